@@ -1,0 +1,169 @@
+import numpy as np
+import pytest
+
+from tests.reports import (
+    efa_payload,
+    efa_reading,
+    monitor_reading,
+    report,
+    runtime,
+    step_reading,
+)
+from trntop.catalog import Entity
+from trntop.model import NodeView, Reading, State, Status
+from trntop.monitor import Monitor
+from trntop.settings import Settings
+
+
+def monitor(*readings: Reading) -> Monitor:
+    result = Monitor(Settings())
+    for reading in readings:
+        result.feed(reading)
+    return result
+
+
+def at(source: Monitor, now: float, node: str = "n") -> NodeView:
+    return source.tick(now).cluster.nodes[node]
+
+
+def test_fresh_late_stale() -> None:
+    m = monitor(monitor_reading(report(runtime()), 100.0))
+    assert at(m, 100.0).state is State.FRESH
+    assert at(m, 102.4).state is State.FRESH
+    late = at(m, 103.0)
+    assert late.state is State.LATE
+    assert late.frame.value("node_neuroncore_utilization_mean_ratio") == 0.75
+    stale = at(m, 104.0)
+    assert stale.state is State.STALE
+    assert stale.frame.columns == {}
+    assert stale.frame.why_absent("node_devices") == "neuron-monitor: silent for 4 s"
+    assert stale.age() == 4.0
+
+
+def test_what_a_collector_says_stands_until_the_next_reading() -> None:
+    m = monitor()
+    m.status(Status("n", "neuron-monitor", State.DOWN, "not installed", {"starts": 1}))
+    down = at(m, 0.0)
+    assert down.state is State.DOWN
+    assert down.frame.why_absent("neuroncore_utilization_ratio") == "neuron-monitor: not installed"
+    m.feed(monitor_reading(report(runtime()), 1.0))
+    (source,) = at(m, 1.0).frame.sources
+    assert source.state is State.FRESH
+    assert source.counts == {"readings": 1, "starts": 1}
+
+
+def test_undecodable_payloads_are_counted_and_the_last_good_one_stands() -> None:
+    m = monitor(
+        monitor_reading(report(runtime()), 0.0), Reading("n", "neuron-monitor", 1.0, b"garbage")
+    )
+    view = at(m, 1.0)
+    (source,) = view.frame.sources
+    assert source.counts["undecodable"] == 1
+    assert "not JSON" in source.reason
+    assert view.frame.value("node_devices") == 1
+    assert at(m, 9.0).frame.columns == {}
+
+
+def test_unknown_sources_are_ignored() -> None:
+    m = monitor(Reading("n", "future", 0.0, b"{}"))
+    assert m.tick(0.0).cluster.nodes == {}
+    assert m.unknown_sources == {"future": 1}
+
+
+def test_totals_accumulate_the_period_counts() -> None:
+    m = monitor(*(monitor_reading(report(runtime(completed=10)), t) for t in (0.0, 1.0, 2.0)))
+    assert at(m, 2.0).frame.value("node_executions_completed_total") == 30
+
+
+def card(tx: float, resent: float = 0.0) -> dict[str, float]:
+    return {"tx_bytes": tx, "tx_pkts": tx / 1000, "retrans_pkts": resent}
+
+
+def test_rates_of_counters() -> None:
+    m = monitor(
+        efa_reading(efa_payload(a=card(0), b=card(5e9)), 0.0),
+        efa_reading(efa_payload(a=card(2e9, 20_000), b=card(6e9)), 2.0),
+    )
+    view = at(m, 2.0)
+    assert view.frame.columns["efa_tx_bytes_per_second"].tolist() == [1e9, 0.5e9]
+    assert view.frame.value("node_efa_tx_bytes_per_second") == 1.5e9
+    assert view.frame.columns["efa_retransmit_ratio"].tolist() == [0.01, 0.0]
+    assert view.frame.value("node_efa_tx_share_ratio") == pytest.approx(1.5 / 25)
+
+
+@pytest.mark.parametrize("after", [0.0, 4.999e9, 1e18])
+def test_a_reset_or_a_jump_gives_no_rate(after: float) -> None:
+    m = monitor(
+        efa_reading(efa_payload(a=card(5e9)), 0.0), efa_reading(efa_payload(a=card(after)), 1.0)
+    )
+    view = at(m, 1.0)
+    assert np.isnan(view.frame.columns["efa_tx_bytes_per_second"]).all()
+    assert view.frame.value("node_efa_tx_bytes_per_second") is None
+    m.feed(efa_reading(efa_payload(a=card(after + 1e9)), 2.0))
+    if after < 1e18:
+        assert at(m, 2.0).frame.columns["efa_tx_bytes_per_second"].tolist() == [1e9]
+
+
+def test_a_lost_card_stays_listed_and_returns() -> None:
+    both = efa_payload(a=card(1e9), b=card(1e9))
+    m = monitor(efa_reading(both, 0.0), efa_reading(efa_payload(b=card(2e9)), 1.0))
+    view = at(m, 1.0)
+    assert view.inventory.of(Entity.EFA) == ("a", "b")
+    totals = view.frame.columns["efa_tx_bytes_total"]
+    assert np.isnan(totals[0])
+    assert totals[1] == 2e9
+    assert view.frame.columns["efa_tx_bytes_per_second"][1] == 1e9
+    m.feed(efa_reading(both | efa_payload(a=card(5e9), b=card(3e9)), 2.0))
+    rates = at(m, 2.0).frame.columns["efa_tx_bytes_per_second"]
+    assert np.isnan(rates[0])
+    assert rates[1] == 1e9
+
+
+def test_ranks_of_a_job_are_merged() -> None:
+    m = monitor(
+        step_reading(0.0, rank=0, comm=1.0, exposed=0.4),
+        step_reading(0.1, rank=1, comm=0.6, exposed=0.2),
+        step_reading(0.2, job="other", rank=0, comm=2.0),
+    )
+    view = at(m, 1.0)
+    assert view.inventory.of(Entity.JOB) == ("job", "other")
+    assert view.frame.columns["job_comm_share_ratio"].tolist() == [0.2, 0.5]
+    assert view.frame.columns["job_ranks"].tolist() == [2, 1]
+    # Rank 1 goes on, rank 0 does not: the mean is of those that speak.
+    m.feed(step_reading(15.0, rank=1, comm=0.6, exposed=0.2))
+    view = at(m, 16.0)
+    assert view.inventory.of(Entity.JOB) == ("job",)
+    assert view.frame.columns["job_comm_share_ratio"].tolist() == [0.15]
+
+
+def test_another_logical_core_size_rebuilds_the_topology() -> None:
+    m = monitor(monitor_reading(report(runtime(), per_device=2), 0.0))
+    before = at(m, 0.0).inventory
+    m.feed(monitor_reading(report(runtime(), per_device=4), 1.0))
+    after = at(m, 1.0)
+    assert after.inventory.version > before.version
+    assert after.inventory.of(Entity.CORE) == (0, 1, 2, 3)
+    assert after.frame.columns["neuroncore_utilization_ratio"].tolist() == [0.5, 1.0, 0.0, 0.0]
+
+
+def test_groups_that_come_at_their_own_pace_are_kept() -> None:
+    m = monitor(monitor_reading(report(runtime()), 0.0))
+    partial = report(runtime())
+    del partial["system_data"]
+    m.feed(monitor_reading(partial, 1.0))
+    assert "device_mem_ecc_corrected_events" in at(m, 1.0).frame.columns
+    for t in (2.0, 3.0, 4.0, 5.0):
+        m.feed(monitor_reading(partial, t))
+    assert "device_mem_ecc_corrected_events" not in at(m, 5.0).frame.columns
+
+
+def test_the_clock_is_set_back_an_hour() -> None:
+    m = monitor(
+        efa_reading(efa_payload(a=card(1e9)), 10_000.0),
+        efa_reading(efa_payload(a=card(2e9)), 6_400.0),
+    )
+    view = at(m, 6_400.0)
+    assert view.age() == 0.0
+    assert "efa_tx_bytes_per_second" not in view.frame.columns
+    m.feed(efa_reading(efa_payload(a=card(3e9)), 6_401.0))
+    assert at(m, 6_401.0).frame.columns["efa_tx_bytes_per_second"].tolist() == [1e9]

@@ -1,0 +1,5 @@
+import sys
+
+from trntop.cli import main
+
+sys.exit(main())

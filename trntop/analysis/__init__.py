@@ -1,0 +1,6 @@
+"""What is wrong, where, and since when: detectors on columns, one table of rules."""
+
+from trntop.analysis.analyzer import Analyzer
+from trntop.analysis.rulebook import RULEBOOK, Rule
+
+__all__ = ["RULEBOOK", "Analyzer", "Rule"]

@@ -1,0 +1,96 @@
+"""From a noisy condition to one that has lasted: hold and hysteresis per subject."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+
+from trntop.model import Column
+
+FORGET_AFTER = 600.0
+"""Seconds after which an open subject that nobody reports any more is closed."""
+
+
+@dataclass(slots=True)
+class _Track:
+    above_since: float | None = None
+    below_since: float | None = None
+    open_since: float | None = None
+    heard: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A subject that opened or closed in this tick."""
+
+    key: Hashable
+    opened: bool
+    time: float
+    """Opened: when the condition began. Closed: when it ended."""
+
+
+class Hold:
+    """Opens a subject whose value stays above the limit for `hold` seconds; closes it when the
+    value stays below `clear` for `clear_hold` seconds. An absent value does neither.
+
+    Only subjects above the limit or open are tracked, so a tick costs one comparison of columns
+    while all is well.
+    """
+
+    def __init__(self, hold: float, clear_hold: float) -> None:
+        self._hold = hold
+        self._clear_hold = clear_hold
+        self._tracks: dict[Hashable, _Track] = {}
+        self._keys: tuple[Hashable, ...] = ()
+        self._place: dict[Hashable, int] = {}
+
+    def step(
+        self, now: float, keys: tuple[Hashable, ...], values: Column, limit: float, clear: float
+    ) -> list[Change]:
+        """One tick: `values` along `keys`; the subjects that opened or closed."""
+        if keys is not self._keys and keys != self._keys:
+            self._keys = keys
+            self._place = {key: index for index, key in enumerate(keys)}
+        for index in np.flatnonzero(values > limit):
+            self._tracks.setdefault(keys[index], _Track(heard=now))
+        changes = []
+        for key, track in list(self._tracks.items()):
+            place = self._place.get(key)
+            value = float(values[place]) if place is not None else float("nan")
+            if change := self._advance(now, key, track, value, limit, clear):
+                changes.append(change)
+            if track.open_since is None and track.above_since is None:
+                del self._tracks[key]
+        return changes
+
+    def _advance(
+        self, now: float, key: Hashable, track: _Track, value: float, limit: float, clear: float
+    ) -> Change | None:
+        if value != value:
+            if now - track.heard > FORGET_AFTER:
+                track.above_since = None
+                return self._close(key, track, track.heard)
+            return None
+        track.heard = now
+        if value > limit:
+            track.below_since = None
+            if track.above_since is None:
+                track.above_since = now
+            if track.open_since is None and now - track.above_since >= self._hold:
+                track.open_since = track.above_since
+                return Change(key, True, track.open_since)
+        elif track.open_since is None:
+            track.above_since = None
+        elif value <= clear:
+            if track.below_since is None:
+                track.below_since = now
+            if now - track.below_since >= self._clear_hold:
+                return self._close(key, track, track.below_since)
+        else:
+            track.below_since = None
+        return None
+
+    def _close(self, key: Hashable, track: _Track, time: float) -> Change | None:
+        was_open = track.open_since is not None
+        track.above_since = track.below_since = track.open_since = None
+        return Change(key, False, time) if was_open else None

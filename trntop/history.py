@@ -1,0 +1,164 @@
+"""The recent past: rings of float32, `[time, entity]`.
+
+Node quantities are kept for every node at the tick, then at a coarser step for longer. The
+collection thread writes, screens read copies under a lock.
+"""
+
+import threading
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from trntop.model import Cluster
+
+Samples = npt.NDArray[np.float32]
+Times = npt.NDArray[np.float64]
+
+KEPT = (
+    "node_neuroncore_utilization_mean_ratio",
+    "node_device_memory_used_max_ratio",
+    "node_efa_tx_bytes_per_second",
+    "node_efa_retransmit_max_ratio",
+    "node_executions_completed_per_second",
+)
+"""The node quantities that are kept; further series come from `extra` (jobs)."""
+
+
+class Ring:
+    """The newest `capacity` rows of a table whose columns may become more."""
+
+    def __init__(self, capacity: int, width: int = 0) -> None:
+        self.capacity = capacity
+        self._rows = np.full((capacity, width), np.nan, np.float32)
+        self._times = np.zeros(capacity)
+        self._written = 0
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self._rows.shape[1]
+
+    def __len__(self) -> int:
+        return min(self._written, self.capacity)
+
+    def widen(self, width: int) -> None:
+        """Adds columns, absent until now."""
+        if width > self.width:
+            grown = np.full((self.capacity, width), np.nan, np.float32)
+            grown[:, : self.width] = self._rows
+            self._rows = grown
+
+    def append(self, time: float, row: npt.ArrayLike) -> None:
+        """Writes one row over the oldest."""
+        slot = self._written % self.capacity
+        self._times[slot] = time
+        self._rows[slot] = row
+        self._written += 1
+
+    def last(self, count: int) -> tuple[Times, Samples]:
+        """Copies of the newest `count` rows, oldest first: times `[n]`, values `[n, width]`."""
+        count = min(count, len(self))
+        slots = np.arange(self._written - count, self._written) % self.capacity
+        return self._times[slots], self._rows[slots]
+
+
+class _Series:
+    """One quantity at two resolutions; the coarse one holds means of `step` fine rows."""
+
+    def __init__(self, fine: int, coarse: int, step: int) -> None:
+        self.fine = Ring(fine)
+        self.coarse = Ring(coarse)
+        self._step = step
+        self._pending = 0
+
+    def append(self, time: float, row: Samples) -> None:
+        self.fine.widen(len(row))
+        self.fine.append(time, row)
+        self._pending += 1
+        if self._pending == self._step:
+            self._pending = 0
+            self.coarse.widen(len(row))
+            _, rows = self.fine.last(self._step)
+            valid = ~np.isnan(rows)
+            count = valid.sum(axis=0)
+            total = np.where(valid, rows, 0).sum(axis=0)
+            mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+            self.coarse.append(time, mean)
+
+
+class History:
+    """Node and job series by name.
+
+    Args:
+        seconds: length of the fine ring, in ticks.
+        coarse: rows of the coarse ring.
+        step: ticks in one coarse row.
+    """
+
+    def __init__(self, seconds: int = 900, coarse: int = 1080, step: int = 10) -> None:
+        self._shape = (seconds, coarse, step)
+        self._nodes: dict[str, int] = {}
+        self._series: dict[str, _Series] = {}
+        self._scalars: dict[str, _Series] = {}
+        self._lock = threading.Lock()
+
+    def append(self, cluster: Cluster, extra: Mapping[str, float] | None = None) -> None:
+        """Writes one tick: the kept node quantities, and scalars by name (`job/quantity`)."""
+        with self._lock:
+            for name in cluster.names:
+                self._nodes.setdefault(name, len(self._nodes))
+            slots = [self._nodes[name] for name in cluster.names]
+            for quantity in KEPT:
+                row = np.full(len(self._nodes), np.nan, np.float32)
+                row[slots] = cluster.column(quantity)
+                self._of(self._series, quantity).append(cluster.time, row)
+            absent = np.full(1, np.nan, np.float32)
+            scalars = extra or {}
+            for key, value in scalars.items():
+                self._of(self._scalars, key).append(cluster.time, np.array([value], np.float32))
+            for key in self._scalars.keys() - scalars.keys():
+                self._scalars[key].append(cluster.time, absent)
+
+    def _of(self, table: dict[str, _Series], key: str) -> _Series:
+        series = table.get(key)
+        if series is None:
+            series = table[key] = _Series(*self._shape)
+        return series
+
+    def node(self, quantity: str, node: str, count: int) -> tuple[Times, Samples]:
+        """The newest `count` ticks of one node's quantity: times `[n]`, values `[n]`."""
+        with self._lock:
+            slot = self._nodes.get(node)
+            series = self._series.get(quantity)
+            if slot is None or series is None or slot >= series.fine.width:
+                return np.empty(0), np.empty(0, np.float32)
+            times, rows = series.fine.last(count)
+            return times, rows[:, slot]
+
+    def nodes(
+        self, quantity: str, nodes: Iterable[str], count: int, *, coarse: bool = False
+    ) -> tuple[Times, Samples]:
+        """The newest rows of a quantity for several nodes: times `[n]`, values `[n, node]`."""
+        with self._lock:
+            names = list(nodes)
+            series = self._series.get(quantity)
+            if series is None:
+                return np.empty(0), np.empty((0, len(names)), np.float32)
+            ring = series.coarse if coarse else series.fine
+            times, rows = ring.last(count)
+            table = np.full((len(times), len(names)), np.nan, np.float32)
+            for column, name in enumerate(names):
+                slot = self._nodes.get(name, ring.width)
+                if slot < ring.width:
+                    table[:, column] = rows[:, slot]
+            return times, table
+
+    def scalar(self, key: str, count: int) -> tuple[Times, Samples]:
+        """The newest `count` ticks of a scalar: times `[n]`, values `[n]`."""
+        with self._lock:
+            series = self._scalars.get(key)
+            if series is None:
+                return np.empty(0), np.empty(0, np.float32)
+            times, rows = series.fine.last(count)
+            return times, rows[:, 0]

@@ -1,0 +1,323 @@
+"""The values that travel from a source to a screen.
+
+    Reading    what a source gave, verbatim
+    Sample     the same, decoded: columns and facts
+    Inventory  what exists on a node; changes rarely
+    Frame      one tick of one node: one array per quantity; immutable
+    Cluster    node → (inventory, frame), swapped whole
+    Incident   what the analysis found
+    View       one tick of everything: what screens and exporters read
+
+Times are unix seconds of the stream: the wall clock at the start plus monotonic progress for
+live sources, the recorded times for recordings. Absent values are NaN in columns.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trntop.catalog import CATALOG, Entity, Provenance, Quantity
+
+Column = npt.NDArray[np.float64]
+Key = int | str
+
+NO_VALUE = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One payload of one source of one node, as it came."""
+
+    node: str
+    source: str
+    time: float
+    data: bytes
+    simulated: bool = False
+
+
+class State(StrEnum):
+    """How a source is doing."""
+
+    STARTING = "starting"
+    FRESH = "fresh"
+    LATE = "late"
+    """More than two periods since the last reading; its values are still shown, with their age."""
+    STALE = "stale"
+    """More than three periods: its values are absent."""
+    DOWN = "down"
+    """The collector knows that nothing will come: not installed, exited, unreachable."""
+    ENDED = "ended"
+    """A recording is over; its last values stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a collector says about itself; `counts` are totals since its start."""
+
+    node: str
+    source: str
+    state: State
+    reason: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """A source of a node as the frame knows it."""
+
+    name: str
+    state: State
+    reason: str = ""
+    time: float | None = None
+    """When its last reading came; None before the first."""
+    period: float | None = None
+    """Seconds between readings, as observed or declared."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Totals since the start: readings, problems, restarts, dropped, …"""
+
+    def age(self, now: float) -> float | None:
+        """Seconds since the last reading, None before the first."""
+        return None if self.time is None else max(0.0, now - self.time)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """One Neuron process."""
+
+    pid: int
+    tag: str
+    error: str = ""
+    models: tuple[str, ...] = ()
+    """Names of the loaded NEFFs, without their folders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What exists on a node. Keys of an entity are the labels of its columns, in order."""
+
+    node: str
+    version: int = 0
+    """Counts the changes since the node was first seen."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """instance_type, instance_id, ultraserver_id, availability zone, neuron versions, …"""
+    lnc: int = 1
+    """Physical cores behind one logical core."""
+    cores_per_device: int = 0
+    """Logical cores of one device; 0 when unknown."""
+    keys: Mapping[Entity, tuple[Key, ...]] = field(default_factory=dict)
+    runtimes: tuple[Runtime, ...] = ()
+    core_device: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Device index of each core of `keys[CORE]`."""
+    efa_links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Card name → pci, numa_node, driver, rate."""
+    pods: Mapping[int, str] = field(default_factory=dict)
+    """Core → `namespace/pod/container`, on Kubernetes."""
+
+    @property
+    def instance_type(self) -> str:
+        """EC2 instance type, empty when unknown."""
+        return self.facts.get("instance_type", "")
+
+    def of(self, entity: Entity) -> tuple[Key, ...]:
+        """Keys of `entity` on this node."""
+        if entity is Entity.NODE:
+            return (self.node,)
+        return self.keys.get(entity, ())
+
+
+@dataclass(slots=True)
+class Sample:
+    """One decoded payload: columns along the keys of their entity, and facts."""
+
+    keys: dict[Entity, tuple[Key, ...]] = field(default_factory=dict)
+    columns: dict[str, Column] = field(default_factory=dict)
+    deltas: dict[str, float] = field(default_factory=dict)
+    """Node counters that the payload states as changes of its period."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Changes to the inventory, by its field names."""
+    period: float | None = None
+    problems: tuple[str, ...] = ()
+    """What could not be read or what the source itself complained of, cleaned."""
+    absent: dict[str, str] = field(default_factory=dict)
+    """Quantity → why it has no value now, where the source said so."""
+    part: str = ""
+    """Names the part of the node that speaks, where a source has several (`job/rank`)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """One tick of one node."""
+
+    node: str
+    time: float
+    columns: Mapping[str, Column]
+    """Quantity → one value per key of its entity; a missing quantity is wholly absent."""
+    origin: Mapping[str, str]
+    """Quantity → name of the source it rests on."""
+    sources: tuple[SourceState, ...]
+    simulated: bool = False
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Quantity → why it is absent, where somebody said so."""
+
+    def value(self, name: str) -> float | None:
+        """A node quantity, None when absent."""
+        column = self.columns.get(name)
+        if column is None or not len(column):
+            return None
+        value = float(column[0])
+        return None if value != value else value
+
+    def provenance(self, quantity: Quantity) -> Provenance:
+        """Where this frame's values of `quantity` came from."""
+        return Provenance.SIMULATED if self.simulated else quantity.provenance
+
+    def why_absent(self, name: str) -> str:
+        """One phrase on why `name` has no value."""
+        if reason := self.reasons.get(name):
+            return reason
+        source = CATALOG[name].source
+        for state in self.sources:
+            if state.name == source and state.state is not State.FRESH:
+                return f"{state.name}: {state.reason or state.state}"
+        if source and all(state.name != source for state in self.sources):
+            return f"no {source} source"
+        return "not provided"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeView:
+    """What is known of one node at one tick."""
+
+    inventory: Inventory
+    frame: Frame
+
+    @property
+    def name(self) -> str:
+        """Name of the node."""
+        return self.inventory.node
+
+    @property
+    def state(self) -> State:
+        """The node's state: that of its best source.
+
+        A node is as alive as whatever still speaks for it; each silent source is shown apart.
+        """
+        order = (State.FRESH, State.LATE, State.ENDED, State.STARTING, State.STALE, State.DOWN)
+        states = {source.state for source in self.frame.sources}
+        return next((state for state in order if state in states), State.STARTING)
+
+    def age(self) -> float | None:
+        """Seconds since any source of the node was last heard."""
+        ages = [source.age(self.frame.time) for source in self.frame.sources]
+        return min((age for age in ages if age is not None), default=None)
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """All nodes at one tick, sorted by name."""
+
+    time: float = 0.0
+    nodes: Mapping[str, NodeView] = field(default_factory=dict)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Node names in order."""
+        return tuple(self.nodes)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any node's values are made up."""
+        return any(view.frame.simulated for view in self.nodes.values())
+
+    @cached_property
+    def jobs(self) -> Mapping[str, tuple[str, ...]]:
+        """Job → nodes that report steps of it."""
+        jobs: dict[str, list[str]] = {}
+        for name, view in self.nodes.items():
+            for job in view.inventory.of(Entity.JOB):
+                jobs.setdefault(str(job), []).append(name)
+        return {job: tuple(nodes) for job, nodes in jobs.items()}
+
+    def column(self, name: str) -> Column:
+        """One node quantity over all nodes, `[node]`, NaN where absent."""
+        return np.fromiter(
+            (
+                column[0] if (column := view.frame.columns.get(name)) is not None else NO_VALUE
+                for view in self.nodes.values()
+            ),
+            np.float64,
+            len(self.nodes),
+        )
+
+
+class Severity(StrEnum):
+    """How much an incident needs a person."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        """Larger is worse."""
+        return list(Severity).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One observation behind an incident."""
+
+    text: str
+    """A phrase with its numbers and units."""
+    node: str | None = None
+    quantity: str | None = None
+    value: float | None = None
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Something wrong, where, and since when."""
+
+    id: str
+    kind: str
+    severity: Severity
+    summary: str
+    """One sentence of at most 120 characters."""
+    opened_at: float
+    closed_at: float | None = None
+    job: str | None = None
+    node: str | None = None
+    component: str | None = None
+    """`efa:rdmap16s27`, `device:3`, `core:17`, `runtime:4711`, or None."""
+    evidence: tuple[Evidence, ...] = ()
+
+    @property
+    def open(self) -> bool:
+        """Whether it still lasts."""
+        return self.closed_at is None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """One tick of everything."""
+
+    generation: int
+    time: float
+    cluster: Cluster
+    incidents: tuple[Incident, ...] = ()
+    """Open ones first, worst first; then the closed ones, newest first."""
+    ended: bool = False
+    """The recording is over: this view stands."""
+    lag: float = 0.0
+    """Seconds this tick came late; grows when the machine cannot keep up."""
+
+    @property
+    def open_incidents(self) -> tuple[Incident, ...]:
+        """Those that still last."""
+        return tuple(incident for incident in self.incidents if incident.open)

@@ -1,0 +1,352 @@
+"""One node: samples of its sources in, an inventory and a frame out.
+
+A column lives as long as its source is heard: three periods after the last word it is absent.
+Counters become rates here, because only here both readings and both times are known.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from trntop.catalog import CATALOG, NEURON_MONITOR, STEPS, Entity
+from trntop.derive import RATES, combine_rows, derive, rate
+from trntop.model import (
+    Column,
+    Frame,
+    Inventory,
+    Key,
+    NodeView,
+    Reading,
+    Sample,
+    SourceState,
+    State,
+    Status,
+)
+
+LATE_PERIODS = 2.0
+STALE_PERIODS = 3.0
+SLACK = 0.5
+"""Seconds of jitter forgiven before a source is called late."""
+MIN_STALE = {STEPS: 15.0}
+"""Seconds; steps come by the loop's pace, not by ours, and a checkpoint is no silence."""
+DEFAULT_PERIOD = 1.0
+MAX_PARTS = 4096
+"""Ranks kept for one node."""
+MAX_LINE_RATES = 2.0
+"""A byte counter that moves faster than this many line rates is damaged."""
+
+SOURCE_OF = {
+    quantity.name: quantity.source or CATALOG[quantity.rate_of].source
+    for quantity in CATALOG.values()
+    if quantity.source or quantity.rate_of
+}
+"""Quantity → source, for everything that is not computed from several columns."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """What one speaker of a source said last: a rank, or the source itself."""
+
+    time: float
+    sample: Sample
+
+
+@dataclass(slots=True)
+class _Source:
+    """One source of the node."""
+
+    name: str
+    time: float | None = None
+    period: float | None = None
+    declared: Status | None = None
+    """The collector's own word, until the next reading overrides STARTING or LATE."""
+    problem: str = ""
+    """The newest complaint about a payload, cleared by a clean one."""
+    counts: dict[str, int] = field(default_factory=dict)
+    parts: dict[str, _Part] = field(default_factory=dict)
+    columns: dict[str, tuple[Column, float]] = field(default_factory=dict)
+    """Quantity → values and time; kept over readings that lack their group."""
+    keys: dict[Entity, tuple[Key, ...]] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+
+    def count(self, what: str, by: int = 1) -> None:
+        self.counts[what] = self.counts.get(what, 0) + by
+
+    @property
+    def stale_after(self) -> float:
+        period = self.period or DEFAULT_PERIOD
+        return max(STALE_PERIODS * period + SLACK, MIN_STALE.get(self.name, 0.0))
+
+    def state(self, now: float) -> SourceState:
+        """The state by the collector's word and by age, whichever is worse."""
+        declared = self.declared
+        counts = self.counts | dict(declared.counts if declared else {})
+        reason = declared.reason if declared else ""
+        if declared and declared.state is State.ENDED:
+            state = State.ENDED
+        elif declared and declared.state is State.DOWN:
+            state = State.DOWN
+        elif self.time is None:
+            state = State.STARTING
+        else:
+            age = now - self.time
+            late = LATE_PERIODS * (self.period or DEFAULT_PERIOD) + SLACK
+            if age > self.stale_after:
+                state = State.STALE
+            elif age > min(late, self.stale_after):
+                state = State.LATE
+            else:
+                state = State.FRESH
+            reason = reason or self.problem
+            if state is State.STALE and not reason:
+                reason = f"silent for {age:.0f} s"
+        return SourceState(self.name, state, reason, self.time, self.period, counts)
+
+
+class NodeState:
+    """What is known of one node; fed in stream time, read once a tick."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.simulated = False
+        self._sources: dict[str, _Source] = {}
+        self._inventory = Inventory(node=node)
+        self._totals: dict[str, float] = {}
+
+    def feed(self, reading: Reading, sample: Sample) -> None:
+        """Takes one decoded reading."""
+        source = self._source(reading.source)
+        source.count("readings")
+        self.simulated = self.simulated or reading.simulated
+        if sample.problems:
+            source.count("problems", len(sample.problems))
+        source.problem = sample.problems[0] if sample.problems else ""
+        before = source.time
+        if before is not None and reading.time < before - STALE_PERIODS * (source.period or 1.0):
+            # The stream's clock was set back: what was known belongs to another time.
+            source.parts.clear()
+            source.columns.clear()
+            source.count("clock_steps")
+            before = None
+        if sample.period is not None:
+            source.period = sample.period
+        elif before is not None and reading.time > before:
+            step = reading.time - before
+            # Fast towards a shorter period, slow towards a longer one: a gap is no new pace.
+            known = source.period
+            source.period = step if known is None else min(step, 0.9 * known + 0.1 * step)
+        source.time = reading.time
+        if source.declared and source.declared.state is not State.ENDED:
+            source.declared = None if not source.declared.counts else _fresh(source.declared)
+        for name, change in sample.deltas.items():
+            self._totals[name] = self._totals.get(name, 0.0) + change
+        if sample.part:
+            self._feed_part(source, reading.time, sample)
+        else:
+            self._feed_whole(source, reading.time, sample)
+        self._learn(sample.facts)
+
+    def status(self, status: Status) -> None:
+        """Takes a collector's word on its source."""
+        self._source(status.source).declared = status
+
+    def problem(self, name: str, text: str) -> None:
+        """Counts a payload of source `name` that could not be decoded; earlier values stand."""
+        source = self._source(name)
+        source.count("undecodable")
+        source.problem = text
+
+    def end(self) -> None:
+        """The recording is over: what every source said last stands."""
+        for source in self._sources.values():
+            if source.time is not None:
+                source.declared = Status(self.node, source.name, State.ENDED, "recording ended")
+
+    def resume(self) -> None:
+        """Takes back `end`."""
+        for source in self._sources.values():
+            source.declared = None
+
+    def view(self, now: float) -> NodeView:
+        """The node at time `now`."""
+        states = tuple(source.state(now) for source in self._sources.values())
+        columns: dict[str, Column] = {}
+        reasons: dict[str, str] = {}
+        keys: dict[Entity, tuple[Key, ...]] = {}
+        for source, state in zip(self._sources.values(), states, strict=True):
+            reasons.update(source.absent)
+            held = state.state is State.ENDED
+            oldest = -np.inf if held else now - source.stale_after
+            if source.parts:
+                self._merge_parts(source, oldest, columns, keys)
+            elif source.time is not None and source.time >= oldest:
+                keys.update(source.keys)
+                for name, (values, time) in source.columns.items():
+                    if time >= oldest:
+                        columns[name] = values
+        self._rekey({Entity.JOB: (), **keys} if Entity.JOB in self._inventory.keys else keys)
+        inventory = self._inventory
+        self._align(columns, keys, inventory)
+        if self._totals and NEURON_MONITOR in self._sources:
+            heard = self._sources[NEURON_MONITOR].state(now).state
+            if heard in (State.FRESH, State.LATE, State.ENDED):
+                columns.update({name: np.array([total]) for name, total in self._totals.items()})
+        origin = {name: SOURCE_OF[name] for name in columns if name in SOURCE_OF}
+        derive(columns, inventory)
+        frame = Frame(
+            node=self.node,
+            time=now,
+            columns=columns,
+            origin=origin,
+            sources=states,
+            simulated=self.simulated,
+            reasons={name: why for name, why in reasons.items() if name not in columns},
+        )
+        return NodeView(inventory, frame)
+
+    def _source(self, name: str) -> _Source:
+        source = self._sources.get(name)
+        if source is None:
+            source = self._sources[name] = _Source(name)
+        return source
+
+    def _feed_part(self, source: _Source, time: float, sample: Sample) -> None:
+        if sample.part in source.parts or len(source.parts) < MAX_PARTS:
+            source.parts[sample.part] = _Part(time, sample)
+        else:
+            source.count("dropped")
+
+    def _feed_whole(self, source: _Source, time: float, sample: Sample) -> None:
+        rates = self._rates(source, time, sample)
+        changed = {
+            entity for entity, keys in sample.keys.items() if source.keys.get(entity) != keys
+        }
+        if changed:
+            # Other cores, cards or processes: columns by the old keys mean nothing any more.
+            source.columns = {
+                name: value
+                for name, value in source.columns.items()
+                if CATALOG[name].entity not in changed
+            }
+            source.keys.update(sample.keys)
+            self._rekey(sample.keys)
+        source.absent = sample.absent
+        for name, values in sample.columns.items():
+            source.columns[name] = (values, time)
+        for name, values in rates.items():
+            source.columns[name] = (values, time)
+        for name in sample.absent:
+            source.columns.pop(name, None)
+
+    def _rates(self, source: _Source, time: float, sample: Sample) -> dict[str, Column]:
+        """Rates of the counters that this and the previous sample share."""
+        rates: dict[str, Column] = {}
+        links = sample.columns.get("efa_link_bytes_per_second")
+        for name, values in sample.columns.items():
+            target = RATES.get(name)
+            before = source.columns.get(name)
+            if target is None or before is None:
+                continue
+            entity = CATALOG[name].entity
+            keys, old_keys = sample.keys.get(entity, ()), source.keys.get(entity, ())
+            old = before[0] if keys == old_keys else _aligned(before[0], old_keys, keys)
+            limit = 1e15
+            if name.endswith("_bytes_total") and links is not None and not np.isnan(links).all():
+                limit = MAX_LINE_RATES * float(np.nanmax(links))
+            change = rate(old, values, time - before[1], limit)
+            if (values < old).any():
+                source.count("counter_resets")
+            rates[target] = change
+        return rates
+
+    def _merge_parts(
+        self,
+        source: _Source,
+        oldest: float,
+        columns: dict[str, Column],
+        keys: dict[Entity, tuple[Key, ...]],
+    ) -> None:
+        """Merges the ranks that still speak: one row per rank, one column per job."""
+        parts = [part for part in source.parts.values() if part.time >= oldest]
+        if len(parts) < len(source.parts):
+            source.parts = {
+                name: part for name, part in source.parts.items() if part.time >= oldest
+            }
+        for entity in {entity for part in parts for entity in part.sample.keys}:
+            labels = sorted({key for part in parts for key in part.sample.keys.get(entity, ())})
+            keys[entity] = tuple(labels)
+            place = {label: index for index, label in enumerate(labels)}
+            tables: dict[str, Column] = {}
+            for row, part in enumerate(parts):
+                index = [place[key] for key in part.sample.keys[entity]]
+                for name, values in part.sample.columns.items():
+                    table = tables.get(name)
+                    if table is None:
+                        table = tables[name] = np.full((len(parts), len(labels)), np.nan)
+                    table[row, index] = values
+            for name, table in tables.items():
+                columns[name] = combine_rows(table, CATALOG[name].combine)
+
+    def _rekey(self, keys: Mapping[Entity, tuple[Key, ...]]) -> None:
+        """Takes over new keys. A card once seen stays listed: lost, not forgotten."""
+        now = dict(self._inventory.keys)
+        for entity, labels in keys.items():
+            if entity is Entity.EFA and now.get(entity):
+                labels = tuple(sorted({*now[entity], *labels}, key=str))
+            now[entity] = labels
+        if now != self._inventory.keys:
+            self._inventory = dataclasses.replace(
+                self._inventory, keys=now, version=self._inventory.version + 1
+            )
+
+    def _align(
+        self,
+        columns: dict[str, Column],
+        keys: Mapping[Entity, tuple[Key, ...]],
+        inventory: Inventory,
+    ) -> None:
+        """Lays columns along the inventory's keys where the sample's differ."""
+        moved = {entity for entity, labels in keys.items() if inventory.keys.get(entity) != labels}
+        if moved:
+            for name, values in columns.items():
+                entity = CATALOG[name].entity
+                if entity in moved:
+                    columns[name] = _aligned(values, keys[entity], inventory.keys[entity])
+
+    def _learn(self, facts: Mapping[str, Any]) -> None:
+        """Takes over changed facts of the inventory."""
+        changes = {}
+        for name, value in facts.items():
+            known = getattr(self._inventory, name)
+            if isinstance(value, np.ndarray):
+                if np.array_equal(value, known):
+                    continue
+            elif name in ("facts", "efa_links"):
+                value = {**known, **value}
+                if value == known:
+                    continue
+            elif value == known:
+                continue
+            changes[name] = value
+        if changes:
+            self._inventory = dataclasses.replace(
+                self._inventory, version=self._inventory.version + 1, **changes
+            )
+
+
+def _fresh(status: Status) -> Status:
+    """The same counts, without a verdict: a reading has come."""
+    return Status(status.node, status.source, State.FRESH, "", status.counts)
+
+
+def _aligned(values: Column, old: tuple[Key, ...], new: tuple[Key, ...]) -> Column:
+    """`values` along `old` laid out along `new`; what `old` lacks is absent."""
+    place = {key: index for index, key in enumerate(old)}
+    result = np.full(len(new), np.nan)
+    for index, key in enumerate(new):
+        if key in place:
+            result[index] = values[place[key]]
+    return result

@@ -1,0 +1,369 @@
+"""What a user can set, and where it comes from: defaults < TOML file < environment < options.
+
+Each setting is declared once, below, with its default, its bounds and its meaning; the
+messages and `docs/settings.md` (`python -m trntop.settings > docs/settings.md`) follow from
+that. The file is the one named, else `$TRNTOP_CONFIG`, else `trntop/config.toml` in
+`$XDG_CONFIG_HOME` (`~/.config`) if there is one. An environment variable is named after the
+section and the setting: `TRNTOP_ANALYSIS__COMM_SHARE=0.3`. Options go by dotted keys.
+"""
+
+import ast
+import difflib
+import inspect
+import re
+import stat
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_type_hints
+
+import msgspec
+from msgspec import Meta
+from msgspec import inspect as types
+
+from trntop.errors import SettingsError
+
+MAX_FILE_BYTES = 1 << 20
+"""Longest configuration file that is read."""
+
+_PREFIX = "TRNTOP_"
+_PORT = r"(\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+Seconds = Annotated[float, Meta(ge=0, le=86400)]
+Text = Annotated[str, Meta(min_length=1)]
+Address = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]*):{_PORT}\Z",
+        description="an address such as 127.0.0.1:10042, [::1]:10042 or :10042",
+    ),
+]
+
+
+class Collect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How values are gathered."""
+
+    period: Annotated[float, Meta(ge=0.1, le=60)] = 1.0
+    """Seconds between ticks; the same is asked of neuron-monitor."""
+    neuron_monitor: Text = "neuron-monitor"
+    """Command that runs neuron-monitor: a name on the PATH or a path."""
+
+
+class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When something counts as wrong."""
+
+    comm_share: Share = 0.25
+    """Communication as a share of step time above which a job is communication-bound."""
+    exposed_comm_share: Share = 0.25
+    """Communication not covered by compute, as a share of step time, above which that is
+    critical.
+    """
+    window: Annotated[float, Meta(ge=1, le=3600)] = 20.0
+    """Seconds over which values are averaged before they are judged."""
+    hold: Seconds = 5.0
+    """Seconds a condition must last before its incident opens, or be over before it closes."""
+    clear_ratio: Share = 0.9
+    """A value clears only below its limit times this, so that incidents do not flap."""
+    memory: Share = 0.95
+    """Used share of a device's HBM above which memory is under pressure."""
+    node_silent: Annotated[float, Meta(ge=1, le=86400)] = 15.0
+    """Seconds without any reading after which a node counts as silent."""
+    disabled: tuple[Text, ...] = ()
+    """Kinds of incidents that are not looked for, such as `hang` or `recompile`."""
+
+
+class Export(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The exporter and node agent."""
+
+    listen: Address = "127.0.0.1:10042"
+    """Where it listens; port 0 lets the system choose. An empty host means every interface."""
+    max_series: Annotated[int, Meta(ge=1)] = 20000
+    """Most series on one page; what is beyond is dropped and counted."""
+
+
+class Screen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The dashboard."""
+
+    theme: Text = "trntop-dark"
+    """Name of the colour theme."""
+    graph: Literal["block", "braille", "ascii"] = "block"
+    """Characters that graphs are drawn with; `ascii` suits terminals without Unicode."""
+    mouse: bool = True
+    """Whether the mouse works; without it the terminal selects text as usual."""
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much of the past is kept in memory."""
+
+    seconds: Annotated[int, Meta(ge=60, le=86400)] = 900
+    """Length of the fine history, in ticks: seconds at the default period."""
+    coarse: Annotated[int, Meta(ge=1, le=86400)] = 1080
+    """Rows of the coarse history, which reaches further back."""
+    step: Annotated[int, Meta(ge=2, le=3600)] = 10
+    """Ticks averaged into one row of the coarse history."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings, by section."""
+
+    collect: Collect = Collect()
+    analysis: Analysis = Analysis()
+    export: Export = Export()
+    screen: Screen = Screen()
+    history: History = History()
+
+
+_SECTIONS: dict[str, type[msgspec.Struct]] = get_type_hints(Settings)
+_TYPES: dict[str, Any] = {
+    f"{name}.{field}": kind
+    for name, section in _SECTIONS.items()
+    for field, kind in get_type_hints(section, include_extras=True).items()
+}
+
+
+def load(
+    path: Path | None, environ: Mapping[str, str], options: Mapping[str, Any] | None = None
+) -> Settings:
+    """Settings from all places; later ones win, setting by setting.
+
+    Args:
+        path: the configuration file; None looks where `environ` says.
+        environ: the process environment.
+        options: values by dotted key, typed or as strings: `{"analysis.comm_share": 0.3}`.
+
+    Raises:
+        SettingsError: in one sentence, which place is wrong and what was expected there.
+    """
+    values: dict[str, Any] = {}
+    file = _file(path, environ)
+    if file is not None:
+        values |= _from_file(file)
+    values |= _from_environ(environ)
+    for key, value in (options or {}).items():
+        values[key] = _convert(key, value, f"option {key}", strict=not isinstance(value, str))
+    document: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        section, field = key.split(".")
+        document.setdefault(section, {})[field] = value
+    return msgspec.convert(document, Settings)
+
+
+def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
+    """The configuration file; None if there is none and none was asked for."""
+    if path is not None:
+        return path
+    if named := environ.get("TRNTOP_CONFIG"):
+        return Path(named)
+    folder = environ.get("XDG_CONFIG_HOME", "")
+    # The XDG specification has relative paths ignored.
+    if not folder.startswith("/"):
+        folder = f"{environ['HOME']}/.config" if environ.get("HOME") else ""
+    file = Path(folder, "trntop", "config.toml")
+    return file if folder and file.exists() else None
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    """Values by dotted key from a TOML file."""
+    text = _read(path)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r" \(at line (\d+), column \d+\)$", str(error))
+        where = f"{path}, line {line[1]}" if line else str(path)
+        reason = str(error)[: line.start()] if line else str(error)
+        raise SettingsError(f"{where}: not TOML: {reason}") from error
+    except RecursionError as error:
+        raise SettingsError(f"{path}: not TOML: nested too deeply") from error
+    values: dict[str, Any] = {}
+    for section, entries in document.items():
+        if section not in _SECTIONS:
+            raise _unknown(section, _at(path, text, section), "section", _SECTIONS)
+        if not isinstance(entries, dict):
+            raise SettingsError(
+                f"{_at(path, text, section)}: {section} must be a table, [{section}]"
+            )
+        for field, value in entries.items():
+            key = f"{section}.{field}"
+            values[key] = _convert(key, value, _at(path, text, key), strict=True)
+    return values
+
+
+def _read(path: Path) -> str:
+    try:
+        # Looked at before it is opened: opening a FIFO would wait for a writer.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise SettingsError(f"{path}: not a regular file")
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise SettingsError(f"{path}: a configuration file has at most 1 MiB")
+        return data.decode()
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not UTF-8 at byte {error.start}") from error
+    except ValueError as error:
+        raise SettingsError(f"{str(path)!r} is not a path") from error
+
+
+def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Values by dotted key from variables such as `TRNTOP_ANALYSIS__COMM_SHARE`."""
+    values: dict[str, Any] = {}
+    for variable, value in sorted(environ.items()):
+        if variable.startswith(_PREFIX) and "__" in variable:
+            key = variable.removeprefix(_PREFIX).replace("__", ".", 1).lower()
+            if key not in _TYPES:
+                known = [_variable(key) for key in _TYPES]
+                raise _unknown(variable, "environment", "variable", known)
+            values[key] = _convert(key, value, f"environment variable {variable}", strict=False)
+    return values
+
+
+def _variable(key: str) -> str:
+    return _PREFIX + key.replace(".", "__").upper()
+
+
+def _convert(key: str, value: Any, where: str, *, strict: bool) -> Any:
+    """`value` as the type of the setting `key`; not strict reads strings (lists by commas)."""
+    if key not in _TYPES:
+        section = [name for name in _TYPES if name.startswith(f"{key.partition('.')[0]}.")]
+        raise _unknown(key, where, "setting", section or list(_TYPES))
+    kind = _TYPES[key]
+    if not strict and kind == _TYPES["analysis.disabled"]:
+        value = [item for part in value.split(",") if (item := part.strip())]
+    try:
+        return msgspec.convert(value, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        raise SettingsError(
+            f"{where}: {key} must be {_expected(kind)}, not {value!r:.80}"
+        ) from error
+
+
+def _unknown(name: str, where: str, what: str, known: Collection[str]) -> SettingsError:
+    # Compared without the section: what two names share there says nothing.
+    last = {_last(each): each for each in known}
+    near = difflib.get_close_matches(_last(name)[:80], last, n=1)
+    hint = f"; did you mean {last[near[0]]}?" if near else f"; known are {', '.join(known)}"
+    return SettingsError(f"{where}: unknown {what} {name[:80]!r}{hint}")
+
+
+def _last(name: str) -> str:
+    return re.split(r"\.|__", name)[-1]
+
+
+def _at(path: Path, text: str, key: str) -> str:
+    """The file and, where a scan of its lines finds it, the line that sets `key`."""
+    lines: dict[str, int] = {}
+    for number, name in _keys(text):
+        lines.setdefault(name, number)
+    # An inline table stands at its section, a dotted key below the name that is looked for.
+    inside = (number for name, number in lines.items() if name.startswith(f"{key}."))
+    line = lines.get(key) or next(inside, None) or lines.get(key.partition(".")[0])
+    return f"{path}, line {line}" if line else str(path)
+
+
+def _keys(text: str) -> Iterator[tuple[int, str]]:
+    """Line number and dotted name of each table header and each key, as far as lines tell."""
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        name, equals, _ = line.partition("=")
+        if line.lstrip().startswith("["):
+            table = _bare(line.partition("]")[0])
+            yield number, table
+        elif equals:
+            yield number, f"{table}.{_bare(name)}" if table else _bare(name)
+
+
+def _bare(name: str) -> str:
+    return ".".join(part.strip(" \t[\"'") for part in name.split("."))
+
+
+def _expected(kind: Any) -> str:
+    """What a setting of this type accepts, as a phrase: `a number from 0 to 1`."""
+    description = ""
+    info = types.type_info(kind)
+    if isinstance(info, types.Metadata):
+        description = (info.extra_json_schema or {}).get("description", "")
+        info = info.type
+    match info:
+        case _ if description:
+            return description
+        case types.BoolType():
+            return "true or false"
+        case types.LiteralType(values=values):
+            return f"one of {', '.join(map(str, values))}"
+        case types.IntType(ge=low, le=high) | types.FloatType(ge=low, le=high):
+            noun = "a whole number" if isinstance(info, types.IntType) else "a number"
+            return (
+                f"{noun} from {low:g} to {high:g}"
+                if high is not None
+                else f"{noun}, at least {low:g}"
+            )
+        case types.VarTupleType():
+            return "a list of names"
+        case _:
+            return "text"
+
+
+def describe() -> str:
+    """All settings as a Markdown page: `docs/settings.md`."""
+    lines = [
+        "# Settings",
+        "",
+        "<!-- Written by `python -m trntop.settings`; change trntop/settings.py instead. -->",
+        "",
+        "Defaults give way to the configuration file, that to environment variables, those to",
+        "command-line options. The file is the one named on the command line, else",
+        "`$TRNTOP_CONFIG`, else `trntop/config.toml` in `$XDG_CONFIG_HOME` (`~/.config`). It is",
+        "TOML, one table a section:",
+        "",
+        "```toml",
+        "[analysis]",
+        "comm_share = 0.3",
+        'disabled = ["recompile"]',
+        "```",
+        "",
+        "Lists in environment variables are separated by commas. A setting that is unknown, of",
+        "the wrong type or out of range is refused, with the place where it stands.",
+    ]
+    for name, section in _SECTIONS.items():
+        lines += ["", f"## `[{name}]`", "", inspect.getdoc(section) or ""]
+        meanings = _field_docs(section)
+        for field in section.__struct_fields__:
+            key = f"{name}.{field}"
+            default = getattr(getattr(Settings(), name), field)
+            lines += [
+                "",
+                f"### `{field}`",
+                "",
+                meanings[field],
+                "",
+                f"- Accepts {_expected(_TYPES[key])}.",
+                f"- Default: `{_shown(default)}`",
+                f"- Environment: `{_variable(key)}`",
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _field_docs(section: type[msgspec.Struct]) -> dict[str, str]:
+    """The strings under the fields of a section, from its source."""
+    body = ast.parse(inspect.getsource(section)).body[0].body  # type: ignore[attr-defined]
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
+if __name__ == "__main__":
+    print(describe(), end="")
