@@ -183,3 +183,17 @@ def test_any_bytes_at_all_are_accounted_for(chunks: list[bytes]) -> None:
     lost = sum(map(len, found)) + framer.lost_bytes + framer.partial
     assert lost <= sum(map(len, chunks)) + 2 * len(chunks)
     assert frames(framer, [b'\n{"a":1}\n']) == [b'{"a":1}']
+
+
+def test_single_bytes_cost_no_more_than_their_line() -> None:
+    framer = Framer()
+    framer.feed(b'{"a":"')
+    tracemalloc.start()
+    try:
+        for _ in range(200_000):
+            framer.feed(b"x")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
+    assert framer.feed(b'"}\n') == [b'{"a":"' + b"x" * 200_000 + b'"}']

@@ -114,6 +114,7 @@ EXECUTION_STATUSES = (
     "incorrect_input",
     "failed_to_queue",
 )
+FAILED_STATUSES = EXECUTION_STATUSES[1:]
 EXECUTION_ERRORS = ("generic", "numerical", "transient", "model", "runtime", "hardware")
 LATENCY_PERCENTILES = ("p0", "p1", "p25", "p50", "p75", "p99", "p100")
 ECC_EVENTS = (
@@ -369,6 +370,18 @@ def _nodes() -> Iterator[Quantity]:
             f"Execution errors of kind {error} since the monitor started, all runtimes",
             kind=Kind.COUNTER, source=source,
         )  # fmt: skip
+    yield Quantity(
+        "node_executions_failed_total", "executions", node,
+        "Failed executions and execution errors of any kind since the monitor started",
+        kind=Kind.COUNTER, provenance=derived,
+        formula="Σ of the node's execution counts but `completed`, and of its errors",
+    )  # fmt: skip
+    yield Quantity(
+        "node_ecc_uncorrected_events", "events", node,
+        "Uncorrected HBM and SRAM errors of all devices, as neuron-monitor counts them",
+        provenance=derived,
+        formula="Σ device_mem_ecc_uncorrected_events + Σ device_sram_ecc_uncorrected_events",
+    )  # fmt: skip
     yield Quantity("node_devices", "devices", node, "Neuron devices present", source=source)
     yield Quantity(
         "node_neuroncores", "cores", node, "Logical NeuronCores present", source=source,
@@ -433,3 +446,38 @@ CATALOG: dict[str, Quantity] = {
 def of_entity(entity: Entity) -> tuple[Quantity, ...]:
     """The quantities with one value per `entity`."""
     return tuple(quantity for quantity in CATALOG.values() if quantity.entity is entity)
+
+
+def describe() -> str:
+    """The catalog as Markdown: `docs/metrics.md`."""
+    lines = [
+        "# Quantities and metrics",
+        "",
+        "Made by `python -m trntop.catalog > docs/metrics.md`; do not edit.",
+        "",
+        "Names are those of the JSON; on the metrics page they carry the prefix `"
+        f"{METRIC_PREFIX}`. Those marked with – under *page* are on the screen and in the JSON only.",
+        "Provenance: see [architecture](architecture.md#provenance); every value of a simulation is",
+        "`simulated`.",
+    ]
+    for entity in Entity:
+        lines += [
+            "",
+            f"## Per {entity}",
+            "",
+            "| name | unit | meaning | provenance | from | page |",
+            "|---|---|---|---|---|---|",
+        ]
+        for quantity in of_entity(entity):
+            rate = f"change of `{quantity.rate_of}`" if quantity.rate_of else ""
+            origin = quantity.source or rate or quantity.formula or f"`{quantity.rollup_of}`"
+            unit = quantity.unit.replace("_per_second", "/s").replace("per_second", "1/s")
+            lines.append(
+                f"| `{quantity.name}` | {unit} | {quantity.help} | {quantity.provenance} "
+                f"| {origin} | {quantity.kind if quantity.exported else '–'} |"
+            )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(describe())

@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping, MutableMapping
 
 import numpy as np
 
-from trntop.catalog import CATALOG, Combine, Entity
+from trntop.catalog import CATALOG, EXECUTION_ERRORS, FAILED_STATUSES, Combine, Entity
 from trntop.model import Column, Inventory
 
 Columns = Mapping[str, Column]
 
-SHARE_OF_TRAFFIC = 10.0
+UNCORRECTED = ("device_mem_ecc_uncorrected_events", "device_sram_ecc_uncorrected_events")
+MIN_TRAFFIC = 10.0
 """Packets per second below which a retransmit ratio says nothing."""
 
 
@@ -56,7 +57,23 @@ def _retransmit_ratio(columns: Columns, inventory: Inventory) -> Column | None:
     sent = columns.get("efa_tx_pkts_per_second")
     if resent is None or sent is None:
         return None
-    return np.minimum(ratio(resent, np.where(sent >= SHARE_OF_TRAFFIC, sent, np.nan)), 1.0)
+    return np.minimum(ratio(resent, np.where(sent >= MIN_TRAFFIC, sent, np.nan)), 1.0)
+
+
+_FAILURES = (
+    *(f"node_executions_{status}_total" for status in FAILED_STATUSES),
+    *(f"node_execution_errors_{error}_total" for error in EXECUTION_ERRORS),
+)
+
+
+def _executions_failed(columns: Columns, inventory: Inventory) -> Column | None:
+    known = [columns[name].item() for name in _FAILURES if name in columns]
+    return np.array([sum(known)]) if known else None
+
+
+def _ecc_uncorrected(columns: Columns, inventory: Inventory) -> Column | None:
+    counts = [columns[name] for name in UNCORRECTED if name in columns]
+    return np.array([sum(float(np.nansum(count)) for count in counts)]) if counts else None
 
 
 def _over(part: str, whole: str) -> Callable[[Columns, Inventory], Column | None]:
@@ -76,6 +93,8 @@ FORMULAS: dict[str, Callable[[Columns, Inventory], Column | None]] = {
     "job_exposed_comm_share_ratio": _over("job_exposed_comm_seconds", "job_step_seconds"),
     "job_comm_compute_ratio": _over("job_comm_seconds", "job_compute_seconds"),
     "node_neuroncores_busy": _cores_busy,
+    "node_executions_failed_total": _executions_failed,
+    "node_ecc_uncorrected_events": _ecc_uncorrected,
 }
 """The catalog's formulas over parts, in an order in which inputs come first."""
 

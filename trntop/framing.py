@@ -42,11 +42,9 @@ class Framer:
         """Bytes of what was skipped or too long."""
         self.partial = 0
         """Bytes of the unfinished object at the end of the stream, known after `close`."""
-        self._tail: list[bytes] = []
-        self._tail_bytes = 0
+        self._tail = bytearray()
         self._overflowing = False
-        self._open: list[bytes] = []
-        self._open_bytes = 0
+        self._open = bytearray()
         self._depth = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -64,7 +62,7 @@ class Framer:
         frames: list[bytes] = []
         self._end_line(b"", frames)
         if self._depth:
-            self.partial = self._open_bytes
+            self.partial = len(self._open)
             self._forget()
         return frames
 
@@ -72,28 +70,22 @@ class Framer:
         """Holds the beginning of a line until its newline comes."""
         if self._overflowing:
             self.lost_bytes += len(piece)
-        elif piece:
-            self._tail.append(piece)
-            self._tail_bytes += len(piece)
-            if self._tail_bytes > self.max_bytes:
-                self._overflow()
-
-    def _overflow(self) -> None:
-        self._overflowing = True
-        self.oversize += 1
-        self.lost_bytes += self._tail_bytes
-        self._tail.clear()
-        self._tail_bytes = 0
+        else:
+            self._tail += piece
+            if len(self._tail) > self.max_bytes:
+                self._overflowing = True
+                self.oversize += 1
+                self.lost_bytes += len(self._tail)
+                self._tail.clear()
 
     def _end_line(self, piece: bytes, frames: list[bytes]) -> None:
         """Handles one line, of which `piece` is what came after the kept beginning."""
-        self._keep(piece)
-        if self._overflowing:
+        line = piece
+        if self._tail or self._overflowing or len(piece) > self.max_bytes:
+            self._keep(piece)
+            line = bytes(self._tail)
+            self._tail.clear()
             self._overflowing = False
-            return
-        line = self._tail[0] if len(self._tail) == 1 else b"".join(self._tail)
-        self._tail.clear()
-        self._tail_bytes = 0
         line = line.removeprefix(_BOM)
         text = line.strip()
         if not text:
@@ -102,7 +94,7 @@ class Framer:
             if not (line.startswith(b'{"') and text.endswith(b"}")):
                 self._scan(line, frames)
                 return
-            self._skip(self._open_bytes)
+            self._skip(len(self._open))
             self._forget()
         if _is_object(text):
             frames.append(text)
@@ -125,19 +117,20 @@ class Framer:
                 position = opening.start()
             end = self._balance(line, position)
             if end is None:
-                self._skip(self._open_bytes + len(line) - position, again=junk)
+                self._skip(len(self._open) + len(line) - position, again=junk)
                 self._forget()
                 return
-            self._open.append(line[position:end])
-            self._open_bytes += end - position + 1
-            if self._open_bytes > self.max_bytes:
+            if self._open:
+                self._open += b"\n"
+            self._open += line[position:end]
+            if len(self._open) > self.max_bytes:
                 self.oversize += 1
-                self.lost_bytes += self._open_bytes
+                self.lost_bytes += len(self._open)
                 self._forget()
                 return
             if self._depth:
                 return
-            frames.append(b"\n".join(self._open).strip())
+            frames.append(bytes(self._open))
             self._forget()
             position = end
 
@@ -161,7 +154,6 @@ class Framer:
 
     def _forget(self) -> None:
         self._open.clear()
-        self._open_bytes = 0
         self._depth = 0
 
 

@@ -25,12 +25,16 @@ def job_value(view: NodeView, job: str, quantity: str) -> float | None:
 
 def job_mean(cluster: Cluster, job: str, quantity: str) -> float | None:
     """Mean of a job quantity over the nodes that report it, None when nobody does."""
-    values = [
-        value
-        for name in cluster.jobs.get(job, ())
-        if (value := job_value(cluster.nodes[name], job, quantity)) is not None
-    ]
-    return sum(values) / len(values) if values else None
+    total, count = 0.0, 0
+    for name in cluster.jobs.get(job, ()):
+        view = cluster.nodes[name]
+        column = view.frame.columns.get(quantity)
+        if column is not None:
+            value = column.item(view.inventory.keys[Entity.JOB].index(job))
+            if value == value:
+                total += value
+                count += 1
+    return total / count if count else None
 
 
 def job_means(cluster: Cluster) -> Mapping[str, float]:

@@ -149,7 +149,7 @@ class Sample:
     """Names the part of the node that speaks, where a source has several (`job/rank`)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Frame:
     """One tick of one node."""
 
@@ -163,6 +163,12 @@ class Frame:
     simulated: bool = False
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Quantity → why it is absent, where somebody said so."""
+
+    @cached_property
+    def heard(self) -> float:
+        """When any source of the node was last heard; NaN before the first reading."""
+        times = [source.time for source in self.sources if source.time is not None]
+        return max(times, default=NO_VALUE)
 
     def value(self, name: str) -> float | None:
         """A node quantity, None when absent."""
@@ -213,8 +219,8 @@ class NodeView:
 
     def age(self) -> float | None:
         """Seconds since any source of the node was last heard."""
-        ages = [source.age(self.frame.time) for source in self.frame.sources]
-        return min((age for age in ages if age is not None), default=None)
+        heard = self.frame.heard
+        return None if heard != heard else max(0.0, self.frame.time - heard)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,8 @@ import numpy as np
 
 from trntop.analysis.blame import suspect
 from trntop.analysis.windows import RollingMean
-from trntop.catalog import EXECUTION_ERRORS, EXECUTION_STATUSES, Entity
+from trntop.catalog import EXECUTION_ERRORS, FAILED_STATUSES, Entity
+from trntop.derive import UNCORRECTED
 from trntop.jobs import job_mean
 from trntop.model import Cluster, Column, Evidence, NodeView, Severity, State
 from trntop.settings import Analysis as Settings
@@ -134,15 +135,15 @@ class NodeSilent:
 
     def signal(self, cluster: Cluster) -> Signal:
         """Nodes that never spoke or whose recording ended have no age."""
-        for name, view in cluster.nodes.items():
-            if job := _job_of(view):
-                self._jobs[name] = job
-        ages = [
-            float("nan") if view.state is State.ENDED or (age := view.age()) is None else age
-            for view in cluster.nodes.values()
-        ]
+        for job, nodes in cluster.jobs.items():
+            self._jobs.update(dict.fromkeys(nodes, job))
+        heard = (view.frame.heard for view in cluster.nodes.values())
+        ages = cluster.time - np.fromiter(heard, np.float64, len(cluster.nodes))
+        for place in np.flatnonzero(ages > self._limit):
+            if cluster.nodes[cluster.names[place]].state is State.ENDED:
+                ages[place] = np.nan
         # A reading clears it at once: whoever speaks is not silent.
-        return Signal(cluster.names, np.array(ages, dtype=np.float64), self._limit, self._limit)
+        return Signal(cluster.names, ages, self._limit, self._limit)
 
     def verdict(self, key: Hashable, cluster: Cluster) -> Verdict:
         """Says for how long, and what the sources last said."""
@@ -204,52 +205,49 @@ class MemoryPressure:
         """Nothing is kept."""
 
 
-class _Increase:
-    """How much a count per node has grown since the tick before; the first sight is no growth."""
+class _Growth:
+    """How much a count per node has grown since the tick before, `[node]`.
+
+    The first sight of a count is no growth, an absent one forgets nothing, and what a count
+    that went back shows is new: it was reset.
+    """
 
     def __init__(self) -> None:
-        self._before: dict[str, float] = {}
+        self._names: tuple[str, ...] = ()
+        self._before = np.empty(0)
 
-    def step(self, node: str, total: float) -> float:
-        """The growth; NaN for an unknown total, which forgets nothing."""
-        if total != total:
-            return total
-        before = self._before.get(node)
-        self._before[node] = total
-        # A count that went back was reset: what it shows now is new.
-        return 0.0 if before is None else (total - before if total >= before else total)
+    def step(self, names: tuple[str, ...], totals: Column) -> Column:
+        if names != self._names:
+            known = dict(zip(self._names, self._before.tolist(), strict=True))
+            self._before = np.array([known.get(name, np.nan) for name in names])
+            self._names = names
+        before = np.where(np.isnan(self._before), totals, self._before)
+        self._before = np.where(np.isnan(totals), self._before, totals)
+        growth: Column = np.where(totals >= before, totals - before, totals)
+        return growth
 
     def clear(self) -> None:
-        """Forgets all counts."""
-        self._before.clear()
+        self._names, self._before = (), np.empty(0)
 
 
-_FAILED = tuple(
-    f"node_executions_{status}_total" for status in EXECUTION_STATUSES if status != "completed"
-)
+_FAILED = tuple(f"node_executions_{status}_total" for status in FAILED_STATUSES)
 _ERRORS = tuple(f"node_execution_errors_{error}_total" for error in EXECUTION_ERRORS)
-_RUNTIME_FAILURES = tuple(
-    f"runtime_executions_{status}_per_second"
-    for status in EXECUTION_STATUSES
-    if status != "completed"
-) + tuple(f"runtime_errors_{error}_per_second" for error in EXECUTION_ERRORS)
+_RUNTIME_FAILURES = (
+    *(f"runtime_executions_{status}_per_second" for status in FAILED_STATUSES),
+    *(f"runtime_errors_{error}_per_second" for error in EXECUTION_ERRORS),
+)
 
 
 class ExecutionErrors:
     """Executions that failed since the last tick, per node."""
 
     def __init__(self, settings: Settings) -> None:
-        self._increase = _Increase()
+        self._growth = _Growth()
 
     def signal(self, cluster: Cluster) -> Signal:
         """Growth of all failure and error counts of a node."""
-        grown = []
-        for name, view in cluster.nodes.items():
-            counts = [view.frame.value(quantity) for quantity in (*_FAILED, *_ERRORS)]
-            known = [count for count in counts if count is not None]
-            growth = self._increase.step(name, sum(known) if known else float("nan"))
-            grown.append(growth)
-        return Signal(cluster.names, np.array(grown, dtype=np.float64), 0.0, 0.0)
+        totals = cluster.column("node_executions_failed_total")
+        return Signal(cluster.names, self._growth.step(cluster.names, totals), 0.0, 0.0)
 
     def verdict(self, key: Hashable, cluster: Cluster) -> Verdict:
         """Names the runtime that fails most and the kinds of failure."""
@@ -283,7 +281,7 @@ class ExecutionErrors:
 
     def reset(self) -> None:
         """Forgets the counts."""
-        self._increase.clear()
+        self._growth.clear()
 
 
 def _failure(name: str) -> str:
@@ -298,47 +296,40 @@ def _failure(name: str) -> str:
     }.get(status, status.replace("_", " "))
 
 
-_UNCORRECTED = ("device_mem_ecc_uncorrected_events", "device_sram_ecc_uncorrected_events")
-
-
 class EccUncorrected:
     """Uncorrected memory errors that appeared since the monitor first looked, per node."""
 
     def __init__(self, settings: Settings) -> None:
-        self._before: dict[str, Column] = {}
-        self._grown: dict[str, Column] = {}
+        self._growth = _Growth()
+        self._grown: Column = np.empty(0)
+        self._before = Cluster()
+        self._now = Cluster()
 
     def signal(self, cluster: Cluster) -> Signal:
-        """Growth of the devices' counts; counts since boot do not matter."""
-        values = []
-        for name, view in cluster.nodes.items():
-            counts = [
-                view.frame.columns[event] for event in _UNCORRECTED if event in view.frame.columns
-            ]
-            if not counts:
-                values.append(float("nan"))
-                continue
-            total = np.nansum(np.vstack(counts), axis=0)
-            before = self._before.get(name)
-            self._before[name] = total
-            if before is None or len(before) != len(total):
-                values.append(0.0)
-                continue
-            grown = np.where(total >= before, total - before, total)
-            if grown.any():
-                self._grown[name] = grown
-            values.append(float(grown.sum()))
-        return Signal(cluster.names, np.array(values, dtype=np.float64), 0.0, 0.0)
+        """Growth of the node's count; counts since boot do not matter."""
+        self._before, self._now = self._now, cluster
+        totals = cluster.column("node_ecc_uncorrected_events")
+        self._grown = self._growth.step(cluster.names, totals)
+        return Signal(cluster.names, self._grown, 0.0, 0.0)
 
     def verdict(self, key: Hashable, cluster: Cluster) -> Verdict:
-        """Names the device."""
+        """Names the device whose count grew most since the tick before."""
         node = str(key)
-        view, grown = cluster.nodes[node], self._grown.get(node)
+        view, before = cluster.nodes[node], self._before.nodes.get(node)
+        count = int(self._grown[cluster.names.index(node)])
         device = None
-        if grown is not None and len(grown) == len(view.inventory.of(Entity.DEVICE)):
-            device = view.inventory.of(Entity.DEVICE)[int(np.argmax(grown))]
+        if before is not None:
+            grown = [
+                view.frame.columns[event] - before.frame.columns[event]
+                for event in UNCORRECTED
+                if event in view.frame.columns
+                and event in before.frame.columns
+                and len(view.frame.columns[event]) == len(before.frame.columns[event])
+            ]
+            if grown:
+                most = int(np.argmax(np.nansum(grown, axis=0)))
+                device = view.inventory.of(Entity.DEVICE)[most]
         where = f"device {device} on {node}" if device is not None else node
-        count = int(grown.sum()) if grown is not None else 1
         errors = "error" if count == 1 else "errors"
         return Verdict(
             summary=f"{where} reported {count} uncorrected memory {errors}",
@@ -348,15 +339,15 @@ class EccUncorrected:
             component=None if device is None else f"device:{device}",
             evidence=(
                 Evidence(
-                    f"{count} new uncorrected ECC {errors} since the reading before", node,
-                    _UNCORRECTED[0], float(count), 0.0,
+                    f"{count} new uncorrected ECC {errors} since the reading before",
+                    node, "node_ecc_uncorrected_events", float(count), 0.0,
                 ),
             ),
         )  # fmt: skip
 
     def reset(self) -> None:
         """Forgets the counts."""
-        self._before.clear()
+        self._growth.clear()
 
 
 def _job_of(view: NodeView) -> str | None:

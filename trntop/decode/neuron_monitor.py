@@ -330,7 +330,9 @@ class _Builder:
         width = max(map(len, loads))
         if not width:
             return
-        rows = percent(table([[*load, *(None,) * (width - len(load))] for load in loads]))
+        if min(map(len, loads)) < width:
+            loads = [[*load, *(None,) * (width - len(load))] for load in loads]
+        rows = percent(table(loads))
         for bound, merge in zip(bounds, (np.fmin, np.fmax), strict=True):
             bound[index] = merge(bound[index], merge.reduce(rows, axis=1))
 

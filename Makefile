@@ -1,0 +1,30 @@
+# The verbs of everyday work; each runs in .venv, which `make setup` creates.
+.PHONY: setup test lint docs bench demo build
+
+BIN := .venv/bin
+
+setup:          ## create .venv with everything for development
+	python3 -m venv .venv
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev]'
+
+test:           ## the tests
+	$(BIN)/pytest
+
+lint:           ## formatting, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs:           ## regenerate the pages that follow from the code
+	$(BIN)/python -m trntop.settings > docs/settings.md
+	$(BIN)/python -m trntop.catalog > docs/metrics.md
+
+bench:          ## every budget beside its figure
+	$(BIN)/python -m benchmarks
+
+demo:           ## the dashboard on a simulated run
+	$(BIN)/trntop demo
+
+build:          ## sdist and wheel
+	$(BIN)/python -m hatchling build

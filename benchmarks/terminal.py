@@ -1,0 +1,79 @@
+"""A program in a pseudo-terminal, as a user would start it."""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+TICKS = os.sysconf("SC_CLK_TCK")
+TRNTOP = (sys.executable, "-m", "trntop")
+
+
+class Terminal:
+    """Starts `command` in a terminal of `columns` × `rows`; end it with `close`."""
+
+    def __init__(self, *command: str, columns: int = 120, rows: int = 36) -> None:
+        self.started = time.perf_counter()
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        environment = os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        self.process = subprocess.Popen(
+            command, stdin=slave, stdout=slave, stderr=slave, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(slave)
+        self.output = 0
+
+    def read(self, seconds: float) -> bytes:
+        """What comes within `seconds`, at the first chunk."""
+        if not select.select([self._master], [], [], seconds)[0]:
+            return b""
+        try:
+            chunk = os.read(self._master, 1 << 16)
+        except OSError:  # the other end is closed
+            return b""
+        self.output += len(chunk)
+        return chunk
+
+    def until(self, text: bytes, seconds: float = 20.0) -> float:
+        """Seconds from the start until `text` has been written."""
+        seen = b""
+        deadline = time.perf_counter() + seconds
+        while time.perf_counter() < deadline:
+            seen = seen[-200_000:] + self.read(0.05)
+            if text in seen:
+                return time.perf_counter() - self.started
+            if self.process.poll() is not None:
+                break
+        raise RuntimeError(f"{text!r} was never written; the end: {seen[-500:]!r}")
+
+    def drain(self, seconds: float) -> None:
+        """Lets the program run for a while, reading all it writes."""
+        deadline = time.perf_counter() + seconds
+        while (left := deadline - time.perf_counter()) > 0:
+            self.read(min(left, 0.2))
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self.process.pid)
+
+    def close(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self._master)
+
+
+def cpu_seconds(pid: int) -> float:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def rss_mib(pid: int) -> float:
+    with open(f"/proc/{pid}/statm", "rb") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20

@@ -1,0 +1,105 @@
+"""The simulated machines: names, devices, cores, cards and processes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trntop.instances import GIB, INSTANCE_TYPES, TRAINIUM1, TRAINIUM2
+
+DEFAULT_VCPUS = 8
+CARDS_PER_BUS = 2
+FIRST_SLOT = 27
+ULTRASERVER_NODES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One EFA card, named as rdma-core's udev rule does: bus in decimal, slot."""
+
+    bus: int
+    slot: int
+    numa_node: int
+
+    @property
+    def name(self) -> str:
+        """Such as `rdmap16s27`."""
+        return f"rdmap{self.bus}s{self.slot}"
+
+    @property
+    def pci(self) -> str:
+        """Such as `0000:10:1b.0`."""
+        return f"0000:{self.bus:02x}:{self.slot:02x}.0"
+
+
+class Fleet:
+    """`nodes` machines of one instance type, each with `runtimes` Neuron processes."""
+
+    def __init__(self, instance_type: str, nodes: int, seed: int, runtimes: int) -> None:
+        row = INSTANCE_TYPES[instance_type]
+        self.instance_type = row.name
+        self.chip = row.chip
+        self.lnc = row.chip.default_lnc
+        self.devices = row.devices
+        self.cores_per_device = row.chip.cores // self.lnc
+        self.cores = self.devices * self.cores_per_device
+        """Logical cores of one node."""
+        self.vcpus = row.vcpus or DEFAULT_VCPUS
+        self.card_gbps = row.efa_gbps or 0.0
+        self.cards = _cards(row.efa_cards or 0)
+        self.nodes = nodes
+        width = max(3, len(str(nodes - 1)))
+        self.names = tuple(f"trn-{node:0{width}d}" for node in range(nodes))
+        self.runtimes = runtimes
+        first = np.random.default_rng([seed, 1]).integers(2_000, 400_000, nodes)
+        self.pids: list[list[int]] = (first[:, None] + 7 * np.arange(runtimes)).tolist()
+        """Process ids, `[node][runtime]`."""
+
+    @property
+    def flops_ratio(self) -> float:
+        """Peak of this chip over Trainium1's; the simulated model grows with it."""
+        return self.chip.bf16_flops_per_second / TRAINIUM1.bf16_flops_per_second
+
+    @property
+    def host_bytes(self) -> int:
+        """Host memory of a node: 4 GiB a vCPU, on Trainium2 32 GiB for three."""
+        return self.vcpus * GIB * (32 if self.chip is TRAINIUM2 else 12) // 3
+
+    def instances(self, seed: int) -> list[dict[str, str]]:
+        """The `instance_info` of every node."""
+        rng = np.random.default_rng([seed, 5])
+        ami, subnet = f"ami-0{rng.bytes(8).hex()}", f"subnet-0{rng.bytes(8).hex()}"
+        servers = [rng.bytes(8).hex() for _ in range(0, self.nodes, ULTRASERVER_NODES)]
+        region, number = ("us-east-2", 3) if self.chip is TRAINIUM2 else ("us-west-2", 4)
+        infos = []
+        for node, name in enumerate(self.names):
+            info = {
+                "instance_name": name,
+                "instance_id": f"i-0{rng.bytes(8).hex()}",
+                "instance_type": self.instance_type,
+                "instance_availability_zone": f"{region}{'abcd'[number - 1]}",
+                "instance_availability_zone_id": f"{region[:4].replace('-', '')}2-az{number}",
+                "instance_region": region,
+                "ami_id": ami,
+                "subnet_id": subnet,
+            }
+            if self.instance_type.startswith("trn2u."):
+                info["ultraserver_id"] = f"u-{servers[node // ULTRASERVER_NODES]}"
+            infos.append(info | {"error": ""})
+        return infos
+
+    def owned(self, runtime: int) -> range:
+        """Cores that belong to one of the node's runtimes."""
+        return range(
+            runtime * self.cores // self.runtimes, (runtime + 1) * self.cores // self.runtimes
+        )
+
+
+def _cards(count: int) -> tuple[Card, ...]:
+    return tuple(
+        Card(
+            bus=16 * (1 + index // CARDS_PER_BUS),
+            slot=FIRST_SLOT + index % CARDS_PER_BUS,
+            numa_node=int(index >= count / 2),
+        )
+        for index in range(count)
+    )

@@ -1,0 +1,36 @@
+"""JSON texts with slots.
+
+A payload has hundreds of numbers and a fixed frame around them. The frame is written once, as
+the Python value it is, with a `slot` for each number; filling it is a single formatting
+operation, some ten times faster than `json.dumps`.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+_MARK = "\x00"
+_SLOT = re.compile(r'"\\u0000%(%[^"]*)"')
+
+
+def slot(form: str = "%d") -> str:
+    """A place for a number, in printf style, or for a finished piece of JSON (`%s`)."""
+    return _MARK + form
+
+
+class Template:
+    """A JSON value whose slots are filled in the order in which they stand."""
+
+    def __init__(self, tree: Any) -> None:
+        text = dumps(tree).replace("%", "%%")
+        self._text = _SLOT.sub(r"\1", text)
+
+    def fill(self, values: Iterable[Any]) -> str:
+        """The text with `values` in its slots."""
+        return self._text % tuple(values)
+
+
+def dumps(tree: Any) -> str:
+    """`tree` as neuron-monitor writes JSON, without blanks."""
+    return json.dumps(tree, separators=(",", ":"))

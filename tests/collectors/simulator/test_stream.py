@@ -1,0 +1,63 @@
+import itertools
+
+import pytest
+
+from trntop.collectors.simulator import SCENARIOS, parse, simulate
+from trntop.instances import INSTANCE_TYPES
+from trntop.model import Reading
+
+SMALL = "nodes=3&type=trn1.32xlarge"
+
+
+def readings(spec: str, count: int = 400, start: float = 0.0) -> list[Reading]:
+    return list(itertools.islice(simulate(parse(spec), start), count))
+
+
+def test_a_seed_says_everything() -> None:
+    spec = f"sim:demo?{SMALL}&seed=3"
+    assert readings(spec) == readings(spec)
+    assert readings(spec) != readings(f"sim:demo?{SMALL}&seed=4")
+
+
+def test_the_start_moves_times_only() -> None:
+    early, late = readings("sim:healthy?nodes=2"), readings("sim:healthy?nodes=2", start=1e9)
+    for one, other in zip(early, late, strict=True):
+        assert other.time == pytest.approx(1e9 + one.time, abs=1e-5)
+        assert (one.node, one.source, one.data) == (other.node, other.source, other.data)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_time_never_goes_back_and_ends_on_time(scenario: str) -> None:
+    times = []
+    for reading in simulate(parse(f"sim:{scenario}?{SMALL}&minutes=5.5"), 1000.0):
+        assert reading.simulated
+        times.append(reading.time)
+    assert times == sorted(times)
+    assert times[0] >= 1000.0
+    assert 1000.0 + 5.5 * 60 - 1.0 < times[-1] < 1000.0 + 5.5 * 60
+
+
+def test_every_node_speaks_once_a_second_at_its_own_moment() -> None:
+    offsets: dict[str, list[float]] = {}
+    for reading in simulate(parse("sim:healthy?nodes=4&type=trn1.32xlarge&minutes=0.5"), 0.0):
+        if reading.source == "efa":
+            offsets.setdefault(reading.node, []).append(reading.time % 1.0)
+    assert sorted(offsets) == ["trn-000", "trn-001", "trn-002", "trn-003"]
+    assert all(len(times) == 30 for times in offsets.values())
+    assert all(max(times) - min(times) < 0.01 for times in offsets.values())
+    assert len({round(times[0], 2) for times in offsets.values()}) == 4
+
+
+def test_names_of_a_large_cluster_sort_as_numbers() -> None:
+    names = {reading.node for reading in readings("sim:healthy?nodes=1001&type=trn1.2xlarge", 1001)}
+    assert sorted(names)[:2] == ["trn-0000", "trn-0001"]
+    assert max(names) == "trn-1000"
+
+
+@pytest.mark.parametrize("instance_type", INSTANCE_TYPES)
+@pytest.mark.parametrize("scenario", ["healthy", "demo"])
+def test_any_instance_type_plays(instance_type: str, scenario: str) -> None:
+    row = INSTANCE_TYPES[instance_type]
+    events = readings(f"sim:{scenario}?nodes=1&type={instance_type}&minutes=0.2", 1000)
+    sources = {reading.source for reading in events}
+    assert sources == {"neuron-monitor", "steps"} | ({"efa"} if row.efa_cards else set())

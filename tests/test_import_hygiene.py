@@ -1,0 +1,42 @@
+"""What a command does not need, it does not load: seen at run time, where lint sees edges only."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("textual", "rich", "boto3", "httpx", "prometheus_client")
+
+
+def loaded(code: str) -> set[str]:
+    """Top-level modules in a fresh interpreter after `code`."""
+    script = f"{code}\nimport sys\nprint(' '.join({{name.partition('.')[0] for name in sys.modules}}))"
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(run.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    ("code", "banned"),
+    [
+        ("import trntop", ("numpy", "msgspec", *HEAVY)),
+        ("from trntop.cli import main", ("numpy", "msgspec", "asyncio", *HEAVY)),
+        ("import trntop.monitor, trntop.runner, trntop.recording", ("starlette", *HEAVY)),
+        ("import trntop.exporters.prometheus", ("starlette", "uvicorn", *HEAVY)),
+        ("import trntop.exporters.server, trntop.cli.commands, trntop.cli.opening", HEAVY),
+        ("import trntop.collectors.neuron_monitor, trntop.collectors.stdin", HEAVY),
+        ("import trntop.tui.app", ("starlette", "uvicorn", "boto3", "httpx", "zstandard")),
+    ],
+)
+def test_loads_only_what_it_needs(code: str, banned: tuple[str, ...]) -> None:
+    assert not loaded(code) & set(banned)
+
+
+def test_the_exporter_loads_no_screen_and_no_cloud() -> None:
+    """`trntop export`, up to the point where it would bind a port that is no port."""
+    code = (
+        "from trntop.cli import main\n"
+        "assert main(['export', 'sim:healthy?nodes=1&minutes=1', '--listen', '127.0.0.1:999999']) == 2"
+    )
+    assert not loaded(code) & set(HEAVY)

@@ -1,0 +1,47 @@
+from tests.reports import monitor_reading, report, runtime, step_reading
+from trntop.jobs import job_mean
+from trntop.model import State
+from trntop.monitor import MAX_CATCH_UP, Monitor, play
+from trntop.settings import Settings
+
+
+def test_a_stream_is_ticked_by_its_own_time() -> None:
+    stream = [monitor_reading(report(runtime()), 100.25 + t) for t in range(5)]
+    views = list(play(stream, Monitor(Settings())))
+    assert [view.time for view in views] == [101.25, 102.25, 103.25, 104.25, 104.25]
+    assert [view.generation for view in views] == [1, 2, 3, 4, 5]
+    assert [view.ended for view in views] == [False] * 4 + [True]
+    assert views[-1].cluster.nodes["n"].state is State.ENDED
+
+
+def test_an_ended_stream_holds_its_last_values() -> None:
+    stream = [monitor_reading(report(runtime()), 0.0), monitor_reading(report(runtime()), 50.0)]
+    last = list(play(stream[:1], Monitor(Settings())))[-1]
+    assert last.cluster.nodes["n"].frame.value("node_devices") == 1
+    assert list(play([], Monitor(Settings()))) == []
+
+
+def test_a_long_gap_is_one_gap_not_a_burst() -> None:
+    stream = [
+        monitor_reading(report(runtime()), 0.0),
+        monitor_reading(report(runtime()), MAX_CATCH_UP * 100),
+    ]
+    assert len(list(play(stream, Monitor(Settings())))) == 2
+
+
+def test_jobs_span_nodes() -> None:
+    monitor = Monitor(Settings())
+    monitor.feed(step_reading(0.0, node="a", rank=0, comm=1.0))
+    monitor.feed(step_reading(0.0, node="b", rank=1, comm=0.6))
+    cluster = monitor.tick(1.0).cluster
+    assert cluster.jobs == {"job": ("a", "b")}
+    assert job_mean(cluster, "job", "job_comm_share_ratio") == 0.2
+    assert job_mean(cluster, "other", "job_comm_share_ratio") is None
+    assert monitor.history.scalar("job/job_comm_share_ratio", 1)[1][0] > 0
+
+
+def test_simulated_values_are_marked() -> None:
+    monitor = Monitor(Settings())
+    reading = monitor_reading(report(runtime()), 0.0)
+    monitor.feed(type(reading)("n", reading.source, 0.0, reading.data, simulated=True))
+    assert monitor.tick(0.0).cluster.simulated

@@ -1,0 +1,54 @@
+"""The wheel holds what the checkout shows, and the links say the same as the mapping."""
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LIMBS = ("tui", "collectors", "exporters")
+
+
+def modules(folder: Path) -> set[str]:
+    """Files of a limb or of the heart, as the wheel should name them."""
+    return {
+        path.relative_to(ROOT).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_the_links_point_at_the_limbs() -> None:
+    for limb in LIMBS:
+        link = ROOT / "trntop" / limb
+        if not link.is_symlink():
+            pytest.skip("not a checkout with links")
+        assert link.readlink() == Path("..") / limb
+
+
+def test_sdist_and_wheel_hold_everything(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling")
+    if not (ROOT / "trntop" / "tui").is_symlink():
+        pytest.skip("not a checkout with links")
+    build = [sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path)]
+    subprocess.run([*build, "-t", "sdist"], cwd=ROOT, check=True, capture_output=True)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (source,) = (tmp_path / "unpacked").iterdir()
+    subprocess.run([*build, "-t", "wheel"], cwd=source, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+    expected = {f"trntop/{name}" for limb in LIMBS for name in modules(ROOT / limb)}
+    expected |= {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "trntop").rglob("*")
+        if path.is_file()
+        and "__pycache__" not in path.parts
+        and path.relative_to(ROOT).parts[1] not in LIMBS
+    }
+    assert packed == expected

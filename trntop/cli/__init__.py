@@ -1,0 +1,163 @@
+"""The command line.
+
+Imports nothing heavy: each command loads what it needs, so that the exporter never pays for
+the screen nor `--help` for anything.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from trntop import __version__
+from trntop.errors import TrntopError, UsageError
+
+DEFAULT_COMMAND = "top"
+
+DESCRIPTION = """\
+Live monitoring of AWS Trainium clusters.
+
+  trntop                      the dashboard for this machine
+  trntop demo                 a simulated 16-node run with scripted incidents
+  trntop replay FILE          a recording, in its own time
+  trntop COMMAND --help       options of a command
+"""
+
+SOURCES = """\
+a SOURCE is
+  local               neuron-monitor on this machine (the default)
+  -                   neuron-monitor's output on standard input
+  FILE                a recording, or a file of neuron-monitor reports; plain, .gz or .zst
+  sim:SCENARIO        a simulation, e.g. 'sim:efa-degraded?nodes=4&type=trn1.32xlarge&seed=7'
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line on bad use, not a page."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command; its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(arguments)
+    except TrntopError as error:
+        print(f"trntop: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # The reader has seen enough. Python would complain again while closing stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(arguments: list[str]) -> int:
+    parser, names = _build()
+    if not arguments or not (
+        arguments[0] in names or arguments[0] in ("-h", "--help", "--version")
+    ):
+        arguments = [DEFAULT_COMMAND, *arguments]
+    args = parser.parse_args(arguments)
+    from trntop.cli import commands
+
+    run = getattr(commands, args.command)
+    return int(run(args))
+
+
+def _build() -> tuple[argparse.ArgumentParser, frozenset[str]]:
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(
+        prog="trntop", description=DESCRIPTION, epilog=SOURCES, formatter_class=formatter
+    )
+    parser.add_argument("--version", action="version", version=f"trntop {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--config", type=Path, metavar="FILE", help="settings file (default: the user's own)"
+    )
+    common.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="assignments",
+        help="one setting, e.g. analysis.comm_share=0.3; repeatable",
+    )  # fmt: skip
+
+    def command(name: str, text: str, *, sources: str = "*") -> argparse.ArgumentParser:
+        sub = commands.add_parser(
+            name, help=text, description=text, parents=[common],
+            epilog=SOURCES if sources else None, formatter_class=formatter,
+        )  # fmt: skip
+        if sources:
+            sub.add_argument("sources", nargs=sources, metavar="SOURCE")
+        return sub
+
+    def pace(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument(
+            "--speed", type=_positive, default=1.0, help="times real time for recordings (1)"
+        )
+        sub.add_argument("--loop", action="store_true", help="start a recording anew at its end")
+
+    top = command("top", "the dashboard")
+    pace(top)
+    demo = command(
+        "demo", "the dashboard on a simulated 16-node trn2.48xlarge run with scripted incidents",
+        sources="",
+    )  # fmt: skip
+    demo.add_argument("scenario", nargs="?", default="demo", help="another scenario (demo)")
+    demo.add_argument("--speed", type=_positive, default=1.0, help="times real time (1)")
+    replay = command("replay", "a recording on the dashboard", sources="+")
+    pace(replay)
+
+    record = command("record", "write what sources give to a recording, until stopped")
+    record.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    record.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    record.add_argument("--note", default="", help="a remark kept in the file's header")
+    record.add_argument("--max-bytes", type=_size, metavar="SIZE", help="stop there (e.g. 500M)")
+    record.add_argument("--max-seconds", type=_positive, metavar="SECONDS", help="stop then")
+
+    snapshot = command("snapshot", "one reading, as a table or JSON")
+    snapshot.add_argument("--json", action="store_true", help="as JSON")
+
+    analyze = command("analyze", "the incidents, without a screen")
+    analyze.add_argument("--json", action="store_true", help="as JSON")
+    analyze.add_argument(
+        "--seconds", type=_positive, default=60.0, help="how long to watch live sources (60)"
+    )
+
+    export = command("export", "the Prometheus exporter")
+    export.add_argument(
+        "--listen", "--web.listen-address", metavar="HOST:PORT", dest="listen",
+        help="where to serve (127.0.0.1:10042)",
+    )  # fmt: skip
+    export.add_argument(
+        "-p", "--port", type=int, metavar="PORT",
+        help="the port alone, as neuron-monitor-prometheus.py spells it",
+    )  # fmt: skip
+    pace(export)
+
+    command("doctor", "which sources exist here, and what each missing one needs", sources="")
+    return parser, frozenset(commands.choices)
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def _size(text: str) -> int:
+    units = {"K": 10**3, "M": 10**6, "G": 10**9}
+    factor = units.get(text[-1:].upper(), 1)
+    try:
+        value = float(text[:-1] if factor > 1 else text) * factor
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no size: say 500M or 2G") from None
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no size: say 500M or 2G")
+    return int(value)

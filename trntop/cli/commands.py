@@ -1,0 +1,251 @@
+"""One function per command; each returns its exit code. Data to stdout, talk to stderr."""
+
+import shutil
+import signal
+import sys
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Callable
+
+from trntop.cli import opening
+from trntop.cli.opening import settings_of
+from trntop.errors import RecordingError, UsageError
+from trntop.model import Cluster, Incident, Reading, State, View
+from trntop.monitor import Monitor, play
+from trntop.settings import Settings
+from trntop.sources import Origin, Source, parse_all
+
+SNAPSHOT_WAIT = 8.0
+"""Seconds a snapshot of live sources waits for two readings of each, for the rates."""
+
+
+def top(args: Namespace) -> int:
+    """The dashboard; without a terminal, one snapshot as text."""
+    sources = parse_all(args.sources)
+    settings = settings_of(args)
+    if not (sys.stdout.isatty() and sys.stdin.isatty()):
+        return _print_snapshot(sources, settings)
+    return _dashboard(sources, settings, speed=args.speed, loop=args.loop)
+
+
+def demo(args: Namespace) -> int:
+    """The dashboard on a simulation."""
+    args.sources = [f"sim:{args.scenario}"]
+    args.loop = False
+    return top(args)
+
+
+def replay(args: Namespace) -> int:
+    """The dashboard on recordings."""
+    sources = parse_all(args.sources)
+    if not all(source.stream for source in sources):
+        raise UsageError("replay takes recordings; for live sources say trntop SOURCE")
+    return top(args)
+
+
+def _dashboard(sources: list[Source], settings: Settings, *, speed: float, loop: bool) -> int:
+    from trntop.tui.app import run
+
+    session = opening.session(sources, settings, speed=speed, loop=loop)
+    demo_sources = [Source(Origin.SIMULATION, "sim:demo")]
+    return run(
+        session,
+        settings=settings,
+        offer_demo=lambda: opening.session(demo_sources, settings),
+    )
+
+
+def _snapshot(sources: list[Source], settings: Settings) -> View:
+    """One view: the end of a stream, or live sources once they have given two readings."""
+    if sources[0].stream:
+        readings = opening.streams(sources)()
+        if opening.endless(sources):
+            readings = opening.until(readings, opening.WARM_UP)
+        view = None
+        for view in play(readings, Monitor(settings)):  # noqa: B007
+            pass
+        if view is None:
+            raise RecordingError(f"{sources[0].text}: no readings in it")
+        return view
+    session = opening.session(sources, settings)
+    session.start()
+    try:
+        deadline = time.monotonic() + SNAPSHOT_WAIT
+        while time.monotonic() < deadline and not _settled(session.view.cluster):
+            if session.wait(0.1):
+                break
+        return session.view
+    finally:
+        session.stop()
+
+
+def _settled(cluster: Cluster) -> bool:
+    states = [state for view in cluster.nodes.values() for state in view.frame.sources]
+    return bool(states) and all(
+        state.state in (State.DOWN, State.ENDED) or state.counts.get("readings", 0) >= 2
+        for state in states
+    )
+
+
+def snapshot(args: Namespace) -> int:
+    """One reading, as a table or JSON."""
+    sources = parse_all(args.sources)
+    settings = settings_of(args)
+    if not args.json:
+        return _print_snapshot(sources, settings)
+    from trntop.exporters import document
+
+    _write(document.encode(document.snapshot(_snapshot(sources, settings))))
+    return 0
+
+
+def _print_snapshot(sources: list[Source], settings: Settings) -> int:
+    from trntop.exporters.table import snapshot_text
+
+    view = _snapshot(sources, settings)
+    width = max(80, shutil.get_terminal_size((100, 24)).columns)
+    print(snapshot_text(view, width, color=False).rstrip())
+    return 0
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data.rstrip(b"\n") + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def analyze(args: Namespace) -> int:
+    """The incidents of recordings, simulations, or of live sources watched for a while."""
+    sources = parse_all(args.sources)
+    settings = settings_of(args)
+    first, last = _watch(sources, settings, args.seconds)
+    incidents = tuple(sorted(last.incidents, key=lambda one: one.opened_at))
+    _report(last, last.time - first.time, incidents, as_json=args.json)
+    return 0
+
+
+def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[View, View]:
+    """The first and the last view."""
+    if sources[0].stream:
+        if opening.endless(sources):
+            raise UsageError(f"{sources[0].text} never ends: add minutes, e.g. sim:demo?minutes=10")
+        first = last = None
+        for last in play(opening.streams(sources)(), Monitor(settings)):
+            first = first or last
+        if first is None or last is None:
+            raise RecordingError(f"{sources[0].text}: no readings in it")
+        return first, last
+    session = opening.session(sources, settings)
+    first = session.view
+    session.start()
+    try:
+        print(f"trntop: watching for {seconds:g} s; Ctrl-C ends it early", file=sys.stderr)
+        session.wait(seconds)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        session.stop()
+    return first, session.view
+
+
+def _report(view: View, duration: float, incidents: tuple[Incident, ...], *, as_json: bool) -> None:
+    if as_json:
+        from trntop.exporters import document
+
+        _write(document.encode(document.analysis(len(view.cluster.nodes), duration, incidents)))
+        return
+    from trntop.exporters.table import incidents_text
+
+    width = max(80, shutil.get_terminal_size((100, 24)).columns)
+    print(incidents_text(incidents, width).rstrip())
+
+
+def record(args: Namespace) -> int:
+    """Writes readings to a file until stopped, at the end of a stream, or at a cap."""
+    from trntop.recording import Recorder
+
+    sources = parse_all(args.sources)
+    settings = settings_of(args)
+    with Recorder(
+        args.output,
+        note=args.note,
+        overwrite=args.overwrite,
+        max_bytes=args.max_bytes,
+        max_seconds=args.max_seconds,
+        created=time.time(),
+    ) as recorder:
+        if sources[0].stream:
+            if opening.endless(sources) and args.max_seconds is None and args.max_bytes is None:
+                raise UsageError(f"{sources[0].text} never ends: add minutes or --max-seconds")
+            for reading in opening.streams(sources)():
+                recorder.write(reading)
+                if recorder.full or recorder.failed:
+                    break
+        else:
+            _record_live(
+                sources, settings, recorder.write, lambda: recorder.full or recorder.failed
+            )
+    if recorder.failed:
+        print(f"trntop: {args.output}: {recorder.failed}", file=sys.stderr)
+        return 1
+    why = " (a cap was reached)" if recorder.full else ""
+    print(
+        f"trntop: {recorder.readings:,} readings, {recorder.bytes:,} bytes in {args.output}{why}",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _record_live(
+    sources: list[Source],
+    settings: Settings,
+    write: Callable[[Reading], None],
+    over: Callable[[], object],
+) -> None:
+    """Runs a session whose readings go to `write`, until a signal or until `over()`."""
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: stopped.set())
+    session = opening.session(sources, settings, tap=write)
+    session.start()
+    print("trntop: recording; Ctrl-C ends it", file=sys.stderr)
+    while not stopped.wait(0.2) and not over() and not session.wait(0):
+        pass
+    session.stop()
+
+
+def export(args: Namespace) -> int:
+    """Serves the metrics page until stopped."""
+    from trntop.exporters.server import build_app, parse_listen, serve
+
+    sources = parse_all(args.sources)
+    settings = settings_of(args, export__listen=args.listen)
+    host, port = parse_listen(settings.export.listen)
+    if args.port is not None:
+        host, port = parse_listen(
+            f"{host}:{args.port}" if ":" not in host else f"[{host}]:{args.port}"
+        )
+    session = opening.session(sources, settings, speed=args.speed, loop=args.loop)
+    app = build_app(lambda: session.view, max_series=settings.export.max_series)
+    session.start()
+    try:
+        serve(app, host, port)
+    finally:
+        session.stop()
+    return 0
+
+
+def doctor(args: Namespace) -> int:
+    """Which sources exist here; 0 when one of them can be read, 1 when none."""
+    from trntop.collectors import examine_all
+
+    settings = settings_of(args)
+    findings = examine_all(settings.collect.neuron_monitor)
+    for finding in findings:
+        print(f"{'✓' if finding.ok else '✗'} {finding.source}: {finding.found}")
+        if finding.remedy:
+            print(f"    → {finding.remedy}")
+    if not any(finding.ok for finding in findings):
+        print("No source here. To see trntop at work: trntop demo")
+        return 1
+    return 0

@@ -1,0 +1,120 @@
+"""From SOURCE arguments to something that runs. The only place that knows every limb."""
+
+import heapq
+import os
+import platform
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from trntop.collection import Collector
+from trntop.errors import UsageError
+from trntop.model import Reading
+from trntop.monitor import Monitor
+from trntop.runner import Playback, Session, Tap
+from trntop.settings import Settings, load
+from trntop.sources import Origin, Source
+from trntop.text import clean
+
+WARM_UP = 120.0
+"""Seconds of its past that an endless simulation shows at once, so that no graph is empty."""
+
+
+def settings_of(args: Namespace, **options: object) -> Settings:
+    """The settings in force for a command.
+
+    Raises:
+        UsageError: a `--set` is not KEY=VALUE.
+        SettingsError: a setting is unknown or out of range.
+    """
+    given = {name.replace("__", "."): value for name, value in options.items() if value is not None}
+    for assignment in args.assignments:
+        key, separator, value = assignment.partition("=")
+        if not separator:
+            raise UsageError(f"--set {assignment}: say KEY=VALUE")
+        given[key.strip()] = value.strip()
+    return load(args.config, os.environ, given)
+
+
+def node_name() -> str:
+    """This machine's name, as its own node."""
+    return clean(platform.node()) or "localhost"
+
+
+def streams(sources: list[Source]) -> Callable[[], Iterable[Reading]]:
+    """A factory of the readings of recordings and simulations, merged by time.
+
+    Files are opened, and simulations parsed, here and now, so that mistakes show at once.
+    """
+    from trntop.collectors import simulator
+    from trntop.recording import open_recording
+
+    factories: list[Callable[[], Iterable[Reading]]] = []
+    for source in sources:
+        if source.origin is Origin.RECORDING:
+            recording = open_recording(source.text)
+            factories.append(partial(iter, recording))
+        else:
+            simulation = simulator.parse(source.text)
+            start = time.time() - (WARM_UP if simulation.minutes is None else 0.0)
+            factories.append(partial(simulator.simulate, simulation, start))
+    if len(factories) == 1:
+        return factories[0]
+    return lambda: heapq.merge(*(make() for make in factories), key=lambda one: one.time)
+
+
+def endless(sources: list[Source]) -> bool:
+    """Whether a stream of these would never end: a simulation without `minutes`."""
+    from trntop.collectors import simulator
+
+    return any(
+        source.origin is Origin.SIMULATION and simulator.parse(source.text).minutes is None
+        for source in sources
+    )
+
+
+def collectors(sources: list[Source], settings: Settings) -> list[Collector]:
+    """Live collectors for local sources."""
+    from trntop.collectors.neuron_monitor import NeuronMonitor
+    from trntop.collectors.stdin import StandardInput
+
+    node, collect = node_name(), settings.collect
+    made: list[Collector] = []
+    for source in sources:
+        if source.origin is Origin.STDIN:
+            made.append(StandardInput(node))
+        else:
+            made.append(NeuronMonitor(node, collect.neuron_monitor, collect.period))
+    return made
+
+
+def session(
+    sources: list[Source],
+    settings: Settings,
+    *,
+    speed: float = 1.0,
+    loop: bool = False,
+    tap: Tap | None = None,
+) -> Session:
+    """A session over the sources, not yet started."""
+    monitor = Monitor(settings)
+    description = " ".join(source.text for source in sources)
+    if not sources[0].stream:
+        return Session(
+            monitor, collectors=collectors(sources, settings), description=description, tap=tap
+        )
+    playback = Playback(speed=speed, loop=loop, catch_up=endless(sources))
+    return Session(
+        monitor, stream=streams(sources), playback=playback, description=description, tap=tap
+    )
+
+
+def until(readings: Iterable[Reading], seconds: float) -> Iterator[Reading]:
+    """The first `seconds` of a stream."""
+    end: float | None = None
+    for reading in readings:
+        end = reading.time + seconds if end is None else end
+        if reading.time > end:
+            return
+        yield reading

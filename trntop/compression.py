@@ -1,0 +1,123 @@
+"""Compressed streams, piece by piece: gzip and Zstandard.
+
+Told apart by their first bytes when read, by the file name's suffix when written. Nothing is
+expanded ahead: input goes in so few bytes at a time that even the best-packed bomb fills
+tens of megabytes at most before the reader can stop.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, BinaryIO, Protocol
+
+BLOCK = 256 << 10
+"""Bytes read from a file at once."""
+
+_ZSTD_WINDOW = 128 << 20
+
+
+class BrokenStreamError(Exception):
+    """The compressed data is damaged or stops before its end; says so as half a sentence."""
+
+
+class Encoder(Protocol):
+    """A compressed stream that is being written."""
+
+    def compress(self, data: bytes) -> bytes:
+        """Takes more of the content; returns what is ready, often nothing."""
+        ...
+
+    def flush(self, mode: int = ..., /) -> bytes:
+        """Returns what makes everything so far readable (`Codec.sync`), or ends it all."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """One way to compress a stream."""
+
+    name: str
+    suffix: str
+    magic: bytes
+    piece: int
+    """Bytes of input expanded at once: at most 32 MiB of content, whatever the ratio."""
+    sync: int
+    """Mode of `Encoder.flush` after which everything so far can be read back."""
+    finish: int
+    """Mode of `Encoder.flush` that ends the stream."""
+    encoder: Callable[[], Encoder]
+    decoder: Callable[[], tuple[Any, type[Exception]]]
+    """A new decompression object, and what it raises on damage."""
+
+
+def _zstd_encoder() -> Encoder:
+    import zstandard
+
+    encoder: Encoder = zstandard.ZstdCompressor(level=3, write_checksum=True).compressobj()
+    return encoder
+
+
+def _zstd_decoder() -> tuple[Any, type[Exception]]:
+    import zstandard
+
+    decoder = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj()
+    return decoder, zstandard.ZstdError
+
+
+# The modes of zstandard are COMPRESSOBJ_FLUSH_BLOCK and COMPRESSOBJ_FLUSH_FINISH, spelled
+# out because the library is loaded only for files that need it.
+CODECS = (
+    Codec(
+        "gzip",
+        ".gz",
+        b"\x1f\x8b",
+        4 << 10,
+        zlib.Z_SYNC_FLUSH,
+        zlib.Z_FINISH,
+        lambda: zlib.compressobj(6, zlib.DEFLATED, 31),
+        lambda: (zlib.decompressobj(31), zlib.error),
+    ),
+    Codec("Zstandard", ".zst", b"\x28\xb5\x2f\xfd", 1 << 10, 1, 0, _zstd_encoder, _zstd_decoder),
+)
+
+
+def detect(head: bytes) -> Codec | None:
+    """The codec of a stream that begins with `head`, None if it is not compressed by one."""
+    return next((codec for codec in CODECS if head.startswith(codec.magic)), None)
+
+
+def by_suffix(path: PurePath) -> Codec | None:
+    """The codec a new file of this name is written with."""
+    return next((codec for codec in CODECS if codec.suffix == path.suffix.lower()), None)
+
+
+def blocks(file: BinaryIO, codec: Codec | None) -> Iterator[bytes]:
+    """The content of `file` from where it stands, expanded.
+
+    Concatenated streams are read as one, as `gzip` and `zstd` do.
+
+    Raises:
+        BrokenStreamError: after the content was delivered, up to the piece with the damage.
+        OSError: reading failed.
+    """
+    if codec is None:
+        while block := file.read(BLOCK):
+            yield block
+        return
+    decoder, failure = codec.decoder()
+    while block := file.read(codec.piece):
+        while block:
+            if decoder.eof:
+                decoder, _ = codec.decoder()
+            try:
+                content = decoder.decompress(block)
+            except failure as error:
+                raise BrokenStreamError(f"its {codec.name} data is damaged") from error
+            if content:
+                yield content
+            block = decoder.unused_data
+    if not decoder.eof:
+        raise BrokenStreamError(
+            f"its {codec.name} data stops before its end: cut off, or still being written"
+        )

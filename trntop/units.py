@@ -1,0 +1,139 @@
+"""Numbers as people read them: one place for screens, tables and summaries.
+
+Every formatter takes a float in base units, or None or NaN for an absent value, which it shows
+as a dash. A number and its unit are separated by one blank.
+"""
+
+import math
+import time
+from typing import TypeGuard
+
+from trntop.catalog import Provenance
+
+ABSENT = "–"
+
+_IEC = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_SI = ("", "k", "M", "G", "T", "P", "E")
+_AGES = ((60.0, 1.0, "s"), (3600.0, 60.0, "min"), (172_800.0, 3600.0, "h"))
+_DAY = 86_400.0
+_MARKS = {Provenance.REPORTED: "r", Provenance.DERIVED: "d", Provenance.ESTIMATED: "~"}
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio as a percentage: `25 %`; one decimal below ten: `2.1 %`."""
+    if not _known(ratio):
+        return ABSENT
+    share = 100.0 * ratio
+    if share == 0:
+        return "0 %"
+    # 9.96 is ten, not 10.0, so the test looks at what one decimal would show.
+    return f"{share:.1f} %" if abs(round(share, 1)) < 10 else f"{share:.0f} %"
+
+
+def bytes_iec(count: float | None) -> str:
+    """Bytes in powers of 1024: `512 B`, `71.3 GiB`."""
+    return _scaled(count, 1024.0, _IEC) if _known(count) else ABSENT
+
+
+def gigabits(bytes_per_second: float | None, *, unit: bool = True) -> str:
+    """Bytes per second as decimal gigabits: `412 Gb/s`, `3.2 Gb/s`, `412` without the unit."""
+    if not _known(bytes_per_second):
+        return ABSENT
+    rate = bytes_per_second * 8 / 1e9
+    if rate == 0:
+        number = "0"
+    elif abs(round(rate, 1)) >= 10:
+        number = f"{rate:.0f}"
+    else:
+        number = f"{rate:.1f}" if abs(rate) >= 0.05 else "<0.1"
+    return f"{number} Gb/s" if unit else number
+
+
+def seconds(duration: float | None) -> str:
+    """A duration to three figures: `62.9 µs`, `63 ms`, `4.31 s`; from two minutes as an age."""
+    if not _known(duration):
+        return ABSENT
+    if duration == 0:
+        return "0 s"
+    size = abs(duration)
+    if size >= 120:
+        return age(duration)
+    if size >= 0.9995:
+        return f"{_figures(duration)} s"
+    if size >= 0.0009995:
+        return f"{duration * 1e3:.{1 if size < 0.00995 else 0}f} ms"
+    if size >= 0.9995e-6:
+        return f"{_figures(duration * 1e6)} µs"
+    return f"{duration * 1e9:.0f} ns"
+
+
+def si(number: float | None) -> str:
+    """A count in powers of 1000: `971`, `971 k`, `1.20 M`."""
+    return _scaled(number, 1000.0, _SI) if _known(number) else ABSENT
+
+
+def flops(rate: float | None) -> str:
+    """Floating point operations per second: `38.2 TFLOP/s`."""
+    if not _known(rate):
+        return ABSENT
+    number, _, prefix = _scaled(rate, 1000.0, _SI).partition(" ")
+    return f"{number} {prefix}FLOP/s"
+
+
+def count(number: float | None) -> str:
+    """A whole number with thousands apart: `1,204`."""
+    return f"{number:,.0f}" if _known(number) else ABSENT
+
+
+def age(elapsed: float | None) -> str:
+    """How long ago or how long: `1 s`, `14 s`, `3 min`, `2 h`, `5 d`; rounded down."""
+    if not _known(elapsed):
+        return ABSENT
+    elapsed = max(0.0, elapsed)
+    for limit, size, unit in _AGES:
+        if elapsed < limit:
+            return f"{int(elapsed / size)} {unit}"
+    return f"{int(elapsed / _DAY)} d"
+
+
+def clock(unix: float | None, *, utc: bool = False) -> str:
+    """The time of day, local unless `utc`: `14:03:42`."""
+    if not _known(unix):
+        return ABSENT
+    try:
+        return time.strftime("%H:%M:%S", time.gmtime(unix) if utc else time.localtime(unix))
+    except (ValueError, OverflowError, OSError):  # a recording may hold any number
+        return ABSENT
+
+
+def mark(provenance: Provenance) -> str:
+    """The sign beside a value that is not plainly measured: `r`, `d`, `~`, else nothing.
+
+    Simulated values carry none: the whole screen says that they are.
+    """
+    return _MARKS.get(provenance, "")
+
+
+def _known(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)
+
+
+def _figures(value: float) -> str:
+    """Three significant figures, without an exponent."""
+    size = abs(value)
+    if size < 9.995:
+        return f"{value:.2f}"
+    return f"{value:.1f}" if size < 99.95 else f"{value:.0f}"
+
+
+def _scaled(value: float, base: float, prefixes: tuple[str, ...]) -> str:
+    power = 0
+    # What would round up to the next prefix takes it: 1.00 M, not 1000 k.
+    while abs(value) >= base - 0.5 and power < len(prefixes) - 1:
+        value /= base
+        power += 1
+    if power == 0:
+        number = f"{value:.0f}" if value == int(value) or abs(value) >= 99.95 else _figures(value)
+    else:
+        number = _figures(value)
+    return f"{number} {prefixes[power]}".rstrip()
