@@ -10,10 +10,7 @@ from trntop.settings import Settings
 
 def run(*, quick: bool) -> list[Figure]:
     settings = Settings()
-    view = None
-    for view in play(readings(4, 0.5), Monitor(settings)):
-        pass
-    assert view is not None
+    *_, view = play(readings(4, 0.5), Monitor(settings))
     sample = list(view.cluster.nodes.values())
     figures = []
     for nodes in (16, 1000):

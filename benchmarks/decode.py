@@ -25,7 +25,8 @@ def run(*, quick: bool) -> list[Figure]:
     framed = median_seconds(frame, repeats)
     ratio = f"{decoded / loads:.2f} × json.loads ({loads * 1e6:.0f} µs)"
     return [
-        Figure(f"decode a report of 128 cores ({len(data) >> 10} KiB)", decoded * 1e6, "µs", 200, ratio),
+        Figure(f"decode a report of 128 cores ({len(data) >> 10} KiB)", decoded * 1e6, "µs", 200,
+               ratio),
         Figure("decode it, merge it and make the node's frame", framed * 1e6, "µs", None,
                f"{framed / loads:.2f} × json.loads"),
     ]  # fmt: skip

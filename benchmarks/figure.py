@@ -21,7 +21,9 @@ class Figure:
     def line(self) -> str:
         budget = "" if self.budget is None else f"≤ {self.budget:g} {self.unit}"
         value = f"{self.value:.3g} {self.unit}"
-        return f"{'!' if self.missed else ' '} {self.what:<56} {budget:>12} {value:>12}  {self.beside}"
+        return (
+            f"{'!' if self.missed else ' '} {self.what:<56} {budget:>12} {value:>12}  {self.beside}"
+        )
 
 
 def median_seconds(call: Callable[[], object], repeats: int = 200) -> float:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 TRNTOP = (sys.executable, "-m", "trntop")
@@ -69,11 +70,10 @@ class Terminal:
 
 
 def cpu_seconds(pid: int) -> float:
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        fields = file.read().rpartition(b")")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def rss_mib(pid: int) -> float:
-    with open(f"/proc/{pid}/statm", "rb") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

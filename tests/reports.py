@@ -21,7 +21,7 @@ def runtime(
     **failures: int,
 ) -> dict[str, Any]:
     cores = {0: 50.0, 1: 100.0} if utilization is None else utilization
-    used = {core: 1 << 30 for core in cores} if memory is None else memory
+    used = dict.fromkeys(cores, 1 << 30) if memory is None else memory
     return {
         "pid": pid,
         "neuron_runtime_tag": str(pid),

@@ -35,9 +35,7 @@ def test_every_quantity_comes_from_somewhere() -> None:
     assert {name for name, _, _ in ROLLUPS} == {
         name for name, quantity in CATALOG.items() if quantity.rollup_of
     }
-    assert set(RATES.values()) == {
-        name for name, quantity in CATALOG.items() if quantity.rate_of
-    }
+    assert set(RATES.values()) == {name for name, quantity in CATALOG.items() if quantity.rate_of}
 
 
 def test_the_page_of_quantities_is_current() -> None:

@@ -2,15 +2,20 @@
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[1]
 HEAVY = ("textual", "rich", "boto3", "httpx", "prometheus_client")
 
 
 def loaded(code: str) -> set[str]:
     """Top-level modules in a fresh interpreter after `code`."""
-    script = f"{code}\nimport sys\nprint(' '.join({{name.partition('.')[0] for name in sys.modules}}))"
+    script = (
+        f"{code}\nimport sys\nprint(' '.join({{name.partition('.')[0] for name in sys.modules}}))"
+    )
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
@@ -35,8 +40,18 @@ def test_loads_only_what_it_needs(code: str, banned: tuple[str, ...]) -> None:
 
 def test_the_exporter_loads_no_screen_and_no_cloud() -> None:
     """`trntop export`, up to the point where it would bind a port that is no port."""
-    code = (
-        "from trntop.cli import main\n"
-        "assert main(['export', 'sim:healthy?nodes=1&minutes=1', '--listen', '127.0.0.1:999999']) == 2"
-    )
+    arguments = ["export", "sim:healthy?nodes=1&minutes=1", "--listen", "127.0.0.1:999999"]
+    code = f"from trntop.cli import main\nassert main({arguments}) == 2"
     assert not loaded(code) & set(HEAVY)
+
+
+def test_the_contract_of_the_heart_names_every_module_of_it() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (contract,) = [
+        one
+        for one in settings["tool"]["importlinter"]["contracts"]
+        if one["name"].startswith("The heart")
+    ]
+    outside = {"__init__", "__main__", "__pycache__", "cli", "collectors", "exporters", "tui"}
+    modules = {path.stem for path in (ROOT / "trntop").iterdir() if path.suffix != ".typed"}
+    assert contract["source_modules"] == sorted(f"trntop.{name}" for name in modules - outside)

@@ -50,13 +50,11 @@ class Hung:
     node, source = "n", "steps"
 
     async def run(self, sink: Sink) -> None:
-        time.sleep(3)  # a collector that blocks the loop, as none should
+        time.sleep(3)  # noqa: ASYNC251 - blocks the loop, as no collector should
 
 
 def test_a_stream_plays_to_its_end_at_any_speed() -> None:
-    session = Session(
-        Monitor(Settings()), stream=lambda: stream(20), playback=Playback(speed=1000)
-    )
+    session = Session(Monitor(Settings()), stream=lambda: stream(20), playback=Playback(speed=1000))
     views: list[View] = []
     session.subscribe(views.append)
     session.start()

@@ -50,6 +50,7 @@ class Session:
         playback: the stream's controls.
         description: names the source on the screen.
         tap: is handed every reading first (the recorder).
+        notes: says what was lost in damaged inputs so far.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class Session:
         playback: Playback | None = None,
         description: str = "",
         tap: Tap | None = None,
+        notes: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        self.notes = notes
         self.playback = (playback or Playback()) if stream is not None else None
         self.description = description
         self.clock = SteadyClock()

@@ -45,7 +45,7 @@ def test_comm_bound_opens_names_and_closes() -> None:
     stream = steps(0, 60, 0.6, 0.2) + steps(60, 160, 1.4, 0.6) + steps(160, 260, 0.6, 0.2)
     # One card of n2 sends 3 % of its packets again while the job is slow.
     for node in range(4):
-        for t in range(0, 260):
+        for t in range(260):
             bad = node == 2 and 60 <= t < 160
             sent = t * 1e6
             resent = 0.03 * (t - 60) * 1e6 if bad else 10.0
@@ -106,7 +106,9 @@ def test_memory_pressure_names_the_fullest_device() -> None:
 
     def reading(t: int) -> Reading:
         memory = {0: 0, 1: 0, 2: full if 20 <= t < 60 else 0, 3: 0}
-        payload = report(runtime(utilization=dict.fromkeys(range(4), 9.0), memory=memory), devices=2)
+        payload = report(
+            runtime(utilization=dict.fromkeys(range(4), 9.0), memory=memory), devices=2
+        )
         return monitor_reading(payload, float(t))
 
     (incident,) = incidents(map(reading, range(100)))
@@ -121,7 +123,11 @@ def test_execution_errors() -> None:
         for t in range(100)
     ]
     (incident,) = incidents(stream)
-    assert (incident.kind, incident.node, incident.component) == ("execution_errors", "n", "runtime:101")
+    assert (incident.kind, incident.node, incident.component) == (
+        "execution_errors",
+        "n",
+        "runtime:101",
+    )
     assert "timed out" in incident.summary
     assert not incident.open
 

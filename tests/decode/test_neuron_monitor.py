@@ -11,9 +11,7 @@ from trntop.decode.neuron_monitor import decode
 from trntop.errors import DecodeError
 from trntop.model import Sample
 
-CAPTURE = (
-    Path(__file__).parents[3] / "shared" / "captures" / "neuron-monitor-inf2.xlarge.json"
-)
+CAPTURE = Path(__file__).parents[3] / "shared" / "captures" / "neuron-monitor-inf2.xlarge.json"
 
 
 def value(sample: Sample, name: str) -> list[float | None]:

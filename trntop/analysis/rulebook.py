@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from trntop.analysis.detectors import (
     CommBound,
@@ -11,6 +12,7 @@ from trntop.analysis.detectors import (
     MemoryPressure,
     NodeSilent,
 )
+from trntop.errors import SettingsError
 from trntop.model import Severity
 from trntop.settings import Analysis as Settings
 
@@ -69,7 +71,19 @@ RULEBOOK: tuple[Rule, ...] = (
 
 
 def rules(settings: Settings) -> tuple[Rule, ...]:
-    """The rules in force."""
+    """The rules in force.
+
+    Raises:
+        SettingsError: `analysis.disabled` names no kind of incident.
+    """
+    kinds = [rule.kind for rule in RULEBOOK]
+    for kind in settings.disabled:
+        if kind not in kinds:
+            near = get_close_matches(kind, kinds, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SettingsError(
+                f"analysis.disabled: {kind} is no kind of incident ({', '.join(kinds)}){hint}"
+            )
     return tuple(rule for rule in RULEBOOK if rule.kind not in settings.disabled)
 
 

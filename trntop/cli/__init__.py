@@ -70,7 +70,7 @@ def _run(arguments: list[str]) -> int:
     return int(run(args))
 
 
-def _build() -> tuple[argparse.ArgumentParser, frozenset[str]]:
+def _build() -> tuple[_Parser, frozenset[str]]:
     formatter = argparse.RawDescriptionHelpFormatter
     parser = _Parser(
         prog="trntop", description=DESCRIPTION, epilog=SOURCES, formatter_class=formatter
@@ -78,7 +78,7 @@ def _build() -> tuple[argparse.ArgumentParser, frozenset[str]]:
     parser.add_argument("--version", action="version", version=f"trntop {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
-    common = argparse.ArgumentParser(add_help=False)
+    common = _Parser(add_help=False)
     common.add_argument(
         "--config", type=Path, metavar="FILE", help="settings file (default: the user's own)"
     )
@@ -87,7 +87,7 @@ def _build() -> tuple[argparse.ArgumentParser, frozenset[str]]:
         help="one setting, e.g. analysis.comm_share=0.3; repeatable",
     )  # fmt: skip
 
-    def command(name: str, text: str, *, sources: str = "*") -> argparse.ArgumentParser:
+    def command(name: str, text: str, *, sources: str = "*") -> _Parser:
         sub = commands.add_parser(
             name, help=text, description=text, parents=[common],
             epilog=SOURCES if sources else None, formatter_class=formatter,
@@ -96,7 +96,7 @@ def _build() -> tuple[argparse.ArgumentParser, frozenset[str]]:
             sub.add_argument("sources", nargs=sources, metavar="SOURCE")
         return sub
 
-    def pace(sub: argparse.ArgumentParser) -> None:
+    def pace(sub: _Parser) -> None:
         sub.add_argument(
             "--speed", type=_positive, default=1.0, help="times real time for recordings (1)"
         )

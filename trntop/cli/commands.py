@@ -59,15 +59,7 @@ def _dashboard(sources: list[Source], settings: Settings, *, speed: float, loop:
 def _snapshot(sources: list[Source], settings: Settings) -> View:
     """One view: the end of a stream, or live sources once they have given two readings."""
     if sources[0].stream:
-        readings = opening.streams(sources)()
-        if opening.endless(sources):
-            readings = opening.until(readings, opening.WARM_UP)
-        view = None
-        for view in play(readings, Monitor(settings)):  # noqa: B007
-            pass
-        if view is None:
-            raise RecordingError(f"{sources[0].text}: no readings in it")
-        return view
+        return _played(sources, settings)[1]
     session = opening.session(sources, settings)
     session.start()
     try:
@@ -78,6 +70,27 @@ def _snapshot(sources: list[Source], settings: Settings) -> View:
         return session.view
     finally:
         session.stop()
+
+
+def _played(sources: list[Source], settings: Settings) -> tuple[View, View]:
+    """The first and the last view of a stream; of an endless one, the last of its warm-up."""
+    streams = opening.Streams(sources)
+    cut = opening.endless(sources)
+    readings = opening.until(streams(), opening.WARM_UP) if cut else streams()
+    first = last = None
+    for view in play(readings, Monitor(settings)):
+        if last is None or not (view.ended and cut):
+            last = view
+        first = first or view
+    _talk_about_damage(streams)
+    if first is None or last is None:
+        raise RecordingError(f"{sources[0].text}: no readings in it")
+    return first, last
+
+
+def _talk_about_damage(streams: "opening.Streams") -> None:
+    for note in streams.notes():
+        print(f"trntop: {note}", file=sys.stderr)
 
 
 def _settled(cluster: Cluster) -> bool:
@@ -129,12 +142,7 @@ def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[V
     if sources[0].stream:
         if opening.endless(sources):
             raise UsageError(f"{sources[0].text} never ends: add minutes, e.g. sim:demo?minutes=10")
-        first = last = None
-        for last in play(opening.streams(sources)(), Monitor(settings)):
-            first = first or last
-        if first is None or last is None:
-            raise RecordingError(f"{sources[0].text}: no readings in it")
-        return first, last
+        return _played(sources, settings)
     session = opening.session(sources, settings)
     first = session.view
     session.start()
@@ -162,10 +170,18 @@ def _report(view: View, duration: float, incidents: tuple[Incident, ...], *, as_
 
 def record(args: Namespace) -> int:
     """Writes readings to a file until stopped, at the end of a stream, or at a cap."""
-    from trntop.recording import Recorder
+    from trntop.recorder import Recorder
 
     sources = parse_all(args.sources)
     settings = settings_of(args)
+    capped = args.max_seconds is not None or args.max_bytes is not None
+    if not capped and sources[0].stream and opening.endless(sources):
+        raise UsageError(f"{sources[0].text} never ends: add minutes or --max-seconds")
+    for source in sources:
+        recorded = source.origin is Origin.RECORDING and args.output.exists()
+        if recorded and args.output.samefile(source.text):
+            raise UsageError(f"{args.output} is also the source; write to another file")
+    streams = opening.Streams(sources) if sources[0].stream else None
     with Recorder(
         args.output,
         note=args.note,
@@ -174,17 +190,16 @@ def record(args: Namespace) -> int:
         max_seconds=args.max_seconds,
         created=time.time(),
     ) as recorder:
-        if sources[0].stream:
-            if opening.endless(sources) and args.max_seconds is None and args.max_bytes is None:
-                raise UsageError(f"{sources[0].text} never ends: add minutes or --max-seconds")
-            for reading in opening.streams(sources)():
-                recorder.write(reading)
-                if recorder.full or recorder.failed:
-                    break
-        else:
+        if streams is None:
             _record_live(
                 sources, settings, recorder.write, lambda: recorder.full or recorder.failed
             )
+        else:
+            for reading in streams():
+                recorder.write(reading)
+                if recorder.full or recorder.failed:
+                    break
+            _talk_about_damage(streams)
     if recorder.failed:
         print(f"trntop: {args.output}: {recorder.failed}", file=sys.stderr)
         return 1

@@ -42,26 +42,42 @@ def node_name() -> str:
     return clean(platform.node()) or "localhost"
 
 
-def streams(sources: list[Source]) -> Callable[[], Iterable[Reading]]:
-    """A factory of the readings of recordings and simulations, merged by time.
+class Streams:
+    """The readings of recordings and simulations, merged by time; each call starts anew.
 
-    Files are opened, and simulations parsed, here and now, so that mistakes show at once.
+    Files are opened, and simulations parsed, at once, so that mistakes show before anything
+    is drawn.
     """
-    from trntop.collectors import simulator
-    from trntop.recording import open_recording
 
-    factories: list[Callable[[], Iterable[Reading]]] = []
-    for source in sources:
-        if source.origin is Origin.RECORDING:
-            recording = open_recording(source.text)
-            factories.append(partial(iter, recording))
-        else:
-            simulation = simulator.parse(source.text)
-            start = time.time() - (WARM_UP if simulation.minutes is None else 0.0)
-            factories.append(partial(simulator.simulate, simulation, start))
-    if len(factories) == 1:
-        return factories[0]
-    return lambda: heapq.merge(*(make() for make in factories), key=lambda one: one.time)
+    def __init__(self, sources: list[Source]) -> None:
+        from trntop.collectors import simulator
+        from trntop.recording import Recording, open_recording
+
+        self._recordings: list[Recording] = []
+        self._makers: list[Callable[[], Iterable[Reading]]] = []
+        for source in sources:
+            if source.origin is Origin.RECORDING:
+                recording = open_recording(source.text)
+                self._recordings.append(recording)
+                self._makers.append(partial(iter, recording))
+            else:
+                simulation = simulator.parse(source.text)
+                start = time.time() - (WARM_UP if simulation.minutes is None else 0.0)
+                self._makers.append(partial(simulator.simulate, simulation, start))
+
+    def __call__(self) -> Iterable[Reading]:
+        """The readings from the start."""
+        if len(self._makers) == 1:
+            return self._makers[0]()
+        return heapq.merge(*(make() for make in self._makers), key=lambda one: one.time)
+
+    def notes(self) -> list[str]:
+        """What was lost in damaged files, as far as they have been read."""
+        return [
+            f"{recording.path.name}: {note}"
+            for recording in self._recordings
+            if (note := recording.damage.note())
+        ]
 
 
 def endless(sources: list[Source]) -> bool:
@@ -104,9 +120,14 @@ def session(
         return Session(
             monitor, collectors=collectors(sources, settings), description=description, tap=tap
         )
-    playback = Playback(speed=speed, loop=loop, catch_up=endless(sources))
+    streams = Streams(sources)
     return Session(
-        monitor, stream=streams(sources), playback=playback, description=description, tap=tap
+        monitor,
+        stream=streams,
+        playback=Playback(speed=speed, loop=loop, catch_up=endless(sources)),
+        description=description,
+        tap=tap,
+        notes=streams.notes,
     )
 
 
