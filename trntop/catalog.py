@@ -455,7 +455,7 @@ def describe() -> str:
         "",
         "Made by `python -m trntop.catalog > docs/metrics.md`; do not edit.",
         "",
-        f"Names are those of the JSON; on the metrics page they carry the prefix `{METRIC_PREFIX}`.",
+        f"Names are those of the JSON; on the page of metrics they begin with `{METRIC_PREFIX}`.",
         "Those marked with – under *page* are on the screen and in the JSON only. Provenance: see",
         "[architecture](architecture.md#provenance); every value of a simulation is `simulated`.",
     ]

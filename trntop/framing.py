@@ -60,10 +60,16 @@ class Framer:
     def close(self) -> list[bytes]:
         """Ends the stream and returns what its last line completes without a newline."""
         frames: list[bytes] = []
+        skipped, lost = self.skipped, self.lost_bytes
+        cut = self._tail.lstrip().startswith(b"{")
         self._end_line(b"", frames)
         if self._depth:
             self.partial = len(self._open)
             self._forget()
+        elif cut and self.skipped > skipped:
+            # Cut inside a string, which looks broken: without its newline it is unfinished.
+            self.partial = self.lost_bytes - lost
+            self.skipped, self.lost_bytes = skipped, lost
         return frames
 
     def _keep(self, piece: bytes) -> None:

@@ -120,7 +120,7 @@ class NodeState:
         """Takes one decoded reading."""
         source = self._source(reading.source)
         source.count("readings")
-        self.simulated = self.simulated or reading.simulated
+        self.simulated = self.simulated or reading.simulated or sample.simulated
         if sample.problems:
             source.count("problems", len(sample.problems))
         source.problem = sample.problems[0] if sample.problems else ""

@@ -236,6 +236,11 @@ def test_any_json_is_decoded_or_refused(payload: object) -> None:
         assert not np.isinf(column).any(), name
 
 
+def test_a_report_of_the_simulator_says_so() -> None:
+    assert decode(encode(report(runtime(), simulated=True))).simulated
+    assert not decode(encode(report(runtime()))).simulated
+
+
 def test_kubernetes_pods() -> None:
     info = {
         "period": 1.0,

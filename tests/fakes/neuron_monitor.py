@@ -211,8 +211,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="neuron-monitor", description="simulated")
     parser.add_argument("--verbose", type=int, default=0)
     parser.add_argument("-c", "--config-file")
-    parser.add_argument("--version", action="version", version=VERSION)
+    parser.add_argument("--version", action="store_true")
     options = parser.parse_args()
+    if options.version:
+        print(VERSION)
+        return
     fault, *numbers = os.environ.get("FAKE_NEURON_MONITOR", "ok").split(":")
     config = DEFAULT_CONFIG
     if options.config_file:

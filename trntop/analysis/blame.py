@@ -80,5 +80,5 @@ def _waits_least(views: list[NodeView], job: str) -> Suspect | None:
         node=view.name,
         component=None,
         evidence=(Evidence(text, view.name, "job_comm_seconds", least, usual),),
-        phrase=f"{view.name} waits least, the others wait for it",
+        phrase=f"{view.name} holds the others up (it waits least)",
     )

@@ -109,9 +109,9 @@ class CommBound:
                 )
             )
         culprit = suspect(cluster, job)
-        cause = culprit.phrase if culprit else "no node stands out"
+        effect = f"{job} communicates {100 * share:.0f} % of step time"
         return Verdict(
-            summary=f"{job} spends {100 * share:.0f} % of step time in communication: {cause}",
+            summary=f"{culprit.phrase}: {effect}" if culprit else f"{effect}; no node stands out",
             severity=Severity.CRITICAL if critical else Severity.WARNING,
             job=job,
             node=culprit.node if culprit else None,

@@ -160,7 +160,10 @@ def _report(view: View, duration: float, incidents: tuple[Incident, ...], *, as_
     if as_json:
         from trntop.exporters import document
 
-        _write(document.encode(document.analysis(len(view.cluster.nodes), duration, incidents)))
+        report = document.analysis(
+            len(view.cluster.nodes), duration, incidents, simulated=view.cluster.simulated
+        )
+        _write(document.encode(report))
         return
     from trntop.exporters.table import incidents_text
 
@@ -237,11 +240,11 @@ def export(args: Namespace) -> int:
     settings = settings_of(args, export__listen=args.listen)
     host, port = parse_listen(settings.export.listen)
     if args.port is not None:
-        host, port = parse_listen(
-            f"{host}:{args.port}" if ":" not in host else f"[{host}]:{args.port}"
-        )
+        _, port = parse_listen(str(args.port))
     session = opening.session(sources, settings, speed=args.speed, loop=args.loop)
-    app = build_app(lambda: session.view, max_series=settings.export.max_series)
+    app = build_app(
+        lambda: None if session.failure else session.view, max_series=settings.export.max_series
+    )
     session.start()
     try:
         serve(app, host, port)

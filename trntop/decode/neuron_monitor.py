@@ -147,6 +147,7 @@ class _Builder:
             period=self._period,
             problems=tuple(self._problems),
             absent=self._absent,
+            simulated=self._report.simulated,
         )
 
     def _usable(

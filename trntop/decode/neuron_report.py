@@ -200,6 +200,8 @@ class Report(_Struct):
     """One report of neuron-monitor."""
 
     neuron_runtime_data: list[RuntimeProcess] | None = None
+    simulated: bool = False
+    """Only in reports of the simulator."""
     system_data: System | None = None
     instance_info: dict[str, str | None] | None = None
     neuron_hardware_info: HardwareInfo | None = None

@@ -22,6 +22,7 @@ def reports(spec: str, end: float = 4.0) -> list[Any]:
 def test_a_report_has_every_group_and_field() -> None:
     report = reports("sim:healthy?nodes=1")[2]
     assert list(report) == [
+        "simulated",
         "neuron_runtime_data",
         "system_data",
         "instance_info",

@@ -1,0 +1,39 @@
+"""How long to wait before a source is tried again."""
+
+import random
+from collections.abc import Callable
+
+
+class Backoff:
+    """Waits that double with each failure, with jitter so that a fleet does not act in step.
+
+    A wait is drawn from the upper half of its range: whatever the jitter, starting with 0.5 s
+    leaves at most ten tries a minute.
+
+    Args:
+        first: the longest first wait, seconds.
+        longest: the longest wait, seconds.
+        healthy: a try that lasted this long, in seconds, starts the waits anew.
+        draw: a random number from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        first: float = 0.5,
+        longest: float = 30.0,
+        healthy: float = 60.0,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._first = first
+        self._longest = longest
+        self._healthy = healthy
+        self._draw = draw
+        self._next = first
+
+    def wait(self, lasted: float) -> float:
+        """Seconds to wait after a try that went well for `lasted` seconds."""
+        if lasted >= self._healthy:
+            self._next = self._first
+        limit = self._next
+        self._next = min(2 * limit, self._longest)
+        return limit * (1 + self._draw()) / 2

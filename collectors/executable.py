@@ -1,0 +1,48 @@
+"""Finds the programs of the Neuron tools."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from trntop.errors import TrntopError
+from trntop.text import clean
+
+NEURON_TOOLS = Path("/opt/aws/neuron/bin")
+"""Where aws-neuronx-tools installs; only the login profile of AWS's images has it on the PATH."""
+REMEDY = f"install aws-neuronx-tools and put {NEURON_TOOLS} on PATH"
+
+
+class NotRunnableError(TrntopError):
+    """A program is not installed, or may not be executed by this user."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        super().__init__(f"{found}; {remedy}")
+        self.found = found
+        self.remedy = remedy
+
+
+def locate(command: str | Sequence[str], folder: Path = NEURON_TOOLS) -> list[str]:
+    """`command` (a name, a path, or a whole argument list) with its program's path.
+
+    A name is looked for on the PATH, then in `folder`.
+
+    Raises:
+        NotRunnableError: in one sentence, what is missing and where it was looked for.
+    """
+    program, *arguments = [command] if isinstance(command, str) else command
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(folder)))
+    if found := shutil.which(program, path=path):
+        return [found, *arguments]
+    name = clean(program)
+    if os.sep in program:
+        candidates, places = [Path(program)], ""
+    else:
+        candidates = [Path(place, program) for place in path.split(os.pathsep)]
+        places = f": neither on PATH nor in {folder}"
+    for candidate in candidates:
+        if candidate.is_file():
+            raise NotRunnableError(
+                f"{clean(str(candidate))} is not executable by this user", REMEDY
+            )
+    raise NotRunnableError(f"{name} is not installed{places}", REMEDY)

@@ -1,0 +1,161 @@
+"""neuron-monitor on this machine: runs it, restarts it, ends it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+from trntop.catalog import NEURON_MONITOR
+from trntop.collection import Sink
+from trntop.model import Reading, State, Status
+
+from .backoff import Backoff
+from .child import Child, obituary
+from .executable import NotRunnableError, locate
+from .intake import Intake
+from .neuron_config import configuration_file
+from .pace import hold
+
+RECHECK = 30.0
+"""Seconds between looks for a program that cannot be run."""
+MIN_SILENCE = 15.0
+SILENT_PERIODS = 3
+"""No report for the longer of these: the process hangs."""
+PATIENCE = 2.0
+"""Seconds a hung process gets to end by itself."""
+FAREWELL = 0.2
+"""The same when trntop quits, which takes less than half a second."""
+
+
+class NeuronMonitor:
+    """The collector that owns a neuron-monitor process.
+
+    Whatever the process does (missing, dying, hanging, flooding), the collector says so in its
+    status, and tries again.
+
+    Args:
+        node: name of this machine.
+        command: neuron-monitor's name, path, or argument list.
+        period: seconds between reports.
+        silence: seconds without a report after which the process counts as hung.
+        patience: seconds between asking a hung process to end and killing it.
+        recheck: seconds between looks for a program that cannot be run.
+        backoff: the waits between restarts.
+    """
+
+    source = NEURON_MONITOR
+
+    def __init__(
+        self,
+        node: str,
+        command: Sequence[str] | str = "neuron-monitor",
+        period: float = 1.0,
+        *,
+        silence: float | None = None,
+        patience: float = PATIENCE,
+        recheck: float = RECHECK,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.node = node
+        self._command = command
+        self._period = period
+        self._silence = silence or max(SILENT_PERIODS * period, MIN_SILENCE)
+        self._patience = patience
+        self._recheck = recheck
+        self._backoff = backoff or Backoff()
+
+    async def run(self, sink: Sink) -> None:
+        """Keeps neuron-monitor running until cancelled, then ends its process group."""
+        run = _Run(self.node, sink)
+        while True:
+            run.healthy = 0.0
+            try:
+                reason = await self._once(run)
+                wait = self._backoff.wait(run.healthy)
+                run.say(State.DOWN, f"{reason}; next start in {wait:.1f} s")
+                run.counts["restarts"] += 1
+                run.restarted = f"restarted: {reason}"
+            except NotRunnableError as error:
+                wait = self._recheck
+                run.say(State.DOWN, str(error))
+            except OSError as error:
+                wait = self._recheck
+                run.say(State.DOWN, f"cannot start neuron-monitor: {error.strerror or error}")
+            await asyncio.sleep(wait)
+
+    async def _once(self, run: "_Run") -> str:
+        """One life of the process; why it ended.
+
+        Raises:
+            NotRunnableError: there is no such program.
+            OSError: it cannot be executed, or its configuration cannot be written.
+        """
+        argv = locate(self._command)
+        with configuration_file(self._period) as config:
+            run.say(State.STARTING, run.restarted or "starting neuron-monitor")
+            child = await Child.start([*argv, "-c", str(config)], run.intake.feed)
+            run.counts["starts"] += 1
+            child.ended.add_done_callback(lambda _: run.intake.arrived.set())
+            try:
+                code = await self._follow(child, run)
+                reason = f"neuron-monitor {obituary(code)}"
+            except TimeoutError:
+                reason = f"neuron-monitor sent no report for {self._silence:g} s"
+                run.say(State.DOWN, reason)
+                await child.end(self._patience)
+            finally:
+                await child.end(FAREWELL)
+                run.intake.close()
+                run.counts["stderr_lines"] += child.errors.lines
+        last_words = child.errors.text()
+        return f"{reason}: {last_words}" if last_words else reason
+
+    async def _follow(self, child: Child, run: "_Run") -> int:
+        """Passes reports on until the process ends; its return code.
+
+        Raises:
+            TimeoutError: no report came for too long.
+        """
+        loop = asyncio.get_running_loop()
+        born = loop.time()
+        async with asyncio.timeout(self._silence) as deadline:
+            while True:
+                await run.intake.arrived.wait()
+                run.intake.arrived.clear()
+                ended = child.ended.done()
+                if ended:
+                    run.intake.close()
+                passed = run.deliver()
+                if ended:
+                    return child.ended.result()
+                if passed:
+                    run.healthy = loop.time() - born
+                    deadline.reschedule(loop.time() + self._silence)
+                    await asyncio.sleep(hold(self._period))
+
+
+class _Run:
+    """What lasts over the restarts of the process."""
+
+    def __init__(self, node: str, sink: Sink) -> None:
+        self.intake = Intake(sink.now)
+        self.counts = Counter(starts=0, restarts=0, stderr_lines=0)
+        self.healthy = 0.0
+        """Seconds from the process's start to its newest report."""
+        self.restarted = ""
+        """Why there is another start, empty for the first."""
+        self._node = node
+        self._sink = sink
+
+    def say(self, state: State, reason: str = "") -> None:
+        counts = {**self.counts, **self.intake.counts}
+        self._sink.status(Status(self._node, NEURON_MONITOR, state, reason, counts))
+
+    def deliver(self) -> bool:
+        """Passes on the newest report, if there is a new one."""
+        newest = self.intake.take()
+        if newest is None:
+            return False
+        time, data = newest
+        self._sink.reading(Reading(self._node, NEURON_MONITOR, time, data))
+        self.say(State.FRESH)
+        return True

@@ -1,0 +1,124 @@
+"""neuron-monitor's output on standard input: `neuron-monitor | trntop export -`."""
+
+import asyncio
+import os
+import re
+import stat
+
+from trntop.catalog import NEURON_MONITOR
+from trntop.collection import Sink
+from trntop.errors import UsageError
+from trntop.model import Reading, State, Status
+
+from .intake import Intake
+from .pace import hold, rest
+
+CHUNK_BYTES = 1 << 18
+DEFAULT_PERIOD = 1.0
+"""Seconds; also the least, since a first report's own period is next to nothing."""
+
+_PERIOD = re.compile(rb'"period"\s*:\s*(\d{1,5}(?:\.\d{1,9})?)\s*[,}]')
+
+
+class StandardInput:
+    """The collector that reads reports somebody else's neuron-monitor writes.
+
+    At the end of input it returns, and its last status says which of two things happened: a
+    file was read through (ended: its values stand), or a stream that ran live has stopped
+    (down: its values go stale).
+
+    Args:
+        node: name of the node that the reports are of.
+        descriptor: what to read; it stays open.
+
+    Raises:
+        UsageError: standard input is a terminal, or closed.
+    """
+
+    source = NEURON_MONITOR
+
+    def __init__(self, node: str, descriptor: int = 0) -> None:
+        self.node = node
+        self._descriptor = descriptor
+        try:
+            self._file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        except OSError as error:
+            raise UsageError("standard input is closed; `-` reads a pipe or a file") from error
+        if os.isatty(descriptor):
+            raise UsageError(
+                "standard input is a terminal; `-` needs a pipe: neuron-monitor | trntop export -"
+            )
+
+    async def run(self, sink: Sink) -> None:
+        """Reads until the end of input."""
+        intake = Intake(sink.now)
+        self._say(sink, intake, State.STARTING, "waiting for a report on standard input")
+        reading = asyncio.create_task(self._read(intake))
+        reading.add_done_callback(lambda _: intake.arrived.set())
+        last = b""
+        try:
+            while True:
+                await intake.arrived.wait()
+                intake.arrived.clear()
+                ended = reading.done()
+                if newest := intake.take():
+                    time, last = newest
+                    sink.reading(Reading(self.node, self.source, time, last))
+                    self._say(sink, intake, State.FRESH)
+                if ended:
+                    break
+                await asyncio.sleep(hold(DEFAULT_PERIOD))
+            self._say(sink, intake, *self._verdict(intake, last, reading))
+        finally:
+            reading.cancel()
+
+    def _verdict(
+        self, intake: Intake, last: bytes, reading: asyncio.Task[float]
+    ) -> tuple[State, str]:
+        """What the end of input means."""
+        reports = intake.counts["reports"]
+        try:
+            seconds = reading.result()
+        except OSError as error:
+            return State.DOWN, f"standard input cannot be read: {error.strerror}"
+        if not reports:
+            return State.DOWN, "standard input ended without a report"
+        if self._file or seconds < period_of(last):
+            return State.ENDED, "standard input ended"
+        return State.DOWN, f"standard input closed after {reports} reports"
+
+    async def _read(self, intake: Intake) -> float:
+        """Reads to the end; seconds from the first byte to there."""
+        loop = asyncio.get_running_loop()
+        first: float | None = None
+        while chunk := await self._chunk():
+            started = loop.time()
+            first = started if first is None else first
+            intake.feed(chunk)
+            await asyncio.sleep(rest(loop.time() - started))
+        intake.close()
+        return 0.0 if first is None else loop.time() - first
+
+    async def _chunk(self) -> bytes:
+        """The next bytes, none at the end of input."""
+        # The descriptor is never made non-blocking: the setting would be the writer's as well.
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        try:
+            loop.add_reader(self._descriptor, ready.set)
+        except PermissionError:
+            # A file, or /dev/null: epoll refuses what never blocks for long.
+            return await asyncio.to_thread(os.read, self._descriptor, CHUNK_BYTES)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(self._descriptor)
+        return os.read(self._descriptor, CHUNK_BYTES)
+
+    def _say(self, sink: Sink, intake: Intake, state: State, reason: str = "") -> None:
+        sink.status(Status(self.node, self.source, state, reason, intake.counts))
+
+
+def period_of(report: bytes) -> float:
+    """The longest period that a report's groups state, in seconds; at least one second."""
+    return max([DEFAULT_PERIOD, *map(float, _PERIOD.findall(report))])

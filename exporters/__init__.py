@@ -1,0 +1,1 @@
+"""What trntop shows to machines and to pipes: metrics pages, JSON, text."""

@@ -1,0 +1,196 @@
+"""The JSON documents: `trntop snapshot --json` and `trntop analyze --json`.
+
+Values stand under their catalog names. A value that is not known is null where its siblings
+have one, and its name is missing where none has; there is no NaN and no made-up 0.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from trntop.catalog import Entity, of_entity
+from trntop.model import (
+    Evidence,
+    Frame,
+    Incident,
+    Inventory,
+    Key,
+    NodeView,
+    Runtime,
+    SourceState,
+    View,
+)
+
+SCHEMA = 1
+"""Grows when a name changes its meaning or goes; new names do not count."""
+
+_EXACT = 2.0**53
+"""Up to here an integral float is that integer and no other."""
+
+Document = dict[str, Any]
+
+
+def snapshot(view: View) -> Document:
+    """One view: every node with its sources, values, parts, and all incidents."""
+    return {
+        "schema": SCHEMA,
+        "time": _number(view.time),
+        "simulated": view.cluster.simulated,
+        "ended": view.ended,
+        "nodes": [_node(node) for node in view.cluster.nodes.values()],
+        "incidents": [incident(one) for one in view.incidents],
+    }
+
+
+def analysis(
+    nodes: int, duration_seconds: float, incidents: Iterable[Incident], *, simulated: bool = False
+) -> Document:
+    """What the analysis found in a stream of `nodes` nodes and `duration_seconds`."""
+    return {
+        "schema": SCHEMA,
+        "simulated": simulated,
+        "nodes": nodes,
+        "duration_seconds": _number(duration_seconds),
+        "incidents": [incident(one) for one in incidents],
+    }
+
+
+def incident(incident: Incident) -> Document:
+    """One incident; `closed_at` is null while it lasts."""
+    return {
+        "id": incident.id,
+        "kind": incident.kind,
+        "severity": str(incident.severity),
+        "job": incident.job,
+        "node": incident.node,
+        "component": incident.component,
+        "opened_at": _number(incident.opened_at),
+        "closed_at": _number(incident.closed_at),
+        "summary": incident.summary,
+        "evidence": [_evidence(one) for one in incident.evidence],
+    }
+
+
+def encode(document: Document, *, pretty: bool = False) -> bytes:
+    """UTF-8 JSON, on one line unless `pretty`. NaN and infinities cannot come out."""
+    # msgspec writes them as null, should one have slipped in.
+    data = msgspec.json.encode(document)
+    return msgspec.json.format(data, indent=2) if pretty else data
+
+
+def _evidence(evidence: Evidence) -> Document:
+    pairs = {
+        "text": evidence.text,
+        "node": evidence.node,
+        "quantity": evidence.quantity,
+        "value": _number(evidence.value),
+        "limit": _number(evidence.limit),
+    }
+    return {name: value for name, value in pairs.items() if value is not None}
+
+
+def _node(node: NodeView) -> Document:
+    frame, inventory = node.frame, node.inventory
+    tables = {entity: _table(frame, entity) for entity in Entity}
+    return {
+        "node": node.name,
+        "state": str(node.state),
+        "age_seconds": _number(node.age()),
+        "simulated": frame.simulated,
+        "instance_type": inventory.instance_type or None,
+        "facts": dict(inventory.facts),
+        "lnc": inventory.lnc,
+        "sources": [_source(source, frame.time) for source in frame.sources],
+        "provenance": {
+            quantity.name: str(frame.provenance(quantity))
+            for entity in Entity
+            for quantity in of_entity(entity)
+            if quantity.name in tables[entity]
+        },
+        "absent": dict(frame.reasons),
+        "values": {name: values[0] for name, values in tables[Entity.NODE].items()},
+        "devices": list(_rows("device", inventory.of(Entity.DEVICE), tables[Entity.DEVICE])),
+        "cores": list(_cores(inventory, tables[Entity.CORE])),
+        "efa": list(_cards(inventory, tables[Entity.EFA])),
+        "runtimes": list(_runtimes(inventory, tables[Entity.RUNTIME])),
+        "jobs": list(_rows("job", inventory.of(Entity.JOB), tables[Entity.JOB])),
+    }
+
+
+def _source(source: SourceState, now: float) -> Document:
+    return {
+        "source": source.name,
+        "state": str(source.state),
+        "reason": source.reason or None,
+        "age_seconds": _number(source.age(now)),
+        "period_seconds": _number(source.period),
+        "counts": dict(source.counts),
+    }
+
+
+Table = Mapping[str, Sequence[int | float | None]]
+
+
+def _table(frame: Frame, entity: Entity) -> Table:
+    """Quantity → one value per key, for the quantities that have any."""
+    return {
+        quantity.name: [_number(value) for value in column.tolist()]
+        for quantity in of_entity(entity)
+        if (column := frame.columns.get(quantity.name)) is not None and np.isfinite(column).any()
+    }
+
+
+def _rows(label: str, keys: Sequence[Key], table: Table) -> Iterator[Document]:
+    for index, key in enumerate(keys):
+        yield {label: key, **_values(table, index)}
+
+
+def _values(table: Table, index: int) -> Document:
+    return {name: values[index] for name, values in table.items()}
+
+
+def _cores(inventory: Inventory, table: Table) -> Iterator[Document]:
+    devices = inventory.core_device.tolist()
+    for index, core in enumerate(inventory.of(Entity.CORE)):
+        device = devices[index] if index < len(devices) else None
+        pod = {"pod": inventory.pods[int(core)]} if core in inventory.pods else {}
+        yield {"device": device, "core": core, **pod, **_values(table, index)}
+
+
+def _cards(inventory: Inventory, table: Table) -> Iterator[Document]:
+    for index, card in enumerate(inventory.of(Entity.EFA)):
+        link = inventory.efa_links.get(str(card))
+        yield {
+            "device": card,
+            **({"link": dict(link)} if link else {}),
+            **_values(table, index),
+        }
+
+
+def _runtimes(inventory: Inventory, table: Table) -> Iterator[Document]:
+    known = {runtime.pid: runtime for runtime in inventory.runtimes}
+    pids = [int(pid) for pid in inventory.of(Entity.RUNTIME)]
+    for index, pid in enumerate(pids):
+        yield {**_runtime(known.get(pid, Runtime(pid, ""))), **_values(table, index)}
+    # One that could not be read has no columns, but an error to tell.
+    for pid in sorted(known.keys() - set(pids)):
+        yield _runtime(known[pid])
+
+
+def _runtime(runtime: Runtime) -> Document:
+    return {
+        "pid": runtime.pid,
+        "tag": runtime.tag or None,
+        "error": runtime.error or None,
+        "models": list(runtime.models),
+    }
+
+
+def _number(value: float | None) -> int | float | None:
+    """Integral values as integers; what is not finite is not known."""
+    if value is None or not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) and abs(value) <= _EXACT else value

@@ -1,0 +1,199 @@
+import dataclasses
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.builders import NOON, make_incident, make_node, make_view, view_of
+from trntop.catalog import CATALOG, NEURON_MONITOR, Entity
+from trntop.exporters import document
+from trntop.model import Evidence, Runtime, State, View
+
+
+def strict(data: bytes) -> Any:
+    """Parsed JSON; NaN and infinities, which Python would take, fail."""
+
+    def refuse(text: str) -> None:
+        raise AssertionError(f"{text} in the document")
+
+    return json.loads(data, parse_constant=refuse)
+
+
+def written(view: View) -> Any:
+    return strict(document.encode(document.snapshot(view)))
+
+
+def test_outline() -> None:
+    found = written(make_view(2, incidents=[make_incident()], simulated=True))
+    assert list(found) == ["schema", "time", "simulated", "ended", "nodes", "incidents"]
+    assert (found["schema"], found["time"], found["simulated"]) == (1, NOON, True)
+    assert [node["node"] for node in found["nodes"]] == ["trn-000", "trn-001"]
+    node = found["nodes"][0]
+    assert (node["state"], node["age_seconds"]) == ("fresh", 0.5)
+    assert node["instance_type"] == node["facts"]["instance_type"] == "trn2.48xlarge"
+    assert node["sources"][0] == {
+        "source": NEURON_MONITOR,
+        "state": "fresh",
+        "reason": None,
+        "age_seconds": 0.5,
+        "period_seconds": 1,
+        "counts": {"readings": 60, "restarts": 0},
+    }
+
+
+def test_every_column_is_there_under_its_name_and_key() -> None:
+    view = make_view(1, devices=2, cores_per_device=2)
+    node = written(view)["nodes"][0]
+    frame = view.cluster.nodes["trn-000"].frame
+    places = {
+        Entity.NODE: [node["values"]],
+        Entity.DEVICE: node["devices"],
+        Entity.CORE: node["cores"],
+        Entity.EFA: node["efa"],
+        Entity.RUNTIME: node["runtimes"],
+        Entity.JOB: node["jobs"],
+    }
+    for name, column in frame.columns.items():
+        rows = places[CATALOG[name].entity]
+        assert [row[name] for row in rows] == column.tolist(), name
+        assert node["provenance"][name] == CATALOG[name].provenance
+    assert set(node["provenance"]) == set(frame.columns)
+    assert [(core["device"], core["core"]) for core in node["cores"]] == [
+        (0, 0),
+        (0, 1),
+        (1, 2),
+        (1, 3),
+    ]
+    assert [card["device"] for card in node["efa"]] == ["rdmap16s27", "rdmap32s27"]
+    assert node["efa"][0]["link"]["driver"] == "2.17.3g"
+    assert [job["job"] for job in node["jobs"]] == ["pretrain-13b"]
+    assert node["runtimes"][0]["pid"] == 4711
+
+
+def test_unknown_is_null_among_siblings_and_missing_alone() -> None:
+    node = written(
+        make_view(
+            1,
+            columns={
+                "neuroncore_utilization_ratio": [0.25, math.nan, math.inf, 0.0],
+                "efa_tx_bytes_total": [math.nan, math.nan],
+                "node_vcpus": [math.nan],
+            },
+        )
+    )["nodes"][0]
+    values = [core["neuroncore_utilization_ratio"] for core in node["cores"]]
+    assert values == [0.25, None, None, 0]
+    assert all("efa_tx_bytes_total" not in card for card in node["efa"])
+    assert "node_vcpus" not in node["values"]
+    assert not {"efa_tx_bytes_total", "node_vcpus"} & set(node["provenance"])
+
+
+def test_whole_numbers_are_integers() -> None:
+    text = document.encode(document.snapshot(make_view(1)))
+    assert b'"device_memory_total_bytes":103079215104,' in text
+    assert b'"job_step_seconds":4.25,' in text
+    assert b".0," not in text
+
+
+def test_stale_source_takes_its_values() -> None:
+    view = make_view(1, states={NEURON_MONITOR: State.STALE}, reason="silent for 14 s")
+    node = written(view)["nodes"][0]
+    assert node["state"] == "fresh"
+    assert node["sources"][0]["reason"] == "silent for 14 s"
+    assert node["cores"][0] == {"device": 0, "core": 0}
+    assert "efa_tx_bytes_total" in node["efa"][0]
+
+
+def test_reasons_for_absence_are_told() -> None:
+    node = make_node()
+    frame = dataclasses.replace(node.frame, reasons={"node_vcpus": "not permitted"})
+    found = written(view_of(dataclasses.replace(node, frame=frame)))["nodes"][0]
+    assert found["absent"] == {"node_vcpus": "not permitted"}
+
+
+def test_simulated_node_says_so_at_every_value() -> None:
+    found = written(view_of(make_node(0), make_node(1, simulated=True)))
+    real, simulated = found["nodes"]
+    assert found["simulated"]
+    assert (real["simulated"], simulated["simulated"]) == (False, True)
+    assert set(simulated["provenance"].values()) == {"simulated"}
+    assert real["provenance"]["job_step_seconds"] == "reported"
+
+
+def test_empty_and_bare() -> None:
+    assert written(make_view(0))["nodes"] == []
+    node = written(make_view(1, state=State.STARTING, devices=0, efa=0, jobs=()))["nodes"][0]
+    assert node["age_seconds"] is None
+    assert node["values"] == node["provenance"] == {}
+    assert node["devices"] == node["cores"] == node["efa"] == node["jobs"] == []
+
+
+def test_parts_that_the_inventory_half_knows() -> None:
+    node = make_node()
+    inventory = dataclasses.replace(
+        node.inventory,
+        core_device=np.array([0]),
+        pods={1: "ml/trainer-0/main"},
+        runtimes=(Runtime(99, "lost", error="permission denied"),),
+    )
+    found = written(view_of(dataclasses.replace(node, inventory=inventory)))["nodes"][0]
+    assert [core["device"] for core in found["cores"]] == [0, None, None, None]
+    assert found["cores"][1]["pod"] == "ml/trainer-0/main"
+    assert [(one["pid"], one["error"]) for one in found["runtimes"]] == [
+        (4711, None),
+        (99, "permission denied"),
+    ]
+
+
+def test_incident() -> None:
+    found = document.incident(make_incident(job="pretrain-13b", closed_at=NOON))
+    assert found == {
+        "id": f"comm_bound:trn-001:efa:rdmap32s27:{NOON - 60:.0f}",
+        "kind": "comm_bound",
+        "severity": "warning",
+        "job": "pretrain-13b",
+        "node": "trn-001",
+        "component": "efa:rdmap32s27",
+        "opened_at": NOON - 60,
+        "closed_at": NOON,
+        "summary": "EFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)",
+        "evidence": [
+            {
+                "text": "comm share 31 % of step time",
+                "node": "trn-001",
+                "quantity": "job_comm_share_ratio",
+                "value": 0.31,
+                "limit": 0.25,
+            },
+            {"text": "16 nodes wait 0.9 s a step"},
+        ],
+    }
+
+
+def test_analysis() -> None:
+    found = strict(document.encode(document.analysis(16, 600.5, [make_incident()])))
+    assert list(found) == ["schema", "simulated", "nodes", "duration_seconds", "incidents"]
+    assert (found["schema"], found["nodes"], found["duration_seconds"]) == (1, 16, 600.5)
+    assert found["incidents"][0]["closed_at"] is None
+    assert strict(document.encode(document.analysis(0, 0.0, [])))["incidents"] == []
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_nothing_but_finite_numbers(value: float) -> None:
+    incident = dataclasses.replace(
+        make_incident(), opened_at=value, evidence=(Evidence("odd", value=value, limit=value),)
+    )
+    found = strict(document.encode(document.analysis(1, value, [incident])))
+    assert found["duration_seconds"] is None
+    assert found["incidents"][0]["opened_at"] is None
+    assert found["incidents"][0]["evidence"] == [{"text": "odd"}]
+    assert strict(document.encode({"slipped in": value})) == {"slipped in": None}
+
+
+def test_pretty_is_the_same_document() -> None:
+    found = document.snapshot(make_view(1))
+    pretty = document.encode(found, pretty=True)
+    assert pretty.count(b"\n") > 100
+    assert strict(pretty) == strict(document.encode(found))

@@ -1,0 +1,177 @@
+"""The command line as a user types it: exit codes, what goes where, and every refusal."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from trntop.cli import main
+
+Run = subprocess.CompletedProcess[str]
+
+CAPTURE = Path(__file__).parents[2] / "shared" / "captures" / "neuron-monitor-inf2.xlarge.json"
+SIM = "sim:efa-degraded?nodes=2&minutes=4&type=trn1.32xlarge"
+
+
+def trntop(*arguments: str, **environment: str) -> Run:
+    return subprocess.run(
+        [sys.executable, "-m", "trntop", *arguments],
+        capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+        env=os.environ | {"XDG_CONFIG_HOME": "/nonexistent"} | environment,
+    )  # fmt: skip
+
+
+def test_without_a_terminal_the_demo_prints_one_snapshot() -> None:
+    run = trntop("demo")
+    assert run.returncode == 0
+    assert run.stderr == ""
+    assert "SIMULATED" in run.stdout
+    assert "trn-015" in run.stdout
+    assert all(len(line) <= 100 for line in run.stdout.splitlines())
+
+
+def test_without_a_source_and_a_terminal_it_says_what_is_missing() -> None:
+    run = trntop("--set", "collect.neuron_monitor=no-such-neuron-monitor")
+    assert run.returncode == 0
+    assert "neuron-monitor" in run.stdout
+
+
+def test_snapshot_of_a_simulation_as_json() -> None:
+    run = trntop("snapshot", "--json", SIM)
+    document = json.loads(run.stdout)
+    assert document["simulated"] is True
+    assert len(document["nodes"]) == 2
+    assert len(document["nodes"][0]["cores"]) == 32
+    assert len(document["nodes"][0]["efa"]) == 8
+
+
+def test_the_public_capture() -> None:
+    if not CAPTURE.exists():
+        pytest.skip("the public captures are not beside this checkout")
+    document = json.loads(trntop("snapshot", "--json", str(CAPTURE)).stdout)
+    first, second = document["nodes"][0]["cores"]
+    assert (first["device"], first["core"]) == (0, 0)
+    assert first["neuroncore_utilization_ratio"] == 0.2504577690127115
+    assert first["neuroncore_flops_per_second"] == 346336403642
+    assert second["neuroncore_utilization_ratio"] == 0
+    assert document["simulated"] is False
+    assert "node_memory_used_bytes" not in document["nodes"][0]["values"]
+    analysis = json.loads(trntop("analyze", "--json", str(CAPTURE)).stdout)
+    assert analysis["incidents"] == []
+    assert analysis["nodes"] == 1
+
+
+def test_record_replay_and_analyze_say_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "run.jsonl.zst"
+    recorded = trntop("record", SIM, "-o", str(file))
+    assert recorded.returncode == 0
+    assert recorded.stdout == ""
+    assert "readings" in recorded.stderr
+    document = json.loads(trntop("analyze", "--json", str(file)).stdout)
+    (incident,) = document["incidents"]
+    assert incident["kind"] == "comm_bound"
+    assert incident["node"] is not None
+    assert incident["component"].startswith("efa:")
+    assert set(incident) == {
+        "id", "kind", "severity", "job", "node", "component", "opened_at", "closed_at",
+        "summary", "evidence",
+    }  # fmt: skip
+    text = trntop("analyze", str(file)).stdout
+    assert incident["node"] in text
+    assert "1 incident" in text
+    again = trntop("record", SIM, "-o", str(file))
+    assert again.returncode == 2
+    assert "exists" in again.stderr
+
+
+def test_a_damaged_recording_is_read_and_says_what_was_lost(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.jsonl"
+    assert trntop("record", SIM, "-o", str(whole), "--max-seconds", "20").returncode == 0
+    cut = tmp_path / "cut.jsonl"
+    cut.write_bytes(whole.read_bytes()[:-100])
+    run = trntop("snapshot", str(cut))
+    assert run.returncode == 0
+    assert "cut.jsonl" in run.stderr
+    assert "lost" in run.stderr
+    assert "trn-001" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["replay", "nothing.jsonl"], "no such file"),
+        (["replay", "local"], "replay takes recordings"),
+        (["nonsense"], "no such file"),
+        (["demo", "nonsense"], "nonsense"),
+        (["snapshot", "sim:healthy?nodez=3"], "nodes"),
+        (["analyze", "sim:demo"], "never ends"),
+        (["record", "sim:demo", "-o", "x"], "never ends"),
+        (["record", "sim:healthy?minutes=1"], "-o"),
+        (["snapshot", "--set", "analysis.comm_shar=0.3", SIM], "comm_share"),
+        (["snapshot", "--set", "nonsense", SIM], "KEY=VALUE"),
+        (["analyze", SIM, "--set", 'analysis.disabled=["comm"]'], "comm_bound"),
+        (["snapshot", "--config", "/nonexistent.toml", SIM], "nonexistent.toml"),
+        (["snapshot", "--speed", "2", SIM], "--speed"),
+        (["top", "--speed", "0", SIM], "above 0"),
+        (["export", "--listen", "nonsense", SIM], "nonsense"),
+    ],
+)
+def test_bad_use_exits_2_with_one_line(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("trntop: ")
+    assert says in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    run = subprocess.run(
+        f"{sys.executable} -m trntop snapshot --json '{SIM}' | head -c 10",
+        shell=True, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert run.stderr == ""
+
+
+def test_doctor_names_every_source_and_what_it_needs() -> None:
+    run = trntop("doctor", "--set", "collect.neuron_monitor=no-such-neuron-monitor")
+    assert run.returncode == 1
+    assert "neuron-monitor" in run.stdout
+    assert "→" in run.stdout
+    assert "trntop demo" in run.stdout
+
+
+def test_recording_a_live_source_until_stopped(tmp_path: Path) -> None:
+    fake = Path(__file__).parent / "fakes" / "neuron_monitor.py"
+    file = tmp_path / "live.jsonl"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trntop", "record", "-o", str(file), "--set",
+         f"collect.neuron_monitor={fake}", "--set", "collect.period=0.2"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 15
+        while time.monotonic() < deadline:
+            if file.exists() and file.read_bytes().count(b"neuron_hardware_info") >= 2:
+                break
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, talk = process.communicate(timeout=10)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    assert process.returncode == 0
+    assert "readings" in talk
+    document = json.loads(trntop("snapshot", "--json", str(file)).stdout)
+    assert document["nodes"][0]["cores"]
