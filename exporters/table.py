@@ -372,8 +372,9 @@ def _silent(nodes: Sequence[NodeView], width: int) -> list[str]:
         if source.state not in (State.FRESH, State.ENDED)
     ]
     lines = [
-        _fit(f"{name}  {source.name}: {source.reason or source.state}", width)
+        line
         for name, source in quiet[:MAX_SILENT]
+        for line in _wrapped(f"{name}  {source.name}: {source.reason or source.state}", width, "")
     ]
     if len(quiet) > MAX_SILENT:
         lines.append(f"and {_plural(len(quiet) - MAX_SILENT, 'source')} more")
