@@ -18,7 +18,7 @@ from .pace import rest
 STDOUT, STDERR = 1, 2
 LINGER = 0.1
 """Seconds for the last output of a dead child, whose pipes a grandchild may hold open."""
-REAP = 0.2
+REAP = 0.1
 """Seconds for the kernel to end a killed child; one that hangs in a driver may take longer."""
 
 
@@ -77,17 +77,20 @@ class Child(asyncio.SubprocessProtocol):
     async def end(self, grace: float) -> None:
         """Ends the whole process group: asks, and after `grace` seconds kills.
 
-        Takes at most `grace` + 0.2 s. May be called again, also when a first call was cancelled.
+        Takes `grace` + 0.2 s at most. May be called again, also when a first call was cancelled.
         """
-        if not self._transport.is_closing():
-            try:
-                if self._transport.get_returncode() is None:
-                    self._signal(signal.SIGTERM)
-                    await asyncio.wait([self.ended], timeout=grace)
-            finally:
-                # Also when the leader is gone: its children may not be.
-                self._signal(signal.SIGKILL)
-                self._transport.close()
+        if self._transport.is_closing():
+            return
+        try:
+            if self._transport.get_returncode() is None:
+                self._signal(signal.SIGTERM)
+                await asyncio.wait([self.ended], timeout=grace)
+        finally:
+            # Also when the leader is gone: its children may not be.
+            self._signal(signal.SIGKILL)
+        # Closing the transport of a dead child that is not yet reaped races with the reaper.
+        await asyncio.wait([self.ended], timeout=REAP)
+        self._transport.close()
         await asyncio.wait([self._closed], timeout=REAP)
 
     def _signal(self, number: signal.Signals) -> None:

@@ -6,17 +6,22 @@ cumulative. A counter that a card does not show is absent, not 0: the SRD counte
 """
 
 import msgspec
-import numpy as np
 
 from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, Entity
 from trntop.decode import tolerant
-from trntop.decode.columns import quantity, table
-from trntop.model import Column, Sample
+from trntop.decode.columns import COUNTER, Layout, Range
+from trntop.model import Sample
 from trntop.text import clean
 
 MAX_CARDS = 256
-MAX_COUNTER = 2.0**64
-_COUNTERS = tuple(f"efa_{name}_total" for name in (*EFA_PORT_COUNTERS, *EFA_DEVICE_COUNTERS))
+_COUNTERS = Layout(
+    (
+        tuple(f"efa_{name}_total" for name in (*EFA_PORT_COUNTERS, *EFA_DEVICE_COUNTERS)),
+        COUNTER,
+    )
+)
+_LINK = Layout((("efa_link_bytes_per_second",), Range(limit=1e5 * 1e9 / 8, scale=1e9 / 8)))
+"""From Gb/s."""
 
 
 class _Card(msgspec.Struct, gc=False):
@@ -55,19 +60,17 @@ def decode(data: bytes) -> Sample:
         for label, card in zip(labels, cards, strict=True)
         if card.error
     ]
-    columns: dict[str, Column] = {}
     ports = [{} if card.error else card.port for card in cards]
     devices = [{} if card.error else card.device for card in cards]
-    counters = [[port.get(name) for name in EFA_PORT_COUNTERS] for port in ports]
-    for port, card, row in zip(ports, devices, counters, strict=True):
-        row += [card.get(name, port.get(name)) for name in EFA_DEVICE_COUNTERS]
-    if cards:
-        values = quantity(table(counters), MAX_COUNTER)
-        for place in np.flatnonzero(~np.isnan(values).all(axis=0)).tolist():
-            columns[_COUNTERS[place]] = values[:, place]
-        if any(card.rate_gbps for card in cards):
-            rates = quantity(table([[card.rate_gbps or None for card in cards]]), 1e5)
-            columns["efa_link_bytes_per_second"] = rates[0] * 1e9 / 8
+    counters = [
+        (
+            *map(port.get, EFA_PORT_COUNTERS),
+            *(card.get(name, port.get(name)) for name in EFA_DEVICE_COUNTERS),
+        )
+        for port, card in zip(ports, devices, strict=True)
+    ]
+    columns = _COUNTERS.columns(counters)
+    columns |= _LINK.columns([(card.rate_gbps or None,) for card in cards])
     links = {
         label: {
             key: clean(str(value), 64)

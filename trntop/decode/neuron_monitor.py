@@ -16,7 +16,8 @@ What a naive reader gets wrong, and what is done here:
   is unknown: absent.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -33,14 +34,24 @@ from trntop.catalog import (
     Entity,
 )
 from trntop.decode import tolerant
-from trntop.decode.columns import combine_max, combine_sum, percent, quantity, size, table
+from trntop.decode.columns import (
+    PERCENT,
+    RATE,
+    SECONDS,
+    SIZE,
+    UINT32_SENTINEL,
+    Layout,
+    Number,
+    combine_max,
+    combine_min,
+    combine_sum,
+)
 from trntop.decode.neuron_report import (
     Counters,
     Execution,
     Group,
     HardwareInfo,
     Memory,
-    Number,
     Report,
     RuntimeProcess,
     RuntimeReport,
@@ -56,8 +67,6 @@ MIN_PERIOD = 0.05
 """Seconds; a shorter period is the first report's and makes every rate nonsense."""
 MAX_CORES = 4096
 MAX_RUNTIMES = 1024
-MAX_FLOPS = 1e18
-MAX_LATENCY = 1e6
 
 _decoder = msgspec.json.Decoder(Report)
 _INDEX = {str(index): index for index in range(MAX_CORES)}
@@ -74,38 +83,59 @@ _FACTS = {
     "ultraserver_id": "ultraserver_id",
 }
 _HOST_PARTS = ("application_memory", "constants", "dma_buffers", "tensors")
+_HOST_MEMORY = ("memory_total", "memory_used", "swap_total", "swap_used")
 
-_UTILIZATION = ("neuroncore_utilization_ratio", "neuroncore_flops_per_second")
-_PHYSICAL = (
-    "neuroncore_physical_utilization_min_ratio",
-    "neuroncore_physical_utilization_max_ratio",
+# One row a core of one runtime.
+_LOADS = Layout(
+    (("neuroncore_utilization_ratio",), PERCENT),
+    (("neuroncore_flops_per_second",), RATE),
 )
-_CORE_MEMORY = tuple(f"neuroncore_memory_{category}_bytes" for category in MEMORY_CATEGORIES)
-_RUNTIME_MEMORY = (
-    "runtime_host_memory_used_bytes",
-    "runtime_device_memory_used_bytes",
-    *(f"runtime_host_memory_{part}_bytes" for part in _HOST_PARTS),
-    "runtime_loaded_models",
+_PHYSICAL = Layout((("neuroncore_physical_utilization_min_ratio",), PERCENT))
+_CORE_MEMORY = Layout(
+    (tuple(f"neuroncore_memory_{name}_bytes" for name in MEMORY_CATEGORIES), SIZE)
 )
-_RUNTIME_COUNTS = (
-    *(f"runtime_executions_{status}_per_second" for status in EXECUTION_STATUSES),
-    *(f"runtime_errors_{error}_per_second" for error in EXECUTION_ERRORS),
+# One row a runtime, group by group.
+_MEMORY = Layout(
+    (
+        (
+            "runtime_host_memory_used_bytes",
+            "runtime_device_memory_used_bytes",
+            *(f"runtime_host_memory_{part}_bytes" for part in _HOST_PARTS),
+            "runtime_loaded_models",
+        ),
+        SIZE,
+    )
 )
+_EXECUTION = Layout(
+    (
+        (
+            *(f"runtime_executions_{status}_per_second" for status in EXECUTION_STATUSES),
+            *(f"runtime_errors_{error}_per_second" for error in EXECUTION_ERRORS),
+        ),
+        SIZE,
+    ),
+    (
+        tuple(
+            f"runtime_{scope}_latency_{percentile}_seconds"
+            for scope in ("total", "device")
+            for percentile in LATENCY_PERCENTILES
+        ),
+        SECONDS,
+    ),
+)
+_RUNTIME_VCPU = Layout((("runtime_vcpu_user_ratio", "runtime_vcpu_system_ratio"), PERCENT))
 _NODE_COUNTS = (
     *(f"node_executions_{status}_total" for status in EXECUTION_STATUSES),
     *(f"node_execution_errors_{error}_total" for error in EXECUTION_ERRORS),
 )
-_LATENCIES = tuple(
-    f"runtime_{scope}_latency_{percentile}_seconds"
-    for scope in ("total", "device")
-    for percentile in LATENCY_PERCENTILES
+# One row a device, one row a node.
+_ECC = Layout((tuple(f"device_{event}_events" for event in ECC_EVENTS), SIZE))
+_VCPU = Layout(
+    (tuple(f"node_vcpu_{mode}_ratio" for mode in CPU_MODES), PERCENT),
+    (("node_context_switches", "node_vcpus"), SIZE),
 )
-_RUNTIME_VCPU = ("runtime_vcpu_user_ratio", "runtime_vcpu_system_ratio")
-_ECC = tuple(f"device_{event}_events" for event in ECC_EVENTS)
-_VCPU = tuple(f"node_vcpu_{mode}_ratio" for mode in CPU_MODES)
-_HOST_MEMORY = tuple(
-    f"{what}_{state}_bytes" for what in ("memory", "swap") for state in ("total", "used")
-)
+_HOST = Layout((tuple(f"node_{name}_bytes" for name in _HOST_MEMORY), SIZE))
+_NOTHING = Layout()
 
 
 def decode(data: bytes) -> Sample:
@@ -150,30 +180,23 @@ class _Builder:
             simulated=self._report.simulated,
         )
 
-    def _usable(
-        self, group: Group | None, label: str, names: Iterable[str], *, rates: bool
-    ) -> bool:
+    def _usable(self, group: Group | None, label: str, layout: Layout, *, rates: bool) -> bool:
         """Whether the group's numbers mean something; notes its period or its complaint."""
         if group is None:
             return False
         if group.error:
             complaint = clean(group.error)
             self._problems.append(f"{label}: {complaint}")
-            self._absent.update(dict.fromkeys(names, complaint))
+            self._absent.update(dict.fromkeys(layout.names, complaint))
             return False
         period = group.period
         if period is not None and period > MIN_PERIOD:
             self._period = max(period, self._period or 0.0)
         elif rates and period is not None:
             reason = "the first report covers no period yet"
-            self._absent.update(dict.fromkeys(names, reason))
+            self._absent.update(dict.fromkeys(layout.names, reason))
             return False
         return True
-
-    def _put(self, names: Sequence[str], values: npt.NDArray[np.float64]) -> None:
-        """Stores `[n, name]` as one column a name; a name with no value at all stays absent."""
-        for place in np.flatnonzero(~np.isnan(values).all(axis=0)).tolist():
-            self._columns[names[place]] = values[:, place]
 
     def _node(self, name: str, value: float) -> None:
         self._columns[name] = np.array([value], dtype=np.float64)
@@ -219,8 +242,8 @@ class _Builder:
             self._node("node_devices", self._devices)
             self._node("node_neuroncores", self._cores)
             hbm = info.neuron_device_memory_size or (chip.hbm_bytes if chip else None)
-            if hbm is not None:
-                self._put(("device_memory_total_bytes",), size(np.full((self._devices, 1), hbm)))
+            if hbm is not None and 0 < hbm <= SIZE.limit:
+                self._columns["device_memory_total_bytes"] = np.full(self._devices, float(hbm))
 
     def _highest_core(self) -> int:
         """The largest core index any runtime mentions, -1 for none: old reports say no counts."""
@@ -279,22 +302,20 @@ class _Builder:
         return Runtime(pid, clean(runtime.neuron_runtime_tag or ""), error, models)
 
     def _utilization(self, groups: list[Counters | None]) -> None:
-        utilization = np.full(self._cores, np.nan)
-        flops = np.full(self._cores, np.nan)
+        loads = np.full((self._cores, 2), np.nan)
         physical = np.full((2, self._cores), np.nan)
         mentioned = np.zeros(self._cores, bool)
         read = 0
         for group in groups:
-            if group is None or not self._usable(
-                group, "neuroncore_counters", _UTILIZATION, rates=True
-            ):
+            if not self._usable(group, "neuroncore_counters", _LOADS, rates=True):
                 continue
+            assert group is not None
             read += 1
             index = self._indices(group.neuroncores_in_use)
             if not index:
                 continue
             cores = group.neuroncores_in_use.values()
-            rows = table(
+            values = _LOADS.read(
                 [
                     (
                         core.neuroncore_utilization,
@@ -304,18 +325,20 @@ class _Builder:
                 ]
             )
             mentioned[index] = True
-            combine_max(utilization, index, percent(rows[:, 0]))
-            combine_sum(flops, index, quantity(rows[:, 1], MAX_FLOPS))
+            combine_max(loads[:, 0], index, values[:, 0])
+            combine_sum(loads[:, 1], index, values[:, 1])
             self._physical(physical, index, [core.v3d for core in cores])
         if groups and not read:
             return
         if read == len(groups):
             # Everybody was heard: a core that nobody mentions is idle.
-            utilization[~mentioned] = 0.0
-            if not groups or not np.isnan(flops).all():
-                flops[~mentioned] = 0.0
-        self._put(_UTILIZATION, np.stack((utilization, flops), axis=1))
-        self._put(_PHYSICAL, physical.T)
+            loads[~mentioned, 0] = 0.0
+            if not groups or not np.isnan(loads[:, 1]).all():
+                loads[~mentioned, 1] = 0.0
+        self._columns |= _LOADS.split(loads)
+        for bound, values in zip(("min", "max"), physical, strict=True):
+            if not np.isnan(values).all():
+                self._columns[f"neuroncore_physical_utilization_{bound}_ratio"] = values
 
     def _physical(
         self,
@@ -324,29 +347,29 @@ class _Builder:
         parts: list[dict[str, Utilization] | None],
     ) -> None:
         """Merges the least and most busy physical core of each logical one into `bounds`."""
-        loads = [
-            [part.neuroncore_utilization for part in core.values()] if core else []
-            for core in parts
-        ]
-        width = max(map(len, loads))
-        if not width:
+        split = [core for core in parts if core]
+        if not split:
             return
-        if min(map(len, loads)) < width:
-            loads = [[*load, *(None,) * (width - len(load))] for load in loads]
-        rows = percent(table(loads))
-        for bound, merge in zip(bounds, (np.fmin, np.fmax), strict=True):
-            bound[index] = merge(bound[index], merge.reduce(rows, axis=1))
+        if len(split) < len(parts):
+            index = [place for place, core in zip(index, parts, strict=True) if core]
+        width = max(map(len, split))
+        if min(map(len, split)) < width:
+            nothing = {str(place): Utilization() for place in range(width)}
+            split = [dict(islice((core | nothing).items(), width)) for core in split]
+        loads = [part.neuroncore_utilization for core in split for part in core.values()]
+        values = _PHYSICAL.read_flat(loads).reshape(len(split), width)
+        combine_min(bounds[0], index, np.fmin.reduce(values, axis=1))
+        combine_max(bounds[1], index, np.fmax.reduce(values, axis=1))
 
     def _memory(self, groups: list[Memory | None]) -> None:
         by_core = np.full((self._cores, len(MEMORY_CATEGORIES)), np.nan)
         detailed = 0
-        rows: list[tuple[Number, ...]] = []
-        nothing: tuple[Number, ...] = (None,) * len(_RUNTIME_MEMORY)
+        rows: list[Sequence[Number]] = []
         for group in groups:
-            names = (*_CORE_MEMORY, "neuroncore_memory_used_bytes")
-            if group is None or not self._usable(group, "memory_used", names, rates=False):
-                rows.append(nothing)
+            if not self._usable(group, "memory_used", _CORE_MEMORY, rates=False):
+                rows.append((None,) * len(_MEMORY.names))
                 continue
+            assert group is not None
             used = group.neuron_runtime_used_bytes or UsedBytes()
             breakdown = used.usage_breakdown
             host = breakdown.host if breakdown else {}
@@ -358,53 +381,46 @@ class _Builder:
             index = self._indices(breakdown.neuroncore_memory_usage)
             if index:
                 cores = map(msgspec.structs.astuple, breakdown.neuroncore_memory_usage.values())
-                combine_sum(by_core, index, size(table(list(cores))))
-        if rows:
-            self._put(_RUNTIME_MEMORY, size(table(rows)))
+                combine_sum(by_core, index, _CORE_MEMORY.read(list(cores)))
+        self._columns |= _MEMORY.columns(rows)
+        unknown = np.isnan(by_core).all(axis=1)
         if detailed == len(groups):
-            by_core[np.isnan(by_core).all(axis=1)] = 0.0
+            by_core[unknown] = 0.0
         elif not detailed:
             return
-        self._put(_CORE_MEMORY, by_core)
+        self._columns |= _CORE_MEMORY.split(by_core)
         # A category an SDK does not know adds nothing; a core with none is unknown.
-        total = np.nansum(by_core, axis=1)
-        total[np.isnan(by_core).all(axis=1)] = np.nan
+        total = np.where(np.isnan(by_core), 0.0, by_core).sum(axis=1)
+        if detailed < len(groups):
+            total[unknown] = np.nan
         self._columns["neuroncore_memory_used_bytes"] = total
 
     def _execution(self, groups: list[Execution | None]) -> None:
-        counts: list[list[Number]] = []
-        latencies: list[list[Number]] = []
-        periods: list[Number] = []
+        rows: list[Sequence[Number]] = []
         for group in groups:
-            if group is None or not self._usable(
-                group, "execution_stats", (*_RUNTIME_COUNTS, *_LATENCIES), rates=True
-            ):
-                group = Execution()
-            periods.append(group.period)
-            counts.append(
-                [
-                    *map(group.execution_summary.get, EXECUTION_STATUSES),
-                    *map(group.error_summary.get, EXECUTION_ERRORS),
-                ]
+            if not self._usable(group, "execution_stats", _EXECUTION, rates=True):
+                rows.append((None,) * len(_EXECUTION.names))
+                continue
+            assert group is not None
+            counts = (
+                *map(group.execution_summary.get, EXECUTION_STATUSES),
+                *map(group.error_summary.get, EXECUTION_ERRORS),
             )
+            period = group.period
+            for name, count in zip(_NODE_COUNTS, counts, strict=True):
+                if count is not None and 0 <= count < UINT32_SENTINEL:
+                    self._deltas[name] = self._deltas.get(name, 0.0) + count
             stats = group.latency_stats
             total = (stats and stats.total_latency) or {}
             device = (stats and stats.device_latency) or {}
-            latencies.append(
-                [
+            rows.append(
+                (
+                    *(None if not period or count is None else count / period for count in counts),
                     *map(total.get, LATENCY_PERCENTILES),
                     *map(device.get, LATENCY_PERCENTILES),
-                ]
+                )
             )
-        if not groups:
-            return
-        changes = size(table(counts))
-        self._put(_RUNTIME_COUNTS, changes / table([periods]).T)
-        for name, change in zip(_NODE_COUNTS, changes.T.tolist(), strict=True):
-            known = [value for value in change if value == value]
-            if known:
-                self._deltas[name] = sum(known)
-        self._put(_LATENCIES, quantity(table(latencies), MAX_LATENCY))
+        self._columns |= _EXECUTION.columns(rows)
 
     def _vcpu(self, groups: list[RuntimeVcpu | None]) -> None:
         rows: list[tuple[Number, ...]] = []
@@ -412,8 +428,7 @@ class _Builder:
             usable = self._usable(group, "neuron_runtime_vcpu_usage", _RUNTIME_VCPU, rates=True)
             usage = group.vcpu_usage if group is not None and usable else {}
             rows.append((usage.get("user"), usage.get("system")))
-        if rows:
-            self._put(_RUNTIME_VCPU, percent(table(rows)))
+        self._columns |= _RUNTIME_VCPU.columns(rows)
 
     def system(self) -> None:
         system = self._report.system_data
@@ -421,32 +436,29 @@ class _Builder:
             return
         hardware = system.neuron_hw_counters
         if hardware and self._usable(hardware, "neuron_hw_counters", _ECC, rates=False):
-            counts: list[tuple[Number, ...]] = [(None,) * len(ECC_EVENTS)] * self._devices
+            counts: list[Sequence[Number]] = [(None,) * len(ECC_EVENTS)] * self._devices
             for device in hardware.neuron_devices:
                 place, *events = msgspec.structs.astuple(device)
                 if 0 <= place < self._devices:
-                    counts[place] = tuple(events)
+                    counts[place] = events
                 else:
                     self._problems.append(
                         f"device {place} is not one of this node's {self._devices}"
                     )
-            if counts:
-                self._put(_ECC, size(table(counts)))
+            self._columns |= _ECC.columns(counts)
         vcpu = system.vcpu_usage
         if vcpu and self._usable(vcpu, "vcpu_usage", _VCPU, rates=True):
-            self._put(_VCPU, percent(table([tuple(map(vcpu.average_usage.get, CPU_MODES))])))
-            if vcpu.usage_data:
-                self._node("node_vcpus", len(vcpu.usage_data))
-            if vcpu.context_switch_count is not None:
-                self._put(("node_context_switches",), size(table([(vcpu.context_switch_count,)])))
+            modes = map(vcpu.average_usage.get, CPU_MODES)
+            row = (*modes, vcpu.context_switch_count, len(vcpu.usage_data) or None)
+            self._columns |= _VCPU.columns([row])
         memory = system.memory_info
-        if memory and self._usable(memory, "memory_info", (), rates=False):
-            values = table([tuple(getattr(memory, name) for name in _HOST_MEMORY)])
-            self._put([f"node_{name}" for name in _HOST_MEMORY], size(values))
+        if memory and self._usable(memory, "memory_info", _HOST, rates=False):
+            row = tuple(getattr(memory, f"{name}_bytes") for name in _HOST_MEMORY)
+            self._columns |= _HOST.columns([row])
 
     def kubernetes(self) -> None:
         info = self._report.neuron_k8s_info
-        if info is None or not self._usable(info, "neuron_k8s_info", (), rates=False):
+        if info is None or not self._usable(info, "neuron_k8s_info", _NOTHING, rates=False):
             return
         pods = {}
         for core, pod in zip(

@@ -6,7 +6,7 @@ fields are ignored; what is missing is None or empty.
 
 import msgspec
 
-Number = float | None
+from trntop.decode.columns import Number
 
 
 class _Struct(msgspec.Struct, gc=False):
