@@ -54,6 +54,16 @@ class _Part:
     sample: Sample
 
 
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """Several parts as one: columns along the keys of all of them."""
+
+    oldest: float
+    """Time of the part that will be the first to fall silent."""
+    columns: dict[str, Column]
+    keys: dict[Entity, tuple[Key, ...]]
+
+
 @dataclass(slots=True)
 class _Source:
     """One source of the node."""
@@ -70,6 +80,8 @@ class _Source:
     columns: dict[str, tuple[Column, float]] = field(default_factory=dict)
     """Quantity → values and time; kept over readings that lack their group."""
     keys: dict[Entity, tuple[Key, ...]] = field(default_factory=dict)
+    merged: "_Merged | None" = None
+    """The parts as one; made anew when one speaks or falls silent."""
     absent: dict[str, str] = field(default_factory=dict)
 
     def count(self, what: str, by: int = 1) -> None:
@@ -128,6 +140,7 @@ class NodeState:
         if before is not None and reading.time < before - STALE_PERIODS * (source.period or 1.0):
             # The stream's clock was set back: what was known belongs to another time.
             source.parts.clear()
+            source.merged = None
             source.columns.clear()
             source.count("clock_steps")
             before = None
@@ -181,7 +194,10 @@ class NodeState:
             held = state.state is State.ENDED
             oldest = -np.inf if held else now - source.stale_after
             if source.parts:
-                self._merge_parts(source, oldest, columns, keys)
+                if source.merged is None or source.merged.oldest < oldest:
+                    source.merged = _merge(source.parts, oldest)
+                columns.update(source.merged.columns)
+                keys.update(source.merged.keys)
             elif source.time is not None and source.time >= oldest:
                 keys.update(source.keys)
                 for name, (values, time) in source.columns.items():
@@ -214,6 +230,7 @@ class NodeState:
         return source
 
     def _feed_part(self, source: _Source, time: float, sample: Sample) -> None:
+        source.merged = None
         if sample.part in source.parts or len(source.parts) < MAX_PARTS:
             source.parts[sample.part] = _Part(time, sample)
         else:
@@ -262,34 +279,6 @@ class NodeState:
             rates[target] = change
         return rates
 
-    def _merge_parts(
-        self,
-        source: _Source,
-        oldest: float,
-        columns: dict[str, Column],
-        keys: dict[Entity, tuple[Key, ...]],
-    ) -> None:
-        """Merges the ranks that still speak: one row per rank, one column per job."""
-        parts = [part for part in source.parts.values() if part.time >= oldest]
-        if len(parts) < len(source.parts):
-            source.parts = {
-                name: part for name, part in source.parts.items() if part.time >= oldest
-            }
-        for entity in {entity for part in parts for entity in part.sample.keys}:
-            labels = sorted({key for part in parts for key in part.sample.keys.get(entity, ())})
-            keys[entity] = tuple(labels)
-            place = {label: index for index, label in enumerate(labels)}
-            tables: dict[str, Column] = {}
-            for row, part in enumerate(parts):
-                index = [place[key] for key in part.sample.keys[entity]]
-                for name, values in part.sample.columns.items():
-                    table = tables.get(name)
-                    if table is None:
-                        table = tables[name] = np.full((len(parts), len(labels)), np.nan)
-                    table[row, index] = values
-            for name, table in tables.items():
-                columns[name] = combine_rows(table, CATALOG[name].combine)
-
     def _rekey(self, keys: Mapping[Entity, tuple[Key, ...]]) -> None:
         """Takes over new keys. A card once seen stays listed: lost, not forgotten."""
         now = dict(self._inventory.keys)
@@ -335,6 +324,32 @@ class NodeState:
             self._inventory = dataclasses.replace(
                 self._inventory, version=self._inventory.version + 1, **changes
             )
+
+
+def _merge(parts: dict[str, _Part], oldest: float) -> _Merged:
+    """Merges the parts heard since `oldest`, one row each, and removes the silent ones."""
+    for name in [name for name, part in parts.items() if part.time < oldest]:
+        del parts[name]
+    columns: dict[str, Column] = {}
+    keys: dict[Entity, tuple[Key, ...]] = {}
+    samples = [part.sample for part in parts.values()]
+    for entity in {entity for sample in samples for entity in sample.keys}:
+        labels = sorted({key for sample in samples for key in sample.keys.get(entity, ())}, key=str)
+        keys[entity] = tuple(labels)
+        place = {label: index for index, label in enumerate(labels)}
+        tables: dict[str, Column] = {}
+        for row, sample in enumerate(samples):
+            index = [place[key] for key in sample.keys.get(entity, ())]
+            for name, values in sample.columns.items():
+                if CATALOG[name].entity is not entity:
+                    continue
+                table = tables.get(name)
+                if table is None:
+                    table = tables[name] = np.full((len(samples), len(labels)), np.nan)
+                table[row, index] = values
+        for name, table in tables.items():
+            columns[name] = combine_rows(table, CATALOG[name].combine)
+    return _Merged(min((part.time for part in parts.values()), default=oldest), columns, keys)
 
 
 def _fresh(status: Status) -> Status:
