@@ -1,0 +1,226 @@
+"""Header, alert, map and charts: what is read first."""
+
+import dataclasses
+
+import pytest
+from rich.style import Style
+
+from tests.builders import NOON, make_node, make_view, view_of
+from tests.tui.render.pens import PEN, PLAIN, text
+from tests.tui.scenes import EFA_INCIDENT, JOB, VICTIM, scene
+from trntop.history import History
+from trntop.model import Incident, State, View
+from trntop.settings import Analysis
+from trntop.tui.render import alert, fleet_map, header, trends
+from trntop.tui.scene import Mode, Scene
+
+
+def of(view: View, mode: Mode = Mode.LIVE) -> Scene:
+    return Scene(view=view, history=History(60), limits=Analysis(), mode=mode, utc=True)
+
+
+def style_of(lines: list, word: str) -> Style | None:  # type: ignore[type-arg]
+    return next((part.style for line in lines for part in line if word in part.text), None)
+
+
+class TestHeader:
+    def test_what_run_and_how_it_is(self) -> None:
+        top, second = text(header.draw(scene(), 120, PEN)).splitlines()
+        assert "trntop  pretrain-13b  16 × trn2.48xlarge" in top
+        assert "▶ LIVE 12:00:00" in top
+        assert "cpu 1.1 %" in top
+        assert "step 1,204r" in second
+        assert "4.31 s r" in second
+        assert "971 k tok/s r" in second
+        assert "comm 17 % r" in second
+        assert "limit 25 %" in second
+        assert "exposed 8.2 % r" in second
+
+    @pytest.mark.parametrize("width", [1, 20, 40, 80, 120, 200])
+    @pytest.mark.parametrize("trouble", [False, True])
+    def test_it_fits(self, width: int, trouble: bool) -> None:
+        lines = header.draw(scene(trouble=trouble), width, PEN)
+        assert [line.cell_length for line in lines] == [width, width]
+
+    def test_the_essential_stays_on_a_narrow_screen(self) -> None:
+        drawn = text(header.draw(scene(trouble=True), 60, PEN))
+        assert "LIVE" in drawn
+        assert "comm 30 %" in drawn
+
+    def test_a_share_over_its_limit_is_a_warning(self) -> None:
+        assert style_of(header.draw(scene(trouble=True), 120, PEN), "30 %") == PEN.ink.warning
+        assert style_of(header.draw(scene(), 120, PEN), "17 %") == PEN.ink.text
+
+    def test_silent_nodes_are_counted(self) -> None:
+        assert "◌ 1 stale" in text(header.draw(scene(trouble=True), 120, PEN))
+
+    @pytest.mark.parametrize(
+        ("mode", "shown"),
+        [
+            (Mode.PLAYING, "▶ PLAY ×1"),
+            (Mode.PAUSED, "⏸ PAUSED"),
+            (Mode.ENDED, "■ ENDED"),
+            (Mode.FAILED, "✕ STOPPED"),
+            (Mode.WAITING, "… WAITING"),
+        ],
+    )
+    def test_modes(self, mode: Mode, shown: str) -> None:
+        assert shown in text(header.draw(scene(mode=mode), 120, PEN))
+
+    def test_made_up_numbers_say_so(self) -> None:
+        drawn = text(header.draw(of(make_view(simulated=True)), 80, PEN))
+        assert "SIMULATED" in drawn
+        assert "SIMULATED" not in text(header.draw(of(make_view()), 80, PEN))
+
+    def test_without_a_job_the_fleet_is_summed_up(self) -> None:
+        drawn = text(header.draw(of(make_view(jobs=())), 120, PEN))
+        assert "utilization 92 % d" in drawn
+        assert "no job reports steps" in drawn
+
+    def test_without_anything(self) -> None:
+        drawn = text(header.draw(of(make_view(nodes=0), Mode.WAITING), 120, PEN))
+        assert "no nodes yet" in drawn
+        assert "utilization –" in drawn
+
+    def test_of_several_jobs_the_worst_is_shown(self) -> None:
+        calm, worse = make_node(0, jobs=("calm",)), make_node(1, jobs=("worse",))
+        columns = dict(worse.frame.columns)
+        columns["job_comm_share_ratio"] = columns["job_comm_share_ratio"] + 0.2
+        worse = dataclasses.replace(worse, frame=dataclasses.replace(worse.frame, columns=columns))
+        assert "worse +1 job" in text(header.draw(of(view_of(calm, worse)), 120, PEN))
+
+    def test_several_types(self) -> None:
+        nodes = [make_node(0), make_node(1, facts={"instance_type": "trn1.32xlarge"})]
+        assert "2 nodes, 2 types" in text(header.draw(of(view_of(*nodes)), 120, PEN))
+        nodes = [make_node(0, facts={"instance_type": ""})]
+        assert "1 node " in text(header.draw(of(view_of(*nodes)), 120, PEN))
+
+    def test_ascii(self) -> None:
+        drawn = text(header.draw(scene(trouble=True), 200, PLAIN)).replace("×", "x")
+        assert drawn.isascii()
+
+
+class TestAlert:
+    def test_calm_is_quiet(self) -> None:
+        lines = alert.draw(scene(), 80, PEN)
+        assert text(lines) == " ✓ no incidents"
+        assert style_of(lines, "no incidents") == PEN.ink.muted
+
+    def test_the_worst_first_with_glyph_word_and_time(self) -> None:
+        drawn = text(alert.draw(scene(trouble=True), 140, PEN))
+        assert drawn.startswith(" ● critical 11:59:16  EFA card rdmap96s27 on trn-007")
+        assert "+1 more" in drawn
+        assert drawn.endswith("g go there")
+
+    def test_a_long_sentence_takes_a_second_line(self) -> None:
+        lines = alert.draw(scene(trouble=True), 80, PEN)
+        assert len(lines) == 2
+        joined = " ".join(text(lines).split())
+        assert "siblings 0.0 %)" in joined
+
+    def test_waiting_and_failure(self) -> None:
+        waiting = of(make_view(nodes=0), Mode.WAITING)
+        assert "waiting for the first reading" in text(alert.draw(waiting, 80, PEN))
+        failed = dataclasses.replace(scene(mode=Mode.FAILED), failure="KeyError: 'x'")
+        assert "collection stopped: KeyError" in text(alert.draw(failed, 80, PEN))
+
+    @pytest.mark.parametrize("width", [1, 10, 30, 80, 200])
+    def test_it_fits(self, width: int) -> None:
+        for line in alert.draw(scene(trouble=True), width, PEN):
+            assert line.cell_length == width
+
+
+class TestFleetMap:
+    def test_a_cell_per_device(self) -> None:
+        lines = fleet_map.draw(scene(), 118, 6, PEN)
+        assert len(lines) == 4
+        assert text(lines).count("▆") == 16 * 16
+
+    def test_wider_cells_where_they_cost_no_line(self) -> None:
+        few = of(make_view(nodes=2, devices=2))
+        assert text(fleet_map.draw(few, 118, 6, PEN)).count("▆") == 2 * 2 * 4
+
+    def test_a_named_cell_per_node(self) -> None:
+        lines = fleet_map.draw(scene(nodes=64), 118, 4, PEN)
+        assert len(lines) == 4
+        assert "063 ▆" in text(lines)
+
+    @pytest.mark.parametrize(("nodes", "width", "height"), [(300, 80, 2), (1000, 118, 4)])
+    def test_a_bare_cell_where_there_are_many(self, nodes: int, width: int, height: int) -> None:
+        many = of(make_view(nodes=nodes, devices=1, cores_per_device=1, efa=0))
+        lines = fleet_map.draw(many, width, height, PEN)
+        assert 0 < len(lines) <= height
+        assert all(line.cell_length == width for line in lines)
+
+    def test_trouble_is_marked_and_absence_is_no_colour(self) -> None:
+        drawn = text(fleet_map.draw(scene(trouble=True), 118, 6, PEN))
+        assert "●007 ▆" in drawn
+        assert "◌011 ················" in drawn
+
+    def test_a_group_shows_its_worst(self) -> None:
+        nodes = [make_node(index, devices=1, cores_per_device=1, efa=0) for index in range(40)]
+        incident = dataclasses.replace(EFA_INCIDENT, node="trn-031")
+        crowded = of(view_of(*nodes, incidents=[incident]))
+        drawn = text(fleet_map.draw(crowded, 4, 2, PEN))
+        assert drawn.count("●") == 1
+
+    def test_nothing_to_draw(self) -> None:
+        assert fleet_map.draw(of(make_view(nodes=0)), 80, 4, PEN) == []
+
+    def test_names_lose_what_they_share(self) -> None:
+        assert fleet_map.tail_names(["trn-001", "trn-002"]) == ["001", "002"]
+        assert fleet_map.tail_names(["a", "b"]) == ["a", "b"]
+        assert fleet_map.tail_names(["ip-10-0-1-5.ec2", "ip-10-0-1-51.ec2"]) == ["5.ec2", "51.ec2"]
+        assert fleet_map.tail_names(["one"]) == ["one"]
+
+
+class TestTrends:
+    def test_side_by_side_on_a_flat_area(self) -> None:
+        found = trends.cluster_trends(scene())
+        lines = trends.draw(found, NOON, 116, 6, PEN)
+        assert len(lines) == 6
+        assert "comm share of step 17 % r" in lines[0].text
+        assert "EFA tx, fleet" in lines[0].text
+        assert lines[-1].text.count("now") == 4
+
+    def test_one_below_the_other_on_a_tall_one(self) -> None:
+        lines = trends.draw(trends.cluster_trends(scene()), NOON, 74, 52, PEN)
+        assert text(lines).count("now") == 4
+        assert "limit 25 % · top 50 %" in lines[0].text
+
+    def test_a_small_area_stays_empty(self) -> None:
+        assert trends.draw(trends.cluster_trends(scene()), NOON, 20, 6, PEN) == []
+        assert trends.draw(trends.cluster_trends(scene()), NOON, 80, 2, PEN) == []
+
+    @pytest.mark.parametrize("width", [26, 60, 118, 200])
+    @pytest.mark.parametrize("height", [3, 6, 20, 55])
+    def test_it_fits(self, width: int, height: int) -> None:
+        lines = trends.draw(trends.cluster_trends(scene(trouble=True)), NOON, width, height, PEN)
+        assert len(lines) <= height
+        assert {line.cell_length for line in lines} == {width}
+
+    def test_of_a_node(self) -> None:
+        titles = [trend.title for trend in trends.node_trends(scene(), VICTIM)]
+        assert titles == ["utilization", "EFA tx", "HBM, fullest device"]
+
+    def test_without_a_past(self) -> None:
+        bare = of(make_view(jobs=()))
+        drawn = text(trends.draw(trends.cluster_trends(bare), NOON, 80, 6, PEN))
+        assert "utilization, mean –" in drawn
+
+    def test_a_value_that_went_away_is_not_shown_as_the_newest(self) -> None:
+        past = History(60)
+        for second, jobs in enumerate([(JOB,), ()]):
+            view = make_view(jobs=jobs, time=NOON + second)
+            past.append(view.cluster, {f"{JOB}/job_step_seconds": 4.3} if jobs else {})
+        now = Scene(view=make_view(time=NOON + 1), history=past, limits=Analysis())
+        step = next(one for one in trends.cluster_trends(now) if one.title == "step time")
+        assert "step time –" in text(trends.draw([step], NOON + 1, 40, 5, PEN))
+
+
+def test_scene_knows_what_is_wrong_where() -> None:
+    troubled = scene(trouble=True)
+    assert [one.kind for one in troubled.by_node[VICTIM]] == ["efa_degraded"]
+    assert troubled.states == {State.FRESH: 15, State.STALE: 1}
+    assert troubled.has_data
+    assert isinstance(troubled.incidents[0], Incident)

@@ -1,0 +1,46 @@
+from tests.tui.render.pens import PEN
+from trntop.tui.render.line import fit
+from trntop.tui.render.table import Column, header, layout, row
+
+COLUMNS: list[Column[str]] = [
+    Column("a", "name", 6, 100, lambda v, w, p: [(fit(v, w), p.ink.text)], wide=10),
+    Column("b", "load", 4, 10, lambda v, w, p: [(fit("1", w, "right"), p.ink.text)],
+                unit="%", align="right"),
+    Column("c", "state", 5, 50, lambda v, w, p: [(fit("ok", w), p.ink.text)]),
+]  # fmt: skip
+
+
+def widths(width: int) -> dict[str, int]:
+    return {column.id: cells for column, cells in layout(COLUMNS, width)}
+
+
+def test_all_columns_fit() -> None:
+    assert widths(21) == {"a": 6, "b": 4, "c": 5}
+
+
+def test_the_least_important_goes_first() -> None:
+    assert set(widths(20)) == {"a", "c"}
+    assert set(widths(12)) == {"a"}
+    assert set(widths(3)) == {"a"}
+
+
+def test_spare_room_goes_to_columns_that_grow() -> None:
+    assert widths(23)["a"] == 8
+    assert widths(99)["a"] == 10
+
+
+def test_header_marks_the_sorted_column() -> None:
+    columns = layout(COLUMNS, 30)
+    drawn = header(columns, 30, PEN, "a", reverse=False)
+    assert drawn.text.startswith("  name▾")
+    assert header(columns, 30, PEN, "a", reverse=True).text.startswith("  name▴")
+
+
+def test_rows_are_as_wide_as_the_table() -> None:
+    columns = layout(COLUMNS, 30)
+    plain = row(columns, "node", 30, PEN, cursor=False)
+    chosen = row(columns, "node", 30, PEN, cursor=True)
+    assert plain.cell_length == chosen.cell_length == 30
+    assert plain.text.startswith("  node")
+    assert chosen.text.startswith("▸ node")
+    assert all(one.style and one.style.bgcolor for one in chosen)

@@ -1,0 +1,552 @@
+"""The whole dashboard over a fake session: every key, and every way in and out."""
+
+import asyncio
+import contextlib
+import dataclasses
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import msgspec
+import pytest
+from textual.events import Key
+from textual.pilot import Pilot
+from textual.widgets import HelpPanel
+
+from tests.builders import NOON, make_incident, make_node, make_view, view_of
+from tests.tui.scenes import (
+    COMM_INCIDENT,
+    SETTINGS,
+    VICTIM,
+    FakeSession,
+    app_of,
+    make_app,
+    view,
+)
+from trntop.collection import Finding
+from trntop.collectors.simulator import Simulation, simulate
+from trntop.model import State, View
+from trntop.monitor import Monitor
+from trntop.runner import Playback, Session
+from trntop.settings import Settings
+from trntop.tui.app import TrntopApp, run
+from trntop.tui.messages import ViewChanged
+from trntop.tui.screens.cluster import ClusterScreen
+from trntop.tui.screens.frame import Frame
+from trntop.tui.screens.incidents import IncidentsScreen
+from trntop.tui.screens.node import NodeScreen
+from trntop.tui.screens.welcome import WelcomeScreen
+
+
+@asynccontextmanager
+async def running(app: TrntopApp, size: tuple[int, int] = (120, 36)) -> AsyncIterator[Pilot[int]]:
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        yield pilot
+
+
+async def press(pilot: Pilot[int], *keys: str) -> None:
+    """Presses keys; `Pilot.press` waits twice as long for each."""
+    for key in keys:
+        pilot.app.post_message(Key(key, key if len(key) == 1 else None))
+        await pilot.pause()
+
+
+def with_screen(**changes: object) -> Settings:
+    screen = msgspec.structs.replace(SETTINGS.screen, **changes)
+    return msgspec.structs.replace(SETTINGS, screen=screen)
+
+
+def shown(app: TrntopApp) -> Frame:
+    return cast(Frame, app.screen)
+
+
+def picture(app: TrntopApp) -> str:
+    """What stands on the screen, as text."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join("".join(part.text for part in strip) for strip in strips)
+
+
+def session_of(made: View, *, playback: Playback | None = None) -> FakeSession:
+    return FakeSession(made, playback=playback)
+
+
+async def test_the_session_starts_and_its_view_is_shown() -> None:
+    session = session_of(make_view())
+    async with running(app_of(session)) as pilot:
+        assert session.started
+        assert "trn-001" in picture(cast(TrntopApp, pilot.app))
+
+
+async def test_places() -> None:
+    app = make_app(trouble=True)
+    async with running(app) as pilot:
+        assert isinstance(app.screen, ClusterScreen)
+        await press(pilot, "enter")
+        assert isinstance(app.screen, NodeScreen)
+        assert app.screen.node == VICTIM
+        await press(pilot, "escape")
+        assert isinstance(app.screen, ClusterScreen)
+        await press(pilot, "j", "2")
+        assert isinstance(app.screen, NodeScreen)
+        assert app.screen.node == "trn-011"
+        await press(pilot, "3")
+        assert isinstance(app.screen, IncidentsScreen)
+        await press(pilot, "enter")
+        assert isinstance(app.screen, NodeScreen)
+        assert app.screen.node == VICTIM
+        await press(pilot, "escape")
+        assert isinstance(app.screen, IncidentsScreen)
+        await press(pilot, "1")
+        assert isinstance(app.screen, ClusterScreen)
+        assert app.screen.table.cursor == "trn-011"
+        await press(pilot, "i", "i")
+        assert isinstance(app.screen, IncidentsScreen)
+        await press(pilot, "g")
+        assert isinstance(app.screen, NodeScreen)
+
+
+async def test_moving_about() -> None:
+    app = make_app(nodes=100)
+    async with running(app) as pilot:
+        table = cast(ClusterScreen, app.screen).table
+        await press(pilot, "j", "j", "k", "down", "up")
+        assert table.cursor == "trn-001"
+        await press(pilot, "end")
+        assert table.cursor == "trn-099"
+        assert "trn-099" in picture(app)
+        await press(pilot, "pageup")
+        assert table.position < 99 - 5
+        await press(pilot, "pagedown", "home")
+        assert table.cursor == "trn-000"
+        assert table.scroll_offset.y == 0
+        await press(pilot, "up")
+        assert table.position == 0
+
+
+async def test_next_and_previous_node() -> None:
+    app = make_app(nodes=3)
+    async with running(app) as pilot:
+        await press(pilot, "2", "n")
+        assert cast(NodeScreen, app.screen).node == "trn-001"
+        await press(pilot, "right", "right")
+        assert cast(NodeScreen, app.screen).node == "trn-000"
+        await press(pilot, "p", "left")
+        assert cast(NodeScreen, app.screen).node == "trn-001"
+        assert " trn-001  trn2.48xlarge" in picture(app)
+        await press(pilot, "j", "k")
+
+
+async def test_the_first_row_follows_the_trouble_until_the_user_moves() -> None:
+    app = make_app()
+    session = cast(FakeSession, app.session)
+    async with running(app) as pilot:
+        screen = cast(ClusterScreen, app.screen)
+        assert screen.subject == "trn-000"
+        session.publish(view(trouble=True))
+        await pilot.pause()
+        assert screen.subject == VICTIM
+        await press(pilot, "down", "up")
+        session.publish(view())
+        await pilot.pause()
+        assert screen.subject == VICTIM
+        assert screen.table.position == 7
+
+
+async def test_a_node_that_is_gone_leaves_the_cursor() -> None:
+    app = make_app(nodes=3)
+    session = cast(FakeSession, app.session)
+    async with running(app) as pilot:
+        await press(pilot, "end")
+        session.publish(view(nodes=2))
+        await pilot.pause()
+        assert cast(ClusterScreen, app.screen).subject == "trn-000"
+
+
+async def test_sorting() -> None:
+    nodes = [
+        make_node(0),
+        make_node(1),
+        make_node(2, columns={"efa_tx_bytes_per_second": [9e10, 9e10]}),
+    ]
+    app = app_of(session_of(view_of(*nodes)))
+    async with running(app, (160, 36)) as pilot:
+        table = cast(ClusterScreen, app.screen).table
+        seen = {}
+        for _ in range(9):
+            await press(pilot, "s")
+            seen[table.sorted_by] = [node.name for node in table.rows]
+        assert table.sorted_by == "worst"
+        assert list(seen)[:4] == ["node", "util", "hbm", "efa"]
+        assert seen["efa"][0] == "trn-002"
+        assert seen["step"] == ["trn-002", "trn-001", "trn-000"]
+        await press(pilot, "S")
+        assert [node.name for node in table.rows] == ["trn-000", "trn-001", "trn-002"]
+        await press(pilot, "s", "S")
+        assert [node.name for node in table.rows] == ["trn-002", "trn-001", "trn-000"]
+
+
+async def test_pause_holds_the_picture_of_a_live_source() -> None:
+    session = session_of(make_view(time=NOON))
+    app = app_of(session)
+    async with running(app) as pilot:
+        await press(pilot, "space")
+        assert "PAUSED 12:00:00" in picture(app)
+        session.publish(make_view(time=NOON + 60, generation=2))
+        await pilot.pause()
+        assert "PAUSED 12:00:00" in picture(app)
+        await press(pilot, "space")
+        assert "LIVE 12:01:00" in picture(app)
+
+
+async def test_pause_and_speed_of_a_recording() -> None:
+    playback = Playback()
+    app = app_of(session_of(make_view(), playback=playback))
+    async with running(app) as pilot:
+        assert "PLAY ×1" in picture(app)
+        await press(pilot, "plus", "equals_sign")
+        assert playback.speed == 4
+        await pilot.pause()
+        assert "PLAY ×4" in picture(app)
+        await press(pilot, "minus", "minus", "minus")
+        assert playback.speed == 0.5
+        await press(pilot, *["minus"] * 9)
+        assert playback.speed == 0.25
+        await press(pilot, "space")
+        assert playback.paused
+        assert "PAUSED" in picture(app)
+        await press(pilot, "space")
+        assert not playback.paused
+
+
+async def test_speed_means_nothing_to_a_live_source() -> None:
+    app = make_app(nodes=1)
+    async with running(app) as pilot:
+        await press(pilot, "plus", "minus")
+        assert app.check_action("speed", (1,)) is False
+
+
+async def test_the_end_of_a_recording() -> None:
+    session = session_of(make_view(), playback=Playback())
+    app = app_of(session)
+    async with running(app) as pilot:
+        session.publish(make_view(ended=True, state=State.ENDED, generation=2))
+        await pilot.pause()
+        assert "■ ENDED" in picture(app)
+        assert "■ ended" in picture(app)
+
+
+async def test_a_collection_that_stopped_says_so() -> None:
+    session = session_of(make_view())
+    app = app_of(session)
+    async with running(app) as pilot:
+        session.failure = "KeyError: 'x'"
+        session.publish(make_view(generation=2))
+        await pilot.pause()
+        assert "✕ STOPPED" in picture(app)
+        assert "collection stopped: KeyError: 'x'" in picture(app)
+
+
+async def test_help() -> None:
+    app = make_app(nodes=1)
+    async with running(app) as pilot:
+        await press(pilot, "question_mark")
+        await pilot.pause()
+        assert app.screen.query(HelpPanel)
+        assert "Reading the screen" in picture(app)
+        await press(pilot, "question_mark")
+        await pilot.pause()
+        assert not app.screen.query(HelpPanel)
+
+
+async def test_themes() -> None:
+    app = make_app(nodes=1)
+    async with running(app) as pilot:
+        assert app.theme == "trntop-dark"
+        themes = []
+        for _ in range(3):
+            await press(pilot, "t")
+            await pilot.pause()
+            themes.append(app.theme)
+        assert themes == ["trntop-deuteranopia", "trntop-light", "trntop-dark"]
+
+
+async def test_theme_of_the_settings() -> None:
+    app = make_app(nodes=1, settings=with_screen(theme="nord"))
+    async with running(app) as pilot:
+        assert app.theme == "nord"
+        await press(pilot, "t")
+        assert app.theme == "trntop-dark"
+
+
+async def test_an_unknown_theme_is_no_disaster() -> None:
+    app = make_app(nodes=1, settings=with_screen(theme="[red]nope"))
+    async with running(app):
+        assert app.theme == "trntop-dark"
+
+
+async def test_ascii_graphs() -> None:
+    app = make_app(trouble=True, settings=with_screen(graph="ascii"))
+    async with running(app, (200, 60)):
+        assert not set("▁▂▃▄▅▆▇█━╸▲●✓◌") & set(picture(app))
+
+
+async def test_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = make_app(trouble=True)
+    async with running(app):
+        assert app.no_color
+        assert "● critical" in picture(app)
+
+
+async def test_quit() -> None:
+    app = make_app(nodes=1)
+    async with running(app) as pilot:
+        await press(pilot, "q")
+    assert not app.is_running
+
+
+async def test_keys_on_an_empty_cluster() -> None:
+    app = app_of(session_of(make_view(nodes=0)))
+    async with running(app) as pilot:
+        assert "waiting for the first reading" in picture(app)
+        for screen in ("1", "3"):
+            await press(pilot, screen)
+            await press(
+                pilot, "2", "g", "s", "S", "j", "k", "enter", "n", "end", "home", "pagedown"
+            )
+        assert app.is_running
+
+
+async def test_an_incident_of_the_whole_job_leads_nowhere() -> None:
+    app = app_of(session_of(make_view(incidents=[COMM_INCIDENT])))
+    async with running(app) as pilot:
+        await press(pilot, "3", "enter", "2", "g")
+        assert isinstance(app.screen, IncidentsScreen)
+
+
+async def test_the_evidence_follows_the_cursor() -> None:
+    app = make_app(trouble=True)
+    async with running(app) as pilot:
+        await press(pilot, "3", "end")
+        await pilot.pause()
+        assert "92.2 GiB of 96 GiB used" in picture(app)
+
+
+async def test_views_that_pile_up_are_one() -> None:
+    """Only the newest of the views that came while the screen was busy is drawn."""
+    session = session_of(make_view())
+    app = app_of(session)
+    handled = []
+    async with app.run_test(
+        size=(80, 24),
+        message_hook=lambda message: (
+            handled.append(message) if isinstance(message, ViewChanged) else None
+        ),
+    ) as pilot:
+        await pilot.pause()
+        handled.clear()
+        for generation in range(2, 102):
+            session.publish(make_view(generation=generation))
+        await pilot.pause()
+        scene = app._latest()
+        assert scene is not None
+        assert scene.view.generation == 101
+    distinct = {message.view.generation for message in handled}
+    assert len(distinct) < 5
+
+
+async def test_hidden_screens_are_left_alone() -> None:
+    app = make_app()
+    session = cast(FakeSession, app.session)
+    async with running(app) as pilot:
+        cluster = shown(app)
+        await press(pilot, "3")
+        before = cluster.scene
+        session.publish(view(time=NOON + 1))
+        await pilot.pause()
+        assert cluster.scene is before
+        await press(pilot, "1")
+        await pilot.pause()
+        assert cluster.scene is not None
+        assert cluster.scene.view.time == NOON + 1
+
+
+async def test_an_unchanged_picture_is_not_painted_again() -> None:
+    app = make_app()
+    session = cast(FakeSession, app.session)
+    async with running(app) as pilot:
+        table = cast(ClusterScreen, app.screen).table
+        session.publish(dataclasses.replace(session.view))
+        await pilot.pause()
+        painted = []
+        table.refresh = lambda *regions, **_: painted.append(regions)  # type: ignore[assignment]
+        session.publish(dataclasses.replace(session.view, generation=2))
+        await pilot.pause()
+        assert painted == []
+
+
+async def test_any_size() -> None:
+    app = make_app(trouble=True)
+    async with running(app, (1, 1)) as pilot:
+        for size in ((20, 5), (300, 100), (2, 50), (250, 3), (100, 30)):
+            await press(pilot, "2")
+            await pilot.resize_terminal(*size)
+            await press(pilot, "3", "1")
+        await pilot.pause()
+        assert VICTIM in picture(app)
+
+
+async def test_mouse() -> None:
+    app = make_app(nodes=5)
+    async with running(app) as pilot:
+        table = cast(ClusterScreen, app.screen).table
+        await pilot.click(table, offset=(10, 4))
+        assert table.cursor == "trn-002"
+        await pilot.click(table, offset=(10, 4), times=2)
+        await pilot.pause()
+        assert isinstance(app.screen, NodeScreen)
+
+
+class TestWelcome:
+    FINDINGS = (Finding("neuron-monitor", False, "not on the PATH", "install the tools"),)
+
+    def app(self, made: View, *, demo: bool = True) -> tuple[TrntopApp, list[FakeSession]]:
+        demos = [FakeSession(view(), playback=Playback())]
+        app = TrntopApp(
+            cast(Session, FakeSession(made)),
+            settings=SETTINGS,
+            offer_demo=(lambda: cast(Session, demos[0])) if demo else None,
+            findings=self.FINDINGS,
+        )
+        return app, demos
+
+    async def test_nothing_works(self) -> None:
+        app, demos = self.app(make_view(nodes=0))
+        async with running(app) as pilot:
+            assert isinstance(app.screen, WelcomeScreen)
+            assert "install the tools" in picture(app)
+            first = cast(FakeSession, app.session)
+            await press(pilot, "d")
+            await pilot.pause()
+            assert first.stopped
+            assert demos[0].started
+            assert isinstance(app.screen, ClusterScreen)
+            assert "trn-010" in picture(app)
+
+    async def test_no_demo_no_promise(self) -> None:
+        app, _ = self.app(make_view(nodes=0), demo=False)
+        async with running(app) as pilot:
+            assert "simulated" not in picture(app)
+            await press(pilot, "d")
+            assert isinstance(app.screen, WelcomeScreen)
+
+    async def test_it_leaves_when_a_source_speaks(self) -> None:
+        down = make_node(0, state=State.DOWN, reason="exit code 1")
+        sources = tuple(dataclasses.replace(one, time=None) for one in down.frame.sources)
+        down = dataclasses.replace(down, frame=dataclasses.replace(down.frame, sources=sources))
+        app, _ = self.app(view_of(down))
+        async with running(app) as pilot:
+            assert isinstance(app.screen, WelcomeScreen)
+            cast(FakeSession, app.session).publish(make_view(generation=2))
+            await pilot.pause()
+            assert isinstance(app.screen, ClusterScreen)
+
+    async def test_a_source_that_starts_is_given_its_time(self) -> None:
+        app, _ = self.app(make_view(nodes=1, state=State.STARTING))
+        async with running(app):
+            assert isinstance(app.screen, ClusterScreen)
+
+
+class TestPalette:
+    async def test_jump_to_a_node(self) -> None:
+        app = make_app(trouble=True)
+        async with running(app) as pilot:
+            await press(pilot, "ctrl+p")
+            await press(pilot, *"trn-013")
+            await pilot.pause(0.3)
+            await press(pilot, "down", "enter")
+            await pilot.pause()
+            assert isinstance(app.screen, NodeScreen)
+            assert app.screen.node == "trn-013"
+
+
+HOSTILE = (
+    "[/red]",
+    "[bold]x",
+    "\x1b[31mred",
+    "\x9b2J",
+    "節点一",
+    "a\u0301b",
+    "[@click=app.quit]",
+)
+
+
+async def test_hostile_names_are_text() -> None:
+    found = [
+        make_incident(node=name, summary=f"{name} is slow", component=f"efa:{name}")
+        for name in HOSTILE
+    ]
+    made = [
+        make_node(0, name=name, jobs=(name,), reason=name, states={"efa": State.STALE})
+        for name in HOSTILE
+    ]
+    app = app_of(session_of(view_of(*made, incidents=found)))
+    async with running(app, (160, 50)) as pilot:
+        for key in ("1", "3", "1", "2", "n", "n", "n", "n", "n", "n"):
+            await press(pilot, key)
+            drawn = picture(app)
+            assert all(char.isprintable() for char in drawn.replace("\n", ""))
+            if key == "3":
+                assert all(name in drawn for name in HOSTILE if name.isprintable())
+        await press(pilot, "ctrl+p", "r")
+        await pilot.pause(0.2)
+        assert app.is_running
+
+
+async def test_quitting_does_not_wait_for_a_hung_source() -> None:
+    app = make_app(nodes=1)
+    session = cast(FakeSession, app.session)
+    hung = threading.Event()
+    session.stop = lambda: cast(None, hung.wait(10))  # type: ignore[method-assign]
+    async with running(app) as pilot:
+        await press(pilot, "q")
+    assert not app.is_running
+    hung.set()
+    app.wound_up()
+
+
+@pytest.mark.parametrize("failure", [None, RuntimeError("no terminal")])
+def test_run_stops_the_session(monkeypatch: pytest.MonkeyPatch, failure: Exception | None) -> None:
+    session = session_of(make_view())
+
+    def no_terminal(app: TrntopApp, **_: object) -> None:
+        if failure is not None:
+            raise failure
+
+    monkeypatch.setattr(TrntopApp, "run", no_terminal)
+    with pytest.raises(RuntimeError) if failure else contextlib.nullcontext():
+        assert run(cast(Session, session), settings=SETTINGS) == 0
+    assert session.stopped
+
+
+async def test_a_real_session() -> None:
+    """The simulator, the decoders, the monitor and its thread behind the real screen."""
+    simulation = Simulation("healthy", nodes=2, instance_type="trn1.2xlarge", minutes=0.2)
+    session = Session(
+        Monitor(SETTINGS),
+        stream=lambda: simulate(simulation, NOON),
+        playback=Playback(speed=1000.0),
+        description="sim:healthy",
+    )
+    app = TrntopApp(session, settings=SETTINGS)
+    async with running(app) as pilot:
+        assert await asyncio.to_thread(session.wait, 10)
+        await pilot.pause()
+        drawn = picture(app)
+        assert "SIMULATED" in drawn
+        assert "■ ENDED" in drawn
+        assert "trn-001" in drawn
+        await press(pilot, "q")
+    app.wound_up()

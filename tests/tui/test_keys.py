@@ -1,0 +1,61 @@
+"""Every key has a name, a word and a sentence, and does something."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from textual.binding import Binding
+from textual.widget import Widget
+
+import trntop.tui
+from trntop.tui.app import TrntopApp
+from trntop.tui.screens.cluster import ClusterScreen
+from trntop.tui.screens.incidents import IncidentsScreen
+from trntop.tui.screens.node import NodeScreen
+from trntop.tui.screens.welcome import WelcomeScreen
+from trntop.tui.widgets.row_table import RowTable
+
+OWNERS: tuple[type, ...] = (
+    TrntopApp, ClusterScreen, NodeScreen, IncidentsScreen, WelcomeScreen, RowTable,
+)  # fmt: skip
+FOLDER = Path(trntop.tui.__path__[0])
+
+
+def bindings() -> Iterator[tuple[type, Binding]]:
+    for owner in OWNERS:
+        for binding in owner.__dict__.get("BINDINGS", ()):
+            assert isinstance(binding, Binding)
+            yield owner, binding
+
+
+@pytest.mark.parametrize(("owner", "binding"), bindings(), ids=lambda one: getattr(one, "id", ""))
+def test_a_key_explains_itself(owner: type, binding: Binding) -> None:
+    assert binding.id
+    assert binding.description
+    assert binding.tooltip
+    action = binding.action.partition("(")[0]
+    assert hasattr(owner, f"action_{action}")
+
+
+def test_ids_are_unique() -> None:
+    ids = [binding.id for _, binding in bindings()]
+    assert len(set(ids)) == len(ids)
+
+
+def test_colours_stand_in_the_themes_only() -> None:
+    import re
+
+    colour = re.compile(r"#[0-9a-fA-F]{3}(?:[0-9a-fA-F]{3})?\b")
+    offenders = [
+        f"{path.relative_to(FOLDER)}: {found.group()}"
+        for path in FOLDER.rglob("*")
+        if path.suffix in (".py", ".tcss") and path.name != "themes.py"
+        for found in colour.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert not offenders
+
+
+def test_every_screen_has_help() -> None:
+    for screen in OWNERS[1:5]:
+        assert issubclass(screen, Widget)
+        assert screen.HELP

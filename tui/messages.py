@@ -1,0 +1,25 @@
+"""Messages between the collection thread, the app and its screens."""
+
+from textual.message import Message
+
+from trntop.model import View
+
+
+class ViewChanged(Message, bubble=False):
+    """A new tick. A newer one replaces it in the queue: it carries the whole state."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self.view = view
+
+    def can_replace(self, message: Message) -> bool:
+        """Whether it makes a pending `message` pointless."""
+        return isinstance(message, ViewChanged)
+
+
+class NodeAsked(Message):
+    """The user wants to see a node."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self.node = node

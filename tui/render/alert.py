@@ -1,0 +1,53 @@
+"""The line that says what is wrong, or that nothing is."""
+
+from textual.strip import Strip
+
+from trntop import units
+from trntop.model import Severity
+
+from ..scene import Mode, Scene
+from .incidents import wrap
+from .line import Part, fit, flow, length, line
+from .pen import Pen
+
+
+def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
+    """The worst open incident, since when, how many more, and the key that goes there.
+
+    One line, or two where the sentence needs them.
+    """
+    ink, glyphs = pen.ink, pen.glyphs
+    if scene.mode is Mode.FAILED:
+        return [line([(f" collection stopped: {scene.failure}", ink.critical)], width)]
+    if not scene.incidents:
+        past = len(scene.view.incidents)
+        groups: list[tuple[int, list[Part]]] = []
+        if scene.mode is Mode.WAITING or not scene.cluster.nodes:
+            groups.append((90, [(" waiting for the first reading", ink.muted)]))
+        else:
+            groups.append((90, [(f" {glyphs.calm} ", ink.ok), ("no incidents", ink.muted)]))
+            if past:
+                groups.append((50, [(f"{past} past", ink.faint)]))
+        return [flow(groups, width, ("  ", ink.faint))]
+    first, others = scene.incidents[0], len(scene.incidents) - 1
+    style = ink.severity(first.severity)
+    end: list[Part] = []
+    if others:
+        end.append((f"  +{others} more", ink.muted))
+    end += [("  g", ink.key), (" go there ", ink.muted)]
+    lead: list[Part] = [
+        (f" {glyphs.severities[first.severity]} {first.severity.value} ", style),
+        (f"{units.clock(first.opened_at, utc=scene.utc)}  ", ink.muted),
+    ]
+    if width < 100:
+        lead = [(f" {glyphs.severities[first.severity]} ", style), lead[1]]
+    indent = length(lead)
+    room = max(1, width - indent - length(end))
+    text = ink.strong if first.severity is Severity.CRITICAL else ink.text
+    top, *rest = wrap(first.summary, room)
+    rows = [line([*lead, (fit(top, room), text), *end], width)]
+    if rest:
+        # The culprit often comes last in the sentence: rather a second line than an ellipsis.
+        below = fit(" ".join(rest), max(1, width - indent - 1))
+        rows.append(line([(" " * indent, ink.muted), (below, text)], width))
+    return rows

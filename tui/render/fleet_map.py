@@ -1,0 +1,160 @@
+"""The whole fleet at a glance: every node, as finely as there is room for."""
+
+import numpy as np
+from textual.strip import Strip
+
+from trntop.catalog import Entity
+from trntop.model import NodeView, State
+
+from ..scene import Scene, worst
+from .fleet import UTILIZATION
+from .graph import runs
+from .line import Part, fit, line
+from .pen import Pen
+
+UTILIZATION_OF_CORE = "neuroncore_utilization_ratio"
+MAX_DEVICES = 16
+"""Cells of one tile."""
+
+
+def draw(scene: Scene, width: int, height: int, pen: Pen) -> list[Strip]:
+    """Lines of the map: a tile of devices per node, else a named cell, else a bare cell.
+
+    The finest of the three that fits into `height` lines is taken.
+    """
+    nodes = list(scene.cluster.nodes.values())
+    if not nodes or width < 4:
+        return []
+    tails = tail_names([node.name for node in nodes])
+    name = max(map(len, tails))
+    devices = min(
+        MAX_DEVICES, max((len(node.inventory.of(Entity.DEVICE)) for node in nodes), default=0)
+    )
+    if name <= 12 and devices:
+        # Wider tiles where they cost no more lines.
+        least = _lines(len(nodes), name + 2 + devices, 3, width)
+        for tile in range(4 * devices, 0, -devices):
+            if _lines(len(nodes), name + 2 + tile, 3, width) == least <= height:
+                return _tiles(nodes, tails, name, tile, scene, width, pen)
+    if name <= 6 and _lines(len(nodes), name + 3, 1, width) <= height:
+        return _tiles(nodes, tails, name, 1, scene, width, pen)
+    return _cells(nodes, scene, width, height, pen)
+
+
+def _lines(count: int, cells: int, gap: int, width: int) -> int:
+    """Lines that `count` tiles take; more than any screen where not one fits in a line."""
+    per_line = (width + gap) // (cells + gap)
+    return -(-count // per_line) if per_line else 1 << 30
+
+
+def tail_names(names: list[str]) -> list[str]:
+    """Names without the prefix they share, cut after its last separator."""
+    if len(names) < 2:
+        return names
+    first, last = min(names), max(names)
+    size = next(
+        (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b),
+        min(len(first), len(last)),
+    )
+    while size and first[size - 1] not in "-._/":
+        size -= 1
+    return [name[size:] or name for name in names]
+
+
+def device_utilization(node: NodeView) -> np.ndarray:
+    """Mean utilization of each device's cores, NaN where none is known."""
+    devices = len(node.inventory.of(Entity.DEVICE))
+    column = node.frame.columns.get(UTILIZATION_OF_CORE)
+    owner = node.inventory.core_device
+    result = np.full(devices, np.nan)
+    if column is None or len(owner) != len(column):
+        return result
+    known = ~np.isnan(column) & (owner < devices)
+    count = np.bincount(owner[known], minlength=devices)
+    total = np.bincount(owner[known], weights=column[known], minlength=devices)
+    filled = count > 0
+    result[filled] = total[filled] / count[filled]
+    return result
+
+
+def _sign(node: NodeView, scene: Scene, pen: Pen) -> Part:
+    """What is wrong with a node, in one cell."""
+    severity = worst(node, scene)
+    if severity is not None:
+        return pen.glyphs.severities[severity], pen.ink.severity(severity)
+    if node.state in (State.FRESH, State.ENDED):
+        return " ", pen.ink.text
+    return pen.glyphs.states[node.state], pen.ink.state(node.state)
+
+
+def _tiles(
+    nodes: list[NodeView],
+    tails: list[str],
+    name: int,
+    tile: int,
+    scene: Scene,
+    width: int,
+    pen: Pen,
+) -> list[Strip]:
+    cells = name + 2 + tile
+    least = 3 if tile > 1 else 1
+    per_line = max(1, (width + least) // (cells + least))
+    if len(nodes) > per_line:
+        gap = min(12, (width - per_line * cells) // max(1, per_line - 1))
+    else:
+        gap = least
+    rows = []
+    for start in range(0, len(nodes), per_line):
+        parts: list[Part] = []
+        for node, tail in zip(
+            nodes[start : start + per_line], tails[start : start + per_line], strict=True
+        ):
+            severity = worst(node, scene)
+            style = pen.ink.severity(severity) if severity else pen.ink.muted
+            sign = _sign(node, scene, pen)
+            parts += [sign, (f"{fit(tail, name)} ", style), *_strip(node, tile, pen)]
+            parts.append((" " * gap, pen.ink.text))
+        rows.append(line(parts, width))
+    return rows
+
+
+def _strip(node: NodeView, tile: int, pen: Pen) -> list[Part]:
+    """One node's devices (or the node as one) in `tile` coloured cells."""
+    if tile == 1:
+        mean = node.frame.value(UTILIZATION)
+        values = [np.nan if mean is None else mean]
+    else:
+        known = device_utilization(node)
+        values = known[:MAX_DEVICES].tolist()
+    size = max(1, tile // max(1, len(values)))
+    cells: list[Part] = []
+    for value in values:
+        if value != value:
+            cells.append((pen.glyphs.absent * size, pen.ink.faint))
+        else:
+            cells.append((pen.glyphs.cell * size, pen.ink.level(value)))
+    cells.append((" " * (tile - size * len(values)), pen.ink.text))
+    return runs(cells)
+
+
+def _cells(nodes: list[NodeView], scene: Scene, width: int, height: int, pen: Pen) -> list[Strip]:
+    """One cell a node; where even that is too much, a cell stands for the least of several."""
+    room = max(1, width * max(1, height))
+    share = -(-len(nodes) // room)
+    rows = []
+    groups = [nodes[start : start + share] for start in range(0, len(nodes), share)]
+    for start in range(0, len(groups), width):
+        cells: list[Part] = []
+        for group in groups[start : start + width]:
+            signs = [sign for node in group if (sign := _sign(node, scene, pen))[0] != " "]
+            known = [
+                value for node in group if (value := node.frame.value(UTILIZATION)) is not None
+            ]
+            if signs:
+                cells.append(signs[0])
+            elif known:
+                cells.append((pen.glyphs.cell, pen.ink.level(min(known))))
+            else:
+                cells.append((pen.glyphs.absent, pen.ink.faint))
+        rows.append(line(runs(cells), width))
+    return rows

@@ -1,0 +1,129 @@
+"""Bars, sparklines and charts."""
+
+import numpy as np
+import numpy.typing as npt
+from rich.style import Style
+from textual.strip import Strip
+
+from .glyphs import Glyphs
+from .line import Part, line
+from .pen import Pen
+
+AIR = 1.5
+"""How far a graph without a natural end reaches above its largest value."""
+
+Values = npt.NDArray[np.floating]
+
+
+def bar(
+    ratio: float | None,
+    width: int,
+    glyphs: Glyphs,
+    style: Style,
+    track: Style,
+    *,
+    limit: float | None = None,
+    limit_style: Style | None = None,
+) -> list[Part]:
+    """A bar of `width` cells for a ratio from 0 to 1, with a tick at `limit`.
+
+    An absent ratio leaves blanks: an empty bar would say zero.
+    """
+    if width <= 0:
+        return []
+    if ratio is None:
+        return [(" " * width, track)]
+    halves = round(min(1.0, max(0.0, ratio)) * width * 2)
+    if not glyphs.half:
+        halves = (halves + 1) // 2 * 2
+    cells = [(glyphs.full, style)] * (halves // 2)
+    if halves % 2:
+        cells.append((glyphs.half, style))
+    cells += [(glyphs.track, track)] * (width - len(cells))
+    if limit is not None and 0 <= limit < 1:
+        cells[min(width - 1, int(limit * width))] = (glyphs.limit, limit_style or track)
+    return runs(cells)
+
+
+def runs(cells: list[Part]) -> list[Part]:
+    """Neighbours of one style joined."""
+    runs: list[Part] = []
+    for text, style in cells:
+        if runs and runs[-1][1] is style:
+            runs[-1] = (runs[-1][0] + text, style)
+        else:
+            runs.append((text, style))
+    return runs
+
+
+def buckets(times: Values, values: Values, now: float, width: int, seconds: float) -> Values:
+    """Means of `values` in `width` slots of `seconds`, the last one holding `now`.
+
+    Slots stand at whole multiples of `seconds`, so that they move on by whole slots: a graph
+    that shivers at each tick is unrest and bytes to the terminal. A slot without a value is NaN.
+    """
+    result = np.full(width, np.nan)
+    if not len(times):
+        return result
+    last = np.floor(now / seconds)
+    slots = (np.floor(np.asarray(times) / seconds) - last).astype(np.int64) + width - 1
+    valid = (slots >= 0) & (slots < width) & ~np.isnan(values)
+    count = np.bincount(slots[valid], minlength=width)
+    total = np.bincount(slots[valid], weights=values[valid].astype(np.float64), minlength=width)
+    filled = count > 0
+    result[filled] = total[filled] / count[filled]
+    return result
+
+
+def sparkline(values: Values, glyphs: Glyphs, top: float | None = None) -> str:
+    """One character per value, from 0 to `top`; absent is a blank.
+
+    Without `top` the largest value reaches two thirds of the height: a steady value shall look
+    like a level, not like a wall.
+    """
+    if top is None:
+        known = len(values) and not np.isnan(values).all()
+        top = AIR * float(np.nanmax(values)) if known else 1.0
+    steps = len(glyphs.spark)
+    scale = steps / top if top > 0 else 0.0
+    return "".join(
+        " " if value != value else glyphs.spark[min(steps - 1, max(0, int(value * scale)))]
+        for value in values.tolist()
+    )
+
+
+def chart(
+    values: Values,
+    height: int,
+    pen: Pen,
+    *,
+    top: float,
+    limit: float | None = None,
+) -> list[Strip]:
+    """A graph of `height` lines and one cell per value, from 0 to `top`.
+
+    Columns above `limit` take the warning colour, and the limit is drawn as a dotted line.
+    """
+    ink, glyphs = pen.ink, pen.glyphs
+    steps = len(glyphs.column) - 1
+    scale = height * steps / top if top > 0 else 0.0
+    levels = [
+        -1 if value != value else min(height * steps, max(1, round(value * scale)))
+        for value in values.tolist()
+    ]
+    over = [limit is not None and value > limit for value in values.tolist()]
+    ruled = None if limit is None or not 0 < limit < top else int(limit * scale) // steps
+    rows = []
+    for row in reversed(range(height)):
+        cells: list[Part] = []
+        shade = (len(ink.area) - 1) * (row + 1) // height
+        for level, high in zip(levels, over, strict=True):
+            inside = min(steps, max(0, level - row * steps))
+            if inside:
+                cells.append((glyphs.column[inside], (ink.over if high else ink.area)[shade]))
+            elif row == ruled:
+                cells.append(("╌" if glyphs.half else "-", ink.faint))
+            else:
+                cells.append((" ", ink.faint))
+        rows.append(line(runs(cells), len(levels)))
+    return rows

@@ -1,0 +1,176 @@
+"""The two lines on top of every screen: what run is this, and is it well."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from textual.strip import Strip
+
+from trntop import units
+from trntop.model import State
+
+from ..scene import JobFigures, Mode, Scene
+from .graph import Values, bar, buckets, sparkline
+from .line import Part, flow
+from .pen import Pen
+
+SPARK_SECONDS = 4.0
+"""Stream time of one cell of a sparkline in the header."""
+
+
+def identity(scene: Scene) -> str:
+    """`16 × trn2.48xlarge`, or what is known of it."""
+    types: dict[str, int] = {}
+    for node in scene.cluster.nodes.values():
+        types[node.inventory.instance_type] = types.get(node.inventory.instance_type, 0) + 1
+    total = sum(types.values())
+    if not total:
+        return "no nodes yet"
+    common = max(types, key=lambda name: types[name])
+    if not common:
+        return f"{total} node{'s' * (total > 1)}"
+    return f"{total} × {common}" if len(types) == 1 else f"{total} nodes, {len(types)} types"
+
+
+def _mode(scene: Scene, pen: Pen) -> list[Part]:
+    glyphs, ink = pen.glyphs, pen.ink
+    clock = f" {units.clock(scene.view.time, utc=scene.utc)}"
+    if scene.mode is Mode.LIVE:
+        return [(f"{glyphs.live} LIVE", ink.ok), (clock, ink.text)]
+    if scene.mode is Mode.PLAYING:
+        speed = f" ×{scene.speed:g}"
+        return [(f"{glyphs.live} PLAY{speed}", ink.accent), (clock, ink.text)]
+    if scene.mode is Mode.PAUSED:
+        return [(f"{glyphs.paused} PAUSED", ink.warning), (clock, ink.text)]
+    if scene.mode is Mode.ENDED:
+        return [(f"{glyphs.ended} ENDED", ink.muted), (clock, ink.text)]
+    if scene.mode is Mode.FAILED:
+        return [(f"{glyphs.states[State.DOWN]} STOPPED", ink.critical), (clock, ink.text)]
+    return [(f"{glyphs.states[State.STARTING]} WAITING", ink.muted)]
+
+
+def first_line(scene: Scene, width: int, pen: Pen) -> list[tuple[int, list[Part]]]:
+    """Groups from the left: program, job, nodes, and the states that are not well."""
+    ink = pen.ink
+    groups: list[tuple[int, list[Part]]] = [(100, [(" trntop", ink.key)])]
+    job = scene.job
+    if job is not None:
+        others = len(scene.cluster.jobs) - 1
+        more = f" +{others} job{'s' * (others > 1)}" if others else ""
+        groups.append((80, [(job.job[: max(12, width // 3)], ink.strong), (more, ink.muted)]))
+    groups.append((70, [(identity(scene), ink.muted)]))
+    groups.extend(
+        (85, [(f"{pen.glyphs.states[state]} {count} {state.value}", ink.state(state))])
+        for state in (State.DOWN, State.STALE, State.LATE)
+        if (count := scene.states.get(state, 0))
+    )
+    if scene.description and width >= 100:
+        groups.append((20, [(scene.description, ink.faint)]))
+    return groups
+
+
+def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
+    """Both lines."""
+    ink = pen.ink
+    right: list[tuple[int, list[Part]]] = []
+    if scene.cost is not None:
+        right.append((10, [(f"cpu {units.percent(scene.cost)}", ink.faint)]))
+    if scene.cluster.simulated:
+        right.append((95, [(" SIMULATED ", ink.badge)]))
+    right.append((98, _mode(scene, pen)))
+    right[-1][1].append((" ", ink.text))
+    gap = ("  ", ink.faint)
+    top = flow(first_line(scene, width, pen), width, gap, right=right)
+    job = scene.job
+    groups = _fleet(scene, pen) if job is None else _job(scene, job, width, pen)
+    return [top, flow(groups, width, ("   ", ink.faint))]
+
+
+def _job(scene: Scene, job: JobFigures, width: int, pen: Pen) -> list[tuple[int, list[Part]]]:
+    ink, glyphs = pen.ink, pen.glyphs
+    limit = scene.limits.comm_share
+    over = job.comm_share is not None and job.comm_share > limit
+    hidden = job.exposed_share is not None and job.exposed_share > scene.limits.exposed_comm_share
+    step = units.count(job.step)
+    trail = 8 if width < 110 else 14 if width < 160 else 24
+
+    def spark(quantity: str) -> list[Part]:
+        values = _series(scene, job.job, quantity, trail)
+        return [(" ", ink.text), (sparkline(values, glyphs), ink.graph)]
+
+    def number(text: str, quantity: str) -> list[Part]:
+        return pen.number(text, quantity)
+
+    comm = number(units.percent(job.comm_share), "job_comm_share_ratio")
+    exposed = number(units.percent(job.exposed_share), "job_exposed_comm_share_ratio")
+    if over:
+        comm[0] = (comm[0][0], ink.warning)
+    if hidden:
+        exposed[0] = (exposed[0][0], ink.critical)
+    cells = 8 if width < 110 else 16 if width < 160 else 24
+    tick = _bar(job.comm_share, limit, cells, pen, over=over)
+    named = [(f" limit {units.percent(limit)}", ink.faint)] if width >= 110 else []
+    return [
+        (60, [(" step ", ink.muted), *number(step, "job_step")]),
+        (
+            90,
+            [
+                *number(units.seconds(job.step_seconds), "job_step_seconds"),
+                *spark("job_step_seconds"),
+            ],
+        ),
+        (
+            50,
+            [
+                *number(_tokens(job.tokens_per_second), "job_tokens_per_second"),
+                *(spark("job_tokens_per_second") if width >= 160 else []),
+            ],
+        ),
+        (95, [("comm ", ink.muted), *comm, (" ", ink.text), *tick, *named]),
+        (70, [("exposed ", ink.muted), *exposed]),
+    ]
+
+
+def _tokens(rate: float | None) -> str:
+    return units.ABSENT if rate is None else f"{units.si(rate)} tok/s"
+
+
+def _bar(value: float | None, limit: float, cells: int, pen: Pen, *, over: bool) -> list[Part]:
+    """The comm share up to twice its limit, so that the tick stands in the middle."""
+    scale = min(1.0, 2 * limit) or 1.0
+    style = pen.ink.warning if over else pen.ink.graph
+    return bar(
+        None if value is None else value / scale,
+        cells,
+        pen.glyphs,
+        style,
+        pen.ink.rule,
+        limit=limit / scale,
+        limit_style=pen.ink.strong,
+    )
+
+
+def _series(scene: Scene, job: str, quantity: str, cells: int) -> Values:
+    count = int(cells * SPARK_SECONDS) + 1
+    times, values = scene.history.scalar(f"{job}/{quantity}", count)
+    return buckets(times, values, scene.view.time, cells, SPARK_SECONDS)
+
+
+_FLEET: Mapping[str, tuple[str, Callable[[float | None], str], str]] = {
+    "utilization": ("node_neuroncore_utilization_mean_ratio", units.percent, "mean"),
+    "HBM": ("node_device_memory_used_max_ratio", units.percent, "max"),
+    "EFA tx": ("node_efa_tx_bytes_per_second", units.gigabits, "sum"),
+}
+
+
+def _fleet(scene: Scene, pen: Pen) -> list[tuple[int, list[Part]]]:
+    """The nodes as one, where no job reports steps."""
+    ink = pen.ink
+    groups: list[tuple[int, list[Part]]] = []
+    for label, (quantity, form, how) in _FLEET.items():
+        column = scene.cluster.column(quantity)
+        known = column[~np.isnan(column)]
+        value = float(getattr(np, how)(known)) if len(known) else None
+        lead = " " if not groups else ""
+        groups.append((50, [(f"{lead}{label} ", ink.muted), *pen.number(form(value), quantity)]))
+    groups.append((10, [("no job reports steps", ink.faint)]))
+    return groups

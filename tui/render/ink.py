@@ -1,0 +1,146 @@
+"""The styles that strips are drawn with, taken from a theme's variables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from rich.style import Style
+from textual.color import Color, ColorParseError
+
+from trntop.model import Severity, State
+
+LEVELS = 16
+"""Steps of the utilization scale. Few, because each change of colour is bytes to the terminal."""
+
+SHADES = 6
+"""Steps from the ground to the top of a chart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ink:
+    """Named styles. None but `cursor`, `cells` and `badge` has a background."""
+
+    text: Style
+    muted: Style
+    """Labels, units: read second."""
+    faint: Style
+    """Marks, rules, tracks: read last."""
+    strong: Style
+    accent: Style
+    """What the eye should find first on a calm screen."""
+    ok: Style
+    warning: Style
+    critical: Style
+    badge: Style
+    key: Style
+    cursor: Style
+    rule: Style
+    graph: Style
+    """Sparklines and charts without a verdict."""
+    area: tuple[Style, ...]
+    """Rows of a chart from the ground up, `SHADES` of them."""
+    over: tuple[Style, ...]
+    """The same for what is above a limit."""
+    levels: tuple[Style, ...]
+    """Foregrounds from idle to busy, `LEVELS` of them."""
+    cells: tuple[Style, ...]
+    """The same as backgrounds, with a readable foreground."""
+
+    def severity(self, severity: Severity | None) -> Style:
+        """Colour of a severity; muted for none."""
+        if severity is Severity.CRITICAL:
+            return self.critical
+        if severity is Severity.WARNING:
+            return self.warning
+        return self.accent if severity is Severity.INFO else self.muted
+
+    def state(self, state: State) -> Style:
+        """Colour of a source's or node's state."""
+        if state is State.FRESH:
+            return self.ok
+        if state is State.DOWN:
+            return self.critical
+        return self.warning if state in (State.LATE, State.STALE) else self.muted
+
+    def level(self, ratio: float) -> Style:
+        """Foreground for a ratio from 0 to 1."""
+        return self.levels[level_of(ratio)]
+
+
+def level_of(ratio: float) -> int:
+    """The step of the scale for a ratio from 0 to 1."""
+    return min(LEVELS - 1, max(0, int(ratio * LEVELS)))
+
+
+def ink(variables: Mapping[str, str]) -> Ink:
+    """The styles for a theme's variables (`App.theme_variables`)."""
+    names = ("background", "foreground", "primary", "accent", "success", "warning", "error")
+    base = tuple(_colour(variables.get(name, "")) for name in names)
+    scale = tuple(
+        _colour(variables.get(name, ""), base[default])
+        for name, default in (("level-low", 0), ("level-mid", 2), ("level-high", 1))
+    )
+    return _ink(base, scale)
+
+
+def _colour(text: str, default: Color | None = None) -> Color:
+    try:
+        return Color.parse(text)
+    except ColorParseError:
+        return default if default is not None else Color(128, 128, 128)
+
+
+@lru_cache(maxsize=8)
+def _ink(base: tuple[Color, ...], scale: tuple[Color, ...]) -> Ink:
+    background, foreground, primary, accent, success, warning, error = base
+
+    def front(colour: Color, *, bold: bool = False) -> Style:
+        return Style(color=colour.rich_color, bold=bold or None)
+
+    def toward(share: float) -> Color:
+        """Between background and foreground; terminal palettes cannot be mixed."""
+        if background.ansi is not None or foreground.ansi is not None:
+            return Color.parse("ansi_bright_black") if share < 0.7 else foreground
+        return background.blend(foreground, share)
+
+    def shades(colour: Color) -> tuple[Style, ...]:
+        if colour.ansi is not None:
+            return (front(colour),) * SHADES
+        return tuple(
+            front(background.blend(colour, 0.4 + 0.6 * step / (SHADES - 1)))
+            for step in range(SHADES)
+        )
+
+    low, middle, high = scale
+    steps = []
+    for step in range(LEVELS):
+        place = 2 * step / (LEVELS - 1)
+        if any(colour.ansi is not None for colour in scale):
+            steps.append(low if place < 0.7 else middle if place < 1.4 else high)
+        else:
+            steps.append(low.blend(middle, place) if place <= 1 else middle.blend(high, place - 1))
+    return Ink(
+        text=front(foreground),
+        muted=front(toward(0.62)),
+        faint=front(toward(0.36)),
+        strong=front(foreground, bold=True),
+        accent=front(accent),
+        ok=front(success),
+        warning=front(warning, bold=True),
+        critical=front(error, bold=True),
+        badge=Style(color=background.rich_color, bgcolor=warning.rich_color, bold=True),
+        key=front(accent, bold=True),
+        cursor=Style(bgcolor=toward(0.13).rich_color, bold=True),
+        rule=front(toward(0.18)),
+        graph=front(primary),
+        area=shades(primary),
+        over=shades(warning),
+        levels=tuple(front(colour) for colour in steps),
+        cells=tuple(
+            Style(
+                color=(colour.get_contrast_text(0.95)).rich_color,
+                bgcolor=colour.rich_color,
+            )
+            for colour in steps
+        ),
+    )

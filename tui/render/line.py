@@ -1,0 +1,110 @@
+"""One line: parts of text with their styles, laid into a width."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+Part = tuple[str, Style]
+Align = Literal["left", "right"]
+
+
+def printable(text: str) -> str:
+    """`text` without anything a terminal would obey; a second wall behind `trntop.text`."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
+def fit(text: str, width: int, align: Align = "left") -> str:
+    """`text` in exactly `width` cells, cut with an ellipsis."""
+    text = printable(text)
+    size = len(text) if text.isascii() else cell_len(text)
+    if size > width:
+        return set_cell_size(text, width - 1) + "…" if width > 0 else ""
+    pad = " " * (width - size)
+    return pad + text if align == "right" else text + pad
+
+
+def length(parts: Iterable[Part]) -> int:
+    """Cells of `parts`."""
+    return sum(cell_len(text) for text, _ in parts)
+
+
+def line(parts: Iterable[Part], width: int) -> Strip:
+    """`parts` in a row, cut or padded to `width`.
+
+    Blanks join what stands before them: each change of colour is bytes to the terminal.
+    """
+    segments: list[Segment] = []
+    for text, style in parts:
+        if not text:
+            continue
+        text = printable(text)
+        if segments:
+            before = segments[-1]
+            assert before.style is not None
+            plain = style.bgcolor is None and before.style.bgcolor is None
+            if style is before.style or (plain and text.isspace()):
+                segments[-1] = Segment(before.text + text, before.style)
+                continue
+        segments.append(Segment(text, style))
+    return Strip(segments).adjust_cell_length(width)
+
+
+def flow(
+    groups: Sequence[tuple[int, Sequence[Part]]],
+    width: int,
+    gap: Part,
+    *,
+    right: Sequence[tuple[int, Sequence[Part]]] = (),
+) -> Strip:
+    """Groups from the left and from the right; the least important go where space ends.
+
+    Args:
+        groups: importance (larger stays longer) and parts, in reading order.
+        width: cells.
+        gap: what stands between groups.
+        right: groups that keep to the right edge.
+    """
+    kept = [(rank, list(parts), False) for rank, parts in groups if parts]
+    kept += [(rank, list(parts), True) for rank, parts in right if parts]
+    space = cell_len(gap[0])
+
+    def needed() -> int:
+        return sum(length(parts) for _, parts, _ in kept) + space * max(0, len(kept) - 1)
+
+    while len(kept) > 1 and needed() > width:
+        kept.remove(min(kept, key=lambda group: group[0]))
+    sides: list[list[Part]] = [[], []]
+    for _, parts, is_right in kept:
+        side = sides[is_right]
+        if side:
+            side.append(gap)
+        side.extend(parts)
+    left, end = sides
+    fill = width - length(left) - length(end)
+    return line([*left, (" " * max(0, fill), Style()), *end], width)
+
+
+def beside(blocks: Sequence[tuple[Sequence[Strip], int]], gap: int = 2) -> list[Strip]:
+    """Blocks of lines side by side.
+
+    Args:
+        blocks: lines and the width each block takes.
+        gap: blank cells between blocks.
+    """
+    height = max((len(lines) for lines, _ in blocks), default=0)
+    rows = []
+    for y in range(height):
+        parts: list[Strip] = []
+        for index, (lines, width) in enumerate(blocks):
+            if index:
+                parts.append(Strip.blank(gap))
+            strip = lines[y] if y < len(lines) else Strip.blank(width)
+            parts.append(strip.adjust_cell_length(width))
+        rows.append(Strip.join(parts))
+    return rows

@@ -1,0 +1,60 @@
+"""What a drawing function draws with."""
+
+from dataclasses import dataclass
+
+from trntop import units
+from trntop.catalog import CATALOG, Provenance
+from trntop.model import Severity
+
+from .glyphs import Glyphs
+from .ink import Ink
+from .line import Align, Part, fit
+
+
+@dataclass(frozen=True, slots=True)
+class Pen:
+    """Styles and characters, and the few phrases every drawing uses."""
+
+    ink: Ink
+    glyphs: Glyphs
+
+    def number(self, text: str, quantity: str = "", width: int = 0) -> list[Part]:
+        """A formatted number and the mark of its provenance, right-aligned in `width` cells.
+
+        Args:
+            text: as `trntop.units` formats it; the dash for an absent value is drawn faint.
+            quantity: catalog name whose provenance is marked; empty for none.
+            width: cells for number and mark together; 0 takes what is needed.
+        """
+        sign = mark(quantity) if quantity else ""
+        absent = text == units.ABSENT
+        if absent:
+            sign = ""
+        room = max(0, width - (1 if quantity else 0))
+        shown = fit(text, room, "right") if room else text
+        parts: list[Part] = [(shown, self.ink.faint if absent else self.ink.text)]
+        if quantity and (width or sign):
+            # After a unit a bare letter would read as a part of it.
+            lead = " " if not width and " " in text else ""
+            parts.append((lead + (sign or " "), self.ink.faint))
+        return parts
+
+    def severity(self, severity: Severity, text: str = "") -> list[Part]:
+        """Glyph and word of a severity, in its colour."""
+        word = text or severity.value
+        return [(f"{self.glyphs.severities[severity]} {word}", self.ink.severity(severity))]
+
+    def label(self, text: str, width: int, align: Align = "left") -> Part:
+        """Quiet text in `width` cells."""
+        return fit(text, width, align), self.ink.muted
+
+
+def mark(quantity: str) -> str:
+    """The one-letter mark of a quantity's provenance: r, d, ~ or nothing for measured."""
+    provenance = CATALOG[quantity].provenance
+    return "" if provenance is Provenance.MEASURED else units.mark(provenance)
+
+
+def bare(text: str) -> str:
+    """A formatted number without its unit, for columns whose header names it."""
+    return text.partition(" ")[0]

@@ -1,0 +1,88 @@
+"""Tables whose columns are data: what is shown follows from the width."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from rich.style import Style
+from textual.strip import Strip
+
+from .line import Align, Part, fit, line
+from .pen import Pen
+
+Row = TypeVar("Row")
+
+GAP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """One column.
+
+    `draw` gives parts of exactly the width it is handed.
+    """
+
+    id: str
+    title: str
+    width: int
+    """Least cells."""
+    rank: int
+    """Importance: the least important columns go where space ends."""
+    draw: Callable[[Row, int, Pen], Sequence[Part]]
+    unit: str = ""
+    wide: int = 0
+    """Most cells it grows to where there is room; 0 keeps `width`."""
+    align: Align = "left"
+    sort: Callable[[Any], float] | None = None
+    """Key for sorting rows by this column, largest first; None where that says nothing."""
+
+
+Layout = Sequence[tuple[Column[Row], int]]
+
+
+def layout(columns: Sequence[Column[Row]], width: int) -> Layout[Row]:
+    """The columns that fit into `width`, in order, each with its cells."""
+    kept = list(columns)
+    while len(kept) > 1 and _needed(kept) > width:
+        kept.remove(min(kept, key=lambda column: column.rank))
+    spare = width - _needed(kept)
+    widths = []
+    for column in kept:
+        extra = min(max(0, spare), max(0, column.wide - column.width))
+        spare -= extra
+        widths.append(column.width + extra)
+    return list(zip(kept, widths, strict=True))
+
+
+def _needed(columns: Sequence[Column[Row]]) -> int:
+    return 2 + sum(column.width for column in columns) + GAP * max(0, len(columns) - 1)
+
+
+def header(columns: Layout[Row], width: int, pen: Pen, sorted_by: str, reverse: bool) -> Strip:
+    """The line of titles and units; the sorted column is marked."""
+    parts: list[Part] = [("  ", pen.ink.muted)]
+    for index, (column, cells) in enumerate(columns):
+        if index:
+            parts.append((" " * GAP, pen.ink.muted))
+        title = f"{column.title} {column.unit}".strip()
+        if column.id == sorted_by:
+            arrow = pen.glyphs.up if reverse else pen.glyphs.down
+            title = f"{title}{arrow}" if len(title) < cells + 1 else title
+            parts.append((fit(title, cells, column.align), pen.ink.key))
+        else:
+            parts.append((fit(title, cells, column.align), pen.ink.muted))
+    return line(parts, width)
+
+
+def row(
+    columns: Layout[Row], value: Row, width: int, pen: Pen, *, cursor: bool, focus: bool = True
+) -> Strip:
+    """One row; the row under the cursor has its own ground and a pointer."""
+    pointer = f"{pen.glyphs.cursor} " if cursor else "  "
+    parts: list[Part] = [(pointer, pen.ink.key if focus else pen.ink.muted)]
+    for index, (column, cells) in enumerate(columns):
+        if index:
+            parts.append((" " * GAP, Style.null()))
+        parts.extend(column.draw(value, cells, pen))
+    strip = line(parts, width)
+    return strip.apply_style(pen.ink.cursor) if cursor else strip

@@ -1,0 +1,155 @@
+"""Charts of the last minutes: the run's for the cluster, one node's for its screen."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.style import Style
+from textual.strip import Strip
+
+from trntop import units
+
+from ..scene import Scene
+from .fleet import MEMORY, TRANSMIT, UTILIZATION
+from .graph import Values, buckets, chart
+from .line import Part, beside, flow, length, line
+from .pen import Pen
+
+SECONDS = 300.0
+"""Stream time that a chart spans."""
+MIN_CELLS = 26
+"""Least width of a chart that is worth reading."""
+GAP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """One chart: its series and how it is read."""
+
+    title: str
+    quantity: str
+    form: Callable[[float | None], str]
+    times: Values
+    values: Values
+    top: float | None = None
+    """What the full height stands for; None takes the largest value and some air."""
+    limit: float | None = None
+
+
+def cluster_trends(scene: Scene) -> list[Trend]:
+    """Of the worst job, its communication share first; of all nodes where no job reports."""
+    job, history = scene.job, scene.history
+    trends = []
+    if job is not None:
+        for title, quantity, form, limit in (
+            ("comm share of step", "job_comm_share_ratio", units.percent, scene.limits.comm_share),
+            ("step time", "job_step_seconds", units.seconds, None),
+            ("tokens/s", "job_tokens_per_second", units.si, None),
+        ):
+            times, values = history.scalar(f"{job.job}/{quantity}", int(SECONDS))
+            top = None if limit is None else max(2 * limit, 1.15 * _largest(values))
+            trends.append(Trend(title, quantity, form, times, values, top, limit))
+    trends.append(_summed(scene, "EFA tx, fleet", TRANSMIT))
+    if job is None:
+        trends.insert(0, _mean(scene, "utilization, mean", UTILIZATION))
+    return trends
+
+
+def node_trends(scene: Scene, node: str) -> list[Trend]:
+    """Of one node."""
+    trends = []
+    for title, quantity, form, top, limit in (
+        ("utilization", UTILIZATION, units.percent, 1.0, None),
+        ("EFA tx", TRANSMIT, units.gigabits, None, None),
+        ("HBM, fullest device", MEMORY, units.percent, 1.0, scene.limits.memory),
+    ):
+        times, values = scene.history.node(quantity, node, int(SECONDS))
+        trends.append(Trend(title, quantity, form, times, values, top, limit))
+    return trends
+
+
+def _largest(values: Values) -> float:
+    return float(np.nanmax(values)) if len(values) and not np.isnan(values).all() else 0.0
+
+
+def _summed(scene: Scene, title: str, quantity: str) -> Trend:
+    times, table = scene.history.nodes(quantity, scene.cluster.names, int(SECONDS))
+    known = ~np.isnan(table)
+    values = np.where(known.any(axis=1), np.where(known, table, 0).sum(axis=1), np.nan)
+    return Trend(title, quantity, units.gigabits, times, values)
+
+
+def _mean(scene: Scene, title: str, quantity: str) -> Trend:
+    times, table = scene.history.nodes(quantity, scene.cluster.names, int(SECONDS))
+    known = ~np.isnan(table)
+    count = known.sum(axis=1)
+    total = np.where(known, table, 0).sum(axis=1)
+    values = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return Trend(title, quantity, units.percent, times, values, 1.0)
+
+
+def draw(trends: Sequence[Trend], now: float, width: int, height: int, pen: Pen) -> list[Strip]:
+    """As many charts as fit: side by side on a wide, flat area, else one below the other."""
+    if not trends or width < MIN_CELLS or height < 3:
+        return []
+    per_row = max(1, min(len(trends), (width + GAP) // (MIN_CELLS + GAP)))
+    rows = max(1, min(-(-len(trends) // per_row), height // 4))
+    if height // rows > 9 and rows < len(trends):
+        # A tall area reads better with fewer charts beside each other.
+        rows = min(len(trends), max(rows, height // 8))
+        per_row = -(-len(trends) // rows)
+    shown = trends[: rows * per_row]
+    cells = (width - GAP * (per_row - 1)) // per_row
+    tall = height // rows
+    lines: list[Strip] = []
+    for start in range(0, len(shown), per_row):
+        blocks = [
+            (one(trend, now, cells, tall - (start + per_row < len(shown)), pen), cells)
+            for trend in shown[start : start + per_row]
+        ]
+        lines += [strip.adjust_cell_length(width) for strip in beside(blocks, GAP)]
+        if start + per_row < len(shown):
+            lines.append(line([], width))
+    return lines
+
+
+def one(trend: Trend, now: float, width: int, height: int, pen: Pen) -> list[Strip]:
+    """A chart with its title, its newest value and the range of its axis."""
+    ink = pen.ink
+    newest = next((v for v in reversed(trend.values.tolist()) if v == v), None)
+    held = bool(len(trend.values)) and trend.values[-1] == trend.values[-1]
+    over = trend.limit is not None and newest is not None and newest > trend.limit
+    number = pen.number(trend.form(newest if held else None), trend.quantity)
+    if over and held:
+        number[0] = (number[0][0], ink.warning)
+    else:
+        number[0] = (number[0][0], ink.strong if held else ink.faint)
+    title: list[Part] = [(trend.title, ink.muted)]
+    top = trend.top or 1.3 * _largest(trend.values) or 1.0
+    scale = trend.form(top)
+    graph_width = width
+    head = flow(
+        [(90, title), (95, number)],
+        width,
+        (" ", ink.faint),
+        right=[(10, [(_bounds(trend, scale), ink.faint)])],
+    )
+    seconds = SECONDS / graph_width
+    # Whole seconds per cell keep slots of equal weight at one reading a second.
+    seconds = float(max(1, round(seconds + 0.49)))
+    values = buckets(trend.times, trend.values, now, graph_width, seconds)
+    body = chart(values, max(1, height - 2), pen, top=top, limit=trend.limit)
+    return [head, *body, _axis(graph_width, seconds, ink.rule, ink.faint, pen)]
+
+
+def _bounds(trend: Trend, scale: str) -> str:
+    limit = f"limit {trend.form(trend.limit)} · " if trend.limit is not None else ""
+    return f"{limit}top {scale}"
+
+
+def _axis(width: int, seconds: float, rule: Style, text: Style, pen: Pen) -> Strip:
+    past = f"-{units.age(width * seconds)} "
+    now = " now"
+    fill = max(0, width - len(past) - len(now))
+    parts: list[Part] = [(past, text), (pen.glyphs.rule * fill, rule), (now, text)]
+    return line(parts, width) if length(parts) <= width else line([], width)

@@ -1,0 +1,1 @@
+"""Places to be: each module a screen, its style sheet beside it."""

@@ -1,0 +1,1 @@
+"""Line-API widgets: values in by reactives, messages out."""

@@ -1,0 +1,98 @@
+"""Widgets that are drawn by pure functions and repainted line by line.
+
+A tick changes a few lines of a screen. Comparing new lines with the old ones before anything
+is repainted keeps an unchanged picture free, and the bytes to the terminal few.
+"""
+
+from collections.abc import Hashable, Sequence
+
+from textual.geometry import Region, Size
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+
+from ..render.glyphs import BLOCK, Glyphs
+from ..render.ink import ink
+from ..render.pen import Pen
+from ..scene import Scene
+
+
+class Drawn(Widget):
+    """Base of such widgets: implement `draw`, call `redraw` when an input changed."""
+
+    scene: reactive[Scene | None] = reactive(None, repaint=False)
+
+    def __init__(self, *, glyphs: Glyphs = BLOCK, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.glyphs = glyphs
+        self._drawing: Sequence[Strip] = ()
+        self._drawn_for: Hashable = None
+
+    def draw(self, width: int, height: int) -> Sequence[Strip]:
+        """The lines for an area of this size; height 0 asks for as many as there are."""
+        raise NotImplementedError
+
+    @property
+    def pen(self) -> Pen:
+        """What to draw with under the app's theme."""
+        return Pen(ink(self.app.theme_variables), self.glyphs)
+
+    @property
+    def auto_height(self) -> bool:
+        """Whether the widget is as high as its lines."""
+        return self.styles.height is not None and self.styles.height.is_auto
+
+    def watch_scene(self) -> None:
+        """A new tick."""
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draws anew and repaints what changed."""
+        if not self.is_mounted or not self.size:
+            self._drawn_for = None
+            if self.is_mounted and self.auto_height:
+                self.refresh(layout=True)
+            return
+        before = self._drawing if self._drawn_for == self._key() else None
+        lines = self._lines()
+        if before is None:
+            self.refresh(layout=self.auto_height)
+        elif len(before) != len(lines) and self.auto_height:
+            self.refresh(layout=True)
+        else:
+            width = self.size.width
+            changed = [
+                Region(0, y, width, 1)
+                for y in range(max(len(before), len(lines)))
+                if y >= len(before) or y >= len(lines) or before[y] != lines[y]
+            ]
+            if changed:
+                self.refresh(*changed)
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the drawing on the widget's ground."""
+        if self._drawn_for != self._key():
+            self._lines()
+        base = self.rich_style
+        width = self.size.width
+        if y >= len(self._drawing):
+            return Strip.blank(width, base)
+        return self._drawing[y].adjust_cell_length(width).apply_style(base)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many lines as the drawing has at this width."""
+        return len(self.draw(width, 0)) if width > 0 else 0
+
+    def notify_style_update(self) -> None:
+        """The theme may have changed: the next line is drawn with new ink."""
+        super().notify_style_update()
+        self._drawn_for = None
+
+    def _lines(self) -> Sequence[Strip]:
+        self._drawing = self.draw(*self.size)
+        self._drawn_for = self._key()
+        return self._drawing
+
+    def _key(self) -> Hashable:
+        """What, besides the inputs, a drawing depends on."""
+        return self.size, id(self.pen.ink), self.scroll_offset

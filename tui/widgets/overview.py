@@ -1,0 +1,60 @@
+"""The drawings that need nothing but the scene."""
+
+from collections.abc import Sequence
+
+from textual.strip import Strip
+
+from ..render import alert, fleet_map, header, trends
+from .drawn import Drawn
+
+
+class RunHeader(Drawn):
+    """What run is this, and is it well."""
+
+    DEFAULT_CSS = "RunHeader { height: 2; }"
+
+    def draw(self, width: int, height: int) -> Sequence[Strip]:
+        """Two lines."""
+        return header.draw(self.scene, width, self.pen) if self.scene else ()
+
+
+class AlertStrip(Drawn):
+    """The worst open incident, or calm."""
+
+    DEFAULT_CSS = "AlertStrip { height: auto; min-height: 1; max-height: 2; }"
+
+    def draw(self, width: int, height: int) -> Sequence[Strip]:
+        """One line, or two."""
+        return alert.draw(self.scene, width, self.pen) if self.scene else ()
+
+    def watch_scene(self) -> None:
+        """Tells the style sheet how bad it is."""
+        found = self.scene.incidents if self.scene else ()
+        self.set_class(bool(found) and found[0].severity.rank == 1, "-warning")
+        self.set_class(bool(found) and found[0].severity.rank == 2, "-critical")
+        super().watch_scene()
+
+
+class FleetMap(Drawn):
+    """Every node in one picture."""
+
+    def draw(self, width: int, height: int) -> Sequence[Strip]:
+        """As many lines as the nodes need, at most `max-height`."""
+        if self.scene is None:
+            return ()
+        return fleet_map.draw(self.scene, width, height or self._most_lines(), self.pen)
+
+    def _most_lines(self) -> int:
+        most = self.styles.max_height
+        return int(most.value) - self.gutter.height if most is not None else 1
+
+
+class Trends(Drawn):
+    """The run's last minutes."""
+
+    def draw(self, width: int, height: int) -> Sequence[Strip]:
+        """Charts that fill the area."""
+        if self.scene is None:
+            return ()
+        found = trends.cluster_trends(self.scene)
+        return trends.draw(found, self.scene.view.time, width, height, self.pen)

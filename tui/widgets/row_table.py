@@ -1,0 +1,191 @@
+"""A table of which only the visible rows are drawn: it moves each second, at any length."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ..render import table
+from ..render.glyphs import BLOCK, Glyphs
+from .drawn import Drawn
+
+Row = TypeVar("Row")
+
+
+class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True):
+    """Rows under a fixed header, with a cursor that stays on its row while others move.
+
+    Until the user moves it, the cursor stays on the first row: the worst one.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False, id="table.up", tooltip="Previous row"),
+        Binding("down,j", "move(1)", "Down", show=False, id="table.down", tooltip="Next row"),
+        Binding(
+            "pageup", "page(-1)", "Page up", show=False, id="table.page_up", tooltip="A page up"
+        ),
+        Binding(
+            "pagedown", "page(1)", "Page down", show=False, id="table.page_down",
+            tooltip="A page down",
+        ),
+        Binding("home", "edge(0)", "First", show=False, id="table.first", tooltip="First row"),
+        Binding("end", "edge(-1)", "Last", show=False, id="table.last", tooltip="Last row"),
+        Binding("enter", "choose", "Open", id="table.open", tooltip="Open what the cursor is on"),
+    ]  # fmt: skip
+
+    DEFAULT_CSS = """
+    RowTable { width: 1fr; height: 1fr; overflow: hidden auto; scrollbar-size-vertical: 1; }
+    """
+
+    cursor: reactive[str | None] = reactive(None, repaint=False)
+    """Key of the row under the cursor once the user has moved it; None is the first row."""
+
+    class Chosen(Message):
+        """The user opened a row."""
+
+        def __init__(self, sender: "RowTable[Any]", key: str) -> None:
+            super().__init__()
+            self.sender = sender
+            self.key = key
+
+        @property
+        def control(self) -> "RowTable[Any]":
+            """The table."""
+            return self.sender
+
+    class Moved(Message):
+        """The cursor is on another row."""
+
+        def __init__(self, sender: "RowTable[Any]", key: str | None) -> None:
+            super().__init__()
+            self.sender = sender
+            self.key = key
+
+        @property
+        def control(self) -> "RowTable[Any]":
+            """The table."""
+            return self.sender
+
+    def __init__(self, *, glyphs: Glyphs = BLOCK, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(glyphs=glyphs, id=id)
+        self.rows: Sequence[Row] = ()
+        self.sorted_by = ""
+        self.reverse = False
+
+    def key(self, row: Row) -> str:
+        """What names a row for as long as it exists."""
+        raise NotImplementedError
+
+    def columns(self) -> Sequence[table.Column[Any]]:
+        """The columns, before those that do not fit are left out."""
+        raise NotImplementedError
+
+    def prepare(self, rows: Sequence[Row]) -> Sequence[Any]:
+        """What the columns draw, made for visible rows only."""
+        return rows
+
+    @property
+    def position(self) -> int:
+        """Index of the row under the cursor; 0 in an empty table."""
+        if self.cursor is not None:
+            for index, row in enumerate(self.rows):
+                if self.key(row) == self.cursor:
+                    return index
+        return 0
+
+    @property
+    def current(self) -> Row | None:
+        """The row under the cursor."""
+        return self.rows[self.position] if self.rows else None
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Takes new rows."""
+        resized = len(rows) != len(self.rows)
+        self.rows = rows
+        if resized:
+            self.virtual_size = Size(0, len(rows) + 1)
+            if self.cursor is not None and all(self.key(row) != self.cursor for row in rows):
+                self.cursor = None
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> Sequence[Strip]:
+        """The header and the visible rows."""
+        columns = table.layout(self.columns(), width)
+        pen, first, position = self.pen, self.scroll_offset.y, self.position
+        lines = [table.header(columns, width, pen, self.sorted_by, self.reverse)]
+        visible = self.prepare(self.rows[first : first + height - 1])
+        for index, row in enumerate(visible, first):
+            lines.append(
+                table.row(columns, row, width, pen, cursor=index == position, focus=self.has_focus)
+            )
+        return lines
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """All rows and the header."""
+        return len(self.rows) + 1
+
+    def watch_cursor(self) -> None:
+        """Keeps the cursor in sight."""
+        self._keep_in_sight()
+        self.redraw()
+        current = self.current
+        self.post_message(self.Moved(self, None if current is None else self.key(current)))
+
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        """The pointer shows where the keys go."""
+        super().watch_has_focus(_has_focus)
+        self.redraw()
+
+    def action_move(self, step: int) -> None:
+        """Moves the cursor by `step` rows."""
+        self._go(self.position + step)
+
+    def action_page(self, direction: int) -> None:
+        """Moves the cursor by a page."""
+        self._go(self.position + direction * max(1, self.size.height - 2))
+
+    def action_edge(self, index: int) -> None:
+        """Moves the cursor to the first (0) or last (-1) row."""
+        self._go(index % max(1, len(self.rows)))
+
+    def action_choose(self) -> None:
+        """Opens the row under the cursor."""
+        if (current := self.current) is not None:
+            self.post_message(self.Chosen(self, self.key(current)))
+
+    def on_click(self, event: events.Click) -> None:
+        """A click moves the cursor, a second one on the same row opens it."""
+        index = event.y + self.scroll_offset.y - 1 - self.gutter.top
+        if event.y - self.gutter.top < 1 or not 0 <= index < len(self.rows):
+            return
+        if index == self.position and event.chain > 1:
+            self.action_choose()
+        else:
+            self._go(index)
+
+    def _go(self, index: int) -> None:
+        if self.rows:
+            self.cursor = self.key(self.rows[min(len(self.rows) - 1, max(0, index))])
+
+    def _keep_in_sight(self) -> None:
+        visible = max(1, self.size.height - 1)
+        first, position = self.scroll_offset.y, self.position
+        if position < first:
+            self.scroll_to(y=position, animate=False)
+        elif position >= first + visible:
+            self.scroll_to(y=position - visible + 1, animate=False)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Other rows are visible now."""
+        super().watch_scroll_y(old_value, new_value)
+        if round(old_value) != round(new_value):
+            self._drawn_for = None
+
+    def _key(self) -> Hashable:
+        return super()._key(), self.has_focus
