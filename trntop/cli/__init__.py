@@ -7,6 +7,7 @@ the screen nor `--help` for anything.
 import argparse
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -30,7 +31,8 @@ a SOURCE is
   local               neuron-monitor on this machine (the default)
   -                   neuron-monitor's output on standard input
   FILE                a recording, or a file of neuron-monitor reports; plain, .gz or .zst
-  sim:SCENARIO        a simulation, e.g. 'sim:efa-degraded?nodes=4&type=trn1.32xlarge&seed=7'
+  sim:SCENARIO        a simulation, e.g. 'sim:efa-degraded?nodes=4&type=trn1.32xlarge&seed=7';
+                      {SCENARIOS}
 """
 
 
@@ -39,6 +41,18 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+    def format_help(self) -> str:
+        """The page, with the scenarios by name: loaded only when somebody asks."""
+        from trntop.collectors.simulator import SCENARIOS
+
+        return (
+            super()
+            .format_help()
+            .replace(
+                "{SCENARIOS}", textwrap.fill(", ".join(SCENARIOS), 70, subsequent_indent=" " * 22)
+            )
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

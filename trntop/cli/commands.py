@@ -1,5 +1,6 @@
 """One function per command; each returns its exit code. Data to stdout, talk to stderr."""
 
+import os
 import shutil
 import signal
 import sys
@@ -13,6 +14,7 @@ from trntop.cli.opening import settings_of
 from trntop.errors import RecordingError, UsageError
 from trntop.model import Cluster, Incident, Reading, State, View
 from trntop.monitor import Monitor, play
+from trntop.runner import Session
 from trntop.settings import Settings
 from trntop.sources import Origin, Source, parse_all
 
@@ -24,9 +26,29 @@ def top(args: Namespace) -> int:
     """The dashboard; without a terminal, one snapshot as text."""
     sources = parse_all(args.sources)
     settings = settings_of(args)
-    if not (sys.stdout.isatty() and sys.stdin.isatty()):
+    piped = any(source.origin is Origin.STDIN for source in sources)
+    keyboard = _keyboard() if piped and sys.stdout.isatty() else None
+    if keyboard is None and not (sys.stdout.isatty() and sys.stdin.isatty()):
         return _print_snapshot(sources, settings)
-    return _dashboard(sources, settings, speed=args.speed, loop=args.loop)
+    session = opening.session(
+        sources, settings, speed=args.speed, loop=args.loop, standard_input=keyboard or 0
+    )
+    return _dashboard(session, settings)
+
+
+def _keyboard() -> int | None:
+    """Puts the terminal's keyboard in the place of a piped standard input.
+
+    Returns the pipe's new descriptor, or None where there is no terminal.
+    """
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR)
+    except OSError:
+        return None
+    pipe = os.dup(0)
+    os.dup2(terminal, 0)
+    os.close(terminal)
+    return pipe
 
 
 def demo(args: Namespace) -> int:
@@ -44,10 +66,9 @@ def replay(args: Namespace) -> int:
     return top(args)
 
 
-def _dashboard(sources: list[Source], settings: Settings, *, speed: float, loop: bool) -> int:
+def _dashboard(session: Session, settings: Settings) -> int:
     from trntop.tui.app import run
 
-    session = opening.session(sources, settings, speed=speed, loop=loop)
     demo_sources = [Source(Origin.SIMULATION, "sim:demo")]
     return run(
         session,

@@ -90,8 +90,10 @@ def endless(sources: list[Source]) -> bool:
     )
 
 
-def collectors(sources: list[Source], settings: Settings) -> list[Collector]:
-    """Live collectors for local sources."""
+def collectors(
+    sources: list[Source], settings: Settings, *, standard_input: int = 0
+) -> list[Collector]:
+    """Live collectors for local sources; `standard_input` is the descriptor that `-` reads."""
     from trntop.collectors.neuron_monitor import NeuronMonitor
     from trntop.collectors.stdin import StandardInput
 
@@ -99,7 +101,7 @@ def collectors(sources: list[Source], settings: Settings) -> list[Collector]:
     made: list[Collector] = []
     for source in sources:
         if source.origin is Origin.STDIN:
-            made.append(StandardInput(node))
+            made.append(StandardInput(node, standard_input))
         else:
             made.append(NeuronMonitor(node, collect.neuron_monitor, collect.period))
     return made
@@ -112,14 +114,14 @@ def session(
     speed: float = 1.0,
     loop: bool = False,
     tap: Tap | None = None,
+    standard_input: int = 0,
 ) -> Session:
     """A session over the sources, not yet started."""
     monitor = Monitor(settings)
     description = " ".join(source.text for source in sources)
     if not sources[0].stream:
-        return Session(
-            monitor, collectors=collectors(sources, settings), description=description, tap=tap
-        )
+        live = collectors(sources, settings, standard_input=standard_input)
+        return Session(monitor, collectors=live, description=description, tap=tap)
     streams = Streams(sources)
     return Session(
         monitor,
