@@ -64,6 +64,16 @@ def test_undecodable_payloads_are_counted_and_the_last_good_one_stands() -> None
     assert at(m, 9.0).frame.columns == {}
 
 
+def test_a_source_that_speaks_but_sees_no_devices_is_down() -> None:
+    hardware = {"neuron_device_count": 0, "error": "no driver"}
+    m = monitor(monitor_reading(report(neuron_hardware_info=hardware), 0.0))
+    view = at(m, 0.0)
+    assert view.state is State.DOWN
+    assert "no driver" in view.frame.sources[0].reason
+    m.feed(monitor_reading(report(runtime()), 1.0))
+    assert at(m, 1.0).state is State.FRESH
+
+
 def test_unknown_sources_are_ignored() -> None:
     m = monitor(Reading("n", "future", 0.0, b"{}"))
     assert m.tick(0.0).cluster.nodes == {}

@@ -145,6 +145,8 @@ class Sample:
     """What could not be read or what the source itself complained of, cleaned."""
     absent: dict[str, str] = field(default_factory=dict)
     """Quantity → why it has no value now, where the source said so."""
+    unusable: str = ""
+    """Why the source, though it speaks, has nothing to say: no driver, no devices."""
     simulated: bool = False
     part: str = ""
     """Names the part of the node that speaks, where a source has several (`job/rank`)."""

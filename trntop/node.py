@@ -75,6 +75,8 @@ class _Source:
     """The collector's own word, until the next reading overrides STARTING or LATE."""
     problem: str = ""
     """The newest complaint about a payload, cleared by a clean one."""
+    unusable: str = ""
+    """Why the newest payload says nothing, though it came."""
     counts: dict[str, int] = field(default_factory=dict)
     parts: dict[str, _Part] = field(default_factory=dict)
     columns: dict[str, tuple[Column, float]] = field(default_factory=dict)
@@ -101,6 +103,8 @@ class _Source:
             state = State.ENDED
         elif declared and declared.state is State.DOWN:
             state = State.DOWN
+        elif self.unusable:
+            state, reason = State.DOWN, self.unusable
         elif self.time is None:
             state = State.STARTING
         else:
@@ -136,6 +140,7 @@ class NodeState:
         if sample.problems:
             source.count("problems", len(sample.problems))
         source.problem = sample.problems[0] if sample.problems else ""
+        source.unusable = sample.unusable
         before = source.time
         if before is not None and reading.time < before - STALE_PERIODS * (source.period or 1.0):
             # The stream's clock was set back: what was known belongs to another time.

@@ -1,6 +1,5 @@
 """The dashboard: which screen is shown, and what is shown on it."""
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Thread
@@ -16,6 +15,7 @@ from trntop.model import State, View
 from trntop.runner import Session
 from trntop.settings import Settings
 
+from .cost import Cost
 from .messages import NodeAsked, ViewChanged
 from .render.glyphs import GLYPHS
 from .scene import Mode, Scene
@@ -24,8 +24,6 @@ from .screens.frame import Frame
 from .themes import THEMES
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-COST_SECONDS = 2.0
-"""Wall time over which the program's own use of the processor is averaged."""
 
 
 def _jump() -> "type[Provider]":
@@ -99,7 +97,7 @@ class TrntopApp(App[int]):
         self._glyphs = GLYPHS[settings.screen.graph]
         self._scene: Scene | None = None
         self._held = False
-        self._cost = _Cost()
+        self._cost = Cost()
         self._winding_up: Thread | None = None
         super().__init__()
         for theme in THEMES:
@@ -311,22 +309,6 @@ class TrntopApp(App[int]):
         if action == "speed" and self.session.playback is None:
             return False
         return super().check_action(action, parameters)
-
-
-class _Cost:
-    """The processor time of this process as a share of one core."""
-
-    def __init__(self) -> None:
-        self._wall, self._spent = time.monotonic(), time.process_time()
-        self._share: float | None = None
-
-    def share(self) -> float | None:
-        """Over the last whole stretch; None before the first is over."""
-        wall, spent = time.monotonic(), time.process_time()
-        if wall - self._wall >= COST_SECONDS:
-            self._share = (spent - self._spent) / (wall - self._wall)
-            self._wall, self._spent = wall, spent
-        return self._share
 
 
 def run(

@@ -94,11 +94,9 @@ class Scene:
 
     @property
     def has_data(self) -> bool:
-        """Whether any source was ever heard."""
+        """Whether any source ever told of something that exists: a device, a card, a job."""
         return any(
-            source.time is not None
-            for node in self.cluster.nodes.values()
-            for source in node.frame.sources
+            keys for node in self.cluster.nodes.values() for keys in node.inventory.keys.values()
         )
 
 

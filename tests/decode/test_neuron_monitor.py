@@ -150,7 +150,8 @@ def test_no_driver_is_a_problem_not_a_crash() -> None:
         "instance_info": {"instance_type": "trn1.2xlarge"},
     }
     sample = decode(encode(payload))
-    assert "neuron_hardware_info: no driver" in sample.problems
+    assert sample.unusable == "no Neuron devices: no driver"
+    assert sample.unusable in sample.problems
     assert "node_devices" not in sample.columns
 
 

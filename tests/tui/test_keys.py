@@ -28,7 +28,9 @@ def bindings() -> Iterator[tuple[type, Binding]]:
             yield owner, binding
 
 
-@pytest.mark.parametrize(("owner", "binding"), bindings(), ids=lambda one: getattr(one, "id", ""))
+@pytest.mark.parametrize(
+    ("owner", "binding"), list(bindings()), ids=lambda one: getattr(one, "id", "")
+)
 def test_a_key_explains_itself(owner: type, binding: Binding) -> None:
     assert binding.id
     assert binding.description

@@ -160,6 +160,7 @@ class _Builder:
         self._report = report
         self._problems = problems
         self._period: float | None = None
+        self._unusable = ""
         self._columns: dict[str, Column] = {}
         self._keys: dict[Entity, tuple[Key, ...]] = {}
         self._deltas: dict[str, float] = {}
@@ -177,6 +178,7 @@ class _Builder:
             period=self._period,
             problems=tuple(self._problems),
             absent=self._absent,
+            unusable=self._unusable,
             simulated=self._report.simulated,
         )
 
@@ -205,7 +207,8 @@ class _Builder:
         """Devices, cores and their numbering; what hardware info lacks, the type's table tells."""
         info = self._report.neuron_hardware_info or HardwareInfo()
         if info.error:
-            self._problems.append(f"neuron_hardware_info: {clean(info.error)}")
+            self._unusable = f"no Neuron devices: {clean(info.error)}"
+            self._problems.append(self._unusable)
         instance = self._report.instance_info or {}
         facts = {
             ours: clean(value) for theirs, ours in _FACTS.items() if (value := instance.get(theirs))

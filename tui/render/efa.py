@@ -59,7 +59,7 @@ def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
         (fit("tx", 7, "right"), ink.muted),
         (fit(of, cells + 1) if cells >= 4 else " " * (cells + 1), ink.muted),
         (fit("rx", 6, "right"), ink.muted),
-        (fit("retrans %", 12, "right"), ink.muted),
+        (fit("retx %", 12, "right"), ink.muted),
         (fit("numa", 7, "right") if numa else "", ink.muted),
     ]
     named = {

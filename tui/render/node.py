@@ -96,7 +96,7 @@ def _rate(value: float | None) -> str:
 
 
 def sources(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
-    """A line per source: state, age, pace, and why it does not speak."""
+    """A line per source: state, age, pace, and why it or a part of it does not speak."""
     ink, now = pen.ink, node.frame.time
     if not node.frame.sources:
         return [line([("no source has spoken yet", ink.muted)], width)]
@@ -119,7 +119,25 @@ def sources(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
             (note, ink.muted if calm else ink.text),
         ]
         lines.append(line(parts, width))
-    return lines
+    return lines + _unknown(node, width, pen)
+
+
+def _unknown(node: NodeView, width: int, pen: Pen) -> list[Strip]:
+    """Why single quantities have no value, where their source said so."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in node.frame.reasons.items():
+        by_reason.setdefault(reason, []).append(name)
+    return [
+        line(
+            [
+                (f"{units.ABSENT} ", pen.ink.faint),
+                (f"{reason}: ", pen.ink.text),
+                (", ".join(names), pen.ink.muted),
+            ],
+            width,
+        )
+        for reason, names in by_reason.items()
+    ]
 
 
 def found(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:

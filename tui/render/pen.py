@@ -4,16 +4,15 @@ from dataclasses import dataclass
 
 from trntop import units
 from trntop.catalog import CATALOG, Provenance
-from trntop.model import Severity
 
 from .glyphs import Glyphs
 from .ink import Ink
-from .line import Align, Part, fit
+from .line import Part, fit
 
 
 @dataclass(frozen=True, slots=True)
 class Pen:
-    """Styles and characters, and the few phrases every drawing uses."""
+    """Styles and characters, and how a number is written."""
 
     ink: Ink
     glyphs: Glyphs
@@ -38,15 +37,6 @@ class Pen:
             lead = " " if not width and " " in text else ""
             parts.append((lead + (sign or " "), self.ink.faint))
         return parts
-
-    def severity(self, severity: Severity, text: str = "") -> list[Part]:
-        """Glyph and word of a severity, in its colour."""
-        word = text or severity.value
-        return [(f"{self.glyphs.severities[severity]} {word}", self.ink.severity(severity))]
-
-    def label(self, text: str, width: int, align: Align = "left") -> Part:
-        """Quiet text in `width` cells."""
-        return fit(text, width, align), self.ink.muted
 
 
 def mark(quantity: str) -> str:

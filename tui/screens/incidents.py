@@ -1,7 +1,5 @@
 """What went wrong: open and past, with the evidence."""
 
-from typing import ClassVar
-
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container

@@ -1,10 +1,11 @@
-"""Widgets that are drawn by pure functions and repainted line by line.
+"""Widgets that are drawn by pure functions and repainted where they changed.
 
-A tick changes a few lines of a screen. Comparing new lines with the old ones before anything
-is repainted keeps an unchanged picture free, and the bytes to the terminal few.
+A tick changes a few numbers of a screen. Comparing the new lines with the old ones before
+anything is repainted keeps an unchanged picture free, and the bytes to the terminal few.
 """
 
 from collections.abc import Hashable, Sequence
+from itertools import takewhile, zip_longest
 
 from textual.geometry import Region, Size
 from textual.reactive import reactive
@@ -48,7 +49,8 @@ class Drawn(Widget):
 
     def redraw(self) -> None:
         """Draws anew and repaints what changed."""
-        if not self.is_mounted or not self.size:
+        shown = all(node.display for node in self.ancestors_with_self)
+        if not self.is_mounted or not shown or not self.size:
             self._drawn_for = None
             if self.is_mounted and self.auto_height:
                 self.refresh(layout=True)
@@ -60,11 +62,11 @@ class Drawn(Widget):
         elif len(before) != len(lines) and self.auto_height:
             self.refresh(layout=True)
         else:
-            width = self.size.width
             changed = [
-                Region(0, y, width, 1)
-                for y in range(max(len(before), len(lines)))
-                if y >= len(before) or y >= len(lines) or before[y] != lines[y]
+                Region(start, y, end - start, 1)
+                for y, (old, new) in enumerate(zip_longest(before, lines))
+                if old != new
+                for start, end in [changed_cells(old, new, self.size.width)]
             ]
             if changed:
                 self.refresh(*changed)
@@ -96,3 +98,18 @@ class Drawn(Widget):
     def _key(self) -> Hashable:
         """What, besides the inputs, a drawing depends on."""
         return self.size, id(self.pen.ink), self.scroll_offset
+
+
+def changed_cells(old: Strip | None, new: Strip | None, width: int) -> tuple[int, int]:
+    """First and last-plus-one cell in which two lines differ, by whole segments."""
+    if old is None or new is None or old.cell_length != new.cell_length:
+        return 0, width
+    before, after = list(old), list(new)
+    start, end = (
+        sum(
+            segment.cell_length
+            for segment, _ in takewhile(lambda pair: pair[0] == pair[1], zip(*sides, strict=False))
+        )
+        for sides in ((before, after), (before[::-1], after[::-1]))
+    )
+    return start, max(start + 1, new.cell_length - end)

@@ -116,7 +116,8 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True):
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """The header and the visible rows."""
-        columns = table.layout(self.columns(), width)
+        # The last cell stays free: the scroll bar stands beside it.
+        columns = table.layout(self.columns(), width - 1)
         pen, first, position = self.pen, self.scroll_offset.y, self.position
         lines = [table.header(columns, width, pen, self.sorted_by, self.reverse)]
         visible = self.prepare(self.rows[first : first + height - 1])

@@ -162,6 +162,14 @@ def test_sources_say_why_they_are_silent() -> None:
     assert "driver too old" in shown
 
 
+def test_absent_quantities_say_why() -> None:
+    made = make_node(0)
+    reasons = dict.fromkeys(("efa_retrans_pkts_total", "efa_retrans_bytes_total"), "driver 2.10")
+    made = dataclasses.replace(made, frame=dataclasses.replace(made.frame, reasons=reasons))
+    last = drawn(node.sources, made).splitlines()[-1]
+    assert last == "– driver 2.10: efa_retrans_pkts_total, efa_retrans_bytes_total"
+
+
 def test_sources_before_the_first_word() -> None:
     made = make_node(0)
     made = dataclasses.replace(made, frame=dataclasses.replace(made.frame, sources=()))

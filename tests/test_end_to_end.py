@@ -1,0 +1,144 @@
+"""The whole program in a real terminal (tmux), fed by the fake neuron-monitor process."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FAKE = ROOT / "tests" / "fakes" / "neuron_monitor.py"
+
+pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
+
+
+class Pane:
+    """A tmux server of its own with one program in it."""
+
+    def __init__(self, socket: Path, columns: int, rows: int) -> None:
+        self._tmux = ["tmux", "-S", str(socket), "-f", "/dev/null"]
+        self._size = ["-x", str(columns), "-y", str(rows)]
+
+    def start(self, *arguments: str, **environment: str) -> None:
+        words = [sys.executable, "-m", "trntop", *arguments]
+        command = f"cd {shlex.quote(str(ROOT))}; exec {shlex.join(words)}"
+        # What a test's own terminal says about colours must not matter.
+        settings = {"XDG_CONFIG_HOME": "/nonexistent", "TERM": "screen-256color", **environment}
+        words = [*self._tmux, "new-session", "-d", *self._size]
+        for name, value in settings.items():
+            words += ["-e", f"{name}={value}"]
+        subprocess.run([*words, command], check=True, timeout=10, env=os.environ)
+
+    def text(self) -> str:
+        run = subprocess.run(
+            [*self._tmux, "capture-pane", "-p"], capture_output=True, text=True, timeout=10
+        )
+        return run.stdout
+
+    def press(self, *keys: str) -> None:
+        subprocess.run([*self._tmux, "send-keys", *keys], check=True, timeout=10)
+
+    def press_until(self, key: str, *texts: str, seconds: float = 20.0) -> None:
+        """Presses `key` now and then until the screen shows all `texts`."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.press(key)
+            pause = time.monotonic() + 1.0
+            while time.monotonic() < pause:
+                if all(text in self.text() for text in texts):
+                    return
+                time.sleep(0.05)
+        pytest.fail(f"{texts} never shown; the screen:\n{self.text()}")
+
+    def until(self, *texts: str, seconds: float = 20.0) -> str:
+        """The screen, once it shows all `texts`."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            shown = self.text()
+            if all(text in shown for text in texts):
+                return shown
+            time.sleep(0.05)
+        pytest.fail(f"{texts} never shown; the screen:\n{self.text()}")
+
+    def gone(self, seconds: float = 5.0) -> float:
+        """Seconds until the program has ended."""
+        start = time.monotonic()
+        while time.monotonic() - start < seconds:
+            if subprocess.run([*self._tmux, "has-session"], capture_output=True).returncode:
+                return time.monotonic() - start
+            time.sleep(0.02)
+        pytest.fail(f"still running:\n{self.text()}")
+
+    def kill(self) -> None:
+        subprocess.run([*self._tmux, "kill-server"], capture_output=True, timeout=10)
+
+
+@pytest.fixture
+def pane(tmp_path: Path) -> Iterator[Pane]:
+    terminal = Pane(tmp_path / "tmux", 100, 30)
+    yield terminal
+    terminal.kill()
+
+
+def live(pane: Pane, mode: str, *arguments: str) -> None:
+    pane.start(
+        "--set", f"collect.neuron_monitor={FAKE}", "--set", "collect.period=0.2", *arguments,
+        FAKE_NEURON_MONITOR=mode,
+    )  # fmt: skip
+
+
+def test_a_newcomer_finds_the_sick_card_in_the_demo(pane: Pane) -> None:
+    pane.start("demo")
+    shown = pane.until("SIMULATED", "retransmits", "comm_bound", seconds=30)
+    (alert,) = (line for line in shown.splitlines() if "retransmits" in line)
+    card = alert.split("EFA card ")[1].split()[0]
+    pane.press("Enter")
+    pane.until("EFA cards", card, "devices and cores")
+    pane.press("Escape")
+    pane.until("worst first")
+    pane.press("q")
+    assert pane.gone() < 2
+
+
+def test_a_live_source_is_shown(pane: Pane) -> None:
+    live(pane, "ok")
+    pane.until("fresh", "worst first")
+    pane.press("q")
+    pane.gone()
+
+
+@pytest.mark.parametrize(
+    ("mode", "texts"),
+    [
+        ("exit:3", ["neuron-monitor", "3"]),
+        ("garbage", ["neuron-monitor", "down"]),
+        ("hang-after:3", ["neuron-monitor", "stale"]),
+        ("big", ["neuron-monitor", "fresh"]),
+    ],
+)
+def test_each_failure_is_seen_on_the_node_screen(pane: Pane, mode: str, texts: list[str]) -> None:
+    live(pane, mode)
+    pane.press_until("2", "sources", *texts)
+    pane.press("q")
+    assert pane.gone() < 2
+
+
+def test_no_driver_is_explained(pane: Pane) -> None:
+    live(pane, "no-driver")
+    pane.until("no Neuron devices")
+    pane.press("q")
+    pane.gone()
+
+
+def test_a_missing_binary_is_explained_and_the_demo_offered(pane: Pane) -> None:
+    pane.start("--set", "collect.neuron_monitor=no-such-neuron-monitor")
+    pane.until("no-such-neuron-monitor", "simulated 16-node run")
+    pane.press("d")
+    pane.until("SIMULATED")
+    pane.press("q")
+    pane.gone()
