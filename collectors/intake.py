@@ -18,7 +18,7 @@ class Intake:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.arrived = asyncio.Event()
-        """Set when there may be a report to take, and at the end."""
+        """Set when there may be a report to take, when junk came, and at the end."""
         self._now = now
         self._framer = Framer()
         self._reports = 0
@@ -38,7 +38,10 @@ class Intake:
 
     def feed(self, chunk: bytes) -> None:
         """Takes the next bytes of the stream."""
+        junk = self._framer.skipped
         self._keep(self._framer.feed(chunk))
+        if self._framer.skipped > junk:
+            self.arrived.set()
 
     def close(self) -> None:
         """Takes the end of the stream; another stream may follow."""

@@ -127,6 +127,9 @@ class NeuronMonitor:
                 passed = run.deliver()
                 if ended:
                     return child.ended.result()
+                if not passed and not run.healthy:
+                    run.say(State.STARTING, "neuron-monitor writes lines that are no reports")
+                    await asyncio.sleep(hold(self._period))
                 if passed:
                     run.healthy = loop.time() - born
                     deadline.reschedule(loop.time() + self._silence)

@@ -1,6 +1,6 @@
 """The dashboard: which screen is shown, and what is shown on it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from threading import Thread
 from typing import ClassVar
@@ -10,7 +10,6 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
 
-from trntop.collection import Finding
 from trntop.model import State, View
 from trntop.runner import Session
 from trntop.settings import Settings
@@ -39,7 +38,6 @@ class TrntopApp(App[int]):
         session: what to show; started when the screen stands, stopped by the caller.
         settings: limits drawn beside values, and the looks.
         offer_demo: makes a simulated session for the welcome screen's `d`.
-        findings: what was looked for on this machine, for the welcome screen.
     """
 
     TITLE = "trntop"
@@ -86,13 +84,11 @@ class TrntopApp(App[int]):
         *,
         settings: Settings,
         offer_demo: Callable[[], Session] | None = None,
-        findings: Sequence[Finding] = (),
         utc: bool = False,
     ) -> None:
         self.session = session
         self._settings = settings
         self._offer_demo = offer_demo
-        self._findings = findings
         self._utc = utc
         self._glyphs = GLYPHS[settings.screen.graph]
         self._scene: Scene | None = None
@@ -171,6 +167,7 @@ class TrntopApp(App[int]):
             speed=playback.speed if playback is not None else 1.0,
             cost=self._cost.share(),
             failure=self.session.failure,
+            notes=tuple(self.session.notes()),
             utc=self._utc,
         )
 
@@ -198,7 +195,7 @@ class TrntopApp(App[int]):
             from .screens.welcome import WelcomeScreen
 
             demo = self._start_demo if self._offer_demo is not None else None
-            self.push_screen(WelcomeScreen(self._latest, self._glyphs, self._findings, demo))
+            self.push_screen(WelcomeScreen(self._latest, self._glyphs, demo))
 
     def _nothing(self, scene: Scene) -> bool:
         """Whether nothing has come from a live source, and none of them is at work."""
@@ -207,9 +204,7 @@ class TrntopApp(App[int]):
         states = [
             source.state for node in scene.cluster.nodes.values() for source in node.frame.sources
         ]
-        if states:
-            return all(state is State.DOWN for state in states)
-        return bool(self._findings) and not any(finding.ok for finding in self._findings)
+        return bool(states) and all(state is State.DOWN for state in states)
 
     def _start_demo(self) -> None:
         if self._offer_demo is None:
@@ -316,13 +311,12 @@ def run(
     *,
     settings: Settings,
     offer_demo: Callable[[], Session] | None = None,
-    findings: Sequence[Finding] = (),
 ) -> int:
     """Shows `session` until the user leaves; returns the exit code.
 
     The session is started here and stopped here, also where a source hangs.
     """
-    app = TrntopApp(session, settings=settings, offer_demo=offer_demo, findings=findings)
+    app = TrntopApp(session, settings=settings, offer_demo=offer_demo)
     try:
         app.run(mouse=settings.screen.mouse)
     finally:

@@ -51,6 +51,8 @@ class Scene:
     cost: float | None = None
     """Share of one core that this process uses."""
     failure: str = ""
+    notes: tuple[str, ...] = ()
+    """What was lost in damaged recordings."""
     utc: bool = False
     """Whether clock times are shown in UTC instead of local time."""
 

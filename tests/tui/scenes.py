@@ -165,8 +165,12 @@ class FakeSession:
         self.playback = playback
         self.description = "fake"
         self.failure = ""
+        self.lost: tuple[str, ...] = ()
         self.started = self.stopped = False
         self.subscribers: list[Subscriber] = []
+
+    def notes(self) -> tuple[str, ...]:
+        return self.lost
 
     def subscribe(self, subscriber: Subscriber) -> None:
         self.subscribers.append(subscriber)

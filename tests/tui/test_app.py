@@ -24,9 +24,9 @@ from tests.tui.scenes import (
     make_app,
     view,
 )
-from trntop.collection import Finding
 from trntop.collectors.simulator import Simulation, simulate
-from trntop.model import State, View
+from trntop.model import Frame as ModelFrame
+from trntop.model import Inventory, NodeView, SourceState, State, View
 from trntop.monitor import Monitor
 from trntop.runner import Playback, Session
 from trntop.settings import Settings
@@ -423,7 +423,12 @@ async def test_mouse() -> None:
 
 
 class TestWelcome:
-    FINDINGS = (Finding("neuron-monitor", False, "not on the PATH", "install the tools"),)
+    @staticmethod
+    def down() -> View:
+        """One node whose only source was never heard."""
+        source = SourceState("neuron-monitor", State.DOWN, "install the tools")
+        frame = ModelFrame("here", 0.0, {}, {}, (source,))
+        return view_of(NodeView(Inventory("here"), frame))
 
     def app(self, made: View, *, demo: bool = True) -> tuple[TrntopApp, list[FakeSession]]:
         demos = [FakeSession(view(), playback=Playback())]
@@ -431,12 +436,11 @@ class TestWelcome:
             cast(Session, FakeSession(made)),
             settings=SETTINGS,
             offer_demo=(lambda: cast(Session, demos[0])) if demo else None,
-            findings=self.FINDINGS,
         )
         return app, demos
 
     async def test_nothing_works(self) -> None:
-        app, demos = self.app(make_view(nodes=0))
+        app, demos = self.app(self.down())
         async with running(app) as pilot:
             assert isinstance(app.screen, WelcomeScreen)
             assert "install the tools" in picture(app)
@@ -449,17 +453,14 @@ class TestWelcome:
             assert "trn-010" in picture(app)
 
     async def test_no_demo_no_promise(self) -> None:
-        app, _ = self.app(make_view(nodes=0), demo=False)
+        app, _ = self.app(self.down(), demo=False)
         async with running(app) as pilot:
             assert "simulated" not in picture(app)
             await press(pilot, "d")
             assert isinstance(app.screen, WelcomeScreen)
 
     async def test_it_leaves_when_a_source_speaks(self) -> None:
-        down = make_node(0, state=State.DOWN, reason="exit code 1")
-        sources = tuple(dataclasses.replace(one, time=None) for one in down.frame.sources)
-        down = dataclasses.replace(down, frame=dataclasses.replace(down.frame, sources=sources))
-        app, _ = self.app(view_of(down))
+        app, _ = self.app(self.down())
         async with running(app) as pilot:
             assert isinstance(app.screen, WelcomeScreen)
             cast(FakeSession, app.session).publish(make_view(generation=2))
@@ -470,6 +471,15 @@ class TestWelcome:
         app, _ = self.app(make_view(nodes=1, state=State.STARTING))
         async with running(app):
             assert isinstance(app.screen, ClusterScreen)
+
+
+async def test_a_damaged_recording_says_so() -> None:
+    session = FakeSession(make_view(nodes=2), playback=Playback())
+    session.lost = ("run.jsonl: 3 damaged lines skipped",)
+    app = TrntopApp(cast(Session, session), settings=SETTINGS)
+    async with running(app):
+        assert "damaged recording" in picture(app)
+        assert "3 damaged lines skipped" in picture(app)
 
 
 class TestPalette:

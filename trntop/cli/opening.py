@@ -74,7 +74,7 @@ class Streams:
     def notes(self) -> list[str]:
         """What was lost in damaged files, as far as they have been read."""
         return [
-            f"{recording.path.name}: {note}"
+            f"{clean(recording.path.name)}: {note}"
             for recording in self._recordings
             if (note := recording.damage.note())
         ]
@@ -118,7 +118,7 @@ def session(
 ) -> Session:
     """A session over the sources, not yet started."""
     monitor = Monitor(settings)
-    description = " ".join(source.text for source in sources)
+    description = clean(" ".join(source.text for source in sources))
     if not sources[0].stream:
         live = collectors(sources, settings, standard_input=standard_input)
         return Session(monitor, collectors=live, description=description, tap=tap)

@@ -28,6 +28,7 @@ def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
             groups.append((90, [(f" {glyphs.calm} ", ink.ok), ("no incidents", ink.muted)]))
             if past:
                 groups.append((50, [(f"{past} past", ink.faint)]))
+            groups += [(40, [(note, ink.warning)]) for note in scene.notes]
         return [flow(groups, width, ("  ", ink.faint))]
     first, others = scene.incidents[0], len(scene.incidents) - 1
     style = ink.severity(first.severity)

@@ -6,7 +6,7 @@ import numpy as np
 from textual.strip import Strip
 
 from trntop import units
-from trntop.model import State
+from trntop.model import Severity, State
 
 from ..scene import JobFigures, Mode, Scene
 from .graph import Values, bar, buckets, sparkline
@@ -63,6 +63,9 @@ def first_line(scene: Scene, width: int, pen: Pen) -> list[tuple[int, list[Part]
         for state in (State.DOWN, State.STALE, State.LATE)
         if (count := scene.states.get(state, 0))
     )
+    if scene.notes:
+        sign = pen.glyphs.severities[Severity.WARNING]
+        groups.append((88, [(f"{sign} damaged recording", ink.warning)]))
     if scene.description and width >= 100:
         groups.append((20, [(scene.description, ink.faint)]))
     return groups

@@ -8,8 +8,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.strip import Strip
 
-from trntop.collection import Finding
-
 from ..render import welcome
 from ..render.glyphs import Glyphs
 from ..widgets.drawn import Drawn
@@ -17,18 +15,17 @@ from .frame import Frame, Latest
 
 
 class Findings(Drawn):
-    """The findings, as lines."""
+    """What the sources say of themselves, as lines."""
 
     DEFAULT_CSS = "Findings { height: auto; }"
 
-    def __init__(self, findings: Sequence[Finding], *, glyphs: Glyphs, demo: bool) -> None:
+    def __init__(self, *, glyphs: Glyphs, demo: bool) -> None:
         super().__init__(glyphs=glyphs)
-        self._findings = findings
         self._demo = demo
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """As many lines as there is to say."""
-        return welcome.draw(self._findings, self.scene, width, self.pen, demo=self._demo)
+        return welcome.draw(self.scene, width, self.pen, demo=self._demo)
 
 
 class WelcomeScreen(Frame):
@@ -37,7 +34,6 @@ class WelcomeScreen(Frame):
     Args:
         latest: as for every screen.
         glyphs: as for every screen.
-        findings: what was looked for on this machine.
         demo: starts the simulation; None where there is none to offer.
     """
 
@@ -50,20 +46,16 @@ class WelcomeScreen(Frame):
         self,
         latest: Latest,
         glyphs: Glyphs,
-        findings: Sequence[Finding],
         demo: Callable[[], None] | None,
     ) -> None:
         super().__init__(latest, glyphs)
         self.add_class("welcome")
-        self._findings = findings
         self._demo = demo
 
     def body(self) -> ComposeResult:
         """One text."""
         with VerticalScroll():
-            yield Findings(
-                self._findings, glyphs=self.glyphs, demo=self._demo is not None
-            ).data_bind(Frame.scene)
+            yield Findings(glyphs=self.glyphs, demo=self._demo is not None).data_bind(Frame.scene)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """No demo is promised where there is none."""

@@ -8,7 +8,6 @@ import pytest
 from tests.builders import NOON, make_incident, make_node, view_of
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import CARD, EFA_INCIDENT, VICTIM, scene
-from trntop.collection import Finding
 from trntop.history import History
 from trntop.model import Incident, NodeView, Runtime, State
 from trntop.settings import Analysis
@@ -211,18 +210,13 @@ class TestIncidents:
 
 class TestWelcome:
     def test_what_was_found_and_what_to_do(self) -> None:
-        found = [
-            Finding("neuron-monitor", False, "not on the PATH", "install aws-neuronx-tools"),
-            Finding("efa", True, "16 cards"),
-        ]
-        shown = text(welcome.draw(found, None, 100, PEN, demo=True))
-        assert "✕ neuron-monitor    not on the PATH" in shown
-        assert "install aws-neuronx-tools" in shown
-        assert "✓ efa" in shown
+        made = make_node(0, state=State.DOWN, reason="not on the PATH")
+        shown = text(welcome.draw(of(made), 100, PEN, demo=True))
+        assert "✕ neuron-monitor  not on the PATH" in shown
         assert "d  watch a simulated 16-node run" in shown
 
-    def test_without_findings_the_sources_speak(self) -> None:
+    def test_no_demo_no_promise(self) -> None:
         made = make_node(0, state=State.DOWN, reason="exit code 1")
-        shown = text(welcome.draw((), of(made), 100, PEN, demo=False))
+        shown = text(welcome.draw(of(made), 100, PEN, demo=False))
         assert "exit code 1" in shown
         assert "simulated" not in shown
