@@ -115,7 +115,7 @@ def test_a_live_source_is_shown(pane: Pane) -> None:
 @pytest.mark.parametrize(
     ("mode", "texts"),
     [
-        ("garbage", ["lines that are no reports"]),
+        ("garbage", ["writes lines that"]),
         ("hang-after:3", ["stale"]),
         ("big", ["fresh"]),
     ],

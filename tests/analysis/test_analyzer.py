@@ -59,7 +59,7 @@ def test_comm_bound_opens_names_and_closes() -> None:
     assert 60 <= incident.opened_at <= 90
     assert incident.closed_at is not None
     assert 160 <= incident.closed_at <= 200
-    assert "job communicates 35 % of step time" in incident.summary
+    assert "comm is 35 % of job's step" in incident.summary
     assert len(incident.summary) <= 120
 
 

@@ -109,9 +109,9 @@ class CommBound:
                 )
             )
         culprit = suspect(cluster, job)
-        effect = f"{job} communicates {100 * share:.0f} % of step time"
+        effect = f"comm is {100 * share:.0f} % of {job}'s step"
         return Verdict(
-            summary=f"{culprit.phrase}: {effect}" if culprit else f"{effect}; no node stands out",
+            summary=f"{culprit.phrase}; {effect}" if culprit else f"{effect}; no node stands out",
             severity=Severity.CRITICAL if critical else Severity.WARNING,
             job=job,
             node=culprit.node if culprit else None,

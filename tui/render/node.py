@@ -12,7 +12,7 @@ from ..scene import Scene
 from . import incidents
 from .devices import at
 from .fleet import state_parts
-from .line import Part, fit, flow, line
+from .line import Part, fit, flow, length, line
 from .pen import Pen, bare
 
 Paint = Callable[[Scene, NodeView, int, Pen], list[Strip]]
@@ -116,9 +116,16 @@ def sources(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
             (fit(word, 11), ink.state(source.state)),
             (fit(units.age(source.age(now)), 6, "right"), ink.muted),
             (f"  {fit(period, 14)}", ink.faint),
-            (note, ink.muted if calm else ink.text),
         ]
-        lines.append(line(parts, width))
+        style = ink.muted if calm else ink.text
+        if length(parts) + len(note) <= width:
+            lines.append(line([*parts, (note, style)], width))
+        else:
+            lines.append(line(parts, width))
+            lines += [
+                line([("  ", style), (part, style)], width)
+                for part in incidents.wrap(note, width - 2)
+            ]
     return lines + _unknown(node, width, pen)
 
 
