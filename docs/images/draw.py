@@ -1,7 +1,6 @@
 """Draws the README's picture from the demo: `python docs/images/draw.py`, in a checkout."""
 
 import asyncio
-import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +34,7 @@ async def draw(keys: Sequence[str]) -> str:
     settings = Settings()
     monitor = Monitor(settings)
     views = play(simulate(parse("sim:demo"), START), monitor)
-    *_, view = itertools.takewhile(lambda one: one.time < START + MOMENT, views)
+    view = next(one for one in views if one.time >= START + MOMENT)
     session = Still(monitor, stream=list, playback=Playback(), description="sim:demo")
     session._view = view
     app = TrntopApp(session, settings=settings, utc=True)
