@@ -219,9 +219,10 @@ class Page:
         metrics = _Text(self._max_series)
         self._about_itself(metrics)
         if view is not None:
-            self._about_sources(metrics, cluster)
+            # What a page cut short must keep comes first.
             incidents = _incidents(view.open_incidents)
             metrics.add(_INCIDENT, len(incidents), incidents)
+            self._about_sources(metrics, cluster)
             self._columns(metrics, _METRICS_COLUMNS, cluster)
         cores = _Text(self._max_series)
         self._columns(cores, _CORES_COLUMNS, cluster)

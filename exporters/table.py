@@ -1,6 +1,7 @@
 """Snapshots and incidents as text, for people and pipes without a screen."""
 
 import textwrap
+import time
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -62,6 +63,15 @@ def snapshot_text(view: View, width: int, color: bool = False, *, utc: bool = Fa
     if nodes:
         blocks.append([_fit(LEGEND, width)])
     return "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks) + "\n"
+
+
+def span_text(first: View, last: View) -> str:
+    """What a report is about: nodes, and from when to when, in local time."""
+    start = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first.time))
+    end = time.strftime("%H:%M:%S %Z", time.localtime(last.time))
+    mark = "SIMULATED  " if last.cluster.simulated else ""
+    nodes = _plural(len(last.cluster.nodes), "node")
+    return f"{mark}{nodes}, {start} to {end} ({units.age(last.time - first.time)})\n"
 
 
 def incidents_text(

@@ -10,6 +10,7 @@ section and the setting: `TRNTOP_ANALYSIS__COMM_SHARE=0.3`. Options go by dotted
 import ast
 import difflib
 import inspect
+import os
 import re
 import stat
 import tomllib
@@ -71,7 +72,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     node_silent: Annotated[float, Meta(ge=1, le=86400)] = 15.0
     """Seconds without any reading after which a node counts as silent."""
     disabled: tuple[Text, ...] = ()
-    """Kinds of incidents that are not looked for, such as `hang` or `recompile`."""
+    """Kinds of incidents that are not looked for, such as `memory_pressure`."""
 
 
 class Export(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,7 +162,8 @@ def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     if not folder.startswith("/"):
         folder = f"{environ['HOME']}/.config" if environ.get("HOME") else ""
     file = Path(folder, "trntop", "config.toml")
-    return file if folder and file.exists() else None
+    # os.path.exists, unlike Path.exists, takes a folder one may not look into for no file.
+    return file if folder and os.path.exists(file) else None  # noqa: PTH110
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -322,7 +324,7 @@ def describe() -> str:
         "```toml",
         "[analysis]",
         "comm_share = 0.3",
-        'disabled = ["recompile"]',
+        'disabled = ["memory_pressure"]',
         "```",
         "",
         "Lists in environment variables are separated by commas. A setting that is unknown, of",

@@ -1,5 +1,7 @@
 """The dashboard: which screen is shown, and what is shown on it."""
 
+import asyncio
+import signal
 from collections.abc import Callable
 from functools import partial
 from threading import Thread
@@ -75,7 +77,9 @@ class TrntopApp(App[int]):
             "question_mark", "help", "Help", key_display="?", id="app.help",
             tooltip="How to read the screen, and all keys",
         ),
-        Binding("q", "quit", "Quit", id="app.quit", tooltip="Leave trntop"),
+        Binding(
+            "q,ctrl+c", "quit", "Quit", key_display="q", id="app.quit", tooltip="Leave trntop"
+        ),
     ]  # fmt: skip
 
     def __init__(
@@ -121,6 +125,10 @@ class TrntopApp(App[int]):
                 severity="warning",
                 markup=False,
             )
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            # Ends as a shell reports a signal, but with the terminal put back.
+            loop.add_signal_handler(number, self.exit, 128 + number, 128 + number)
         self._begin(self.session)
 
     def _begin(self, session: Session) -> None:
@@ -289,13 +297,10 @@ class TrntopApp(App[int]):
         self.theme = names[place % len(names)]
 
     def action_help(self) -> None:
-        """Shows or hides the help panel."""
-        from textual.widgets import HelpPanel
+        """Shows how to read the screen, and its keys."""
+        from .screens.help import HelpScreen, keys_of
 
-        if self.screen.query(HelpPanel):
-            self.action_hide_help_panel()
-        else:
-            self.action_show_help_panel()
+        self.push_screen(HelpScreen(keys_of(self.screen.active_bindings.values())))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Speed belongs to recordings; a place that is shown need not be gone to."""

@@ -1,4 +1,4 @@
-"""How to read the screens; shown by the help panel."""
+"""How to read the screens; shown by the help screen."""
 
 READING = """
 ## Reading the screen
@@ -16,5 +16,8 @@ and red ask for a person, always with a sign and a word: ▲ warning, ● critic
 the worst EFA card.
 
 **Communication.** *comm* is the share of a step in which a collective runs, *exposed* the
-share in which nothing else does. The tick ┃ on the bar is the limit.
+share in which nothing else does. The tick ┃ on the bar is the limit. Where everybody is slow,
+the node that waits least is the one that the others wait for.
+
+## Keys here
 """

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 from textual.events import Key
 from textual.pilot import Pilot
-from textual.widgets import HelpPanel
 
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
 from tests.tui.scenes import (
@@ -34,6 +33,7 @@ from trntop.tui.app import TrntopApp, run
 from trntop.tui.messages import ViewChanged
 from trntop.tui.screens.cluster import ClusterScreen
 from trntop.tui.screens.frame import Frame
+from trntop.tui.screens.help import HelpScreen
 from trntop.tui.screens.incidents import IncidentsScreen
 from trntop.tui.screens.node import NodeScreen
 from trntop.tui.screens.welcome import WelcomeScreen
@@ -254,11 +254,18 @@ async def test_help() -> None:
     async with running(app) as pilot:
         await press(pilot, "question_mark")
         await pilot.pause()
-        assert app.screen.query(HelpPanel)
+        assert isinstance(app.screen, HelpScreen)
         assert "Reading the screen" in picture(app)
-        await press(pilot, "question_mark")
-        await pilot.pause()
-        assert not app.screen.query(HelpPanel)
+        await press(pilot, "end")
+        await pilot.pause(0.5)
+        assert "Leave trntop" in picture(app)
+        for key in ("question_mark", "escape", "q"):
+            assert isinstance(app.screen, HelpScreen)
+            await press(pilot, key)
+            await pilot.pause()
+            assert isinstance(app.screen, ClusterScreen)
+            await press(pilot, "question_mark")
+            await pilot.pause()
 
 
 async def test_themes() -> None:

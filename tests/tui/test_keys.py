@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from textual.binding import Binding
-from textual.widget import Widget
 
 import trntop.tui
 from trntop.tui.app import TrntopApp
@@ -55,9 +54,3 @@ def test_colours_stand_in_the_themes_only() -> None:
         for found in colour.finditer(path.read_text(encoding="utf-8"))
     ]
     assert not offenders
-
-
-def test_every_screen_has_help() -> None:
-    for screen in OWNERS[1:5]:
-        assert issubclass(screen, Widget)
-        assert screen.HELP

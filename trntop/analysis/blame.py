@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trntop import units
 from trntop.catalog import Entity
 from trntop.jobs import job_value
 from trntop.model import Cluster, Evidence, NodeView
@@ -51,14 +52,18 @@ def _sick_card(views: list[NodeView]) -> Suspect | None:
         return None
     view, card, worst = max(cards, key=lambda entry: entry[2])
     usual = float(np.median([ratio for _, _, ratio in cards]))
-    if worst < max(MIN_RETRANSMITS, RETRANSMITS_OVER_SIBLINGS * usual):
+    limit = max(MIN_RETRANSMITS, RETRANSMITS_OVER_SIBLINGS * usual)
+    if worst < limit:
         return None
-    text = f"card {card} retransmits {worst:.1%} of its packets, the median card {usual:.2%}"
+    text = (
+        f"card {card} retransmits {units.percent(worst)} of its packets, "
+        f"the median card {units.percent(usual)}"
+    )
     return Suspect(
         node=view.name,
         component=f"efa:{card}",
-        evidence=(Evidence(text, view.name, "efa_retransmit_ratio", worst, usual),),
-        phrase=f"EFA card {card} on {view.name} retransmits {100 * worst:.1f} %",
+        evidence=(Evidence(text, view.name, "efa_retransmit_ratio", worst, limit),),
+        phrase=f"EFA card {card} on {view.name} retransmits {units.percent(worst)}",
     )
 
 
@@ -73,12 +78,13 @@ def _waits_least(views: list[NodeView], job: str) -> Suspect | None:
         return None
     usual = float(np.median([wait for _, wait, _ in waits]))
     view, least, step = min(waits, key=lambda entry: entry[1])
-    if usual < MIN_WAIT * step or least > WAITS_LESS * usual:
+    limit = WAITS_LESS * usual
+    if usual < MIN_WAIT * step or least > limit:
         return None
     text = f"{view.name} waits {least:.2f} s in collectives, the median node {usual:.2f} s"
     return Suspect(
         node=view.name,
         component=None,
-        evidence=(Evidence(text, view.name, "job_comm_seconds", least, usual),),
+        evidence=(Evidence(text, view.name, "job_comm_seconds", least, limit),),
         phrase=f"{view.name} holds the others up (it waits least)",
     )

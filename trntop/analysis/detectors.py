@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from trntop import units
 from trntop.analysis.blame import suspect
 from trntop.analysis.windows import RollingMean
 from trntop.catalog import EXECUTION_ERRORS, FAILED_STATUSES, Entity
@@ -94,15 +95,17 @@ class CommBound:
         critical = exposed > settings.exposed_comm_share
         evidence = [
             Evidence(
-                f"comm share {share:.1%} of step time, mean of {settings.window:g} s over "
-                f"{nodes} nodes; limit {settings.comm_share:.0%}",
+                f"comm share {units.percent(share)} of step time, "
+                f"mean of {settings.window:g} s over {nodes} nodes; "
+                f"limit {units.percent(settings.comm_share)}",
                 quantity="job_comm_share_ratio", value=share, limit=settings.comm_share,
             )
         ]  # fmt: skip
         if exposed == exposed:
             evidence.append(
                 Evidence(
-                    f"exposed comm share {exposed:.1%}; limit {settings.exposed_comm_share:.0%}",
+                    f"exposed comm share {units.percent(exposed)}; "
+                    f"limit {units.percent(settings.exposed_comm_share)}",
                     quantity="job_exposed_comm_share_ratio",
                     value=exposed,
                     limit=settings.exposed_comm_share,
@@ -195,7 +198,8 @@ class MemoryPressure:
             component=f"device:{device}",
             evidence=(
                 Evidence(
-                    f"device {device} uses {ratio:.1%} of its HBM; limit {self._limit:.0%}",
+                    f"device {device} uses {units.percent(ratio)} of its HBM; "
+                    f"limit {units.percent(self._limit)}",
                     view.name, "device_memory_used_ratio", ratio, self._limit,
                 ),
             ),

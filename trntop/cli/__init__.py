@@ -5,6 +5,7 @@ the screen nor `--help` for anything.
 """
 
 import argparse
+import io
 import os
 import sys
 import textwrap
@@ -58,6 +59,10 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that knows no dashes and arrows gets question marks, not a traceback.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         return _run(arguments)
     except TrntopError as error:
@@ -69,6 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+    except OSError as error:
+        # Standard output on a full disk, a closed terminal.
+        print(f"trntop: {error.strerror or error}", file=sys.stderr)
+        return 1
 
 
 def _run(arguments: list[str]) -> int:
@@ -76,6 +85,8 @@ def _run(arguments: list[str]) -> int:
     if not arguments or not (
         arguments[0] in names or arguments[0] in ("-h", "--help", "--version")
     ):
+        if later := names.intersection(arguments[1:]):
+            raise UsageError(f"put the command first: trntop {min(later)} {arguments[0]} …")
         arguments = [DEFAULT_COMMAND, *arguments]
     args = parser.parse_args(arguments)
     from trntop.cli import commands
@@ -159,9 +170,12 @@ def _build() -> tuple[_Parser, frozenset[str]]:
 
 
 def _positive(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        raise argparse.ArgumentTypeError(f"{text} is no number above 0")
     return value
 
 

@@ -7,16 +7,19 @@ import sys
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from trntop.cli import opening
 from trntop.cli.opening import settings_of
 from trntop.errors import RecordingError, UsageError
-from trntop.model import Cluster, Incident, Reading, State, View
+from trntop.model import Cluster, Incident, State, View
 from trntop.monitor import Monitor, play
 from trntop.runner import Session
 from trntop.settings import Settings
 from trntop.sources import Origin, Source, parse_all
+
+if TYPE_CHECKING:
+    from trntop.recorder import Recorder
 
 SNAPSHOT_WAIT = 8.0
 """Seconds a snapshot of live sources waits for two readings of each, for the rates."""
@@ -28,7 +31,8 @@ def top(args: Namespace) -> int:
     settings = settings_of(args)
     piped = any(source.origin is Origin.STDIN for source in sources)
     keyboard = _keyboard() if piped and sys.stdout.isatty() else None
-    if keyboard is None and not (sys.stdout.isatty() and sys.stdin.isatty()):
+    dumb = os.environ.get("TERM", "") in ("", "dumb")
+    if keyboard is None and (dumb or not (sys.stdout.isatty() and sys.stdin.isatty())):
         return _print_snapshot(sources, settings)
     session = opening.session(
         sources, settings, speed=args.speed, loop=args.loop, standard_input=keyboard or 0
@@ -154,8 +158,24 @@ def analyze(args: Namespace) -> int:
     settings = settings_of(args)
     first, last = _watch(sources, settings, args.seconds)
     incidents = tuple(sorted(last.incidents, key=lambda one: one.opened_at))
-    _report(last, last.time - first.time, incidents, as_json=args.json)
-    return 0
+    _report(first, last, incidents, as_json=args.json)
+    if _heard(last.cluster):
+        return 0
+    # No incident was found because nothing was seen: that is no good news.
+    _talk_about_silence(last.cluster)
+    return 1
+
+
+def _heard(cluster: Cluster) -> bool:
+    """Whether any source gave anything that tells of a device, a card or a job."""
+    return any(keys for view in cluster.nodes.values() for keys in view.inventory.keys.values())
+
+
+def _talk_about_silence(cluster: Cluster) -> None:
+    for view in cluster.nodes.values():
+        for source in view.frame.sources:
+            reason = source.reason or f"{source.name} {source.state}"
+            print(f"trntop: nothing was seen of {view.name}: {reason}", file=sys.stderr)
 
 
 def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[View, View]:
@@ -177,18 +197,22 @@ def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[V
     return first, session.view
 
 
-def _report(view: View, duration: float, incidents: tuple[Incident, ...], *, as_json: bool) -> None:
+def _report(first: View, last: View, incidents: tuple[Incident, ...], *, as_json: bool) -> None:
     if as_json:
         from trntop.exporters import document
 
         report = document.analysis(
-            len(view.cluster.nodes), duration, incidents, simulated=view.cluster.simulated
+            len(last.cluster.nodes),
+            last.time - first.time,
+            incidents,
+            simulated=last.cluster.simulated,
         )
         _write(document.encode(report))
         return
-    from trntop.exporters.table import incidents_text
+    from trntop.exporters.table import incidents_text, span_text
 
     width = max(80, shutil.get_terminal_size((100, 24)).columns)
+    print(span_text(first, last))
     print(incidents_text(incidents, width).rstrip())
 
 
@@ -205,6 +229,8 @@ def record(args: Namespace) -> int:
         recorded = source.origin is Origin.RECORDING and args.output.exists()
         if recorded and args.output.samefile(source.text):
             raise UsageError(f"{args.output} is also the source; write to another file")
+    if str(args.output) == "-":
+        raise UsageError("-o - : a recording goes to a file, not to standard output")
     streams = opening.Streams(sources) if sources[0].stream else None
     with Recorder(
         args.output,
@@ -215,9 +241,7 @@ def record(args: Namespace) -> int:
         created=time.time(),
     ) as recorder:
         if streams is None:
-            _record_live(
-                sources, settings, recorder.write, lambda: recorder.full or recorder.failed
-            )
+            _record_live(sources, settings, recorder, args.max_seconds)
         else:
             for reading in streams():
                 recorder.write(reading)
@@ -226,6 +250,9 @@ def record(args: Namespace) -> int:
             _talk_about_damage(streams)
     if recorder.failed:
         print(f"trntop: {args.output}: {recorder.failed}", file=sys.stderr)
+        return 1
+    if not recorder.readings:
+        print(f"trntop: no readings came; {args.output} holds none", file=sys.stderr)
         return 1
     why = " (a cap was reached)" if recorder.full else ""
     print(
@@ -236,20 +263,26 @@ def record(args: Namespace) -> int:
 
 
 def _record_live(
-    sources: list[Source],
-    settings: Settings,
-    write: Callable[[Reading], None],
-    over: Callable[[], object],
+    sources: list[Source], settings: Settings, recorder: "Recorder", max_seconds: float | None
 ) -> None:
-    """Runs a session whose readings go to `write`, until a signal or until `over()`."""
+    """Runs a session whose readings are recorded, until a signal or until a cap is reached.
+
+    The cap on time also ends a recording that no reading ever starts.
+    """
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stopped.set())
-    session = opening.session(sources, settings, tap=write)
+    session = opening.session(sources, settings, tap=recorder.write)
     session.start()
     print("trntop: recording; Ctrl-C ends it", file=sys.stderr)
-    while not stopped.wait(0.2) and not over() and not session.wait(0):
-        pass
+    deadline = None if max_seconds is None else time.monotonic() + max_seconds + 1.0
+    while not stopped.wait(0.2) and not session.wait(0):
+        if recorder.full or recorder.failed:
+            break
+        if deadline is not None and time.monotonic() > deadline:
+            break
+    if not recorder.readings:
+        _talk_about_silence(session.view.cluster)
     session.stop()
 
 

@@ -76,9 +76,9 @@ def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
     ink = pen.ink
     right: list[tuple[int, list[Part]]] = []
     if scene.cost is not None:
-        right.append((10, [(f"cpu {units.percent(scene.cost)}", ink.faint)]))
+        right.append((10, [(f"own cpu {units.percent(scene.cost)}", ink.faint)]))
     if scene.cluster.simulated:
-        right.append((95, [(" SIMULATED ", ink.badge)]))
+        right.append((99, [(" SIMULATED ", ink.badge)]))
     right.append((98, _mode(scene, pen)))
     right[-1][1].append((" ", ink.text))
     gap = ("  ", ink.faint)

@@ -8,7 +8,6 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import Footer
 
-from ..help import READING
 from ..render.glyphs import Glyphs
 from ..scene import Scene
 from ..widgets.overview import AlertStrip, RunHeader
@@ -24,7 +23,6 @@ class Frame(Screen[None]):
         glyphs: what graphs are drawn with.
     """
 
-    HELP = READING
     AUTO_FOCUS = "*"
     PLACE: ClassVar[str] = ""
     """The action that leads here; its key is greyed while the screen is shown."""

@@ -1,7 +1,10 @@
 """What went wrong: open and past, with the evidence."""
 
+from typing import ClassVar
+
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.getters import query_one
 
@@ -16,6 +19,10 @@ class IncidentsScreen(Frame):
 
     CSS_PATH = "incidents.tcss"
     PLACE = "incidents"
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back", id="incidents.back", tooltip="Back to the fleet"),
+    ]
 
     table = query_one(IncidentTable)
     detail = query_one(IncidentDetail)
@@ -35,6 +42,10 @@ class IncidentsScreen(Frame):
         """The node of the incident under the cursor."""
         current = self.table.current
         return None if current is None else current.node
+
+    async def action_back(self) -> None:
+        """Shows the fleet."""
+        await self.run_action("app.cluster")
 
     @on(RowTable.Moved)
     def _moved(self, event: RowTable.Moved) -> None:
