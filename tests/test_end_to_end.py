@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -24,15 +25,24 @@ class Pane:
         self._tmux = ["tmux", "-S", str(socket), "-f", "/dev/null"]
         self._size = ["-x", str(columns), "-y", str(rows)]
 
-    def start(self, *arguments: str, **environment: str) -> None:
+    def start(self, *arguments: str, shell: str = "", **environment: str) -> None:
+        """Runs trntop; `shell` goes on after it ended."""
         words = [sys.executable, "-m", "trntop", *arguments]
-        command = f"cd {shlex.quote(str(ROOT))}; exec {shlex.join(words)}"
+        command = (
+            f"cd {shlex.quote(str(ROOT))}; {'' if shell else 'exec '}{shlex.join(words)}{shell}"
+        )
         # What a test's own terminal says about colours must not matter.
         settings = {"XDG_CONFIG_HOME": "/nonexistent", "TERM": "screen-256color", **environment}
         words = [*self._tmux, "new-session", "-d", *self._size]
         for name, value in settings.items():
             words += ["-e", f"{name}={value}"]
         subprocess.run([*words, command], check=True, timeout=10, env=os.environ)
+
+    def child(self) -> int:
+        """Pid of the program that the pane's shell runs."""
+        show = [*self._tmux, "display-message", "-p", "#{pane_pid}"]
+        pid = subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip()
+        return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
     def text(self) -> str:
         run = subprocess.run(
@@ -134,6 +144,19 @@ def test_a_program_that_dies_is_explained(pane: Pane) -> None:
     pane.until("exited with code 3", "next start in")
     pane.press("q")
     pane.gone()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_puts_the_terminal_back(pane: Pane, number: signal.Signals) -> None:
+    pane.start("demo", shell='; echo "exit $?"; stty -a; sleep 30')
+    pane.until("SIMULATED", "worst first")
+    if number is signal.SIGINT:
+        pane.press("C-c")
+    else:
+        os.kill(pane.child(), number)
+    shown = pane.until("exit ", " icanon", " echo ")
+    assert "worst first" not in shown
+    assert f"exit {0 if number is signal.SIGINT else 128 + number}" in shown
 
 
 def test_no_driver_is_explained(pane: Pane) -> None:

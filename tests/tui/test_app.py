@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from textual.events import Key
 from textual.pilot import Pilot
+from textual.widgets import Static
 
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
 from tests.tui.scenes import (
@@ -256,9 +257,10 @@ async def test_help() -> None:
         await pilot.pause()
         assert isinstance(app.screen, HelpScreen)
         assert "Reading the screen" in picture(app)
-        await press(pilot, "end")
-        await pilot.pause(0.5)
-        assert "Leave trntop" in picture(app)
+        keys = str(app.screen.query_one("#keys", Static).content)
+        assert "Leave trntop" in keys
+        assert "Sort by the next column" in keys
+        assert "Copy" not in keys
         for key in ("question_mark", "escape", "q"):
             assert isinstance(app.screen, HelpScreen)
             await press(pilot, key)
@@ -478,6 +480,14 @@ class TestWelcome:
         app, _ = self.app(make_view(nodes=1, state=State.STARTING))
         async with running(app):
             assert isinstance(app.screen, ClusterScreen)
+
+
+async def test_a_source_that_fell_silent_is_no_all_clear() -> None:
+    down = make_node(0, state=State.DOWN, reason="exited with code 7")
+    app = TrntopApp(cast(Session, FakeSession(view_of(down))), settings=SETTINGS)
+    async with running(app):
+        assert "exited with code 7" in picture(app)
+        assert "no incidents" not in picture(app)
 
 
 async def test_a_damaged_recording_says_so() -> None:

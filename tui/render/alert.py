@@ -3,12 +3,31 @@
 from textual.strip import Strip
 
 from trntop import units
-from trntop.model import Severity
+from trntop.model import Severity, State
 
 from ..scene import Mode, Scene
 from .incidents import wrap
 from .line import Part, fit, flow, length, line
 from .pen import Pen
+
+
+def _trouble(scene: Scene, pen: Pen) -> list[Part]:
+    """The first source that does not speak, and how many others: no incident is no all-clear."""
+    silent = [
+        (node.name, source)
+        for node in scene.cluster.nodes.values()
+        for source in node.frame.sources
+        if source.state in (State.DOWN, State.STALE) or (source.reason and source.time is None)
+    ]
+    if not silent:
+        return []
+    name, source = silent[0]
+    more = f"  +{len(silent) - 1} more" if len(silent) > 1 else ""
+    return [
+        (f" {pen.glyphs.states[source.state]} {source.state.value} ", pen.ink.state(source.state)),
+        (f"{name} {source.name}: {source.reason or 'not heard'}", pen.ink.text),
+        (more, pen.ink.muted),
+    ]
 
 
 def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
@@ -22,8 +41,11 @@ def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
     if not scene.incidents:
         past = len(scene.view.incidents)
         groups: list[tuple[int, list[Part]]] = []
+        trouble = _trouble(scene, pen)
         if scene.mode is Mode.WAITING or not scene.cluster.nodes:
             groups.append((90, [(" waiting for the first reading", ink.muted)]))
+        elif trouble:
+            return [line(trouble, width)]
         else:
             groups.append((90, [(f" {glyphs.calm} ", ink.ok), ("no incidents", ink.muted)]))
             if past:

@@ -74,7 +74,7 @@ class HelpScreen(ModalScreen[None]):
         """One text that scrolls."""
         with VerticalScroll(id="help"):
             yield Markdown(READING)
-            yield Static(table(self._keys))
+            yield Static(table(self._keys), id="keys")
         yield Footer(compact=True, show_command_palette=False)
 
     def action_scroll(self, lines: int) -> None:
