@@ -1,6 +1,7 @@
 """From chunks of bytes to the newest report."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from trntop.framing import Framer
@@ -18,7 +19,7 @@ class Intake:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.arrived = asyncio.Event()
-        """Set when there may be a report to take, when junk came, and at the end."""
+        """Set when there may be a report to take, and at the end."""
         self._now = now
         self._framer = Framer()
         self._reports = 0
@@ -36,12 +37,16 @@ class Intake:
             "oversize": self._framer.oversize,
         }
 
+    async def wait(self, seconds: float) -> bool:
+        """Whether there may be a report to take within `seconds`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.arrived.wait()
+        return self.arrived.is_set()
+
     def feed(self, chunk: bytes) -> None:
         """Takes the next bytes of the stream."""
-        junk = self._framer.skipped
         self._keep(self._framer.feed(chunk))
-        if self._framer.skipped > junk:
-            self.arrived.set()
 
     def close(self) -> None:
         """Takes the end of the stream; another stream may follow."""

@@ -119,6 +119,9 @@ class NeuronMonitor:
         born = loop.time()
         async with asyncio.timeout(self._silence) as deadline:
             while True:
+                while not run.healthy and not await run.intake.wait(self._period):
+                    if run.intake.counts["skipped"]:
+                        run.say(State.STARTING, "neuron-monitor writes lines that are no reports")
                 await run.intake.arrived.wait()
                 run.intake.arrived.clear()
                 ended = child.ended.done()
@@ -127,9 +130,6 @@ class NeuronMonitor:
                 passed = run.deliver()
                 if ended:
                     return child.ended.result()
-                if not passed and not run.healthy:
-                    run.say(State.STARTING, "neuron-monitor writes lines that are no reports")
-                    await asyncio.sleep(hold(self._period))
                 if passed:
                     run.healthy = loop.time() - born
                     deadline.reschedule(loop.time() + self._silence)
