@@ -65,13 +65,13 @@ def snapshot_text(view: View, width: int, color: bool = False, *, utc: bool = Fa
     return "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks) + "\n"
 
 
-def span_text(first: View, last: View) -> str:
-    """What a report is about: nodes, and from when to when, in local time."""
+def span_text(first: View, last: View, seconds: float) -> str:
+    """What a report is about: nodes, from when to when in local time, and how much of it."""
     start = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first.time))
     end = time.strftime("%H:%M:%S %Z", time.localtime(last.time))
     mark = "SIMULATED  " if last.cluster.simulated else ""
     nodes = _plural(len(last.cluster.nodes), "node")
-    return f"{mark}{nodes}, {start} to {end} ({units.age(last.time - first.time)})\n"
+    return f"{mark}{nodes}, {start} to {end} ({units.age(seconds)})\n"
 
 
 def incidents_text(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from trntop.cli import main
 Run = subprocess.CompletedProcess[str]
 
 CAPTURE = Path(__file__).parents[2] / "shared" / "captures" / "neuron-monitor-inf2.xlarge.json"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 SIM = "sim:efa-degraded?nodes=2&minutes=4&type=trn1.32xlarge"
 
 
@@ -133,6 +135,36 @@ def test_bad_use_exits_2_with_one_line(
     assert err.startswith("trntop: ")
     assert says in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_files_of_one_name_are_not_one_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = FIXTURES / "neuron-monitor-trn1.2xlarge.jsonl"
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        shutil.copy(plain, tmp_path / folder / "monitor.json")
+    files = [str(tmp_path / folder / "monitor.json") for folder in ("a", "b")]
+    assert main(["snapshot", *files]) == 2
+    assert "would both be node monitor" in capsys.readouterr().err
+
+
+def test_a_redirected_file_is_a_recording() -> None:
+    with (FIXTURES / "efa-degraded-2-nodes.jsonl.zst").open("rb") as file:
+        run = subprocess.run(
+            [sys.executable, "-m", "trntop", "analyze", "-", "--json"],
+            stdin=file, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+    assert [one["kind"] for one in json.loads(run.stdout)["incidents"]] == ["comm_bound"]
+
+
+def test_nothing_seen_is_no_good_news() -> None:
+    run = trntop(
+        "analyze", "--seconds", "2", "--set", "collect.neuron_monitor=no-such-neuron-monitor"
+    )
+    assert run.returncode == 1
+    assert "nothing was seen" in run.stderr
+    assert "no-such-neuron-monitor" in run.stderr
 
 
 def test_a_closed_pipe_is_no_error() -> None:

@@ -50,6 +50,14 @@ def test_the_coarse_ring_holds_means() -> None:
     assert values[:, 0].tolist() == [0.5, 0.5]
 
 
+def test_a_job_that_is_gone_is_forgotten() -> None:
+    history = History(seconds=5, coarse=4, step=2)
+    history.append(cluster(0), {"job/x": 1.0})
+    for t in range(1, 10):
+        history.append(cluster(t))
+    assert history.scalar("job/x", 10)[0].tolist() == []
+
+
 def test_scalars_have_gaps_where_nothing_was_said() -> None:
     history = History(seconds=10, coarse=4, step=2)
     history.append(cluster(0), {"job/x": 1.0})

@@ -1,6 +1,9 @@
+import pytest
+
 from tests.reports import monitor_reading, report, runtime, step_reading
+from trntop.decode import DECODERS
 from trntop.jobs import job_mean
-from trntop.model import State
+from trntop.model import Sample, State
 from trntop.monitor import MAX_CATCH_UP, Monitor, play
 from trntop.settings import Settings
 
@@ -19,6 +22,41 @@ def test_an_ended_stream_holds_its_last_values() -> None:
     last = list(play(stream[:1], Monitor(Settings())))[-1]
     assert last.cluster.nodes["n"].frame.value("node_devices") == 1
     assert list(play([], Monitor(Settings()))) == []
+
+
+def test_what_was_stale_at_the_end_does_not_return() -> None:
+    stream = [monitor_reading(report(runtime()), 0.0, "a")]
+    stream += [monitor_reading(report(runtime()), float(t), "b") for t in range(60)]
+    *_, view = play(stream, Monitor(Settings()))
+    assert view.cluster.nodes["a"].state is State.STALE
+    assert view.cluster.nodes["a"].frame.columns == {}
+    assert view.cluster.nodes["b"].state is State.ENDED
+
+
+def test_the_clock_set_back_leaves_nothing_that_looks_fresh() -> None:
+    stream = [monitor_reading(report(runtime()), 2000.0 + t, "a") for t in range(10)]
+    stream += [monitor_reading(report(runtime()), 2000.0 + t, "b") for t in range(10)]
+    stream.sort(key=lambda one: one.time)
+    stream += [monitor_reading(report(runtime()), 1000.0 + t, "b") for t in range(10)]
+    *_, view = play(stream, Monitor(Settings()))
+    assert view.time == 1009.0
+    assert view.cluster.nodes["a"].frame.columns == {}
+    assert view.cluster.nodes["b"].frame.value("node_devices") == 1
+
+
+def test_a_defect_of_a_decoder_costs_one_payload(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(data: bytes) -> Sample:
+        raise OverflowError("a defect")
+
+    monitor = Monitor(Settings())
+    monitor.feed(monitor_reading(report(runtime()), 0.0))
+    monkeypatch.setitem(DECODERS, "neuron-monitor", broken)
+    monitor.feed(monitor_reading(report(runtime()), 1.0))
+    (source,) = monitor.tick(1.0).cluster.nodes["n"].frame.sources
+    assert "OverflowError" in source.reason
+    assert source.counts["undecodable"] == 1
 
 
 def test_a_long_gap_is_one_gap_not_a_burst() -> None:

@@ -146,6 +146,16 @@ def test_ranks_of_a_job_are_merged() -> None:
     assert view.frame.columns["job_comm_share_ratio"].tolist() == [0.15]
 
 
+def test_a_slow_job_stands_beside_a_fast_one() -> None:
+    m = monitor(
+        step_reading(0.0, job="slow", seconds=60.0, comm=6.0),
+        *(step_reading(float(t), job="fast", seconds=1.0, comm=0.1) for t in range(0, 100, 1)),
+    )
+    assert at(m, 100.0).inventory.of(Entity.JOB) == ("fast", "slow")
+    assert at(m, 117.0).inventory.of(Entity.JOB) == ("slow",)
+    assert at(m, 190.0).inventory.of(Entity.JOB) == ()
+
+
 def test_another_logical_core_size_rebuilds_the_topology() -> None:
     m = monitor(monitor_reading(report(runtime(), per_device=2), 0.0))
     before = at(m, 0.0).inventory

@@ -7,7 +7,7 @@ class SteadyClock:
     """Unix seconds that only move forward, at one second a second.
 
     The wall clock is read once; from then on the boot-time clock counts, which NTP cannot set
-    back and which goes on during suspend. `drift` tells how far the wall clock has moved off.
+    back and which goes on during suspend.
     """
 
     def __init__(self) -> None:
@@ -16,10 +16,6 @@ class SteadyClock:
     def now(self) -> float:
         """Seconds since the epoch, as of the start plus what has passed."""
         return self._offset + _boottime()
-
-    def drift(self) -> float:
-        """Wall clock minus this clock, in seconds: what somebody set it by since the start."""
-        return time.time() - self.now()
 
 
 def _boottime() -> float:

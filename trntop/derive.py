@@ -72,8 +72,9 @@ def _executions_failed(columns: Columns, inventory: Inventory) -> Column | None:
 
 
 def _ecc_uncorrected(columns: Columns, inventory: Inventory) -> Column | None:
+    # A device that is missing makes the sum unknown: a smaller one would look like a reset.
     counts = [columns[name] for name in UNCORRECTED if name in columns]
-    return np.array([sum(float(np.nansum(count)) for count in counts)]) if counts else None
+    return np.array([sum(float(count.sum()) for count in counts)]) if counts else None
 
 
 def _over(part: str, whole: str) -> Callable[[Columns, Inventory], Column | None]:

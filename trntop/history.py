@@ -69,6 +69,8 @@ class _Series:
     def __init__(self, fine: int, coarse: int, step: int) -> None:
         self.fine = Ring(fine)
         self.coarse = Ring(coarse)
+        self.silent = 0
+        """Ticks since the last value; a job that is gone is forgotten with its last value."""
         self._step = step
         self._pending = 0
 
@@ -116,9 +118,15 @@ class History:
             absent = np.full(1, np.nan, np.float32)
             scalars = extra or {}
             for key, value in scalars.items():
-                self._of(self._scalars, key).append(cluster.time, np.array([value], np.float32))
+                series = self._of(self._scalars, key)
+                series.append(cluster.time, np.array([value], np.float32))
+                series.silent = 0
             for key in self._scalars.keys() - scalars.keys():
-                self._scalars[key].append(cluster.time, absent)
+                series = self._scalars[key]
+                series.append(cluster.time, absent)
+                series.silent += 1
+                if series.silent > series.fine.capacity:
+                    del self._scalars[key]
 
     def _of(self, table: dict[str, _Series], key: str) -> _Series:
         series = table.get(key)

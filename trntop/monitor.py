@@ -1,5 +1,6 @@
 """The one path: readings in, views out. No I/O, no thread, no clock of its own."""
 
+import logging
 from collections.abc import Iterable, Iterator
 
 from trntop.analysis import Analyzer
@@ -16,17 +17,21 @@ MAX_CATCH_UP = 120.0
 """Seconds; a longer gap in the stream is one gap, not a burst of ticks."""
 
 
+log = logging.getLogger(__name__)
+
+
 class Monitor:
     """All nodes, their recent past and what is wrong with them."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, period: float = 1.0) -> None:
+        self.period = period
         self.history = History(
             settings.history.seconds, settings.history.coarse, settings.history.step
         )
         self.settings = settings
         self._nodes: dict[str, NodeState] = {}
         self._order: list[str] = []
-        self._analyzer = Analyzer(settings.analysis)
+        self._analyzer = Analyzer(settings.analysis, period)
         self._generation = 0
         self.unknown_sources: dict[str, int] = {}
         """Readings of sources that have no decoder, by source."""
@@ -46,6 +51,11 @@ class Monitor:
         except DecodeError as error:
             node.problem(reading.source, str(error))
             return
+        except Exception as error:
+            # A defect of a decoder must cost one payload, not the collection.
+            log.exception("decoding %s of %s", reading.source, reading.node)
+            node.problem(reading.source, f"internal error: {type(error).__name__}")
+            return
         node.feed(reading, sample)
 
     def status(self, status: Status) -> None:
@@ -53,11 +63,16 @@ class Monitor:
         if (node := self._node(status.node)) is not None:
             node.status(status)
 
-    def end(self) -> None:
-        """The stream is over: the last values stand, in the state *ended*."""
+    def end(self, now: float) -> None:
+        """The stream is over at `now`: what is not stale stands, in the state *ended*."""
         self.ended = True
         for node in self._nodes.values():
-            node.end()
+            node.end(now)
+
+    def restart(self) -> None:
+        """The stream's clock was set back: what was known belongs to another time."""
+        for node in self._nodes.values():
+            node.restart()
 
     def resume(self) -> None:
         """A looped stream begins anew."""
@@ -66,7 +81,7 @@ class Monitor:
             node.resume()
 
     def tick(self, now: float, lag: float = 0.0) -> View:
-        """The state of everything at `now`; `now` must not go back."""
+        """The state of everything at `now`; before `now` goes back, call `restart`."""
         cluster = Cluster(now, {name: self._nodes[name].view(now) for name in self._order})
         self.history.append(cluster, dict(job_means(cluster)))
         incidents = self._analyzer.tick(cluster)
@@ -83,28 +98,35 @@ class Monitor:
         return node
 
 
-def play(readings: Iterable[Reading], monitor: Monitor, period: float = 1.0) -> Iterator[View]:
-    """Runs a recorded or simulated stream through `monitor`, one view per `period` of its time.
+def play(readings: Iterable[Reading], monitor: Monitor) -> Iterator[View]:
+    """Runs a recorded or simulated stream through `monitor`, one view per period of its time.
 
-    The last view, with the stream ended, comes at the last reading's time. An empty stream
-    gives no view.
+    A node whose own clock leaps (it was set, files were joined, nothing was recorded for long)
+    takes the stream's time with it: one tick, then on from there. The last view, with the
+    stream ended, comes at the last reading's time. An empty stream gives no view.
     """
-    due: float | None = None
-    now: float | None = None
+    due = now = None
+    clocks: dict[str, float] = {}
     for reading in readings:
         if now is None or due is None:
-            due = reading.time + period
-            now = reading.time
-        elif reading.time < now - MAX_CATCH_UP or reading.time > now + MAX_CATCH_UP:
-            # The clock was set, or nothing was recorded for long: one tick, then go on there.
+            now, due = reading.time, reading.time + monitor.period
+        before = clocks.get(reading.node)
+        clocks[reading.node] = reading.time
+        back = before is not None and reading.time < before - MAX_CATCH_UP
+        ahead = reading.time > now + MAX_CATCH_UP and (
+            before is None or reading.time > before + MAX_CATCH_UP
+        )
+        if back or ahead:
             yield monitor.tick(now)
-            due = reading.time + period
-            now = reading.time
+            if back:
+                monitor.restart()
+                clocks = {reading.node: reading.time}
+            now, due = reading.time, reading.time + monitor.period
         now = max(now, reading.time)
         while due <= now:
             yield monitor.tick(due)
-            due += period
+            due += monitor.period
         monitor.feed(reading)
     if now is not None:
-        monitor.end()
+        monitor.end(now)
         yield monitor.tick(now)

@@ -32,7 +32,12 @@ SLACK = 0.5
 """Seconds of jitter forgiven before a source is called late."""
 MIN_STALE = {STEPS: 15.0}
 """Seconds; steps come by the loop's pace, not by ours, and a checkpoint is no silence."""
-DEFAULT_PERIOD = 1.0
+DEFAULT_PERIOD = 5.0
+"""neuron-monitor's own, taken until a source's pace is known."""
+MAX_STEP = 600.0
+"""Seconds; a longer step says nothing about when the next one is due."""
+MAX_CARDS = 256
+"""EFA cards remembered on a node; beyond, only those that are there are listed."""
 MAX_PARTS = 4096
 """Ranks kept for one node."""
 MAX_LINE_RATES = 2.0
@@ -52,14 +57,16 @@ class _Part:
 
     time: float
     sample: Sample
+    expires: float
+    """When it is stale without another word."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
     """Several parts as one: columns along the keys of all of them."""
 
-    oldest: float
-    """Time of the part that will be the first to fall silent."""
+    expires: float
+    """When the first of them falls silent."""
     columns: dict[str, Column]
     keys: dict[Entity, tuple[Key, ...]]
 
@@ -79,8 +86,8 @@ class _Source:
     """Why the newest payload says nothing, though it came."""
     counts: dict[str, int] = field(default_factory=dict)
     parts: dict[str, _Part] = field(default_factory=dict)
-    columns: dict[str, tuple[Column, float]] = field(default_factory=dict)
-    """Quantity → values and time; kept over readings that lack their group."""
+    columns: dict[str, tuple[Column, float, float]] = field(default_factory=dict)
+    """Quantity → values, time, and when they expire; kept over readings that lack their group."""
     keys: dict[Entity, tuple[Key, ...]] = field(default_factory=dict)
     merged: "_Merged | None" = None
     """The parts as one; made anew when one speaks or falls silent."""
@@ -91,8 +98,15 @@ class _Source:
 
     @property
     def stale_after(self) -> float:
+        """Seconds after which a word of this source no longer counts."""
         period = self.period or DEFAULT_PERIOD
         return max(STALE_PERIODS * period + SLACK, MIN_STALE.get(self.name, 0.0))
+
+    def forget(self) -> None:
+        """Drops all values."""
+        self.parts.clear()
+        self.merged = None
+        self.columns.clear()
 
     def state(self, now: float) -> SourceState:
         """The state by the collector's word and by age, whichever is worse."""
@@ -143,19 +157,17 @@ class NodeState:
         source.unusable = sample.unusable
         before = source.time
         if before is not None and reading.time < before - STALE_PERIODS * (source.period or 1.0):
-            # The stream's clock was set back: what was known belongs to another time.
-            source.parts.clear()
-            source.merged = None
-            source.columns.clear()
+            source.forget()
             source.count("clock_steps")
             before = None
         if sample.period is not None:
-            source.period = sample.period
+            source.period = min(sample.period, MAX_STEP)
         elif before is not None and reading.time > before:
             step = reading.time - before
             # Fast towards a shorter period, slow towards a longer one: a gap is no new pace.
-            known = source.period
-            source.period = step if known is None else min(step, 0.9 * known + 0.1 * step)
+            known = source.period or step
+            if step > known / 10:  # what came in one burst tells no pace
+                source.period = min(step, 0.9 * known + 0.1 * step)
         source.time = reading.time
         if source.declared and source.declared.state is not State.ENDED:
             source.declared = None if not source.declared.counts else _fresh(source.declared)
@@ -177,10 +189,16 @@ class NodeState:
         source.count("undecodable")
         source.problem = text
 
-    def end(self) -> None:
-        """The recording is over: what every source said last stands."""
+    def restart(self) -> None:
+        """The stream's clock was set back: what was known belongs to another time."""
         for source in self._sources.values():
-            if source.time is not None:
+            source.forget()
+            source.time = None
+
+    def end(self, now: float) -> None:
+        """The recording is over: what the sources that still spoke said last stands."""
+        for source in self._sources.values():
+            if source.time is not None and now - source.time <= source.stale_after:
                 source.declared = Status(self.node, source.name, State.ENDED, "recording ended")
 
     def resume(self) -> None:
@@ -196,17 +214,16 @@ class NodeState:
         keys: dict[Entity, tuple[Key, ...]] = {}
         for source, state in zip(self._sources.values(), states, strict=True):
             reasons.update(source.absent)
-            held = state.state is State.ENDED
-            oldest = -np.inf if held else now - source.stale_after
+            at = source.time if state.state is State.ENDED and source.time is not None else now
             if source.parts:
-                if source.merged is None or source.merged.oldest < oldest:
-                    source.merged = _merge(source.parts, oldest)
+                if source.merged is None or source.merged.expires < at:
+                    source.merged = _merge(source.parts, at)
                 columns.update(source.merged.columns)
                 keys.update(source.merged.keys)
-            elif source.time is not None and source.time >= oldest:
+            elif source.time is not None and at - source.time <= source.stale_after:
                 keys.update(source.keys)
-                for name, (values, time) in source.columns.items():
-                    if time >= oldest:
+                for name, (values, _, expires) in source.columns.items():
+                    if expires >= at:
                         columns[name] = values
         self._rekey({Entity.JOB: (), **keys} if Entity.JOB in self._inventory.keys else keys)
         inventory = self._inventory
@@ -237,7 +254,13 @@ class NodeState:
     def _feed_part(self, source: _Source, time: float, sample: Sample) -> None:
         source.merged = None
         if sample.part in source.parts or len(source.parts) < MAX_PARTS:
-            source.parts[sample.part] = _Part(time, sample)
+            period = min(sample.period or DEFAULT_PERIOD, MAX_STEP)
+            patience = max(STALE_PERIODS * period + SLACK, MIN_STALE.get(source.name, 0.0))
+            source.parts[sample.part] = _Part(time, sample, time + patience)
+            # The slowest rank sets the pace by which the source is judged.
+            source.period = max(
+                min(part.sample.period or 0.0, MAX_STEP) for part in source.parts.values()
+            )
         else:
             source.count("dropped")
 
@@ -256,10 +279,9 @@ class NodeState:
             source.keys.update(sample.keys)
             self._rekey(sample.keys)
         source.absent = sample.absent
-        for name, values in sample.columns.items():
-            source.columns[name] = (values, time)
-        for name, values in rates.items():
-            source.columns[name] = (values, time)
+        expires = time + source.stale_after
+        for name, values in (sample.columns | rates).items():
+            source.columns[name] = (values, time, expires)
         for name in sample.absent:
             source.columns.pop(name, None)
 
@@ -289,7 +311,8 @@ class NodeState:
         now = dict(self._inventory.keys)
         for entity, labels in keys.items():
             if entity is Entity.EFA and now.get(entity):
-                labels = tuple(sorted({*now[entity], *labels}, key=str))
+                known = sorted({*now[entity], *labels}, key=str)
+                labels = tuple(known) if len(known) <= MAX_CARDS else labels
             now[entity] = labels
         if now != self._inventory.keys:
             self._inventory = dataclasses.replace(
@@ -331,9 +354,9 @@ class NodeState:
             )
 
 
-def _merge(parts: dict[str, _Part], oldest: float) -> _Merged:
-    """Merges the parts heard since `oldest`, one row each, and removes the silent ones."""
-    for name in [name for name, part in parts.items() if part.time < oldest]:
+def _merge(parts: dict[str, _Part], now: float) -> _Merged:
+    """Merges the parts that count at `now`, one row each, and removes the silent ones."""
+    for name in [name for name, part in parts.items() if part.expires < now]:
         del parts[name]
     columns: dict[str, Column] = {}
     keys: dict[Entity, tuple[Key, ...]] = {}
@@ -354,7 +377,7 @@ def _merge(parts: dict[str, _Part], oldest: float) -> _Merged:
                 table[row, index] = values
         for name, table in tables.items():
             columns[name] = combine_rows(table, CATALOG[name].combine)
-    return _Merged(min((part.time for part in parts.values()), default=oldest), columns, keys)
+    return _Merged(min((part.expires for part in parts.values()), default=now), columns, keys)
 
 
 def _fresh(status: Status) -> Status:

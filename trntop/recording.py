@@ -173,6 +173,14 @@ class Recording:
         self.damage = Damage(self._limits)
         return self._read(0, self.damage)
 
+    @property
+    def node(self) -> str:
+        """The node of a plain file, which names none: the file's name without its suffixes."""
+        path = self.path
+        while path.suffix.lower() in _SUFFIXES:
+            path = path.with_suffix("")
+        return clean(path.name)
+
     def iter_from(self, time: float) -> Iterator[Reading]:
         """The readings from the first one at or after `time` on.
 
@@ -226,10 +234,7 @@ class Recording:
     def _of_reports(
         self, frames: Iterator[bytes], time: float, damage: Damage
     ) -> Iterator[Reading]:
-        path = self.path
-        while path.suffix.lower() in _SUFFIXES:
-            path = path.with_suffix("")
-        node = clean(path.name)
+        node = self.node
         first = True
         for frame in frames:
             if not is_report(frame):

@@ -24,6 +24,10 @@ STOP_SECONDS = 0.4
 SLICE = 0.05
 """Seconds between looks at pause and speed while waiting."""
 
+GAP = 60.0
+GAP_SHOWN = 2.0
+"""A pause of the stream longer than `GAP` seconds is cut to this when it is played."""
+
 Subscriber = Callable[[View], None]
 Tap = Callable[[Reading], None]
 
@@ -179,7 +183,8 @@ class Session:
                     due = loop.time()
                     await asyncio.sleep(0)
                 else:
-                    due = await self._pace(due, max(0.0, view.time - before), playback)
+                    wait = max(0.0, view.time - before)
+                    due = await self._pace(due, wait if wait < GAP else GAP_SHOWN, playback)
                 before = view.time
                 if not (view.ended and playback.loop):
                     self._publish(view)

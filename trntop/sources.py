@@ -1,6 +1,8 @@
 """The SOURCE argument: what a user may name, and what it means."""
 
+import os
 import re
+import stat
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -46,6 +48,9 @@ def parse(text: str) -> Source:
     if text == "local":
         return Source(Origin.LOCAL, text)
     if text == "-":
+        # A redirected file is a recording like any other: nothing of it may be dropped.
+        if stat.S_ISREG(os.fstat(0).st_mode):
+            return Source(Origin.RECORDING, "/dev/stdin")
         return Source(Origin.STDIN, text)
     if text.startswith("sim:"):
         return Source(Origin.SIMULATION, text)
@@ -70,6 +75,12 @@ def parse_all(texts: list[str]) -> list[Source]:
         raise UsageError(
             "live sources and recordings keep different times: show one kind at a time"
         )
-    if len({source.text for source in sources}) < len(sources):
+    names = [
+        str(Path(source.text).resolve()) if source.origin is Origin.RECORDING else source.text
+        for source in sources
+    ]
+    if len(set(names)) < len(names):
         raise UsageError("a source is named twice")
+    if not sources[0].stream and len(sources) > 1:
+        raise UsageError("local and - are both this machine: name one of them")
     return sources

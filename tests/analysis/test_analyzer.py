@@ -147,6 +147,40 @@ def test_uncorrected_ecc_counts_only_what_is_new() -> None:
     assert incident.severity is Severity.CRITICAL
 
 
+def test_a_device_missing_from_one_report_is_no_new_error() -> None:
+    def reading(t: int) -> Reading:
+        payload = report(runtime(), devices=2, ecc={0: 7, 1: 3})
+        if t == 20:
+            del payload["system_data"]["neuron_hw_counters"]["neuron_devices"][1]
+        return monitor_reading(payload, float(t))
+
+    assert incidents(map(reading, range(50))) == ()
+
+
+def test_a_slow_source_is_not_silent_between_its_readings() -> None:
+    stream = [monitor_reading(report(runtime(period=60.0)), 60.0 * t) for t in range(10)]
+    assert incidents(stream) == ()
+
+
+def test_an_incident_ends_where_the_clock_is_set_back() -> None:
+    stream = [
+        *steps(1000, 1100, 1.4, 0.2),
+        *[one for t in range(100, 140, 4) for one in steps(t, t + 4, 0.6, 0.2)],
+    ]
+    *_, view = play(stream, Monitor(Settings()))
+    (incident,) = view.incidents
+    assert incident.closed_at is not None
+    assert incident.opened_at < incident.closed_at <= 1100
+
+
+def test_the_window_is_seconds_at_any_period() -> None:
+    for period in (1.0, 5.0):
+        monitor = Monitor(Settings(), period)
+        *_, view = play(steps(0, 60, 0.6, 0.2) + steps(60, 120, 1.6, 0.2), monitor)
+        (incident,) = view.incidents
+        assert 60 < incident.opened_at <= 80
+
+
 def test_a_stream_whose_clock_is_set_back() -> None:
     stream = [monitor_reading(report(runtime()), 10_000.0 + t) for t in range(20)]
     stream += [monitor_reading(report(runtime()), 5_000.0 + t) for t in range(20)]

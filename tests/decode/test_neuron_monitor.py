@@ -96,6 +96,22 @@ def test_the_first_report_has_no_rates() -> None:
     assert "first report" in sample.absent["neuroncore_utilization_ratio"]
 
 
+def test_one_runtime_s_trouble_takes_nothing_from_another() -> None:
+    starting = runtime(2, {0: 0.0, 1: 0.0}, period=0.0005)
+    sample = decode(encode(report(runtime(1, {0: 80.0, 1: 40.0}), starting)))
+    assert value(sample, "neuroncore_utilization_ratio") == [0.8, 0.4]
+    assert "neuroncore_utilization_ratio" not in sample.absent
+
+
+def test_absurd_counts_do_not_break() -> None:
+    payload = report(runtime())
+    payload["neuron_hardware_info"] |= {
+        "neuron_device_count": 0,
+        "neuroncore_per_device_count": 10**18,
+    }
+    assert decode(encode(payload)).keys[Entity.CORE] == (0, 1)
+
+
 def test_spellings_of_old_and_new_sdks() -> None:
     old = runtime()
     core = old["report"]["neuroncore_counters"]["neuroncores_in_use"]["0"]
@@ -180,6 +196,8 @@ def test_impossible_utilization_is_absent(percent: float, ratio: float | None) -
         (b'"neuroncore_utilization": 50.0', b'"neuroncore_utilization": []', "Expected `float"),
         (b'"host": 1000', b'"host": {}', "Expected `float"),
         (b'"i-0"', b'"i-\xff\x00"', "invalid UTF-8"),
+        (b'"i-0"', b'"i-\\ud800"', None),
+        (b'"pid": 100', b'"pid": "\\ud800"', "Expected `int"),
         (b'"pid": 100', b'"pid": "many"', "Expected `int"),
     ],
 )  # fmt: skip
@@ -197,7 +215,19 @@ def test_one_bad_field_spares_the_rest(old: bytes, new: bytes, problem: str | No
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b"null", b"[]", b'"text"', b"[" * 100_000, b'{"a":' * 100_000, b"\x00", b"12"],
+    [
+        b"",
+        b"{}",
+        b'{"msg":1}',
+        b"{",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"\x00",
+        b"12",
+    ],
 )
 def test_what_is_no_report_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):

@@ -27,13 +27,18 @@ class _Running:
 
 
 class Analyzer:
-    """Incidents over time; `tick` is fed with clusters whose time does not go back."""
+    """Incidents over time. Where time goes back, all rules start anew.
 
-    def __init__(self, settings: Settings) -> None:
+    Args:
+        settings: thresholds and windows.
+        period: seconds between ticks.
+    """
+
+    def __init__(self, settings: Settings, period: float = 1.0) -> None:
         self._running = [
             _Running(
                 rule,
-                rule.detector(settings),
+                rule.detector(settings, period),
                 Hold(settings.hold if rule.hold is None else rule.hold, rule.clear_hold),
             )
             for rule in rules(settings)
@@ -45,14 +50,21 @@ class Analyzer:
         """Takes one tick; all incidents, open ones first, worst first."""
         now = cluster.time
         if self._time is not None and now < self._time:
-            for running in self._running:
-                running.detector.reset()
+            self._restart(self._time)
         self._time = now
         for running in self._running:
             self._step(running, cluster)
         current = [incident for running in self._running for incident in running.open.values()]
         current.sort(key=lambda incident: (-incident.severity.rank, incident.opened_at))
         return (*current, *reversed(self._closed))
+
+    def _restart(self, now: float) -> None:
+        """The stream's clock was set back: what is open ends where the old time ended."""
+        for running in self._running:
+            running.detector.reset()
+            for key in running.hold.reset():
+                incident = running.open.pop(key)
+                self._closed.append(dataclasses.replace(incident, closed_at=now))
 
     def _step(self, running: _Running, cluster: Cluster) -> None:
         signal = running.detector.signal(cluster)

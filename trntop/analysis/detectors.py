@@ -19,6 +19,9 @@ from trntop.jobs import job_mean
 from trntop.model import Cluster, Column, Evidence, NodeView, Severity, State
 from trntop.settings import Analysis as Settings
 
+TINY = 1e-9
+"""A limit of 0 flags any communication at all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Signal:
@@ -62,9 +65,9 @@ class Detector(Protocol):
 class CommBound:
     """The share of step time in which collectives ran, per job: window mean over its nodes."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, period: float) -> None:
         self._settings = settings
-        ticks = round(settings.window)
+        ticks = round(settings.window / period)
         self._share = RollingMean(ticks)
         self._exposed = RollingMean(ticks)
         self._latest: dict[str, tuple[float, float]] = {}
@@ -78,7 +81,10 @@ class CommBound:
         self._latest = dict(
             zip(jobs, zip(share.tolist(), exposed.tolist(), strict=True), strict=True)
         )
-        excess = np.fmax(share / settings.comm_share, exposed / settings.exposed_comm_share)
+        excess = np.fmax(
+            share / max(settings.comm_share, TINY),
+            exposed / max(settings.exposed_comm_share, TINY),
+        )
         return Signal(jobs, excess, 1.0, settings.clear_ratio)
 
     def _push(
@@ -131,7 +137,7 @@ class CommBound:
 class NodeSilent:
     """Seconds since any source of a node was heard."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, period: float) -> None:
         self._limit = settings.node_silent
         self._jobs: dict[str, str] = {}
         """What ran on a node when it last spoke."""
@@ -143,7 +149,10 @@ class NodeSilent:
         heard = (view.frame.heard for view in cluster.nodes.values())
         ages = cluster.time - np.fromiter(heard, np.float64, len(cluster.nodes))
         for place in np.flatnonzero(ages > self._limit):
-            if cluster.nodes[cluster.names[place]].state is State.ENDED:
+            state = cluster.nodes[cluster.names[place]].state
+            if state in (State.FRESH, State.LATE):
+                ages[place] = 0.0  # a slow source is not silent between its readings
+            elif state is State.ENDED:
                 ages[place] = np.nan
         # A reading clears it at once: whoever speaks is not silent.
         return Signal(cluster.names, ages, self._limit, self._limit)
@@ -171,7 +180,7 @@ class NodeSilent:
 class MemoryPressure:
     """The fullest HBM of a node."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, period: float) -> None:
         self._limit = settings.memory
         self._clear = settings.memory * max(settings.clear_ratio, 0.97)
 
@@ -245,11 +254,14 @@ _RUNTIME_FAILURES = (
 class ExecutionErrors:
     """Executions that failed since the last tick, per node."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, period: float) -> None:
         self._growth = _Growth()
+        self._before = Cluster()
+        self._now = Cluster()
 
     def signal(self, cluster: Cluster) -> Signal:
         """Growth of all failure and error counts of a node."""
+        self._before, self._now = self._now, cluster
         totals = cluster.column("node_executions_failed_total")
         return Signal(cluster.names, self._growth.step(cluster.names, totals), 0.0, 0.0)
 
@@ -261,10 +273,12 @@ class ExecutionErrors:
             for name in _RUNTIME_FAILURES
             if name in view.frame.columns and np.nansum(view.frame.columns[name]) > 0
         }
+        before = self._before.nodes.get(view.name)
         totals = {
             name: value
             for name in (*_FAILED, *_ERRORS)
-            if (value := view.frame.value(name)) is not None and value > 0
+            if (value := view.frame.value(name)) is not None
+            and value > ((before.frame.value(name) or 0.0) if before else 0.0)
         }
         kinds = ", ".join(_failure(name) for name in totals) or "failed executions"
         component = None
@@ -303,7 +317,7 @@ def _failure(name: str) -> str:
 class EccUncorrected:
     """Uncorrected memory errors that appeared since the monitor first looked, per node."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, period: float) -> None:
         self._growth = _Growth()
         self._grown: Column = np.empty(0)
         self._before = Cluster()

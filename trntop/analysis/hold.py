@@ -11,6 +11,10 @@ FORGET_AFTER = 600.0
 """Seconds after which an open subject that nobody reports any more is closed."""
 
 
+GAP = 10.0
+"""Seconds without a value after which a pending subject starts anew."""
+
+
 @dataclass(slots=True)
 class _Track:
     above_since: float | None = None
@@ -63,6 +67,12 @@ class Hold:
                 del self._tracks[key]
         return changes
 
+    def reset(self) -> list[Hashable]:
+        """Forgets all subjects: what follows is another time. Those that were open."""
+        open_ones = [key for key, track in self._tracks.items() if track.open_since is not None]
+        self._tracks.clear()
+        return open_ones
+
     def _advance(
         self, now: float, key: Hashable, track: _Track, value: float, limit: float, clear: float
     ) -> Change | None:
@@ -71,6 +81,8 @@ class Hold:
                 track.above_since = None
                 return self._close(key, track, track.heard)
             return None
+        if now - track.heard > max(self._hold, GAP) and track.open_since is None:
+            track.above_since = None
         track.heard = now
         if value > limit:
             track.below_since = None

@@ -26,7 +26,7 @@ class Rule:
     """The severity it opens with; a detector may raise it."""
     condition: str
     """When it holds, with settings in braces."""
-    detector: Callable[[Settings], Detector]
+    detector: Callable[[Settings, float], Detector]
     hold: float | None
     """Seconds the condition must last; None: the setting `analysis.hold`."""
     clear_hold: float
@@ -46,7 +46,7 @@ RULEBOOK: tuple[Rule, ...] = (
     Rule(
         "node_silent", Severity.CRITICAL,
         "no source of the node heard for {node_silent:g} s",
-        NodeSilent, hold=0.0, clear_hold=0.0,
+        NodeSilent, hold=2.0, clear_hold=0.0,
         advice="Is the node up, does neuron-monitor run on it, is the way to it open?",
     ),
     Rule(

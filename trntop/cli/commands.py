@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from trntop.cli import opening
 from trntop.cli.opening import settings_of
-from trntop.errors import RecordingError, UsageError
+from trntop.errors import RecordingError, TrntopError, UsageError
 from trntop.model import Cluster, Incident, State, View
-from trntop.monitor import Monitor, play
+from trntop.monitor import MAX_CATCH_UP, Monitor, play
 from trntop.runner import Session
 from trntop.settings import Settings
 from trntop.sources import Origin, Source, parse_all
@@ -92,25 +92,32 @@ def _snapshot(sources: list[Source], settings: Settings) -> View:
         while time.monotonic() < deadline and not _settled(session.view.cluster):
             if session.wait(0.1):
                 break
+        _refuse_failure(session)
         return session.view
     finally:
         session.stop()
 
 
-def _played(sources: list[Source], settings: Settings) -> tuple[View, View]:
-    """The first and the last view of a stream; of an endless one, the last of its warm-up."""
+def _played(sources: list[Source], settings: Settings) -> tuple[View, View, float]:
+    """The first and the last view of a stream, and the seconds of its time that were seen.
+
+    Of an endless one, the last view of its warm-up.
+    """
     streams = opening.Streams(sources)
     cut = opening.endless(sources)
     readings = opening.until(streams(), opening.WARM_UP) if cut else streams()
     first = last = None
+    seconds = 0.0
     for view in play(readings, Monitor(settings)):
+        if last is not None and 0 <= view.time - last.time <= MAX_CATCH_UP:
+            seconds += view.time - last.time
         if last is None or not (view.ended and cut):
             last = view
         first = first or view
     _talk_about_damage(streams)
     if first is None or last is None:
         raise RecordingError(f"{sources[0].text}: no readings in it")
-    return first, last
+    return first, last, seconds
 
 
 def _talk_about_damage(streams: "opening.Streams") -> None:
@@ -156,9 +163,9 @@ def analyze(args: Namespace) -> int:
     """The incidents of recordings, simulations, or of live sources watched for a while."""
     sources = parse_all(args.sources)
     settings = settings_of(args)
-    first, last = _watch(sources, settings, args.seconds)
+    first, last, seconds = _watch(sources, settings, args.seconds)
     incidents = tuple(sorted(last.incidents, key=lambda one: one.opened_at))
-    _report(first, last, incidents, as_json=args.json)
+    _report(first, last, seconds, incidents, as_json=args.json)
     if _heard(last.cluster):
         return 0
     # No incident was found because nothing was seen: that is no good news.
@@ -172,14 +179,16 @@ def _heard(cluster: Cluster) -> bool:
 
 
 def _talk_about_silence(cluster: Cluster) -> None:
+    if not cluster.nodes:
+        print("trntop: nothing was seen: no source has spoken yet", file=sys.stderr)
     for view in cluster.nodes.values():
         for source in view.frame.sources:
             reason = source.reason or f"{source.name} {source.state}"
             print(f"trntop: nothing was seen of {view.name}: {reason}", file=sys.stderr)
 
 
-def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[View, View]:
-    """The first and the last view."""
+def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[View, View, float]:
+    """The first and the last view, and the seconds seen between them."""
     if sources[0].stream:
         if opening.endless(sources):
             raise UsageError(f"{sources[0].text} never ends: add minutes, e.g. sim:demo?minutes=10")
@@ -194,16 +203,25 @@ def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[V
         pass
     finally:
         session.stop()
-    return first, session.view
+    _refuse_failure(session)
+    return first, session.view, session.view.time - first.time
 
 
-def _report(first: View, last: View, incidents: tuple[Incident, ...], *, as_json: bool) -> None:
+def _refuse_failure(session: Session) -> None:
+    """What a session that broke did not see must not pass for calm."""
+    if session.failure:
+        raise TrntopError(f"the collection stopped: {session.failure}")
+
+
+def _report(
+    first: View, last: View, seconds: float, incidents: tuple[Incident, ...], *, as_json: bool
+) -> None:
     if as_json:
         from trntop.exporters import document
 
         report = document.analysis(
             len(last.cluster.nodes),
-            last.time - first.time,
+            seconds,
             incidents,
             simulated=last.cluster.simulated,
         )
@@ -212,7 +230,7 @@ def _report(first: View, last: View, incidents: tuple[Incident, ...], *, as_json
     from trntop.exporters.table import incidents_text, span_text
 
     width = max(80, shutil.get_terminal_size((100, 24)).columns)
-    print(span_text(first, last))
+    print(span_text(first, last, seconds))
     print(incidents_text(incidents, width).rstrip())
 
 
@@ -284,6 +302,7 @@ def _record_live(
     if not recorder.readings:
         _talk_about_silence(session.view.cluster)
     session.stop()
+    _refuse_failure(session)
 
 
 def export(args: Namespace) -> int:

@@ -54,16 +54,28 @@ class Streams:
         from trntop.recording import Recording, open_recording
 
         self._recordings: list[Recording] = []
+        self._plain: dict[str, str] = {}
+        """Node → file, for files that do not name their node."""
         self._makers: list[Callable[[], Iterable[Reading]]] = []
         for source in sources:
             if source.origin is Origin.RECORDING:
                 recording = open_recording(source.text)
+                if recording.plain:
+                    self._claim(recording.node, source.text)
                 self._recordings.append(recording)
                 self._makers.append(partial(iter, recording))
             else:
                 simulation = simulator.parse(source.text)
                 start = time.time() - (WARM_UP if simulation.minutes is None else 0.0)
                 self._makers.append(partial(simulator.simulate, simulation, start))
+
+    def _claim(self, node: str, text: str) -> None:
+        """Keeps two files that name no node from becoming one node by their equal names."""
+        if other := self._plain.get(node):
+            raise UsageError(
+                f"{clean(other)} and {clean(text)} would both be node {node}: rename one of them"
+            )
+        self._plain[node] = text
 
     def __call__(self) -> Iterable[Reading]:
         """The readings from the start."""
@@ -117,14 +129,14 @@ def session(
     standard_input: int = 0,
 ) -> Session:
     """A session over the sources, not yet started."""
-    monitor = Monitor(settings)
     description = clean(" ".join(source.text for source in sources))
     if not sources[0].stream:
         live = collectors(sources, settings, standard_input=standard_input)
+        monitor = Monitor(settings, settings.collect.period)
         return Session(monitor, collectors=live, description=description, tap=tap)
     streams = Streams(sources)
     return Session(
-        monitor,
+        Monitor(settings),
         stream=streams,
         playback=Playback(speed=speed, loop=loop, catch_up=endless(sources)),
         description=description,

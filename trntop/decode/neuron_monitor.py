@@ -59,6 +59,7 @@ from trntop.decode.neuron_report import (
     UsedBytes,
     Utilization,
 )
+from trntop.errors import DecodeError
 from trntop.instances import INSTANCE_TYPES, chip_of
 from trntop.model import Column, Key, Runtime, Sample
 from trntop.text import clean
@@ -145,6 +146,9 @@ def decode(data: bytes) -> Sample:
         DecodeError: the payload is no JSON object of this kind.
     """
     report, problems = tolerant.decode(data, _decoder)
+    groups = (report.neuron_runtime_data, report.system_data, report.neuron_hardware_info)
+    if all(group is None for group in groups):
+        raise DecodeError("not a neuron-monitor report")
     builder = _Builder(report, list(problems))
     builder.topology()
     builder.runtimes()
@@ -177,7 +181,8 @@ class _Builder:
             facts=self._facts,
             period=self._period,
             problems=tuple(self._problems),
-            absent=self._absent,
+            # What one runtime lacks another may have.
+            absent={name: why for name, why in self._absent.items() if name not in self._columns},
             unusable=self._unusable,
             simulated=self._report.simulated,
         )
@@ -228,7 +233,7 @@ class _Builder:
                 per_device = chip.cores // lnc
             if devices is None and instance_type in INSTANCE_TYPES:
                 devices = INSTANCE_TYPES[instance_type].devices
-        per_device = max(per_device or 0, 0)
+        per_device = min(max(per_device or 0, 0), MAX_CORES)
         self._devices = min(max(devices or 0, 0), MAX_CORES)
         self._cores = self._devices * per_device
         if not 0 < self._cores <= MAX_CORES:

@@ -19,6 +19,10 @@ T = TypeVar("T")
 MAX_CUTS = 64
 """Bad places cut out of one payload before it is given up."""
 
+_LONE_SURROGATE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 _PATH = re.compile(r" - at `\$?(.*)`$")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 
@@ -42,6 +46,8 @@ def _salvage(data: bytes, kind: Any, first: Exception) -> tuple[Any, tuple[str, 
     except UnicodeDecodeError:
         text = data.decode(errors="replace")
         problems.append("invalid UTF-8")
+    if "\\u" in text:
+        text = _LONE_SURROGATE.sub(r"\\ufffd", text)
     try:
         # Python also reads NaN and Infinity, which mean null, and raw control characters.
         tree = json.loads(text, strict=False, parse_constant=lambda _: None)
