@@ -241,7 +241,7 @@ def _fleet(view: View) -> list[_Column]:
                 _of(frame, "job_exposed_comm_share_ratio", job),
                 units.percent,
             ),
-            _value("job_step_seconds", _of(frame, "job_step_seconds", job), _plain_seconds),
+            _value("job_step_seconds", _of(frame, "job_step_seconds", job), units.plain_seconds),
             str(count) if count else "",
         )
         for column, text in zip(columns, row, strict=True):
@@ -286,11 +286,6 @@ def _of(frame: Frame, quantity: str, index: int) -> float | None:
     return None if value != value else value
 
 
-def _plain_seconds(value: float | None) -> str:
-    """Seconds whatever their size: the column's header has named the unit."""
-    return units.ABSENT if value is None else f"{value:.2f}"
-
-
 # The parts of a single node
 
 
@@ -320,8 +315,8 @@ def _devices(node: NodeView) -> list[_Column]:
         row = (
             str(device),
             _part(frame, "device_memory_used_ratio", index, units.percent),
-            _part(frame, "device_memory_used_bytes", index, _gib),
-            _part(frame, "device_memory_total_bytes", index, _gib),
+            _part(frame, "device_memory_used_bytes", index, units.gib),
+            _part(frame, "device_memory_total_bytes", index, units.gib),
             f"{sum(errors):.0f} " if errors else f"{units.ABSENT} ",
             _cores(frame, inventory, device),
         )
@@ -363,11 +358,6 @@ def _cards(node: NodeView) -> list[_Column]:
 
 def _part(frame: Frame, quantity: str, index: int, form: Format) -> str:
     return _value(quantity, _of(frame, quantity, index), form)
-
-
-def _gib(value: float | None) -> str:
-    """GiB whatever the size: the column's header has named the unit."""
-    return units.ABSENT if value is None else f"{value / (1 << 30):.1f}"
 
 
 # What is not heard

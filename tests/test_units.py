@@ -78,3 +78,18 @@ def test_absent_is_a_dash(value: float | None) -> None:
 
 def test_marks() -> None:
     assert [units.mark(one) for one in Provenance] == ["", "r", "d", "~", ""]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(None, "–"), (0.0, "0.0"), (110950976.0, "0.1"), (5e6, "0.0047"), (72.26e9, "67.3")],
+)
+def test_gib_in_a_column(count: float | None, text: str) -> None:
+    assert units.gib(count) == text
+
+
+@pytest.mark.parametrize(
+    ("duration", "text"), [(None, "–"), (0.063, "0.06"), (4.312, "4.31"), (321.9, "321.90")]
+)
+def test_seconds_in_a_column(duration: float | None, text: str) -> None:
+    assert units.plain_seconds(duration) == text

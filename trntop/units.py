@@ -35,6 +35,19 @@ def bytes_iec(count: float | None) -> str:
     return _scaled(count, 1024.0, _IEC) if _known(count) else ABSENT
 
 
+def gib(count: float | None) -> str:
+    """Bytes as a number of GiB whatever their size, for a column whose header names the unit."""
+    if not _known(count):
+        return ABSENT
+    size = count / 2**30
+    return f"{size:.1f}" if size == 0 or size >= 0.95 else f"{size:.2g}"
+
+
+def plain_seconds(duration: float | None) -> str:
+    """Seconds as a number whatever their size, for a column whose header names the unit."""
+    return f"{duration:.2f}" if _known(duration) else ABSENT
+
+
 def gigabits(bytes_per_second: float | None, *, unit: bool = True) -> str:
     """Bytes per second as decimal gigabits: `412 Gb/s`, `3.2 Gb/s`, `412` without the unit."""
     if not _known(bytes_per_second):

@@ -111,7 +111,7 @@ def _memory(scene: Scene, frame: Frame, index: int, width: int, pen: Pen) -> lis
                  limit_style=pen.ink.faint),
             (" ", pen.ink.text),
         ]  # fmt: skip
-    number = pen.number(bare(units.bytes_iec(used)), USED, 6)
+    number = pen.number(units.gib(used), USED, 6)
     if full:
         number[0] = (number[0][0], pen.ink.warning)
     parts += number

@@ -117,10 +117,6 @@ def _job(
     return draw
 
 
-def _step_seconds(value: float | None) -> str:
-    return units.ABSENT if value is None else f"{value:.2f}"
-
-
 def _incident(row: FleetRow, width: int, pen: Pen) -> list[Part]:
     if not row.incidents:
         return [(" " * width, pen.ink.text)]
@@ -167,7 +163,7 @@ def columns(name_width: int) -> tuple[Column[FleetRow], ...]:
                sort=_sort_by(COMM)),
         Column("exposed", "exposed", 9, 50, _job(EXPOSED, units.percent), unit="%",
                align="right", sort=_sort_by(EXPOSED)),
-        Column("step", "step", 7, 40, _job(STEP, _step_seconds), unit="s", align="right",
+        Column("step", "step", 7, 40, _job(STEP, units.plain_seconds), unit="s", align="right",
                sort=_sort_by(STEP)),
         Column("incident", "incident", 14, 45, _incident, wide=24),
         Column("state", "state", 8, 85, _state, wide=15),
