@@ -28,7 +28,8 @@ def identity(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
         groups.append((80, [(node.inventory.instance_type, ink.text)]))
     if devices:
         lnc = f" (LNC={node.inventory.lnc})" if node.inventory.lnc > 1 else ""
-        groups.append((60, [(f"{devices} devices · {cores} cores{lnc}", ink.muted)]))
+        chips = f"{devices} device{'s' * (devices > 1)}"
+        groups.append((60, [(f"{chips} · {cores} cores{lnc}", ink.muted)]))
     for rank, key in ((30, "availability_zone"), (40, "instance_id"), (20, "ultraserver_id")):
         if value := facts.get(key):
             groups.append((rank, [(value, ink.muted)]))
