@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 STOP_SECONDS = 0.4
 """How long `stop` waits for the collection thread; it is a daemon and holds nobody back."""
-SLICE = 0.05
+SLICE = 0.2
 """Seconds between looks at pause and speed while waiting."""
 
 GAP = 60.0

@@ -14,12 +14,8 @@ from trntop.model import Sample
 from trntop.text import clean
 
 MAX_CARDS = 256
-_COUNTERS = Layout(
-    (
-        tuple(f"efa_{name}_total" for name in (*EFA_PORT_COUNTERS, *EFA_DEVICE_COUNTERS)),
-        COUNTER,
-    )
-)
+_NAMES = (*EFA_PORT_COUNTERS, *EFA_DEVICE_COUNTERS)
+_COUNTERS = Layout((tuple(f"efa_{name}_total" for name in _NAMES), COUNTER))
 _LINK = Layout((("efa_link_bytes_per_second",), Range(limit=1e5 * 1e9 / 8, scale=1e9 / 8)))
 """From Gb/s."""
 
@@ -60,14 +56,11 @@ def decode(data: bytes) -> Sample:
         for label, card in zip(labels, cards, strict=True)
         if card.error
     ]
-    ports = [{} if card.error else card.port for card in cards]
-    devices = [{} if card.error else card.device for card in cards]
+    # The two sets of names are disjoint, so it does not matter in which place a counter stood.
+    unread = (None,) * len(_NAMES)
     counters = [
-        (
-            *map(port.get, EFA_PORT_COUNTERS),
-            *(card.get(name, port.get(name)) for name in EFA_DEVICE_COUNTERS),
-        )
-        for port, card in zip(ports, devices, strict=True)
+        unread if card.error else tuple(map((card.port | card.device).get, _NAMES))
+        for card in cards
     ]
     columns = _COUNTERS.columns(counters)
     columns |= _LINK.columns([(card.rate_gbps or None,) for card in cards])
