@@ -114,11 +114,12 @@ ROLLUPS = tuple(
 RATES = {quantity.rate_of: quantity.name for quantity in CATALOG.values() if quantity.rate_of}
 """Counter → its rate."""
 
-_REDUCE: dict[Combine, Callable[[Column], np.float64]] = {
-    Combine.MAX: np.max,
-    Combine.MIN: np.min,
-    Combine.MEAN: np.mean,
-    Combine.SUM: np.sum,
+# The ufuncs' own reductions: np.max and np.mean cost twice as much on short columns.
+_REDUCE: dict[Combine, Callable[[Column], float]] = {
+    Combine.MAX: np.maximum.reduce,
+    Combine.MIN: np.minimum.reduce,
+    Combine.MEAN: lambda values: np.add.reduce(values) / len(values),
+    Combine.SUM: np.add.reduce,
 }
 
 

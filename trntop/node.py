@@ -42,6 +42,8 @@ MAX_PARTS = 4096
 """Ranks kept for one node."""
 MAX_LINE_RATES = 2.0
 """A byte counter that moves faster than this many line rates is damaged."""
+MAX_RATE = 1e15
+"""The same for other counters, per second."""
 
 SOURCE_OF = {
     quantity.name: quantity.source or CATALOG[quantity.rate_of].source
@@ -289,17 +291,18 @@ class NodeState:
         """Rates of the counters that this and the previous sample share."""
         rates: dict[str, Column] = {}
         links = sample.columns.get("efa_link_bytes_per_second")
-        for name, values in sample.columns.items():
-            target = RATES.get(name)
+        line_rates = MAX_RATE
+        if links is not None and not np.isnan(links).all():
+            line_rates = MAX_LINE_RATES * float(np.nanmax(links))
+        for name, target in RATES.items():
+            values = sample.columns.get(name)
             before = source.columns.get(name)
-            if target is None or before is None:
+            if values is None or before is None:
                 continue
             entity = CATALOG[name].entity
             keys, old_keys = sample.keys.get(entity, ()), source.keys.get(entity, ())
             old = before[0] if keys == old_keys else _aligned(before[0], old_keys, keys)
-            limit = 1e15
-            if name.endswith("_bytes_total") and links is not None and not np.isnan(links).all():
-                limit = MAX_LINE_RATES * float(np.nanmax(links))
+            limit = line_rates if name.endswith("_bytes_total") else MAX_RATE
             change = rate(old, values, time - before[1], limit)
             if (values < old).any():
                 source.count("counter_resets")
