@@ -167,6 +167,38 @@ def test_nothing_seen_is_no_good_news() -> None:
     assert "no-such-neuron-monitor" in run.stderr
 
 
+def test_a_locale_without_dashes_and_arrows() -> None:
+    run = trntop("snapshot", SIM, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert run.returncode == 0
+    assert run.stderr == ""
+    assert "SIMULATED" in run.stdout
+
+
+def test_a_full_disk_behind_standard_output() -> None:
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "trntop", "snapshot", "--json", SIM],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+        )  # fmt: skip
+    assert run.returncode == 1
+    assert run.stderr == "trntop: No space left on device\n"
+
+
+def test_the_cap_on_time_ends_a_recording_that_nothing_starts(tmp_path: Path) -> None:
+    run = trntop(
+        "record", "-o", str(tmp_path / "x.jsonl"), "--max-seconds", "0.5",
+        "--set", "collect.neuron_monitor=no-such-neuron-monitor",
+    )  # fmt: skip
+    assert run.returncode == 1
+    assert "no-such-neuron-monitor" in run.stderr
+    assert "no readings came" in run.stderr
+
+
+def test_the_command_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--set", "collect.period=1", "snapshot", SIM]) == 2
+    assert "put the command first" in capsys.readouterr().err
+
+
 def test_a_closed_pipe_is_no_error() -> None:
     run = subprocess.run(
         f"{sys.executable} -m trntop snapshot --json '{SIM}' | head -c 10",
