@@ -2,11 +2,11 @@
 
 import asyncio
 import os
-import re
 import stat
 
 from trntop.catalog import NEURON_MONITOR
 from trntop.collection import Sink
+from trntop.envelope import longest_period
 from trntop.errors import UsageError
 from trntop.model import Reading, State, Status
 
@@ -16,8 +16,6 @@ from .pace import hold, rest
 CHUNK_BYTES = 1 << 18
 DEFAULT_PERIOD = 1.0
 """Seconds; also the least, since a first report's own period is next to nothing."""
-
-_PERIOD = re.compile(rb'"period"\s*:\s*(\d{1,5}(?:\.\d{1,9})?)\s*[,}]')
 
 
 class StandardInput:
@@ -121,4 +119,4 @@ class StandardInput:
 
 def period_of(report: bytes) -> float:
     """The longest period that a report's groups state, in seconds; at least one second."""
-    return max([DEFAULT_PERIOD, *map(float, _PERIOD.findall(report))])
+    return max(DEFAULT_PERIOD, longest_period(report))

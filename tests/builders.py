@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from trntop.catalog import (
-    CATALOG,
     CPU_MODES,
     ECC_EVENTS,
     EFA_DEVICE_COUNTERS,
@@ -105,7 +104,6 @@ def make_node(
         version=1,
         facts={"instance_id": f"i-{index:08x}", **FACTS, **(facts or {})},
         lnc=2,
-        cores_per_device=cores_per_device,
         keys={
             Entity.DEVICE: tuple(range(devices)),
             Entity.CORE: tuple(range(total)),
@@ -150,8 +148,7 @@ def make_node(
         )
         for source, one in of.items()
     )
-    origin = {quantity: CATALOG[quantity].source for quantity in values}
-    return NodeView(inventory, Frame(name, time, values, origin, sources, simulated))
+    return NodeView(inventory, Frame(name, time, values, sources, simulated))
 
 
 def make_view(

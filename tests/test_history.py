@@ -10,9 +10,7 @@ def cluster(time: float, **values: float) -> Cluster:
     return Cluster(
         time,
         {
-            name: NodeView(
-                Inventory(name), Frame(name, time, {UTILIZATION: np.array([value])}, {}, ())
-            )
+            name: NodeView(Inventory(name), Frame(name, time, {UTILIZATION: np.array([value])}, ()))
             for name, value in sorted(values.items())
         },
     )

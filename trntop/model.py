@@ -107,8 +107,6 @@ class Inventory:
     """instance_type, instance_id, ultraserver_id, availability zone, neuron versions, …"""
     lnc: int = 1
     """Physical cores behind one logical core."""
-    cores_per_device: int = 0
-    """Logical cores of one device; 0 when unknown."""
     keys: Mapping[Entity, tuple[Key, ...]] = field(default_factory=dict)
     runtimes: tuple[Runtime, ...] = ()
     core_device: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -160,8 +158,6 @@ class Frame:
     time: float
     columns: Mapping[str, Column]
     """Quantity → one value per key of its entity; a missing quantity is wholly absent."""
-    origin: Mapping[str, str]
-    """Quantity → name of the source it rests on."""
     sources: tuple[SourceState, ...]
     simulated: bool = False
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -242,6 +238,11 @@ class Cluster:
     def simulated(self) -> bool:
         """Whether any node's values are made up."""
         return any(view.frame.simulated for view in self.nodes.values())
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether any source ever told of something that exists: a device, a card, a job."""
+        return any(keys for view in self.nodes.values() for keys in view.inventory.keys.values())
 
     @cached_property
     def jobs(self) -> Mapping[str, tuple[str, ...]]:

@@ -13,6 +13,8 @@ from trntop.node import NodeState
 from trntop.settings import Settings
 
 MAX_NODES = 40_000
+MAX_UNKNOWN = 64
+"""Unknown sources that are counted by name."""
 MAX_CATCH_UP = 120.0
 """Seconds; a longer gap in the stream is one gap, not a burst of ticks."""
 
@@ -41,7 +43,9 @@ class Monitor:
         """Takes one reading; a payload that cannot be decoded is counted and shown."""
         decoder = DECODERS.get(reading.source)
         if decoder is None:
-            self.unknown_sources[reading.source] = self.unknown_sources.get(reading.source, 0) + 1
+            known = self.unknown_sources
+            if reading.source in known or len(known) < MAX_UNKNOWN:
+                known[reading.source] = known.get(reading.source, 0) + 1
             return
         node = self._node(reading.node)
         if node is None:

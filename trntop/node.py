@@ -45,13 +45,6 @@ MAX_LINE_RATES = 2.0
 MAX_RATE = 1e15
 """The same for other counters, per second."""
 
-SOURCE_OF = {
-    quantity.name: quantity.source or CATALOG[quantity.rate_of].source
-    for quantity in CATALOG.values()
-    if quantity.source or quantity.rate_of
-}
-"""Quantity → source, for everything that is not computed from several columns."""
-
 
 @dataclass(slots=True)
 class _Part:
@@ -234,13 +227,11 @@ class NodeState:
             heard = self._sources[NEURON_MONITOR].state(now).state
             if heard in (State.FRESH, State.LATE, State.ENDED):
                 columns.update({name: np.array([total]) for name, total in self._totals.items()})
-        origin = {name: SOURCE_OF[name] for name in columns if name in SOURCE_OF}
         derive(columns, inventory)
         frame = Frame(
             node=self.node,
             time=now,
             columns=columns,
-            origin=origin,
             sources=states,
             simulated=self.simulated,
             reasons={name: why for name, why in reasons.items() if name not in columns},

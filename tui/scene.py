@@ -97,9 +97,7 @@ class Scene:
     @property
     def has_data(self) -> bool:
         """Whether any source ever told of something that exists: a device, a card, a job."""
-        return any(
-            keys for node in self.cluster.nodes.values() for keys in node.inventory.keys.values()
-        )
+        return self.cluster.has_parts
 
 
 def job_figures(cluster: Cluster, job: str) -> JobFigures:

@@ -436,7 +436,7 @@ class TestWelcome:
     def down() -> View:
         """One node whose only source was never heard."""
         source = SourceState("neuron-monitor", State.DOWN, "install the tools")
-        frame = ModelFrame("here", 0.0, {}, {}, (source,))
+        frame = ModelFrame("here", 0.0, {}, (source,))
         return view_of(NodeView(Inventory("here"), frame))
 
     def app(self, made: View, *, demo: bool = True) -> tuple[TrntopApp, list[FakeSession]]:

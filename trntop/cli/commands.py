@@ -166,16 +166,11 @@ def analyze(args: Namespace) -> int:
     first, last, seconds = _watch(sources, settings, args.seconds)
     incidents = tuple(sorted(last.incidents, key=lambda one: one.opened_at))
     _report(first, last, seconds, incidents, as_json=args.json)
-    if _heard(last.cluster):
+    if last.cluster.has_parts:
         return 0
     # No incident was found because nothing was seen: that is no good news.
     _talk_about_silence(last.cluster)
     return 1
-
-
-def _heard(cluster: Cluster) -> bool:
-    """Whether any source gave anything that tells of a device, a card or a job."""
-    return any(keys for view in cluster.nodes.values() for keys in view.inventory.keys.values())
 
 
 def _talk_about_silence(cluster: Cluster) -> None:

@@ -244,7 +244,6 @@ class _Builder:
         self._keys[Entity.DEVICE] = tuple(range(self._devices))
         self._facts["facts"] = facts
         self._facts["lnc"] = lnc
-        self._facts["cores_per_device"] = per_device
         self._facts["core_device"] = np.arange(self._cores) // max(per_device, 1)
         if self._devices and not info.error:
             self._node("node_devices", self._devices)
