@@ -1,0 +1,113 @@
+"""Sources that are read on a beat: the same read, each period, in a thread of its own."""
+
+import asyncio
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable
+
+from trntop.collection import Sink
+from trntop.model import Reading, State, Status
+
+from .worker import StuckError, Worker
+
+log = logging.getLogger(__name__)
+
+
+class AbsentError(Exception):
+    """There is nothing of the kind on this machine.
+
+    Args:
+        found: what was looked for, and seen.
+        remedy: what to do about it.
+    """
+
+    def __init__(self, found: str, remedy: str = "") -> None:
+        super().__init__(f"{found}; {remedy}" if remedy else found)
+        self.found = found
+        self.remedy = remedy
+
+
+class Polled:
+    """A collector that calls `read` each `period` seconds and hands over what it returns.
+
+    Beats that pass while a read lasts are left out, never made up for.
+
+    Args:
+        node: name of this machine.
+        source: name of the source.
+        read: gives the payload; called in a worker thread, never twice at a time. Raises
+            AbsentError when there is nothing of the kind here.
+        period: seconds between reads.
+        deadline: seconds after which a read counts as stuck.
+        recheck: seconds between looks for what is absent.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        source: str,
+        read: Callable[[], bytes],
+        period: float,
+        *,
+        deadline: float = 5.0,
+        recheck: float = 30.0,
+    ) -> None:
+        self.node = node
+        self.source = source
+        self._read = read
+        self._period = period
+        self._deadline = deadline
+        self._recheck = recheck
+        self._worker = Worker(f"trntop {source}")
+        self._counts = Counter(skipped=0, stuck=0)
+        self._stuck_since: float | None = None
+
+    async def run(self, sink: Sink) -> None:
+        """Reads until cancelled."""
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        try:
+            while True:
+                step = await self._beat(sink)
+                late = loop.time() - due
+                beats = max(1, math.ceil(late / step))
+                self._counts["skipped"] += beats - 1
+                due += beats * step
+                await asyncio.sleep(due - loop.time())
+        finally:
+            self._worker.close()
+
+    async def _beat(self, sink: Sink) -> float:
+        """One read; seconds from its beat to the next."""
+        loop = asyncio.get_running_loop()
+        started, began = loop.time(), sink.now()
+        try:
+            payload = await self._worker.call(self._read, self._deadline)
+        except StuckError:
+            if self._stuck_since is None:
+                self._stuck_since = started
+                self._counts["stuck"] += 1
+            silence = loop.time() - self._stuck_since
+            self._say(
+                sink,
+                State.DOWN,
+                f"{self.source} has not answered for {silence:.0f} s (a read blocks in the kernel)",
+            )
+            return self._period
+        except (AbsentError, OSError) as error:
+            self._stuck_since = None
+            self._say(sink, State.DOWN, getattr(error, "strerror", None) or str(error))
+            return self._recheck
+        except Exception as error:  # a defect of one reader must not end it for good
+            log.exception("reading %s", self.source)
+            self._stuck_since = None
+            self._say(sink, State.DOWN, f"internal error: {type(error).__name__}")
+            return self._recheck
+        self._stuck_since = None
+        sink.reading(Reading(self.node, self.source, began, payload))
+        self._say(sink, State.FRESH)
+        return self._period
+
+    def _say(self, sink: Sink, state: State, reason: str = "") -> None:
+        sink.status(Status(self.node, self.source, state, reason, dict(self._counts)))

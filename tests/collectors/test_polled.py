@@ -1,0 +1,102 @@
+import asyncio
+import threading
+
+from tests.collectors.notebook import Notebook, running
+from trntop.collectors.polled import AbsentError, Polled
+from trntop.model import State
+
+
+async def test_each_beat_gives_a_reading() -> None:
+    numbers = iter(range(1000))
+    sink = Notebook()
+    async with running(Polled("n", "efa", lambda: b"%d" % next(numbers), 0.002), sink):
+        await sink.until(lambda: len(sink.readings) >= 3)
+    assert [reading.data for reading in sink.readings[:3]] == [b"0", b"1", b"2"]
+    assert (sink.readings[0].node, sink.readings[0].source) == ("n", "efa")
+    assert {status.state for status in sink.statuses} == {State.FRESH}
+
+
+async def test_what_is_absent_is_looked_for_again() -> None:
+    found = False
+
+    def read() -> bytes:
+        if not found:
+            raise AbsentError("no EFA card in /sys/class/infiniband")
+        return b"{}"
+
+    sink = Notebook()
+    async with running(Polled("n", "efa", read, 60.0, recheck=0.002), sink):
+        await sink.until(lambda: len(sink.statuses) >= 2)
+        assert sink.reasons(State.DOWN)[0] == "no EFA card in /sys/class/infiniband"
+        assert not sink.readings
+        found = True
+        await sink.until(lambda: sink.readings)
+    assert sink.statuses[-1].state is State.FRESH
+
+
+async def test_an_error_is_named_and_tried_again() -> None:
+    errors = [PermissionError(13, "Permission denied")]
+
+    def read() -> bytes:
+        if errors:
+            raise errors.pop()
+        return b"{}"
+
+    sink = Notebook()
+    async with running(Polled("n", "host", read, 60.0, recheck=0.002), sink):
+        await sink.until(lambda: sink.readings)
+    assert sink.reasons(State.DOWN) == ["Permission denied"]
+
+
+async def test_a_stuck_read_is_said_and_recovers_by_itself() -> None:
+    release = threading.Event()
+
+    def read() -> bytes:
+        release.wait()
+        return b"{}"
+
+    sink = Notebook()
+    async with running(Polled("n", "efa", read, 0.002, deadline=0.002), sink):
+        await sink.until(lambda: len(sink.reasons(State.DOWN)) >= 3)
+        assert all(
+            reason.startswith("efa has not answered for ") and reason.endswith("in the kernel)")
+            for reason in sink.reasons(State.DOWN)
+        )
+        assert sink.counts["stuck"] == 1
+        threads = [t for t in threading.enumerate() if t.name == "trntop efa"]
+        assert len(threads) == 1
+        release.set()
+        await sink.until(lambda: sink.readings)
+    assert sink.statuses[-1].state is State.FRESH
+
+
+async def test_quitting_while_a_read_hangs_is_quick() -> None:
+    release = threading.Event()
+
+    def read() -> bytes:
+        release.wait()
+        return b""
+
+    sink = Notebook()
+    collector = Polled("n", "efa", read, 1.0, deadline=60.0)
+    async with asyncio.timeout(2), running(collector, sink):
+        await asyncio.sleep(0.01)
+    assert not sink.readings
+    release.set()
+
+
+async def test_missed_beats_are_left_out() -> None:
+    started = threading.Event()
+    calls: list[int] = []
+
+    def read() -> bytes:
+        calls.append(1)
+        if len(calls) == 1:
+            started.wait(0.05)  # fifty beats
+        return b"{}"
+
+    sink = Notebook()
+    async with running(Polled("n", "efa", read, 0.001), sink):
+        await sink.until(lambda: len(sink.readings) >= 2)
+    assert sink.counts["skipped"] >= 40
+    assert len(calls) < 40
