@@ -1,0 +1,563 @@
+"""The emitter, as a training process has it: what it sends, and that it never gets in the way."""
+
+import ast
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trntop import steps
+from trntop.decode.steps import decode
+from trntop.steps import Steps
+
+SOURCE = Path(steps.__file__)
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Agent:
+    """Somebody who listens."""
+
+    def __init__(self, path: Path) -> None:
+        self.door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.door.bind(str(path))
+        self.door.listen(8)
+        self.door.settimeout(5)
+
+    def admit(self) -> None:
+        self.line = self.door.accept()[0]
+        self.line.settimeout(5)
+
+    def hear(self) -> dict[str, Any]:
+        record: dict[str, Any] = json.loads(self.line.recv(4096))
+        return record
+
+    def close(self) -> None:
+        self.door.close()
+        if hasattr(self, "line"):
+            self.line.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "steps.sock"
+
+
+@pytest.fixture
+def agent(path: Path) -> Iterator[Agent]:
+    one = Agent(path)
+    yield one
+    one.close()
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment that says nothing, and no emitter of an earlier test."""
+    for name in ("TRNTOP_STEPS", "TRNTOP_JOB", "SLURM_JOB_NAME", "RANK", "OMPI_COMM_WORLD_RANK",
+                 "SLURM_PROCID", "PMI_RANK"):  # fmt: skip
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(steps, "_default", None)
+
+
+def records(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+class TestRecords:
+    """What a step says."""
+
+    @pytest.fixture
+    def clock(self) -> Clock:
+        return Clock()
+
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        return tmp_path / "steps.jsonl"
+
+    @pytest.fixture
+    def emitter(self, file: Path, clock: Clock) -> Steps:
+        return Steps(f"file:{file}", job="pretrain", rank=3, clock=clock)
+
+    def test_a_step(self, emitter: Steps, clock: Clock, file: Path) -> None:
+        with emitter.step(tokens=4096) as step:
+            with emitter.compute():
+                clock.now += 3
+                with emitter.collective():
+                    clock.now += 1
+            with emitter.collective():
+                clock.now += 0.5
+            clock.now += 0.25
+            step.report(loss=2.5, mfu=0.4)
+        (record,) = records(file)
+        assert abs(record.pop("time") - time.time()) < 60
+        assert record == {
+            "job": "pretrain", "rank": 3, "step": 1, "step_seconds": 4.75, "compute_seconds": 4.0,
+            "comm_seconds": 1.5, "overlap_seconds": 1.0, "exposed_comm_seconds": 0.5,
+            "tokens": 4096, "loss": 2.5, "mfu": 0.4,
+        }  # fmt: skip
+
+    def test_it_is_what_the_decoder_reads(self, emitter: Steps, clock: Clock, file: Path) -> None:
+        with emitter.step(7, tokens=4096), emitter.collective(), emitter.compute():
+            clock.now += 2
+        sample = decode(file.read_bytes())
+        assert sample.part == "pretrain/3"
+        assert sample.problems == ()
+        assert {name: column.item() for name, column in sample.columns.items()} == {
+            "job_step": 7, "job_ranks": 1, "job_step_seconds": 2, "job_compute_seconds": 2,
+            "job_comm_seconds": 2, "job_exposed_comm_seconds": 0, "job_tokens_per_second": 2048,
+        }  # fmt: skip
+
+    def test_what_is_not_marked_is_absent(self, emitter: Steps, clock: Clock, file: Path) -> None:
+        for section in (emitter.collective(), emitter.compute()):
+            with emitter.step(), section:
+                clock.now += 1
+        with emitter.step():
+            clock.now += 1
+        collective, compute, bare = records(file)
+        assert collective["comm_seconds"] == 1
+        assert not collective.keys() & {
+            "compute_seconds", "overlap_seconds", "exposed_comm_seconds",
+        }  # fmt: skip
+        assert compute["compute_seconds"] == 1
+        assert not compute.keys() & {"comm_seconds", "overlap_seconds", "exposed_comm_seconds"}
+        assert bare.keys() == {"job", "rank", "step", "step_seconds", "time"}
+
+    def test_a_section_that_crosses_the_end_is_cut_there(
+        self, emitter: Steps, clock: Clock, file: Path
+    ) -> None:
+        section = emitter.collective()
+        with emitter.step():
+            clock.now += 1
+            section.__enter__()
+            clock.now += 2
+        clock.now += 4
+        with emitter.step():
+            clock.now += 8
+            section.__exit__()
+            clock.now += 16
+        assert [record["comm_seconds"] for record in records(file)] == [2, 8]
+
+    def test_steps_number_themselves(self, emitter: Steps, clock: Clock, file: Path) -> None:
+        for number in (None, None, 100, None, np.int64(7), "x"):
+            with emitter.step(number):  # type: ignore[arg-type]
+                clock.now += 1
+        assert [record["step"] for record in records(file)] == [1, 2, 100, 101, 7, 8]
+
+    def test_a_step_that_fails_is_none(self, emitter: Steps, clock: Clock, file: Path) -> None:
+        with pytest.raises(ZeroDivisionError), emitter.step(), emitter.compute():
+            clock.now += 1
+            raise ZeroDivisionError
+        with emitter.step():
+            clock.now += 1
+        (record,) = records(file)
+        assert record["step"] == 1
+        assert "compute_seconds" not in record
+
+    def test_only_numbers_are_taken(self, emitter: Steps, file: Path) -> None:
+        class Tensor:
+            def __float__(self) -> float:
+                raise AssertionError("the device was waited for")
+
+        class Odd(float):
+            def __float__(self) -> float:
+                raise RuntimeError("odd")
+
+        for value in (Tensor(), Odd(), "1", None, float("nan"), float("inf"), 10**400, [1], 1j):
+            with emitter.step(tokens=value) as step:
+                step.report(loss=value, mfu=value)
+        assert not any(record.keys() & {"tokens", "loss", "mfu"} for record in records(file))
+
+    def test_numbers_of_numpy_are_numbers(self, emitter: Steps, file: Path) -> None:
+        with emitter.step(tokens=np.int32(5)) as step:
+            step.report(loss=np.float32(0.5), mfu=np.float64(0.25))
+        (record,) = records(file)
+        assert (record["tokens"], record["loss"], record["mfu"]) == (5, 0.5, 0.25)
+
+    def test_stages(self, emitter: Steps, file: Path) -> None:
+        before = time.time()
+        with emitter.stage("evaluating"), emitter.checkpoint():
+            pass
+        notes = records(file)
+        names = ["evaluating", "checkpointing", "evaluating", "training"]
+        assert [note["stage"] for note in notes] == names
+        assert all(before - 1 <= note["since"] <= note["time"] for note in notes)
+        assert notes[2]["since"] == notes[0]["since"]
+        facts = [decode(json.dumps(note).encode()).facts["stages"] for note in notes]
+        assert [stages["pretrain"][0] for stages in facts] == names
+
+    def test_a_record_is_short_whatever_the_name(self, tmp_path: Path) -> None:
+        file = tmp_path / "long"
+        emitter = Steps(f"file:{file}", job="\x1b\U0001f680\udcff\n" * 1000)
+        with emitter.step(tokens=1.23456789e300), emitter.stage("\U0001f680" * 1000):
+            pass
+        lines = file.read_bytes().splitlines()
+        assert len(lines) == 3
+        assert all(len(line) < 4096 for line in lines)
+        assert decode(lines[2]).part.endswith("/0")
+
+
+EVENTS = ["open compute", "open collective", "close compute", "close collective", "step"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(EVENTS)), max_size=60))
+def test_intervals_are_those_of_a_raster(events: list[tuple[int, str]]) -> None:
+    """Any nesting and overlap, against a look at each unit of time by itself."""
+    clock = Clock()
+    emitter = Steps("off", clock=clock)
+    sent: list[str] = []
+    emitter._send = sent.append  # type: ignore[method-assign]
+    sections = {"compute": emitter.compute(), "collective": emitter.collective()}
+    count = dict.fromkeys(sections, 0)
+    raster: list[tuple[bool, bool]] = []
+    expected = []
+    step = emitter.step().__enter__()
+    for wait, event in [*events, (1, "step")]:
+        clock.now += wait
+        raster += [(count["compute"] > 0, count["collective"] > 0)] * wait
+        what, _, kind = event.partition(" ")
+        if what == "open":
+            sections[kind].__enter__()
+            count[kind] += 1
+        elif what == "close" and count[kind]:
+            sections[kind].__exit__()
+            count[kind] -= 1
+        elif what == "step":
+            step.__exit__(None, None, None)
+            step = emitter.step().__enter__()
+            compute, comm = (sum(unit[index] for unit in raster) for index in (0, 1))
+            both = sum(unit == (True, True) for unit in raster)
+            split = {"overlap_seconds": both, "exposed_comm_seconds": comm - both}
+            expected.append(
+                {"step_seconds": len(raster)}
+                | ({"compute_seconds": compute} if compute else {})
+                | ({"comm_seconds": comm} if comm else {})
+                | (split if compute and comm else {})
+            )
+            raster = []
+    seconds = [
+        {key: value for key, value in json.loads(record).items() if key.endswith("seconds")}
+        for record in sent
+    ]
+    assert seconds == expected
+
+
+def test_sections_of_several_threads_are_united() -> None:
+    emitter = Steps("off", clock=(clock := Clock()))
+    sent: list[str] = []
+    emitter._send = sent.append  # type: ignore[method-assign]
+    gate = threading.Barrier(5, timeout=5)
+
+    def work() -> None:
+        with emitter.collective():
+            gate.wait()  # all are inside
+            gate.wait()  # time has passed
+        for _ in range(500):
+            with emitter.collective(), emitter.compute():
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    with emitter.step():
+        for thread in threads:
+            thread.start()
+        gate.wait()
+        clock.now += 3
+        gate.wait()
+        for thread in threads:
+            thread.join()
+        clock.now += 1
+    record = json.loads(sent[0])
+    assert record["comm_seconds"] == 3
+    assert emitter._meter._open == [0, 0, 0]
+
+
+class TestSocket:
+    """Nobody, somebody slow, somebody who dies."""
+
+    def test_a_record_arrives(self, agent: Agent, path: Path) -> None:
+        emitter = Steps(f"unix:{path}", job="j", rank=1)
+        with emitter.step():
+            pass
+        agent.admit()
+        assert agent.hear()["step"] == 1
+        assert emitter.lost == 0
+        emitter.close()
+        assert agent.line.recv(10) == b""
+
+    def test_nobody_listens(self, path: Path) -> None:
+        emitter = Steps(f"unix:{path}")
+        for _ in range(3):
+            with emitter.step():
+                pass
+        assert emitter.lost == 3
+
+    def test_an_agent_that_starts_later_is_found(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        emitter = Steps(f"unix:{path}")
+        with emitter.step():
+            pass
+        agent = Agent(path)
+        with emitter.step():  # too early for another look
+            pass
+        monkeypatch.setattr(steps, "RETRY", 0.0)
+        emitter.close()
+        with emitter.step():
+            pass
+        agent.admit()
+        assert agent.hear()["step"] == 3
+        assert emitter.lost == 2
+        # It dies, and another one takes its place.
+        agent.close()
+        with emitter.step():
+            pass
+        path.unlink()
+        agent = Agent(path)
+        with emitter.step():
+            pass
+        agent.admit()
+        assert agent.hear()["step"] == 5
+        assert emitter.lost == 3
+        agent.close()
+
+    def test_looks_for_an_agent_are_rare(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        looks = []
+
+        def refuse(*_: object) -> None:
+            looks.append(1)
+            raise OSError
+
+        monkeypatch.setattr(steps.socket, "socket", refuse)
+        emitter = Steps(f"unix:{path}")
+        for _ in range(100):
+            with emitter.step():
+                pass
+        assert len(looks) == 1
+
+    def test_somebody_who_does_not_read_costs_records_not_time(
+        self, agent: Agent, path: Path
+    ) -> None:
+        emitter = Steps(f"unix:{path}")
+        for _ in range(2000):
+            with emitter.step():
+                pass
+        assert 0 < emitter.lost < 2000
+        agent.admit()
+        while agent.hear()["step"] < 2000 - emitter.lost:
+            pass
+        with emitter.step():
+            pass
+        assert agent.hear()["step"] == 2001
+
+    @pytest.mark.parametrize(
+        "target",
+        [
+            "unix:/" + 200 * "x",
+            "unix:a\0b",
+            "unix:/dev/null",
+            "file:a\0b",
+            "file:/nowhere/steps",
+            "file:/",
+        ],
+    )
+    def test_a_place_that_cannot_be(self, target: str) -> None:
+        emitter = Steps(target)
+        with emitter.step(), emitter.checkpoint():
+            pass
+        assert emitter.lost == 3
+
+    def test_the_first_candidate_that_listens_is_taken(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first, second = tmp_path / "none.sock", tmp_path / "some.sock"
+        monkeypatch.setattr(steps, "sockets", lambda: [str(first), str(second)])
+        agent = Agent(second)
+        with steps.step(5):
+            pass
+        agent.admit()
+        assert agent.hear()["step"] == 5
+        steps.default().close()
+        agent.close()
+
+
+def test_where_an_agent_may_listen() -> None:
+    mine = f"/tmp/trntop-{os.getuid()}/steps.sock"
+    assert steps.sockets({}) == ["/run/trntop/steps.sock", mine]
+    assert steps.sockets({"XDG_RUNTIME_DIR": "/run/user/7"}) == [
+        "/run/trntop/steps.sock", "/run/user/7/trntop/steps.sock", mine,
+    ]  # fmt: skip
+
+
+class TestFile:
+    """Where no agent is near."""
+
+    def test_each_rank_has_its_own(self, tmp_path: Path) -> None:
+        for rank in (0, 11):
+            emitter = Steps(f"file:{tmp_path}/steps-{{rank}}.jsonl", rank=rank)
+            with emitter.step(), emitter.step():
+                pass
+        assert sorted(file.name for file in tmp_path.iterdir()) == [
+            "steps-0.jsonl", "steps-11.jsonl",
+        ]  # fmt: skip
+        assert [record["rank"] for record in records(tmp_path / "steps-11.jsonl")] == [11, 11]
+
+    def test_a_full_disk_is_no_reason_to_stop(self) -> None:
+        emitter = Steps("file:/dev/full")
+        for _ in range(3):
+            with emitter.step():
+                pass
+        assert emitter.lost == 3
+
+    def test_after_half_a_line_comes_a_new_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = tmp_path / "steps"
+        emitter = Steps(f"file:{file}")
+        write = os.write
+        with monkeypatch.context() as full:
+            full.setattr(steps.os, "write", lambda where, data: write(where, data[:20]))
+            with emitter.step():
+                pass
+        with emitter.step():
+            pass
+        half, whole = file.read_text().splitlines()
+        assert len(half) == 20
+        assert json.loads(whole)["step"] == 2
+        assert emitter.lost == 1
+
+    def test_a_pipe_nobody_reads_does_not_block(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        emitter = Steps(f"file:{tmp_path}/pipe")
+        with emitter.step():
+            pass
+        assert emitter.lost == 1
+
+
+class TestEnvironment:
+    """Who this process is."""
+
+    @pytest.mark.parametrize(
+        ("environ", "job", "rank"),
+        [
+            ({}, "job", 0),
+            ({"SLURM_JOB_NAME": "s", "SLURM_PROCID": "5", "PMI_RANK": "6"}, "s", 5),
+            ({"TRNTOP_JOB": "t", "SLURM_JOB_NAME": "s", "RANK": "3", "SLURM_PROCID": "5"}, "t", 3),
+            ({"RANK": "", "OMPI_COMM_WORLD_RANK": "x", "PMI_RANK": "9"}, "job", 9),
+        ],
+    )
+    def test_job_and_rank(
+        self, environ: dict[str, str], job: str, rank: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        emitter = Steps("off")
+        assert (emitter.job, emitter.rank) == (job, rank)
+
+    def test_where_records_go(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TRNTOP_STEPS", f"file:{tmp_path}/{{rank}}")
+        monkeypatch.setenv("RANK", "4")
+        with steps.step(tokens=1) as step:
+            with steps.compute():
+                pass
+            with steps.collective():
+                pass
+            step.report(loss=1.0)
+        with steps.checkpoint(), steps.stage("evaluating"):
+            pass
+        assert len(records(tmp_path / "4")) == 5
+        assert steps.lost() == 0
+
+    def test_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TRNTOP_STEPS", "off")
+        with steps.step():
+            pass
+        assert steps.lost() == 0
+
+    def test_a_wrong_target_is_said_once_and_stops_nothing(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setenv("TRNTOP_STEPS", "tcp:somewhere")
+        for _ in range(2):
+            with steps.step():
+                pass
+        assert [record.getMessage() for record in caplog.records] == [
+            "TRNTOP_STEPS: 'tcp:somewhere' is none of unix:PATH, file:PATH and off;"
+            " no step telemetry"
+        ]
+        with pytest.raises(ValueError, match="none of"):
+            Steps("tcp:somewhere")
+
+
+def run(code: str, *options: str, **environ: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run(
+        [sys.executable, *options, "-c", code], env=os.environ | environ, capture_output=True,
+        text=True, check=True, timeout=30, cwd=SOURCE.parents[1],
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def test_a_child_has_its_own_rank_and_connection(agent: Agent, path: Path) -> None:
+    """Also when it is forked in the middle of a step, while another thread holds the lock."""
+    code = """
+import os, threading
+from trntop import steps
+explicit = steps.Steps(os.environ["TRNTOP_STEPS"], job="explicit", rank=7)
+with steps.step(1): pass
+with explicit.step(1): pass
+held = threading.Event()
+def hold():
+    with steps.default()._meter._lock, explicit._meter._lock:
+        held.set()
+        threading.Event().wait()
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+if os.fork() == 0:
+    os.environ["RANK"] = "1"
+    with steps.step(2): pass
+    with explicit.step(2): pass
+    os._exit(0)
+print(os.wait()[1])
+os._exit(0)
+"""
+    assert run(code, TRNTOP_STEPS=f"unix:{path}", TRNTOP_JOB="j", RANK="0") == "0"
+    heard = []
+    for _ in range(4):
+        agent.admit()
+        record = agent.hear()
+        heard.append((record["job"], record["rank"], record["step"]))
+        assert agent.line.recv(10) == b""
+        agent.line.close()
+    assert sorted(heard) == [("explicit", 7, 1), ("explicit", 7, 2), ("j", 0, 1), ("j", 1, 2)]
+
+
+def test_it_needs_nothing_of_trntop(tmp_path: Path) -> None:
+    names = "print(sorted(name for name in sys.modules if name.split('.')[0] == 'trntop'))"
+    assert run(f"import sys, trntop.steps; {names}") == "['trntop', 'trntop.steps']"
+    # A copy beside the training script, without any package that is not Python's.
+    (tmp_path / "steps.py").write_bytes(SOURCE.read_bytes())
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import steps; {names}"
+    assert run(f"{code}; steps.step().__enter__()", "-S", "-I") == "[]"
+
+
+def test_it_is_written_for_older_interpreters() -> None:
+    """Images for training carry Python 3.9 and later."""
+    ast.parse(SOURCE.read_text(), feature_version=(3, 9))
