@@ -19,6 +19,7 @@ lint:           ## formatting, lint, types, import contracts
 docs:           ## regenerate the pages that follow from the code
 	$(BIN)/python -m trntop.settings > docs/settings.md
 	$(BIN)/python -m trntop.catalog > docs/metrics.md
+	$(BIN)/python -m trntop.catalog sources > docs/sources.md
 
 bench:          ## every budget beside its figure
 	$(BIN)/python -m benchmarks

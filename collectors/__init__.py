@@ -1,18 +1,135 @@
 """Where readings come from: each module one source, or one part that sources share.
 
-The live sources are `neuron_monitor.NeuronMonitor` and `stdin.StandardInput`; `simulator` makes
-readings up.
+`local` makes the collectors of this machine; `simulator` makes readings up.
 """
 
-from trntop.collection import Finding
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from trntop.catalog import (
+    EFA_SOURCE,
+    HOST,
+    KERNEL_LOG,
+    LOG,
+    NEURON_LS,
+    NEURON_MONITOR,
+    NEURON_SYSFS,
+    PROFILES,
+    STEPS,
+    TENSOR_ENGINE,
+)
+from trntop.collection import Collector, Finding
+from trntop.settings import Collect
+
+EXAMINATION_SECONDS = 15.0
+"""How long `examine_all` waits for what may hang."""
 
 
-def examine_all(command: str = "neuron-monitor") -> list[Finding]:
-    """What can be read on this machine, source by source; takes about ten seconds at most.
+def local(node: str, settings: Collect) -> list[Collector]:
+    """The collectors of this machine, without those that the settings disable.
 
     Args:
-        command: neuron-monitor's name or path.
-    """
-    from . import efa, neuron_examination
+        node: name of this machine.
+        settings: what is read, where and how often.
 
-    return [neuron_examination.examine(command), efa.examine()]
+    Raises:
+        SettingsError: a pattern of log lines is none.
+    """
+    from trntop.profiles import path_of
+
+    from .efa import EfaReader
+    from .host import HostReader
+    from .kernel_log import KernelLog
+    from .neuron_ls import NeuronLs
+    from .neuron_monitor import NeuronMonitor
+    from .neuron_sysfs import NeuronSysfsReader
+    from .polled import Polled
+    from .profiles import ProfilesReader
+    from .steps import StepsCollector
+    from .tensor_engine import TensorEngineReader
+    from .training_log import TrainingLog
+
+    root, period, slow = Path(settings.root), settings.period, settings.slow_period
+    host = HostReader(root, settings.compile_cache, period=slow)
+    profiles = ProfilesReader(path_of(settings, os.environ))
+    collectors: list[Collector] = [
+        NeuronMonitor(node, settings.neuron_monitor, period),
+        # Some of its nodes ask the firmware, which may take its time.
+        Polled(node, NEURON_SYSFS, NeuronSysfsReader(root, slow), slow, deadline=slow),
+        Polled(node, TENSOR_ENGINE, TensorEngineReader(root), period),
+        NeuronLs(node, settings.neuron_ls),
+        Polled(node, EFA_SOURCE, EfaReader(root), period),
+        StepsCollector(node, _path(settings.steps_socket), settings.steps_files),
+        Polled(node, HOST, host, slow),
+        KernelLog(node, root),
+        Polled(node, PROFILES, profiles, ProfilesReader.PERIOD),
+    ]
+    if settings.logs:
+        collectors.append(TrainingLog(node, settings.logs, settings.job, settings.log_patterns))
+    return [one for one in collectors if one.source not in settings.disabled]
+
+
+def examine_all(settings: Collect) -> list[Finding]:
+    """What can be read on this machine, source by source; all at once, in 15 s at most.
+
+    Raises:
+        SettingsError: a pattern of log lines is none.
+    """
+    from trntop.profiles import path_of
+
+    from . import (
+        efa,
+        host,
+        kernel_log,
+        neuron_examination,
+        neuron_ls,
+        neuron_sysfs,
+        profiles,
+        steps,
+        tensor_engine,
+        training_log,
+    )
+
+    training_log.compile_patterns(settings.log_patterns)
+    root = Path(settings.root)
+    looks: dict[str, Callable[[], Finding]] = {
+        NEURON_MONITOR: partial(neuron_examination.examine, settings.neuron_monitor, root=root),
+        NEURON_SYSFS: partial(neuron_sysfs.examine, root),
+        TENSOR_ENGINE: partial(tensor_engine.examine, root),
+        NEURON_LS: partial(neuron_ls.examine, settings.neuron_ls),
+        EFA_SOURCE: partial(efa.examine, root),
+        STEPS: partial(steps.examine, _path(settings.steps_socket), settings.steps_files),
+        LOG: partial(training_log.examine, settings.logs, settings.log_patterns),
+        HOST: partial(host.examine, root, settings.compile_cache),
+        KERNEL_LOG: partial(kernel_log.examine, root),
+        PROFILES: partial(profiles.examine, path_of(settings, os.environ)),
+    }
+    return _all_at_once(looks, EXAMINATION_SECONDS)
+
+
+def _all_at_once(looks: Mapping[str, Callable[[], Finding]], seconds: float) -> list[Finding]:
+    """What each look finds; one that hangs in the kernel is given up after `seconds`."""
+    found: dict[str, Finding] = {}
+
+    def run(source: str, look: Callable[[], Finding]) -> None:
+        try:
+            found[source] = look()
+        except Exception as error:  # one look must not cost the others
+            found[source] = Finding(source, False, f"internal error: {type(error).__name__}")
+
+    threads = [threading.Thread(target=run, args=one, daemon=True) for one in looks.items()]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    hung = f"no answer for {seconds:g} s: a read blocks in the kernel"
+    return [found.get(source, Finding(source, False, hung, "look at dmesg")) for source in looks]
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None

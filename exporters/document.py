@@ -13,12 +13,14 @@ import numpy as np
 
 from trntop.catalog import Entity, of_entity
 from trntop.model import (
+    Compilation,
     Evidence,
     Frame,
     Incident,
     Inventory,
-    Key,
     NodeView,
+    Phase,
+    Process,
     Runtime,
     SourceState,
     View,
@@ -103,6 +105,8 @@ def _node(node: NodeView) -> Document:
         "instance_type": inventory.instance_type or None,
         "facts": dict(inventory.facts),
         "lnc": inventory.lnc,
+        "phase": _phase(frame.phase),
+        "compilation": _compilation(inventory.compilation),
         "sources": [_source(source, frame.time) for source in frame.sources],
         "provenance": {
             quantity.name: str(frame.provenance(quantity))
@@ -112,12 +116,32 @@ def _node(node: NodeView) -> Document:
         },
         "absent": dict(frame.reasons),
         "values": {name: values[0] for name, values in tables[Entity.NODE].items()},
-        "devices": list(_rows("device", inventory.of(Entity.DEVICE), tables[Entity.DEVICE])),
+        "devices": list(_linked(inventory, Entity.DEVICE, tables[Entity.DEVICE])),
         "cores": list(_cores(inventory, tables[Entity.CORE])),
-        "efa": list(_cards(inventory, tables[Entity.EFA])),
+        "physical_cores": list(_physical_cores(inventory, tables[Entity.PHYSICAL_CORE])),
+        "efa": list(_linked(inventory, Entity.EFA, tables[Entity.EFA])),
         "runtimes": list(_runtimes(inventory, tables[Entity.RUNTIME])),
-        "jobs": list(_rows("job", inventory.of(Entity.JOB), tables[Entity.JOB])),
+        "processes": [_process(process) for process in inventory.processes],
+        "profiles": [profile.name or profile.uuid for profile in inventory.profiles],
+        "jobs": list(_jobs(inventory, tables[Entity.JOB])),
     }
+
+
+def _phase(phase: Phase | None) -> Document | None:
+    if phase is None:
+        return None
+    return {
+        "phase": str(phase.stage),
+        "since": _number(phase.since),
+        "why": phase.why,
+        "provenance": str(phase.provenance),
+    }
+
+
+def _compilation(compilation: Compilation | None) -> Document | None:
+    if compilation is None:
+        return None
+    return {"since": _number(compilation.since), "processes": compilation.processes}
 
 
 def _source(source: SourceState, now: float) -> Document:
@@ -143,11 +167,6 @@ def _table(frame: Frame, entity: Entity) -> Table:
     }
 
 
-def _rows(label: str, keys: Sequence[Key], table: Table) -> Iterator[Document]:
-    for index, key in enumerate(keys):
-        yield {label: key, **_values(table, index)}
-
-
 def _values(table: Table, index: int) -> Document:
     return {name: values[index] for name, values in table.items()}
 
@@ -160,14 +179,52 @@ def _cores(inventory: Inventory, table: Table) -> Iterator[Document]:
         yield {"device": device, "core": core, **pod, **_values(table, index)}
 
 
-def _cards(inventory: Inventory, table: Table) -> Iterator[Document]:
-    for index, card in enumerate(inventory.of(Entity.EFA)):
-        link = inventory.efa_links.get(str(card))
+def _physical_cores(inventory: Inventory, table: Table) -> Iterator[Document]:
+    cores = [int(core) for core in inventory.of(Entity.PHYSICAL_CORE)]
+    devices = inventory.physical_device.tolist()
+    owned = list(zip(cores, devices, strict=False))
+    # A flat index is device x places + core, and the highest core of a device fills its places.
+    places = max((-(-(core + 1) // (device + 1)) for core, device in owned), default=1)
+    for index, core in enumerate(cores):
+        known = index < len(devices)
         yield {
-            "device": card,
-            **({"link": dict(link)} if link else {}),
+            "device": devices[index] if known else None,
+            "core": core % places if known else None,
+            "physical_core": core,
             **_values(table, index),
         }
+
+
+def _linked(inventory: Inventory, entity: Entity, table: Table) -> Iterator[Document]:
+    """Devices or cards: what is known of their place, and their values."""
+    links: Mapping[Any, Mapping[str, str]] = (
+        inventory.efa_links if entity is Entity.EFA else inventory.device_links
+    )
+    for index, key in enumerate(inventory.of(entity)):
+        link = links.get(key)
+        yield {"device": key, **({"link": dict(link)} if link else {}), **_values(table, index)}
+
+
+def _jobs(inventory: Inventory, table: Table) -> Iterator[Document]:
+    for index, job in enumerate(inventory.of(Entity.JOB)):
+        yield {"job": job, **_stage(inventory, str(job)), **_values(table, index)}
+
+
+def _stage(inventory: Inventory, job: str) -> Document:
+    """What its process announced last."""
+    if job not in inventory.stages:
+        return {}
+    stage, since = inventory.stages[job]
+    return {"stage": {"phase": str(stage), "since": _number(since)}}
+
+
+def _process(process: Process) -> Document:
+    return {
+        "pid": process.pid,
+        "command": process.command or None,
+        "devices": list(process.devices),
+        "runtime_version": process.runtime_version or None,
+    }
 
 
 def _runtimes(inventory: Inventory, table: Table) -> Iterator[Document]:
@@ -185,7 +242,8 @@ def _runtime(runtime: Runtime) -> Document:
         "pid": runtime.pid,
         "tag": runtime.tag or None,
         "error": runtime.error or None,
-        "models": list(runtime.models),
+        "models": [neff.name for neff in runtime.neffs],
+        "cores": list(runtime.cores),
     }
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from trntop import __version__
 from trntop.catalog import METRIC_PREFIX, Entity, Kind, Quantity, of_entity
@@ -65,7 +66,7 @@ class Pages:
     metrics: bytes
     """`/metrics`: node roll-ups, jobs, devices, EFA cards, incidents, sources, the exporter."""
     cores: bytes
-    """`/metrics/cores`: what there is one of per NeuronCore."""
+    """`/metrics/cores`: what there is one of per NeuronCore, logical or physical."""
 
 
 def escape(value: str) -> str:
@@ -105,7 +106,7 @@ def _columns(*entities: Entity) -> tuple[_Column, ...]:
 
 # The guard on series cuts from the end, so what there is most of comes last.
 _METRICS_COLUMNS = _columns(Entity.NODE, Entity.JOB, Entity.DEVICE, Entity.EFA)
-_CORES_COLUMNS = _columns(Entity.CORE)
+_CORES_COLUMNS = _columns(Entity.CORE, Entity.PHYSICAL_CORE)
 
 _BUILD = Family("trntop_build_info", Kind.GAUGE, "Version of the exporter and of its Python")
 _PROCESS = tuple(Family(*family) for family in ProcessUsage.FAMILIES)
@@ -130,6 +131,16 @@ _INSTANCE = Family(
     Kind.GAUGE,
     "Identity of the node; join it on node instead of labelling every series",
 )
+_PHASE = Family(
+    f"{METRIC_PREFIX}node_phase",
+    Kind.GAUGE,
+    "What the run on the node is busy with: 1 for its phase, no series for the others",
+)
+_DEVICE = Family(
+    f"{METRIC_PREFIX}device_info",
+    Kind.GAUGE,
+    "Place and serial number of a device; join it on node and neuron_device",
+)
 _INCIDENT = Family(
     f"{METRIC_PREFIX}incident_active",
     Kind.GAUGE,
@@ -144,6 +155,8 @@ class _Node:
     inventory: Inventory
     simulated: bool
     instance: str = ""
+    devices: list[str] = field(default_factory=list)
+    """Lines of `trn_device_info`."""
     labels: dict[Entity, list[str]] = field(default_factory=dict)
     prefixes: dict[str, list[str]] = field(default_factory=dict)
     """Metric → prefix per key; filled when first rendered."""
@@ -168,10 +181,11 @@ class _Node:
         own: Iterable[list[tuple[str, object]]]
         if entity is Entity.NODE:
             own = [[]]
-        elif entity is Entity.CORE:
+        elif entity in _CORE_LABELS:
+            label, owner = _CORE_LABELS[entity]
             own = (
-                [("neuron_device", device), ("neuroncore", core)]
-                for core, device in zip(keys, _devices(inventory, len(keys)), strict=True)
+                [("neuron_device", device), (label, core)]
+                for core, device in zip(keys, _owners(owner(inventory), len(keys)), strict=True)
             )
         else:
             own = ([(_KEY_LABELS[entity], key)] for key in keys)
@@ -186,9 +200,16 @@ _KEY_LABELS = {
 }
 
 
-def _devices(inventory: Inventory, cores: int) -> list[object]:
+_CORE_LABELS: Mapping[Entity, tuple[str, Callable[[Inventory], npt.NDArray[np.int64]]]] = {
+    Entity.CORE: ("neuroncore", lambda inventory: inventory.core_device),
+    Entity.PHYSICAL_CORE: ("physical_core", lambda inventory: inventory.physical_device),
+}
+"""The label of a core, and the device of each."""
+
+
+def _owners(devices: npt.NDArray[np.int64], cores: int) -> list[object]:
     """The device of each core; empty where the inventory does not tell."""
-    known: list[object] = list(inventory.core_device.tolist()[:cores])
+    known: list[object] = list(devices.tolist()[:cores])
     return known + [""] * (cores - len(known))
 
 
@@ -236,7 +257,9 @@ class Page:
             inventory, simulated = view.inventory, view.frame.simulated
             # An inventory is replaced when it changes: identity is its version.
             if node is None or node.inventory is not inventory or node.simulated != simulated:
-                node = _Node(inventory, simulated, _instance(inventory, simulated))
+                node = _Node(
+                    inventory, simulated, _instance(inventory, simulated), _devices(inventory)
+                )
             nodes[name] = node
         self._nodes = nodes
 
@@ -249,6 +272,14 @@ class Page:
 
     def _about_sources(self, text: "_Text", cluster: Cluster) -> None:
         text.add(_INSTANCE, len(self._nodes), (node.instance for node in self._nodes.values()))
+        phases = [
+            f"{_PHASE.name}{labels([('node', name), ('phase', view.frame.phase.stage)])} 1\n"
+            for name, view in cluster.nodes.items()
+            if view.frame.phase is not None
+        ]
+        text.add(_PHASE, len(phases), phases)
+        devices = [line for node in self._nodes.values() for line in node.devices]
+        text.add(_DEVICE, len(devices), devices)
         up: list[str] = []
         ages: list[str] = []
         events: list[str] = []
@@ -330,6 +361,21 @@ def _instance(inventory: Inventory, simulated: bool) -> str:
         ("simulated", "true" if simulated else "false"),
     ]
     return f"{_INSTANCE.name}{labels(pairs)} 1\n"
+
+
+def _devices(inventory: Inventory) -> list[str]:
+    """One line per device of which a place is known."""
+    lines = []
+    for device, link in inventory.device_links.items():
+        facts = [
+            ("pci", link.get("pci", "")),
+            ("numa_node", link.get("numa_node", "")),
+            ("serial", link.get("serial_number", "")),
+        ]
+        if any(value for _, value in facts):
+            pairs = [("neuron_device", device), *facts, ("node", inventory.node)]
+            lines.append(f"{_DEVICE.name}{labels(pairs)} 1\n")
+    return lines
 
 
 def _incidents(incidents: Iterable[Incident]) -> list[str]:

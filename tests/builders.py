@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from trntop import hbm
 from trntop.catalog import (
+    CORE_STATUSES,
     CPU_MODES,
     ECC_EVENTS,
     EFA_DEVICE_COUNTERS,
@@ -13,24 +15,40 @@ from trntop.catalog import (
     EFA_SOURCE,
     EXECUTION_ERRORS,
     EXECUTION_STATUSES,
+    HOST,
+    KERNEL_LOG,
     LATENCY_PERCENTILES,
+    LOG,
     MEMORY_CATEGORIES,
+    NEURON_LS,
     NEURON_MONITOR,
+    NEURON_SYSFS,
+    PROFILES,
+    SOURCES,
     STEPS,
+    SYSFS_ECC,
+    SYSFS_MEMORY_CATEGORIES,
+    TENSOR_ENGINE,
     Entity,
 )
 from trntop.derive import derive
 from trntop.model import (
     Cluster,
     Column,
+    Compilation,
     Evidence,
     Frame,
     Incident,
     Inventory,
+    Neff,
+    NeffProfile,
     NodeView,
+    Phase,
+    Process,
     Runtime,
     Severity,
     SourceState,
+    Stage,
     State,
     View,
 )
@@ -40,6 +58,11 @@ NOON = 1_763_640_000.0
 """2025-11-20 12:00:00 UTC."""
 HELD = (State.FRESH, State.LATE, State.ENDED)
 """States in which a source's values are still there."""
+LNC = 2
+"""Physical cores behind a logical one."""
+NEFF = Neff("train_step.neff", "5f2c", running=True)
+PERIODS = {NEURON_SYSFS: 10.0, HOST: 10.0, KERNEL_LOG: 10.0, NEURON_LS: 60.0, PROFILES: 60.0}
+"""Seconds; the other sources speak each second."""
 
 FACTS = {
     "instance_type": "trn2.48xlarge",
@@ -76,6 +99,7 @@ def make_node(
     time: float = NOON,
     facts: Mapping[str, str] | None = None,
     columns: Mapping[str, Sequence[float] | None] | None = None,
+    compilation: Compilation | None = None,
 ) -> NodeView:
     """One node.
 
@@ -95,39 +119,69 @@ def make_node(
         facts: over `FACTS`.
         columns: values instead of the usual ones; None takes a column away. What is computed
             from them follows.
+        compilation: what its compilers are at.
     """
     name = name or node_name(index)
     total = devices * cores_per_device
-    of = dict.fromkeys((NEURON_MONITOR, EFA_SOURCE, STEPS), state) | dict(states or {})
+    of = dict.fromkeys(SOURCES, state) | dict(states or {})
+    held = {source for source, one in of.items() if one in HELD}
+    pids = tuple(4711 + number for number in range(runtimes))
     inventory = Inventory(
         node=name,
         version=1,
         facts={"instance_id": f"i-{index:08x}", **FACTS, **(facts or {})},
-        lnc=2,
+        lnc=LNC,
         keys={
             Entity.DEVICE: tuple(range(devices)),
             Entity.CORE: tuple(range(total)),
+            Entity.PHYSICAL_CORE: tuple(range(LNC * total)),
             Entity.EFA: tuple(efa_name(card) for card in range(efa)),
-            Entity.RUNTIME: tuple(4711 + number for number in range(runtimes)),
+            Entity.RUNTIME: pids,
             Entity.JOB: tuple(jobs),
         },
         runtimes=tuple(
-            Runtime(4711 + number, f"{number}", models=("model.neff",))
-            for number in range(runtimes)
+            Runtime(pid, f"{number}", neffs=(NEFF,), cores=tuple(range(number, total, runtimes)))
+            for number, pid in enumerate(pids)
         ),
         core_device=np.repeat(np.arange(devices), cores_per_device),
+        physical_device=np.repeat(np.arange(devices), LNC * cores_per_device),
         efa_links={
-            efa_name(card): {"pci": f"0000:{16 * (card + 1):02x}:1b.0", "driver": "2.17.3g"}
+            efa_name(card): {
+                "pci": f"0000:{16 * (card + 1):02x}:1b.0",
+                "numa_node": str(card * 2 // max(efa, 1)),
+                "driver": "2.17.3g",
+                "state": "4: ACTIVE",
+            }
             for card in range(efa)
         },
+        device_links=_device_links(devices) if NEURON_LS in held else {},
+        processes=tuple(
+            Process(pid, "python3 train.py", tuple(range(devices)), "2.30.51")
+            for pid in (pids if NEURON_LS in held else ())
+        ),
+        profiles=_profiles(devices, runtimes) if PROFILES in held else (),
+        compilation=compilation,
     )
     values: dict[str, Column] = {}
-    if of[NEURON_MONITOR] in HELD:
+    if NEURON_MONITOR in held:
         values |= _neuron_columns(index, devices, total, runtimes)
-    if of[EFA_SOURCE] in HELD and efa:
+    if NEURON_SYSFS in held:
+        values |= _sysfs_columns(devices, LNC * total)
+    if TENSOR_ENGINE in held:
+        values |= _engine_columns(index, LNC * total)
+    if EFA_SOURCE in held and efa:
         values |= _efa_columns(index, efa)
-    if of[STEPS] in HELD and jobs:
+    if STEPS in held and jobs:
         values |= _job_columns(index, len(jobs))
+    if LOG in held and jobs:
+        values |= _log_columns(len(jobs))
+    if HOST in held:
+        values |= _host_columns(index)
+    if KERNEL_LOG in held:
+        values |= {f"node_kernel_{name}_errors_total": np.zeros(1) for name in ("neuron", "efa")}
+    if held >= {EFA_SOURCE, TENSOR_ENGINE, NEURON_MONITOR} and not (STEPS in held and jobs):
+        values["node_comm_share_floor_ratio"] = np.array([0.03])
+        values["node_comm_share_ceiling_ratio"] = np.array([0.4])
     for quantity, given in (columns or {}).items():
         if given is None:
             values.pop(quantity, None)
@@ -143,12 +197,53 @@ def make_node(
             one,
             reason if one is not State.FRESH else "",
             None if one is State.STARTING else time - (0.5 if one is State.FRESH else 14.0),
-            1.0,
+            PERIODS.get(source, 1.0),
             {"readings": 60 + index, "restarts": 0},
         )
         for source, one in of.items()
     )
-    return NodeView(inventory, Frame(name, time, values, sources, simulated))
+    why = hbm.why_unknown(values, inventory)
+    frame = Frame(
+        name,
+        time,
+        values,
+        sources,
+        simulated,
+        reasons=dict.fromkeys(hbm.QUANTITIES, why) if why else {},
+        phase=_phase(values, inventory, time),
+    )
+    return NodeView(inventory, frame)
+
+
+def _phase(values: Mapping[str, Column], inventory: Inventory, time: float) -> Phase | None:
+    if inventory.compilation is not None:
+        since = inventory.compilation.since
+        return Phase(Stage.COMPILING, since, "2 compilers, 12 modules in the cache")
+    if "job_step" in values:
+        return Phase(Stage.TRAINING, time - 11_520, f"step {values['job_step'].max():.0f}")
+    if "node_neuroncore_utilization_mean_ratio" in values:
+        return Phase(Stage.TRAINING, None, "cores 92 % utilized")
+    return None
+
+
+def _device_links(devices: int) -> dict[int, dict[str, str]]:
+    return {
+        device: {
+            "pci": f"{device:02x}:1e.0",
+            "numa_node": str(device * 2 // devices),
+            "connected_to": f"{(device + 1) % devices}, {(device - 1) % devices}",
+            "serial_number": f"{0xC0FFEE00 + device:016x}",
+            "name": "Trainium2",
+            "power_status": "POWER_STATUS_VALID",
+        }
+        for device in range(devices)
+    }
+
+
+def _profiles(devices: int, runtimes: int) -> tuple[NeffProfile, ...]:
+    """Of a NEFF that takes 38 % of what the devices' HBM can do."""
+    moved = 0.38 * 2.9e12 * devices / max(200 * runtimes, 1)
+    return (NeffProfile(NEFF.name, NEFF.uuid, 0.6 * moved, 0.4 * moved, 0.05),)
 
 
 def make_view(
@@ -169,6 +264,7 @@ def make_view(
     ended: bool = False,
     facts: Mapping[str, str] | None = None,
     columns: Mapping[str, Sequence[float] | None] | None = None,
+    compilation: Compilation | None = None,
 ) -> View:
     """A view of `nodes` nodes, each as `make_node` makes it."""
     views = [
@@ -186,6 +282,7 @@ def make_view(
             time=time,
             facts=facts,
             columns=columns,
+            compilation=compilation,
         )
         for index in range(nodes)
     ]
@@ -290,6 +387,72 @@ def _neuron_columns(index: int, devices: int, cores: int, runtimes: int) -> dict
     return columns
 
 
+def _sysfs_columns(devices: int, cores: int) -> dict[str, Column]:
+    core: Column = np.arange(cores, dtype=np.float64)
+    columns: dict[str, Column] = {"physical_core_memory_used_bytes": 6 * GIB + 1e6 * core}
+    for category in SYSFS_MEMORY_CATEGORIES:
+        columns[f"physical_core_memory_{category}_bytes"] = np.full(cores, 0.5 * GIB)
+    columns["physical_core_host_memory_used_bytes"] = np.full(cores, 0.1 * GIB)
+    for status in CORE_STATUSES:
+        columns[f"physical_core_{status}_total"] = np.zeros(cores)
+    columns["physical_core_success_total"] = 12_000.0 + core
+    for name in ("model_loads", "resets_requested", "resets_failed"):
+        columns[f"physical_core_{name}_total"] = np.ones(cores)
+    columns["physical_core_executions_total"] = 12_000.0 + core
+    columns["physical_core_flops_total"] = np.full(cores, 4e18)
+    columns["physical_core_time_in_use_seconds_total"] = np.full(cores, 3000.0)
+    for name in SYSFS_ECC:
+        columns[f"device_{name}_total"] = np.zeros(devices)
+    for statistic, share in (("min", 0.4), ("max", 0.8), ("mean", 0.6)):
+        columns[f"device_power_{statistic}_ratio"] = np.full(devices, share)
+    columns["device_unhealthy_components"] = np.zeros(devices)
+    columns["device_host_memory_used_bytes"] = np.full(devices, 2.0 * GIB)
+    return columns
+
+
+def _engine_columns(index: int, cores: int) -> dict[str, Column]:
+    core = np.arange(cores, dtype=np.float64)
+    share = (30 + (core + index) % 8) / 100
+    columns: dict[str, Column] = {}
+    for state, part in (
+        ("matmul", 0.9 * share),
+        ("weight_load", 0.1 * share),
+        ("idle", 1 - share),
+    ):
+        name = f"physical_core_tensor_engine_{state}_cycles"
+        columns[f"{name}_per_second"] = 1.4e9 * part
+        columns[f"{name}_total"] = 1e13 * part
+    return columns
+
+
+def _host_columns(index: int) -> dict[str, Column]:
+    node = {
+        "node_cpu_busy_ratio": 0.21,
+        "node_load1": 40.5,
+        "node_memory_available_bytes": 1700.0 * GIB,
+        "node_processes": 812.0,
+        "node_compilers": 0.0,
+        "node_compile_cache_modules": 12.0,
+    }
+    for place, name in enumerate(("network_rx", "network_tx", "disk_read", "disk_written",
+                                  "lustre_read", "lustre_written")):  # fmt: skip
+        node[f"node_{name}_bytes_total"] = 1e12 * (place + 1) + index
+        node[f"node_{name}_bytes_per_second"] = 1e7 * (place + 1)
+    return {name: np.array([value]) for name, value in node.items()}
+
+
+def _log_columns(jobs: int) -> dict[str, Column]:
+    one: Column = np.ones(jobs)
+    return {
+        "job_grad_norm": one * 0.75,
+        "job_tokens_per_second_per_device": one * 3_800,
+        "job_samples_per_second": one * 237,
+        "job_logged_step_seconds": one * 4.25,
+        "job_logged_step_total": one * 1204,
+        "job_logged_steps_per_second": one * 0.25,
+    }
+
+
 def _efa_columns(index: int, cards: int) -> dict[str, Column]:
     card = np.arange(cards, dtype=np.float64)
     columns: dict[str, Column] = {}
@@ -298,7 +461,8 @@ def _efa_columns(index: int, cards: int) -> dict[str, Column]:
         columns[f"efa_{counter}_total"] = (
             np.zeros(cards) if quiet else 1e6 * (place + 1) + card + 100.0 * index
         )
-    columns["efa_link_bytes_per_second"] = np.full(cards, 25e9)
+    columns["efa_stated_link_bytes_per_second"] = np.full(cards, 25e9)
+    columns["node_efa_cards"] = np.array([float(cards)])
     columns["efa_tx_bytes_per_second"] = 20e9 + 1e8 * card
     columns["efa_rx_bytes_per_second"] = 19e9 + 1e8 * card
     columns["efa_tx_pkts_per_second"] = np.full(cards, 2.5e6)
@@ -323,4 +487,6 @@ def _job_columns(index: int, jobs: int) -> dict[str, Column]:
         "job_comm_seconds": one * 1.25,
         "job_exposed_comm_seconds": one * 0.75,
         "job_tokens_per_second": one * 971_000,
+        "job_loss": one * 2.5,
+        "job_mfu_ratio": one * 0.38,
     }

@@ -3,8 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from trntop.catalog import CATALOG, Entity, Kind, describe
+from trntop.catalog import CATALOG, GUIDE, SOURCES, Entity, Kind, describe, describe_sources
+from trntop.decode import DECODERS
 from trntop.derive import FORMULAS, LATE_FORMULAS, RATES, ROLLUPS
+from trntop.estimate import WINDOWED
 
 UNITS = ("bytes", "seconds", "ratio")
 
@@ -31,13 +33,21 @@ def test_every_quantity_comes_from_somewhere() -> None:
         for other in (quantity.rate_of, quantity.rollup_of):
             assert not other or other in CATALOG
     computed = {name for name, quantity in CATALOG.items() if quantity.formula}
-    assert computed == {*FORMULAS, *LATE_FORMULAS}
+    assert computed == {*FORMULAS, *LATE_FORMULAS, *WINDOWED}
     assert {name for name, _, _ in ROLLUPS} == {
         name for name, quantity in CATALOG.items() if quantity.rollup_of
     }
     assert set(RATES.values()) == {name for name, quantity in CATALOG.items() if quantity.rate_of}
 
 
-def test_the_page_of_quantities_is_current() -> None:
-    page = Path(__file__).parents[1] / "docs" / "metrics.md"
-    assert page.read_text() == describe() + "\n", "run: make docs"
+def test_every_source_has_a_decoder_and_a_guide() -> None:
+    assert set(SOURCES) == set(DECODERS) == set(GUIDE)
+    for quantity in CATALOG.values():
+        assert {quantity.source, quantity.fallback} <= {*SOURCES, ""}
+
+
+@pytest.mark.parametrize(
+    ("page", "text"), [("metrics.md", describe()), ("sources.md", describe_sources())]
+)
+def test_the_pages_are_current(page: str, text: str) -> None:
+    assert (Path(__file__).parents[1] / "docs" / page).read_text() == text + "\n", "run: make docs"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from trntop.catalog import NEURON_MONITOR, SOURCES
 from trntop.cli import main
 
 Run = subprocess.CompletedProcess[str]
@@ -188,6 +189,7 @@ def test_the_cap_on_time_ends_a_recording_that_nothing_starts(tmp_path: Path) ->
     run = trntop(
         "record", "-o", str(tmp_path / "x.jsonl"), "--max-seconds", "0.5",
         "--set", "collect.neuron_monitor=no-such-neuron-monitor",
+        "--set", f"collect.disabled={','.join(set(SOURCES) - {NEURON_MONITOR})}",
     )  # fmt: skip
     assert run.returncode == 1
     assert "no-such-neuron-monitor" in run.stderr
@@ -239,3 +241,8 @@ def test_recording_a_live_source_until_stopped(tmp_path: Path) -> None:
     assert "readings" in talk
     document = json.loads(trntop("snapshot", "--json", str(file)).stdout)
     assert document["nodes"][0]["cores"]
+
+
+def test_an_unknown_source_cannot_be_disabled(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["snapshot", "--set", "collect.disabled=neuron"]) == 2
+    assert "neuron is no source; known are neuron-monitor, " in capsys.readouterr().err

@@ -9,9 +9,10 @@ from tests.reports import (
     runtime,
     step_reading,
 )
-from trntop.catalog import Entity
-from trntop.model import NodeView, Reading, State, Status
+from trntop.catalog import HOST, LOG, NEURON_LS, NEURON_MONITOR, NEURON_SYSFS, STEPS, Entity
+from trntop.model import Compilation, NodeView, Process, Reading, Sample, Stage, State, Status
 from trntop.monitor import Monitor
+from trntop.node import NodeState
 from trntop.settings import Settings
 
 
@@ -187,3 +188,112 @@ def test_the_clock_is_set_back_an_hour() -> None:
     assert "efa_tx_bytes_per_second" not in view.frame.columns
     m.feed(efa_reading(efa_payload(a=card(3e9)), 6_401.0))
     assert at(m, 6_401.0).frame.columns["efa_tx_bytes_per_second"].tolist() == [1e9]
+
+
+def fed(node: NodeState, source: str, time: float, sample: Sample) -> None:
+    node.feed(Reading("n", source, time, b""), sample)
+
+
+def devices(*indices: int, **columns: list[float]) -> Sample:
+    return Sample(
+        keys={Entity.DEVICE: indices},
+        columns={name: np.array(values) for name, values in columns.items()},
+        period=1.0,
+    )
+
+
+def test_two_sources_of_one_entity_are_laid_along_all_its_keys() -> None:
+    node = NodeState("n")
+    fed(node, NEURON_SYSFS, 0.0, devices(1, 2, device_power_mean_ratio=[0.2, 0.3]))
+    fed(node, NEURON_MONITOR, 0.1, devices(0, 1, device_memory_total_bytes=[1e9, 2e9]))
+    view = node.view(0.5)
+    assert view.inventory.of(Entity.DEVICE) == (0, 1, 2)
+    np.testing.assert_array_equal(view.frame.columns["device_power_mean_ratio"], [np.nan, 0.2, 0.3])
+    np.testing.assert_array_equal(
+        view.frame.columns["device_memory_total_bytes"], [1e9, 2e9, np.nan]
+    )
+    version = view.inventory.version
+    fed(node, NEURON_MONITOR, 1.1, devices(0, 1, device_memory_total_bytes=[1e9, 2e9]))
+    assert node.view(1.5).inventory.version == version
+
+
+def job(name: str, part: str, **values: float) -> Sample:
+    columns = {key: np.array([value]) for key, value in values.items()}
+    return Sample(keys={Entity.JOB: (name,)}, columns=columns, period=4.0, part=part)
+
+
+def test_the_log_speaks_where_steps_are_silent() -> None:
+    node = NodeState("n")
+    fed(node, LOG, 0.0, job("a", "a/log", job_loss=3.0, job_mfu_ratio=0.4))
+    fed(node, LOG, 0.0, job("b", "b/log", job_loss=5.0))
+    fed(node, STEPS, 0.1, job("a", "a/0", job_loss=2.0, job_step_seconds=4.0))
+    view = node.view(1.0)
+    assert view.inventory.of(Entity.JOB) == ("a", "b")
+    assert view.frame.columns["job_loss"].tolist() == [2.0, 5.0]
+    assert view.frame.columns["job_mfu_ratio"][0] == 0.4
+
+
+def test_step_time_from_the_pace_of_logged_steps() -> None:
+    node = NodeState("n")
+    for time, step in ((0.0, 100.0), (40.0, 110.0)):
+        fed(node, LOG, time, job("a", "a/log", job_logged_step_total=step))
+    frame = node.view(41.0).frame
+    assert frame.columns["job_step_seconds"].tolist() == [4.0]
+
+
+def test_facts_of_one_device_from_two_sources_are_joined() -> None:
+    node = NodeState("n")
+    fed(node, NEURON_SYSFS, 0.0, Sample(facts={"device_links": {0: {"serial_number": "x"}}}))
+    fed(node, NEURON_LS, 0.0, Sample(facts={"device_links": {0: {"pci": "0000:10:1e.0"}}}))
+    links = node.view(0.1).inventory.device_links
+    assert links == {0: {"serial_number": "x", "pci": "0000:10:1e.0"}}
+    fed(node, NEURON_SYSFS, 1.0, Sample(facts={"device_links": {0: {"lost": "No such device"}}}))
+    fed(node, NEURON_SYSFS, 2.0, Sample(facts={"device_links": {0: {"serial_number": "x"}}}))
+    assert node.view(2.1).inventory.device_links == links
+
+
+def test_what_a_source_saw_goes_with_it() -> None:
+    node = NodeState("n")
+    process = Process(1, "python3 train.py", (0,))
+    fed(node, NEURON_LS, 0.0, Sample(facts={"processes": (process,)}, period=1.0))
+    fed(node, HOST, 0.0, Sample(facts={"compilation": Compilation(0.0, 1)}, period=1.0))
+    early = node.view(1.0)
+    assert early.inventory.processes == (process,)
+    assert early.inventory.compilation is not None
+    assert early.frame.phase is not None
+    assert early.frame.phase.stage is Stage.COMPILING
+    late = node.view(30.0)
+    assert late.inventory.processes == ()
+    assert late.inventory.compilation is None
+    assert late.frame.phase is None
+
+
+def test_a_lost_device_keeps_its_place() -> None:
+    node = NodeState("n")
+    fed(node, NEURON_SYSFS, 0.0, devices(0, 1, 2, device_power_mean_ratio=[0.1, 0.2, 0.3]))
+    fed(node, NEURON_SYSFS, 1.0, devices(0, 2, device_power_mean_ratio=[0.1, 0.3]))
+    view = node.view(1.5)
+    assert view.inventory.of(Entity.DEVICE) == (0, 1, 2)
+    np.testing.assert_array_equal(view.frame.columns["device_power_mean_ratio"], [0.1, np.nan, 0.3])
+
+
+def test_the_line_rate_of_an_old_driver_comes_from_the_instance_type() -> None:
+    old = {**efa_payload(a=card(0)), "driver": "2.12.1"}
+    m = monitor(efa_reading(old, 0.0))
+    assert "efa_link_bytes_per_second" not in at(m, 0.1).frame.columns
+    type_of = {"instance_type": "trn2.48xlarge", "error": ""}
+    m.feed(monitor_reading(report(runtime(), instance_info=type_of), 0.2))
+    frame = at(m, 0.3).frame
+    assert frame.columns["efa_link_bytes_per_second"].tolist() == [25e9]
+    assert frame.value("node_efa_cards") == 1
+    assert frame.value("node_efa_cards_expected") == 16
+
+
+def test_a_lame_rail_stands_out_among_its_siblings() -> None:
+    m = monitor(
+        efa_reading(efa_payload(a=card(0), b=card(0), c=card(0)), 0.0),
+        efa_reading(efa_payload(a=card(4e9), b=card(4e9), c=card(1e9)), 1.0),
+    )
+    frame = at(m, 1.0).frame
+    assert frame.columns["efa_tx_sibling_ratio"].tolist() == [1.0, 1.0, 0.25]
+    assert frame.value("node_efa_tx_imbalance_ratio") == 0.75

@@ -5,7 +5,16 @@ from collections.abc import Callable, Mapping, MutableMapping
 
 import numpy as np
 
-from trntop.catalog import CATALOG, EXECUTION_ERRORS, FAILED_STATUSES, Combine, Entity
+from trntop import hbm
+from trntop.catalog import (
+    CATALOG,
+    CORE_FAILURES,
+    EXECUTION_ERRORS,
+    FAILED_STATUSES,
+    Combine,
+    Entity,
+)
+from trntop.instances import INSTANCE_TYPES, chip_of
 from trntop.model import Column, Inventory
 
 Columns = Mapping[str, Column]
@@ -13,6 +22,8 @@ Columns = Mapping[str, Column]
 UNCORRECTED = ("device_mem_ecc_uncorrected_events", "device_sram_ecc_uncorrected_events")
 MIN_TRAFFIC = 10.0
 """Packets per second below which a retransmit ratio says nothing."""
+MIN_SIBLINGS = 1e6
+"""Bytes per second that the median card must send before cards are compared."""
 
 
 def rate(before: Column, after: Column, seconds: float, limit: float = np.inf) -> Column:
@@ -30,19 +41,19 @@ def rate(before: Column, after: Column, seconds: float, limit: float = np.inf) -
 
 def ratio(part: Column, whole: Column) -> Column:
     """`part ÷ whole`, absent where the whole is 0 or unknown."""
-    safe = np.where(whole > 0, whole, np.nan)
-    result: Column = part / safe
+    result: Column = part / _positive(whole)
     return result
 
 
 def _device_memory_used(columns: Columns, inventory: Inventory) -> Column | None:
-    used = columns.get("neuroncore_memory_used_bytes")
-    devices = inventory.of(Entity.DEVICE)
-    if used is None or not devices:
-        return None
-    place = inventory.core_device
-    total = np.bincount(place, weights=used, minlength=len(devices))[: len(devices)]
-    return total.astype(np.float64, copy=False)
+    for name, owner in (
+        ("neuroncore_memory_used_bytes", inventory.core_device),
+        ("physical_core_memory_used_bytes", inventory.physical_device),
+    ):
+        used = columns.get(name)
+        if used is not None and len(used) == len(owner):
+            return inventory.sum_by_device(used, owner)
+    return None
 
 
 def _cores_busy(columns: Columns, inventory: Inventory) -> Column | None:
@@ -77,6 +88,84 @@ def _ecc_uncorrected(columns: Columns, inventory: Inventory) -> Column | None:
     return np.array([sum(float(count.sum()) for count in counts)]) if counts else None
 
 
+def _core_failures(columns: Columns, inventory: Inventory) -> Column | None:
+    known = [columns[name] for status in CORE_FAILURES
+             if (name := f"physical_core_{status}_total") in columns]  # fmt: skip
+    return combine_rows(np.array(known), Combine.SUM) if known else None
+
+
+_ENGINE = tuple(
+    f"physical_core_tensor_engine_{state}_cycles_per_second"
+    for state in ("matmul", "weight_load", "idle")
+)
+
+
+def _engine_busy(columns: Columns, inventory: Inventory) -> Column | None:
+    if any(name not in columns for name in _ENGINE):
+        return None
+    matmul, weights, idle = (columns[name] for name in _ENGINE)
+    return ratio(matmul + weights, matmul + weights + idle)
+
+
+_ENGINE_BUSY = "physical_core_tensor_engine_busy_ratio"
+
+
+def _engine_busy_of_cores(columns: Columns, inventory: Inventory) -> Column | None:
+    busy = columns.get(_ENGINE_BUSY)
+    device_of, owner, lnc = inventory.core_device, inventory.physical_device, inventory.lnc
+    if busy is None or len(busy) != len(owner):
+        return None
+    result = np.full(len(device_of), np.nan)
+    # By device: one that is missing moves no other. Logical core i of a device is its physical
+    # cores i·lnc to i·lnc + lnc - 1.
+    for device in np.unique(device_of):
+        logical, physical = device_of == device, busy[owner == device]
+        if len(physical) == logical.sum() * lnc:
+            result[logical] = physical.reshape(-1, lnc).mean(axis=1)
+    return result
+
+
+def _engine_busy_of_devices(columns: Columns, inventory: Inventory) -> Column | None:
+    busy, owner = columns.get(_ENGINE_BUSY), inventory.physical_device
+    if busy is None or not inventory.of(Entity.DEVICE) or len(owner) != len(busy):
+        return None
+    cores = inventory.sum_by_device(np.ones(len(owner)), owner)
+    return ratio(inventory.sum_by_device(busy, owner), cores)
+
+
+def _link(columns: Columns, inventory: Inventory) -> Column | None:
+    """The driver's word, else the instance type's: drivers before 2.13.0 always say 100 Gb/s."""
+    cards = len(inventory.of(Entity.EFA))
+    stated = columns.get("efa_stated_link_bytes_per_second", np.full(cards, np.nan))
+    row = INSTANCE_TYPES.get(inventory.instance_type)
+    if row is None or not row.efa_gbps or "efa_tx_bytes_total" not in columns:
+        return stated if cards else None
+    rates = np.where(np.isnan(stated), row.efa_gbps * 1e9 / 8, stated)
+    # A card that cannot be read sends nothing that is known: neither may it count as capacity.
+    return np.where(np.isnan(columns["efa_tx_bytes_total"]), np.nan, rates)
+
+
+def _sibling_ratio(columns: Columns, inventory: Inventory) -> Column | None:
+    sent = columns.get("efa_tx_bytes_per_second")
+    if sent is None or np.isfinite(sent).sum() < 2:
+        return None
+    median = float(np.nanmedian(sent))
+    return sent / median if median >= MIN_SIBLINGS else None
+
+
+def _cards_expected(columns: Columns, inventory: Inventory) -> Column | None:
+    row = INSTANCE_TYPES.get(inventory.instance_type)
+    # Unless cards were looked for, what there should be is no matter.
+    if row is None or row.efa_cards is None or "node_efa_cards" not in columns:
+        return None
+    return np.array([float(row.efa_cards)])
+
+
+def _imbalance(columns: Columns, inventory: Inventory) -> Column | None:
+    ratios = columns.get("efa_tx_sibling_ratio")
+    return None if ratios is None else np.array([max(0.0, 1.0 - float(np.nanmin(ratios)))])
+
+
 def _over(part: str, whole: str) -> Callable[[Columns, Inventory], Column | None]:
     def derive(columns: Columns, inventory: Inventory) -> Column | None:
         if part in columns and whole in columns:
@@ -87,6 +176,24 @@ def _over(part: str, whole: str) -> Callable[[Columns, Inventory], Column | None
 
 
 FORMULAS: dict[str, Callable[[Columns, Inventory], Column | None]] = {
+    "physical_core_failures_total": _core_failures,
+    "physical_core_tensor_engine_busy_ratio": _engine_busy,
+    "neuroncore_tensor_engine_busy_ratio": _engine_busy_of_cores,
+    "device_tensor_engine_busy_ratio": _engine_busy_of_devices,
+    "runtime_hbm_read_bytes_per_second": hbm.read_rate,
+    "runtime_hbm_write_bytes_per_second": hbm.write_rate,
+    "neuroncore_hbm_bytes_per_second": hbm.of_cores,
+    "neuroncore_hbm_bandwidth_ratio": hbm.share_of_cores,
+    "device_hbm_peak_bytes_per_second": hbm.peak_of_devices,
+    "device_hbm_bytes_per_second": hbm.of_devices,
+    "device_hbm_bandwidth_ratio": _over(
+        "device_hbm_bytes_per_second", "device_hbm_peak_bytes_per_second"
+    ),
+    "node_hbm_bytes_per_second": hbm.of_node,
+    "efa_link_bytes_per_second": _link,
+    "efa_tx_sibling_ratio": _sibling_ratio,
+    "node_efa_cards_expected": _cards_expected,
+    "node_efa_tx_imbalance_ratio": _imbalance,
     "device_memory_used_bytes": _device_memory_used,
     "device_memory_used_ratio": _over("device_memory_used_bytes", "device_memory_total_bytes"),
     "efa_retransmit_ratio": _retransmit_ratio,
@@ -102,6 +209,9 @@ FORMULAS: dict[str, Callable[[Columns, Inventory], Column | None]] = {
 LATE_FORMULAS: dict[str, Callable[[Columns, Inventory], Column | None]] = {
     "node_efa_tx_share_ratio": _over(
         "node_efa_tx_bytes_per_second", "node_efa_link_bytes_per_second"
+    ),
+    "node_hbm_bandwidth_ratio": _over(
+        "node_hbm_bytes_per_second", "node_hbm_peak_bytes_per_second"
     ),
 }
 """Formulas over roll-ups."""
@@ -147,16 +257,50 @@ def combine_rows(rows: Column, combine: Combine) -> Column:
     return np.asarray(merged, dtype=np.float64)
 
 
+def _step_time_of_log(columns: MutableMapping[str, Column]) -> None:
+    """Where no rank reports its step time, what the log states or the pace of its lines."""
+    known = [
+        columns[name] if name == "job_logged_step_seconds" else 1.0 / _positive(columns[name])
+        for name in ("job_logged_step_seconds", "job_logged_steps_per_second")
+        if name in columns
+    ]
+    for values in known:
+        step = columns.get("job_step_seconds", np.full(len(values), np.nan))
+        columns["job_step_seconds"] = np.where(np.isnan(step), values, step)
+
+
+def _hbm_size(columns: MutableMapping[str, Column], inventory: Inventory) -> None:
+    """Where neuron-monitor is not heard, the size of the chip's HBM."""
+    chip = chip_of(inventory.instance_type, inventory.facts.get("neuron_device_type", ""))
+    if chip is not None and "physical_core_memory_used_bytes" in columns:
+        sizes = np.full(len(inventory.of(Entity.DEVICE)), float(chip.hbm_bytes))
+        columns.setdefault("device_memory_total_bytes", sizes)
+
+
+def _positive(values: Column) -> Column:
+    return np.where(values > 0, values, np.nan)
+
+
 def derive(columns: MutableMapping[str, Column], inventory: Inventory) -> None:
     """Adds every computed column whose inputs are there."""
+    _step_time_of_log(columns)
+    _hbm_size(columns, inventory)
     _apply(FORMULAS, columns, inventory)
     for name, of, combine in ROLLUPS:
         values = columns.get(of)
-        if values is not None and len(values):
+        if values is not None and len(values) and not _interrupted(of, values, columns):
             value = rollup(values, combine)
             if value == value:
                 columns[name] = np.array([value])
     _apply(LATE_FORMULAS, columns, inventory)
+
+
+def _interrupted(name: str, values: Column, columns: Columns) -> bool:
+    """Whether a sum of these rates would dip for one tick only: a counter was reset."""
+    counter = columns.get(CATALOG[name].rate_of)
+    if counter is None or len(counter) != len(values):
+        return False
+    return bool((np.isnan(values) & np.isfinite(counter)).any())
 
 
 def _apply(

@@ -17,6 +17,8 @@ Times = npt.NDArray[np.float64]
 
 KEPT = (
     "node_neuroncore_utilization_mean_ratio",
+    "node_tensor_engine_busy_mean_ratio",
+    "node_hbm_bandwidth_ratio",
     "node_device_memory_used_max_ratio",
     "node_efa_tx_bytes_per_second",
     "node_efa_retransmit_max_ratio",

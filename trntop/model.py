@@ -27,6 +27,10 @@ Column = npt.NDArray[np.float64]
 Key = int | str
 
 NO_VALUE = float("nan")
+STALE_PERIODS = 3.0
+"""Periods of silence after which a source no longer counts."""
+PULSE = 15.0
+"""Seconds; a source that speaks at least this often tells whether a node lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +90,84 @@ class SourceState:
 
 
 @dataclass(frozen=True, slots=True)
+class Neff:
+    """A compiled program that a process has loaded, once or onto several cores."""
+
+    name: str
+    """File name, without its folder."""
+    uuid: str = ""
+    running: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Runtime:
     """One Neuron process."""
 
     pid: int
     tag: str
     error: str = ""
-    models: tuple[str, ...] = ()
-    """Names of the loaded NEFFs, without their folders."""
+    neffs: tuple[Neff, ...] = ()
+    cores: tuple[int, ...] = ()
+    """Flat logical indices of the cores on which it holds memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeffProfile:
+    """What one execution of a NEFF on one core does, from a profile of it."""
+
+    name: str
+    """File name of the NEFF, without its folder; empty when only the uuid is known."""
+    uuid: str
+    hbm_read_bytes: float
+    hbm_write_bytes: float
+    seconds: float | None = None
+    """Time of the profiled execution."""
+    comm_seconds: float | None = None
+    """Of that, time in which a collective was active (`cc_op_active_time`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process that holds Neuron devices, as neuron-ls lists it."""
+
+    pid: int
+    command: str
+    """Program and script, without folders and arguments: those may hold what is private."""
+    devices: tuple[int, ...] = ()
+    runtime_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """What the node's compiler is doing."""
+
+    since: float
+    """Unix seconds at which the oldest running compiler started."""
+    processes: int
+
+
+class Stage(StrEnum):
+    """What a training run on a node is busy with."""
+
+    COMPILING = "compiling"
+    WARMING_UP = "warming up"
+    TRAINING = "training"
+    CHECKPOINTING = "checkpointing"
+    EVALUATING = "evaluating"
+    STALLED = "stalled"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A node's stage, since when, and what tells so."""
+
+    stage: Stage
+    since: float | None
+    """Unix seconds; None when it was already so at the first look."""
+    why: str
+    """A phrase with its numbers: `2 compilers since 14:02, 12 modules in the cache`."""
+    provenance: Provenance = Provenance.DERIVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +185,18 @@ class Inventory:
     runtimes: tuple[Runtime, ...] = ()
     core_device: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """Device index of each core of `keys[CORE]`."""
+    physical_device: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Device index of each core of `keys[PHYSICAL_CORE]`."""
     efa_links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Card name → pci, numa_node, driver, rate."""
+    """Card name → pci, numa_node, driver, state, p2p."""
+    device_links: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    """Device → pci, numa_node, connected_to, serial_number, name, unhealthy, power_status."""
+    processes: tuple[Process, ...] = ()
+    profiles: tuple[NeffProfile, ...] = ()
+    """Profiles of NEFFs that this node may run."""
+    compilation: Compilation | None = None
+    stages: Mapping[str, tuple[Stage, float]] = field(default_factory=dict)
+    """Job → the stage that its process last announced, and since when."""
     pods: Mapping[int, str] = field(default_factory=dict)
     """Core → `namespace/pod/container`, on Kubernetes."""
 
@@ -120,6 +204,17 @@ class Inventory:
     def instance_type(self) -> str:
         """EC2 instance type, empty when unknown."""
         return self.facts.get("instance_type", "")
+
+    def sum_by_device(self, values: Column, owner: npt.NDArray[np.int64]) -> Column:
+        """Sums over the cores of each device, `[device]`; `owner` is the device of each core.
+
+        Absent where the value of a core is.
+        """
+        devices = [int(device) for device in self.keys.get(Entity.DEVICE, ())]
+        size = max(devices, default=-1) + 1
+        sums = np.bincount(owner, weights=values, minlength=size).astype(np.float64)
+        sums[np.bincount(owner, minlength=size) == 0] = np.nan  # lost: no core of it is there
+        return sums[devices]
 
     def of(self, entity: Entity) -> tuple[Key, ...]:
         """Keys of `entity` on this node."""
@@ -162,6 +257,8 @@ class Frame:
     simulated: bool = False
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Quantity → why it is absent, where somebody said so."""
+    phase: Phase | None = None
+    """What the run on this node is busy with; None when nothing tells."""
 
     @cached_property
     def heard(self) -> float:
@@ -211,10 +308,19 @@ class NodeView:
         """The node's state: that of its best source.
 
         A node is as alive as whatever still speaks for it; each silent source is shown apart.
+        What comes once a minute says nothing of life while anything quicker is there.
         """
         order = (State.FRESH, State.LATE, State.ENDED, State.STARTING, State.STALE, State.DOWN)
-        states = {source.state for source in self.frame.sources}
+        sources = self.frame.sources
+        quick = [one for one in sources if one.period is not None and one.period <= PULSE]
+        states = {source.state for source in quick or sources}
         return next((state for state in order if state in states), State.STARTING)
+
+    @property
+    def patience(self) -> float:
+        """Seconds of silence that its quickest source may take."""
+        periods = [one.period for one in self.frame.sources if one.period is not None]
+        return STALE_PERIODS * min(periods, default=0.0)
 
     def age(self) -> float | None:
         """Seconds since any source of the node was last heard."""

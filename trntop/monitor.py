@@ -8,7 +8,7 @@ from trntop.decode import DECODERS
 from trntop.errors import DecodeError
 from trntop.history import History
 from trntop.jobs import job_means
-from trntop.model import Cluster, Reading, Status, View
+from trntop.model import Cluster, NeffProfile, Reading, Status, View
 from trntop.node import NodeState
 from trntop.settings import Settings
 
@@ -23,10 +23,22 @@ log = logging.getLogger(__name__)
 
 
 class Monitor:
-    """All nodes, their recent past and what is wrong with them."""
+    """All nodes, their recent past and what is wrong with them.
 
-    def __init__(self, settings: Settings, period: float = 1.0) -> None:
+    Args:
+        settings: the settings in force.
+        period: seconds between ticks.
+        profiles: NEFF profiles known on this machine; a node's own source adds to them.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        period: float = 1.0,
+        profiles: tuple[NeffProfile, ...] = (),
+    ) -> None:
         self.period = period
+        self._profiles = profiles
         self.history = History(
             settings.history.seconds, settings.history.coarse, settings.history.step
         )
@@ -97,7 +109,7 @@ class Monitor:
         if node is None:
             if len(self._nodes) >= MAX_NODES:
                 return None
-            node = self._nodes[name] = NodeState(name)
+            node = self._nodes[name] = NodeState(name, self._profiles)
             self._order = sorted(self._nodes)
         return node
 

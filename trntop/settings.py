@@ -50,6 +50,39 @@ class Collect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Seconds between ticks; the same is asked of neuron-monitor."""
     neuron_monitor: Text = "neuron-monitor"
     """Command that runs neuron-monitor: a name on the PATH or a path."""
+    neuron_ls: Text = "neuron-ls"
+    """Command that runs neuron-ls: a name on the PATH or a path."""
+    root: Text = "/"
+    """Folder under which `sys`, `proc` and `dev` are looked for, for an agent in a container that
+    has the host's mounted elsewhere.
+    """
+    disabled: tuple[Text, ...] = ()
+    """Sources of this machine that are not read, such as `kernel-log`."""
+    slow_period: Annotated[float, Meta(ge=1, le=3600)] = 10.0
+    """Seconds between readings of what changes slowly or costs much: memory, status and health in
+    the Neuron driver's sysfs tree, and the host.
+    """
+    steps_socket: str = ""
+    """Unix socket on which step telemetry is received; empty means `steps.sock` in
+    `/run/trntop`, or where that cannot be written in `$XDG_RUNTIME_DIR` or `/tmp/trntop-UID`.
+    """
+    steps_files: tuple[Text, ...] = ()
+    """Files of step telemetry that are followed, such as `/shared/run7/steps-*.jsonl`."""
+    logs: tuple[Text, ...] = ()
+    """Training logs that are followed, such as `/var/log/train/*.log`."""
+    log_patterns: tuple[Text, ...] = ()
+    """Further forms of log lines: regular expressions with named groups `step`, `step_seconds`,
+    `loss`, `tokens_per_second`, `tokens_per_second_per_device`, `samples_per_second`, `mfu`
+    (percent) or `grad_norm`.
+    """
+    job: str = ""
+    """Name of the job whose logs are followed."""
+    compile_cache: str = ""
+    """Folder of neuronx-cc's compile cache; empty means `/var/tmp/neuron-compile-cache`."""
+    profiles: str = ""
+    """File of the NEFF profiles that `trntop profile add` keeps; empty means
+    `trntop/profiles.json` in `$XDG_DATA_HOME` (`~/.local/share`).
+    """
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -233,7 +266,7 @@ def _convert(key: str, value: Any, where: str, *, strict: bool) -> Any:
         section = [name for name in _TYPES if name.startswith(f"{key.partition('.')[0]}.")]
         raise _unknown(key, where, "setting", section or list(_TYPES))
     kind = _TYPES[key]
-    if not strict and kind == _TYPES["analysis.disabled"]:
+    if not strict and kind == tuple[Text, ...]:
         value = [item for part in value.split(",") if (item := part.strip())]
     try:
         return msgspec.convert(value, kind, strict=strict)

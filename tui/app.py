@@ -12,6 +12,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
 
+from trntop.catalog import DEVICE_SOURCES
 from trntop.model import State, View
 from trntop.runner import Session
 from trntop.settings import Settings
@@ -206,11 +207,14 @@ class TrntopApp(App[int]):
             self.push_screen(WelcomeScreen(self._latest, self._glyphs, demo))
 
     def _nothing(self, scene: Scene) -> bool:
-        """Whether nothing has come from a live source, and none of them is at work."""
+        """Whether this machine has nothing to watch: its host alone is no cluster."""
         if self.session.playback is not None or scene.has_data:
             return False
         states = [
-            source.state for node in scene.cluster.nodes.values() for source in node.frame.sources
+            source.state
+            for node in scene.cluster.nodes.values()
+            for source in node.frame.sources
+            if source.name in DEVICE_SOURCES
         ]
         return bool(states) and all(state is State.DOWN for state in states)
 

@@ -12,12 +12,29 @@ and red ask for a person, always with a sign and a word: ▲ warning, ● critic
 
 **States.** ✓ fresh · ◔ late, still shown · ◌ stale, values gone · ✕ down · ■ ended.
 
-**Columns.** *util* mean over cores, *HBM* the fullest device, *retx* retransmitted packets of
-the worst EFA card.
+**Columns.** *util* mean over cores, *HBM* the fullest device's memory in use, *HBM bw* the share
+of the peak HBM bandwidth, *retx* retransmitted packets of the worst EFA card, *sib* a card's
+traffic beside the median of its siblings, *pwr* power as a share of the most a device may take.
+
+**util and TE.** A core that waits in a collective counts as utilized: *util* says busy, and no
+more. *TE* is the share of time in which the tensor engines really multiplied matrices or loaded
+weights. High util with low TE is waiting, or work bound by memory. Each cell of a device's *util*
+is a logical core, each of its *TE* a physical one.
+
+**HBM bandwidth** has no counter. It is derived: the bytes that one execution of a NEFF reads and
+writes, from a profile of it, times executions per second. Without a profile it is –, and the
+node's screen names the NEFF that lacks one; `trntop profile add FILE` takes it.
 
 **Communication.** *comm* is the share of a step in which a collective runs, *exposed* the
 share in which nothing else does. The tick ┃ on the bar is the limit. Where everybody is slow,
-the node that waits least is the one that the others wait for.
+the node that waits least is the one that the others wait for. Where no job reports its steps,
+*comm* is an estimated range such as **~3-40**: at least the share of time in which the busiest
+EFA card moved bytes at line rate, at most utilization minus TE, both over the last minute.
+
+**Phases.** *compiling* neuronx-cc runs and no core is busy · *warming up* the first steps ·
+*training* · *checkpointing* · *evaluating* · *stalled* no step for long, or busy cores whose
+tensor engines idle · *idle* processes without work. Telemetry's own word (**r**) counts before
+what is concluded (**d**).
 
 ## Keys here
 """

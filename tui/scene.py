@@ -7,7 +7,7 @@ from functools import cached_property
 
 from trntop.history import History
 from trntop.jobs import job_mean, job_value
-from trntop.model import Cluster, Incident, NodeView, Severity, State, View
+from trntop.model import Cluster, Incident, NodeView, Phase, Severity, Stage, State, View
 from trntop.settings import Analysis
 
 
@@ -93,6 +93,16 @@ class Scene:
         for node in self.cluster.nodes.values():
             counts[node.state] = counts.get(node.state, 0) + 1
         return counts
+
+    @cached_property
+    def phases(self) -> Mapping[Stage, tuple[Phase, ...]]:
+        """Stage → the phases of the nodes that are in it; what most nodes are in comes first."""
+        found: dict[Stage, list[Phase]] = {}
+        for node in self.cluster.nodes.values():
+            if (phase := node.frame.phase) is not None:
+                found.setdefault(phase.stage, []).append(phase)
+        ranked = sorted(found.items(), key=lambda entry: -len(entry[1]))
+        return {stage: tuple(phases) for stage, phases in ranked}
 
     @property
     def has_data(self) -> bool:

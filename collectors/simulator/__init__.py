@@ -1,7 +1,7 @@
 """A training run on made-up machines, written as the real sources write it.
 
-The readings hold raw payloads of `neuron-monitor`, `efa` and `steps`, so that they take the
-same way through decoders and analysis as measured ones; each is marked as simulated.
+The readings hold raw payloads of every source, so that they take the same way through decoders
+and analysis as measured ones; each is marked as simulated.
 """
 
 from .scenarios import SCENARIOS, Truth

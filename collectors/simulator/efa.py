@@ -150,6 +150,8 @@ def _cards(fleet: Fleet) -> Any:
                 "pci": card.pci,
                 "numa_node": card.numa_node,
                 "rate_gbps": fleet.card_gbps,
+                "state": "4: ACTIVE",
+                "p2p": "NEURON",
                 "port": dict.fromkeys(EFA_PORT_COUNTERS, slot()),
                 "device": dict.fromkeys(EFA_DEVICE_COUNTERS, slot()),
             }

@@ -7,8 +7,12 @@ import numpy as np
 from trntop.instances import GIB, INSTANCE_TYPES, TRAINIUM1, TRAINIUM2
 
 DEFAULT_VCPUS = 8
+TORUS = 4
+"""Devices along each side of the torus of 16."""
 CARDS_PER_BUS = 2
 FIRST_SLOT = 27
+DEVICES_PER_BUS = 2
+FIRST_DEVICE_SLOT = 30
 ULTRASERVER_NODES = 4
 
 
@@ -40,6 +44,8 @@ class Fleet:
         self.chip = row.chip
         self.lnc = row.chip.default_lnc
         self.devices = row.devices
+        self.links = {device: _neighbours(device, row.devices) for device in range(row.devices)}
+        """Device → the devices it has a NeuronLink to, in the driver's order."""
         self.cores_per_device = row.chip.cores // self.lnc
         self.cores = self.devices * self.cores_per_device
         """Logical cores of one node."""
@@ -50,9 +56,32 @@ class Fleet:
         width = max(3, len(str(nodes - 1)))
         self.names = tuple(f"trn-{node:0{width}d}" for node in range(nodes))
         self.runtimes = runtimes
+        rng = np.random.default_rng([seed, 16])
+        self.serials = [[rng.bytes(8).hex() for _ in self.links] for _ in range(nodes)]
+        """Serial numbers of the devices, `[node][device]`."""
         first = np.random.default_rng([seed, 1]).integers(2_000, 400_000, nodes)
         self.pids: list[list[int]] = (first[:, None] + 7 * np.arange(runtimes)).tolist()
         """Process ids, `[node][runtime]`."""
+
+    @property
+    def in_ultraservers(self) -> bool:
+        """Whether each four nodes are linked to one UltraServer."""
+        return self.instance_type.startswith("trn2u.")
+
+    def numa_node(self, device: int) -> int:
+        """The NUMA node of a device: each of two has half of them."""
+        return int(2 * device >= max(self.devices, 2))
+
+    def cpus(self, device: int) -> str:
+        """The vCPUs near to a device, such as `0-95`."""
+        halves = min(self.devices, 2)
+        first = self.numa_node(device) * self.vcpus // halves
+        return f"{first}-{first + self.vcpus // halves - 1}"
+
+    def bdf(self, device: int) -> str:
+        """PCI address of a device."""
+        bus, slot = divmod(device, DEVICES_PER_BUS)
+        return f"0000:{16 * (1 + bus):02x}:{FIRST_DEVICE_SLOT + slot:02x}.0"
 
     @property
     def flops_ratio(self) -> float:
@@ -82,7 +111,7 @@ class Fleet:
                 "ami_id": ami,
                 "subnet_id": subnet,
             }
-            if self.instance_type.startswith("trn2u."):
+            if self.in_ultraservers:
                 info["ultraserver_id"] = f"u-{servers[node // ULTRASERVER_NODES]}"
             infos.append(info | {"error": ""})
         return infos
@@ -92,6 +121,20 @@ class Fleet:
         return range(
             runtime * self.cores // self.runtimes, (runtime + 1) * self.cores // self.runtimes
         )
+
+
+def _neighbours(device: int, devices: int) -> list[int]:
+    """On a torus of 16 (of device 0: 12, 3, 4, 1), else on a ring; a lone device has none."""
+    if devices != TORUS * TORUS:
+        around = ((device - 1) % devices, (device + 1) % devices)
+        return [other for other in around if other != device]
+    row, column = divmod(device, TORUS)
+    return [
+        TORUS * ((row - 1) % TORUS) + column,
+        TORUS * row + (column - 1) % TORUS,
+        TORUS * ((row + 1) % TORUS) + column,
+        TORUS * row + (column + 1) % TORUS,
+    ]
 
 
 def _cards(count: int) -> tuple[Card, ...]:

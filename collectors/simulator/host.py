@@ -1,68 +1,117 @@
-"""The host's processors: busy with feeding, compiling or saving."""
+"""The host: processors, memory, network, disks, and what is being compiled on it."""
+
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from trntop.catalog import CPU_MODES
-from trntop.model import Column
 
 from .fleet import Fleet
-from .template import dumps
-from .training import Activity, Stall
+from .machines import Machines
+from .template import Template, dumps, slot
+from .training import Stall
+from .vcpus import USAGE
 
-USAGE = {
-    Stall.NONE: {"user": 17.5, "system": 1.9, "io_wait": 0.05, "soft_irq": 0.15},
-    Stall.CHECKPOINT: {"user": 9.0, "system": 6.5, "io_wait": 7.5, "soft_irq": 0.3},
-    Stall.COMPILE: {"user": 82.0, "system": 3.5, "io_wait": 0.4, "soft_irq": 0.1},
-    Stall.HANG: {"user": 17.0, "system": 1.2, "io_wait": 0.05, "soft_irq": 0.05},
+EVERY = 10
+"""Seconds between two readings of a node."""
+
+RATES = {
+    "rx": (1.8e6, 2.4e7, 2e6, 0.0),
+    "tx": (2.6e6, 1e6, 3.2e9, 0.0),
+    "disk_read": (2e4, 0.0, 0.0, 6e6),
+    "disk_written": (9e5, 0.0, 0.0, 4.5e7),
+    "lustre_read": (0.0, 2.2e7, 0.0, 0.0),
+    "lustre_written": (4e4, 0.0, 3.1e9, 0.0),
 }
-"""Percent of all vCPU time, by what the job is stalled in; the rest is idle."""
-NOISE = 0.03
-VARIANTS = 8
-"""Prepared tables of the single vCPUs: they are long, and nobody reads them closely."""
+"""Bytes per second, in the order of the payload: at any time (telemetry, logs), and on top of that
+while computing (the data set), while saving a checkpoint, while compiling."""
+NOISE = 0.05
+SECONDS_BEFORE = (200_000.0, 180_000.0, 2_400.0, 600.0)
+"""Spent so since the counters began."""
+
+LOAD_SECONDS = 60.0
+"""In which the load average follows what runs."""
+PROCESSES_PER_VCPU = 3.2
+COMPILERS = 4
+COMMAND = "neuronx-cc compile --framework=XLA --target={} --model-type=transformer"
+TARGETS = {"Inferentia2": "inf2", "Trainium1": "trn1", "Trainium2": "trn2"}
+CACHE = "/var/tmp/neuron-compile-cache"
+MODULES = 12
+"""In the cache before anybody watched."""
+MODULE_SECONDS = 4.0
+"""Of compiling, for each module that is added."""
 _IDLE = CPU_MODES.index("idle")
 
 
-class HostUsage:
-    """vCPU usage of all nodes."""
+class Hosts:
+    """All hosts. `observe` takes one second of all, `payload` writes one."""
 
-    def __init__(self, fleet: Fleet, seed: int) -> None:
-        self._rng = np.random.default_rng([seed, 10])
-        self._shape = (fleet.nodes, len(CPU_MODES))
-        self._usage = {
-            why: np.array([usage.get(mode, 0.0) for mode in CPU_MODES])
-            for why, usage in USAGE.items()
-        }
-        self._tables = {
-            why: [self._table(usage, fleet.vcpus) for _ in range(VARIANTS)]
-            for why, usage in self._usage.items()
-        }
-        self._why = Stall.NONE
-        self.average: list[list[float]] = []
-        """Percent, `[node]` and in the order of CPU_MODES."""
+    def __init__(self, fleet: Fleet, machines: Machines, seed: int, start: float) -> None:
+        self._fleet = fleet
+        self._machines = machines
+        self._start = start
+        self._rng = np.random.default_rng([seed, 14])
+        self._template = Template(_host(fleet))
+        self._command = COMMAND.format(TARGETS[fleet.chip.name])
+        self._processes = int(PROCESSES_PER_VCPU * fleet.vcpus) + 200
+        self._bytes = np.zeros((fleet.nodes, len(RATES)))
+        self._move(np.tile(SECONDS_BEFORE, (fleet.nodes, 1)))
+        self._load = np.full(fleet.nodes, fleet.vcpus * sum(USAGE[Stall.NONE].values()) / 100.0)
+        self._compiled = np.zeros(fleet.nodes)
 
-    def observe(self, activity: Activity) -> None:
-        """Takes what all nodes did in a second."""
-        usage = np.tile(self._usage[Stall.NONE], (self._shape[0], 1))
-        self._why = Stall.NONE
-        for why, seconds in activity.stalled.items():
-            share = seconds / activity.elapsed
-            usage += share[:, None] * (self._usage[why] - self._usage[Stall.NONE])
-            if share.mean() > 0.5:
-                self._why = why
-        usage *= self._rng.uniform(1.0 - NOISE, 1.0 + NOISE, self._shape)
-        usage[:, _IDLE] = 100.0 - usage.sum(axis=1)
-        self.average = usage.tolist()
+    def observe(self) -> None:
+        """Takes what the machines did in a second."""
+        activity = self._machines.activity
+        compiling = activity.stalled[Stall.COMPILE]
+        saving = activity.stalled[Stall.CHECKPOINT]
+        self._move(np.stack((activity.elapsed, activity.compute, saving, compiling), axis=1))
+        self._compiled += compiling
+        idle = np.array(self._machines.vcpus.average)[:, _IDLE] / 100.0
+        self._load += (self._fleet.vcpus * (1.0 - idle) - self._load) / LOAD_SECONDS
 
-    def table(self, variant: int) -> str:
-        """`usage_data`: every single vCPU."""
-        return self._tables[self._why][variant % VARIANTS]
+    def payload(self, node: int) -> bytes:
+        """The state of one host."""
+        machines, compilers = self._machines, self._compilers(node)
+        busy = 1.0 - machines.vcpus.average[node][_IDLE] / 100.0
+        return self._template.fill(
+            (
+                busy,
+                self._load[node],
+                self._fleet.host_bytes - machines.host_used[node],
+                *self._bytes[node].tolist(),
+                self._processes + len(compilers),
+                dumps(compilers),
+                MODULES + int(self._compiled[node] / MODULE_SECONDS),
+            )
+        ).encode()
 
-    def _table(self, usage: Column, vcpus: int) -> str:
-        table = usage * self._rng.uniform(0.85, 1.1, (vcpus, len(CPU_MODES)))
-        table[:, _IDLE] = 100.0 - table.sum(axis=1)
-        return dumps(
-            {
-                str(cpu): dict(zip(CPU_MODES, row, strict=True))
-                for cpu, row in enumerate(table.round(2).tolist())
-            }
-        )
+    def _move(self, seconds: npt.NDArray[np.float64]) -> None:
+        """Counts the bytes of the seconds spent in each way, `[node, way]`."""
+        rates = np.array(list(RATES.values()))
+        noise = self._rng.uniform(1.0 - NOISE, 1.0 + NOISE, self._bytes.shape)
+        self._bytes += seconds @ rates.T * noise
+
+    def _compilers(self, node: int) -> list[Any]:
+        since = self._machines.compiling
+        if since is None:
+            return []
+        first = self._fleet.pids[node][-1] + 101
+        return [
+            {"pid": pid, "since": round(self._start + since, 2), "command": self._command}
+            for pid in range(first, first + COMPILERS)
+        ]
+
+
+def _host(fleet: Fleet) -> Any:
+    return {
+        "period": EVERY,
+        "cpu": {"count": fleet.vcpus, "busy": slot("%.4f"), "load1": slot("%.2f")},
+        "memory": {"total": fleet.host_bytes, "available": slot()},
+        "network": {"eth0": {"rx_bytes": slot(), "tx_bytes": slot()}},
+        "disk": {"read_bytes": slot(), "written_bytes": slot()},
+        "lustre": {"fsx-OST0000": {"read_bytes": slot(), "written_bytes": slot()}},
+        "processes": {"count": slot(), "partial": False},
+        "compilers": slot("%s"),
+        "compile_cache": {"path": CACHE, "modules": slot(), "partial": False},
+    }

@@ -1,14 +1,12 @@
 """Memory of the Neuron processes: what the model takes, and what fills up."""
 
-import hashlib
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 
 from . import report
 from .fleet import Fleet
 from .scenarios import Fault
-from .template import Template, dumps
+from .template import Template
 
 SHARES = {
     "constants": 0.040,
@@ -25,10 +23,12 @@ FILLED_AFTER = 0.75
 """Of a memory-filling phase; for the rest of it the memory stays full."""
 HOST_BYTES = (96 << 20, 8 << 20, 256 << 20, 32 << 20)
 """Per core, in the order of `report.HOST_PARTS`."""
+EVERY = 5
+"""Seconds between two looks at the memory of a steady node: it moves little, and is long."""
 
 
 class RuntimeMemory:
-    """The memory groups of every runtime on every node, as finished pieces of JSON."""
+    """The memory of every runtime on every node."""
 
     def __init__(self, fleet: Fleet, seed: int) -> None:
         self._fleet = fleet
@@ -37,9 +37,21 @@ class RuntimeMemory:
         self._templates = [
             Template(report.used_bytes(fleet, runtime)) for runtime in range(fleet.runtimes)
         ]
+        self._looks = 0
+        self.used: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)] * fleet.nodes
+        """Bytes in use, `[logical core, category]`, of each node."""
+        self.texts: list[list[str]] = [[]] * fleet.nodes
+        """`neuron_runtime_used_bytes` of each runtime of each node."""
 
-    def used(self, filling: Fault | None, time: float) -> list[str]:
-        """`neuron_runtime_used_bytes` of each runtime of a node; `filling` is its fault, if any."""
+    def observe(self, filling: Fault | None, time: float) -> None:
+        """Looks at the nodes whose turn it is; `filling` is what fills up at `time`."""
+        for node in range(self._fleet.nodes):
+            fault = filling if filling is not None and filling.node == node else None
+            if fault is not None or not self._looks or (self._looks + node) % EVERY == 0:
+                self._look(node, fault, time)
+        self._looks += 1
+
+    def _look(self, node: int, filling: Fault | None, time: float) -> None:
         fleet = self._fleet
         tensors = SHARES["tensors"] + TENSOR_NOISE * self._rng.uniform(-1.0, 1.0, fleet.cores)
         if filling is not None:
@@ -58,40 +70,4 @@ class RuntimeMemory:
             host = [part * len(owned) for part in HOST_BYTES]
             values = (sum(host), int(mine.sum()), *host, *mine.ravel().tolist())
             texts.append(template.fill(values))
-        return texts
-
-
-def loaded_models(fleet: Fleet, seed: int, program: int) -> list[str]:
-    """`loaded_models` of each runtime: the job's program, the same on all nodes."""
-    core_bytes = fleet.chip.hbm_bytes / fleet.cores_per_device
-    device = {
-        name: int(core_bytes * SHARES[name])
-        for name in ("constants", "model_code", "runtime_memory")
-    } | {"tensors": 0}
-    host = dict(zip(report.HOST_PARTS, (20_480, 0, 524_288, 0), strict=True))
-    memory = {
-        "host": sum(host.values()),
-        "neuron_device": sum(device.values()),
-        "usage_breakdown": {"host": host, "neuron_device": device},
-    }
-    uuid = hashlib.sha256(f"{seed}/{program}".encode()).hexdigest()[:32]
-    return [
-        dumps([_model(uuid, program, memory, fleet, fleet.owned(runtime).start)])
-        for runtime in range(fleet.runtimes)
-    ]
-
-
-def _model(uuid: str, program: int, memory: Any, fleet: Fleet, core: int) -> Any:
-    return {
-        "name": f"/var/tmp/neuron-compile-cache/{uuid}/train_step.neff",
-        "uuid": uuid,
-        "model_id": 10_001 + program,
-        "is_running": True,
-        "subgraphs": {
-            "sg_00": {
-                "memory_used_bytes": memory,
-                "neuroncore_index": core % fleet.cores_per_device,
-                "neuron_device_index": core // fleet.cores_per_device,
-            }
-        },
-    }
+        self.used[node], self.texts[node] = whole, texts

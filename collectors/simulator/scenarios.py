@@ -2,7 +2,7 @@
 
 A scenario is a row of `SCENARIOS`: phases in seconds since the start of the stream, each with
 an effect. What an effect does is the business of the loop (`training.py`) and of the payloads
-(`neuron_monitor.py`, `efa.py`); what an analysis should say of it is a row of `CLAIMS`.
+(`machines.py`, `efa.py`, `kernel_log.py`); what an analysis should say of it is a row of `CLAIMS`.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Step telemetry: one record of each rank at the end of each step; a rank is a device."""
+"""Step telemetry: one record of each rank at the end of each step; a rank is a device.
+
+The first rank of each node also says when a checkpoint or a compilation begins and ends.
+"""
 
 import math
 from collections.abc import Iterator
@@ -6,20 +9,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trntop.model import Column
+from trntop.model import Column, Stage
 
 from .fleet import Fleet
-from .template import Template, slot
-from .training import FIRST_STEP, Step
+from .machines import FLOPS_SHARE
+from .template import Template, dumps, slot
+from .training import FIRST_STEP, Stall, Step
 
 RANK_NOISE = 0.0008
 TOKENS_PER_RANK = 16_384
 """Four sequences of 4,096."""
+MODEL_SHARE = 0.86
+"""Of the operations; the others compute activations again."""
 FINAL_LOSS = 1.86
 EARLY_LOSS = 3.4
 """On top of the final loss at the first step seen."""
 LOSS_STEPS = 1500.0
 LOSS_NOISE = 0.012
+
+STAGES = {Stall.CHECKPOINT: Stage.CHECKPOINTING, Stall.COMPILE: Stage.COMPILING}
+"""What a training process knows of its stalls; a hang takes it by surprise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,14 +38,18 @@ class Records:
     step: Step
     compute: Column
     exposed: Column
+    mfu: Column
+    """Model FLOPs utilization, from 0 to 1."""
     loss: float
 
 
 class StepTelemetry:
     """The training process of every rank. `observe` takes a step, `payloads` writes a node's."""
 
-    def __init__(self, fleet: Fleet, job: str, seed: int) -> None:
+    def __init__(self, fleet: Fleet, job: str, seed: int, start: float) -> None:
         self._shape = (fleet.nodes, fleet.devices)
+        self._job = job
+        self._start = start
         self._tokens = TOKENS_PER_RANK * fleet.nodes * fleet.devices
         self._rng = np.random.default_rng([seed, 8])
         self._template = Template(
@@ -47,9 +60,12 @@ class StepTelemetry:
                 "step_seconds": slot("%.6f"),
                 "compute_seconds": slot("%.6f"),
                 "comm_seconds": slot("%.6f"),
+                "overlap_seconds": slot("%.6f"),
                 "exposed_comm_seconds": slot("%.6f"),
                 "tokens": slot(),
                 "loss": slot("%.4f"),
+                "mfu": slot("%.4f"),
+                "time": slot("%.6f"),
             }
         )
 
@@ -58,16 +74,20 @@ class StepTelemetry:
         noise = self._rng.normal(1.0, RANK_NOISE, self._shape)
         worked = (step.compute + step.exposed)[:, None]
         compute = np.minimum(step.compute[:, None] * noise, worked)
+        mfu = MODEL_SHARE * FLOPS_SHARE * compute / (step.end - step.begin)
         loss = FINAL_LOSS + EARLY_LOSS * math.exp((FIRST_STEP - step.number) / LOSS_STEPS)
         loss *= 1.0 + LOSS_NOISE * float(self._rng.normal())
-        return Records(step, compute, worked - compute, loss)
+        return Records(step, compute, worked - compute, mfu, loss)
 
     def payloads(self, records: Records, node: int) -> Iterator[bytes]:
         """The records of the ranks of one node."""
         step = records.step
         rank = node * self._shape[1]
-        for compute, exposed in zip(
-            records.compute[node].tolist(), records.exposed[node].tolist(), strict=True
+        for compute, exposed, mfu in zip(
+            records.compute[node].tolist(),
+            records.exposed[node].tolist(),
+            records.mfu[node].tolist(),
+            strict=True,
         ):
             yield self._template.fill(
                 (
@@ -76,9 +96,27 @@ class StepTelemetry:
                     step.end - step.begin,
                     compute,
                     step.hidden + exposed,
+                    step.hidden,
                     exposed,
                     self._tokens,
                     records.loss,
+                    mfu,
+                    self._start + step.end,
                 )
             ).encode()
             rank += 1
+
+    def notes(self, step: Step, node: int) -> Iterator[tuple[float, bytes]]:
+        """What the node's first rank says of a stall, and when: that it begins, that it is over."""
+        stage = STAGES.get(step.why)
+        if stage is not None:
+            for word, since in zip((stage, Stage.TRAINING), step.pause(node), strict=True):
+                time = round(self._start + since, 6)
+                note = {
+                    "job": self._job,
+                    "rank": node * self._shape[1],
+                    "stage": word,
+                    "since": time,
+                    "time": time,
+                }
+                yield since, dumps(note).encode()

@@ -1,74 +1,74 @@
 """The simulated cluster as a stream of readings, in its own time."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import numpy as np
 
-from trntop.catalog import EFA_SOURCE, NEURON_MONITOR, STEPS
+from trntop.catalog import KERNEL_LOG, LOG, STEPS
 from trntop.model import Reading
 
-from .efa import EfaCards
 from .fleet import Fleet
-from .neuron_monitor import NeuronMonitors
+from .kernel_log import KernelLogs
+from .log import TrainingLog
 from .scenarios import SCENARIOS, Effect, Script, Truth
+from .sources import Sources
 from .spec import Simulation
 from .steps import Records, StepTelemetry
-from .training import TrainingLoop
+from .training import Step, TrainingLoop
 
 WOBBLE = 0.002
 """Seconds; nothing comes exactly each second."""
 STEP_LAG = (0.004, 0.03)
 """Seconds from the end of a step to a node's records of it."""
 
+_Payloads = Iterable[tuple[str, bytes]]
+"""Sources and what they give."""
+_Event = tuple[float, int, Callable[[], _Payloads]]
+"""When, which node, and what it then says."""
+
 
 def simulate(simulation: Simulation, start: float) -> Iterator[Reading]:
     """The readings from unix time `start` on, ordered by time; endless without `minutes`.
 
-    The same simulation gives the same payloads. Nothing sleeps and no clock is read: the
-    stream is as fast as it is pulled.
+    The same simulation gives the same payloads, but for the clock times in them, which move with
+    `start`. Nothing sleeps and no clock is read: the stream is as fast as it is pulled.
     """
     fleet, script = _stage(simulation)
-    loop = TrainingLoop(fleet, script, simulation.seed)
-    monitors = NeuronMonitors(fleet, script, simulation.seed)
-    cards = EfaCards(fleet, script, simulation.seed) if fleet.cards else None
-    telemetry = StepTelemetry(fleet, simulation.job, simulation.seed)
-    rng = np.random.default_rng([simulation.seed, 9])
+    seed, job = simulation.seed, simulation.job
+    loop = TrainingLoop(fleet, script, seed)
+    sources = Sources(fleet, script, seed, start)
+    telemetry = StepTelemetry(fleet, job, seed, start)
+    log = TrainingLog(fleet, job, seed, start)
+    kernels = KernelLogs(fleet, script, seed, start)
+    rng = np.random.default_rng([seed, 9])
     offsets = rng.uniform(WOBBLE, 1.0 - WOBBLE, fleet.nodes)
     lags = rng.uniform(*STEP_LAG, fleet.nodes).tolist()
     length = np.inf if simulation.minutes is None else 60.0 * simulation.minutes
     before = offsets - 1.0
-    waiting: list[tuple[float, int, Records | None]] = []
+    waiting: list[_Event] = []
     for second in itertools.count():
         if second >= length:
             return
         after = second + offsets + rng.uniform(-WOBBLE, WOBBLE, fleet.nodes)
         for step in loop.run(second + 1.0):
-            if step.finished:
-                records = telemetry.observe(step)
-                waiting += [(step.end + lag, node, records) for node, lag in enumerate(lags)]
-        activity = loop.activity(before, after)
-        monitors.observe(second + 0.5, activity)
-        if cards is not None:
-            cards.observe(second + 0.5, activity)
+            waiting += _training(telemetry, log, step, lags)
+        for time, node, line in kernels.lines(second):
+            waiting.append((time, node, partial(_one, KERNEL_LOG, line)))
+        sources.observe(second + 0.5, loop.activity(before, after), loop.compiling(second + 0.5))
         before = after
-        due: list[tuple[float, int, Records | None]] = [
-            (time, node, None) for node, time in enumerate(after.tolist())
-        ]
-        due += [event for event in waiting if event[0] < second + 1.0]
+        for node, time in enumerate(after.tolist()):
+            waiting.append((time, node, partial(sources.payloads, second, node)))
+        due = [event for event in waiting if event[0] < second + 1.0]
         waiting = [event for event in waiting if event[0] >= second + 1.0]
-        for time, node, finished in sorted(due, key=lambda event: event[:2]):
+        for time, node, says in sorted(due, key=lambda event: event[:2]):
             silent = script.at(Effect.SILENT_NODE, time)
             if time >= length or (silent is not None and silent.node == node):
                 continue
             name, stamp = fleet.names[node], round(start + time, 6)
-            if finished is not None:
-                for payload in telemetry.payloads(finished, node):
-                    yield Reading(name, STEPS, stamp, payload, simulated=True)
-                continue
-            yield Reading(name, NEURON_MONITOR, stamp, monitors.payload(node), simulated=True)
-            if cards is not None:
-                yield Reading(name, EFA_SOURCE, stamp, cards.payload(node), simulated=True)
+            for source, payload in says():
+                yield Reading(name, source, stamp, payload, simulated=True)
 
 
 def truth(simulation: Simulation, start: float) -> tuple[Truth, ...]:
@@ -80,6 +80,30 @@ def truth(simulation: Simulation, start: float) -> tuple[Truth, ...]:
         for incident in script.truth(simulation.job, start)
         if incident.onset < start + length
     )
+
+
+def _training(
+    telemetry: StepTelemetry, log: TrainingLog, step: Step, lags: list[float]
+) -> Iterator[_Event]:
+    """When the training processes of each node will speak of a step."""
+    records = telemetry.observe(step) if step.finished else None
+    for node, lag in enumerate(lags):
+        for time, note in telemetry.notes(step, node):
+            yield time + lag, node, partial(_one, STEPS, note)
+        if records is not None:
+            yield step.end + lag, node, partial(_reports, telemetry, log, records, node)
+
+
+def _one(source: str, payload: bytes) -> _Payloads:
+    yield source, payload
+
+
+def _reports(telemetry: StepTelemetry, log: TrainingLog, records: Records, node: int) -> _Payloads:
+    """What the training processes of a node say of a finished step."""
+    for payload in telemetry.payloads(records, node):
+        yield STEPS, payload
+    if node == 0:
+        yield LOG, log.payload(records)
 
 
 def _stage(simulation: Simulation) -> tuple[Fleet, Script]:

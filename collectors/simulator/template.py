@@ -12,6 +12,7 @@ from typing import Any
 
 _MARK = "\x00"
 _SLOT = re.compile(r'"\\u0000%(%[^"]*)"')
+_INSET = "\x01"
 
 
 def slot(form: str = "%d") -> str:
@@ -19,12 +20,17 @@ def slot(form: str = "%d") -> str:
     return _MARK + form
 
 
+def inset(form: str = "%s") -> str:
+    """A place within a JSON string, for text that needs no escaping."""
+    return _INSET + form
+
+
 class Template:
     """A JSON value whose slots are filled in the order in which they stand."""
 
     def __init__(self, tree: Any) -> None:
         text = dumps(tree).replace("%", "%%")
-        self._text = _SLOT.sub(r"\1", text)
+        self._text = _SLOT.sub(r"\1", text).replace("\\u0001%", "")
 
     def fill(self, values: Iterable[Any]) -> str:
         """The text with `values` in its slots."""

@@ -77,6 +77,11 @@ class Step:
     finished: bool = True
     """False for a step that hung and was given up."""
 
+    def pause(self, node: int) -> tuple[float, float]:
+        """When a node's stall begins and ends."""
+        begin = self.begin + float(self.stall_at[node])
+        return begin, begin + float(self.stall[node])
+
 
 @dataclass(slots=True, eq=False)
 class Activity:
@@ -147,6 +152,14 @@ class TrainingLoop:
                 break
             _add(total, step, before, after)
         return total
+
+    def compiling(self, time: float) -> float | None:
+        """Since when the graph is being compiled at `time`, which no window has passed yet."""
+        for step in self._steps:
+            begin, end = step.pause(0)
+            if step.why is Stall.COMPILE and begin <= time < end:
+                return begin
+        return None
 
     def _step(self, begin: float) -> Step:
         noise = self._rng.normal(0.0, COMPUTE_NOISE, self._nodes)

@@ -1,36 +1,252 @@
+import json
+import os
 from pathlib import Path
+from typing import Any
 
-from trntop.collectors.efa import examine
+import pytest
+
+from tests.collectors.notebook import Notebook, running
+from tests.fakes.sysfs_tree import (
+    SRD_COUNTERS,
+    bump,
+    descriptors,
+    efa_card,
+    efa_counter,
+    efa_tree,
+    fail,
+    remove_card,
+    reset_card,
+    write,
+)
+from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, Entity
+from trntop.collectors import sysfs
+from trntop.collectors.efa import EfaReader, examine
+from trntop.collectors.polled import AbsentError, Polled
+from trntop.decode.efa import decode
+from trntop.model import State
 
 
-def card(root: Path, name: str, vendor: str) -> None:
-    device = root / "sys/class/infiniband" / name / "device"
-    device.mkdir(parents=True)
-    (device / "vendor").write_text(f"{vendor}\n")
+def read(reader: EfaReader) -> dict[str, Any]:
+    payload: dict[str, Any] = json.loads(reader())
+    return payload
 
 
-def test_cards_are_counted_by_vendor(tmp_path: Path) -> None:
-    for name in ("rdmap16s27", "rdmap32s27"):
-        card(tmp_path, name, "0x1d0f")
-    card(tmp_path, "mlx5_0", "0x15b3")
-    module = tmp_path / "sys/module/efa"
-    module.mkdir(parents=True)
-    (module / "version").write_text("2.17.3g\n")
-    finding = examine(tmp_path)
-    assert finding.source == "efa"
-    assert not finding.ok
-    assert finding.found.startswith("2 EFA cards (rdmap16s27, rdmap32s27), driver 2.17.3g; ")
-    assert "not part of this version" in finding.found
-    assert "recordings and simulations" in finding.remedy
+def test_cards_of_a_trn2_beside_another_maker_s(tmp_path: Path) -> None:
+    efa_tree(tmp_path)
+    payload = read(EfaReader(tmp_path))
+    assert payload["driver"] == "2.17.3g"
+    assert len(payload["devices"]) == 16
+    assert list(payload["devices"]) == sorted(payload["devices"])
+    card = payload["devices"]["rdmap16s27"]
+    assert card["pci"] == "0000:10:1b.0"
+    assert card["numa_node"] == 0
+    assert payload["devices"]["rdmap128s28"]["numa_node"] == 1
+    assert (card["rate_gbps"], card["state"], card["p2p"]) == (200, "4: ACTIVE", "NEURON")
+    assert card["port"] == dict.fromkeys(EFA_PORT_COUNTERS, 1000)
+    assert card["device"].keys() == EFA_DEVICE_COUNTERS.keys()
+    assert "errors" not in card
+    assert "error" not in card
 
 
-def test_a_few_names_stand_for_many(tmp_path: Path) -> None:
-    for number in range(16):
-        card(tmp_path, f"efa_{number:02}", "0x1d0f")
-    assert examine(tmp_path).found.startswith(
-        "16 EFA cards (efa_00, efa_01, efa_02, efa_03, …), driver unknown; "
-    )
+def test_what_the_decoder_makes_of_it(tmp_path: Path) -> None:
+    names = efa_tree(tmp_path, cards=2)
+    sample = decode(EfaReader(tmp_path)())
+    assert sample.keys[Entity.EFA] == tuple(names)
+    assert sample.columns["efa_tx_bytes_total"].tolist() == [1000, 2000]
+    assert sample.columns["efa_keep_alive_rcvd_total"].tolist() == [100, 100]
+    assert sample.columns["efa_stated_link_bytes_per_second"].tolist() == [25e9, 25e9]
+    assert sample.problems == ()
+
+
+def test_counters_move(tmp_path: Path) -> None:
+    (card,) = efa_tree(tmp_path, cards=1)
+    reader = EfaReader(tmp_path)
+    assert read(reader)["devices"][card]["port"]["tx_bytes"] == 1000
+    bump(efa_counter(tmp_path, card, "tx_bytes"), 10**18)
+    assert read(reader)["devices"][card]["port"]["tx_bytes"] == 10**18 + 1000
+    reset_card(tmp_path, card)
+    assert read(reader)["devices"][card]["port"]["tx_bytes"] == 0
+
+
+def test_old_layouts(tmp_path: Path) -> None:
+    (card,) = efa_tree(tmp_path, cards=1, driver="1.13.0", layout="old", rate=100)
+    payload = read(EfaReader(tmp_path))["devices"][card]
+    assert payload["device"] == {}
+    assert payload["port"]["keep_alive_rcvd"] == 100
+    assert payload["port"].keys().isdisjoint(SRD_COUNTERS)
+    assert "lifespan" not in payload["port"]
+
+
+def test_an_older_driver_names_its_peer_memory_otherwise(tmp_path: Path) -> None:
+    (card,) = efa_tree(tmp_path, cards=1)
+    device = tmp_path / "sys/class/infiniband" / card / "device"
+    (device / "p2p").rename(device / "gdr")
+    assert read(EfaReader(tmp_path))["devices"][card]["p2p"] == "NEURON"
+
+
+def test_a_card_without_its_extras(tmp_path: Path) -> None:
+    (card,) = efa_tree(tmp_path, cards=1)
+    folder = tmp_path / "sys/class/infiniband" / card
+    for path in ("device/p2p", "device/uevent", "device/numa_node", "ports/1/rate"):
+        (folder / path).unlink()
+    payload = read(EfaReader(tmp_path))["devices"][card]
+    assert payload.keys().isdisjoint({"p2p", "numa_node", "rate_gbps"})
+    assert payload["pci"] == "0000:10:1b.0"  # by its link
+    (folder / "device").unlink()
+    write(folder / "device/vendor", "0x1d0f")
+    write(folder / "device/device", "0xefa3")
+    payload = read(EfaReader(tmp_path))["devices"][card]
+    assert payload["pci"] is None
+
+
+def test_a_card_vanishes_and_comes_back(tmp_path: Path) -> None:
+    names = efa_tree(tmp_path, cards=3)
+    reader = EfaReader(tmp_path)
+    reader()
+    open_before = descriptors()
+    remove_card(tmp_path, names[1])
+    assert list(read(reader)["devices"]) == [names[0], names[2]]
+    assert descriptors() < open_before
+    efa_card(tmp_path, 1, "2.17.3g")
+    assert list(read(reader)["devices"]) == names
+
+
+def test_the_last_card_vanishes(tmp_path: Path) -> None:
+    (card,) = efa_tree(tmp_path, cards=1)
+    reader = EfaReader(tmp_path)
+    reader()
+    remove_card(tmp_path, card)
+    assert read(reader)["devices"] == {}  # lost, not "none here"
+
+
+def test_an_unreadable_counter_is_absent_and_named(tmp_path: Path) -> None:
+    names = efa_tree(tmp_path, cards=2)
+    fail(efa_counter(tmp_path, names[0], "rx_bytes"))
+    payload = read(EfaReader(tmp_path))["devices"]
+    assert "rx_bytes" not in payload[names[0]]["port"]
+    assert payload[names[0]]["errors"] == [
+        "ports/1/hw_counters/rx_bytes: No such device or address"
+    ]
+    assert "errors" not in payload[names[1]]
+
+
+def test_a_counter_that_becomes_unreadable(tmp_path: Path) -> None:
+    (card,) = efa_tree(tmp_path, cards=1)
+    reader = EfaReader(tmp_path)
+    reader()
+    fail(efa_counter(tmp_path, card, "rx_bytes"))
+    payload = read(reader)["devices"][card]
+    assert "rx_bytes" not in payload["port"]
+    assert payload["errors"]
+
+
+def test_a_card_that_cannot_be_read_at_all(tmp_path: Path) -> None:
+    names = efa_tree(tmp_path, cards=2)
+    for name in EFA_PORT_COUNTERS | EFA_DEVICE_COUNTERS:
+        fail(efa_counter(tmp_path, names[0], name))
+    payload = read(EfaReader(tmp_path))["devices"]
+    assert payload[names[0]]["error"].endswith(": No such device or address")
+    assert payload[names[0]]["port"] == payload[names[0]]["device"] == {}
+    assert payload[names[1]]["port"]["tx_bytes"] == 2000
+    sample = decode(EfaReader(tmp_path)())
+    assert sample.keys[Entity.EFA] == tuple(names)
+    assert len(sample.problems) == 1
+
+
+def test_errors_are_few(tmp_path: Path) -> None:
+    (card,) = efa_tree(tmp_path, cards=1)
+    for name in EFA_PORT_COUNTERS:
+        fail(efa_counter(tmp_path, card, name))
+    errors = read(EfaReader(tmp_path))["devices"][card]["errors"]
+    assert len(errors) == 5
+    assert errors[-1] == "and 18 more counters"
+
+
+def test_a_card_still_being_set_up_is_looked_at_again(tmp_path: Path) -> None:
+    (card,) = efa_tree(tmp_path, cards=1)
+    folder = (tmp_path / "sys/class/infiniband" / card).resolve()
+    for name in ("ports", "hw_counters"):
+        (folder / name).rename(tmp_path / name)
+    reader = EfaReader(tmp_path)
+    assert read(reader)["devices"][card]["error"] == "it shows no counters"
+    for name in ("ports", "hw_counters"):
+        (tmp_path / name).rename(folder / name)
+    assert read(reader)["devices"][card]["port"]["tx_bytes"] == 1000
+
+
+async def test_a_read_that_blocks_in_the_kernel(tmp_path: Path) -> None:
+    names = efa_tree(tmp_path, cards=2)
+    counter = efa_counter(tmp_path, names[0], "rx_bytes")
+    counter.unlink()
+    os.mkfifo(counter)  # opening it blocks until somebody writes
+    sink = Notebook()
+    collector = Polled("n", "efa", EfaReader(tmp_path), 0.01, deadline=0.05)
+    async with running(collector, sink):
+        await sink.until(lambda: sink.reasons(State.DOWN))
+        assert not sink.readings
+        os.close(os.open(counter, os.O_WRONLY | os.O_NONBLOCK))
+        counter.unlink()
+        write(counter, 5)
+        await sink.until(lambda: sink.readings)
+    assert decode(sink.readings[-1].data).columns["efa_rx_bytes_total"].tolist()[1] == 2000
+
+
+def test_few_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sysfs, "SPARE_DESCRIPTORS", 1 << 30)
+    names = efa_tree(tmp_path, cards=2)
+    before = descriptors()
+    reader = EfaReader(tmp_path)
+    assert list(read(reader)["devices"]) == names
+    assert descriptors() == before
 
 
 def test_no_card(tmp_path: Path) -> None:
-    assert examine(tmp_path).found == "no EFA card in /sys/class/infiniband"
+    with pytest.raises(AbsentError, match="no EFA card in /sys/class/infiniband"):
+        EfaReader(tmp_path)()
+    efa_tree(tmp_path, cards=0)
+    with pytest.raises(AbsentError, match="no EFA card"):
+        EfaReader(tmp_path)()
+
+
+def test_doctor_counts_cards(tmp_path: Path) -> None:
+    efa_tree(tmp_path)
+    finding = examine(tmp_path)
+    assert (finding.source, finding.ok, finding.remedy) == ("efa", True, "")
+    assert finding.found.startswith("16 EFA cards (rdmap112s27, rdmap112s28, ")
+    assert finding.found.endswith(", …), driver 2.17.3g")
+
+
+@pytest.mark.parametrize(
+    ("driver", "layout", "lacks"),
+    [
+        ("2.13.0", "split", ["SRD counters (2.17.0)"]),
+        ("2.12.1g", "split", ["SRD counters (2.17.0)", "line rate that can be trusted (2.13.0)"]),
+        ("1.13.0", "old", ["SRD counters", "line rate", "as before 1.14.0"]),
+    ],
+)
+def test_doctor_names_what_an_old_driver_lacks(
+    tmp_path: Path, driver: str, layout: str, lacks: list[str]
+) -> None:
+    efa_tree(tmp_path, cards=1, driver=driver, layout=layout, rate=100)
+    finding = examine(tmp_path)
+    assert finding.ok
+    assert f"1 EFA card (rdmap16s27), driver {driver};" in finding.found
+    assert all(text in finding.found for text in lacks)
+    assert finding.remedy == "update the EFA driver"
+
+
+def test_doctor_names_an_unreadable_card(tmp_path: Path) -> None:
+    names = efa_tree(tmp_path, cards=2)
+    for card in names:
+        fail(efa_counter(tmp_path, card, "tx_bytes"))
+    finding = examine(tmp_path)
+    assert not finding.ok
+    assert "tx_bytes: No such device or address, and 1 more" in finding.found
+    assert finding.remedy
+
+
+def test_doctor_without_cards(tmp_path: Path) -> None:
+    finding = examine(tmp_path)
+    assert not finding.ok
+    assert finding.found == "no EFA card in /sys/class/infiniband"
+    assert "modprobe efa" in finding.remedy

@@ -4,7 +4,6 @@ import pytest
 
 from tests.collectors.notebook import COMMAND, alive, pids, wait_until
 from trntop.collection import Finding
-from trntop.collectors import examine_all
 from trntop.collectors.neuron_examination import DRIVER_REMEDY, examine
 
 
@@ -68,13 +67,11 @@ def test_nothing_is_left_of_a_stubborn_one(notes: Path, monkeypatch: pytest.Monk
     wait_until(lambda: not any(map(alive, pids(notes))))
 
 
-def test_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    finding, efa = examine_all("no-such-neuron-monitor")
+def test_not_installed(tmp_path: Path) -> None:
+    finding = examine("no-such-neuron-monitor", root=tmp_path)
     assert not finding.ok
     assert finding.found.startswith("no-such-neuron-monitor is not installed: neither on PATH")
     assert finding.remedy == "install aws-neuronx-tools and put /opt/aws/neuron/bin on PATH"
-    assert efa.source == "efa"
 
 
 def test_not_startable(tmp_path: Path) -> None:

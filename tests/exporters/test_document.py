@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
-from trntop.catalog import CATALOG, NEURON_MONITOR, Entity
+from trntop.catalog import CATALOG, NEURON_MONITOR, PROFILES, Entity
 from trntop.exporters import document
-from trntop.model import Evidence, Runtime, State, View
+from trntop.model import Compilation, Evidence, NodeView, Runtime, Stage, State, View
 
 
 def strict(data: bytes) -> Any:
@@ -51,6 +51,7 @@ def test_every_column_is_there_under_its_name_and_key() -> None:
         Entity.NODE: [node["values"]],
         Entity.DEVICE: node["devices"],
         Entity.CORE: node["cores"],
+        Entity.PHYSICAL_CORE: node["physical_cores"],
         Entity.EFA: node["efa"],
         Entity.RUNTIME: node["runtimes"],
         Entity.JOB: node["jobs"],
@@ -66,10 +67,79 @@ def test_every_column_is_there_under_its_name_and_key() -> None:
         (1, 2),
         (1, 3),
     ]
+    physical = [
+        (core["device"], core["core"], core["physical_core"]) for core in node["physical_cores"]
+    ]
+    assert physical == [(index // 4, index % 4, index) for index in range(8)]
     assert [card["device"] for card in node["efa"]] == ["rdmap16s27", "rdmap32s27"]
     assert node["efa"][0]["link"]["driver"] == "2.17.3g"
     assert [job["job"] for job in node["jobs"]] == ["pretrain-13b"]
     assert node["runtimes"][0]["pid"] == 4711
+    assert node["runtimes"][0]["models"] == ["train_step.neff"]
+    assert node["runtimes"][0]["cores"] == [0, 1, 2, 3]
+
+
+def test_what_is_known_besides_numbers() -> None:
+    node = written(make_view(1))["nodes"][0]
+    assert node["phase"] == {
+        "phase": "training",
+        "since": NOON - 11_520,
+        "why": "step 1204",
+        "provenance": "derived",
+    }
+    assert node["compilation"] is None
+    assert node["devices"][1]["link"]["pci"] == "01:1e.0"
+    assert node["devices"][1]["link"]["connected_to"] == "0, 0"
+    assert node["processes"] == [
+        {
+            "pid": 4711,
+            "command": "python3 train.py",
+            "devices": [0, 1],
+            "runtime_version": "2.30.51",
+        }
+    ]
+    assert node["profiles"] == ["train_step.neff"]
+    assert node["absent"] == {}
+
+
+def test_a_node_that_compiles() -> None:
+    view = make_view(1, jobs=(), compilation=Compilation(NOON - 90, 2))
+    node = written(view)["nodes"][0]
+    assert node["compilation"] == {"since": NOON - 90, "processes": 2}
+    assert node["phase"]["phase"] == "compiling"
+
+
+def test_a_job_that_announced_its_stage() -> None:
+    node = make_node()
+    inventory = dataclasses.replace(
+        node.inventory, stages={"pretrain-13b": (Stage.CHECKPOINTING, NOON - 5)}
+    )
+    found = written(view_of(dataclasses.replace(node, inventory=inventory)))["nodes"][0]
+    assert found["jobs"][0]["stage"] == {"phase": "checkpointing", "since": NOON - 5}
+
+
+def test_hbm_bandwidth_without_a_profile_says_why() -> None:
+    node = written(make_view(1, states={PROFILES: State.DOWN}))["nodes"][0]
+    why = "no profile of train_step.neff: trntop profile add FILE"
+    assert node["absent"]["node_hbm_bandwidth_ratio"] == why
+    assert "node_hbm_bandwidth_ratio" not in node["values"]
+    assert node["profiles"] == []
+
+
+def test_a_physical_core_that_is_switched_off_moves_no_other() -> None:
+    node = make_node()
+    keys = {**node.inventory.keys, Entity.PHYSICAL_CORE: (0, 1, 2, 3, 5, 6, 7)}
+    inventory = dataclasses.replace(
+        node.inventory, keys=keys, physical_device=np.array([0, 0, 0, 0, 1, 1, 1])
+    )
+    columns = {
+        name: values
+        for name, values in node.frame.columns.items()
+        if CATALOG[name].entity is not Entity.PHYSICAL_CORE
+    }
+    frame = dataclasses.replace(node.frame, columns=columns)
+    found = written(view_of(NodeView(inventory, frame)))["nodes"][0]["physical_cores"]
+    assert [core["core"] for core in found] == [0, 1, 2, 3, 1, 2, 3]
 
 
 def test_unknown_is_null_among_siblings_and_missing_alone() -> None:
@@ -102,7 +172,7 @@ def test_stale_source_takes_its_values() -> None:
     node = written(view)["nodes"][0]
     assert node["state"] == "fresh"
     assert node["sources"][0]["reason"] == "silent for 14 s"
-    assert node["cores"][0] == {"device": 0, "core": 0}
+    assert set(node["cores"][0]) == {"device", "core", "neuroncore_tensor_engine_busy_ratio"}
     assert "efa_tx_bytes_total" in node["efa"][0]
 
 
@@ -127,7 +197,9 @@ def test_empty_and_bare() -> None:
     node = written(make_view(1, state=State.STARTING, devices=0, efa=0, jobs=()))["nodes"][0]
     assert node["age_seconds"] is None
     assert node["values"] == node["provenance"] == {}
-    assert node["devices"] == node["cores"] == node["efa"] == node["jobs"] == []
+    parts = ("devices", "cores", "physical_cores", "efa", "jobs", "processes", "profiles")
+    assert all(node[part] == [] for part in parts)
+    assert node["phase"] is node["compilation"] is None
 
 
 def test_parts_that_the_inventory_half_knows() -> None:
@@ -135,11 +207,16 @@ def test_parts_that_the_inventory_half_knows() -> None:
     inventory = dataclasses.replace(
         node.inventory,
         core_device=np.array([0]),
+        physical_device=np.array([0]),
         pods={1: "ml/trainer-0/main"},
         runtimes=(Runtime(99, "lost", error="permission denied"),),
     )
     found = written(view_of(dataclasses.replace(node, inventory=inventory)))["nodes"][0]
     assert [core["device"] for core in found["cores"]] == [0, None, None, None]
+    assert [(core["device"], core["core"]) for core in found["physical_cores"][:2]] == [
+        (0, 0),
+        (None, None),
+    ]
     assert found["cores"][1]["pod"] == "ml/trainer-0/main"
     assert [(one["pid"], one["error"]) for one in found["runtimes"]] == [
         (4711, None),

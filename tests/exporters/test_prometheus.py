@@ -20,10 +20,10 @@ from tests.builders import (
     node_name,
     view_of,
 )
-from trntop.catalog import CATALOG, EFA_SOURCE, NEURON_MONITOR, STEPS, Entity
+from trntop.catalog import CATALOG, EFA_SOURCE, NEURON_MONITOR, SOURCES, STEPS, Entity
 from trntop.exporters.process import ProcessUsage
 from trntop.exporters.prometheus import INSTANCE_LABELS, Page, escape, labels, number
-from trntop.model import Inventory, Severity, State, View
+from trntop.model import Compilation, Inventory, Severity, State, View
 
 GOLDEN = Path(__file__).parent / "golden"
 USAGE = {
@@ -114,11 +114,12 @@ def test_promtool_reads_hostile_names() -> None:
 
 
 def test_every_exported_quantity_is_on_its_page_and_no_other() -> None:
-    pages = page().render(make_view(1))
+    # The bounds of the communication share are for nodes where no job reports it.
+    pages = page().render(view_of(make_node(0), make_node(1, jobs=())))
     metrics = {name for name, _ in samples(pages.metrics)}
     cores = {name for name, _ in samples(pages.cores)}
     for quantity in CATALOG.values():
-        of_core = quantity.entity is Entity.CORE
+        of_core = quantity.entity in (Entity.CORE, Entity.PHYSICAL_CORE)
         assert (quantity.metric in cores) is (quantity.exported and of_core), quantity.name
         assert (quantity.metric in metrics) is (quantity.exported and not of_core), quantity.name
 
@@ -146,6 +147,42 @@ def test_labels_of_a_core_stand_in_their_order() -> None:
     assert f"\n{name}{{{marked}}} 0.93\n" in lines
 
 
+def test_labels_of_a_physical_core() -> None:
+    lines = page().render(make_view(1)).cores.decode()
+    name = "trn_physical_core_tensor_engine_busy_ratio"
+    assert f'\n{name}{{neuron_device="1",physical_core="7",node="trn-000"}} 0.37\n' in lines
+
+
+def test_phase_of_a_node_is_one_series() -> None:
+    compiling = make_node(1, jobs=(), compilation=Compilation(NOON - 60, 2))
+    text = page().render(view_of(make_node(0), compiling, make_node(2, state=State.DOWN))).metrics
+    assert named(text, "trn_node_phase") == [
+        ({"node": "trn-000", "phase": "training"}, 1),
+        ({"node": "trn-001", "phase": "compiling"}, 1),
+    ]
+
+
+def test_device_info() -> None:
+    node = make_node(devices=2)
+    links = {**node.inventory.device_links, 1: {"numa_node": "1"}, 2: {"name": "Trainium2"}}
+    inventory = dataclasses.replace(node.inventory, device_links=links)
+    text = page().render(view_of(dataclasses.replace(node, inventory=inventory))).metrics
+    serial = "00000000c0ffee00"
+    assert named(text, "trn_device_info") == [
+        (
+            {
+                "neuron_device": "0",
+                "pci": "00:1e.0",
+                "numa_node": "0",
+                "serial": serial,
+                "node": "trn-000",
+            },
+            1,
+        ),
+        ({"neuron_device": "1", "numa_node": "1", "node": "trn-000"}, 1),
+    ]
+
+
 def test_absent_values_have_no_line() -> None:
     view = make_view(
         1,
@@ -171,13 +208,15 @@ def test_stale_source_leaves_its_state_and_takes_its_values() -> None:
     view = make_view(1, states={NEURON_MONITOR: State.STALE}, reason="silent for 14 s")
     pages = page().render(view)
     up = {pairs["source"]: value for pairs, value in named(pages.metrics, "trntop_source_up")}
-    assert up == {NEURON_MONITOR: 0, EFA_SOURCE: 1, STEPS: 1}
+    assert up == dict.fromkeys(SOURCES, 1) | {NEURON_MONITOR: 0}
     ages = {
         pairs["source"]: value for pairs, value in named(pages.metrics, "trntop_source_age_seconds")
     }
     assert ages[NEURON_MONITOR] == 14
-    assert b"trn_neuroncore" not in pages.cores
-    assert b"trn_device_" not in pages.metrics
+    assert b"trn_neuroncore_utilization_ratio" not in pages.cores
+    assert b"trn_physical_core_tensor_engine_busy_ratio" in pages.cores
+    assert b"trn_device_mem_ecc_corrected_events" not in pages.metrics
+    assert b"trn_device_power_mean_ratio" in pages.metrics
     assert b"trn_efa_tx_bytes_total" in pages.metrics
 
 
@@ -364,9 +403,9 @@ def test_node_whose_inventory_is_bare() -> None:
     ]
 
 
-def test_page_of_128_cores_is_quick() -> None:
+def test_page_of_128_physical_cores_is_quick() -> None:
     one = page()
-    node = make_node(devices=16, cores_per_device=8, efa=16)
+    node = make_node(devices=16, cores_per_device=4, efa=16)
     view = view_of(node)
     one.render(view)
 

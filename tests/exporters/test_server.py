@@ -209,7 +209,7 @@ class TestReadiness:
                 make_view(1, state=State.DOWN, reason="not installed"),
                 "no source is heard; trn-000: neuron-monitor down (not installed)",
             ),
-            (make_view(2, state=State.STALE), "trn-000: efa stale"),
+            (make_view(2, state=State.STALE), "trn-000: tensor-engine stale"),
             (make_view(1, state=State.STARTING), "trn-000: neuron-monitor starting"),
         ],
     )

@@ -1,12 +1,22 @@
+import dataclasses
 import math
 import re
 
 import pytest
 
 from tests.builders import NOON, make_incident, make_node, make_view, node_name, view_of
-from trntop.catalog import EFA_SOURCE, NEURON_MONITOR, STEPS
-from trntop.exporters.table import LEGEND, _cells, incidents_text, snapshot_text
-from trntop.model import Severity, State, View
+from trntop.catalog import (
+    EFA_SOURCE,
+    HOST,
+    NEURON_MONITOR,
+    NEURON_SYSFS,
+    PROFILES,
+    STEPS,
+    TENSOR_ENGINE,
+)
+from trntop.exporters.grid import cells
+from trntop.exporters.table import LEGEND, incidents_text, snapshot_text
+from trntop.model import Process, Runtime, Severity, State, View
 
 CRITICAL = make_incident("node_silent", severity=Severity.CRITICAL, component=None)
 
@@ -30,9 +40,9 @@ def test_headline() -> None:
 
 
 def test_row_of_a_node_with_marks() -> None:
-    text = shown(make_view(2, incidents=[make_incident()]))
-    assert row(text, "trn-000")[:6] == ["trn-000", "fresh", "92d", "4/4d", "55d", "321d"]
-    assert row(text, "trn-000")[6:] == ["29r", "18r", "4.25r"]
+    text = shown(make_view(2, incidents=[make_incident()]), 120)
+    assert row(text, "trn-000")[:7] == ["trn-000", "fresh", "training", "92d", "34d", "55d", "38d"]
+    assert row(text, "trn-000")[7:] == ["4/4d", "321d", "29r", "18r", "4.25r"]
     assert row(text, "trn-001")[-1] == "1", "its incident"
     assert text.splitlines()[-1] == LEGEND
 
@@ -42,33 +52,127 @@ def test_unknown_is_a_dash() -> None:
     assert row(text, "trn-000")[:3] == ["trn-000", "stale", "14"]
     assert set(row(text, "trn-000")[4:]) == {"–"}
     assert f"trn-000  {NEURON_MONITOR}: silent for 14 s" in text
+    assert "and 12 sources more" in text
     assert not re.search(r"(?i)\bnan\b", text)
 
 
 def test_idle_is_not_unknown() -> None:
     view = make_view(2, columns={"neuroncore_utilization_ratio": [0.0] * 4})
-    assert row(shown(view), "trn-000")[2:4] == ["0d", "0/4d"]
+    assert row(shown(view, 120), "trn-000")[3:8] == ["0d", "34d", "55d", "38d", "0/4d"]
     view = make_view(2, columns={"neuroncore_utilization_ratio": [math.nan] * 4})
-    assert row(shown(view), "trn-000")[2:4] == ["–", "–"]
+    assert row(shown(view, 120), "trn-000")[3:8] == ["–", "34d", "55d", "38d", "–"]
 
 
 def test_silent_sources_are_listed_up_to_a_number() -> None:
     text = shown(make_view(10, states={STEPS: State.DOWN}, reason="no such directory"))
-    assert text.count("steps: no such directory") == 8
+    assert text.count("  steps: no such directory") == 8
     assert "and 2 sources more" in text
 
 
 def test_one_node_shows_its_parts() -> None:
-    text = shown(make_view(1, devices=2, cores_per_device=4))
-    assert row(text, "1") == ["1", "61d", "58.6d", "96.0", "0", "94", "95", "96", "97"]
-    assert row(text, "rdmap16s27") == ["rdmap16s27", "160d", "152d", "200", "0.0d", "0d"]
+    text = shown(make_view(1, devices=2, cores_per_device=4), 200)
+    device = row(text, "1")
+    assert device[:9] == ["1", "61d", "58.6d", "96.0", "38d", "1,102d", "34d", "60", "0"]
+    assert device[9:] == ["0", "1", "01:1e.0"]
+    assert "     1   94  95  96  97   30  31  32  33  34  35  36  37" in text.splitlines()
+    card = row(text, "rdmap16s27")
+    assert card[:6] == ["rdmap16s27", "160d", "152d", "200d", "100d", "0.0d"]
+    assert card[6:] == ["0d", "0d", "0d", "0d", "0"]
+    process = row(text, "python3")
+    assert process[:6] == ["python3", "train.py", "4711", "0-1", "0-7", "200"]
+    assert process[-2:] == ["2.30.51", "train_step.neff*"]
+    assert "training d since 08:48:00: step 1204" in text
+    assert row(text, "neuron-sysfs") == ["neuron-sysfs", "fresh", "0", "s", "10", "s"]
     assert "rdmap16s27" not in shown(make_view(2))
 
 
+def test_host_in_a_line_or_two() -> None:
+    text = " ".join(shown(make_view(1), 80).split())
+    assert "host CPU 21 % load 40.5 memory 300.0 of 2048.0 GiB used 1.66 TiB available" in text
+    assert "network out 20.0 MB/s d disk read 30.0 MB/s d" in text
+    assert "0 compilers 12 modules in the compile cache" in text
+    down = make_view(1, states={HOST: State.DOWN, NEURON_MONITOR: State.DOWN}, reason="no psutil")
+    assert "host  host: no psutil" in shown(down)
+
+
+def test_lost_and_missing_cards_are_named() -> None:
+    counts = [math.nan, 5.0]
+    view = make_view(1, columns={"efa_tx_bytes_total": counts, "node_efa_cards": [1.0]})
+    text = shown(view, 160)
+    assert "1 of 16 EFA cards answer" in text
+    assert row(text, "rdmap16s27")[-1] == "lost"
+    assert row(text, "rdmap32s27")[-1] != "lost"
+
+
+def test_a_card_whose_link_is_down_and_a_device_that_complains() -> None:
+    node = make_node()
+    inventory = dataclasses.replace(
+        node.inventory,
+        efa_links={"rdmap16s27": {"state": "1: DOWN"}},
+        device_links={0: {"unhealthy": "hbm, sram"}, 1: {"lost": "No such device"}},
+    )
+    text = shown(view_of(dataclasses.replace(node, inventory=inventory)), 120)
+    assert "1: DOWN" in text
+    assert "unhealthy: hbm, sram" in text
+    assert "lost: No such device" in text
+
+
+def test_errors_counted_by_neuron_monitor_where_the_driver_is_silent() -> None:
+    states = {NEURON_SYSFS: State.DOWN}
+    columns = {"device_mem_ecc_uncorrected_events": [0.0, 7.0]}
+    assert row(shown(make_view(1, states=states, columns=columns), 120), "1")[8] == "7"
+
+
+def test_processes_of_either_source() -> None:
+    node = make_node()
+    inventory = dataclasses.replace(
+        node.inventory,
+        processes=(Process(99, "tail.py", (0, 1, 3)),),
+        runtimes=(Runtime(4711, "job", error="out of device memory"),),
+    )
+    text = shown(view_of(dataclasses.replace(node, inventory=inventory)), 120)
+    assert row(text, "tail.py")[:3] == ["tail.py", "99", "0-1,3"]
+    assert row(text, "job")[:6] == ["job", "out", "of", "device", "memory", "4711"]
+
+
+def test_an_estimated_communication_share_is_a_range() -> None:
+    floor, ceiling = "node_comm_share_floor_ratio", "node_comm_share_ceiling_ratio"
+    for columns, cell in (
+        ({floor: [0.03], ceiling: [0.4]}, "~3-40"),
+        ({floor: [0.3], ceiling: [0.2]}, "≥ 30~"),
+        ({floor: [0.3], ceiling: None}, "≥ 30~"),
+        ({floor: None, ceiling: [0.4]}, "≤ 40~"),
+    ):
+        view = make_view(2, jobs=(), states={STEPS: State.DOWN}, reason="none", columns=columns)
+        text = shown(view)
+        assert f" {cell} " in text, columns
+        assert "~ comm: steps: none" in text
+    view = make_view(2, states={STEPS: State.DOWN, EFA_SOURCE: State.DOWN}, reason="none")
+    assert "– comm: steps: none" in shown(view)
+
+
+def test_what_is_missing_says_why() -> None:
+    silent = {PROFILES: State.DOWN, TENSOR_ENGINE: State.DOWN}
+    one = make_node(0, states=silent, reason="needs SDK 2.25")
+    text = shown(view_of(one, make_node(1)))
+    assert "– HBM bw: no profile of train_step.neff: trntop profile add FILE (trn-000)" in text
+    assert "– TE: tensor-engine: needs SDK 2.25 (trn-000)" in text
+    text = shown(view_of(*(make_node(index, states=silent, reason="x") for index in range(3))))
+    assert "– TE: tensor-engine: x\n" in text
+
+
+def test_reasons_of_sources_stand_below_or_beside() -> None:
+    text = shown(make_view(1, states={EFA_SOURCE: State.DOWN}, reason="no such directory"))
+    assert re.search(r"^efa +down +14 s +1 s  no such directory$", text, re.MULTILINE)
+    text = shown(make_view(1, states={EFA_SOURCE: State.DOWN}, reason="why " * 40), 80)
+    assert "\n    why why" in text
+
+
 def test_parts_without_values() -> None:
-    text = shown(make_view(1, states={NEURON_MONITOR: State.DOWN, EFA_SOURCE: State.DOWN}))
-    assert set(row(text, "rdmap16s27")[1:]) == {"–"}
-    assert set(row(text, "0")[1:]) == {"–"}
+    silent = dict.fromkeys((NEURON_MONITOR, NEURON_SYSFS, EFA_SOURCE), State.DOWN)
+    text = shown(make_view(1, states=silent), 120)
+    assert set(row(text, "rdmap16s27")[1:]) == {"–", "0"}
+    assert row(text, "0")[1:5] == ["–"] * 4
 
 
 def test_the_job_that_communicates_most_stands_for_the_node() -> None:
@@ -80,7 +184,7 @@ def test_the_job_that_communicates_most_stands_for_the_node() -> None:
             "job_step_seconds": [4.0, 5.0, 6.0],
         },
     )
-    assert row(shown(view), "trn-000")[6:] == ["40r", "15r", "5.00r"]
+    assert row(shown(view, 120), "trn-000")[9:] == ["40r", "15r", "5.00r"]
 
 
 def test_nothing_heard() -> None:
@@ -103,13 +207,13 @@ def test_nothing_heard() -> None:
 def test_fits_the_width(view: View, width: int) -> None:
     for text in (shown(view, width), incidents_text(view.incidents, width, utc=True)):
         for line in text.splitlines():
-            assert _cells(line) <= width, line
+            assert cells(line) <= width, line
             assert line == line.rstrip()
 
 
 def test_narrow_terminals_lose_the_least_columns_first() -> None:
     view = make_view(2, incidents=[make_incident()])
-    assert "incidents" in shown(view, 100)
+    assert "incidents" in shown(view, 120)
     narrow = shown(view, 60)
     assert "incidents" not in narrow
     assert "util" in narrow

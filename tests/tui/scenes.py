@@ -79,6 +79,7 @@ def node(
     sick = trouble and (name or f"trn-{index:03d}") == VICTIM
     if sick:
         retransmit[5], rate[5], comm, exposed = 0.021, 0.9e9, 0.121, 0.03
+    works = (0.38 - 0.08 * trouble + 0.01 * wave) * random.normal(1, 0.01, 2 * cores)
     packets = rate / 8000
     step = 4.31 + 0.9 * trouble + 0.02 * wave
     columns: dict[str, Sequence[float] | None] = {
@@ -89,11 +90,14 @@ def node(
             random.normal(0.71, 0.004, cores) * 96 * GIB / CORES
         ).tolist(),
         "device_memory_total_bytes": [96.0 * GIB] * DEVICES,
+        "physical_core_tensor_engine_matmul_cycles_per_second": (1.2e9 * works).tolist(),
+        "physical_core_tensor_engine_weight_load_cycles_per_second": (0.2e9 * works).tolist(),
+        "physical_core_tensor_engine_idle_cycles_per_second": (1.4e9 * (1 - works)).tolist(),
         "efa_tx_bytes_per_second": rate.tolist(),
         "efa_rx_bytes_per_second": (rate * random.normal(1, 0.01, CARDS)).tolist(),
         "efa_tx_pkts_per_second": packets.tolist(),
         "efa_retrans_pkts_per_second": (packets * retransmit).tolist(),
-        "efa_link_bytes_per_second": [25e9] * CARDS,
+        "efa_stated_link_bytes_per_second": [25e9] * CARDS,
         "job_step": [1204.0] * len(jobs),
         "job_step_seconds": [step] * len(jobs),
         "job_comm_seconds": [(comm + 0.004 * wave) * step] * len(jobs),

@@ -24,6 +24,7 @@ from tests.tui.scenes import (
     make_app,
     view,
 )
+from trntop.catalog import DEVICE_SOURCES
 from trntop.collectors.simulator import Simulation, simulate
 from trntop.model import Frame as ModelFrame
 from trntop.model import Inventory, NodeView, SourceState, State, View
@@ -176,17 +177,29 @@ async def test_sorting() -> None:
     async with running(app, (160, 36)) as pilot:
         table = cast(ClusterScreen, app.screen).table
         seen = {}
-        for _ in range(9):
+        for _ in range(11):
             await press(pilot, "s")
             seen[table.sorted_by] = [node.name for node in table.rows]
         assert table.sorted_by == "worst"
-        assert list(seen)[:4] == ["node", "util", "hbm", "efa"]
+        assert list(seen)[:4] == ["node", "util", "engine", "hbm"]
         assert seen["efa"][0] == "trn-002"
         assert seen["step"] == ["trn-002", "trn-001", "trn-000"]
         await press(pilot, "S")
         assert [node.name for node in table.rows] == ["trn-000", "trn-001", "trn-002"]
         await press(pilot, "s", "S")
         assert [node.name for node in table.rows] == ["trn-002", "trn-001", "trn-000"]
+
+
+async def test_the_map_shows_waiting_where_it_is_coloured_by_tensor_engines() -> None:
+    app = make_app()
+    async with running(app) as pilot:
+        assert "fleet · utilization of each device" in picture(app)
+        before = app.export_screenshot()
+        await press(pilot, "m")
+        assert "fleet · tensor engines (TE) of each device" in picture(app)
+        assert app.export_screenshot() != before
+        await press(pilot, "m")
+        assert "fleet · utilization of each device" in picture(app)
 
 
 async def test_pause_holds_the_picture_of_a_live_source() -> None:
@@ -475,6 +488,16 @@ class TestWelcome:
             cast(FakeSession, app.session).publish(make_view(generation=2))
             await pilot.pause()
             assert isinstance(app.screen, ClusterScreen)
+
+    async def test_a_host_alone_is_no_cluster(self) -> None:
+        made = make_node(
+            0, 0, 0, 0, jobs=(), runtimes=0, reason="not installed",
+            states=dict.fromkeys(DEVICE_SOURCES, State.DOWN),
+        )  # fmt: skip
+        app, _ = self.app(view_of(made))
+        async with running(app):
+            assert isinstance(app.screen, WelcomeScreen)
+            assert "not installed" in picture(app)
 
     async def test_a_source_that_starts_is_given_its_time(self) -> None:
         app, _ = self.app(make_view(nodes=1, state=State.STARTING))

@@ -149,11 +149,11 @@ class NodeSilent:
         heard = (view.frame.heard for view in cluster.nodes.values())
         ages = cluster.time - np.fromiter(heard, np.float64, len(cluster.nodes))
         for place in np.flatnonzero(ages > self._limit):
-            state = cluster.nodes[cluster.names[place]].state
-            if state in (State.FRESH, State.LATE):
-                ages[place] = 0.0  # a slow source is not silent between its readings
-            elif state is State.ENDED:
+            view = cluster.nodes[cluster.names[place]]
+            if view.state is State.ENDED:
                 ages[place] = np.nan
+            elif ages[place] <= view.patience:
+                ages[place] = 0.0  # a slow source is not silent between its readings
         # A reading clears it at once: whoever speaks is not silent.
         return Signal(cluster.names, ages, self._limit, self._limit)
 

@@ -7,6 +7,7 @@ the screen nor `--help` for anything.
 import argparse
 import io
 import os
+import pkgutil
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -89,10 +90,7 @@ def _run(arguments: list[str]) -> int:
             raise UsageError(f"put the command first: trntop {min(later)} {arguments[0]} …")
         arguments = [DEFAULT_COMMAND, *arguments]
     args = parser.parse_args(arguments)
-    from trntop.cli import commands
-
-    run = getattr(commands, args.command)
-    return int(run(args))
+    return int(pkgutil.resolve_name(args.run)(args))
 
 
 def _build() -> tuple[_Parser, frozenset[str]]:
@@ -119,6 +117,7 @@ def _build() -> tuple[_Parser, frozenset[str]]:
         )  # fmt: skip
         if sources:
             sub.add_argument("sources", nargs=sources, metavar="SOURCE")
+        sub.set_defaults(run=f"trntop.cli.commands:{name}")
         return sub
 
     def pace(sub: _Parser) -> None:
@@ -166,7 +165,55 @@ def _build() -> tuple[_Parser, frozenset[str]]:
     pace(export)
 
     command("doctor", "which sources exist here, and what each missing one needs", sources="")
+    _add_imports(commands, common)
     return parser, frozenset(commands.choices)
+
+
+def _add_imports(commands: "argparse._SubParsersAction[_Parser]", common: _Parser) -> None:
+    """The commands that have commands of their own."""
+
+    def group(name: str, text: str) -> "argparse._SubParsersAction[_Parser]":
+        sub = commands.add_parser(name, help=text, description=text)
+        return sub.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(
+        parent: "argparse._SubParsersAction[_Parser]", name: str, text: str, run: str
+    ) -> _Parser:
+        sub = parent.add_parser(name, help=text, description=text, parents=[common])
+        sub.set_defaults(run=f"trntop.cli.importing:{run}")
+        return sub
+
+    imports = group("import", "step times from what a profiler wrote")
+    trace = command(
+        imports, "trace", "traces of torch.profiler or of the Neuron runtime", "import_trace"
+    )
+    trace.add_argument("files", nargs="+", type=Path, metavar="FILE", help="plain, .gz or .zst")
+    trace.add_argument("--json", action="store_true", help="as JSON")
+    trace.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="also as a recording, for replay"
+    )
+    trace.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    trace.add_argument("--job", default="trace", help="the job's name in the recording (trace)")
+    trace.add_argument("--format", choices=("auto", "kineto", "nrt"), default="auto")
+    trace.add_argument(
+        "--executions", type=_count, metavar="N",
+        help="how many executions of a core are a step (nrt; without it a trace is one step)",
+    )  # fmt: skip
+
+    profile = group("profile", "what one execution of a NEFF does, for HBM bandwidth")
+    add = command(profile, "add", "keep summary-json files of neuron-explorer", "profile_add")
+    add.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    add.add_argument("--neff", default="", metavar="NAME", help="file name of the NEFF")
+    add.add_argument("--uuid", default="", help="uuid of the NEFF")
+    command(profile, "list", "what is kept", "profile_list")
+    remove = command(profile, "remove", "forget a profile", "profile_remove")
+    remove.add_argument("name", metavar="NAME", help="name or uuid of the NEFF")
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text[:9]) == int(text)):
+        raise argparse.ArgumentTypeError(f"{text} is no whole number above 0")
+    return int(text)
 
 
 def _positive(text: str) -> float:

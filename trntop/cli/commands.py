@@ -4,15 +4,19 @@ import os
 import shutil
 import signal
 import sys
+import textwrap
 import threading
 import time
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
+from trntop.catalog import DEVICE_SOURCES, GUIDE, LOOP_PACED
 from trntop.cli import opening
 from trntop.cli.opening import settings_of
 from trntop.errors import RecordingError, TrntopError, UsageError
-from trntop.model import Cluster, Incident, State, View
+from trntop.model import Cluster, Incident, SourceState, State, View
 from trntop.monitor import MAX_CATCH_UP, Monitor, play
 from trntop.runner import Session
 from trntop.settings import Settings
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 
 SNAPSHOT_WAIT = 8.0
 """Seconds a snapshot of live sources waits for two readings of each, for the rates."""
+SNAPSHOT_PERIOD = 2.0
+"""Seconds between these two of the slow sources, at most."""
 
 
 def top(args: Namespace) -> int:
@@ -85,7 +91,7 @@ def _snapshot(sources: list[Source], settings: Settings) -> View:
     """One view: the end of a stream, or live sources once they have given two readings."""
     if sources[0].stream:
         return _played(sources, settings)[1]
-    session = opening.session(sources, settings)
+    session = opening.session(sources, _in_haste(settings))
     session.start()
     try:
         deadline = time.monotonic() + SNAPSHOT_WAIT
@@ -98,6 +104,13 @@ def _snapshot(sources: list[Source], settings: Settings) -> View:
         session.stop()
 
 
+def _in_haste(settings: Settings) -> Settings:
+    """The same, but slow sources are read twice while a snapshot waits."""
+    collect = settings.collect
+    haste = min(collect.slow_period, SNAPSHOT_PERIOD)
+    return structs.replace(settings, collect=structs.replace(collect, slow_period=haste))
+
+
 def _played(sources: list[Source], settings: Settings) -> tuple[View, View, float]:
     """The first and the last view of a stream, and the seconds of its time that were seen.
 
@@ -108,7 +121,7 @@ def _played(sources: list[Source], settings: Settings) -> tuple[View, View, floa
     readings = opening.until(streams(), opening.WARM_UP) if cut else streams()
     first = last = None
     seconds = 0.0
-    for view in play(readings, Monitor(settings)):
+    for view in play(readings, Monitor(settings, profiles=opening.known_profiles(settings))):
         if last is not None and 0 <= view.time - last.time <= MAX_CATCH_UP:
             seconds += view.time - last.time
         if last is None or not (view.ended and cut):
@@ -126,11 +139,16 @@ def _talk_about_damage(streams: "opening.Streams") -> None:
 
 
 def _settled(cluster: Cluster) -> bool:
-    states = [state for view in cluster.nodes.values() for state in view.frame.sources]
-    return bool(states) and all(
-        state.state in (State.DOWN, State.ENDED) or state.counts.get("readings", 0) >= 2
-        for state in states
-    )
+    sources = [one for view in cluster.nodes.values() for one in view.frame.sources]
+    return bool(sources) and all(map(_spoken, sources))
+
+
+def _spoken(source: SourceState) -> bool:
+    """Whether nothing more is to be expected of a source soon."""
+    if source.name in LOOP_PACED or source.state in (State.DOWN, State.ENDED):
+        return True
+    enough = 2 if (source.period or 0.0) <= SNAPSHOT_PERIOD else 1
+    return source.counts.get("readings", 0) >= enough
 
 
 def snapshot(args: Namespace) -> int:
@@ -325,13 +343,20 @@ def doctor(args: Namespace) -> int:
     """Which sources exist here; 0 when one of them can be read, 1 when none."""
     from trntop.collectors import examine_all
 
-    settings = settings_of(args)
-    findings = examine_all(settings.collect.neuron_monitor)
+    findings = examine_all(settings_of(args).collect)
     for finding in findings:
+        guide = GUIDE[finding.source]
         print(f"{'✓' if finding.ok else '✗'} {finding.source}: {finding.found}")
+        print(_indented(f"gives {guide.gives}" if finding.ok else f"without it: {guide.without}"))
         if finding.remedy:
-            print(f"    → {finding.remedy}")
-    if not any(finding.ok for finding in findings):
-        print("No source here. To see trntop at work: trntop demo")
+            print(_indented(finding.remedy, "→ "))
+    if not any(finding.ok for finding in findings if finding.source in DEVICE_SOURCES):
+        print("No Neuron or EFA device here. To see trntop at work: trntop demo")
         return 1
     return 0
+
+
+def _indented(text: str, mark: str = "") -> str:
+    return textwrap.fill(
+        text, 96, initial_indent=f"    {mark}", subsequent_indent=" " * (4 + len(mark))
+    )

@@ -8,9 +8,10 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+from trntop.catalog import SOURCES
 from trntop.collection import Collector
-from trntop.errors import UsageError
-from trntop.model import Reading
+from trntop.errors import SettingsError, UsageError
+from trntop.model import NeffProfile, Reading
 from trntop.monitor import Monitor
 from trntop.runner import Playback, Session, Tap
 from trntop.settings import Settings, load
@@ -105,18 +106,38 @@ def endless(sources: list[Source]) -> bool:
 def collectors(
     sources: list[Source], settings: Settings, *, standard_input: int = 0
 ) -> list[Collector]:
-    """Live collectors for local sources; `standard_input` is the descriptor that `-` reads."""
-    from trntop.collectors.neuron_monitor import NeuronMonitor
+    """Live collectors for local sources; `standard_input` is the descriptor that `-` reads.
+
+    Raises:
+        SettingsError: `collect.disabled` names no source.
+    """
+    from trntop.collectors import local
     from trntop.collectors.stdin import StandardInput
 
-    node, collect = node_name(), settings.collect
+    for name in settings.collect.disabled:
+        if name not in SOURCES:
+            known = ", ".join(SOURCES)
+            raise SettingsError(f"collect.disabled: {clean(name)} is no source; known are {known}")
+    node = node_name()
     made: list[Collector] = []
     for source in sources:
         if source.origin is Origin.STDIN:
+            # What is piped in may be another machine's: nothing of this one is mixed into it.
             made.append(StandardInput(node, standard_input))
         else:
-            made.append(NeuronMonitor(node, collect.neuron_monitor, collect.period))
+            made += local(node, settings.collect)
     return made
+
+
+def known_profiles(settings: Settings) -> tuple[NeffProfile, ...]:
+    """NEFF profiles kept on this machine, for recordings that bring none.
+
+    Raises:
+        SettingsError: the file that keeps them cannot be read.
+    """
+    from trntop import profiles
+
+    return profiles.load(profiles.path_of(settings.collect, os.environ))
 
 
 def session(
@@ -136,7 +157,7 @@ def session(
         return Session(monitor, collectors=live, description=description, tap=tap)
     streams = Streams(sources)
     return Session(
-        Monitor(settings),
+        Monitor(settings, profiles=known_profiles(settings)),
         stream=streams,
         playback=Playback(speed=speed, loop=loop, catch_up=endless(sources)),
         description=description,

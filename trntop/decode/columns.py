@@ -56,7 +56,8 @@ class Layout:
     def read_flat(self, numbers: Sequence[Number]) -> Values:
         """The same from the rows' numbers one after another."""
         raw = np.array(numbers, dtype=np.float64).reshape(-1, len(self.names))
-        values = raw * self._scale
+        with np.errstate(over="ignore"):  # infinite is out of range as well
+            values = raw * self._scale
         good = (values >= 0) & (values <= self._limit) & (raw != UINT32_SENTINEL)
         return np.where(good, np.minimum(values, self._cap), np.nan)
 

@@ -3,30 +3,45 @@
 Names and meaning: the EFA driver's port and device statistics (efa_verbs.c). All are
 cumulative. A counter that a card does not show is absent, not 0: the SRD counters need driver
 2.17.0. Before driver 1.14.0 the device counters stood among the port's; both places are read.
+`rate_gbps` is what the port states; before 2.13.0 the driver stated 100 Gb/s for every card.
 """
 
 import msgspec
+import numpy as np
 
 from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, Entity
 from trntop.decode import tolerant
 from trntop.decode.columns import COUNTER, Layout, Range
 from trntop.model import Sample
 from trntop.text import clean
+from trntop.versions import numbers
 
 MAX_CARDS = 256
+STATES_RATE = (2, 13)
+"""Since this driver the stated rate is the card's."""
 _NAMES = (*EFA_PORT_COUNTERS, *EFA_DEVICE_COUNTERS)
 _COUNTERS = Layout((tuple(f"efa_{name}_total" for name in _NAMES), COUNTER))
-_LINK = Layout((("efa_link_bytes_per_second",), Range(limit=1e5 * 1e9 / 8, scale=1e9 / 8)))
-"""From Gb/s."""
+MAX_GBPS = 1e5
+_LINK = Layout(
+    (("efa_stated_link_bytes_per_second",), Range(limit=MAX_GBPS * 1e9 / 8, scale=1e9 / 8))
+)
 
 
 class _Card(msgspec.Struct, gc=False):
     pci: str | None = None
     numa_node: int | str | None = None
     rate_gbps: float | None = None
+    state: str | None = None
+    p2p: str | None = None
     error: str | None = None
+    errors: list[str] = []
     port: dict[str, float | None] = {}
     device: dict[str, float | None] = {}
+
+    def stated(self) -> float | None:
+        """The line rate in Gb/s, None where it is not known or absurd."""
+        rate = self.rate_gbps
+        return rate if rate is not None and 0 < rate <= MAX_GBPS else None
 
 
 class _Cards(msgspec.Struct):
@@ -51,11 +66,8 @@ def decode(data: bytes) -> Sample:
         names = names[:MAX_CARDS]
     cards = [report.devices[name] for name in names]
     labels = [clean(name, 64) for name in names]
-    notes += [
-        f"{label}: {clean(card.error)}"
-        for label, card in zip(labels, cards, strict=True)
-        if card.error
-    ]
+    for label, card in zip(labels, cards, strict=True):
+        notes += [f"{label}: {clean(error)}" for error in (card.error, *card.errors) if error]
     # The two sets of names are disjoint, so it does not matter in which place a counter stood.
     unread = (None,) * len(_NAMES)
     counters = [
@@ -63,22 +75,33 @@ def decode(data: bytes) -> Sample:
         for card in cards
     ]
     columns = _COUNTERS.columns(counters)
-    columns |= _LINK.columns([(card.rate_gbps or None,) for card in cards])
-    links = {
-        label: {
-            key: clean(str(value), 64)
-            for key, value in (
-                ("pci", card.pci),
-                ("numa_node", card.numa_node),
-                ("driver", report.driver),
-            )
-            if value is not None
-        }
-        for label, card in zip(labels, cards, strict=True)
-    }
+    columns["node_efa_cards"] = np.array([float(sum(not card.error for card in cards))])
+    if numbers(report.driver or "") >= STATES_RATE:
+        columns |= _LINK.columns([(card.stated(),) for card in cards])
     return Sample(
         keys={Entity.EFA: tuple(labels)},
         columns=columns,
-        facts={"efa_links": links},
+        facts={
+            "efa_links": {
+                label: _link(card, report.driver) for label, card in zip(labels, cards, strict=True)
+            }
+        },
         problems=tuple(notes),
     )
+
+
+def _link(card: _Card, driver: str | None) -> dict[str, str]:
+    """What is known of a card besides its counters."""
+    facts = {
+        "pci": card.pci,
+        "numa_node": card.numa_node,
+        "driver": driver,
+        "state": card.state,
+        "p2p": card.p2p,
+    }
+    # The kernel says -1 where memory has no nodes.
+    return {
+        key: clean(str(value), 64)
+        for key, value in facts.items()
+        if value is not None and value not in ("", -1, "-1")
+    }

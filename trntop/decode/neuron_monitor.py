@@ -16,7 +16,7 @@ What a naive reader gets wrong, and what is done here:
   is unknown: absent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -47,11 +47,13 @@ from trntop.decode.columns import (
     combine_sum,
 )
 from trntop.decode.neuron_report import (
+    Breakdown,
     Counters,
     Execution,
     Group,
     HardwareInfo,
     Memory,
+    Model,
     Report,
     RuntimeProcess,
     RuntimeReport,
@@ -61,13 +63,15 @@ from trntop.decode.neuron_report import (
 )
 from trntop.errors import DecodeError
 from trntop.instances import INSTANCE_TYPES, chip_of
-from trntop.model import Column, Key, Runtime, Sample
+from trntop.model import Column, Key, Neff, Runtime, Sample
 from trntop.text import clean
 
 MIN_PERIOD = 0.05
 """Seconds; a shorter period is the first report's and makes every rate nonsense."""
 MAX_CORES = 4096
 MAX_RUNTIMES = 1024
+MAX_MODELS = 4096
+"""Loaded NEFFs read of one runtime."""
 
 _decoder = msgspec.json.Decoder(Report)
 _INDEX = {str(index): index for index in range(MAX_CORES)}
@@ -224,8 +228,10 @@ class _Builder:
         instance_type = facts.get("instance_type", "")
         chip = chip_of(instance_type, facts.get("neuron_device_type", ""))
         lnc = info.logical_neuroncore_config or info.logical_neuroncore_size
-        if lnc not in (1, 2):
-            lnc = 2 if facts.get("neuroncore_version", "").endswith("d") else 1
+        doubled = facts.get("neuroncore_version", "").endswith("d")
+        if lnc in (1, 2) or doubled:
+            self._facts["lnc"] = lnc if lnc in (1, 2) else 2
+        lnc = self._facts.get("lnc", 1)
         per_device = info.neuroncore_per_device_count
         devices = info.neuron_device_count
         if not info.error:
@@ -243,7 +249,6 @@ class _Builder:
         self._keys[Entity.CORE] = tuple(range(self._cores))
         self._keys[Entity.DEVICE] = tuple(range(self._devices))
         self._facts["facts"] = facts
-        self._facts["lnc"] = lnc
         self._facts["core_device"] = np.arange(self._cores) // max(per_device, 1)
         if self._devices and not info.error:
             self._node("node_devices", self._devices)
@@ -302,11 +307,19 @@ class _Builder:
         if error:
             self._problems.append(f"runtime {pid}: {error}")
         memory = runtime.report and runtime.report.memory_used
-        models = tuple(
-            clean((model.name or model.uuid or "").rpartition("/")[2])
-            for model in (memory.loaded_models if memory else ())
+        used = memory and memory.neuron_runtime_used_bytes
+        breakdown = used and used.usage_breakdown
+        usage = (breakdown or Breakdown()).neuroncore_memory_usage
+        cores = (
+            _INDEX.get(key, -1) for key, by in usage.items() if any(msgspec.structs.astuple(by))
         )
-        return Runtime(pid, clean(runtime.neuron_runtime_tag or ""), error, models)
+        return Runtime(
+            pid,
+            clean(runtime.neuron_runtime_tag or ""),
+            error,
+            neffs=_neffs(memory.loaded_models if memory else ()),
+            cores=tuple(sorted(core for core in cores if core >= 0)),
+        )
 
     def _utilization(self, groups: list[Counters | None]) -> None:
         loads = np.full((self._cores, 2), np.nan)
@@ -342,6 +355,10 @@ class _Builder:
             loads[~mentioned, 0] = 0.0
             if not groups or not np.isnan(loads[:, 1]).all():
                 loads[~mentioned, 1] = 0.0
+        else:
+            # Every runtime reports every core, 0 for those of others: that is no word on a core
+            # that the unread one may hold.
+            loads[loads[:, 0] == 0] = np.nan
         self._columns |= _LOADS.split(loads)
         for bound, values in zip(("min", "max"), physical, strict=True):
             if not np.isnan(values).all():
@@ -477,3 +494,15 @@ class _Builder:
             container = names if isinstance(names, str) else ",".join(names or ())
             pods[core] = clean(f"{pod.namespace or ''}/{pod.pod_name or ''}/{container}")
         self._facts["pods"] = pods
+
+
+def _neffs(models: Iterable[Model]) -> tuple[Neff, ...]:
+    """Loaded programs; one that is loaded on several cores stands once."""
+    neffs: dict[tuple[str, str], Neff] = {}
+    for model in islice(models, MAX_MODELS):
+        uuid = clean(model.uuid or "", 64)
+        name = clean((model.name or "").rpartition("/")[2]) or uuid
+        known = neffs.get((name, uuid))
+        running = bool(model.is_running) or (known is not None and known.running)
+        neffs[name, uuid] = Neff(name, uuid, running)
+    return tuple(neffs.values())

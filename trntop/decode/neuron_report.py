@@ -88,10 +88,11 @@ class UsedBytes(_Struct):
 
 
 class Model(_Struct):
-    """One loaded NEFF."""
+    """One loaded NEFF; a program on several cores stands once for each."""
 
     name: str | None = None
     uuid: str | None = None
+    is_running: bool | int = False
 
 
 class Memory(Group):

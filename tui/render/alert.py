@@ -3,24 +3,35 @@
 from textual.strip import Strip
 
 from trntop import units
-from trntop.model import Severity, State
+from trntop.catalog import EFA_SOURCE, NEURON_MONITOR
+from trntop.model import Severity, SourceState, State
 
 from ..scene import Mode, Scene
 from .incidents import wrap
 from .line import Part, fit, flow, length, line
 from .pen import Pen
 
+ESSENTIAL = (NEURON_MONITOR, EFA_SOURCE)
+"""Without a word from these there is no all-clear; the others are there or are not."""
 
-def _trouble(scene: Scene, pen: Pen) -> list[Part]:
-    """The first source that does not speak, and how many others: no incident is no all-clear."""
-    silent = [
-        (node.name, source)
-        for node in scene.cluster.nodes.values()
-        for source in node.frame.sources
-        if source.state in (State.DOWN, State.STALE) or (source.reason and source.time is None)
-    ]
-    if not silent:
-        return []
+Silent = list[tuple[str, SourceState]]
+
+
+def _silent(scene: Scene) -> tuple[Silent, Silent]:
+    """Sources that do not speak: those that are missed, and optional ones that never spoke."""
+    missed: Silent = []
+    lacking: Silent = []
+    for node in scene.cluster.nodes.values():
+        for source in node.frame.sources:
+            never = source.time is None
+            if source.state in (State.DOWN, State.STALE) or (source.reason and never):
+                optional = never and source.name not in ESSENTIAL
+                (lacking if optional else missed).append((node.name, source))
+    return missed, lacking
+
+
+def _trouble(silent: Silent, pen: Pen) -> list[Part]:
+    """The first source that is missed, and how many others: no incident is no all-clear."""
     name, source = silent[0]
     more = f"  +{len(silent) - 1} more" if len(silent) > 1 else ""
     return [
@@ -41,15 +52,18 @@ def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
     if not scene.incidents:
         past = len(scene.view.incidents)
         groups: list[tuple[int, list[Part]]] = []
-        trouble = _trouble(scene, pen)
+        missed, lacking = _silent(scene)
         if scene.mode is Mode.WAITING or not scene.cluster.nodes:
             groups.append((90, [(" waiting for the first reading", ink.muted)]))
-        elif trouble:
-            return [line(trouble, width)]
+        elif missed:
+            return [line(_trouble(missed, pen), width)]
         else:
             groups.append((90, [(f" {glyphs.calm} ", ink.ok), ("no incidents", ink.muted)]))
             if past:
                 groups.append((50, [(f"{past} past", ink.faint)]))
+            if lacking:
+                names = ", ".join(dict.fromkeys(source.name for _, source in lacking))
+                groups.append((30, [(f"without {names}", ink.faint)]))
             groups += [(40, [(note, ink.warning)]) for note in scene.notes]
         return [flow(groups, width, ("  ", ink.faint))]
     first, others = scene.incidents[0], len(scene.incidents) - 1

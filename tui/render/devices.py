@@ -1,24 +1,56 @@
-"""Devices and their cores: a row a device, a cell a core."""
+"""Devices and their cores: a row a device, utilization beside what the tensor engines do."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from rich.style import Style
+import numpy.typing as npt
 from textual.strip import Strip
 
 from trntop import units
-from trntop.catalog import ECC_EVENTS, Entity
+from trntop.catalog import ECC_EVENTS, SYSFS_ECC, Entity
 from trntop.model import Frame, NodeView, Severity
 
 from ..scene import Scene
 from .fleet_map import UTILIZATION_OF_CORE, device_utilization
 from .graph import bar
+from .incidents import wrap
 from .ink import level_of
 from .line import Part, fit, line
 from .pen import Pen, bare
 
 USED = "device_memory_used_bytes"
 TOTAL = "device_memory_total_bytes"
-GIB = 1 << 30
 RATIO = "device_memory_used_ratio"
+ENGINE_OF_CORE = "physical_core_tensor_engine_busy_ratio"
+ENGINE = "device_tensor_engine_busy_ratio"
+BANDWIDTH = "device_hbm_bytes_per_second"
+BANDWIDTH_SHARE = "device_hbm_bandwidth_ratio"
+POWER = "device_power_mean_ratio"
+GIB = 1 << 30
+WIDEST_BAR = 30
+NARROWEST_BAR = 8
+
+_UNCORRECTED = (
+    [f"device_{name}_total" for name in SYSFS_ECC if "uncorrected" in name],
+    [f"device_{name}_events" for name in ECC_EVENTS if "uncorrected" in name],
+)
+"""As the driver counts errors, else as neuron-monitor does."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What there is room for: cells of each column, 0 for none."""
+
+    cores: int
+    """Logical cores of a device."""
+    core: int
+    engines: int
+    """Physical cores of a device."""
+    engine: int
+    bar: int
+    rate: int
+    power: int
 
 
 def at(frame: Frame, quantity: str, index: int) -> float | None:
@@ -31,94 +63,173 @@ def at(frame: Frame, quantity: str, index: int) -> float | None:
 
 
 def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
-    """A header, then a line per device: cores, their mean, HBM and ECC errors."""
+    """A header and a line per device; below, what is wrong with one and what is not known."""
     devices = node.inventory.of(Entity.DEVICE)
     frame, ink = node.frame, pen.ink
     if not devices:
-        why = frame.why_absent("device_memory_total_bytes")
+        why = frame.why_absent(TOTAL)
         return [line([(f"no devices known: {why}", ink.muted)], width)]
-    owner = node.inventory.core_device
-    most = int(np.bincount(owner).max()) if len(owner) else 0
-    cell = _cell_width(most, width)
-    cores = cell * most
-    rest = width - 3 - cores - 2 - 4
-    memory = rest >= 12
-    title: list[Part] = [
-        ("dev ", ink.muted),
-        (fit("cores %" if cores >= 7 else "", cores), ink.muted),
-        (fit("mean", 6, "right"), ink.muted),
-    ]
-    if memory:
-        title.append((f"   HBM {_of_total(frame)}", ink.muted))
+    plan = _plan(node, width)
+    complaints = dict(_complaints(node))
     means = device_utilization(node)
-    lines = [line(title, width)]
+    lines = [_title(frame, plan, width, pen)]
     for index, device in enumerate(devices):
-        mean = float(means[index]) if index < len(means) and means[index] == means[index] else None
-        parts: list[Part] = [(f"{device!s:>3} ", ink.muted)]
-        parts += _cores(node, index, cell, most, pen)
-        parts += [(" ", ink.text)]
+        severity = complaints[index][0] if index in complaints else None
+        sign = pen.glyphs.severities[severity] if severity else " "
+        style = ink.severity(severity) if severity else ink.muted
+        mean = float(means[index]) if means[index] == means[index] else None
+        owned = node.inventory.core_device == device
+        parts: list[Part] = [(f"{sign}{device!s:>2} ", style)]
+        parts += _cells(frame, UTILIZATION_OF_CORE, owned, plan.core, plan.cores, pen)
         parts += pen.number(bare(units.percent(mean)), "", 5)
-        if memory:
-            parts += [("   ", ink.text), *_memory(scene, frame, index, rest - 5, pen)]
+        if plan.engine:
+            owned = node.inventory.physical_device == device
+            parts.append((" ", ink.text))
+            parts += _cells(frame, ENGINE_OF_CORE, owned, plan.engine, plan.engines, pen)
+        parts += pen.number(bare(units.percent(at(frame, ENGINE, index))), ENGINE, 5)
+        parts += _memory(scene, frame, index, plan, pen)
+        if plan.rate:
+            parts += pen.number(_gigabytes(at(frame, BANDWIDTH, index)), BANDWIDTH, plan.rate)
+        share = at(frame, BANDWIDTH_SHARE, index)
+        parts += pen.number(bare(units.percent(share)), BANDWIDTH_SHARE, 6)
+        if plan.power:
+            parts += pen.number(bare(units.percent(at(frame, POWER, index))), "", plan.power)
         lines.append(line(parts, width))
-    return lines
+    for index, (severity, text) in complaints.items():
+        sign = pen.glyphs.severities[severity]
+        lines.append(line([(f"{sign} device {devices[index]}: {text}", ink.severity(severity))],
+                          width))  # fmt: skip
+    return lines + _unknown(frame, width, pen)
 
 
-def _cell_width(most: int, width: int) -> int:
-    """Cells for one core: with its number where there is room, else colour alone."""
-    for size, need in ((4, 40), (3, 30), (2, 24)):
-        if most and size * most + need <= width:
-            return size
-    return 1
+def _plan(node: NodeView, width: int) -> _Plan:
+    """Spends the width on the most telling first."""
+    cores, engines = (
+        int(np.bincount(owner).max()) if len(owner) else 0
+        for owner in (node.inventory.core_device, node.inventory.physical_device)
+    )
+    rest = width - (4 + cores + 5 + 5 + 8 + 6)
+
+    def spend(cells: int, *, wanted: bool = True) -> bool:
+        nonlocal rest
+        if not wanted or cells > rest:
+            return False
+        rest -= cells
+        return True
+
+    engine = int(spend(engines + 1, wanted=engines > 0))
+    power = 6 if spend(6) else 0
+    core = 1 + 2 * spend(2 * cores)
+    rate = 8 if spend(8) else 0
+    if engine:
+        engine += 2 * spend(2 * engines)
+    core += spend(cores, wanted=core > 1)
+    spare = min(WIDEST_BAR, rest - 1)
+    return _Plan(cores, core, engines, engine, spare if spare >= NARROWEST_BAR else 0, rate, power)
 
 
-def _of_total(frame: Frame) -> str:
+def _title(frame: Frame, plan: _Plan, width: int, pen: Pen) -> Strip:
     total = at(frame, TOTAL, 0)
-    return f"GiB of {total / GIB:.0f}" if total is not None else "GiB"
+    room = f" of {total / GIB:.0f}" if total is not None and plan.bar else ""
+    engines = plan.engines * plan.engine + bool(plan.engine)
+    titles = (
+        ("dev ", 4),
+        ("util %", plan.cores * plan.core + 5),
+        ("TE %", engines + 5),
+        (f"HBM GiB{room}", 8 + plan.bar + bool(plan.bar)),
+        ("bw GB/s", plan.rate),
+        ("bw %", 6),
+        ("pwr %", plan.power),
+    )
+    return line(
+        [(fit(text, cells, "right"), pen.ink.muted) for text, cells in titles if cells], width
+    )
 
 
-def _cores(node: NodeView, index: int, cell: int, most: int, pen: Pen) -> list[Part]:
-    column = node.frame.columns.get(UTILIZATION_OF_CORE)
-    owner = node.inventory.core_device
-    places = np.flatnonzero(owner == index)
+def _cells(
+    frame: Frame, quantity: str, owned: npt.NDArray[np.bool_], cell: int, most: int, pen: Pen
+) -> list[Part]:
+    """One device's cores: each with its number where there is room, else colour alone."""
+    column = frame.columns.get(quantity)
     parts: list[Part] = []
-    for place in places.tolist():
-        value = None if column is None else float(column[place])
-        if value is None or value != value:
-            parts.append((fit(pen.glyphs.absent, cell, "right"), pen.ink.faint))
+    places = np.flatnonzero(owned).tolist()
+    for place in places:
+        value = float("nan") if column is None else float(column[place])
+        if value != value:
+            room = min(cell, 3)
+            dot = fit(pen.glyphs.absent, room, "right") + " " * (cell - room)
+            parts.append((dot, pen.ink.faint))
         elif cell >= 3:
             number = f"{100 * value:.0f}"
-            parts.append((f"{number:>{cell - (cell > 3)}}{' ' * (cell > 3)}", _ground(value, pen)))
+            if cell == 3 and len(number) == 3:
+                number = ">99"  # 100 would run into its neighbour
+            text = f"{number:>3}{' ' * (cell - 3)}"
+            parts.append((text, pen.ink.cells[level_of(value)]))
         else:
             parts.append((pen.glyphs.cell * cell, pen.ink.level(value)))
     parts.append((" " * (cell * (most - len(places))), pen.ink.text))
     return parts
 
 
-def _ground(value: float, pen: Pen) -> Style:
-    return pen.ink.cells[level_of(value)]
-
-
-def _memory(scene: Scene, frame: Frame, index: int, width: int, pen: Pen) -> list[Part]:
+def _memory(scene: Scene, frame: Frame, index: int, plan: _Plan, pen: Pen) -> list[Part]:
     ratio, used = at(frame, RATIO, index), at(frame, USED, index)
-    full = ratio is not None and ratio > scene.limits.memory
-    style = pen.ink.warning if full else pen.ink.graph
+    limit = scene.limits.memory
+    full = ratio is not None and ratio > limit
     parts: list[Part] = []
-    cells = min(30, width - 9)
-    if cells >= 8:
-        parts += [
-            *bar(ratio, cells, pen.glyphs, style, pen.ink.rule, limit=scene.limits.memory,
-                 limit_style=pen.ink.faint),
-            (" ", pen.ink.text),
-        ]  # fmt: skip
-    number = pen.number(units.gib(used), USED, 6)
+    if plan.bar:
+        style = pen.ink.warning if full else pen.ink.graph
+        parts.append((" ", pen.ink.text))
+        parts += bar(ratio, plan.bar, pen.glyphs, style, pen.ink.rule, limit=limit,
+                     limit_style=pen.ink.faint)  # fmt: skip
+    number = pen.number(units.gib(used), USED, 8)
     if full:
         number[0] = (number[0][0], pen.ink.warning)
-    parts += number
-    ecc = [at(frame, f"device_{event}_events", index) for event in ECC_EVENTS]
-    broken = sum(value or 0 for event, value in zip(ECC_EVENTS, ecc, strict=True)
-                 if event.endswith("uncorrected"))  # fmt: skip
-    if broken:
-        sign = pen.glyphs.severities[Severity.CRITICAL]
-        parts.append((f" {sign} ECC {broken:.0f}", pen.ink.critical))
-    return parts
+    return parts + number
+
+
+def _gigabytes(rate: float | None) -> str:
+    return units.count(None if rate is None else rate / 1e9)
+
+
+def _complaints(node: NodeView) -> Iterator[tuple[int, tuple[Severity, str]]]:
+    """What the driver says is wrong with single devices."""
+    for index, device in enumerate(node.inventory.of(Entity.DEVICE)):
+        link = node.inventory.device_links.get(int(device), {})
+        errors = _uncorrected(node.frame, index)
+        if lost := link.get("lost"):
+            yield index, (Severity.CRITICAL, f"lost ({lost})")
+        elif errors:
+            yield index, (Severity.CRITICAL, f"{errors:.0f} ECC errors that were not corrected")
+        elif unhealthy := link.get("unhealthy"):
+            yield index, (Severity.WARNING, f"calls itself unhealthy: {unhealthy}")
+
+
+def _uncorrected(frame: Frame, index: int) -> float:
+    for names in _UNCORRECTED:
+        known = [count for name in names if (count := at(frame, name, index)) is not None]
+        if known:
+            return sum(known)
+    return 0.0
+
+
+_EXPLAINED: Sequence[tuple[str, str, Callable[[Frame], str]]] = (
+    (
+        "TE",
+        ENGINE,
+        lambda frame: frame.why_absent("physical_core_tensor_engine_matmul_cycles_total"),
+    ),
+    ("HBM bandwidth", BANDWIDTH, lambda frame: frame.why_absent(BANDWIDTH)),
+)
+
+
+def _unknown(frame: Frame, width: int, pen: Pen) -> list[Strip]:
+    """Why a column is all dashes, and the command that helps."""
+    ink = pen.ink
+    lines = []
+    for label, quantity, why in _EXPLAINED:
+        if quantity not in frame.columns:
+            text = f"{label}: {why(frame)}"
+            for row, part in enumerate(wrap(text, width - 2)):
+                lead = f"{units.ABSENT} " if row == 0 else "  "
+                lines.append(line([(lead, ink.faint), (part, ink.muted)], width))
+    return lines

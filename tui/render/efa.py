@@ -1,17 +1,20 @@
 """EFA cards of a node, with the one that differs from its siblings marked."""
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
+from rich.style import Style
 from textual.strip import Strip
 
 from trntop import units
 from trntop.catalog import Entity
-from trntop.model import NodeView, Severity
+from trntop.model import Frame, NodeView, Severity
 
 from ..scene import Scene
 from .devices import at
 from .graph import bar
+from .incidents import wrap
 from .line import Part, fit, line
 from .pen import Pen, bare
 
@@ -24,6 +27,31 @@ TX = "efa_tx_bytes_per_second"
 RX = "efa_rx_bytes_per_second"
 LINK = "efa_link_bytes_per_second"
 RETRANSMIT = "efa_retransmit_ratio"
+SIBLINGS = "efa_tx_sibling_ratio"
+COUNTER = "efa_tx_bytes_total"
+LAME = 0.5
+"""A card that sends less than this share of its siblings' median is marked."""
+ACTIVE = "ACTIVE"
+"""What the link of a card that works says of itself."""
+EVENTS = {
+    "efa_rx_drops_per_second": "drops",
+    "efa_retrans_timeout_events_per_second": "timeouts",
+    "efa_unresponsive_remote_events_per_second": "unresponsive peers",
+    "efa_impaired_remote_conn_events_per_second": "impaired connections",
+}
+NARROWEST_BAR = 4
+TITLED_BAR = 11
+"""From this length on the bar's title says what its full length stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What there is room for: cells of each column, 0 for none."""
+
+    name: int
+    bar: int
+    siblings: int
+    numa: int
 
 
 def outliers(node: NodeView) -> frozenset[int]:
@@ -43,53 +71,126 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
     )
 
 
+def lost(node: NodeView) -> frozenset[int]:
+    """Indices of cards that are listed, but of which nothing can be read any more."""
+    counts = node.frame.columns.get(COUNTER)
+    return frozenset() if counts is None else frozenset(np.flatnonzero(np.isnan(counts)).tolist())
+
+
+def lame(node: NodeView) -> frozenset[int]:
+    """Indices of cards that send far less than their siblings."""
+    column = node.frame.columns.get(SIBLINGS)
+    return frozenset() if column is None else frozenset(np.flatnonzero(column < LAME).tolist())
+
+
 def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
-    """A header, then a line per card."""
+    """A header and a line per card; below, how many are missing and what else is wrong."""
     ink, frame = pen.ink, node.frame
     cards = node.inventory.of(Entity.EFA)
     if not cards:
         return [line([(f"no EFA cards known: {frame.why_absent(TX)}", ink.muted)], width)]
-    name = min(14, max(len(str(card)) for card in cards))
-    numa = width >= 58
-    cells = max(0, min(20, width - name - 32 - (6 if numa else 0)))
-    link = at(frame, LINK, 0)
-    of = f" of {units.gigabits(link)}" if link is not None else " Gb/s"
-    title: list[Part] = [
-        (fit("  card", name + 2), ink.muted),
-        (fit("tx", 7, "right"), ink.muted),
-        (fit(of, cells + 1) if cells >= 4 else " " * (cells + 1), ink.muted),
-        (fit("rx", 6, "right"), ink.muted),
-        (fit("retx %", 12, "right"), ink.muted),
-        (fit("numa", 7, "right") if numa else "", ink.muted),
-    ]
-    named = {
-        incident.component.removeprefix("efa:"): incident.severity
-        for incident in reversed(scene.by_node.get(node.name, ()))
-        if incident.component and incident.component.startswith("efa:")
-    }
-    odd = outliers(node)
-    lines = [line(title, width)]
+    plan = _plan([str(card) for card in cards], width)
+    severities = _severities(scene, node)
+    gone = lost(node)
+    lines = [_title(frame, plan, width, pen)]
     for index in sorted(range(len(cards)), key=lambda place: natural(str(cards[place]))):
-        card = cards[index]
-        severity = named.get(str(card), Severity.WARNING if index in odd else None)
+        card, severity = str(cards[index]), severities.get(index)
         sign = pen.glyphs.severities[severity] if severity else " "
         style = ink.severity(severity) if severity else ink.text
+        parts: list[Part] = [(f"{sign} ", style), (fit(card, plan.name), style)]
+        if index in gone:
+            lines.append(line([*parts, ("   lost", style)], width))
+            continue
         tx, rate = at(frame, TX, index), at(frame, LINK, index)
-        parts: list[Part] = [(f"{sign} ", style), (fit(str(card), name), style)]
         parts += pen.number(bare(units.gigabits(tx)), TX, 7)
         parts.append((" ", ink.text))
-        if cells >= 4:
+        if plan.bar:
             share = None if tx is None or not rate else tx / rate
-            parts += bar(share, cells, pen.glyphs, ink.graph, ink.rule)
-        else:
-            parts.append((" " * cells, ink.text))
+            parts += bar(share, plan.bar, pen.glyphs, ink.graph, ink.rule)
         parts += pen.number(bare(units.gigabits(at(frame, RX, index))), RX, 7)
-        number = pen.number(bare(units.percent(at(frame, RETRANSMIT, index))), RETRANSMIT, 11)
-        if severity and at(frame, RETRANSMIT, index) is not None:
-            number[0] = (number[0][0], style)
-        parts += number
-        if numa:
-            place = node.inventory.efa_links.get(str(card), {}).get("numa_node", units.ABSENT)
-            parts.append((fit(place, 7, "right"), ink.muted))
+        if plan.siblings:
+            share = at(frame, SIBLINGS, index)
+            number = pen.number(_whole_percent(share), SIBLINGS, plan.siblings)
+            parts += _stressed(number, style, when=index in lame(node))
+        resent = at(frame, RETRANSMIT, index)
+        number = pen.number(bare(units.percent(resent)), RETRANSMIT, 7)
+        parts += _stressed(number, style, when=severity is not None and resent is not None)
+        if plan.numa:
+            link = node.inventory.efa_links.get(card, {})
+            parts.append((fit(link.get("numa_node", units.ABSENT), plan.numa, "right"), ink.muted))
         lines.append(line(parts, width))
-    return lines
+    notes = [*_fewer(node), *_events(node)]
+    sign = pen.glyphs.severities[Severity.WARNING]
+    return lines + [
+        line([(f"{sign} " if row == 0 else "  ", ink.warning), (part, ink.warning)], width)
+        for note in notes
+        for row, part in enumerate(wrap(note, width - 2))
+    ]
+
+
+def _plan(names: list[str], width: int) -> _Plan:
+    """Spends the width on the most telling first."""
+    name = min(14, max(map(len, names)))
+    rest = width - (2 + name + 8 + 7 + 7)
+    siblings = 7 if rest >= 7 else 0
+    numa = 5 if rest - siblings >= 5 + TITLED_BAR else 0
+    bar = min(20, rest - siblings - numa)
+    return _Plan(name, bar if bar >= NARROWEST_BAR else 0, siblings, numa)
+
+
+def _title(frame: Frame, plan: _Plan, width: int, pen: Pen) -> Strip:
+    link = at(frame, LINK, 0)
+    whole = f" of {units.gigabits(link)}" if link is not None and plan.bar >= TITLED_BAR else ""
+    parts = [
+        fit("  card", plan.name + 2),
+        fit("tx" if whole else "tx Gb/s", 7, "right"),
+        fit(whole, plan.bar + 1),
+        fit("rx", 6, "right") + " ",
+        fit("sib %", plan.siblings, "right") if plan.siblings else "",
+        fit("retx %", 7, "right"),
+        fit("numa", plan.numa, "right") if plan.numa else "",
+    ]
+    return line([("".join(parts), pen.ink.muted)], width)
+
+
+def _severities(scene: Scene, node: NodeView) -> dict[int, Severity]:
+    """Card → how bad it is: by its incident, else by what sets it apart from its siblings."""
+    found = dict.fromkeys(outliers(node) | lame(node), Severity.WARNING)
+    found |= dict.fromkeys(lost(node), Severity.CRITICAL)
+    places = {f"efa:{card}": place for place, card in enumerate(node.inventory.of(Entity.EFA))}
+    for incident in reversed(scene.by_node.get(node.name, ())):
+        if incident.component in places:
+            found[places[incident.component]] = incident.severity
+    return found
+
+
+def _stressed(number: list[Part], style: Style, *, when: bool) -> list[Part]:
+    return [(number[0][0], style), *number[1:]] if when else number
+
+
+def _whole_percent(share: float | None) -> str:
+    return units.ABSENT if share is None else f"{100 * share:.0f}"
+
+
+def _fewer(node: NodeView) -> list[str]:
+    cards, expected = map(node.frame.value, ("node_efa_cards", "node_efa_cards_expected"))
+    if cards is None or expected is None or cards >= expected:
+        return []
+    return [f"{cards:.0f} of {expected:.0f} cards answer"]
+
+
+def _events(node: NodeView) -> list[str]:
+    """What should not happen and does, and links that are not up: a note per card."""
+    notes = []
+    for index, card in enumerate(node.inventory.of(Entity.EFA)):
+        found = [
+            f"{rate:.2g} {what}/s"
+            for quantity, what in EVENTS.items()
+            if (rate := at(node.frame, quantity, index))
+        ]
+        state = node.inventory.efa_links.get(str(card), {}).get("state", ACTIVE)
+        if ACTIVE not in state:
+            found.insert(0, f"link {state}")
+        if found:
+            notes.append(f"{card}: {', '.join(found)}")
+    return notes

@@ -9,13 +9,16 @@ from trntop import units
 from trntop.catalog import Entity
 from trntop.model import Incident, NodeView, State
 
+from . import run
 from .graph import Values, bar, sparkline
 from .line import Part, fit, length
 from .pen import Pen, bare
 from .table import Column
 
 UTILIZATION = "node_neuroncore_utilization_mean_ratio"
+ENGINE = "node_tensor_engine_busy_mean_ratio"
 MEMORY = "node_device_memory_used_max_ratio"
+BANDWIDTH = "node_hbm_bandwidth_ratio"
 TRANSMIT = "node_efa_tx_bytes_per_second"
 RETRANSMIT = "node_efa_retransmit_max_ratio"
 COMM = "job_comm_share_ratio"
@@ -85,8 +88,13 @@ def _utilization(row: FleetRow, width: int, pen: Pen) -> list[Part]:
     return [*bar(value, cells, pen.glyphs, style, pen.ink.rule), (" ", pen.ink.text), *number]
 
 
-def _memory(row: FleetRow, width: int, pen: Pen) -> list[Part]:
-    return pen.number(bare(units.percent(row.node.frame.value(MEMORY))), MEMORY, width)
+def _share(quantity: str) -> Callable[[FleetRow, int, Pen], list[Part]]:
+    """A node's ratio in percent."""
+
+    def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+        return pen.number(bare(units.percent(row.node.frame.value(quantity))), quantity, width)
+
+    return draw
 
 
 def _transmit(row: FleetRow, width: int, pen: Pen) -> list[Part]:
@@ -115,6 +123,20 @@ def _job(
         return pen.number(bare(form(job_worst(row.node, quantity))), quantity, width)
 
     return draw
+
+
+def _comm(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+    """The share that jobs report, else the estimated range."""
+    if job_worst(row.node, COMM) is not None:
+        return _job(COMM, units.percent)(row, width, pen)
+    return pen.number(run.comm_bounds(row.node.frame), "", width)
+
+
+def _phase(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+    found = row.node.frame.phase
+    if found is None:
+        return [(fit(units.ABSENT, width), pen.ink.faint)]
+    return [(fit(found.stage.value, width), run.style_of(found.stage, pen.ink))]
 
 
 def _incident(row: FleetRow, width: int, pen: Pen) -> list[Part]:
@@ -154,17 +176,22 @@ def columns(name_width: int) -> tuple[Column[FleetRow], ...]:
         Column("node", "  node", min(names, 12) + 2, 100, _name, wide=names + 2),
         Column("util", "util", 6, 90, _utilization, unit="%", wide=26, align="right",
                sort=_sort_by(UTILIZATION)),
-        Column("hbm", "HBM", 6, 70, _memory, unit="%", align="right", sort=_sort_by(MEMORY)),
+        Column("engine", "TE", 5, 82, _share(ENGINE), unit="%", align="right",
+               sort=_sort_by(ENGINE)),
+        Column("hbm", "HBM", 6, 70, _share(MEMORY), unit="%", align="right",
+               sort=_sort_by(MEMORY)),
+        Column("bandwidth", "HBM bw", 8, 65, _share(BANDWIDTH), unit="%", align="right",
+               sort=_sort_by(BANDWIDTH)),
         Column("efa", "EFA tx", 11, 80, _transmit, unit="Gb/s", wide=24,
                sort=_sort_by(TRANSMIT)),
         Column("retransmit", "retx", 7, 60, _retransmit, unit="%", align="right",
                sort=_sort_by(RETRANSMIT)),
-        Column("comm", "comm", 7, 75, _job(COMM, units.percent), unit="%", align="right",
-               sort=_sort_by(COMM)),
-        Column("exposed", "exposed", 9, 50, _job(EXPOSED, units.percent), unit="%",
+        Column("comm", "comm", 7, 75, _comm, unit="%", align="right", sort=_sort_by(COMM)),
+        Column("exposed", "exposed", 9, 43, _job(EXPOSED, units.percent), unit="%",
                align="right", sort=_sort_by(EXPOSED)),
         Column("step", "step", 7, 40, _job(STEP, units.plain_seconds), unit="s", align="right",
                sort=_sort_by(STEP)),
+        Column("phase", "phase", 10, 44, _phase, wide=13),
         Column("incident", "incident", 14, 45, _incident, wide=24),
         Column("state", "state", 8, 85, _state, wide=15),
     )  # fmt: skip

@@ -1,5 +1,8 @@
 """The whole fleet at a glance: every node, as finely as there is room for."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 from textual.strip import Strip
 
@@ -7,7 +10,7 @@ from trntop.catalog import Entity
 from trntop.model import NodeView, State
 
 from ..scene import Scene, worst
-from .fleet import UTILIZATION
+from .fleet import ENGINE, UTILIZATION
 from .graph import runs
 from .line import Part, fit, line
 from .pen import Pen
@@ -17,7 +20,48 @@ MAX_DEVICES = 16
 """Cells of one tile."""
 
 
-def draw(scene: Scene, width: int, height: int, pen: Pen) -> list[Strip]:
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What the map's colours stand for."""
+
+    title: str
+    node: str
+    """The node's value, where a cell is a whole node."""
+    devices: Callable[[NodeView], np.ndarray]
+    """One value per device."""
+
+
+def device_utilization(node: NodeView) -> np.ndarray:
+    """Mean utilization of each device's cores, NaN where none is known."""
+    devices = len(node.inventory.of(Entity.DEVICE))
+    column = node.frame.columns.get(UTILIZATION_OF_CORE)
+    owner = node.inventory.core_device
+    result = np.full(devices, np.nan)
+    if column is None or len(owner) != len(column):
+        return result
+    known = ~np.isnan(column) & (owner < devices)
+    count = np.bincount(owner[known], minlength=devices)
+    total = np.bincount(owner[known], weights=column[known], minlength=devices)
+    filled = count > 0
+    result[filled] = total[filled] / count[filled]
+    return result
+
+
+def device_engines(node: NodeView) -> np.ndarray:
+    """Busy share of each device's tensor engines, NaN where it is not known."""
+    devices = len(node.inventory.of(Entity.DEVICE))
+    column = node.frame.columns.get("device_tensor_engine_busy_ratio")
+    return np.full(devices, np.nan) if column is None else column
+
+
+LAYERS = (
+    Layer("utilization", UTILIZATION, device_utilization),
+    Layer("tensor engines (TE)", ENGINE, device_engines),
+)
+"""A core that waits counts as utilized; its tensor engine shows that it waits."""
+
+
+def draw(scene: Scene, width: int, height: int, pen: Pen, layer: Layer = LAYERS[0]) -> list[Strip]:
     """Lines of the map: a tile of devices per node, else a named cell, else a bare cell.
 
     The finest of the three that fits into `height` lines is taken.
@@ -35,10 +79,10 @@ def draw(scene: Scene, width: int, height: int, pen: Pen) -> list[Strip]:
         least = _lines(len(nodes), name + 2 + devices, 3, width)
         for tile in range(4 * devices, 0, -devices):
             if _lines(len(nodes), name + 2 + tile, 3, width) == least <= height:
-                return _tiles(nodes, tails, name, tile, scene, width, pen)
+                return _tiles(nodes, tails, name, tile, scene, width, pen, layer)
     if name <= 6 and _lines(len(nodes), name + 3, 1, width) <= height:
-        return _tiles(nodes, tails, name, 1, scene, width, pen)
-    return _cells(nodes, scene, width, height, pen)
+        return _tiles(nodes, tails, name, 1, scene, width, pen, layer)
+    return _cells(nodes, scene, width, height, pen, layer)
 
 
 def _lines(count: int, cells: int, gap: int, width: int) -> int:
@@ -61,22 +105,6 @@ def tail_names(names: list[str]) -> list[str]:
     return [name[size:] or name for name in names]
 
 
-def device_utilization(node: NodeView) -> np.ndarray:
-    """Mean utilization of each device's cores, NaN where none is known."""
-    devices = len(node.inventory.of(Entity.DEVICE))
-    column = node.frame.columns.get(UTILIZATION_OF_CORE)
-    owner = node.inventory.core_device
-    result = np.full(devices, np.nan)
-    if column is None or len(owner) != len(column):
-        return result
-    known = ~np.isnan(column) & (owner < devices)
-    count = np.bincount(owner[known], minlength=devices)
-    total = np.bincount(owner[known], weights=column[known], minlength=devices)
-    filled = count > 0
-    result[filled] = total[filled] / count[filled]
-    return result
-
-
 def _sign(node: NodeView, scene: Scene, pen: Pen) -> Part:
     """What is wrong with a node, in one cell."""
     severity = worst(node, scene)
@@ -95,6 +123,7 @@ def _tiles(
     scene: Scene,
     width: int,
     pen: Pen,
+    layer: Layer,
 ) -> list[Strip]:
     cells = name + 2 + tile
     least = 3 if tile > 1 else 1
@@ -112,19 +141,19 @@ def _tiles(
             severity = worst(node, scene)
             style = pen.ink.severity(severity) if severity else pen.ink.muted
             sign = _sign(node, scene, pen)
-            parts += [sign, (f"{fit(tail, name)} ", style), *_strip(node, tile, pen)]
+            parts += [sign, (f"{fit(tail, name)} ", style), *_strip(node, tile, pen, layer)]
             parts.append((" " * gap, pen.ink.text))
         rows.append(line(parts, width))
     return rows
 
 
-def _strip(node: NodeView, tile: int, pen: Pen) -> list[Part]:
+def _strip(node: NodeView, tile: int, pen: Pen, layer: Layer) -> list[Part]:
     """One node's devices (or the node as one) in `tile` coloured cells."""
     if tile == 1:
-        mean = node.frame.value(UTILIZATION)
+        mean = node.frame.value(layer.node)
         values = [np.nan if mean is None else mean]
     else:
-        known = device_utilization(node)
+        known = layer.devices(node)
         values = known[:MAX_DEVICES].tolist()
     size = max(1, tile // max(1, len(values)))
     cells: list[Part] = []
@@ -137,7 +166,9 @@ def _strip(node: NodeView, tile: int, pen: Pen) -> list[Part]:
     return runs(cells)
 
 
-def _cells(nodes: list[NodeView], scene: Scene, width: int, height: int, pen: Pen) -> list[Strip]:
+def _cells(
+    nodes: list[NodeView], scene: Scene, width: int, height: int, pen: Pen, layer: Layer
+) -> list[Strip]:
     """One cell a node; where even that is too much, a cell stands for the least of several."""
     room = max(1, width * max(1, height))
     share = -(-len(nodes) // room)
@@ -147,9 +178,7 @@ def _cells(nodes: list[NodeView], scene: Scene, width: int, height: int, pen: Pe
         cells: list[Part] = []
         for group in groups[start : start + width]:
             signs = [sign for node in group if (sign := _sign(node, scene, pen))[0] != " "]
-            known = [
-                value for node in group if (value := node.frame.value(UTILIZATION)) is not None
-            ]
+            known = [value for node in group if (value := node.frame.value(layer.node)) is not None]
             if signs:
                 cells.append(signs[0])
             elif known:

@@ -1,14 +1,15 @@
 """The two lines on top of every screen: what run is this, and is it well."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from textual.strip import Strip
 
 from trntop import units
-from trntop.model import Severity, State
+from trntop.model import Phase, Severity, Stage, State
 
 from ..scene import JobFigures, Mode, Scene
+from . import run
 from .graph import Values, bar, buckets, sparkline
 from .line import Part, flow
 from .pen import Pen
@@ -59,6 +60,9 @@ def first_line(scene: Scene, width: int, pen: Pen) -> list[tuple[int, list[Part]
         groups.append((80, [(job.job[: max(12, width // 3)], ink.strong), (more, ink.muted)]))
     groups.append((70, [(identity(scene), ink.muted)]))
     groups.extend(
+        (87 if stage is Stage.STALLED else 75, parts) for stage, parts in _stages(scene, pen)
+    )
+    groups.extend(
         (85, [(f"{pen.glyphs.states[state]} {count} {state.value}", ink.state(state))])
         for state in (State.DOWN, State.STALE, State.LATE)
         if (count := scene.states.get(state, 0))
@@ -69,6 +73,27 @@ def first_line(scene: Scene, width: int, pen: Pen) -> list[tuple[int, list[Part]
     if scene.description and width >= 100:
         groups.append((20, [(scene.description, ink.faint)]))
     return groups
+
+
+def _stages(scene: Scene, pen: Pen) -> list[tuple[Stage, list[Part]]]:
+    """`training 3 h`, or how many nodes are at what; what is no training has the second line."""
+    ink = pen.ink
+    if len(scene.phases) > 1:
+        return [
+            (stage, [(f"{len(phases)} {stage.value}", run.style_of(stage, ink))])
+            for stage, phases in scene.phases.items()
+        ]
+    return [
+        (stage, [(f"{stage.value}{_lasted(scene, phases)}", run.style_of(stage, ink))])
+        for stage, phases in scene.phases.items()
+        if stage is Stage.TRAINING
+    ]
+
+
+def _lasted(scene: Scene, phases: Sequence[Phase]) -> str:
+    """For how long the first of them has been in it."""
+    since = min((phase.since for phase in phases if phase.since is not None), default=None)
+    return "" if since is None else f" {units.age(scene.view.time - since)}"
 
 
 def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
@@ -84,8 +109,19 @@ def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
     gap = ("  ", ink.faint)
     top = flow(first_line(scene, width, pen), width, gap, right=right)
     job = scene.job
-    groups = _fleet(scene, pen) if job is None else _job(scene, job, width, pen)
+    groups = _instead(scene, pen)
+    groups += _fleet(scene, pen) if job is None else _job(scene, job, width, pen)
+    groups[0][1].insert(0, (" ", ink.text))
     return [top, flow(groups, width, ("   ", ink.faint))]
+
+
+def _instead(scene: Scene, pen: Pen) -> list[tuple[int, list[Part]]]:
+    """What most nodes are busy with, where that is no training, and what tells so."""
+    stage = next(iter(scene.phases), Stage.TRAINING)
+    if stage is Stage.TRAINING:
+        return []
+    first = min(scene.phases[stage], key=lambda one: one.since or scene.view.time)
+    return [(97, run.phase(first, pen, utc=scene.utc))]
 
 
 def _job(scene: Scene, job: JobFigures, width: int, pen: Pen) -> list[tuple[int, list[Part]]]:
@@ -110,10 +146,12 @@ def _job(scene: Scene, job: JobFigures, width: int, pen: Pen) -> list[tuple[int,
     if hidden:
         exposed[0] = (exposed[0][0], ink.critical)
     cells = 8 if width < 110 else 16 if width < 160 else 24
-    tick = _bar(job.comm_share, limit, cells, pen, over=over)
+    tick = [(" ", ink.text), *_bar(job.comm_share, limit, cells, pen, over=over)]
     named = [(f" limit {units.percent(limit)}", ink.faint)] if width >= 110 else []
+    if job.comm_share is None and (estimated := _estimated(scene)):
+        comm, tick = [(estimated, ink.text)], []
     return [
-        (60, [(" step ", ink.muted), *number(step, "job_step")]),
+        (60, [("step ", ink.muted), *number(step, "job_step")]),
         (
             90,
             [
@@ -128,7 +166,7 @@ def _job(scene: Scene, job: JobFigures, width: int, pen: Pen) -> list[tuple[int,
                 *(spark("job_tokens_per_second") if width >= 160 else []),
             ],
         ),
-        (95, [("comm ", ink.muted), *comm, (" ", ink.text), *tick, *named]),
+        (95, [("comm ", ink.muted), *comm, *tick, *named]),
         (70, [("exposed ", ink.muted), *exposed]),
     ]
 
@@ -158,10 +196,12 @@ def _series(scene: Scene, job: str, quantity: str, cells: int) -> Values:
     return buckets(times, values, scene.view.time, cells, SPARK_SECONDS)
 
 
-_FLEET: Mapping[str, tuple[str, Callable[[float | None], str], str]] = {
-    "utilization": ("node_neuroncore_utilization_mean_ratio", units.percent, "mean"),
-    "HBM": ("node_device_memory_used_max_ratio", units.percent, "max"),
-    "EFA tx": ("node_efa_tx_bytes_per_second", units.gigabits, "sum"),
+_FLEET: Mapping[str, tuple[int, str, Callable[[float | None], str], str]] = {
+    "utilization": (90, "node_neuroncore_utilization_mean_ratio", units.percent, "mean"),
+    "TE": (85, "node_tensor_engine_busy_mean_ratio", units.percent, "mean"),
+    "HBM": (60, "node_device_memory_used_max_ratio", units.percent, "max"),
+    "HBM bw": (50, "node_hbm_bandwidth_ratio", units.percent, "mean"),
+    "EFA tx": (70, "node_efa_tx_bytes_per_second", units.gigabits, "sum"),
 }
 
 
@@ -169,11 +209,22 @@ def _fleet(scene: Scene, pen: Pen) -> list[tuple[int, list[Part]]]:
     """The nodes as one, where no job reports steps."""
     ink = pen.ink
     groups: list[tuple[int, list[Part]]] = []
-    for label, (quantity, form, how) in _FLEET.items():
-        column = scene.cluster.column(quantity)
-        known = column[~np.isnan(column)]
-        value = float(getattr(np, how)(known)) if len(known) else None
-        lead = " " if not groups else ""
-        groups.append((50, [(f"{lead}{label} ", ink.muted), *pen.number(form(value), quantity)]))
+    for label, (rank, quantity, form, how) in _FLEET.items():
+        value = _over_nodes(scene, quantity, how)
+        groups.append((rank, [(f"{label} ", ink.muted), *pen.number(form(value), quantity)]))
+    if estimated := _estimated(scene):
+        groups.append((80, [("comm ", ink.muted), (estimated, ink.text)]))
     groups.append((10, [("no job reports steps", ink.faint)]))
     return groups
+
+
+def _estimated(scene: Scene) -> str:
+    """The bounds of the communication share, means over the nodes; empty where none has any."""
+    share = run.bounds(*(_over_nodes(scene, bound, "mean") for bound in (run.FLOOR, run.CEILING)))
+    return "" if share == units.ABSENT else f"{share} %"
+
+
+def _over_nodes(scene: Scene, quantity: str, how: str) -> float | None:
+    column = scene.cluster.column(quantity)
+    known = column[~np.isnan(column)]
+    return float(getattr(np, how)(known)) if len(known) else None

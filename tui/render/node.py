@@ -1,17 +1,17 @@
 """The other parts of a node's screen: who it is, what runs on it, what feeds it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from textual.strip import Strip
 
 from trntop import units
 from trntop.catalog import EXECUTION_ERRORS, EXECUTION_STATUSES, Entity
-from trntop.model import NodeView, State
+from trntop.model import NodeView, Process, Runtime, State
 
 from ..scene import Scene
-from . import incidents
+from . import incidents, run
 from .devices import at
-from .fleet import state_parts
+from .fleet import BANDWIDTH, COMM, ENGINE, UTILIZATION, job_worst, state_parts
 from .line import Part, fit, flow, length, line
 from .pen import Pen, bare
 
@@ -19,7 +19,7 @@ Paint = Callable[[Scene, NodeView, int, Pen], list[Strip]]
 
 
 def identity(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
-    """Name, type, place, versions; the state and the place in the fleet on the right."""
+    """Name, type, place, versions, state; below, what the node is busy with."""
     ink, facts = pen.ink, node.inventory.facts
     names = scene.cluster.names
     groups: list[tuple[int, list[Part]]] = [(100, [(f" {node.name}", ink.strong)])]
@@ -33,61 +33,114 @@ def identity(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
     for rank, key in ((30, "availability_zone"), (40, "instance_id"), (20, "ultraserver_id")):
         if value := facts.get(key):
             groups.append((rank, [(value, ink.muted)]))
+    if driver := facts.get("neuron_driver"):
+        groups.append((10, [(f"driver {driver}", ink.faint)]))
     right: list[tuple[int, list[Part]]] = [
         (90, state_parts(node, pen)),
         (50, [(f"{names.index(node.name) + 1}/{len(names)} ", ink.faint)]),
     ]
-    return [flow(groups, width, ("  ", ink.faint), right=right)]
+    gap = ("  ", ink.faint)
+    return [flow(groups, width, gap, right=right), flow(_at_work(scene, node, pen), width, gap)]
 
 
-def runtimes(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
-    """A header, then a line per Neuron process."""
+def _at_work(scene: Scene, node: NodeView, pen: Pen) -> list[tuple[int, list[Part]]]:
+    """The node's phase, and the shares that tell work from waiting."""
     ink, frame = pen.ink, node.frame
-    processes = node.inventory.runtimes
-    if not processes:
+    phase = [(f"phase {units.ABSENT}", ink.faint)]
+    if frame.phase is not None:
+        phase = run.phase(frame.phase, pen, utc=scene.utc)
+    groups: list[tuple[int, list[Part]]] = [(100, [(" ", ink.text), *phase])]
+    for rank, label, quantity in (
+        (70, "util", UTILIZATION),
+        (80, "TE", ENGINE),
+        (60, "HBM bw", BANDWIDTH),
+    ):
+        text = units.percent(frame.value(quantity))
+        groups.append((rank, [(f"{label} ", ink.muted), *pen.number(text, quantity)]))
+    share = job_worst(node, COMM)
+    comm = pen.number(units.percent(share), COMM)
+    if share is None and (bounds := run.comm_bounds(frame)) != units.ABSENT:
+        comm = [(f"{bounds} %", ink.text)]
+    return [*groups, (90, [("comm ", ink.muted), *comm])]
+
+
+def processes(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
+    """Every process that runs on the devices or holds one: a line of figures, one of facts."""
+    ink, frame, inventory = pen.ink, node.frame, node.inventory
+    runtimes = {runtime.pid: runtime for runtime in inventory.runtimes}
+    holders = {process.pid: process for process in inventory.processes}
+    if not runtimes and not holders:
         why = frame.why_absent("runtime_loaded_models")
         return [line([(f"no Neuron process known: {why}", ink.muted)], width)]
-    tag = min(18, max(3, *(len(process.tag) for process in processes)))
+    places = {pid: place for place, pid in enumerate(inventory.of(Entity.RUNTIME))}
     wide = width >= 92
-    title = f"{'pid':>8}  {'tag':<{tag}}{'exec/s':>8} {'p50':>9} {'p99':>9} {'errors/s':>9}"
+    names = {pid: _name(holders.get(pid), runtimes.get(pid)) for pid in runtimes | holders}
+    name = min(24 if wide else 16, max(7, *map(len, names.values())))
+    title = f"{'pid':>8}  {'process':<{name}}{'exec/s':>8} {'p50':>9} {'p99':>9} {'errors/s':>9}"
     if wide:
-        title += f" {'HBM':>10} {'host':>10} {'NEFFs':>6}"
+        title += f" {'HBM':>10} {'host':>10}"
     lines = [line([(title, ink.muted)], width)]
-    for index, process in enumerate(processes):
-        done = at(frame, "runtime_executions_completed_per_second", index)
-        errors = [
-            value
-            for name in (
-                *(f"runtime_executions_{status}_per_second" for status in EXECUTION_STATUSES[1:]),
-                *(f"runtime_errors_{error}_per_second" for error in EXECUTION_ERRORS),
-            )
-            if (value := at(frame, name, index)) is not None
-        ]
-        worst = max(errors, default=None)
-        parts: list[Part] = [
-            (f"{process.pid:>8}  ", ink.text),
-            (fit(process.tag or "-", tag), ink.muted),
-            *pen.number(_rate(done), "", 8),
-        ]
+    for pid in sorted(names):
+        place = places.get(pid, len(places))
+        parts: list[Part] = [(f"{pid:>8}  ", ink.text), (fit(names[pid], name), ink.muted)]
+        done = at(frame, "runtime_executions_completed_per_second", place)
+        parts += pen.number(_rate(done), "", 8)
         for percentile in ("p50", "p99"):
-            value = at(frame, f"runtime_total_latency_{percentile}_seconds", index)
+            value = at(frame, f"runtime_total_latency_{percentile}_seconds", place)
             parts += pen.number(units.seconds(value), "", 10)
+        worst = max((v for one in _ERRORS if (v := at(frame, one, place)) is not None),
+                    default=None)  # fmt: skip
         number = pen.number(_rate(worst), "", 10)
-        if worst:
-            number[0] = (number[0][0], ink.critical)
-        parts += number
+        parts += [(number[0][0], ink.critical)] if worst else number
         if wide:
-            for name in (
-                "runtime_device_memory_used_bytes",
-                "runtime_host_memory_used_bytes",
-            ):
-                parts += pen.number(units.bytes_iec(at(frame, name, index)), "", 11)
-            models = at(frame, "runtime_loaded_models", index)
-            parts += pen.number(units.count(models), "", 7)
-        if process.error:
-            parts.append((f"  {process.error}", ink.warning))
+            for memory in ("device", "host"):
+                value = at(frame, f"runtime_{memory}_memory_used_bytes", place)
+                parts += pen.number(units.bytes_iec(value), "", 11)
         lines.append(line(parts, width))
+        lines += _facts(runtimes.get(pid), holders.get(pid), width, pen)
     return lines
+
+
+_ERRORS = (
+    *(f"runtime_executions_{status}_per_second" for status in EXECUTION_STATUSES[1:]),
+    *(f"runtime_errors_{error}_per_second" for error in EXECUTION_ERRORS),
+)
+
+
+def _name(holder: Process | None, runtime: Runtime | None) -> str:
+    return (holder.command if holder else "") or (runtime.tag if runtime else "") or "-"
+
+
+def _facts(runtime: Runtime | None, holder: Process | None, width: int, pen: Pen) -> list[Strip]:
+    """What a process holds and which programs it has loaded, the running ones first."""
+    ink = pen.ink
+    facts = []
+    if runtime is not None and runtime.neffs:
+        neffs = sorted(runtime.neffs, key=lambda neff: not neff.running)
+        facts.append(", ".join(f"{neff.name}{' runs' * neff.running}" for neff in neffs))
+    if holder is not None and holder.devices:
+        facts.append(f"devices {ranges(holder.devices)}")
+    if runtime is not None and runtime.cores:
+        facts.append(f"cores {ranges(runtime.cores)}")
+    if holder is not None and holder.runtime_version:
+        facts.append(f"runtime {holder.runtime_version}")
+    lines = []
+    if facts:
+        lines.append(line([(" " * 10, ink.faint), (" · ".join(facts), ink.faint)], width))
+    if runtime is not None and runtime.error:
+        lines.append(line([(" " * 10, ink.faint), (runtime.error, ink.warning)], width))
+    return lines
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """`0-3,8` for 0, 1, 2, 3 and 8."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def _rate(value: float | None) -> str:
@@ -105,7 +158,7 @@ def sources(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
     for source in node.frame.sources:
         calm = source.state in (State.FRESH, State.ENDED)
         word = f"{pen.glyphs.states[source.state]} {source.state.value}"
-        period = f"every {units.seconds(source.period)}" if source.period else ""
+        period = f"every {round(source.period, 1):g} s" if source.period else ""
         trouble = [
             f"{count:,} {what.replace('_', ' ')}"
             for what, count in source.counts.items()
@@ -116,7 +169,7 @@ def sources(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
             (fit(source.name, 15), ink.text),
             (fit(word, 11), ink.state(source.state)),
             (fit(units.age(source.age(now)), 6, "right"), ink.muted),
-            (f"  {fit(period, 14)}", ink.faint),
+            (f"  {fit(period, 13)}", ink.faint),
         ]
         style = ink.muted if calm else ink.text
         if length(parts) + len(note) <= width:

@@ -10,7 +10,7 @@ from textual.strip import Strip
 from trntop import units
 
 from ..scene import Scene
-from .fleet import MEMORY, TRANSMIT, UTILIZATION
+from .fleet import BANDWIDTH, ENGINE, MEMORY, TRANSMIT, UTILIZATION
 from .graph import Values, buckets, chart
 from .line import Part, beside, flow, length, line
 from .pen import Pen
@@ -49,21 +49,26 @@ def cluster_trends(scene: Scene) -> list[Trend]:
             times, values = history.scalar(f"{job.job}/{quantity}", int(SECONDS))
             top = None if limit is None else max(2 * limit, 1.15 * _largest(values))
             trends.append(Trend(title, quantity, form, times, values, top, limit))
-    trends.append(_summed(scene, "EFA tx, fleet", TRANSMIT))
     if job is None:
-        trends.insert(0, _mean(scene, "utilization, mean", UTILIZATION))
-    return trends
+        trends.append(_mean(scene, "utilization, mean", UTILIZATION))
+        engine = _mean(scene, "TE, mean", ENGINE)
+        trends += [engine] if len(engine.times) else []
+    return [*trends, _summed(scene, "EFA tx, fleet", TRANSMIT)]
 
 
 def node_trends(scene: Scene, node: str) -> list[Trend]:
-    """Of one node."""
+    """Of one node; tensor engines and HBM bandwidth where the history has them."""
     trends = []
     for title, quantity, form, top, limit in (
         ("utilization", UTILIZATION, units.percent, 1.0, None),
+        ("TE", ENGINE, units.percent, 1.0, None),
         ("EFA tx", TRANSMIT, units.gigabits, None, None),
+        ("HBM bandwidth", BANDWIDTH, units.percent, 1.0, None),
         ("HBM, fullest device", MEMORY, units.percent, 1.0, scene.limits.memory),
     ):
         times, values = scene.history.node(quantity, node, int(SECONDS))
+        if quantity in (ENGINE, BANDWIDTH) and np.isnan(values).all():
+            continue
         trends.append(Trend(title, quantity, form, times, values, top, limit))
     return trends
 

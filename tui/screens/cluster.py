@@ -31,6 +31,10 @@ class ClusterScreen(Frame):
             "S,shift+s", "reverse", "Reverse", show=False, id="cluster.reverse",
             tooltip="Turn the order round",
         ),
+        Binding(
+            "m", "map", "Map", id="cluster.map",
+            tooltip="Colour the map by utilization or by tensor engines",
+        ),
     ]  # fmt: skip
 
     table = query_one(FleetTable)
@@ -41,7 +45,6 @@ class ClusterScreen(Frame):
     def body(self) -> ComposeResult:
         """Map and charts above or beside the table."""
         fleet = FleetMap(glyphs=self.glyphs, id="map").data_bind(Frame.scene)
-        fleet.border_title = "fleet · utilization of each device"
         trends = Trends(glyphs=self.glyphs, id="trends").data_bind(Frame.scene)
         trends.border_title = "last minutes"
         nodes = FleetTable(glyphs=self.glyphs, id="nodes").data_bind(Frame.scene)
@@ -85,6 +88,10 @@ class ClusterScreen(Frame):
     def action_reverse(self) -> None:
         """Turns the order round."""
         self.table.turn()
+
+    def action_map(self) -> None:
+        """Colours the map by the next quantity."""
+        self.query_one(FleetMap).turn()
 
     def _titled(self, column: str) -> None:
         order = "worst first" if column == "worst" else f"by {column}"

@@ -1,4 +1,4 @@
-"""One node: its devices and cores, its EFA cards, what runs on it and what feeds it."""
+"""One node: devices and cores, EFA cards, what runs on it, its host, and what feeds it all."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.reactive import reactive
 
-from ..render import devices, efa
+from ..render import devices, efa, host
 from ..render import node as parts
 from ..render.glyphs import Glyphs
 from ..widgets.node_panel import NodeDrawing, NodePanel, NodeTrends
@@ -45,8 +45,9 @@ class NodeScreen(Frame):
             yield self._panel(parts.found, "incidents of this node", "found")
             yield self._dressed(NodeTrends(glyphs=self.glyphs, id="past"), "last minutes")
             with Container(id="software"):
-                yield self._panel(parts.runtimes, "Neuron processes", "runtimes")
-                yield self._panel(parts.sources, "sources", "sources")
+                yield self._panel(parts.processes, "Neuron processes", "processes")
+                yield self._panel(host.draw, "host", "host")
+            yield self._panel(parts.sources, "sources", "sources")
 
     def _panel(self, paint: parts.Paint, title: str, name: str) -> NodeDrawing:
         return self._dressed(NodePanel(paint, glyphs=self.glyphs, id=name), title)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from textual.reactive import reactive
 from textual.strip import Strip
 
 from ..render import alert, fleet_map, header, trends
@@ -38,11 +39,24 @@ class AlertStrip(Drawn):
 class FleetMap(Drawn):
     """Every node in one picture."""
 
+    shown_layer: reactive[fleet_map.Layer] = reactive(fleet_map.LAYERS[0], repaint=False)
+
+    def watch_shown_layer(self) -> None:
+        """Other colours."""
+        self.border_title = f"fleet · {self.shown_layer.title} of each device"
+        self.redraw()
+
+    def turn(self) -> None:
+        """Takes the next layer."""
+        place = fleet_map.LAYERS.index(self.shown_layer) + 1
+        self.shown_layer = fleet_map.LAYERS[place % len(fleet_map.LAYERS)]
+
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """As many lines as the nodes need, at most `max-height`."""
         if self.scene is None:
             return ()
-        return fleet_map.draw(self.scene, width, height or self._most_lines(), self.pen)
+        most = height or self._most_lines()
+        return fleet_map.draw(self.scene, width, most, self.pen, self.shown_layer)
 
     def _most_lines(self) -> int:
         most = self.styles.max_height

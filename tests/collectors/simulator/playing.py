@@ -30,6 +30,16 @@ def play(spec: str, source: str = "", begin: float = 0.0, end: float = 1e9) -> l
     return list(events())
 
 
+def steps(events: list[Event]) -> list[Event]:
+    """The records of finished steps among `events`."""
+    return [event for event in events if event.source == "steps" and "step" in event.data]
+
+
+def notes(events: list[Event]) -> list[Event]:
+    """The announcements of a stage among `events`."""
+    return [event for event in events if event.source == "steps" and "stage" in event.data]
+
+
 def scripted(spec: str) -> tuple[Truth, ...]:
     """The truth about a simulation from START on."""
     return truth(parse(spec), START)

@@ -29,6 +29,7 @@ def test_cards_and_counters(instance_type: str, cards: int, gbps: float) -> None
         assert card["pci"] == f"0000:{int(bus):02x}:{int(slot):02x}.0"
         assert card["numa_node"] in (0, 1)
         assert card["rate_gbps"] == gbps
+        assert (card["state"], card["p2p"]) == ("4: ACTIVE", "NEURON")
         assert set(card["port"]) == set(EFA_PORT_COUNTERS)
         assert len(card["port"]) == 22
         assert set(card["device"]) == set(EFA_DEVICE_COUNTERS)
@@ -88,4 +89,4 @@ def test_the_decoder_has_no_complaint() -> None:
     reading = next(r for r in simulate(parse("sim:healthy?nodes=1"), 0.0) if r.source == "efa")
     sample = decode(reading.data)
     assert not sample.problems
-    assert (sample.columns["efa_link_bytes_per_second"] == 25e9).all()
+    assert (sample.columns["efa_stated_link_bytes_per_second"] == 25e9).all()

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.collectors.simulator.playing import START, Event, play, scripted
+from tests.collectors.simulator.playing import START, Event, notes, play, scripted, steps
 from trntop.collectors.simulator import SCENARIOS, parse, simulate
 
 FLEET = "nodes=3&type=trn1.32xlarge&seed=5"
@@ -80,14 +80,14 @@ def test_efa_degraded_slows_all_nodes_and_shows_on_one_card() -> None:
     card = degraded.component.removeprefix("efa:")
 
     events = play(spec, end=320.0)
-    steps = [event for event in events if event.source == "steps"]
+    records = steps(events)
     for begin, end, comm, exposed in ((0, 120, 0.17, 0.08), (130, 270, 0.33, 0.24)):
-        part = [e for e in during(steps, begin, end) if e.data["step_seconds"] < 6.0]
+        part = [e for e in during(records, begin, end) if e.data["step_seconds"] < 6.0]
         for node in ("trn-000", "trn-001", "trn-002"):
             mine = [event for event in part if event.node == node]
             assert mean(shares(mine, "comm_seconds")) == pytest.approx(comm, abs=0.015)
             assert mean(shares(mine, "exposed_comm_seconds")) == pytest.approx(exposed, abs=0.015)
-    assert mean(shares(during(steps, 280, 320), "comm_seconds")) < 0.2
+    assert mean(shares(during(records, 280, 320), "comm_seconds")) < 0.2
 
     cards = [e for e in events if e.source == "efa" and e.node == degraded.node]
 
@@ -113,9 +113,9 @@ def test_efa_degraded_slows_all_nodes_and_shows_on_one_card() -> None:
 def test_the_slow_node_waits_least() -> None:
     spec = f"sim:slow-node?{FLEET}"
     (truth,) = scripted(spec)
-    steps = play(spec, "steps", begin=130.0, end=290.0)
-    slow = [event for event in steps if event.node == truth.node]
-    rest = [event for event in steps if event.node != truth.node]
+    records = steps(play(spec, "steps", begin=130.0, end=290.0))
+    slow = [event for event in records if event.node == truth.node]
+    rest = [event for event in records if event.node != truth.node]
     ratio = mean([e.data["compute_seconds"] for e in slow]) / mean(
         [e.data["compute_seconds"] for e in rest]
     )
@@ -130,7 +130,7 @@ def test_a_hang_looks_busy_and_moves_nothing() -> None:
     (truth,) = scripted(spec)
     events = play(spec, begin=100.0, end=330.0)
     stuck = during(events, 128.0, 299.0)
-    assert {event.source for event in stuck} == {"neuron-monitor", "efa"}
+    assert not {event.source for event in stuck} & {"steps", "log"}
     for event in stuck:
         if event.source == "neuron-monitor":
             assert utilization(event) > 98.5
@@ -151,9 +151,9 @@ def test_a_hang_looks_busy_and_moves_nothing() -> None:
         if event.source == "neuron-monitor" and completed(event)
     }
     assert min(last, key=lambda node: last[node]) == truth.node
-    numbers = sorted({e.data["step"] for e in events if e.source == "steps"})
+    numbers = sorted({e.data["step"] for e in steps(events)})
     assert numbers == list(range(numbers[0], numbers[-1] + 1))
-    assert during([e for e in events if e.source == "steps"], 301.0, 330.0)
+    assert during(steps(events), 301.0, 330.0)
 
 
 def test_a_silent_node_says_nothing_and_the_others_hang() -> None:
@@ -164,15 +164,15 @@ def test_a_silent_node_says_nothing_and_the_others_hang() -> None:
     assert not any(120.0 <= second < 240.0 for second in mine)
     assert min(mine) < 120.0 and any(second > 240.0 for second in mine)
     rest = during(events, 126.0, 239.0)
-    assert {event.source for event in rest} == {"neuron-monitor", "efa"}
+    assert not {event.source for event in rest} & {"steps", "log"}
     assert all(completed(e) == 0 for e in rest if e.source == "neuron-monitor")
-    after = during([event for event in events if event.source == "steps"], 240.0, 260.0)
+    after = during(steps(events), 240.0, 260.0)
     assert {event.node for event in after} == {"trn-000", "trn-001", "trn-002"}
 
 
 def test_a_recompilation_is_one_long_step_on_idle_cores() -> None:
     events = play(f"sim:recompile?{FLEET}", begin=100.0, end=220.0)
-    lengths = [e.data["step_seconds"] for e in events if e.source == "steps"]
+    lengths = [e.data["step_seconds"] for e in steps(events)]
     assert 55.0 < max(lengths) < 65.0
     monitor = [event for event in events if event.source == "neuron-monitor"]
     for event in during(monitor, 126.0, 179.0):
@@ -186,6 +186,46 @@ def test_a_recompilation_is_one_long_step_on_idle_cores() -> None:
     ]
     assert len(set(models)) == 2
     assert len({uuid for uuid, _ in models}) == 2
+
+
+def test_a_recompilation_shows_on_the_host_and_is_announced() -> None:
+    events = play(f"sim:recompile?{FLEET}", begin=100.0, end=220.0)
+    announced = {
+        (event.data["stage"], round(event.data["since"] - START)): event.data["rank"]
+        for event in notes(events)
+        if event.node == "trn-001"
+    }
+    (compiling, begin), (training, end), *_ = announced
+    assert (compiling, training) == ("compiling", "training")
+    assert 120 <= begin < 126 and end == 180
+    assert set(announced.values()) == {16}
+    modules = []
+    for event in events:
+        if event.source == "host" and event.node == "trn-001":
+            modules.append(event.data["compile_cache"]["modules"])
+            running = event.data["compilers"]
+            assert bool(running) == (begin < event.second < end)
+            for compiler in running:
+                assert compiler["since"] - START == pytest.approx(begin, abs=1.0)
+                assert compiler["command"].startswith("neuronx-cc compile ")
+    assert modules == sorted(modules)
+    assert (modules[0], modules[-1]) == (12, 25)
+
+
+def test_a_recompiled_program_has_no_profile() -> None:
+    events = play(f"sim:recompile?{FLEET}", begin=100.0, end=260.0)
+    profiled = {
+        (profile["name"], profile["uuid"])
+        for event in events
+        if event.source == "profiles"
+        for profile in event.data["profiles"]
+    }
+    assert len(profiled) == 1
+    for event in events:
+        if event.source == "neuron-monitor" and not 179.0 < event.second < 182.0:
+            (model,) = runtime(event)["memory_used"]["loaded_models"]
+            known = (model["name"].rpartition("/")[2], model["uuid"])
+            assert (known in profiled) == (event.second < 180.0)
 
 
 def test_the_memory_of_one_device_fills_and_is_freed() -> None:
@@ -221,6 +261,30 @@ def test_an_uncorrectable_error_is_counted_once_and_stays() -> None:
             assert device["mem_ecc_uncorrected"] == int(hit and event.second > 120.0)
 
 
+def test_an_uncorrectable_error_shows_in_sysfs_and_in_the_kernels_log() -> None:
+    spec = f"sim:ecc?{FLEET}"
+    (truth,) = scripted(spec)
+    assert truth.component is not None
+    sick = truth.component.removeprefix("device:")
+    events = play(spec, begin=100.0, end=150.0)
+    for event in events:
+        if event.source == "neuron-sysfs":
+            for name, device in event.data["devices"].items():
+                hit = event.second > 120.0 and (event.node, name) == (truth.node, sick)
+                assert device["hardware"]["mem_ecc_uncorrected"] == int(hit)
+                assert device["unhealthy_components"] == ("hbm" if hit else "")
+    lines = [
+        (event.node, round(line["time"] - START), line["text"])
+        for event in events
+        if event.source == "kernel-log"
+        for line in event.data["lines"]
+    ]
+    ((node, second, text),) = lines
+    assert (node, second) == (truth.node, 120)
+    assert "NEURON_HW_ERR=HBM_UNCORRECTABLE_ERROR" in text
+    assert f" nd-id={sick} " in text
+
+
 def test_execution_errors_of_one_runtime() -> None:
     spec = f"sim:execution-errors?{FLEET}&runtimes=2"
     (truth,) = scripted(spec)
@@ -236,6 +300,29 @@ def test_execution_errors_of_one_runtime() -> None:
                 assert 120.0 <= event.second < 180.0
                 failed += errors
     assert 60 <= failed <= 130
+
+
+def test_failed_executions_show_in_sysfs_and_in_the_kernels_log() -> None:
+    spec = f"sim:execution-errors?{FLEET}&runtimes=2"
+    (truth,) = scripted(spec)
+    events = [e for e in play(spec, begin=100.0, end=210.0) if e.node == truth.node]
+    reported = sum(
+        process["report"]["execution_stats"]["execution_summary"]["completed_with_err"]
+        for event in events
+        if event.source == "neuron-monitor"
+        for process in event.data["neuron_runtime_data"]
+    )
+    trees = [event.data for event in events if event.source == "neuron-sysfs"]
+    counted = sum(
+        core["status"]["execute_completed_with_error"]
+        for device in trees[-1]["devices"].values()
+        for core in device["cores"].values()
+    )
+    assert counted == reported > 0
+    (line,) = [
+        line for event in events if event.source == "kernel-log" for line in event.data["lines"]
+    ]
+    assert "NEURON_HW_ERR=DMA_ERROR" in line["text"]
 
 
 def test_the_demo_starts_over_with_other_victims() -> None:
@@ -258,5 +345,5 @@ def test_the_demo_starts_over_with_other_victims() -> None:
 def test_the_demo_is_calm_until_its_first_incident() -> None:
     spec = f"sim:demo?{FLEET}"
     assert min(incident.onset for incident in scripted(spec)) == START + 75.0
-    steps = play(spec, "steps", end=75.0)
-    assert max(shares(steps, "comm_seconds")) < 0.22
+    records = steps(play(spec, "steps", end=75.0))
+    assert max(shares(records, "comm_seconds")) < 0.22

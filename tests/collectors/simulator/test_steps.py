@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from tests.collectors.simulator.playing import play
+from tests.collectors.simulator.playing import START, notes, play, steps
 from trntop.collectors.simulator import parse, simulate
 from trntop.decode.steps import decode
 
@@ -13,45 +13,51 @@ FIELDS = {
     "step_seconds",
     "compute_seconds",
     "comm_seconds",
+    "overlap_seconds",
     "exposed_comm_seconds",
     "tokens",
     "loss",
+    "mfu",
+    "time",
 }
 
 
 def test_one_record_of_each_rank_at_the_end_of_each_step() -> None:
-    events = play("sim:healthy?nodes=2&type=trn1.32xlarge&job=run-7", "steps", end=20.0)
+    events = steps(play("sim:healthy?nodes=2&type=trn1.32xlarge&job=run-7", "steps", end=20.0))
     assert all(set(event.data) == FIELDS for event in events)
     assert {event.data["job"] for event in events} == {"run-7"}
     for event in events:
         assert event.node == f"trn-{event.data['rank'] // 16:03d}"
-    steps = Counter(event.data["step"] for event in events)
-    assert set(steps.values()) == {32}
-    assert sorted(steps) == list(range(min(steps), min(steps) + len(steps)))
-    assert len(steps) == 4
+        assert 0.0 < event.second - (event.data["time"] - START) < 0.05
+        assert event.data["mfu"] == pytest.approx(0.4, abs=0.02)
+    records = Counter(event.data["step"] for event in events)
+    assert set(records.values()) == {32}
+    assert sorted(records) == list(range(min(records), min(records) + len(records)))
+    assert len(records) == 4
     assert {event.data["tokens"] for event in events} == {32 * 16384}
 
 
 def test_the_parts_of_a_step_add_up() -> None:
-    for event in play("sim:slow-node?nodes=3&type=trn1.32xlarge&minutes=5", "steps"):
+    for event in steps(play("sim:slow-node?nodes=3&type=trn1.32xlarge&minutes=5", "steps")):
         step = event.data
         work = step["compute_seconds"] + step["exposed_comm_seconds"]
         pause = step["step_seconds"] - work
         assert pause == pytest.approx(0.0, abs=1e-5) or pause == pytest.approx(3.0, abs=1e-5)
         hidden = step["comm_seconds"] - step["exposed_comm_seconds"]
         assert 0.0 < hidden < step["compute_seconds"]
+        assert step["overlap_seconds"] == pytest.approx(hidden, abs=2e-6)
         assert step["exposed_comm_seconds"] > 0.0
 
 
 def test_all_nodes_end_a_step_together() -> None:
     ends: dict[int, list[float]] = {}
-    for event in play("sim:healthy?nodes=4&type=trn1.2xlarge", "steps", end=60.0):
+    for event in steps(play("sim:healthy?nodes=4&type=trn1.2xlarge", "steps", end=60.0)):
         ends.setdefault(event.data["step"], []).append(event.second)
     assert all(max(times) - min(times) < 0.05 for times in ends.values())
 
 
 def test_a_healthy_run_stays_healthy_for_half_an_hour() -> None:
-    events = play("sim:healthy?nodes=2&type=trn1.2xlarge&minutes=30", "steps")
+    events = steps(play("sim:healthy?nodes=2&type=trn1.2xlarge&minutes=30", "steps"))
     shares = [(e.second, e.data["comm_seconds"] / e.data["step_seconds"]) for e in events]
     lengths = [event.data["step_seconds"] for event in events]
     for place, (now, _) in enumerate(shares):
@@ -62,6 +68,22 @@ def test_a_healthy_run_stays_healthy_for_half_an_hour() -> None:
     assert 6 <= checkpoints <= 8
     assert max(lengths) < 8.0
     assert events[-1].data["loss"] < events[0].data["loss"]
+
+
+def test_the_first_rank_of_each_node_announces_checkpoints() -> None:
+    events = play("sim:healthy?nodes=2&type=trn1.32xlarge&minutes=5", "steps")
+    stages: dict[tuple[str, int], list[tuple[str, float]]] = {}
+    for event in notes(events):
+        assert event.data["time"] == event.data["since"]
+        assert 0.0 < event.second - (event.data["time"] - START) < 0.05
+        speaker = (event.node, event.data["rank"])
+        stages.setdefault(speaker, []).append((event.data["stage"], event.data["since"]))
+    assert set(stages) == {("trn-000", 0), ("trn-001", 16)}
+    for announced in stages.values():
+        assert {stage for stage, _ in announced[::2]} == {"checkpointing"}
+        assert {stage for stage, _ in announced[1::2]} == {"training"}
+        for (_, begin), (_, end) in zip(announced[::2], announced[1::2], strict=True):
+            assert end - begin == pytest.approx(3.0, abs=1e-4)
 
 
 def test_the_decoder_has_no_complaint() -> None:

@@ -1,6 +1,7 @@
 """The parts of a node's screen and of the incident's."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,17 +9,19 @@ import pytest
 from tests.builders import NOON, make_incident, make_node, view_of
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import CARD, EFA_INCIDENT, VICTIM, scene
+from trntop.catalog import Entity
 from trntop.history import History
-from trntop.model import Incident, NodeView, Runtime, State
+from trntop.model import Incident, Neff, NodeView, Phase, Process, Runtime, Stage, State
 from trntop.settings import Analysis
-from trntop.tui.render import devices, efa, incidents, node, welcome
+from trntop.tui.render import devices, efa, host, incidents, node, run, welcome
 from trntop.tui.scene import Scene
 
 PAINTS = {
     "identity": node.identity,
     "devices": devices.draw,
     "efa": efa.draw,
-    "runtimes": node.runtimes,
+    "processes": node.processes,
+    "host": host.draw,
     "sources": node.sources,
     "found": node.found,
 }
@@ -28,6 +31,11 @@ def of(made: NodeView, *found: Incident) -> Scene:
     return Scene(
         view=view_of(made, incidents=found), history=History(60), limits=Analysis(), utc=True
     )
+
+
+def changed(made: NodeView, **facts: Any) -> NodeView:
+    """`made` with another inventory."""
+    return dataclasses.replace(made, inventory=dataclasses.replace(made.inventory, **facts))
 
 
 def drawn(paint: node.Paint, made: NodeView, width: int = 100, *found: Incident) -> str:
@@ -51,43 +59,119 @@ def test_every_part_in_ascii(name: str) -> None:
     assert shown.replace("–", "-").replace("·", ".").isascii()
 
 
-def test_identity() -> None:
-    shown = drawn(node.identity, make_node(3, 16, 4, 16), 120)
-    assert shown.startswith(" trn-003  trn2.48xlarge  16 devices · 64 cores (LNC=2)")
-    assert shown.endswith("✓ fresh 0 s  1/1")
+class TestIdentity:
+    def test_who_and_at_what(self) -> None:
+        who, work = drawn(node.identity, make_node(3, 16, 4, 16), 120).splitlines()
+        assert work.startswith(" training d since 08:48:00 · step 1204  util 94 % d  TE 34 % d")
+        assert work.endswith("HBM bw 38 % d  comm 27 % r")
+        assert who.startswith(" trn-003  trn2.48xlarge  16 devices · 64 cores (LNC=2)")
+        assert who.endswith("✓ fresh 0 s  1/1")
+
+    def test_an_estimate_where_no_job_reports(self) -> None:
+        assert "comm ~3-40 %" in drawn(node.identity, make_node(0, jobs=()), 120)
+
+    def test_nothing_known(self) -> None:
+        work = drawn(node.identity, make_node(0, state=State.DOWN), 120).splitlines()[1]
+        assert work == " phase –  util –  TE –  HBM bw –  comm –"
+
+
+@pytest.mark.parametrize(
+    ("floor", "ceiling", "shown"),
+    [
+        (0.03, 0.4, "~3-40"),
+        (0.301, 0.304, "~30"),
+        (0.3, 0.2, "≥ 30~"),
+        (0.3, None, "≥ 30~"),
+        (None, 0.4, "≤ 40~"),
+        (None, None, "–"),
+    ],
+)
+def test_bounds(floor: float | None, ceiling: float | None, shown: str) -> None:
+    assert run.bounds(floor, ceiling) == shown
+
+
+def test_a_stalled_run_asks_for_a_person() -> None:
+    phase = Phase(Stage.STALLED, NOON, "no step for 2 min")
+    parts = run.phase(phase, PEN, utc=True)
+    assert "".join(text for text, _ in parts) == "stalled d since 12:00:00 · no step for 2 min"
+    assert parts[0][1] == PEN.ink.warning
+    assert run.style_of(Stage.TRAINING, PEN.ink) == PEN.ink.muted
+    assert run.style_of(Stage.COMPILING, PEN.ink) == PEN.ink.accent
 
 
 class TestDevices:
-    def test_128_cores_fit_a_small_terminal(self) -> None:
-        made = make_node(0, 16, 8, 16)
-        lines = devices.draw(of(made), made, 36, PEN)
+    def test_128_physical_cores_fit_a_laptop(self) -> None:
+        made = make_node(0, 16, 4, 16)
+        lines = devices.draw(of(made), made, 55, PEN)
         assert len(lines) == 17
-        assert text(lines).count("▆") == 16 * 8
+        assert lines[0].text == "dev            util %          TE % HBM GiB  bw % pwr %"
+        assert lines[1].text == "  0  90 91 92 93   92 ▆▆▆▆▆▆▆▆  34d   50.9d   38d    60"
 
-    def test_numbers_in_the_cells_where_there_is_room(self) -> None:
-        shown = drawn(devices.draw, make_node(0, 2, 4, 2))
-        assert shown.splitlines()[1].startswith("  0  90  91  92  93     92")
-        assert "HBM GiB of 96" in shown
+    def test_the_narrowest_keep_utilization_beside_tensor_engines(self) -> None:
+        made = make_node(0, 16, 4, 16)
+        lines = devices.draw(of(made), made, 35, PEN)
+        assert lines[0].text.rstrip() == "dev    util % TE % HBM GiB  bw %"
+        assert lines[1].text.rstrip() == "  0 ▆▆▆▆   92  34d   50.9d   38d"
+
+    def test_all_numbers_where_there_is_room(self) -> None:
+        first = drawn(devices.draw, make_node(0, 2, 4, 2), 110).splitlines()[1]
+        assert first.split()[:5] == ["0", "90", "91", "92", "93"]
+        assert first.split()[6:14] == [str(number) for number in range(30, 38)]
+        assert first.split()[-3:] == ["1,102d", "38d", "60"]
+
+    def test_a_full_core_does_not_run_into_its_neighbour(self) -> None:
+        made = make_node(0, 1, 4, columns={"neuroncore_utilization_ratio": [1, 1, 0.5, 1]})
+        assert ">99>99 50>99" in drawn(devices.draw, made, 55)
+        assert "100 100  50 100" in drawn(devices.draw, made, 110)
+
+    def test_without_tensor_engines_there_is_no_map_of_them(self) -> None:
+        made = make_node(0, 2, 4, states={"tensor-engine": State.DOWN}, reason="needs SDK 2.25")
+        made = changed(
+            made,
+            keys={**made.inventory.keys, Entity.PHYSICAL_CORE: ()},
+            physical_device=np.empty(0, np.int64),
+        )
+        shown = drawn(devices.draw, made, 58)
+        assert shown.splitlines()[1].split()[6] == "–"
+        assert "– TE: tensor-engine: needs SDK 2.25" in shown
+
+    def test_bandwidth_without_a_profile_names_the_command(self) -> None:
+        made = make_node(0, states={"profiles": State.DOWN})
+        last = drawn(devices.draw, made, 110).splitlines()[-1]
+        assert last == ("– HBM bandwidth: no profile of train_step.neff: trntop profile add FILE")
 
     def test_an_absent_core_is_a_dot(self) -> None:
         shown = drawn(
             devices.draw,
             make_node(0, 1, 2, columns={"neuroncore_utilization_ratio": [0.5, np.nan]}),
         )
-        assert " 50    · " in shown
+        assert "  0  50   ·    50 " in shown
 
     def test_absent_values_are_dashes(self) -> None:
-        shown = drawn(devices.draw, make_node(0, 1, 2, state=State.STALE))
-        assert shown.splitlines()[1].count("–") == 2
-        assert "0" not in shown.splitlines()[1].replace("  0 ", "", 1)
+        shown = drawn(devices.draw, make_node(0, 1, 2, state=State.STALE), 55)
+        assert shown.splitlines()[1].split() == ["0", "·", "·", "–", "····", *"–––––"]
 
-    def test_full_memory_and_broken_memory_say_so(self) -> None:
-        shown = drawn(
-            devices.draw,
-            make_node(0, 2, 2, columns={"device_mem_ecc_uncorrected_events": [0, 2]}),
-        )
-        assert "● ECC 2" in shown.splitlines()[2]
-        assert "ECC" not in shown.splitlines()[1]
+    def test_what_is_wrong_with_a_device_stands_below(self) -> None:
+        columns = {"device_mem_ecc_uncorrected_total": [0, 2, 0, 0]}
+        made = make_node(0, 4, 2, columns=columns)
+        links = {
+            2: {"unhealthy": "hbm, sram"},
+            3: {"lost": "No such device", "unhealthy": "all"},
+        }
+        lines = drawn(devices.draw, changed(made, device_links=links)).splitlines()
+        assert [line[0] for line in lines[1:5]] == [" ", "●", "▲", "●"]
+        assert lines[5:] == [
+            "● device 1: 2 ECC errors that were not corrected",
+            "▲ device 2: calls itself unhealthy: hbm, sram",
+            "● device 3: lost (No such device)",
+        ]
+
+    def test_errors_by_neuron_monitor_where_the_driver_is_silent(self) -> None:
+        made = make_node(
+            0, 2, 2, states={"neuron-sysfs": State.DOWN},
+            columns={"device_sram_ecc_uncorrected_events": [0, 7]},
+        )  # fmt: skip
+        assert "● device 1: 7 ECC errors" in drawn(devices.draw, made)
 
     def test_no_devices_says_why(self) -> None:
         made = make_node(0, 0, 0, states={"neuron-monitor": State.DOWN}, reason="not installed")
@@ -118,39 +202,114 @@ class TestEfa:
 
     def test_cards_stand_in_their_natural_order(self) -> None:
         shown = drawn(efa.draw, make_node(0, 1, 1, 8))
-        names = [line.split()[0] for line in shown.splitlines()[1:]]
+        names = [line.split()[0] for line in shown.splitlines()[1:9]]
         assert names == [f"rdmap{16 * place}s27" for place in range(1, 9)]
         assert efa.natural("rdmap16s27") < efa.natural("rdmap112s27")
+
+    def test_a_lost_card_stays_in_its_place(self) -> None:
+        made = make_node(
+            0, 1, 1, 3, columns={"efa_tx_bytes_total": [1, np.nan, 1], "node_efa_cards": [2]}
+        )
+        lines = drawn(efa.draw, made, 60).splitlines()
+        assert lines[2] == "● rdmap32s27   lost"
+        assert lines[-1] == "▲ 2 of 16 cards answer"
+
+    def test_all_cards_answer(self) -> None:
+        shown = drawn(efa.draw, make_node(0, 1, 1, 16), 60)
+        assert "answer" not in shown
+        assert "lost" not in shown
+
+    def test_a_lame_card_is_marked_at_its_siblings_share(self) -> None:
+        made = make_node(0, 1, 1, 3, columns={"efa_tx_bytes_per_second": [2e10, 2e9, 2e10]})
+        line = efa.draw(of(made), made, 60, PEN)[2]
+        assert line.text.startswith("▲ rdmap32s27")
+        assert any(part.text.strip() == "10" and part.style == PEN.ink.warning for part in line)
+
+    def test_events_and_links_that_are_down_are_told(self) -> None:
+        made = make_node(0, 1, 1, 2, columns={
+            "efa_rx_drops_per_second": [0, 2.5],
+            "efa_impaired_remote_conn_events_per_second": [0, 1],
+        })  # fmt: skip
+        links = {"rdmap16s27": {"state": "1: DOWN"}}
+        notes = drawn(efa.draw, changed(made, efa_links=links), 80).splitlines()[-2:]
+        assert notes == [
+            "▲ rdmap16s27: link 1: DOWN",
+            "▲ rdmap32s27: 2.5 drops/s, 1 impaired connections/s",
+        ]
+
+    def test_numa_nodes_where_there_is_room(self) -> None:
+        made = make_node(0, 1, 1, 2)
+        assert "numa" not in drawn(efa.draw, made, 55)
+        assert "numa" in drawn(efa.draw, made, 80)
+        assert "tx of 200 Gb/s" in drawn(efa.draw, made, 55)
+        assert "tx Gb/s" in drawn(efa.draw, made, 42)
 
     def test_no_cards_says_why(self) -> None:
         assert "no EFA cards known" in drawn(efa.draw, make_node(0, 1, 1, 0))
 
 
-class TestRuntimes:
-    def test_figures(self) -> None:
-        shown = drawn(node.runtimes, make_node(0, runtimes=1), 110)
-        assert shown.splitlines()[1].split()[:3] == ["4711", "0", "200"]
-        assert "5.5 ms" in shown
-        assert "40.0 GiB" in shown
+class TestProcesses:
+    def test_figures_and_what_they_hold(self) -> None:
+        _, figures, facts = drawn(node.processes, make_node(0, runtimes=1), 110).splitlines()
+        assert figures.split()[:4] == ["4711", "python3", "train.py", "200"]
+        assert "5.5 ms" in figures
+        assert "40.0 GiB" in figures
+        assert facts.strip() == ("train_step.neff runs · devices 0-1 · cores 0-3 · runtime 2.30.51")
 
     def test_errors_stand_out(self) -> None:
         made = make_node(
             0, columns={"runtime_errors_hardware_per_second": [3.0],
                         "runtime_executions_timed_out_per_second": [0.0]},
         )  # fmt: skip
-        lines = node.runtimes(of(made), made, 110, PEN)
+        lines = node.processes(of(made), made, 110, PEN)
         assert any(part.text.strip() == "3" and part.style == PEN.ink.critical for part in lines[1])
 
     def test_a_runtime_that_says_why(self) -> None:
-        made = make_node(0)
         broken = Runtime(4711, "job", error="out of device memory")
-        made = dataclasses.replace(
-            made, inventory=dataclasses.replace(made.inventory, runtimes=(broken,))
+        made = changed(make_node(0), runtimes=(broken,), processes=())
+        assert "out of device memory" in drawn(node.processes, made, 80)
+        assert "job" in drawn(node.processes, made, 80)
+
+    def test_one_that_only_holds_devices(self) -> None:
+        neffs = (Neff("eval.neff"), Neff("train.neff", running=True))
+        made = changed(
+            make_node(0),
+            runtimes=(Runtime(4711, "", neffs=neffs),),
+            processes=(Process(99, "left behind", (0, 1, 3)),),
         )
-        assert "out of device memory" in drawn(node.runtimes, made, 140)
+        lines = drawn(node.processes, made, 80).splitlines()
+        assert lines[1].split() == ["99", "left", "behind", "–", "–", "–", "–"]
+        assert lines[2].strip() == "devices 0-1,3"
+        assert lines[3].split()[:2] == ["4711", "-"]
+        assert lines[4].strip() == "train.neff runs, eval.neff"
 
     def test_none(self) -> None:
-        assert "no Neuron process known" in drawn(node.runtimes, make_node(0, runtimes=0))
+        made = make_node(0, runtimes=0)
+        assert "no Neuron process known" in drawn(node.processes, made)
+
+
+class TestHost:
+    def test_a_line_per_subject(self) -> None:
+        lines = drawn(host.draw, make_node(0), 80).splitlines()
+        assert lines == [
+            "cpu       ━━╸───────── 21 % of 192 vCPUs  load 40.5  812 processes",
+            "memory    ━━────────── 300 GiB of 2.00 TiB  1.66 TiB available",
+            "network   in 10.0 MB/s d  out 20.0 MB/s d",
+            "disk      read 30.0 MB/s d  written 40.0 MB/s d",
+            "lustre    read 50.0 MB/s d  written 60.0 MB/s d",
+            "compiler  none runs  12 modules in the cache",
+        ]
+
+    def test_what_asks_for_a_look(self) -> None:
+        columns = {"node_compilers": [2], "node_kernel_neuron_errors_total": [3]}
+        shown = drawn(host.draw, make_node(0, columns=columns), 80)
+        assert "compiler  2 running" in shown
+        assert "kernel    ▲ 3 Neuron errors in the kernel log" in shown
+
+    def test_without_a_host(self) -> None:
+        down = dict.fromkeys(("host", "neuron-monitor", "kernel-log"), State.DOWN)
+        shown = drawn(host.draw, make_node(0, states=down, reason="no psutil"), 80)
+        assert shown == "nothing known of the host: host: no psutil"
 
 
 def test_sources_say_why_they_are_silent() -> None:
@@ -173,6 +332,11 @@ def test_sources_before_the_first_word() -> None:
     made = make_node(0)
     made = dataclasses.replace(made, frame=dataclasses.replace(made.frame, sources=()))
     assert drawn(node.sources, made) == "no source has spoken yet"
+
+
+def test_sources_have_an_age_and_a_pace() -> None:
+    shown = drawn(node.sources, make_node(0)).splitlines()
+    assert shown[1].split() == ["neuron-sysfs", "✓", "fresh", "0", "s", "every", "10", "s"]
 
 
 class TestIncidents:

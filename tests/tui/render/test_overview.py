@@ -9,7 +9,7 @@ from tests.builders import NOON, make_node, make_view, view_of
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import EFA_INCIDENT, JOB, VICTIM, scene
 from trntop.history import History
-from trntop.model import Incident, State, View
+from trntop.model import Compilation, Incident, State, View
 from trntop.settings import Analysis
 from trntop.tui.render import alert, fleet_map, header, trends
 from trntop.tui.scene import Mode, Scene
@@ -74,8 +74,35 @@ class TestHeader:
 
     def test_without_a_job_the_fleet_is_summed_up(self) -> None:
         drawn = text(header.draw(of(make_view(jobs=())), 120, PEN))
-        assert "utilization 92 % d" in drawn
-        assert "no job reports steps" in drawn
+        assert "utilization 92 % d   TE 34 % d" in drawn
+        assert "comm ~3-40 %" in drawn
+        assert "no job reports steps" in text(header.draw(of(make_view(jobs=())), 160, PEN))
+
+    def test_a_job_that_reports_no_communication_has_an_estimate(self) -> None:
+        columns = {
+            "job_comm_seconds": None,
+            "node_comm_share_floor_ratio": [0.05],
+            "node_comm_share_ceiling_ratio": [0.35],
+        }
+        drawn = text(header.draw(of(make_view(columns=columns)), 120, PEN))
+        assert "comm ~5-35 % limit 25 %" in drawn
+
+    def test_training_for_how_long(self) -> None:
+        assert "training 3 h" in text(header.draw(scene(), 120, PEN)).splitlines()[0]
+
+    def test_compiling_is_not_idle(self) -> None:
+        compiling = make_view(jobs=(), compilation=Compilation(NOON - 90, 2))
+        for width in (80, 120):
+            top, second = text(header.draw(of(compiling), width, PEN)).splitlines()
+            assert "compiling" not in top
+            assert second.startswith(
+                " compiling d since 11:58:30 · 2 compilers, 12 modules in the cache"
+            )
+
+    def test_nodes_at_different_work(self) -> None:
+        nodes = [make_node(0), make_node(1), make_node(2, compilation=Compilation(NOON, 1))]
+        top = text(header.draw(of(view_of(*nodes)), 120, PEN)).splitlines()[0]
+        assert "2 training  1 compiling" in top
 
     def test_without_anything(self) -> None:
         drawn = text(header.draw(of(make_view(nodes=0), Mode.WAITING), 120, PEN))
@@ -117,6 +144,19 @@ class TestAlert:
         assert len(lines) == 2
         joined = " ".join(text(lines).split())
         assert "siblings 0.0 %)" in joined
+
+    def test_optional_sources_that_never_spoke_do_not_take_the_all_clear(self) -> None:
+        made = make_node(0, states={"tensor-engine": State.DOWN}, reason="needs SDK 2.25")
+        never = [
+            dataclasses.replace(source, time=None) if source.name == "tensor-engine" else source
+            for source in made.frame.sources
+        ]
+        lacking = dataclasses.replace(
+            made, frame=dataclasses.replace(made.frame, sources=tuple(never))
+        )
+        drawn = text(alert.draw(of(view_of(lacking)), 80, PEN))
+        assert drawn == " ✓ no incidents  without tensor-engine"
+        assert "needs SDK 2.25" in text(alert.draw(of(view_of(made)), 80, PEN))
 
     def test_waiting_and_failure(self) -> None:
         waiting = of(make_view(nodes=0), Mode.WAITING)
@@ -167,6 +207,18 @@ class TestFleetMap:
     def test_nothing_to_draw(self) -> None:
         assert fleet_map.draw(of(make_view(nodes=0)), 80, 4, PEN) == []
 
+    def test_by_tensor_engines(self) -> None:
+        idle = "physical_core_tensor_engine_idle_cycles_per_second"
+        waiting = make_node(0, 4, 2, columns={idle: [1e12] * 16})
+        unknown = make_node(1, 4, 2, states={"tensor-engine": State.DOWN})
+        shown = of(view_of(waiting, unknown))
+        by_utilization, by_engine = (
+            fleet_map.draw(shown, 60, 4, PEN, layer) for layer in fleet_map.LAYERS
+        )
+        assert style_of(by_utilization, "▆") == PEN.ink.level(0.92)
+        assert style_of(by_engine, "▆") == PEN.ink.level(0.0)
+        assert text(by_engine).count("·") == 2 * text(by_engine).count("▆") / 2
+
     def test_names_lose_what_they_share(self) -> None:
         assert fleet_map.tail_names(["trn-001", "trn-002"]) == ["001", "002"]
         assert fleet_map.tail_names(["a", "b"]) == ["a", "b"]
@@ -201,7 +253,9 @@ class TestTrends:
 
     def test_of_a_node(self) -> None:
         titles = [trend.title for trend in trends.node_trends(scene(), VICTIM)]
-        assert titles == ["utilization", "EFA tx", "HBM, fullest device"]
+        assert titles == [
+            "utilization", "TE", "EFA tx", "HBM bandwidth", "HBM, fullest device",
+        ]  # fmt: skip
 
     def test_without_a_past(self) -> None:
         bare = of(make_view(jobs=()))

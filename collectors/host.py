@@ -1,0 +1,206 @@
+"""The host beneath the run: processors, memory, interfaces, disks, Lustre, the compiler."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from trntop.catalog import HOST
+from trntop.collection import Finding
+from trntop.text import clean
+
+from .compiler import CompileCache, cache_folder, look
+from .lustre import client_bytes
+from .polled import AbsentError
+from .sysfs import first_line
+
+PERIOD = 10.0
+"""Seconds between reads, unless told otherwise."""
+BUDGET = 0.2
+"""Seconds for looking through the processes, and as many for the compile cache."""
+
+DMI = ("sys_vendor", "product_name", "board_asset_tag")
+
+_UNREADABLE = (OSError, ValueError, RuntimeError, LookupError, psutil.Error)
+"""What psutil raises when a kernel file is missing, or is not as it knows it."""
+
+
+class HostReader:
+    """Reads the host; each part that cannot be read is named, and spares the rest.
+
+    Bytes are counted once: only at physical interfaces and disks, those with a device in sysfs.
+    A pod's traffic passes its veth, a bridge and the physical interface; a partition, a
+    logical volume or a RAID is on disks that count.
+
+    psutil knows one place of procfs per process: a reader with a `root` of its own sets it.
+
+    Args:
+        root: where `/proc`, `/sys` and the default compile cache hang.
+        compile_cache: folder of neuronx-cc's compile cache, if not where its users' variable
+            NEURON_COMPILE_CACHE_URL or its default says.
+        period: seconds between reads.
+        budget_seconds: for looking through the processes, and as many for the compile cache.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        compile_cache: str = "",
+        *,
+        period: float = PERIOD,
+        budget_seconds: float = BUDGET,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._root = root
+        self._proc = root / "proc"
+        self._period = period
+        self._budget = budget_seconds
+        self._clock = clock
+        folder = cache_folder(root, compile_cache)
+        self._cache = CompileCache(folder, clock) if folder else None
+        self._cpu_seconds: tuple[float, float] | None = None
+        """Busy and all CPU time at the last read."""
+        if root != Path("/"):
+            psutil.PROCFS_PATH = str(self._proc)
+
+    def __call__(self) -> bytes:
+        """The payload of one read.
+
+        Raises:
+            AbsentError: neither processors nor memory can be read.
+        """
+        return json.dumps(self.report(), separators=(",", ":")).encode()
+
+    def report(self) -> dict[str, Any]:
+        """The payload, not yet encoded.
+
+        Raises:
+            AbsentError: neither processors nor memory can be read.
+        """
+        report: dict[str, Any] = {"period": self._period}
+        errors: list[str] = []
+        for part in (
+            self._machine,
+            self._cpu,
+            self._memory,
+            self._network,
+            self._disk,
+            self._processes,
+            self._modules,
+        ):
+            try:
+                report |= part()
+            except _UNREADABLE as error:
+                errors.append(f"{part.__name__.strip('_')}: {error}")
+        if "cpu" not in report and "memory" not in report:
+            raise AbsentError(
+                f"{self._proc} cannot be read ({clean(errors[0])})", "mount the host's /proc there"
+            )
+        lustre, lustre_errors = client_bytes(self._root)
+        if lustre:
+            report["lustre"] = lustre
+        return report | {"errors": errors + lustre_errors}
+
+    def _machine(self) -> dict[str, Any]:
+        # On EC2 the firmware tells the instance's type and id, to any user and without network.
+        folder = self._root / "sys/class/dmi/id"
+        said = {name: first_line(folder / name) for name in DMI}
+        return {"dmi": said} if any(said.values()) else {}
+
+    def _cpu(self) -> dict[str, Any]:
+        cpu: dict[str, float | None] = {"count": psutil.cpu_count()}
+        times = psutil.cpu_times()
+        # A guest's time is part of its host process's user time.
+        whole = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+        busy = whole - times.idle - getattr(times, "iowait", 0.0)
+        before, self._cpu_seconds = self._cpu_seconds, (busy, whole)
+        if before and whole > before[1]:
+            cpu["busy"] = min(1.0, max(0.0, (busy - before[0]) / (whole - before[1])))
+        if load := first_line(self._proc / "loadavg").split():
+            cpu["load1"] = float(load[0])
+        return {"cpu": cpu}
+
+    def _memory(self) -> dict[str, Any]:
+        memory = psutil.virtual_memory()
+        return {"memory": {"total": memory.total, "available": memory.available}}
+
+    def _network(self) -> dict[str, Any]:
+        # Not psutil: it reads the network namespace of this process, a pod's where it runs in one.
+        interfaces: dict[str, dict[str, int]] = {}
+        physical = _physical(self._root / "sys/class/net")
+        for line in (self._proc / "1/net/dev").read_text().splitlines()[2:]:
+            name, _, columns = line.partition(":")
+            if name.strip() in physical:
+                numbers = [int(column) for column in columns.split()]
+                interfaces[name.strip()] = {"rx_bytes": numbers[0], "tx_bytes": numbers[8]}
+        return {"network": interfaces} if interfaces else {}
+
+    def _disk(self) -> dict[str, Any]:
+        counters = psutil.disk_io_counters(perdisk=True, nowrap=False)
+        disks = [counters[name] for name in _physical(self._root / "sys/block") & counters.keys()]
+        if not disks:
+            return {}
+        return {
+            "disk": {
+                "read_bytes": sum(disk.read_bytes for disk in disks),
+                "written_bytes": sum(disk.write_bytes for disk in disks),
+            }
+        }
+
+    def _processes(self) -> dict[str, Any]:
+        processes = look(self._proc, self._budget, self._clock)
+        return {
+            "processes": {"count": processes.count, "partial": processes.partial},
+            "compilers": [asdict(compiler) for compiler in processes.compilers],
+        }
+
+    def _modules(self) -> dict[str, Any]:
+        if self._cache is None:
+            return {}
+        try:
+            modules, partial = self._cache.count(self._budget)
+        except FileNotFoundError:  # nothing has been compiled here yet, or another folder is used
+            return {}
+        cache = {"path": str(self._cache.path), "modules": modules, "partial": partial}
+        return {"compile_cache": cache}
+
+
+def _physical(folder: Path) -> set[str]:
+    """Names of the interfaces, or disks, that are hardware.
+
+    The paths of a disk that has several are disks as well, but hidden.
+    """
+    return {
+        entry.name
+        for entry in folder.iterdir()
+        if (entry / "device").exists() and first_line(entry / "hidden") != "1"
+    }
+
+
+def examine(root: Path = Path("/"), compile_cache: str = "") -> Finding:
+    """What can be read of the host.
+
+    Args:
+        root: where `/proc` and `/sys` hang.
+        compile_cache: folder of the compile cache, if not the default one.
+    """
+    try:
+        report = HostReader(root, compile_cache).report()
+    except AbsentError as error:
+        return Finding(HOST, False, error.found, error.remedy)
+    interfaces = ", ".join(map(clean, report.get("network", ()))) or "no physical interface"
+    cache = report.get("compile_cache")
+    parts = [
+        f"{report['cpu']['count']} CPUs" if "cpu" in report else "no CPU times",
+        f"{report['processes']['count']} processes" if "processes" in report else "no processes",
+        f"network {interfaces}",
+        "disks" if "disk" in report else "no disk",
+        f"{len(report['lustre'])} Lustre mounts" if "lustre" in report else "no Lustre",
+        f"{cache['modules']} modules in {clean(cache['path'])}" if cache else "no compile cache",
+    ]
+    return Finding(HOST, True, "; ".join([", ".join(parts), *map(clean, report["errors"])]))

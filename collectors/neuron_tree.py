@@ -1,0 +1,215 @@
+"""The Neuron driver's tree in sysfs: which of its nodes are read, and where they are.
+
+Source: the Neuron driver (neuron_sysfs_metrics.c) and the Neuron sysfs guide. Driver 2.31 moved
+nodes to other paths, so a node is known by its name and what it stands below, not by its path.
+Counters are cleared by writing to them, and `reset` resets a device: files are opened for
+reading only, and only those of the table.
+"""
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from trntop.catalog import CORE_STATUS_ALIASES, CORE_STATUSES, SYSFS_ECC, SYSFS_MEMORY_CATEGORIES
+
+from .polled import AbsentError
+from .sysfs import first_line
+
+TREE = "sys/devices/virtual/neuron_device"
+VERSION = "sys/module/neuron/version"
+DRIVER_REMEDY = "install aws-neuronx-dkms and load the driver: modprobe neuron"
+LOOK = "look at dmesg, and whether lspci shows the devices"
+GONE = "gone from sysfs"
+MAX_DEVICES = 64
+MAX_CORES = 64
+MAX_ENTRIES = 16_384
+"""Looked at below one device; a Trainium2 device of driver 2.25 has some 1,300."""
+MAX_DEPTH = 10
+
+HOST_MEMORY_CATEGORIES = (
+    "application_memory",
+    "constants",
+    "dma_buffers",
+    "dma_rings",
+    "driver_memory",
+    "notifications",
+    "tensors",
+    "uncategorized",
+)
+OTHER_INFO = (
+    "flop_count",
+    "inference_count",
+    "model_load_count",
+    "nc_time_in_use",
+    "reset_fail_count",
+    "reset_req_count",
+)
+
+Table = Mapping[tuple[str, str], tuple[str, str]]
+"""(what it stands below, or empty for anything; node) → (group of the payload, name in it).
+
+A node is a file, or a folder with a file `total` in it. What stands below the nearest of the
+folders named here counts.
+"""
+
+
+def _rows(below: str, names: tuple[str, ...], group: str) -> Table:
+    return {(below, name): (group, name) for name in names}
+
+
+DEVICE_NODES: Table = {
+    **_rows("", ("serial_number", "arch_type", "instance_type", "device_name"), "info"),
+    **_rows("", ("connected_devices", "core_count"), "info"),
+    ("", "device_type"): ("info", "device_name"),  # its name in the guide's prose
+    ("power", "utilization"): ("", "power"),
+    **_rows("", ("unhealthy_components", "healthcheck_heartbeat"), ""),
+    **_rows("", tuple(SYSFS_ECC), "hardware"),
+    **_rows("host_mem", HOST_MEMORY_CATEGORIES, "host_mem"),
+}
+CORE_NODES: Table = {
+    ("", "device_mem"): ("device_mem", "total"),
+    **_rows("device_mem", SYSFS_MEMORY_CATEGORIES, "device_mem"),
+    ("", "host_mem"): ("host_mem", "total"),
+    **_rows("status", (*CORE_STATUSES, *CORE_STATUS_ALIASES), "status"),
+    **_rows("", OTHER_INFO, "other_info"),
+}
+TENSOR_ENGINE_NODES: Table = {("", "pe_cntrs"): ("", "pe_cntrs")}
+
+_DEVICE = re.compile(r"neuron(\d{1,4})")
+_CORE = re.compile(r"neuron_core(\d{1,4})")
+
+
+class Node(NamedTuple):
+    """A file of the tree that is read."""
+
+    path: str
+    """Below the device's folder."""
+    core: int | None
+    """None for what is the device's own."""
+    group: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Device:
+    """What was found of a device."""
+
+    index: int
+    folder: str
+    inode: int
+    cores: tuple[int, ...]
+    nodes: tuple[Node, ...]
+    unread: tuple[str, ...]
+    """What of it could not be looked at, and why."""
+
+
+class Tree:
+    """The devices of this machine; looked through once, and again when something changed.
+
+    Args:
+        root: where `/sys` hangs.
+        device_nodes: what is wanted of devices.
+        core_nodes: what is wanted of their cores.
+    """
+
+    def __init__(self, root: Path, device_nodes: Table, core_nodes: Table) -> None:
+        self.driver = ""
+        """Version of the driver, empty when it does not say."""
+        self.devices: dict[int, Device] = {}
+        """All that were ever there since the driver was loaded."""
+        self.gone: set[int] = set()
+        """Those of them that are no longer listed."""
+        self._root = root
+        self._tables = (device_nodes, core_nodes)
+
+    def look(self) -> None:
+        """Finds what has come and gone.
+
+        Raises:
+            AbsentError: there is no device.
+        """
+        driver = first_line(self._root / VERSION)
+        if driver != self.driver:
+            self.driver = driver
+            self.devices = {}
+        listed = dict(self._listed())
+        if not listed:
+            self.devices = {}
+            if driver:
+                raise AbsentError(f"Neuron driver {driver} is loaded, but there is no device", LOOK)
+            raise AbsentError("the Neuron driver is not loaded", DRIVER_REMEDY)
+        for index, (folder, inode) in listed.items():
+            known = self.devices.get(index)
+            # Without cores it was just being set up.
+            settled = known is not None and known.inode == inode and known.cores
+            if not settled or index in self.gone:
+                self.devices[index] = self._find(index, folder, inode)
+        self.gone = self.devices.keys() - listed.keys()
+
+    def _listed(self) -> Iterator[tuple[int, tuple[str, int]]]:
+        """Index, folder and inode number of each device, in order."""
+        try:
+            with os.scandir(self._root / TREE) as entries:
+                found = [
+                    (int(match[1]), (entry.path, entry.inode()))
+                    for entry in entries
+                    if (match := _DEVICE.fullmatch(entry.name))
+                ]
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise AbsentError(f"/{TREE} cannot be listed: {error.strerror}") from None
+        yield from sorted(found)[:MAX_DEVICES]
+
+    def _find(self, index: int, folder: str, inode: int) -> Device:
+        """Looks through a device's folder, nearest first: of two nodes that name is kept."""
+        nodes: dict[tuple[int | None, str, str], Node] = {}
+        cores: set[int] = set()
+        unread: list[str] = []
+        folders: deque[tuple[tuple[str, ...], int | None]] = deque([((), None)])
+        entries = 0
+        while folders:
+            parts, core = folders.popleft()
+            try:
+                with os.scandir("/".join((folder, *parts))) as listing:
+                    found = [
+                        (entry.name, entry.is_dir(follow_symlinks=False))
+                        for entry in listing
+                        if entry.name.isascii() and not entry.is_symlink()
+                    ]
+            except OSError as error:
+                unread.append(f"{'/'.join(parts)}: {error.strerror}")
+                continue
+            entries += len(found)
+            if entries > MAX_ENTRIES:
+                unread.append(f"more than {MAX_ENTRIES} entries; the rest is left out")
+                break
+            for name, is_folder in sorted(found):
+                if not is_folder:
+                    if place := self._place((*parts, name), core):
+                        node = Node("/".join((*parts, name)), core, *place)
+                        nodes.setdefault((core, *place), node)
+                elif len(parts) < MAX_DEPTH:
+                    match = _CORE.fullmatch(name)
+                    number = int(match[1]) if match else core
+                    if number is not None and number < MAX_CORES:
+                        cores.add(number)
+                    if number is None or number < MAX_CORES:
+                        folders.append(((*parts, name), number))
+        return Device(
+            index, folder, inode, tuple(sorted(cores)), tuple(nodes.values()), tuple(unread)
+        )
+
+    def _place(self, parts: tuple[str, ...], core: int | None) -> tuple[str, str] | None:
+        """Group and name of the file at `parts`, None when it is not wanted."""
+        table = self._tables[core is not None]
+        end = len(parts) - 2 if parts[-1] == "total" and len(parts) > 1 else len(parts) - 1
+        node = parts[end]
+        for below in (*reversed(parts[:end]), ""):
+            if place := table.get((below, node)):
+                return place
+        return None

@@ -1,0 +1,57 @@
+"""NEFF profiles that `trntop profile add` keeps on this machine."""
+
+from pathlib import Path
+
+import msgspec
+
+from trntop import profiles
+from trntop.catalog import PROFILES
+from trntop.collection import Finding
+from trntop.decode.profiles import PERIOD
+from trntop.errors import SettingsError
+
+from .polled import AbsentError
+
+REMEDY = (
+    "neuron-explorer view --output-format summary-json, then trntop profile add FILE --neff NAME"
+)
+
+
+class ProfilesReader:
+    """Gives the payload of source `profiles`.
+
+    Args:
+        path: the file that keeps them.
+    """
+
+    PERIOD = PERIOD
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __call__(self) -> bytes:
+        """All profiles.
+
+        Raises:
+            AbsentError: none was ever added, or the file cannot be read.
+        """
+        try:
+            known = profiles.load(self._path)
+        except SettingsError as error:
+            raise AbsentError(str(error)) from error
+        # Once there is a file, an empty one is news too: all of them were removed.
+        if not known and not self._path.exists():
+            raise AbsentError("no NEFF profiles here", REMEDY)
+        return msgspec.json.encode({"period": self.PERIOD, "profiles": known})
+
+
+def examine(path: Path) -> Finding:
+    """Whether there are profiles."""
+    try:
+        known = profiles.load(path)
+    except SettingsError as error:
+        return Finding(PROFILES, False, str(error), "mend or delete the file")
+    if not known:
+        return Finding(PROFILES, False, f"no NEFF profiles in {path}", REMEDY)
+    count = f"{len(known)} NEFF profile{'s' if len(known) > 1 else ''}"
+    return Finding(PROFILES, True, f"{count} in {path}")

@@ -1,0 +1,56 @@
+"""The lines of the kernel's log that tell of faults, as `/dev/kmsg` gives them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from .fleet import Fleet
+from .scenarios import Effect, Fault, Script
+from .template import dumps
+
+EVERY = 10
+"""Seconds between two signs of life."""
+LAG = 0.04
+"""Seconds from the fault to the line."""
+
+WORDS = {
+    Effect.ECC: "HBM_UNCORRECTABLE_ERROR",
+    Effect.EXECUTION_ERRORS: "DMA_ERROR",
+}
+
+
+class KernelLogs:
+    """The kernels of all nodes."""
+
+    def __init__(self, fleet: Fleet, script: Script, seed: int, start: float) -> None:
+        self._fleet = fleet
+        self._instances = fleet.instances(seed)
+        self._script = script
+        self._start = start
+
+    def lines(self, second: float) -> Iterator[tuple[float, int, bytes]]:
+        """Time, node and payload of what is logged within the second that begins at `second`."""
+        for effect, word in WORDS.items():
+            fault = self._script.between(effect, second, second + 1.0)
+            if fault is not None and second <= fault.begin < second + 1.0:
+                time = fault.begin + LAG
+                line = {"time": round(self._start + time, 6), "text": self._text(word, fault)}
+                yield time, fault.node, payload([line])
+
+    def _text(self, word: str, fault: Fault) -> str:
+        """In the words of AWS's runtime guide."""
+        node, device = fault.node, self._device(fault)
+        return (
+            f"kernel: NEURON_HW_ERR={word} instance-id={self._instances[node]['instance_id']} "
+            f"hostname={self._fleet.names[node]} nd-id={device} nc-id=0 "
+            f"serial-num={self._fleet.serials[node][device]} action=TERMINATE_INSTANCE"
+        )
+
+    def _device(self, fault: Fault) -> int:
+        if fault.effect is Effect.ECC:
+            return fault.device
+        return self._fleet.owned(fault.runtime).start // self._fleet.cores_per_device
+
+
+def payload(lines: list[dict[str, Any]]) -> bytes:
+    """Some lines of one node; none is a sign of life."""
+    return dumps({"period": EVERY, "via": "/dev/kmsg", "lines": lines}).encode()

@@ -1,0 +1,176 @@
+"""The Neuron driver's sysfs tree: memory, statuses, errors, power and health.
+
+Its cores are physical. Those behind a logical core share what neuron-monitor reports of it:
+its memory and flops in equal parts, its executions each in full.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trntop.catalog import (
+    CORE_STATUSES,
+    ECC_EVENTS,
+    MEMORY_CATEGORIES,
+    SYSFS_ECC,
+    SYSFS_MEMORY_CATEGORIES,
+)
+from trntop.instances import TRAINIUM2
+
+from . import report
+from .fleet import ULTRASERVER_NODES, Fleet
+from .machines import Machines
+from .memory import HOST_BYTES
+from .template import Template, inset, slot
+from .training import FIRST_STEP, MICROBATCHES, Activity, Stall
+
+EVERY = 10
+"""Seconds between two readings of a node."""
+DRIVER = "2.30.2.0"
+
+POWER_COMPUTE, POWER_EXPOSED, POWER_IDLE = 66.0, 31.0, 12.0
+"""Percent of the most a device may take, by what its node does."""
+COMPUTE_BEFORE = 12
+"""Seconds of computing for each of waiting."""
+POWER_NOISE = 0.03
+MINUTE = 60
+
+_NAMES = {
+    "Inferentia2": ("Inferentia2", "Inf2", "NDv3"),
+    "Trainium1": ("Trainium1", "Trn1", "NDv2"),
+    "Trainium2": ("Trainium2", "Trn2", "NDv3"),
+}
+"""device_name, instance_type and arch_type by chip."""
+
+
+class NeuronSysfs:
+    """All devices of all nodes. `observe` takes one second of all, `payload` writes one node."""
+
+    def __init__(self, fleet: Fleet, machines: Machines, seed: int, start: float) -> None:
+        self._fleet = fleet
+        self._machines = machines
+        self._start = int(start)
+        self._rng = np.random.default_rng([seed, 13])
+        self._template = Template(_tree(fleet))
+        before = FIRST_STEP * MICROBATCHES
+        cores = fleet.devices * fleet.chip.cores
+        self._counts = np.zeros((fleet.nodes, cores, 5))
+        self._counts[:, :, [0, 2]] = before
+        self._seconds = 0
+        # The minute before anybody watched was a steady one.
+        steady = COMPUTE_BEFORE * [POWER_COMPUTE] + [POWER_EXPOSED]
+        self._levels = [np.full(fleet.nodes, level) for level in steady]
+        self._power = self._minute()
+
+    def observe(self) -> None:
+        """Takes what the machines did in a second."""
+        machines, lnc = self._machines, self._fleet.lnc
+        activity = machines.activity
+        elapsed = activity.elapsed[:, None]
+        ended = np.broadcast_to(activity.executions[:, None], machines.failed.shape)
+        logical = (ended - machines.failed, machines.failed, ended, machines.flops * elapsed / lnc)
+        self._counts[:, :, :4] += np.repeat(np.stack(logical, axis=2), lnc, axis=1)
+        used = machines.utilization.reshape(self._counts.shape[:2])
+        self._counts[:, :, 4] += used / 100.0 * elapsed * 1e6
+        self._seconds += 1
+        self._levels.append(_power(activity))
+        if self._seconds % MINUTE == 0:
+            self._power = self._minute()
+
+    def payload(self, node: int) -> bytes:
+        """The tree of one node."""
+        fleet, machines = self._fleet, self._machines
+        loads = np.full((self._counts.shape[1], 1), 1 + machines.program)
+        table = np.concatenate((self._memory(node), self._counts[node], loads), axis=1)
+        cores = table.reshape(fleet.devices, -1).tolist()
+        now = self._start + self._seconds
+        minute = self._start + self._seconds // MINUTE * MINUTE
+        values: list[Any] = [node % ULTRASERVER_NODES] if fleet.in_ultraservers else []
+        ecc = machines.ecc[node]
+        bad = ecc[:, ECC_EVENTS.index("mem_ecc_uncorrected")].tolist()
+        for device, (power, events) in enumerate(
+            zip(self._power[node].tolist(), ecc.tolist(), strict=True)
+        ):
+            values += (fleet.serials[node][device], minute, *power)
+            values += ("hbm" if bad[device] else "",)
+            values += (now,) if fleet.chip is TRAINIUM2 else ()
+            values += (*events, *cores[device])
+        return self._template.fill(values).encode()
+
+    def _memory(self, node: int) -> npt.NDArray[np.int64]:
+        """Bytes in use: the total and each category, `[physical core, value]`."""
+        lnc, used = self._fleet.lnc, self._machines.memory.used[node]
+        parts = np.repeat(used // lnc, lnc, axis=0)
+        parts[::lnc] += used % lnc
+        return np.concatenate((parts.sum(axis=1, keepdims=True), parts), axis=1)
+
+    def _minute(self) -> npt.NDArray[np.float64]:
+        """Least, most and mean power of the past minute, `[node, device, value]`."""
+        levels = np.array(self._levels)
+        self._levels.clear()
+        of_node = np.stack((levels.min(axis=0), levels.max(axis=0), levels.mean(axis=0)), axis=1)
+        shape = (self._fleet.nodes, self._fleet.devices, 1)
+        noise = np.clip(self._rng.normal(1.0, POWER_NOISE, shape), 0.9, 1.1)
+        return of_node[:, None, :] * noise
+
+
+def _power(activity: Activity) -> npt.NDArray[np.float64]:
+    """Percent, `[node]`; a core that hangs in a collective spins as one that waits in it."""
+    waits = activity.exposed + activity.stalled[Stall.HANG]
+    above = (POWER_COMPUTE - POWER_IDLE) * activity.compute + (POWER_EXPOSED - POWER_IDLE) * waits
+    return POWER_IDLE + above / activity.elapsed
+
+
+def _tree(fleet: Fleet) -> Any:
+    tree: dict[str, Any] = {"driver": DRIVER, "period": EVERY, "class": {}}
+    if fleet.in_ultraservers:
+        tree["class"] = {"ultraserver_mode": str(ULTRASERVER_NODES), "node_id_4": inset("%d")}
+    return tree | {"devices": {str(device): _device(fleet, device) for device in fleet.links}}
+
+
+def _device(fleet: Fleet, device: int) -> Any:
+    name, instance_type, arch_type = _NAMES[fleet.chip.name]
+    ecc = dict.fromkeys(SYSFS_ECC, 0) | dict.fromkeys(ECC_EVENTS, slot())
+    # The driver has the device check itself on Trainium2 and later only.
+    heartbeat = {"healthcheck_heartbeat": inset("%d")} if fleet.chip is TRAINIUM2 else {}
+    percent = inset("%.2f")
+    parts = dict(zip(report.HOST_PARTS, HOST_BYTES, strict=True))
+    host = {part: size * fleet.cores_per_device for part, size in parts.items()}
+    return {
+        "info": {
+            "device_name": name,
+            "instance_type": instance_type,
+            "arch_type": arch_type,
+            "serial_number": inset(),
+            "connected_devices": ", ".join(map(str, fleet.links[device])),
+            "core_count": str(fleet.chip.cores),
+        },
+        "power": f"POWER_STATUS_VALID,{inset('%d')},{percent},{percent},{percent}",
+        "unhealthy_components": inset(),
+        **heartbeat,
+        "hardware": ecc,
+        "host_mem": host,
+        "cores": {
+            str(core): _core(sum(HOST_BYTES) // fleet.lnc) for core in range(fleet.chip.cores)
+        },
+    }
+
+
+def _core(host_bytes: int) -> Any:
+    memory = dict.fromkeys((*MEMORY_CATEGORIES, *SYSFS_MEMORY_CATEGORIES), 0)
+    status = dict.fromkeys(CORE_STATUSES, 0)
+    counted = ("success", "execute_completed_with_error")
+    return {
+        "device_mem": {"total": slot(), **memory, **dict.fromkeys(MEMORY_CATEGORIES, slot())},
+        "host_mem": {"total": host_bytes},
+        "status": status | dict.fromkeys(counted, slot()),
+        "other_info": {
+            "inference_count": slot(),
+            "flop_count": slot(),
+            "nc_time_in_use": slot(),
+            "model_load_count": slot(),
+            "reset_req_count": 1,
+            "reset_fail_count": 0,
+        },
+    }

@@ -1,0 +1,31 @@
+"""The profile that was taken of the job's first program, before anybody watched.
+
+What is compiled later has none, so that its HBM bandwidth is unknown, as in life.
+"""
+
+from .fleet import Fleet
+from .programs import neff, uuid
+from .template import dumps
+from .training import COMM, COMPUTE, MICROBATCHES
+
+EVERY = 60
+"""Seconds between two readings of a node."""
+BANDWIDTH_SHARE = 0.4
+"""Of a core's part of the chip's peak, while it computes."""
+READ_SHARE = 0.6
+
+
+def payload(fleet: Fleet, seed: int) -> bytes:
+    """The same on every node."""
+    seconds = COMPUTE / MICROBATCHES
+    peak = fleet.chip.hbm_bytes_per_second / fleet.cores_per_device
+    moved = BANDWIDTH_SHARE * peak * seconds
+    profile = {
+        "name": neff(0),
+        "uuid": uuid(seed, 0),
+        "hbm_read_bytes": round(READ_SHARE * moved),
+        "hbm_write_bytes": round((1.0 - READ_SHARE) * moved),
+        "seconds": seconds,
+        "comm_seconds": COMM / MICROBATCHES,
+    }
+    return dumps({"period": EVERY, "profiles": [profile]}).encode()

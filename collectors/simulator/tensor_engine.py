@@ -1,0 +1,68 @@
+"""The tensor engines' cycle counters, as the driver's `pe_cntrs` files hold them.
+
+Since boot, for each of the engine's row groups: cycles in which it multiplied matrices, loaded
+weights, did nothing. What the multiplications yield is what neuron-monitor reports as flops.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from trntop.model import Column
+
+from .fleet import Fleet
+from .machines import Machines
+from .template import Template, inset
+
+CLOCK = 1.4e9
+"""Cycles per second."""
+ROW_GROUPS = 4
+WEIGHT_LOAD = 0.1
+"""Cycles of loading weights for each of multiplying."""
+MAX_UPTIME = 12 * 86_400.0
+"""Seconds for which a node had been up, at most."""
+BUSY_BEFORE = 0.5
+
+
+class TensorEngines:
+    """All engines of all nodes. `observe` takes one second of all, `payload` writes one node."""
+
+    def __init__(self, fleet: Fleet, machines: Machines, seed: int) -> None:
+        self._fleet = fleet
+        self._machines = machines
+        rng = np.random.default_rng([seed, 12])
+        self._core_flops = fleet.chip.bf16_flops_per_second / fleet.cores_per_device
+        # Payloads of 128 cores are written each second, so the physical cores behind a logical
+        # one, and the row groups of a core, share their numbers.
+        self._copies = fleet.lnc * ROW_GROUPS
+        self._template = Template(_engines(fleet))
+        self._rows = "\n".join(["%d,%d,%d"] * fleet.cores)
+        cycles = CLOCK * rng.uniform(0.1, 1.0, (fleet.nodes, 1)) * MAX_UPTIME
+        self._cycles = np.zeros((fleet.nodes, fleet.cores, 3), np.int64)
+        self._run(BUSY_BEFORE * rng.uniform(0.9, 1.1, (fleet.nodes, fleet.cores)), cycles)
+
+    def observe(self) -> None:
+        """Takes what the machines did in a second."""
+        machines = self._machines
+        cycles = CLOCK * machines.activity.elapsed[:, None]
+        self._run(machines.flops / self._core_flops, cycles)
+
+    def payload(self, node: int) -> bytes:
+        """The counters of one node's engines."""
+        rows = (self._rows % tuple(self._cycles[node].ravel().tolist())).split("\n")
+        copies = range(self._copies)
+        return self._template.fill([row for row in rows for _ in copies]).encode()
+
+    def _run(self, share: Column, cycles: Column) -> None:
+        """Adds `cycles`, `[node, 1]`, of which `share` multiplied, `[node, logical core]`."""
+        matmul = (share * cycles).astype(np.int64)
+        load = (WEIGHT_LOAD * matmul).astype(np.int64)
+        idle = cycles.astype(np.int64) - matmul - load
+        self._cycles += np.stack((matmul, load, idle), axis=2)
+
+
+def _engines(fleet: Fleet) -> Any:
+    rows = "\n".join(f"{group},{inset()}" for group in range(ROW_GROUPS))
+    text = f"xrow_grp,mm_active,wl_active,idle\n{rows}"
+    cores = [str(core) for core in range(fleet.chip.cores)]
+    return {"devices": {str(device): dict.fromkeys(cores, text) for device in range(fleet.devices)}}

@@ -1,0 +1,106 @@
+"""Tensor-engine cycle counters of Neuron cores, from the driver's sysfs tree (`pe_cntrs`).
+
+The driver reads the hardware at the moment of the read; source: the Neuron driver
+(neuron_dhal_vc.c), there since 2.24.7.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from trntop.catalog import TENSOR_ENGINE, Entity
+from trntop.collection import Finding
+from trntop.decode import tensor_engine
+
+from . import sysfs
+from .neuron_tree import GONE, TENSOR_ENGINE_NODES, Device, Tree
+from .polled import AbsentError
+from .sysfs import Held
+
+MAX_ERRORS = 8
+"""Unreadable cores that are named."""
+UPDATE = "update aws-neuronx-dkms to 2.24.7 or newer"
+
+
+class TensorEngineReader:
+    """Gives the payload of source `tensor-engine`; call it from one thread only.
+
+    Args:
+        root: where `/sys` hangs.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._tree = Tree(root, {}, TENSOR_ENGINE_NODES)
+        self._cores: dict[int, _Cores] = {}
+
+    def __call__(self) -> bytes:
+        """One reading of all cores.
+
+        Raises:
+            AbsentError: there is no device, or none that has these counters.
+        """
+        tree = self._tree
+        tree.look()
+        if not any(device.nodes for device in tree.devices.values()):
+            raise AbsentError(
+                f"driver {tree.driver or 'of unknown version'} shows no tensor-engine"
+                " counters (pe_cntrs)",
+                UPDATE,
+            )
+        known, self._cores = self._cores, {}
+        for index, device in tree.devices.items():
+            cores = known.get(index)
+            self._cores[index] = cores if cores and cores.device is device else _Cores(device)
+        errors: list[str] = []
+        devices = {
+            str(index): cores.lost(errors) if index in tree.gone else cores.read(errors)
+            for index, cores in self._cores.items()
+        }
+        return msgspec.json.encode({"devices": devices, "errors": errors[:MAX_ERRORS]})
+
+
+class _Cores:
+    """The cores of a device and the files they are read from."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._files = {node.core: Held(f"{device.folder}/{node.path}") for node in device.nodes}
+
+    def read(self, errors: list[str]) -> dict[str, str | None]:
+        """The text of each core, None where there is none."""
+        texts = self._blank()
+        for core, file in self._files.items():
+            try:
+                texts[str(core)] = sysfs.text(file.read())
+            except OSError as error:
+                errors.append(f"neuron{self.device.index}/neuron_core{core}: {sysfs.reason(error)}")
+        return texts
+
+    def lost(self, errors: list[str]) -> dict[str, str | None]:
+        """The same for a device that is no longer there."""
+        self._files.clear()
+        errors.append(f"neuron{self.device.index}: {GONE}")
+        return self._blank()
+
+    def _blank(self) -> dict[str, str | None]:
+        return dict.fromkeys(map(str, self.device.cores))
+
+
+def examine(root: Path = Path("/")) -> Finding:
+    """Whether the tensor engines' counters can be read.
+
+    Args:
+        root: where `/sys` hangs.
+    """
+    try:
+        sample = tensor_engine.decode(TensorEngineReader(root)())
+    except AbsentError as error:
+        return Finding(TENSOR_ENGINE, False, error.found, error.remedy)
+    cores = len(sample.keys[Entity.PHYSICAL_CORE])
+    readable = "physical_core_tensor_engine_idle_cycles_total" in sample.columns
+    found = f"tensor-engine counters of {cores} physical cores"
+    if sample.problems:
+        found += f"; {sample.problems[0]}"
+    return Finding(
+        TENSOR_ENGINE, readable, found, "" if readable else "run trntop as a user who may read /sys"
+    )

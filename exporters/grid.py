@@ -1,0 +1,175 @@
+"""Columns of text for terminals and pipes, and text that keeps to a width."""
+
+import textwrap
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from trntop import units
+from trntop.catalog import CATALOG
+from trntop.model import Frame
+
+GAP = "  "
+
+Format = Callable[[float | None], str]
+
+
+@dataclass(slots=True)
+class Column:
+    """A column of text: its title, unit and cells."""
+
+    title: str
+    unit: str = ""
+    left: bool = False
+    rank: int = 0
+    """The highest rank goes first where the width does not suffice; 0 always stays."""
+    cells: list[str] = field(default_factory=list)
+
+    def width(self) -> int:
+        """Cells of its widest text."""
+        return max(cells(text) for text in (self.title, self.unit, *self.cells))
+
+
+def lines(columns: Sequence[Column], width: int) -> list[str]:
+    """Title, units and rows of the columns that fit; the first gives way where none can go.
+
+    A column whose cells are all empty is left out.
+    """
+    shown = [column for column in columns if not column.cells or any(column.cells)]
+    widths = {id(column): column.width() for column in shown}
+    # A long name is cut before a column is lost.
+    first = id(shown[0])
+    widths[first] = min(widths[first], max(16, width * 2 // 5))
+    while (over := _total(shown, widths) - width) > 0:
+        least = max(shown, key=lambda column: column.rank)
+        if least.rank == 0:
+            widths[first] = max(4, widths[first] - over)
+            break
+        shown.remove(least)
+    rows = [[column.title for column in shown], [column.unit for column in shown]]
+    rows += [list(texts) for texts in zip(*(column.cells for column in shown), strict=True)]
+    return [
+        fit(
+            GAP.join(
+                _pad(text, widths[id(column)], left=column.left)
+                for column, text in zip(shown, row, strict=True)
+            ),
+            width,
+        )
+        for row in rows
+        if any(row)
+    ]
+
+
+def fill(columns: Sequence[Column], row: Sequence[str]) -> None:
+    """Adds a row."""
+    for column, text in zip(columns, row, strict=True):
+        column.cells.append(text)
+
+
+def _total(columns: Sequence[Column], widths: dict[int, int]) -> int:
+    return sum(widths[id(column)] for column in columns) + len(GAP) * (len(columns) - 1)
+
+
+# Values
+
+
+def at(frame: Frame, quantity: str, index: int) -> float | None:
+    """One part's value, None when absent."""
+    column = frame.columns.get(quantity)
+    if column is None or index >= len(column):
+        return None
+    value = float(column[index])
+    return None if value != value else value
+
+
+def value(quantity: str, number: float | None, form: Format) -> str:
+    """A number without its unit, and its mark, which keeps its place where there is none."""
+    text = form(number).partition(" ")[0]
+    return text + (mark(quantity) or " " if text != units.ABSENT else " ")
+
+
+def part(frame: Frame, quantity: str, index: int, form: Format) -> str:
+    """`value` of one part."""
+    return value(quantity, at(frame, quantity, index), form)
+
+
+def full(frame: Frame, quantity: str, form: Format) -> str:
+    """A node quantity with its unit and its mark."""
+    text, sign = form(frame.value(quantity)), mark(quantity)
+    return f"{text} {sign}" if sign and text != units.ABSENT else text
+
+
+def mark(quantity: str) -> str:
+    """The sign of the quantity's provenance."""
+    return units.mark(CATALOG[quantity].provenance)
+
+
+def bytes_rate(rate: float | None) -> str:
+    """Bytes per second in powers of 1000: `12.0 MB/s`."""
+    number, _, prefix = units.si(rate).partition(" ")
+    return number if number == units.ABSENT else f"{number} {prefix}B/s"
+
+
+# Text
+
+
+def plural(count: int, noun: str, many: str = "") -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
+
+
+def wrapped(text: str, width: int, indent: str, bullet: str = "") -> list[str]:
+    """`text` in lines of at most `width` cells."""
+    # textwrap counts characters; wide ones take two cells.
+    return textwrap.wrap(
+        text,
+        width if cells(text) == len(text) else width // 2,
+        initial_indent=indent + bullet,
+        subsequent_indent=indent + " " * len(bullet),
+    )
+
+
+def packed(groups: Sequence[str], width: int, lead: str) -> list[str]:
+    """Groups in a row, broken between them only; `lead` stands before the first line."""
+    rows: list[str] = []
+    line = lead
+    for group in groups:
+        if line.strip() and line != lead and cells(line) + len(GAP) + cells(group) > width:
+            rows.append(line)
+            line = " " * cells(lead)
+        line += ("" if line.isspace() or line == lead else GAP) + group
+    return [fit(row, width) for row in (*rows, line)]
+
+
+def cells(text: str) -> int:
+    """Cells a terminal gives to `text`."""
+    if text.isascii():
+        return len(text)
+    return sum(_cell(char) for char in text)
+
+
+def _cell(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _pad(text: str, width: int, *, left: bool) -> str:
+    text = fit(text, width)
+    blanks = " " * (width - cells(text))
+    return text + blanks if left else blanks + text
+
+
+def fit(text: str, width: int) -> str:
+    """`text` in at most `width` cells, cut with an ellipsis."""
+    if cells(text) <= width:
+        return text
+    kept = ""
+    room = width - 1
+    for char in text:
+        room -= _cell(char)
+        if room < 0:
+            break
+        kept += char
+    return kept + "…"

@@ -1,0 +1,65 @@
+import time
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from tests.fakes import sysfs_tree
+from trntop import collectors
+from trntop.catalog import HOST, SOURCES
+from trntop.collection import Finding
+from trntop.errors import SettingsError
+from trntop.settings import Collect
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Collect:
+    """A machine with two Neuron devices and two EFA cards, and no program installed."""
+    sysfs_tree.neuron_tree(tmp_path, devices=2, cores=2)
+    sysfs_tree.efa_tree(tmp_path, cards=2)
+    (tmp_path / "proc").symlink_to("/proc")
+    return Collect(
+        root=str(tmp_path),
+        neuron_monitor="no-such-neuron-monitor",
+        neuron_ls="no-such-neuron-ls",
+        steps_socket=str(tmp_path / "steps.sock"),
+        profiles=str(tmp_path / "profiles.json"),
+        logs=(str(tmp_path / "*.log"),),
+    )
+
+
+def test_a_machine_has_every_source(settings: Collect) -> None:
+    assert {one.source for one in collectors.local("n", settings)} == set(SOURCES)
+
+
+def test_a_disabled_source_is_left_out() -> None:
+    made = collectors.local("n", Collect(disabled=(HOST,)))
+    assert HOST not in {one.source for one in made}
+
+
+def test_a_bad_pattern_is_named() -> None:
+    with pytest.raises(SettingsError, match=r"\(\?P<step"):
+        collectors.local("n", Collect(logs=("x.log",), log_patterns=("(?P<step",)))
+
+
+def test_the_examination_says_what_each_source_lacks(settings: Collect) -> None:
+    findings = {one.source: one for one in collectors.examine_all(settings)}
+    assert tuple(findings) == SOURCES
+    assert findings["efa"].ok
+    assert findings["neuron-sysfs"].ok
+    for source in ("neuron-monitor", "neuron-ls", "log", "profiles"):
+        assert not findings[source].ok
+        assert findings[source].remedy
+
+
+def test_a_look_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, settings: Collect) -> None:
+    hang = Event()
+    monkeypatch.setattr(collectors, "EXAMINATION_SECONDS", 1.0)
+    monkeypatch.setattr(
+        "trntop.collectors.efa.examine", lambda root: hang.wait() and Finding("efa", True, "")
+    )
+    started = time.monotonic()
+    findings = {one.source: one for one in collectors.examine_all(settings)}
+    assert time.monotonic() - started < 10
+    assert findings["efa"].found == "no answer for 1 s: a read blocks in the kernel"
+    hang.set()

@@ -1,0 +1,432 @@
+"""The collector of step telemetry, with real sockets, files and training processes."""
+
+# ruff: noqa: ASYNC240 (nothing else runs on the loop of a test)
+
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import socket
+import stat
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.collectors.notebook import Notebook, running
+from trntop.catalog import STEPS
+from trntop.collectors import steps as module
+from trntop.collectors.steps import (
+    Mailbox,
+    NoPlaceError,
+    StepsCollector,
+    examine,
+    open_mailbox,
+)
+from trntop.decode.steps import decode
+from trntop.model import State
+from trntop.steps import Steps
+
+LOOP = Path(__file__).parent.parent / "fakes" / "training_loop.py"
+ROOT = LOOP.parents[2]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "trntop" / "steps.sock"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BEAT", 0.01)
+
+
+@pytest.fixture
+def sink() -> Notebook:
+    return Notebook()
+
+
+@pytest.fixture
+def sender(path: Path) -> Iterator[socket.socket]:
+    """A connection that is made by `connect`."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
+        yield one
+
+
+def parts(sink: Notebook) -> Counter[str]:
+    return Counter(decode(reading.data).part for reading in sink.readings)
+
+
+async def heard(sink: Notebook, count: int) -> None:
+    await sink.until(lambda: len(sink.readings) >= count)
+
+
+async def test_records_arrive(sink: Notebook, path: Path) -> None:
+    async with running(StepsCollector("n", path), sink):
+        await sink.until(lambda: sink.statuses)
+        for rank in range(3):
+            emitter = Steps(f"unix:{path}", job="j", rank=rank)
+            with emitter.step(tokens=1), emitter.checkpoint():
+                pass
+            assert emitter.lost == 0
+        await heard(sink, 9)
+    assert parts(sink) == {f"j/{rank}{end}": 2 if end else 1 for rank in range(3)
+                           for end in ("", "/stage")}  # fmt: skip
+    assert {(one.node, one.source, one.simulated) for one in sink.readings} == {("n", STEPS, False)}
+    assert [(status.state, status.reason) for status in sink.statuses] == [
+        (State.STARTING, f"listening on {path}; no training process has reported yet")
+    ]
+    assert not path.exists()
+
+
+async def test_everybody_on_the_machine_may_send(sink: Notebook, path: Path) -> None:
+    mask = os.umask(0o077)
+    try:
+        async with running(StepsCollector("n", path), sink):
+            await sink.until(lambda: sink.statuses)
+            assert stat.S_IMODE(path.stat().st_mode) == 0o666
+            assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
+    finally:
+        os.umask(mask)
+
+
+async def test_what_a_dead_agent_left_is_replaced(sink: Notebook, path: Path) -> None:
+    dead = Mailbox(path)
+    dead.socket.close()
+    assert path.exists()
+    async with running(StepsCollector("n", path), sink):
+        await sink.until(lambda: sink.statuses)
+        assert sink.statuses[0].state is State.STARTING
+
+
+async def test_a_second_agent_says_so_and_takes_over_later(sink: Notebook, path: Path) -> None:
+    first = Mailbox(path)
+    async with running(StepsCollector("n", path, recheck=0.01), sink):
+        await sink.until(lambda: sink.reasons(State.DOWN))
+        assert sink.reasons(State.DOWN)[0] == (
+            f"another agent listens on {path}; end it, or set collect.steps_socket here and"
+            " TRNTOP_STEPS in the training job"
+        )
+        assert first.stands
+        first.close()
+        await sink.until(lambda: sink.reasons(State.STARTING))
+
+
+async def test_a_socket_that_was_removed_is_made_again(sink: Notebook, path: Path) -> None:
+    async with running(StepsCollector("n", path, recheck=0.01), sink):
+        await sink.until(lambda: sink.statuses)
+        path.unlink()
+        await sink.until(path.exists)
+        emitter = Steps(f"unix:{path}")
+        with emitter.step():
+            pass
+        await heard(sink, 1)
+    assert not path.exists()
+
+
+async def test_a_socket_of_somebody_else_is_left_alone(sink: Notebook, path: Path) -> None:
+    async with running(StepsCollector("n", path), sink):
+        await sink.until(lambda: sink.statuses)
+        path.unlink()
+        path.write_text("another's")
+    assert path.read_text() == "another's"
+
+
+class TestPlaces:
+    """Where the socket may be."""
+
+    def test_a_file_is_not_removed(self, path: Path) -> None:
+        path.parent.mkdir()
+        path.write_text("precious")
+        with pytest.raises(NoPlaceError, match="is not a socket; set collect"):
+            open_mailbox(path)
+        assert path.read_text() == "precious"
+
+    def test_a_socket_of_another_kind_is_not_removed(self, path: Path) -> None:
+        path.parent.mkdir()
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(str(path))
+            other.listen()
+            with pytest.raises(NoPlaceError, match="cannot listen on "):
+                open_mailbox(path)
+        assert path.exists()
+
+    def test_a_place_that_cannot_be_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(NoPlaceError, match=r"No such file or directory\); set collect"):
+            open_mailbox(tmp_path / "a" / "b" / "steps.sock")
+        with pytest.raises(NoPlaceError, match=r"path too long\); set collect"):
+            open_mailbox(tmp_path / (120 * "x"))
+
+    def test_the_first_candidate_that_can_be_had(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        places = [tmp_path / "none" / "deep" / "steps.sock", tmp_path / "steps.sock"]
+        monkeypatch.setattr(module, "sockets", lambda: list(map(str, places)))
+        box = open_mailbox(None)
+        assert box.path == places[1]
+        # A live agent at a candidate is where the training processes send: not the next one.
+        with pytest.raises(NoPlaceError, match="another agent"):
+            open_mailbox(None)
+        box.close()
+
+    def test_a_folder_of_another_user_is_no_place(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In /tmp, where everybody may have made it."""
+        public = tmp_path / "tmp"
+        public.mkdir()
+        public.chmod(0o1777)
+        folder = public / "trntop-1000"
+        folder.mkdir()
+        stranger = folder.lstat().st_uid + 1
+        monkeypatch.setattr(os, "getuid", lambda: stranger)
+        if stranger - 1 == 0:  # root's folders are trusted
+            os.chown(folder, 4711, 4711)
+        with pytest.raises(NoPlaceError, match="its folder belongs to another user"):
+            open_mailbox(folder / "steps.sock")
+
+
+async def test_long_and_broken_messages(sink: Notebook, path: Path, sender: socket.socket) -> None:
+    async with running(StepsCollector("n", path, recheck=0.01), sink):
+        await sink.until(lambda: sink.statuses)
+        sender.connect(str(path))
+        for message in (b"x" * 5000, b"{", b"y" * 4096, b"z" * 4097):
+            sender.send(message)
+        await heard(sink, 2)
+        await sink.until(lambda: sink.counts["oversize"] == 2)
+    assert [len(reading.data) for reading in sink.readings] == [1, 4096]
+
+
+async def test_descriptors_that_run_out_are_waited_for(
+    sink: Notebook, path: Path, sender: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+
+    def full(_: object) -> None:
+        tries.append(1)
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(module, "RESPITE", 0.05)
+    async with running(StepsCollector("n", path), sink):
+        await sink.until(lambda: sink.statuses)
+        with monkeypatch.context() as context:
+            context.setattr(socket.socket, "accept", full)
+            sender.connect(str(path))
+            await sink.until(lambda: len(tries) == 2)
+        assert "nobody is let in: Too many open files" in sink.statuses[-1].reason
+        sender.send(b"{}")
+        await heard(sink, 1)
+
+
+async def test_senders_are_counted(
+    sink: Notebook, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_SENDERS", 2)
+    async with running(StepsCollector("n", path, recheck=0.01), sink):
+        await sink.until(lambda: sink.statuses)
+        emitters = [Steps(f"unix:{path}", rank=rank) for rank in range(3)]
+        for emitter in emitters:
+            with emitter.step():
+                pass
+        await sink.until(lambda: sink.counts["turned_away"] == 1)
+        await heard(sink, 2)
+        emitters[0].close()  # makes room
+        async with asyncio.timeout(5):
+            while not parts(sink)["job/2"]:
+                emitters[2].close()
+                with emitters[2].step():
+                    pass
+                await asyncio.sleep(0.01)
+
+
+async def test_a_flood_is_throttled(
+    sink: Notebook, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps sending for ever; the collector rests, hears others meanwhile, and ends at once."""
+    monkeypatch.setattr(module, "BURST", 0.0005)
+    monkeypatch.setattr(module, "BEAT", 0.001)
+    over = threading.Event()
+
+    def flood() -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
+            one.connect(str(path))
+            with contextlib.suppress(OSError):
+                while not over.is_set():
+                    one.send(b"{}")
+
+    async with running(StepsCollector("n", path, recheck=0.05), sink):
+        await sink.until(lambda: sink.statuses)
+        thread = threading.Thread(target=flood)
+        thread.start()
+        try:
+            await sink.until(lambda: sink.counts["pauses"] >= 2)
+            emitter = Steps(f"unix:{path}")
+            with emitter.step():
+                pass
+            await sink.until(lambda: any(len(one.data) > 2 for one in sink.readings))
+        finally:
+            over.set()
+    await asyncio.to_thread(thread.join)
+
+
+class TestFiles:
+    """Records in files."""
+
+    async def test_lines_are_records(self, sink: Notebook, path: Path, tmp_path: Path) -> None:
+        old = tmp_path / "steps-0.jsonl"
+        old.write_text("old\n")
+        files = [str(tmp_path / "steps-*.jsonl")]
+        async with running(StepsCollector("n", path, files, period=0.01), sink):
+            await sink.until(lambda: len(sink.statuses) > 2)
+            assert sink.statuses[-1].reason == (
+                f"listening on {path}; following 1 file; no training process has reported yet"
+            )
+            emitter = Steps(f"file:{tmp_path}/steps-{{rank}}.jsonl", job="j", rank=0)
+            for _ in range(5):
+                with emitter.step():
+                    pass
+            await heard(sink, 5)
+        assert [json.loads(one.data)["step"] for one in sink.readings] == [1, 2, 3, 4, 5]
+        assert sink.statuses[-1].state is State.FRESH
+
+    async def test_of_very_many_lines_the_newest_are_taken(
+        self, sink: Notebook, path: Path, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "steps"
+        file.touch()
+        async with running(StepsCollector("n", path, [str(file)], period=0.01), sink):
+            await sink.until(lambda: len(sink.statuses) > 2)
+            with file.open("a") as out:
+                out.write("".join(f'{{"step":{step}}}\n' for step in range(1000)))
+            await sink.until(lambda: sink.readings and b"999" in sink.readings[-1].data)
+            await sink.until(lambda: sink.counts["dropped"])
+        assert sink.counts["dropped"] + len(sink.readings) == 1000
+
+    async def test_no_file_and_no_socket(self, sink: Notebook, tmp_path: Path) -> None:
+        place = tmp_path / "a" / "b" / "steps.sock"
+        files = [str(tmp_path / "none-*")]
+        async with running(StepsCollector("n", place, files, period=0.01), sink):
+            await sink.until(lambda: any("no file" in one for one in sink.reasons(State.DOWN)))
+        assert sink.statuses[-1].reason == (
+            f"cannot listen on {place} (No such file or directory); set collect.steps_socket to a"
+            f" path that can be written; no file matches {files[0]}"
+        )
+
+    async def test_a_file_system_that_hangs(
+        self, sink: Notebook, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        over = threading.Event()
+        monkeypatch.setattr(module.Tail, "poll", lambda _: over.wait(10))
+        monkeypatch.setattr(module.watch, "__kwdefaults__", {"deadline": 0.01, "period": 0.01})
+        async with running(StepsCollector("n", path, ["x"], period=0.01), sink):
+            await sink.until(lambda: sink.statuses and "no answer" in sink.statuses[-1].reason)
+            # The socket goes on working.
+            emitter = Steps(f"unix:{path}")
+            with emitter.step():
+                pass
+            await heard(sink, 1)
+        over.set()
+        assert "x: no answer for 0 s (a read hangs)" in sink.statuses[-1].reason
+
+
+async def train(steps: int, seconds: float, **environ: str) -> list[asyncio.subprocess.Process]:
+    """Eight ranks."""
+    return [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-S", str(LOOP), str(steps), str(seconds),
+            env=os.environ | {"PYTHONPATH": str(ROOT), "RANK": str(rank)} | environ,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        for rank in range(8)
+    ]  # fmt: skip
+
+
+async def result(process: asyncio.subprocess.Process) -> dict[str, float]:
+    async with asyncio.timeout(30):
+        output, _ = await process.communicate()
+    assert process.returncode == 0
+    last: dict[str, float] = json.loads(output.splitlines()[-1])
+    return last
+
+
+class TestTraining:
+    """A loop of eight processes."""
+
+    async def test_every_step_of_every_rank(self, sink: Notebook, path: Path) -> None:
+        async with running(StepsCollector("n", path), sink):
+            await sink.until(lambda: sink.statuses)
+            processes = await train(20, 0.002, TRNTOP_STEPS=f"unix:{path}", TRNTOP_JOB="j")
+            results = [await result(process) for process in processes]
+            await sink.until(lambda: len(sink.readings) == 8 * 22)
+        assert [one["lost"] for one in results] == [0] * 8
+        counts = parts(sink)
+        assert all(counts[f"j/{rank}"] == 20 and counts[f"j/{rank}/stage"] == 2
+                   for rank in range(8))  # fmt: skip
+        samples = [decode(reading.data) for reading in sink.readings]
+        for sample in samples:
+            if sample.columns:
+                seconds = {name: sample.columns[f"job_{name}_seconds"].item()
+                           for name in ("step", "compute", "comm", "exposed_comm")}  # fmt: skip
+                # The collective begins within the compute and outlives it.
+                assert 0 < seconds["exposed_comm"] < seconds["comm"] < seconds["step"]
+                assert seconds["compute"] + seconds["exposed_comm"] <= seconds["step"] + 1e-6
+
+    async def test_the_agent_dies(self, sink: Notebook, path: Path) -> None:
+        async with running(StepsCollector("n", path), sink):
+            await sink.until(lambda: sink.statuses)
+            processes = await train(400, 0.0005, TRNTOP_STEPS=f"unix:{path}")
+            await heard(sink, 80)
+        results = [await result(process) for process in processes]
+        assert all(one["lost"] > 0 for one in results)
+
+    async def test_no_agent(self, path: Path) -> None:
+        results = [await result(one) for one in await train(50, 0, TRNTOP_STEPS=f"unix:{path}")]
+        assert [one["lost"] for one in results] == [52] * 8
+
+
+async def test_it_leaves_nothing_open(sink: Notebook, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x\n")
+    emitter = Steps(f"unix:{path}")
+
+    async def once() -> int:
+        files = [str(tmp_path / "file")]
+        async with running(StepsCollector("n", path, files, period=0.01), sink):
+            await sink.until(lambda: len(sink.statuses) > 2)
+            emitter.close()
+            with emitter.step():
+                pass
+            await heard(sink, 1)
+        emitter.close()
+        sink.readings.clear()
+        sink.statuses.clear()
+        gc.collect()
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    first = await once()
+    assert [await once() for _ in range(3)] == [first] * 3
+
+
+class TestExamine:
+    """For `trntop doctor`."""
+
+    def test_a_place_is_free(self, path: Path) -> None:
+        finding = examine(path)
+        assert finding.ok
+        assert finding.found == f"training processes that use trntop.steps can report to {path}"
+        assert not path.exists()
+
+    def test_it_is_taken(self, path: Path) -> None:
+        box = Mailbox(path)
+        finding = examine(path)
+        box.close()
+        assert not finding.ok
+        assert finding.found == f"another agent listens on {path}"
+        assert finding.remedy.startswith("end it, or set")
+
+    def test_files(self, path: Path, tmp_path: Path) -> None:
+        (tmp_path / "steps-1").touch()
+        assert examine(path, [f"{tmp_path}/steps-*"]).found.endswith("; following 1 file")

@@ -1,0 +1,80 @@
+import resource
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.sysfs_tree import descriptors
+from trntop.collectors import sysfs
+from trntop.collectors.sysfs import Held, first_line
+
+
+def test_first_line(tmp_path: Path) -> None:
+    path = tmp_path / "version"
+    path.write_bytes(b"2.17.3g\x1b\xff\nmore\n")
+    assert first_line(path) == "2.17.3g��"
+    assert first_line(tmp_path / "none") == ""
+
+
+def test_a_held_file_is_read_anew_through_one_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / "tx_bytes"
+    path.write_text("1\n")
+    before = descriptors()
+    file = Held(str(path))
+    assert descriptors() == before
+    assert file.read() == b"1\n"
+    path.write_text("23\n")
+    assert file.read() == b"23\n"
+    assert descriptors() == before + 1
+    del file
+    assert descriptors() == before
+
+
+def test_after_an_error_a_held_file_is_opened_again(tmp_path: Path) -> None:
+    path = tmp_path / "tx_bytes"
+    path.mkdir()
+    file = Held(str(path))
+    before = descriptors()
+    with pytest.raises(IsADirectoryError):
+        file.read()
+    assert descriptors() == before
+    path.rmdir()
+    with pytest.raises(FileNotFoundError):
+        file.read()
+    path.write_text("5\n")
+    assert file.read() == b"5\n"
+
+
+def test_near_the_limit_of_descriptors_nothing_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (sysfs.SPARE_DESCRIPTORS, 1 << 20))
+    path = tmp_path / "tx_bytes"
+    path.write_text("1\n")
+    file = Held(str(path))
+    before = descriptors()
+    assert file.read() == b"1\n"
+    path.write_text("2\n")
+    assert file.read() == b"2\n"
+    assert descriptors() == before
+
+
+def test_no_limit_of_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
+    path = tmp_path / "tx_bytes"
+    path.write_text("1\n")
+    file = Held(str(path))
+    before = descriptors()
+    file.read()
+    assert descriptors() == before + 1
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"x", b"-1", b"1e3", b"9" * 400, b"%d" % (1 << 64)])
+def test_what_is_no_counter(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        sysfs.number(data)
+
+
+def test_numbers_and_texts() -> None:
+    assert sysfs.number(b"12\n") == 12
+    assert sysfs.number(b"%d\n" % ((1 << 64) - 1)) == (1 << 64) - 1
+    assert sysfs.text(b" NEURON\xff \n") == "NEURON�"

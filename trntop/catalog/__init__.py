@@ -1,0 +1,195 @@
+"""Every quantity trntop knows, declared once.
+
+The decoders fill these columns, the node merges them by `combine`, the roll-ups and
+derivations compute further ones, and the screen, the JSON, the metrics page and
+docs/metrics.md read names, units and help from here. On `/metrics` a quantity is called
+`trn_` + its name.
+
+Units are base units (seconds, bytes, ratios from 0 to 1); a unit stands in the name. A
+counter ends in `_total`. Absent values are NaN inside trntop and nothing at all outside.
+"""
+
+from trntop.catalog.cores import cores, physical_cores
+from trntop.catalog.devices import devices
+from trntop.catalog.efa import efa
+from trntop.catalog.guide import GUIDE
+from trntop.catalog.jobs import jobs
+from trntop.catalog.names import (
+    CORE_FAILURES,
+    CORE_STATUS_ALIASES,
+    CORE_STATUSES,
+    CPU_MODES,
+    DEVICE_SOURCES,
+    ECC_EVENTS,
+    EFA_DEVICE_COUNTERS,
+    EFA_PORT_COUNTERS,
+    EFA_RATES,
+    EFA_SOURCE,
+    EXECUTION_ERRORS,
+    EXECUTION_STATUSES,
+    FAILED_STATUSES,
+    HOST,
+    KERNEL_LOG,
+    LATENCY_PERCENTILES,
+    LOG,
+    LOOP_PACED,
+    MEMORY_CATEGORIES,
+    NEURON_LS,
+    NEURON_MONITOR,
+    NEURON_SYSFS,
+    PROFILES,
+    SOURCES,
+    STEPS,
+    SYSFS_ECC,
+    SYSFS_MEMORY_CATEGORIES,
+    TENSOR_ENGINE,
+)
+from trntop.catalog.nodes import host, nodes
+from trntop.catalog.quantity import (
+    METRIC_PREFIX,
+    Combine,
+    Entity,
+    Kind,
+    Provenance,
+    Quantity,
+)
+from trntop.catalog.runtimes import runtimes
+
+__all__ = [
+    "CATALOG",
+    "CORE_FAILURES",
+    "CORE_STATUSES",
+    "CORE_STATUS_ALIASES",
+    "CPU_MODES",
+    "DEVICE_SOURCES",
+    "ECC_EVENTS",
+    "EFA_DEVICE_COUNTERS",
+    "EFA_PORT_COUNTERS",
+    "EFA_RATES",
+    "EFA_SOURCE",
+    "EXECUTION_ERRORS",
+    "EXECUTION_STATUSES",
+    "FAILED_STATUSES",
+    "GUIDE",
+    "HOST",
+    "KERNEL_LOG",
+    "LATENCY_PERCENTILES",
+    "LOG",
+    "LOOP_PACED",
+    "MEMORY_CATEGORIES",
+    "METRIC_PREFIX",
+    "NEURON_LS",
+    "NEURON_MONITOR",
+    "NEURON_SYSFS",
+    "PROFILES",
+    "SOURCES",
+    "STEPS",
+    "SYSFS_ECC",
+    "SYSFS_MEMORY_CATEGORIES",
+    "TENSOR_ENGINE",
+    "Combine",
+    "Entity",
+    "Kind",
+    "Provenance",
+    "Quantity",
+    "describe",
+    "describe_sources",
+    "of_entity",
+]
+
+CATALOG: dict[str, Quantity] = {
+    quantity.name: quantity
+    for family in (nodes, host, devices, cores, physical_cores, efa, runtimes, jobs)
+    for quantity in family()
+}
+"""All quantities by name, in the order of the page: node first, then its parts."""
+
+
+def of_entity(entity: Entity) -> tuple[Quantity, ...]:
+    """The quantities with one value per `entity`."""
+    return tuple(quantity for quantity in CATALOG.values() if quantity.entity is entity)
+
+
+def describe() -> str:
+    """The catalog as Markdown: `docs/metrics.md`."""
+    lines = [
+        "# Quantities and metrics",
+        "",
+        "Made by `python -m trntop.catalog > docs/metrics.md`; do not edit.",
+        "",
+        f"Names are those of the JSON; on the page of metrics they begin with `{METRIC_PREFIX}`.",
+        "Those marked with – under *page* are on the screen and in the JSON only. Provenance: see",
+        "[architecture](architecture.md#provenance); every value of a simulation is `simulated`.",
+    ]
+    for entity in Entity:
+        lines += [
+            "",
+            f"## Per {entity}",
+            "",
+            "| name | unit | meaning | provenance | from | page |",
+            "|---|---|---|---|---|---|",
+        ]
+        for quantity in of_entity(entity):
+            sources = " else ".join(filter(None, (quantity.source, quantity.fallback)))
+            origin = sources or _computed_from(quantity)
+            unit = quantity.unit.replace("_per_second", "/s").replace("per_second", "1/s")
+            lines.append(
+                f"| `{quantity.name}` | {unit} | {quantity.help} | {quantity.provenance} "
+                f"| {origin} | {quantity.kind if quantity.exported else '–'} |"
+            )
+    return "\n".join(lines)
+
+
+def describe_sources() -> str:
+    """The sources and their quantities as Markdown: `docs/sources.md`."""
+    lines = [
+        "# Sources",
+        "",
+        "Made by `python -m trntop.catalog sources > docs/sources.md`; do not edit.",
+        "",
+        "Where each value comes from, what it needs, and what is seen without it. A value that is",
+        "not known is `–` on screen with its reason, `null` or missing in JSON, and no series on",
+        "the page of metrics. `trntop doctor` says the same of the machine it runs on. Units and",
+        "provenance: [metrics](metrics.md).",
+    ]
+    for name, guide in GUIDE.items():
+        lines += [
+            "",
+            f"## {name}",
+            "",
+            f"Gives {guide.gives}.",
+            "",
+            f"- From: {guide.origin}",
+            f"- Needs: {guide.needs}",
+            f"- Without it: {guide.without}",
+            "",
+            "| quantity | needs besides |",
+            "|---|---|",
+        ]
+        lines += [
+            f"| `{quantity.name}`{' (where steps are silent)' * (quantity.fallback == name)} "
+            f"| {quantity.needs} |"
+            for quantity in CATALOG.values()
+            if name in (quantity.source, quantity.fallback)
+        ]
+    lines += [
+        "",
+        "## Computed",
+        "",
+        "Absent while one of their inputs is.",
+        "",
+        "| quantity | from | needs besides |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| `{quantity.name}` | {_computed_from(quantity)} | {quantity.needs} |"
+        for quantity in CATALOG.values()
+        if not quantity.source
+    ]
+    return "\n".join(lines)
+
+
+def _computed_from(quantity: Quantity) -> str:
+    if quantity.rate_of:
+        return f"change of `{quantity.rate_of}`"
+    return quantity.formula or f"{quantity.combine} of `{quantity.rollup_of}`"

@@ -1,0 +1,132 @@
+"""Quantities of NeuronCores, logical and physical."""
+
+from collections.abc import Iterator
+
+from trntop.catalog.names import (
+    CORE_STATUSES,
+    MEMORY_CATEGORIES,
+    NEURON_MONITOR,
+    NEURON_SYSFS,
+    SYSFS_MEMORY_CATEGORIES,
+    TENSOR_ENGINE,
+)
+from trntop.catalog.quantity import Combine, Entity, Kind, Provenance, Quantity
+
+_LIVE = "Neuron driver 2.30.2 to be live; before, it is counted when a process exits"
+_ENGINE = "Neuron SDK 2.25"
+_PROFILE = "a profile of the NEFF (`trntop profile add FILE`)"
+
+
+def cores() -> Iterator[Quantity]:
+    """Of logical NeuronCores."""
+    core, source = Entity.CORE, NEURON_MONITOR
+    yield Quantity(
+        "neuroncore_utilization_ratio", "ratio", core,
+        "Share of the period the core was executing; a core that waits in a collective counts",
+        combine=Combine.MAX, source=source,
+    )  # fmt: skip
+    yield Quantity(
+        "neuroncore_flops_per_second", "flops_per_second", core,
+        "Floating point operations per second",
+        combine=Combine.SUM, source=source, needs="aws-neuronx-tools 2.7.2",
+    )  # fmt: skip
+    for bound in (Combine.MIN, Combine.MAX):
+        yield Quantity(
+            f"neuroncore_physical_utilization_{bound}_ratio", "ratio", core,
+            f"Utilization of the {'least' if bound is Combine.MIN else 'most'} busy physical core "
+            "behind a logical core (LNC=2)",
+            combine=bound, source=source, needs="Trainium2 with LNC=2",
+        )  # fmt: skip
+    for category in MEMORY_CATEGORIES:
+        label = category.removesuffix("_memory").replace("_", " ")
+        yield Quantity(
+            f"neuroncore_memory_{category}_bytes", "bytes", core, f"HBM used for {label}",
+            combine=Combine.SUM, source=source,
+        )  # fmt: skip
+    yield Quantity(
+        "neuroncore_memory_used_bytes", "bytes", core, "HBM used, all categories",
+        combine=Combine.SUM, source=source,
+    )  # fmt: skip
+    derived = Provenance.DERIVED
+    yield Quantity(
+        "neuroncore_tensor_engine_busy_ratio", "ratio", core,
+        "Share of time the tensor engine worked, mean of the physical cores behind it; beside "
+        "utilization, because a core that waits in a collective counts as utilized",
+        provenance=derived,
+        formula="mean of physical_core_tensor_engine_busy_ratio over its physical cores",
+    )  # fmt: skip
+    yield Quantity(
+        "neuroncore_hbm_bytes_per_second", "bytes_per_second", core,
+        "HBM bytes read and written per second",
+        provenance=derived, needs=_PROFILE,
+        formula="bytes per execution of its NEFF (from a profile) × executions per second",
+    )  # fmt: skip
+    yield Quantity(
+        "neuroncore_hbm_bandwidth_ratio", "ratio", core,
+        "Share of the core's part of the peak HBM bandwidth",
+        provenance=derived, needs=_PROFILE,
+        formula="neuroncore_hbm_bytes_per_second ÷ (peak of the chip ÷ its logical cores)",
+    )  # fmt: skip
+
+
+def physical_cores() -> Iterator[Quantity]:
+    """Of physical NeuronCores, as the driver's sysfs tree lists them."""
+    core, source = Entity.PHYSICAL_CORE, NEURON_SYSFS
+    yield Quantity(
+        "physical_core_memory_used_bytes", "bytes", core, "HBM in use", source=source,
+    )  # fmt: skip
+    for category in SYSFS_MEMORY_CATEGORIES:
+        label = category.removesuffix("_memory").replace("_", " ")
+        yield Quantity(
+            f"physical_core_memory_{category}_bytes", "bytes", core, f"HBM in use for {label}",
+            source=source, exported=False,
+        )  # fmt: skip
+    yield Quantity(
+        "physical_core_host_memory_used_bytes", "bytes", core, "Host memory in use for the core",
+        source=source, exported=False,
+    )  # fmt: skip
+    for status in CORE_STATUSES:
+        yield Quantity(
+            f"physical_core_{status}_total", "executions", core,
+            f"Executions that ended with status {status.replace('_', ' ')}",
+            kind=Kind.COUNTER, source=source, exported=False, needs=_LIVE,
+        )  # fmt: skip
+    yield Quantity(
+        "physical_core_failures_total", "executions", core,
+        "Executions that ended with any status but success",
+        kind=Kind.COUNTER, provenance=Provenance.DERIVED, formula="Σ of the failure statuses",
+    )  # fmt: skip
+    for name, unit, text in (
+        ("model_loads", "loads", "Models loaded"),
+        ("resets_requested", "resets", "Resets requested"),
+        ("resets_failed", "resets", "Resets that failed"),
+        ("executions", "executions", "Executions (`inference_count`)"),
+        ("flops", "flops", "Floating point operations, twice the multiply-accumulates"),
+        ("time_in_use_seconds", "seconds", "Time the core was in use"),
+    ):
+        yield Quantity(
+            f"physical_core_{name}_total", unit, core, text, kind=Kind.COUNTER, source=source,
+            exported=False, needs=_LIVE,
+        )  # fmt: skip
+    for state, text in (
+        ("matmul", "multiplied matrices"),
+        ("weight_load", "loaded weights"),
+        ("idle", "did nothing"),
+    ):
+        counter = f"physical_core_tensor_engine_{state}_cycles_total"
+        yield Quantity(
+            counter, "cycles", core,
+            f"Cycles in which the tensor engine {text}, all its row groups (`pe_cntrs`)",
+            kind=Kind.COUNTER, source=TENSOR_ENGINE, exported=False, needs=_ENGINE,
+        )  # fmt: skip
+        yield Quantity(
+            f"physical_core_tensor_engine_{state}_cycles_per_second", "per_second", core,
+            f"Cycles per second in which the tensor engine {text}",
+            provenance=Provenance.DERIVED, rate_of=counter, exported=False,
+        )  # fmt: skip
+    yield Quantity(
+        "physical_core_tensor_engine_busy_ratio", "ratio", core,
+        "Share of time the tensor engine worked",
+        provenance=Provenance.DERIVED,
+        formula="(matmul + weight load) ÷ (matmul + weight load + idle) cycles between two reads",
+    )  # fmt: skip

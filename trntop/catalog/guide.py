@@ -1,0 +1,100 @@
+"""Where each source comes from, what it needs, and what is seen without it.
+
+`docs/sources.md` and `trntop doctor` say what stands here.
+"""
+
+from dataclasses import dataclass
+
+from trntop.catalog.names import (
+    EFA_SOURCE,
+    HOST,
+    KERNEL_LOG,
+    LOG,
+    NEURON_LS,
+    NEURON_MONITOR,
+    NEURON_SYSFS,
+    PROFILES,
+    STEPS,
+    TENSOR_ENGINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """What a user may want to know of one source."""
+
+    gives: str
+    origin: str
+    """Where trntop reads it."""
+    needs: str
+    without: str
+    """What is absent, and what stands in its place."""
+
+
+GUIDE = {
+    NEURON_MONITOR: Guide(
+        "utilization, FLOP/s and HBM use per NeuronCore, executions, latency, errors, ECC",
+        "the program `neuron-monitor`, started by trntop, or its output on standard input",
+        "aws-neuronx-tools and the Neuron driver (aws-neuronx-dkms)",
+        "no logical cores, runtimes or executions, and so no HBM bandwidth; devices, memory and "
+        "tensor engines are still read from sysfs",
+    ),
+    NEURON_SYSFS: Guide(
+        "memory, execution statuses, ECC, power and health from the Neuron driver itself",
+        "`/sys/devices/virtual/neuron_device/neuron*`, nodes found by name",
+        "the Neuron driver; counters are live from driver 2.30.2 (SDK 2.32)",
+        "no power, health or ECC totals; memory and ECC are still told by neuron-monitor",
+    ),
+    TENSOR_ENGINE: Guide(
+        "the tensor engines' busy share, which tells work from waiting",
+        "`pe_cntrs` of each physical core in the same tree, two reads",
+        "the Neuron driver of SDK 2.25 or newer",
+        "no TE column, and no ceiling for an estimated communication share",
+    ),
+    NEURON_LS: Guide(
+        "PCI addresses, NUMA nodes and topology of the devices; which process holds which",
+        "the program `neuron-ls`, as JSON",
+        "aws-neuronx-tools",
+        "devices without PCI and NUMA, no list of processes",
+    ),
+    EFA_SOURCE: Guide(
+        "traffic, retransmits, drops and errors of each EFA card",
+        "`/sys/class/infiniband/*/ports/1/hw_counters` and `/sys/class/infiniband/*/hw_counters`",
+        "the EFA driver; retransmits from 2.17.0 and Nitro v4, the true line rate from 2.13.0",
+        "no EFA columns, and no floor for an estimated communication share",
+    ),
+    STEPS: Guide(
+        "step time, compute, total and exposed communication time, tokens, loss, as reported by "
+        "the training process",
+        "datagrams on a Unix socket or JSON lines in files, written by `trntop.steps`",
+        "a few lines in the training loop (docs/steps.md)",
+        "step time from the log where one is followed; the communication share becomes an "
+        "estimated range, marked `~`",
+    ),
+    LOG: Guide(
+        "step, loss, tokens/s, MFU and step time from the lines a training run prints",
+        "the files named in the setting `collect.logs`",
+        "a log of TorchTitan, NxD, NeMo, optimum-neuron, or a pattern in `collect.log_patterns`",
+        "these values, unless step telemetry reports them",
+    ),
+    HOST: Guide(
+        "CPU, memory, network, disks, Lustre, compilers and compile cache",
+        "psutil, `/proc`, and the folder of the compile cache",
+        "nothing on the host; in a container its `/proc` (setting `collect.root`)",
+        "no host panel, and a compilation looks like idle cores",
+    ),
+    KERNEL_LOG: Guide(
+        "NEURON_HW_ERR events and complaints of the EFA driver",
+        "`/dev/kmsg`, else `journalctl -k`",
+        "root or CAP_SYSLOG, or membership of systemd-journal",
+        "hardware errors are seen only once a counter shows them",
+    ),
+    PROFILES: Guide(
+        "HBM bytes per execution of a NEFF, and so HBM bandwidth",
+        "summaries of neuron-explorer, kept by `trntop profile add FILE`",
+        "one profile of each program that runs (`neuron-explorer view --output-format "
+        "summary-json`)",
+        "no HBM bandwidth: no Neuron interface tells it live",
+    ),
+}
+"""Source → its guide, for every source there is."""

@@ -1,0 +1,77 @@
+"""Quantities of training jobs, as seen from one node."""
+
+from collections.abc import Iterator
+
+from trntop.catalog.names import (
+    LOG,
+    STEPS,
+)
+from trntop.catalog.quantity import Combine, Entity, Kind, Provenance, Quantity
+
+
+def jobs() -> Iterator[Quantity]:
+    """Of training jobs."""
+    job, source, reported = Entity.JOB, STEPS, Provenance.REPORTED
+    yield Quantity(
+        "job_step", "steps", job, "Newest training step", combine=Combine.MAX,
+        provenance=reported, source=source, fallback=LOG,
+    )  # fmt: skip
+    yield Quantity(
+        "job_ranks", "ranks", job, "Ranks of the job that reported from this node",
+        combine=Combine.SUM, provenance=reported, source=source,
+    )  # fmt: skip
+    for name, text in (
+        ("step", "Duration of a step"),
+        ("compute", "Time of a step in which the rank computed"),
+        ("comm", "Time of a step in which a collective ran, hidden or not"),
+        ("exposed_comm", "Time of a step in which a collective ran and nothing computed"),
+    ):
+        yield Quantity(
+            f"job_{name}_seconds", "seconds", job, f"{text}, mean over the node's ranks",
+            combine=Combine.MEAN, provenance=reported, source=source,
+            fallback=LOG if name == "step" else "",
+        )  # fmt: skip
+    yield Quantity(
+        "job_tokens_per_second", "tokens_per_second", job,
+        "Tokens of the whole job per second, as its ranks report them",
+        combine=Combine.MEAN, provenance=reported, source=source, fallback=LOG,
+    )  # fmt: skip
+    for name, formula, text in (
+        ("comm_share", "job_comm_seconds ÷ job_step_seconds",
+         "Share of the step in which a collective ran"),
+        ("exposed_comm_share", "job_exposed_comm_seconds ÷ job_step_seconds",
+         "Share of the step spent in communication alone"),
+        ("comm_compute", "job_comm_seconds ÷ job_compute_seconds",
+         "Communication time over compute time"),
+    ):  # fmt: skip
+        yield Quantity(
+            f"job_{name}_ratio", "ratio", job, text, provenance=reported, formula=formula,
+        )  # fmt: skip
+    for name, unit, text in (
+        ("loss", "loss", "Training loss"),
+        ("mfu_ratio", "ratio", "Model FLOPs utilization"),
+    ):
+        yield Quantity(
+            f"job_{name}", unit, job, f"{text}, as the training process reports it",
+            combine=Combine.MEAN, provenance=reported, source=source, fallback=LOG,
+        )  # fmt: skip
+    for name, unit, text in (
+        ("grad_norm", "norm", "Norm of the gradient"),
+        ("tokens_per_second_per_device", "tokens_per_second", "Tokens per second and device"),
+        ("samples_per_second", "samples_per_second", "Sequences of the whole job per second"),
+        ("logged_step_seconds", "seconds", "Duration of a step, where a line states it"),
+    ):
+        yield Quantity(
+            f"job_{name}", unit, job, f"{text}, from the training log",
+            combine=Combine.MEAN, provenance=reported, source=LOG,
+        )  # fmt: skip
+    yield Quantity(
+        "job_logged_step_total", "steps", job, "Newest training step in the log",
+        kind=Kind.COUNTER, combine=Combine.MAX, provenance=reported, source=LOG, exported=False,
+    )  # fmt: skip
+    yield Quantity(
+        "job_logged_steps_per_second", "per_second", job,
+        "Steps per second by the times at which their lines appeared",
+        combine=Combine.MEAN, provenance=Provenance.DERIVED, rate_of="job_logged_step_total",
+        exported=False,
+    )  # fmt: skip

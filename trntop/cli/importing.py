@@ -1,0 +1,180 @@
+"""The commands that take in what profilers wrote: traces, and profiles of NEFFs."""
+
+import os
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from trntop import profiles, units
+from trntop.cli.opening import settings_of
+from trntop.errors import UsageError
+
+if TYPE_CHECKING:
+    from trntop.collectors.traces import Step, Total
+
+STEPS = ("node", "rank", "step", "time", "compute", "comm", "overlap", "exposed",
+         "comm/step", "exposed/step", "comm/compute")  # fmt: skip
+PROFILES = ("name", "uuid", "read", "written", "time", "comm")
+
+
+def import_trace(args: Namespace) -> int:
+    """Step times from traces: a table or JSON, and a recording where one is asked for."""
+    from trntop.collectors import traces
+
+    captures = traces.load(args.files, args.format, args.executions)
+    for note in dict.fromkeys(f"{one.path}: {note}" for one in captures for note in one.notes):
+        print(f"trntop: {note}", file=sys.stderr)
+    steps = [step for capture in captures for step in traces.steps_of(capture)]
+    totals = [traces.total_of(capture) for capture in captures]
+    if args.json:
+        files = [str(path) for path in args.files]
+        document = {"schema": 1, "files": files, "steps": steps, "total": totals}
+        print(msgspec.json.encode(document).decode())
+    else:
+        print(_table(STEPS, map(_step, steps)), end="\n\n")
+        for total in totals:
+            print(_sentence(total))
+    return _record(args, steps) if args.output else 0
+
+
+def _step(step: "Step") -> tuple[str, ...]:
+    comm, exposed = step.comm_seconds, step.exposed_comm_seconds
+    return (
+        step.node,
+        str(step.rank),
+        units.ABSENT if step.step is None else str(step.step),
+        units.seconds(step.step_seconds),
+        units.seconds(step.compute_seconds),
+        units.seconds(comm),
+        units.seconds(step.overlap_seconds),
+        units.seconds(exposed),
+        units.percent(_ratio(comm, step.step_seconds)),
+        units.percent(_ratio(exposed, step.step_seconds)),
+        units.percent(_ratio(comm, step.compute_seconds)),
+    )
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def _sentence(total: "Total") -> str:
+    """One rank's whole capture."""
+    parts = [
+        f"{total.node}, rank {total.rank}: {units.seconds(total.seconds)}",
+        f"compute {units.seconds(total.compute_seconds)}",
+        f"comm {units.seconds(total.comm_seconds)}",
+    ]
+    if total.overlap_ratio is not None:
+        parts.append(f"of which {100 * total.overlap_ratio:.2f} % overlap compute")
+    if total.outside_seconds:
+        parts.append(f"{units.seconds(total.outside_seconds)} of these in no step")
+    return ", ".join(parts)
+
+
+def _record(args: Namespace, steps: list["Step"]) -> int:
+    from trntop.collectors.traces import readings
+    from trntop.recorder import Recorder
+
+    for path in args.files:
+        if args.output.exists() and args.output.samefile(path):
+            raise UsageError(f"{args.output} is also the trace; write to another file")
+    note = "imported from " + ", ".join(path.name for path in args.files[:8])
+    with Recorder(
+        args.output, created=time.time(), note=note, overwrite=args.overwrite
+    ) as recorder:
+        for reading in readings(steps, args.job):
+            recorder.write(reading)
+    if recorder.failed:
+        print(f"trntop: {args.output}: {recorder.failed}", file=sys.stderr)
+        return 1
+    print(f"trntop: {recorder.readings:,} steps in {args.output}", file=sys.stderr)
+    return 0
+
+
+def profile_add(args: Namespace) -> int:
+    """Keeps what summaries of profiles say of NEFFs."""
+    if len(args.files) > 1 and (args.neff or args.uuid):
+        raise UsageError("--neff and --uuid name one program: give one FILE")
+    path = _path(args)
+    summaries = [profiles.read_summary(file, args.neff, args.uuid) for file in args.files]
+    for file, summary in zip(args.files, summaries, strict=True):
+        added = summary.profile
+        former = profiles.add(path, added)
+        print(f"{added.name}: {_figures(summary)}{'; replaces the one before' if former else ''}")
+        if not summary.named:
+            print(
+                f"trntop: {file} does not name its NEFF: taken to be {added.name};"
+                " --neff or --uuid says otherwise",
+                file=sys.stderr,
+            )
+        if summary.stated is not None and not summary.chips():
+            print(
+                f"trntop: {file}: mbu_estimated_percent {summary.stated:g} fits no chip known here:"
+                " are the times in seconds, and of one core?",
+                file=sys.stderr,
+            )
+    return 0
+
+
+def _figures(summary: profiles.Summary) -> str:
+    profile = summary.profile
+    text = f"{units.bytes_iec(profile.hbm_read_bytes + profile.hbm_write_bytes)} an execution"
+    if profile.seconds is not None:
+        text += f" of {units.seconds(profile.seconds)}"
+    if summary.cores > 1:
+        text += f", the mean of {summary.cores} cores"
+    if chips := summary.chips():
+        text += f"; mbu_estimated_percent {summary.stated:g} fits {' or '.join(chips)}"
+    return text
+
+
+def profile_list(args: Namespace) -> int:
+    """The profiles that are kept."""
+    path = _path(args)
+    known = profiles.load(path)
+    if not known:
+        print(f"trntop: no profiles in {path}", file=sys.stderr)
+        return 0
+    rows = (
+        (
+            one.name or units.ABSENT,
+            one.uuid or units.ABSENT,
+            units.bytes_iec(one.hbm_read_bytes),
+            units.bytes_iec(one.hbm_write_bytes),
+            units.seconds(one.seconds),
+            units.seconds(one.comm_seconds),
+        )
+        for one in known
+    )
+    print(_table(PROFILES, rows))
+    return 0
+
+
+def profile_remove(args: Namespace) -> int:
+    """Forgets a profile."""
+    gone = profiles.remove(_path(args), args.name)
+    print(f"trntop: removed {gone.name or gone.uuid}", file=sys.stderr)
+    return 0
+
+
+def _path(args: Namespace) -> Path:
+    return profiles.path_of(settings_of(args).collect, os.environ)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns as wide as they need; names to the left, figures to the right."""
+    lines = [tuple(header), *map(tuple, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if place == 0 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )

@@ -1,0 +1,115 @@
+"""The host under the run: processors, memory, traffic, compilers."""
+
+from textual.strip import Strip
+
+from trntop import units
+from trntop.model import Frame, NodeView, Severity
+
+from ..scene import Scene
+from .graph import bar
+from .line import Part, flow, line
+from .pen import Pen
+
+_TRAFFIC = (
+    ("network", (("in", "network_rx"), ("out", "network_tx"))),
+    ("disk", (("read", "disk_read"), ("written", "disk_written"))),
+    ("lustre", (("read", "lustre_read"), ("written", "lustre_written"))),
+)
+_ERRORS = (("Neuron", "node_kernel_neuron_errors_total"), ("EFA", "node_kernel_efa_errors_total"))
+LABEL = 10
+BAR = 12
+
+
+def draw(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
+    """A line per subject of which anything is known."""
+    frame = node.frame
+    rows = [
+        ("cpu", _cpu(frame, pen)),
+        ("memory", _memory(frame, pen)),
+        *((label, _traffic(frame, ways, pen)) for label, ways in _TRAFFIC),
+        ("compiler", _compiler(frame, pen)),
+        ("kernel", _kernel(frame, pen)),
+    ]
+    lines = [
+        flow([(100, [(f"{label:<{LABEL}}", pen.ink.muted), *groups[0]]),
+              *((90 - rank, group) for rank, group in enumerate(groups[1:]))],
+             width, ("  ", pen.ink.faint))
+        for label, groups in rows
+        if groups
+    ]  # fmt: skip
+    if lines:
+        return lines
+    why = frame.why_absent("node_cpu_busy_ratio")
+    return [line([(f"nothing known of the host: {why}", pen.ink.muted)], width)]
+
+
+def _cpu(frame: Frame, pen: Pen) -> list[list[Part]]:
+    busy, load = (frame.value(name) for name in ("node_cpu_busy_ratio", "node_load1"))
+    vcpus, processes = (frame.value(name) for name in ("node_vcpus", "node_processes"))
+    ink = pen.ink
+    groups: list[list[Part]] = []
+    if busy is not None:
+        of = "" if vcpus is None else f" of {vcpus:.0f} vCPUs"
+        groups.append([
+            *bar(busy, BAR, pen.glyphs, ink.graph, ink.rule),
+            (f" {units.percent(busy)}", ink.text), (of, ink.muted),
+        ])  # fmt: skip
+    if load is not None:
+        groups.append([("load ", ink.muted), (f"{load:.1f}", ink.text)])
+    if processes is not None:
+        groups.append([(f"{processes:,.0f} processes", ink.muted)])
+    return groups
+
+
+def _memory(frame: Frame, pen: Pen) -> list[list[Part]]:
+    used, total = (frame.value(f"node_memory_{what}_bytes") for what in ("used", "total"))
+    free = frame.value("node_memory_available_bytes")
+    ink = pen.ink
+    groups: list[list[Part]] = []
+    if used is not None and total:
+        groups.append([
+            *bar(used / total, BAR, pen.glyphs, ink.graph, ink.rule),
+            (f" {units.bytes_iec(used)}", ink.text),
+            (f" of {units.bytes_iec(total)}", ink.muted),
+        ])  # fmt: skip
+    if free is not None:
+        groups.append([(units.bytes_iec(free), ink.text), (" available", ink.muted)])
+    return groups
+
+
+def _traffic(frame: Frame, ways: tuple[tuple[str, str], ...], pen: Pen) -> list[list[Part]]:
+    groups: list[list[Part]] = []
+    for label, name in ways:
+        quantity = f"node_{name}_bytes_per_second"
+        rate = frame.value(quantity)
+        if rate is not None:
+            number = pen.number(_bytes_rate(rate), quantity)
+            groups.append([(f"{label} ", pen.ink.muted), *number])
+    return groups
+
+
+def _bytes_rate(rate: float) -> str:
+    number, _, prefix = units.si(rate).partition(" ")
+    return f"{number} {prefix}B/s"
+
+
+def _compiler(frame: Frame, pen: Pen) -> list[list[Part]]:
+    running, modules = map(frame.value, ("node_compilers", "node_compile_cache_modules"))
+    ink = pen.ink
+    groups: list[list[Part]] = []
+    if running is not None:
+        text = f"{running:.0f} running" if running else "none runs"
+        groups.append([(text, ink.accent if running else ink.muted)])
+    if modules is not None:
+        groups.append([(f"{modules:,.0f}", ink.text), (" modules in the cache", ink.muted)])
+    return groups
+
+
+def _kernel(frame: Frame, pen: Pen) -> list[list[Part]]:
+    """Only what was logged: silence is the rule."""
+    sign = pen.glyphs.severities[Severity.WARNING]
+    return [
+        [(f"{sign} {count:.0f} {name} errors in the kernel log", pen.ink.warning)]
+        for name, quantity in _ERRORS
+        if (count := frame.value(quantity))
+    ]

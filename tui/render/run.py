@@ -1,0 +1,55 @@
+"""What the run is busy with, and how much of it is communication, in words."""
+
+from rich.style import Style
+
+from trntop import units
+from trntop.catalog import Provenance
+from trntop.model import Frame, Phase, Stage
+
+from .ink import Ink
+from .line import Part
+from .pen import Pen
+
+FLOOR = "node_comm_share_floor_ratio"
+CEILING = "node_comm_share_ceiling_ratio"
+
+
+def style_of(stage: Stage, ink: Ink) -> Style:
+    """Training and idling are calm; a stalled run needs a person."""
+    if stage is Stage.STALLED:
+        return ink.warning
+    return ink.muted if stage in (Stage.TRAINING, Stage.IDLE) else ink.accent
+
+
+def phase(found: Phase, pen: Pen, *, utc: bool) -> list[Part]:
+    """`compiling d since 14:02:10 · 2 compilers, 12 modules in the cache`."""
+    ink = pen.ink
+    sign = units.mark(found.provenance)
+    parts: list[Part] = [
+        (found.stage.value, style_of(found.stage, ink)),
+        (f" {sign}" if sign else "", ink.faint),
+    ]
+    if found.since is not None:
+        parts.append((f" since {units.clock(found.since, utc=utc)}", ink.muted))
+    if found.why:
+        parts.append((f" · {found.why}", ink.muted))
+    return parts
+
+
+def bounds(floor: float | None, ceiling: float | None) -> str:
+    """The estimated communication share without its unit: `~3-40`, `≥ 30~`, `≤ 40~`, or a dash.
+
+    A floor above the ceiling means that memory-bound work was taken for waiting: it stands alone.
+    """
+    sign = units.mark(Provenance.ESTIMATED)
+    least, most = (None if bound is None else f"{100 * bound:.0f}" for bound in (floor, ceiling))
+    if least is not None and most is not None and (floor or 0.0) <= (ceiling or 0.0):
+        return f"{sign}{least}" if least == most else f"{sign}{least}-{most}"
+    if least is not None:
+        return f"≥ {least}{sign}"
+    return units.ABSENT if most is None else f"≤ {most}{sign}"
+
+
+def comm_bounds(frame: Frame) -> str:
+    """`bounds` of one node."""
+    return bounds(frame.value(FLOOR), frame.value(CEILING))
