@@ -53,8 +53,8 @@ def local(node: str, settings: Collect) -> list[Collector]:
     from .tensor_engine import TensorEngineReader
     from .training_log import TrainingLog
 
-    root, period, slow = Path(settings.root), settings.period, settings.slow_period
-    host = HostReader(root, settings.compile_cache, period=slow)
+    root, period, slow = Path(settings.root), settings.period, settings.sysfs_period
+    host = HostReader(root, settings.compile_cache, period=settings.host_period)
     profiles = ProfilesReader(path_of(settings, os.environ))
     collectors: list[Collector] = [
         NeuronMonitor(node, settings.neuron_monitor, period),
@@ -64,7 +64,7 @@ def local(node: str, settings: Collect) -> list[Collector]:
         NeuronLs(node, settings.neuron_ls),
         Polled(node, EFA_SOURCE, EfaReader(root), period),
         StepsCollector(node, _path(settings.steps_socket), settings.steps_files),
-        Polled(node, HOST, host, slow),
+        Polled(node, HOST, host, settings.host_period),
         KernelLog(node, root),
         Polled(node, PROFILES, profiles, ProfilesReader.PERIOD),
     ]

@@ -107,8 +107,14 @@ def _snapshot(sources: list[Source], settings: Settings) -> View:
 def _in_haste(settings: Settings) -> Settings:
     """The same, but slow sources are read twice while a snapshot waits."""
     collect = settings.collect
-    haste = min(collect.slow_period, SNAPSHOT_PERIOD)
-    return structs.replace(settings, collect=structs.replace(collect, slow_period=haste))
+    return structs.replace(
+        settings,
+        collect=structs.replace(
+            collect,
+            host_period=min(collect.host_period, SNAPSHOT_PERIOD),
+            sysfs_period=min(collect.sysfs_period, SNAPSHOT_PERIOD),
+        ),
+    )
 
 
 def _played(sources: list[Source], settings: Settings) -> tuple[View, View, float]:
