@@ -74,15 +74,6 @@ def _total(columns: Sequence[Column], widths: dict[int, int]) -> int:
 # Values
 
 
-def at(frame: Frame, quantity: str, index: int) -> float | None:
-    """One part's value, None when absent."""
-    column = frame.columns.get(quantity)
-    if column is None or index >= len(column):
-        return None
-    value = float(column[index])
-    return None if value != value else value
-
-
 def value(quantity: str, number: float | None, form: Format) -> str:
     """A number without its unit, and its mark, which keeps its place where there is none."""
     text = form(number).partition(" ")[0]
@@ -91,7 +82,7 @@ def value(quantity: str, number: float | None, form: Format) -> str:
 
 def part(frame: Frame, quantity: str, index: int, form: Format) -> str:
     """`value` of one part."""
-    return value(quantity, at(frame, quantity, index), form)
+    return value(quantity, frame.at(quantity, index), form)
 
 
 def full(frame: Frame, quantity: str, form: Format) -> str:
@@ -103,12 +94,6 @@ def full(frame: Frame, quantity: str, form: Format) -> str:
 def mark(quantity: str) -> str:
     """The sign of the quantity's provenance."""
     return units.mark(CATALOG[quantity].provenance)
-
-
-def bytes_rate(rate: float | None) -> str:
-    """Bytes per second in powers of 1000: `12.0 MB/s`."""
-    number, _, prefix = units.si(rate).partition(" ")
-    return number if number == units.ABSENT else f"{number} {prefix}B/s"
 
 
 # Text

@@ -1,24 +1,19 @@
 """The parts of a single node as text: devices, cores, cards, processes, host, sources."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from trntop import units
-from trntop.catalog import ECC_EVENTS, SYSFS_ECC, Entity
+from trntop.catalog import Entity
 from trntop.model import Frame, NodeView, Phase, Runtime
 
-from .grid import Column, at, bytes_rate, cells, fill, fit, full, lines, packed, part, wrapped
+from .grid import Column, cells, fill, fit, full, lines, packed, part, wrapped
 
 ACTIVE = "ACTIVE"
 """What the link of a card that works says of itself."""
 
-_ECC = (
-    [f"device_{name}_total" for name in SYSFS_ECC if "uncorrected" in name],
-    [f"device_{name}_events" for name in ECC_EVENTS if "uncorrected" in name],
-)
-"""Uncorrected errors, as the driver counts them, else as neuron-monitor does."""
 _CARD = (
     ("out", "Gb/s ", "efa_tx_bytes_per_second", units.gigabits, 0),
     ("in", "Gb/s ", "efa_rx_bytes_per_second", units.gigabits, 0),
@@ -64,25 +59,6 @@ def _phase(found: Phase, width: int, *, utc: bool) -> list[str]:
     return wrapped(f"{found.stage} {mark}{since}: {found.why}", width, "")
 
 
-def comm_share(frame: Frame) -> str:
-    """The estimated bounds of the communication share in percent, where no job reports it."""
-    floor, ceiling = (
-        frame.value(f"node_comm_share_{bound}_ratio") for bound in ("floor", "ceiling")
-    )
-    if floor is not None and ceiling is not None and floor <= ceiling:
-        least, most = f"{100 * floor:.0f}", f"{100 * ceiling:.0f}"
-        return f"~{least} " if least == most else f"~{least}-{most} "
-    if floor is not None:
-        return f"≥ {100 * floor:.0f}~"
-    return f"≤ {100 * ceiling:.0f}~" if ceiling is not None else f"{units.ABSENT} "
-
-
-def lost(node: NodeView) -> frozenset[int]:
-    """Indices of the cards that are listed, but of which nothing can be read any more."""
-    counts = node.frame.columns.get("efa_tx_bytes_total")
-    return frozenset() if counts is None else frozenset(np.flatnonzero(np.isnan(counts)).tolist())
-
-
 def _devices(node: NodeView) -> list[Column]:
     """One row per device."""
     frame, links = node.frame, node.inventory.device_links
@@ -114,7 +90,7 @@ def _devices(node: NodeView) -> list[Column]:
                 part(frame, "device_hbm_bytes_per_second", index, _gigabytes),
                 part(frame, "device_tensor_engine_busy_ratio", index, units.percent),
                 part(frame, "device_power_mean_ratio", index, units.percent),
-                _uncorrected(frame, index),
+                _errors(frame.uncorrected(index)),
                 part(frame, "device_unhealthy_components", index, units.count),
                 link.get("numa_node", ""),
                 link.get("pci", ""),
@@ -128,12 +104,8 @@ def _gigabytes(rate: float | None) -> str:
     return units.count(None if rate is None else rate / 1e9)
 
 
-def _uncorrected(frame: Frame, index: int) -> str:
-    for names in _ECC:
-        known = [count for name in names if (count := at(frame, name, index)) is not None]
-        if known:
-            return f"{sum(known):,.0f} "
-    return f"{units.ABSENT} "
+def _errors(count: float | None) -> str:
+    return f"{units.ABSENT} " if count is None else f"{count:,.0f} "
 
 
 def _complaint(link: Mapping[str, str]) -> str:
@@ -167,7 +139,7 @@ def _cores(node: NodeView) -> list[Column]:
 
 def _shares(frame: Frame, quantity: str, own: npt.NDArray[np.bool_]) -> str:
     """Percentages of a device's cores, in order."""
-    shares = (at(frame, quantity, int(core)) for core in np.flatnonzero(own))
+    shares = (frame.at(quantity, int(core)) for core in np.flatnonzero(own))
     return " ".join(f"{units.percent(share).partition(' ')[0]:>3}" for share in shares)
 
 
@@ -189,7 +161,7 @@ def _cards(node: NodeView) -> list[Column]:
         Column("NUMA", rank=6),
         Column("", left=True),
     ]
-    gone = lost(node)
+    gone = node.lost_cards
     for index, card in enumerate(node.inventory.of(Entity.EFA)):
         link = node.inventory.efa_links.get(str(card), {})
         state = link.get("state", ACTIVE)
@@ -232,8 +204,8 @@ def _processes(node: NodeView, width: int) -> list[str]:
             (
                 f"{name} {runtime.error}" if runtime and runtime.error else name,
                 str(pid),
-                ranges(holder.devices) if holder else "",
-                ranges(runtime.cores) if runtime else "",
+                units.ranges(holder.devices) if holder else "",
+                units.ranges(runtime.cores) if runtime else "",
                 part(frame, "runtime_executions_completed_per_second", place, units.count),
                 part(frame, "runtime_total_latency_p50_seconds", place, _milliseconds),
                 part(frame, "runtime_total_latency_p99_seconds", place, _milliseconds),
@@ -253,17 +225,6 @@ def _milliseconds(duration: float | None) -> str:
     return units.ABSENT if duration is None else f"{1e3 * duration:.1f}"
 
 
-def ranges(numbers: Iterable[int]) -> str:
-    """`0-3,8` for 0, 1, 2, 3 and 8."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
-
-
 def _host(node: NodeView, width: int) -> list[str]:
     """CPU, memory, traffic and compilers in a few lines."""
     frame = node.frame
@@ -273,7 +234,7 @@ def _host(node: NodeView, width: int) -> list[str]:
         f"load {full(frame, 'node_load1', _load)}",
         f"memory {units.gib(used)} of {units.gib(total)} GiB used",
         f"{full(frame, 'node_memory_available_bytes', units.bytes_iec)} available",
-        *(f"{what} {full(frame, name, bytes_rate)}" for what, name in _HOST),
+        *(f"{what} {full(frame, name, units.bytes_rate)}" for what, name in _HOST),
         f"{full(frame, 'node_compilers', units.count)} compilers",
         f"{full(frame, 'node_compile_cache_modules', units.count)} modules in the compile cache",
     ]

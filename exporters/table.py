@@ -19,7 +19,7 @@ from trntop.model import (
 )
 
 from . import parts
-from .grid import GAP, Column, Format, at, fill, fit, lines, mark, part, plural, value, wrapped
+from .grid import GAP, Column, Format, fill, fit, lines, mark, part, plural, value, wrapped
 
 MIN_WIDTH = 40
 LEGEND = "r reported, d derived, ~ estimated, no mark measured; – not known"
@@ -205,8 +205,9 @@ def _fleet(view: View) -> list[Column]:
 
 def _comm(frame: Frame, job: int) -> str:
     """The reported share, else the estimated range."""
-    if at(frame, "job_comm_share_ratio", job) is None:
-        return parts.comm_share(frame)
+    if frame.at("job_comm_share_ratio", job) is None:
+        bounds = units.share_bounds(*frame.comm_bounds)
+        return bounds if bounds.endswith(units.mark(Provenance.ESTIMATED)) else f"{bounds} "
     return part(frame, "job_comm_share_ratio", job, units.percent)
 
 
@@ -248,7 +249,7 @@ def _unknown(nodes: Sequence[NodeView], width: int) -> list[str]:
         frame = node.frame
         for label, quantity, source in _EXPLAINED:
             if quantity not in frame.columns:
-                estimated = label == "comm" and units.ABSENT not in parts.comm_share(frame)
+                estimated = label == "comm" and frame.comm_bounds != (None, None)
                 sign = units.mark(Provenance.ESTIMATED) if estimated else units.ABSENT
                 why = frame.reasons.get(quantity) or frame.why_absent(source)
                 found.setdefault((f"{sign} {label}", why), []).append(node.name)

@@ -12,6 +12,7 @@ from trntop.catalog import (
     CORE_FAILURES,
     EXECUTION_ERRORS,
     FAILED_STATUSES,
+    UNCORRECTED_ECC,
     Combine,
     Entity,
 )
@@ -20,7 +21,6 @@ from trntop.model import Column, Inventory
 
 Columns = Mapping[str, Column]
 
-UNCORRECTED = ("device_mem_ecc_uncorrected_events", "device_sram_ecc_uncorrected_events")
 MIN_TRAFFIC = 10.0
 """Packets per second below which a retransmit ratio says nothing."""
 MIN_SIBLINGS = 1e6
@@ -85,7 +85,7 @@ def _executions_failed(columns: Columns, inventory: Inventory) -> Column | None:
 
 def _ecc_uncorrected(columns: Columns, inventory: Inventory) -> Column | None:
     # A device that is missing makes the sum unknown: a smaller one would look like a reset.
-    counts = [columns[name] for name in UNCORRECTED if name in columns]
+    counts = [columns[name] for name in UNCORRECTED_ECC[1] if name in columns]
     return np.array([sum(float(count.sum()) for count in counts)]) if counts else None
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trntop.catalog import CATALOG, Entity, Provenance, Quantity
+from trntop.catalog import CATALOG, UNCORRECTED_ECC, Entity, Provenance, Quantity
 
 Column = npt.NDArray[np.float64]
 Key = int | str
@@ -274,6 +274,28 @@ class Frame:
         value = float(column[0])
         return None if value != value else value
 
+    def at(self, name: str, index: int) -> float | None:
+        """One part's value, None when absent."""
+        column = self.columns.get(name)
+        if column is None or index >= len(column):
+            return None
+        value = float(column[index])
+        return None if value != value else value
+
+    @property
+    def comm_bounds(self) -> tuple[float | None, float | None]:
+        """The estimated communication share: at least, at most."""
+        floor, ceiling = (f"node_comm_share_{bound}_ratio" for bound in ("floor", "ceiling"))
+        return self.value(floor), self.value(ceiling)
+
+    def uncorrected(self, index: int) -> float | None:
+        """Uncorrected memory errors of one device, by the driver, else by neuron-monitor."""
+        for names in UNCORRECTED_ECC:
+            known = [count for name in names if (count := self.at(name, index)) is not None]
+            if known:
+                return sum(known)
+        return None
+
     def provenance(self, quantity: Quantity) -> Provenance:
         """Where this frame's values of `quantity` came from."""
         return Provenance.SIMULATED if self.simulated else quantity.provenance
@@ -321,6 +343,13 @@ class NodeView:
         """Seconds of silence that its quickest source may take."""
         periods = [one.period for one in self.frame.sources if one.period is not None]
         return STALE_PERIODS * min(periods, default=0.0)
+
+    @property
+    def lost_cards(self) -> frozenset[int]:
+        """Places of the EFA cards that are listed, but of which nothing can be read any more."""
+        counts = self.frame.columns.get("efa_tx_bytes_total")
+        lost = () if counts is None else np.flatnonzero(np.isnan(counts)).tolist()
+        return frozenset(lost)
 
     def age(self) -> float | None:
         """Seconds since any source of the node was last heard."""

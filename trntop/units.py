@@ -6,6 +6,7 @@ as a dash. A number and its unit are separated by one blank.
 
 import math
 import time
+from collections.abc import Iterable
 from typing import TypeGuard
 
 from trntop.catalog import Provenance
@@ -83,6 +84,37 @@ def seconds(duration: float | None) -> str:
 def si(number: float | None) -> str:
     """A count in powers of 1000: `971`, `971 k`, `1.20 M`."""
     return _scaled(number, 1000.0, _SI) if _known(number) else ABSENT
+
+
+def bytes_rate(rate: float | None) -> str:
+    """Bytes per second in powers of 1000: `12.0 MB/s`."""
+    number, _, prefix = si(rate).partition(" ")
+    return number if number == ABSENT else f"{number} {prefix}B/s"
+
+
+def share_bounds(floor: float | None, ceiling: float | None) -> str:
+    """An estimated share in percent, without its unit: `~3-40`, `≥ 30~`, `≤ 40~`, or a dash.
+
+    A floor above the ceiling stands alone: the ceiling bounds only what compute does not hide.
+    """
+    sign = mark(Provenance.ESTIMATED)
+    least, most = (None if bound is None else f"{100 * bound:.0f}" for bound in (floor, ceiling))
+    if least is not None and most is not None and (floor or 0.0) <= (ceiling or 0.0):
+        return f"{sign}{least}" if least == most else f"{sign}{least}-{most}"
+    if least is not None:
+        return f"≥ {least}{sign}"
+    return ABSENT if most is None else f"≤ {most}{sign}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """`0-3,8` for 0, 1, 2, 3 and 8."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def flops(rate: float | None) -> str:

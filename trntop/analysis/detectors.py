@@ -13,8 +13,7 @@ import numpy as np
 from trntop import units
 from trntop.analysis.blame import suspect
 from trntop.analysis.windows import RollingMean
-from trntop.catalog import EXECUTION_ERRORS, FAILED_STATUSES, Entity
-from trntop.derive import UNCORRECTED
+from trntop.catalog import EXECUTION_ERRORS, FAILED_STATUSES, UNCORRECTED_ECC, Entity
 from trntop.jobs import job_mean
 from trntop.model import Cluster, Column, Evidence, NodeView, Severity, State
 from trntop.settings import Analysis as Settings
@@ -339,7 +338,7 @@ class EccUncorrected:
         if before is not None:
             grown = [
                 view.frame.columns[event] - before.frame.columns[event]
-                for event in UNCORRECTED
+                for event in UNCORRECTED_ECC[1]
                 if event in view.frame.columns
                 and event in before.frame.columns
                 and len(view.frame.columns[event]) == len(before.frame.columns[event])

@@ -43,6 +43,7 @@ from trntop.catalog.names import (
     SYSFS_ECC,
     SYSFS_MEMORY_CATEGORIES,
     TENSOR_ENGINE,
+    UNCORRECTED_ECC,
 )
 from trntop.catalog.nodes import host, nodes
 from trntop.catalog.quantity import (
@@ -87,6 +88,7 @@ __all__ = [
     "SYSFS_ECC",
     "SYSFS_MEMORY_CATEGORIES",
     "TENSOR_ENGINE",
+    "UNCORRECTED_ECC",
     "Combine",
     "Entity",
     "Kind",

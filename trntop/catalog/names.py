@@ -163,3 +163,8 @@ SYSFS_ECC = {
     "sram_ecc_corrected": "SRAM errors corrected",
     "sram_ecc_uncorrected": "SRAM errors uncorrected",
 }
+UNCORRECTED_ECC = (
+    tuple(f"device_{name}_total" for name in SYSFS_ECC if "uncorrected" in name),
+    tuple(f"device_{name}_events" for name in ECC_EVENTS if "uncorrected" in name),
+)
+"""Quantities of errors that were not corrected: as the driver counts, else as neuron-monitor."""

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from textual.strip import Strip
 
 from trntop import units
-from trntop.catalog import ECC_EVENTS, SYSFS_ECC, Entity
+from trntop.catalog import Entity
 from trntop.model import Frame, NodeView, Severity
 
 from ..scene import Scene
@@ -31,12 +31,6 @@ GIB = 1 << 30
 WIDEST_BAR = 30
 NARROWEST_BAR = 8
 
-_UNCORRECTED = (
-    [f"device_{name}_total" for name in SYSFS_ECC if "uncorrected" in name],
-    [f"device_{name}_events" for name in ECC_EVENTS if "uncorrected" in name],
-)
-"""As the driver counts errors, else as neuron-monitor does."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
@@ -51,15 +45,6 @@ class _Plan:
     bar: int
     rate: int
     power: int
-
-
-def at(frame: Frame, quantity: str, index: int) -> float | None:
-    """One value of a column, None when absent."""
-    column = frame.columns.get(quantity)
-    if column is None or index >= len(column):
-        return None
-    value = float(column[index])
-    return None if value != value else value
 
 
 def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
@@ -86,14 +71,14 @@ def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
             owned = node.inventory.physical_device == device
             parts.append((" ", ink.text))
             parts += _cells(frame, ENGINE_OF_CORE, owned, plan.engine, plan.engines, pen)
-        parts += pen.number(bare(units.percent(at(frame, ENGINE, index))), ENGINE, 5)
+        parts += pen.number(bare(units.percent(frame.at(ENGINE, index))), ENGINE, 5)
         parts += _memory(scene, frame, index, plan, pen)
         if plan.rate:
-            parts += pen.number(_gigabytes(at(frame, BANDWIDTH, index)), BANDWIDTH, plan.rate)
-        share = at(frame, BANDWIDTH_SHARE, index)
+            parts += pen.number(_gigabytes(frame.at(BANDWIDTH, index)), BANDWIDTH, plan.rate)
+        share = frame.at(BANDWIDTH_SHARE, index)
         parts += pen.number(bare(units.percent(share)), BANDWIDTH_SHARE, 6)
         if plan.power:
-            parts += pen.number(bare(units.percent(at(frame, POWER, index))), "", plan.power)
+            parts += pen.number(bare(units.percent(frame.at(POWER, index))), "", plan.power)
         lines.append(line(parts, width))
     for index, (severity, text) in complaints.items():
         sign = pen.glyphs.severities[severity]
@@ -129,7 +114,7 @@ def _plan(node: NodeView, width: int) -> _Plan:
 
 
 def _title(frame: Frame, plan: _Plan, width: int, pen: Pen) -> Strip:
-    total = at(frame, TOTAL, 0)
+    total = frame.at(TOTAL, 0)
     room = f" of {total / GIB:.0f}" if total is not None and plan.bar else ""
     engines = plan.engines * plan.engine + bool(plan.engine)
     titles = (
@@ -172,7 +157,7 @@ def _cells(
 
 
 def _memory(scene: Scene, frame: Frame, index: int, plan: _Plan, pen: Pen) -> list[Part]:
-    ratio, used = at(frame, RATIO, index), at(frame, USED, index)
+    ratio, used = frame.at(RATIO, index), frame.at(USED, index)
     limit = scene.limits.memory
     full = ratio is not None and ratio > limit
     parts: list[Part] = []
@@ -195,21 +180,13 @@ def _complaints(node: NodeView) -> Iterator[tuple[int, tuple[Severity, str]]]:
     """What the driver says is wrong with single devices."""
     for index, device in enumerate(node.inventory.of(Entity.DEVICE)):
         link = node.inventory.device_links.get(int(device), {})
-        errors = _uncorrected(node.frame, index)
+        errors = node.frame.uncorrected(index)
         if lost := link.get("lost"):
             yield index, (Severity.CRITICAL, f"lost ({lost})")
         elif errors:
             yield index, (Severity.CRITICAL, f"{errors:.0f} ECC errors that were not corrected")
         elif unhealthy := link.get("unhealthy"):
             yield index, (Severity.WARNING, f"calls itself unhealthy: {unhealthy}")
-
-
-def _uncorrected(frame: Frame, index: int) -> float:
-    for names in _UNCORRECTED:
-        known = [count for name in names if (count := at(frame, name, index)) is not None]
-        if known:
-            return sum(known)
-    return 0.0
 
 
 _EXPLAINED: Sequence[tuple[str, str, Callable[[Frame], str]]] = (

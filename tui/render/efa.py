@@ -12,7 +12,6 @@ from trntop.catalog import Entity
 from trntop.model import Frame, NodeView, Severity
 
 from ..scene import Scene
-from .devices import at
 from .graph import bar
 from .incidents import wrap
 from .line import Part, fit, line
@@ -71,12 +70,6 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
     )
 
 
-def lost(node: NodeView) -> frozenset[int]:
-    """Indices of cards that are listed, but of which nothing can be read any more."""
-    counts = node.frame.columns.get(COUNTER)
-    return frozenset() if counts is None else frozenset(np.flatnonzero(np.isnan(counts)).tolist())
-
-
 def lame(node: NodeView) -> frozenset[int]:
     """Indices of cards that send far less than their siblings."""
     column = node.frame.columns.get(SIBLINGS)
@@ -91,7 +84,7 @@ def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
         return [line([(f"no EFA cards known: {frame.why_absent(TX)}", ink.muted)], width)]
     plan = _plan([str(card) for card in cards], width)
     severities = _severities(scene, node)
-    gone = lost(node)
+    gone = node.lost_cards
     lines = [_title(frame, plan, width, pen)]
     for index in sorted(range(len(cards)), key=lambda place: natural(str(cards[place]))):
         card, severity = str(cards[index]), severities.get(index)
@@ -101,18 +94,18 @@ def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
         if index in gone:
             lines.append(line([*parts, ("   lost", style)], width))
             continue
-        tx, rate = at(frame, TX, index), at(frame, LINK, index)
+        tx, rate = frame.at(TX, index), frame.at(LINK, index)
         parts += pen.number(bare(units.gigabits(tx)), TX, 7)
         parts.append((" ", ink.text))
         if plan.bar:
             share = None if tx is None or not rate else tx / rate
             parts += bar(share, plan.bar, pen.glyphs, ink.graph, ink.rule)
-        parts += pen.number(bare(units.gigabits(at(frame, RX, index))), RX, 7)
+        parts += pen.number(bare(units.gigabits(frame.at(RX, index))), RX, 7)
         if plan.siblings:
-            share = at(frame, SIBLINGS, index)
+            share = frame.at(SIBLINGS, index)
             number = pen.number(_whole_percent(share), SIBLINGS, plan.siblings)
             parts += _stressed(number, style, when=index in lame(node))
-        resent = at(frame, RETRANSMIT, index)
+        resent = frame.at(RETRANSMIT, index)
         number = pen.number(bare(units.percent(resent)), RETRANSMIT, 7)
         parts += _stressed(number, style, when=severity is not None and resent is not None)
         if plan.numa:
@@ -139,7 +132,7 @@ def _plan(names: list[str], width: int) -> _Plan:
 
 
 def _title(frame: Frame, plan: _Plan, width: int, pen: Pen) -> Strip:
-    link = at(frame, LINK, 0)
+    link = frame.at(LINK, 0)
     whole = f" of {units.gigabits(link)}" if link is not None and plan.bar >= TITLED_BAR else ""
     parts = [
         fit("  card", plan.name + 2),
@@ -156,7 +149,7 @@ def _title(frame: Frame, plan: _Plan, width: int, pen: Pen) -> Strip:
 def _severities(scene: Scene, node: NodeView) -> dict[int, Severity]:
     """Card → how bad it is: by its incident, else by what sets it apart from its siblings."""
     found = dict.fromkeys(outliers(node) | lame(node), Severity.WARNING)
-    found |= dict.fromkeys(lost(node), Severity.CRITICAL)
+    found |= dict.fromkeys(node.lost_cards, Severity.CRITICAL)
     places = {f"efa:{card}": place for place, card in enumerate(node.inventory.of(Entity.EFA))}
     for incident in reversed(scene.by_node.get(node.name, ())):
         if incident.component in places:
@@ -186,7 +179,7 @@ def _events(node: NodeView) -> list[str]:
         found = [
             f"{rate:.2g} {what}/s"
             for quantity, what in EVENTS.items()
-            if (rate := at(node.frame, quantity, index))
+            if (rate := node.frame.at(quantity, index))
         ]
         state = node.inventory.efa_links.get(str(card), {}).get("state", ACTIVE)
         if ACTIVE not in state:

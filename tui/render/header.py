@@ -220,7 +220,8 @@ def _fleet(scene: Scene, pen: Pen) -> list[tuple[int, list[Part]]]:
 
 def _estimated(scene: Scene) -> str:
     """The bounds of the communication share, means over the nodes; empty where none has any."""
-    share = run.bounds(*(_over_nodes(scene, bound, "mean") for bound in (run.FLOOR, run.CEILING)))
+    floor, ceiling = (_over_nodes(scene, bound, "mean") for bound in (run.FLOOR, run.CEILING))
+    share = units.share_bounds(floor, ceiling)
     return "" if share == units.ABSENT else f"{share} %"
 
 

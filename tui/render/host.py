@@ -83,14 +83,9 @@ def _traffic(frame: Frame, ways: tuple[tuple[str, str], ...], pen: Pen) -> list[
         quantity = f"node_{name}_bytes_per_second"
         rate = frame.value(quantity)
         if rate is not None:
-            number = pen.number(_bytes_rate(rate), quantity)
+            number = pen.number(units.bytes_rate(rate), quantity)
             groups.append([(f"{label} ", pen.ink.muted), *number])
     return groups
-
-
-def _bytes_rate(rate: float) -> str:
-    number, _, prefix = units.si(rate).partition(" ")
-    return f"{number} {prefix}B/s"
 
 
 def _compiler(frame: Frame, pen: Pen) -> list[list[Part]]:

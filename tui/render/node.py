@@ -1,6 +1,6 @@
 """The other parts of a node's screen: who it is, what runs on it, what feeds it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from textual.strip import Strip
 
@@ -10,7 +10,6 @@ from trntop.model import NodeView, Process, Runtime, State
 
 from ..scene import Scene
 from . import incidents, run
-from .devices import at
 from .fleet import BANDWIDTH, COMM, ENGINE, UTILIZATION, job_worst, state_parts
 from .line import Part, fit, flow, length, line
 from .pen import Pen, bare
@@ -83,18 +82,18 @@ def processes(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip
     for pid in sorted(names):
         place = places.get(pid, len(places))
         parts: list[Part] = [(f"{pid:>8}  ", ink.text), (fit(names[pid], name), ink.muted)]
-        done = at(frame, "runtime_executions_completed_per_second", place)
+        done = frame.at("runtime_executions_completed_per_second", place)
         parts += pen.number(_rate(done), "", 8)
         for percentile in ("p50", "p99"):
-            value = at(frame, f"runtime_total_latency_{percentile}_seconds", place)
+            value = frame.at(f"runtime_total_latency_{percentile}_seconds", place)
             parts += pen.number(units.seconds(value), "", 10)
-        worst = max((v for one in _ERRORS if (v := at(frame, one, place)) is not None),
+        worst = max((v for one in _ERRORS if (v := frame.at(one, place)) is not None),
                     default=None)  # fmt: skip
         number = pen.number(_rate(worst), "", 10)
         parts += [(number[0][0], ink.critical)] if worst else number
         if wide:
             for memory in ("device", "host"):
-                value = at(frame, f"runtime_{memory}_memory_used_bytes", place)
+                value = frame.at(f"runtime_{memory}_memory_used_bytes", place)
                 parts += pen.number(units.bytes_iec(value), "", 11)
         lines.append(line(parts, width))
         lines += _facts(runtimes.get(pid), holders.get(pid), width, pen)
@@ -119,9 +118,9 @@ def _facts(runtime: Runtime | None, holder: Process | None, width: int, pen: Pen
         neffs = sorted(runtime.neffs, key=lambda neff: not neff.running)
         facts.append(", ".join(f"{neff.name}{' runs' * neff.running}" for neff in neffs))
     if holder is not None and holder.devices:
-        facts.append(f"devices {ranges(holder.devices)}")
+        facts.append(f"devices {units.ranges(holder.devices)}")
     if runtime is not None and runtime.cores:
-        facts.append(f"cores {ranges(runtime.cores)}")
+        facts.append(f"cores {units.ranges(runtime.cores)}")
     if holder is not None and holder.runtime_version:
         facts.append(f"runtime {holder.runtime_version}")
     lines = []
@@ -130,17 +129,6 @@ def _facts(runtime: Runtime | None, holder: Process | None, width: int, pen: Pen
     if runtime is not None and runtime.error:
         lines.append(line([(" " * 10, ink.faint), (runtime.error, ink.warning)], width))
     return lines
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """`0-3,8` for 0, 1, 2, 3 and 8."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def _rate(value: float | None) -> str:

@@ -3,7 +3,6 @@
 from rich.style import Style
 
 from trntop import units
-from trntop.catalog import Provenance
 from trntop.model import Frame, Phase, Stage
 
 from .ink import Ink
@@ -36,20 +35,6 @@ def phase(found: Phase, pen: Pen, *, utc: bool) -> list[Part]:
     return parts
 
 
-def bounds(floor: float | None, ceiling: float | None) -> str:
-    """The estimated communication share without its unit: `~3-40`, `≥ 30~`, `≤ 40~`, or a dash.
-
-    A floor above the ceiling means that memory-bound work was taken for waiting: it stands alone.
-    """
-    sign = units.mark(Provenance.ESTIMATED)
-    least, most = (None if bound is None else f"{100 * bound:.0f}" for bound in (floor, ceiling))
-    if least is not None and most is not None and (floor or 0.0) <= (ceiling or 0.0):
-        return f"{sign}{least}" if least == most else f"{sign}{least}-{most}"
-    if least is not None:
-        return f"≥ {least}{sign}"
-    return units.ABSENT if most is None else f"≤ {most}{sign}"
-
-
 def comm_bounds(frame: Frame) -> str:
-    """`bounds` of one node."""
-    return bounds(frame.value(FLOOR), frame.value(CEILING))
+    """The estimated communication share of one node."""
+    return units.share_bounds(*frame.comm_bounds)

@@ -9,6 +9,7 @@ import pytest
 from tests.builders import NOON, make_incident, make_node, view_of
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import CARD, EFA_INCIDENT, VICTIM, scene
+from trntop import units
 from trntop.catalog import Entity
 from trntop.history import History
 from trntop.model import Incident, Neff, NodeView, Phase, Process, Runtime, Stage, State
@@ -87,7 +88,7 @@ class TestIdentity:
     ],
 )
 def test_bounds(floor: float | None, ceiling: float | None, shown: str) -> None:
-    assert run.bounds(floor, ceiling) == shown
+    assert units.share_bounds(floor, ceiling) == shown
 
 
 def test_a_stalled_run_asks_for_a_person() -> None:
