@@ -23,7 +23,9 @@ from trntop.catalog import (
     TENSOR_ENGINE,
 )
 from trntop.collection import Collector, Finding
+from trntop.errors import SettingsError
 from trntop.settings import Collect
+from trntop.text import clean
 
 EXAMINATION_SECONDS = 15.0
 """How long `examine_all` waits for what may hang."""
@@ -37,10 +39,11 @@ def local(node: str, settings: Collect) -> list[Collector]:
         settings: what is read, where and how often.
 
     Raises:
-        SettingsError: a pattern of log lines is none.
+        SettingsError: a pattern of log lines is none, or the root no folder.
     """
     from trntop.profiles import path_of
 
+    from . import training_log
     from .efa import EfaReader
     from .host import HostReader
     from .kernel_log import KernelLog
@@ -51,8 +54,10 @@ def local(node: str, settings: Collect) -> list[Collector]:
     from .profiles import ProfilesReader
     from .steps import StepsCollector
     from .tensor_engine import TensorEngineReader
-    from .training_log import TrainingLog
 
+    if not Path(settings.root).is_dir():
+        raise SettingsError(f"collect.root: {clean(settings.root)} is no folder")
+    training_log.compile_patterns(settings.log_patterns)
     root, period, slow = Path(settings.root), settings.period, settings.sysfs_period
     host = HostReader(root, settings.compile_cache, period=settings.host_period)
     profiles = ProfilesReader(path_of(settings, os.environ))
@@ -69,7 +74,9 @@ def local(node: str, settings: Collect) -> list[Collector]:
         Polled(node, PROFILES, profiles, ProfilesReader.PERIOD),
     ]
     if settings.logs:
-        collectors.append(TrainingLog(node, settings.logs, settings.job, settings.log_patterns))
+        collectors.append(
+            training_log.TrainingLog(node, settings.logs, settings.job, settings.log_patterns)
+        )
     return [one for one in collectors if one.source not in settings.disabled]
 
 

@@ -238,7 +238,8 @@ def test_step_time_from_the_pace_of_logged_steps() -> None:
     for time, step in ((0.0, 100.0), (40.0, 110.0)):
         fed(node, LOG, time, job("a", "a/log", job_logged_step_total=step))
     frame = node.view(41.0).frame
-    assert frame.columns["job_step_seconds"].tolist() == [4.0]
+    assert frame.columns["job_step_pace_seconds"].tolist() == [4.0]
+    assert "job_step_seconds" not in frame.columns, "nobody reported one"
 
 
 def test_facts_of_one_device_from_two_sources_are_joined() -> None:
@@ -297,3 +298,22 @@ def test_a_lame_rail_stands_out_among_its_siblings() -> None:
     frame = at(m, 1.0).frame
     assert frame.columns["efa_tx_sibling_ratio"].tolist() == [1.0, 1.0, 0.25]
     assert frame.value("node_efa_tx_imbalance_ratio") == 0.75
+
+
+def test_why_a_computed_value_is_absent_follows_its_inputs() -> None:
+    m = monitor(monitor_reading(report(runtime()), 0.0))
+    m.status(Status("n", "tensor-engine", State.DOWN, "this driver shows no counters"))
+    frame = at(m, 0.5).frame
+    for name in ("node_tensor_engine_busy_mean_ratio", "neuroncore_tensor_engine_busy_ratio"):
+        assert frame.why_absent(name) == "tensor-engine: this driver shows no counters"
+    assert frame.why_absent("efa_retransmit_ratio") == "no efa source"
+
+
+def test_a_log_is_as_alive_as_its_own_pace() -> None:
+    node = NodeState("n")
+    for time in (0.0, 10.0, 20.0):
+        sample = job("a", "a/log", job_loss=3.0)
+        sample.period = None
+        fed(node, LOG, time, sample)
+    assert "job_loss" in node.view(75.0).frame.columns
+    assert "job_loss" not in node.view(90.0).frame.columns

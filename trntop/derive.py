@@ -172,6 +172,11 @@ def _imbalance(columns: Columns, inventory: Inventory) -> Column | None:
     return None if ratios is None else np.array([max(0.0, 1.0 - float(np.nanmin(ratios)))])
 
 
+def _step_pace(columns: Columns, inventory: Inventory) -> Column | None:
+    pace = columns.get("job_logged_steps_per_second")
+    return None if pace is None else 1.0 / _positive(pace)
+
+
 def _over(part: str, whole: str) -> Callable[[Columns, Inventory], Column | None]:
     def derive(columns: Columns, inventory: Inventory) -> Column | None:
         if part in columns and whole in columns:
@@ -203,6 +208,7 @@ FORMULAS: dict[str, Callable[[Columns, Inventory], Column | None]] = {
     "device_memory_used_bytes": _device_memory_used,
     "device_memory_used_ratio": _over("device_memory_used_bytes", "device_memory_total_bytes"),
     "efa_retransmit_ratio": _retransmit_ratio,
+    "job_step_pace_seconds": _step_pace,
     "job_comm_share_ratio": _over("job_comm_seconds", "job_step_seconds"),
     "job_exposed_comm_share_ratio": _over("job_exposed_comm_seconds", "job_step_seconds"),
     "job_comm_compute_ratio": _over("job_comm_seconds", "job_compute_seconds"),
@@ -264,15 +270,11 @@ def combine_rows(rows: Column, combine: Combine) -> Column:
 
 
 def _step_time_of_log(columns: MutableMapping[str, Column]) -> None:
-    """Where no rank reports its step time, what the log states or the pace of its lines."""
-    known = [
-        columns[name] if name == "job_logged_step_seconds" else 1.0 / _positive(columns[name])
-        for name in ("job_logged_step_seconds", "job_logged_steps_per_second")
-        if name in columns
-    ]
-    for values in known:
-        step = columns.get("job_step_seconds", np.full(len(values), np.nan))
-        columns["job_step_seconds"] = np.where(np.isnan(step), values, step)
+    """Where no rank reports its step time, what the log states."""
+    stated = columns.get("job_logged_step_seconds")
+    if stated is not None:
+        step = columns.get("job_step_seconds", np.full(len(stated), np.nan))
+        columns["job_step_seconds"] = np.where(np.isnan(step), stated, step)
 
 
 def _hbm_size(columns: MutableMapping[str, Column], inventory: Inventory) -> None:

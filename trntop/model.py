@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trntop.catalog import CATALOG, UNCORRECTED_ECC, Entity, Provenance, Quantity
+from trntop.catalog import CATALOG, UNCORRECTED_ECC, Entity, Provenance, Quantity, inputs
 
 Column = npt.NDArray[np.float64]
 Key = int | str
@@ -307,10 +307,14 @@ class Frame:
         source = CATALOG[name].source
         for state in self.sources:
             if state.name == source and state.state is not State.FRESH:
-                return f"{state.name}: {state.reason or state.state}"
+                reason = state.reason or str(state.state)
+                return reason if reason.startswith(state.name) else f"{state.name}: {reason}"
         if source and all(state.name != source for state in self.sources):
             return f"no {source} source"
-        return "not provided"
+        for one in inputs(name):
+            if one not in self.columns:
+                return self.why_absent(one)
+        return "not provided" if source else "its inputs do not tell"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

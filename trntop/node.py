@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trntop import hbm
-from trntop.catalog import CATALOG, HOST, NEURON_LS, NEURON_MONITOR, SOURCES, STEPS, Entity
+from trntop.catalog import CATALOG, HOST, LOG, NEURON_LS, NEURON_MONITOR, SOURCES, STEPS, Entity
 from trntop.derive import RATES, combine_rows, derive, rate
 from trntop.estimate import CommEstimate
 from trntop.model import (
@@ -36,8 +36,10 @@ from trntop.smooth import Smoother
 LATE_PERIODS = 2.0
 SLACK = 0.5
 """Seconds of jitter forgiven before a source is called late."""
-MIN_STALE = {STEPS: 15.0}
-"""Seconds; steps come by the loop's pace, not by ours, and a checkpoint is no silence."""
+MIN_STALE = {STEPS: 15.0, LOG: 60.0}
+"""Seconds; these come by the loop's pace, not by ours, and a checkpoint is no silence. A log may
+tell of each tenth step only.
+"""
 DEFAULT_PERIOD = 5.0
 """neuron-monitor's own, taken until a source's pace is known."""
 MAX_STEP = 600.0
@@ -75,6 +77,8 @@ class _Part:
 
     time: float
     sample: Sample
+    period: float
+    """Seconds to its next word, as it says itself or as its last two were apart."""
     expires: float
     """When it is stale without another word."""
 
@@ -206,7 +210,9 @@ class NodeState:
             source.forget()
             source.count("clock_steps")
             before = None
-        if sample.period is not None:
+        if sample.part:
+            pass  # each speaker has a pace of its own
+        elif sample.period is not None:
             source.period = min(sample.period, MAX_STEP)
         elif before is not None and reading.time > before:
             step = reading.time - before
@@ -360,6 +366,8 @@ class NodeState:
         return source
 
     def _feed_part(self, source: _Source, time: float, sample: Sample) -> None:
+        if not sample.columns:
+            return  # a note, which says nothing of the pace of values
         source.merged = None
         if (before := source.parts.get(sample.part)) is not None:
             past = before.sample
@@ -367,13 +375,15 @@ class NodeState:
                 source, sample, time, past.keys,
                 lambda name: (past.columns[name], before.time) if name in past.columns else None,
             )  # fmt: skip
-        if sample.part in source.parts or len(source.parts) < MAX_PARTS:
-            period = min(sample.period or DEFAULT_PERIOD, MAX_STEP)
+        if before is not None or len(source.parts) < MAX_PARTS:
+            period = sample.period
+            if period is None:
+                period = DEFAULT_PERIOD if before is None else time - before.time
+            period = min(period, MAX_STEP)
             patience = max(STALE_PERIODS * period + SLACK, MIN_STALE.get(source.name, 0.0))
-            source.parts[sample.part] = _Part(time, sample, time + patience)
+            source.parts[sample.part] = _Part(time, sample, period, time + patience)
             # The slowest rank sets the pace by which the source is judged.
-            periods = [part.sample.period for part in source.parts.values() if part.sample.period]
-            source.period = min(max(periods), MAX_STEP) if periods else source.period
+            source.period = max(part.period for part in source.parts.values())
         else:
             source.count("dropped")
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from trntop.decode import profiles as decoder
+from trntop.decode import tolerant
 from trntop.decode.columns import SIZE
 from trntop.errors import DecodeError, SettingsError, UsageError
 from trntop.instances import CHIPS
@@ -30,6 +31,13 @@ _TOLERANCE = 0.01
 """By which `mbu_estimated_percent` may differ, in relation, from what it is made of."""
 _DEPTH = 3
 """Objects and lists around a summary."""
+
+
+class _Store(msgspec.Struct):
+    profiles: msgspec.Raw = msgspec.Raw()
+
+
+_stores = msgspec.json.Decoder(_Store)
 _NAMES = ("neff", "neff_name")
 _UUIDS = ("uuid", "neff_uuid")
 
@@ -74,7 +82,11 @@ def load(path: Path) -> tuple[NeffProfile, ...]:
         SettingsError: it cannot be read; names the file and the reason.
     """
     try:
-        sample = decoder.decode(_read(path))
+        data = _read(path)
+        sample = decoder.decode(data)
+        # Somebody else's JSON would pass for an empty store, and be lost to the next profile.
+        if not bytes(tolerant.decode(data, _stores)[0].profiles):
+            raise DecodeError("not a file of profiles: no `profiles` in it")
     except FileNotFoundError:
         return ()
     except OSError as error:
@@ -87,17 +99,26 @@ def load(path: Path) -> tuple[NeffProfile, ...]:
     return profiles
 
 
-def add(path: Path, profile: NeffProfile) -> NeffProfile | None:
+def add(path: Path, profile: NeffProfile, *, make_folder: bool = False) -> NeffProfile | None:
     """Keeps a profile, in the place of one of the same program; returns that one.
 
+    Args:
+        path: the file, made where there is none.
+        profile: what to keep.
+        make_folder: makes its folder too; for the default path, which nobody can mistype.
+
     Raises:
-        SettingsError: the file cannot be read or written, or is full.
+        SettingsError: the file cannot be read or written, is full, or has no folder.
     """
     known = load(path)
     former = next((one for one in known if _same(one, profile)), None)
     kept = [one for one in known if one is not former]
     if len(kept) >= decoder.MAX_PROFILES:
         raise SettingsError(f"{path}: holds {len(kept):,} profiles; remove some first")
+    if make_folder:
+        _make_folder(path)
+    elif not path.parent.is_dir():
+        raise SettingsError(f"{path}: there is no folder {path.parent}")
     _write(path, [*kept, profile])
     return former
 
@@ -137,12 +158,18 @@ def _read(path: Path) -> bytes:
     return data
 
 
+def _make_folder(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be written: {error.strerror}") from error
+
+
 def _write(path: Path, profiles: Iterable[NeffProfile]) -> None:
     """Replaces the file as a whole, readable by its owner only."""
     text = msgspec.json.format(msgspec.json.encode({"profiles": tuple(profiles)}))
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             with open(draft, "xb", opener=_private) as file:
                 file.write(text + b"\n")

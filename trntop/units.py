@@ -5,6 +5,7 @@ as a dash. A number and its unit are separated by one blank.
 """
 
 import math
+import re
 import time
 from collections.abc import Iterable
 from typing import TypeGuard
@@ -17,6 +18,7 @@ _IEC = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _SI = ("", "k", "M", "G", "T", "P", "E")
 _AGES = ((60.0, 1.0, "s"), (3600.0, 60.0, "min"), (172_800.0, 3600.0, "h"))
 _DAY = 86_400.0
+_SPANS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _MARKS = {Provenance.REPORTED: "r", Provenance.DERIVED: "d", Provenance.ESTIMATED: "~"}
 
 
@@ -64,14 +66,14 @@ def gigabits(bytes_per_second: float | None, *, unit: bool = True) -> str:
 
 
 def seconds(duration: float | None) -> str:
-    """A duration to three figures: `62.9 µs`, `63 ms`, `4.31 s`; from two minutes as an age."""
+    """A duration to three figures: `62.9 µs`, `63 ms`, `4.31 s`; from two minutes as a span."""
     if not _known(duration):
         return ABSENT
     if duration == 0:
         return "0 s"
     size = abs(duration)
     if size >= 120:
-        return age(duration)
+        return span(duration)
     if size >= 0.9995:
         return f"{_figures(duration)} s"
     if size >= 0.0009995:
@@ -93,17 +95,25 @@ def bytes_rate(rate: float | None) -> str:
 
 
 def share_bounds(floor: float | None, ceiling: float | None) -> str:
-    """An estimated share in percent, without its unit: `~3-40`, `≥ 30~`, `≤ 40~`, or a dash.
+    """An estimated share in percent, without its unit: `~3-40`, `~≥ 30`, `~≤ 40`, or a dash.
 
     A floor above the ceiling stands alone: the ceiling bounds only what compute does not hide.
+    Alone and rounded to 0 it says nothing, as every share is at least that.
     """
     sign = mark(Provenance.ESTIMATED)
     least, most = (None if bound is None else f"{100 * bound:.0f}" for bound in (floor, ceiling))
     if least is not None and most is not None and (floor or 0.0) <= (ceiling or 0.0):
         return f"{sign}{least}" if least == most else f"{sign}{least}-{most}"
     if least is not None:
-        return f"≥ {least}{sign}"
-    return ABSENT if most is None else f"≤ {most}{sign}"
+        return ABSENT if least == "0" else f"{sign}≥ {least}"
+    return ABSENT if most is None else f"{sign}≤ {most}"
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Sort key by which `rdmap16s27` comes before `rdmap112s27`."""
+    return tuple(
+        (int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)
+    )
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -131,7 +141,7 @@ def count(number: float | None) -> str:
 
 
 def age(elapsed: float | None) -> str:
-    """How long ago or how long: `1 s`, `14 s`, `3 min`, `2 h`, `5 d`; rounded down."""
+    """How long ago: `1 s`, `14 s`, `3 min`, `2 h`, `5 d`; rounded down."""
     if not _known(elapsed):
         return ABSENT
     elapsed = max(0.0, elapsed)
@@ -139,6 +149,26 @@ def age(elapsed: float | None) -> str:
         if elapsed < limit:
             return f"{int(elapsed / size)} {unit}"
     return f"{int(elapsed / _DAY)} d"
+
+
+def span(duration: float | None) -> str:
+    """How long, in its two largest units: `53 s`, `1 min 53 s`, `2 h 5 min`, `3 d 4 h`."""
+    if not _known(duration):
+        return ABSENT
+    rest = round(max(0.0, duration))
+    parts = []
+    for size, unit in _SPANS:
+        number, rest = divmod(rest, size)
+        if number:
+            parts.append(f"{number} {unit}")
+        elif parts:
+            break  # 2 h 5 s claims more than anyone wants to know
+    return " ".join(parts[:2]) or "0 s"
+
+
+def loss(value: float | None) -> str:
+    """A loss to four figures: `2.315`."""
+    return f"{value:.4g}" if _known(value) else ABSENT
 
 
 def clock(unix: float | None, *, utc: bool = False) -> str:

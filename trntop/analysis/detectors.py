@@ -13,7 +13,13 @@ import numpy as np
 from trntop import units
 from trntop.analysis.blame import suspect
 from trntop.analysis.windows import RollingMean
-from trntop.catalog import EXECUTION_ERRORS, FAILED_STATUSES, UNCORRECTED_ECC, Entity
+from trntop.catalog import (
+    EXECUTION_ERRORS,
+    FAILED_STATUSES,
+    LOOP_PACED,
+    UNCORRECTED_ECC,
+    Entity,
+)
 from trntop.jobs import job_mean
 from trntop.model import Cluster, Column, Evidence, NodeView, Severity, State
 from trntop.settings import Analysis as Settings
@@ -142,14 +148,16 @@ class NodeSilent:
         """What ran on a node when it last spoke."""
 
     def signal(self, cluster: Cluster) -> Signal:
-        """Nodes that never spoke or whose recording ended have no age."""
+        """Nodes that never spoke, whose recording ended, or that only a training loop spoke for
+        have no age: a loop has no beat to miss.
+        """
         for job, nodes in cluster.jobs.items():
             self._jobs.update(dict.fromkeys(nodes, job))
         heard = (view.frame.heard for view in cluster.nodes.values())
         ages = cluster.time - np.fromiter(heard, np.float64, len(cluster.nodes))
         for place in np.flatnonzero(ages > self._limit):
             view = cluster.nodes[cluster.names[place]]
-            if view.state is State.ENDED:
+            if view.state is State.ENDED or _loop_paced(view):
                 ages[place] = np.nan
             elif ages[place] <= view.patience:
                 ages[place] = 0.0  # a slow source is not silent between its readings
@@ -174,6 +182,11 @@ class NodeSilent:
     def reset(self) -> None:
         """Forgets who ran what."""
         self._jobs.clear()
+
+
+def _loop_paced(view: NodeView) -> bool:
+    """Whether all that was ever heard of a node came at the pace of a training loop."""
+    return all(one.name in LOOP_PACED for one in view.frame.sources if one.time is not None)
 
 
 class MemoryPressure:

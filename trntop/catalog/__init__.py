@@ -9,6 +9,9 @@ Units are base units (seconds, bytes, ratios from 0 to 1); a unit stands in the 
 counter ends in `_total`. Absent values are NaN inside trntop and nothing at all outside.
 """
 
+import re
+from functools import cache
+
 from trntop.catalog.cores import cores, physical_cores
 from trntop.catalog.devices import devices
 from trntop.catalog.efa import efa
@@ -96,6 +99,7 @@ __all__ = [
     "Quantity",
     "describe",
     "describe_sources",
+    "inputs",
     "of_entity",
 ]
 
@@ -110,6 +114,14 @@ CATALOG: dict[str, Quantity] = {
 def of_entity(entity: Entity) -> tuple[Quantity, ...]:
     """The quantities with one value per `entity`."""
     return tuple(quantity for quantity in CATALOG.values() if quantity.entity is entity)
+
+
+@cache
+def inputs(name: str) -> tuple[str, ...]:
+    """The quantities that `name` is computed from, as its row names them."""
+    quantity = CATALOG[name]
+    words = re.findall(r"\w+", f"{quantity.rollup_of} {quantity.rate_of} {quantity.formula}")
+    return tuple(word for word in words if word in CATALOG and word != name)
 
 
 def describe() -> str:

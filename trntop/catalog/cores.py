@@ -128,5 +128,6 @@ def physical_cores() -> Iterator[Quantity]:
         "physical_core_tensor_engine_busy_ratio", "ratio", core,
         "Share of time the tensor engine worked",
         provenance=Provenance.DERIVED,
-        formula="(matmul + weight load) ÷ (matmul + weight load + idle) cycles between two reads",
+        formula="(matmul + weight_load) ÷ (matmul + weight_load + idle) of "
+        "physical_core_tensor_engine_idle_cycles_per_second and its siblings",
     )  # fmt: skip

@@ -37,13 +37,14 @@ GUIDE = {
         "the program `neuron-monitor`, started by trntop, or its output on standard input",
         "aws-neuronx-tools and the Neuron driver (aws-neuronx-dkms)",
         "no logical cores, runtimes or executions, and so no HBM bandwidth; devices, memory and "
-        "tensor engines are still read from sysfs",
+        "tensor engines are still read from sysfs where the driver is loaded",
     ),
     NEURON_SYSFS: Guide(
         "memory, execution statuses, ECC, power and health from the Neuron driver itself",
         "`/sys/devices/virtual/neuron_device/neuron*`, nodes found by name",
         "the Neuron driver; counters are live from driver 2.30.2 (SDK 2.32)",
-        "no power, health or ECC totals; memory and ECC are still told by neuron-monitor",
+        "no power, health or ECC totals; memory and ECC are still told by neuron-monitor where it "
+        "runs",
     ),
     TENSOR_ENGINE: Guide(
         "the tensor engines' busy share, which tells work from waiting",

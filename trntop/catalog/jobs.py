@@ -66,6 +66,11 @@ def jobs() -> Iterator[Quantity]:
             combine=Combine.MEAN, provenance=reported, source=LOG,
         )  # fmt: skip
     yield Quantity(
+        "job_step_pace_seconds", "seconds", job,
+        "Duration of a step by the times at which the log's lines appeared",
+        provenance=Provenance.DERIVED, formula="1 ÷ job_logged_steps_per_second",
+    )  # fmt: skip
+    yield Quantity(
         "job_logged_step_total", "steps", job, "Newest training step in the log",
         kind=Kind.COUNTER, combine=Combine.MAX, provenance=reported, source=LOG, exported=False,
     )  # fmt: skip

@@ -13,6 +13,9 @@ from trntop.catalog.names import (
 )
 from trntop.catalog.quantity import Combine, Entity, Kind, Provenance, Quantity
 
+_SMOOTH = {"physical_core_tensor_engine_busy_ratio": ", mean of 20 s"}
+"""A second is shorter than a training step: `trntop.smooth`."""
+
 
 def nodes() -> Iterator[Quantity]:
     """Of the node as a whole."""
@@ -81,8 +84,9 @@ def nodes() -> Iterator[Quantity]:
     ):
         base = of.removesuffix("_ratio").removeprefix("physical_core_")
         base = base.removesuffix(f"_{combine}")
+        smooth = _SMOOTH.get(of, "")
         yield Quantity(
-            f"node_{base}_{combine}_ratio", "ratio", node, f"{combine} of {of}",
+            f"node_{base}_{combine}_ratio", "ratio", node, f"{combine} of {of}{smooth}",
             combine=combine, provenance=derived, rollup_of=of,
         )  # fmt: skip
     for of, name in (
@@ -116,12 +120,13 @@ def nodes() -> Iterator[Quantity]:
     )  # fmt: skip
     yield Quantity(
         "node_hbm_bytes_per_second", "bytes_per_second", node,
-        "HBM bytes read and written per second; absent while it is unknown of one device",
-        provenance=derived, formula="Σ device_hbm_bytes_per_second",
+        "HBM bytes read and written per second; absent while it is unknown of one core",
+        provenance=derived, formula="Σ neuroncore_hbm_bytes_per_second, mean of 20 s",
     )  # fmt: skip
     yield Quantity(
         "node_hbm_bandwidth_ratio", "ratio", node, "Share of the node's peak HBM bandwidth",
-        provenance=derived, formula="node_hbm_bytes_per_second ÷ node_hbm_peak_bytes_per_second",
+        provenance=derived,
+        formula="node_hbm_bytes_per_second ÷ node_hbm_peak_bytes_per_second, mean of 20 s",
     )  # fmt: skip
     yield Quantity(
         "node_unhealthy_components", "components", node,

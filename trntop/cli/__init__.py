@@ -30,7 +30,8 @@ Live monitoring of AWS Trainium clusters.
 
 SOURCES = """\
 a SOURCE is
-  local               neuron-monitor on this machine (the default)
+  local               everything on this machine: neuron-monitor, drivers, EFA, host, logs
+                      (the default)
   -                   neuron-monitor's output on standard input
   FILE                a recording, or a file of neuron-monitor reports; plain, .gz or .zst
   sim:SCENARIO        a simulation, e.g. 'sim:efa-degraded?nodes=4&type=trn1.32xlarge&seed=7';
@@ -89,7 +90,10 @@ def _run(arguments: list[str]) -> int:
         if later := names.intersection(arguments[1:]):
             raise UsageError(f"put the command first: trntop {min(later)} {arguments[0]} …")
         arguments = [DEFAULT_COMMAND, *arguments]
-    args = parser.parse_args(arguments)
+    args, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        # Left to argparse, this would name the help of trntop and not that of the command.
+        raise UsageError(f"unrecognized arguments: {' '.join(unknown)} (see {args.prog} --help)")
     return int(pkgutil.resolve_name(args.run)(args))
 
 
@@ -117,7 +121,7 @@ def _build() -> tuple[_Parser, frozenset[str]]:
         )  # fmt: skip
         if sources:
             sub.add_argument("sources", nargs=sources, metavar="SOURCE")
-        sub.set_defaults(run=f"trntop.cli.commands:{name}")
+        sub.set_defaults(run=f"trntop.cli.commands:{name}", prog=sub.prog)
         return sub
 
     def pace(sub: _Parser) -> None:
@@ -180,7 +184,7 @@ def _add_imports(commands: "argparse._SubParsersAction[_Parser]", common: _Parse
         parent: "argparse._SubParsersAction[_Parser]", name: str, text: str, run: str
     ) -> _Parser:
         sub = parent.add_parser(name, help=text, description=text, parents=[common])
-        sub.set_defaults(run=f"trntop.cli.importing:{run}")
+        sub.set_defaults(run=f"trntop.cli.importing:{run}", prog=sub.prog)
         return sub
 
     imports = group("import", "step times from what a profiler wrote")

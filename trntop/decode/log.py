@@ -23,8 +23,6 @@ from trntop.text import clean
 
 MAX_TEXT = 4096
 """Characters of a line that are looked at."""
-PERIOD = 120.0
-"""Seconds; how often a loop logs is its own affair, and slow steps take minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,6 @@ class _Line(msgspec.Struct, gc=False):
 class _Lines(msgspec.Struct):
     file: str = ""
     job: str = ""
-    period: float | None = None
     lines: list[_Line] = []
 
 
@@ -231,11 +228,9 @@ def decode(data: bytes) -> Sample:
         for column in field.columns
     }
     job = clean(record.job, 128) or "job"
-    period = record.period
     return Sample(
         keys={Entity.JOB: (job,)},
         columns=columns,
-        period=period if period is not None and 0 < period <= 3600 else PERIOD,
         problems=problems,
         part=f"{job}/{clean(record.file)}",
     )
