@@ -28,20 +28,22 @@ class ProfilesReader:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._given = False
+        """Whether the last payload had profiles in it."""
 
     def __call__(self) -> bytes:
-        """All profiles.
+        """All profiles; once empty when the last of them went, so that the node forgets them.
 
         Raises:
-            AbsentError: none was ever added, or the file cannot be read.
+            AbsentError: there is none, or the file cannot be read.
         """
         try:
             known = profiles.load(self._path)
         except SettingsError as error:
             raise AbsentError(str(error)) from error
-        # Once there is a file, an empty one is news too: all of them were removed.
-        if not known and not self._path.exists():
+        if not known and not self._given:
             raise AbsentError("no NEFF profiles here", REMEDY)
+        self._given = bool(known)
         return msgspec.json.encode({"period": self.PERIOD, "profiles": known})
 
 
@@ -50,7 +52,9 @@ def examine(path: Path) -> Finding:
     try:
         known = profiles.load(path)
     except SettingsError as error:
-        return Finding(PROFILES, False, str(error), "mend or delete the file")
+        return Finding(
+            PROFILES, False, str(error), "mend the file, or name another in collect.profiles"
+        )
     if not known:
         return Finding(PROFILES, False, f"no NEFF profiles in {path}", REMEDY)
     count = f"{len(known)} NEFF profile{'s' if len(known) > 1 else ''}"

@@ -45,17 +45,111 @@ def test_json(ranks: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert document["total"][0]["overlap_ratio"] == pytest.approx(0.2)
 
 
-def test_a_table(ranks: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table(
+    ranks: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert main(["import", "trace", ranks[0]]) == 0
     captured = capsys.readouterr()
     lines = captured.out.splitlines()
-    assert lines[0].split() == [
+    assert lines[0].split() == [  # as wide as it is, where there is no terminal
         "node", "rank", "step", "time", "compute", "comm", "overlap", "exposed",
         "comm/step", "exposed/step", "comm/compute",
     ]  # fmt: skip
     assert lines[1].split()[-6:] == ["50", "%", "40", "%", "83", "%"]
     assert lines[-1].endswith("of which 20.00 % overlap compute")
     assert captured.err == ""
+
+
+@pytest.mark.parametrize(
+    ("columns", "hidden"),
+    [
+        (200, ""),
+        (80, "overlap, comm/compute"),
+        (20, "time, compute, comm, overlap, exposed, comm/compute"),
+    ],
+)
+def test_a_table_fits_the_terminal_and_says_what_it_leaves_out(
+    columns: int,
+    hidden: str,
+    ranks: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["import", "trace", ranks[0]]) == 0
+    captured = capsys.readouterr()
+    header = captured.out.splitlines()[0]
+    assert len(header) <= max(columns, 44)
+    assert not set(hidden.split(", ")) & set(header.split())
+    assert {"node", "rank", "step", "comm/step", "exposed/step"} <= set(header.split())
+    said = f"trntop: not shown in {columns} columns: {hidden}\n" if hidden else ""
+    assert captured.err == said
+
+
+def test_one_step_of_one_rank_is_not_counted_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    marked = [str(kineto(tmp_path / n, [step(3, 0, 10), gemm(0, 5)])) for n in ("a", "b")]
+    runs = [nrt("nc_exec_running", phase, time, 1) for phase, time in (("start", 0), ("stop", 9))]
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+    unmarked = [str(system_trace(tmp_path / n / "trn-0.json", runs)) for n in ("x", "y")]
+    for files, what in (
+        (marked, "step 3 of rank 3 on rank-3"),
+        ([marked[0], marked[0]], "step 3 of rank 3 on rank-3"),
+        (unmarked, "a step of rank 0 on trn-0"),
+    ):
+        assert main(["import", "trace", *files]) == 2
+        captured = capsys.readouterr()
+        assert captured.err.startswith(f"trntop: {files[0]} and {files[1]} both hold {what}: ")
+        assert (captured.err.count("\n"), captured.out) == (1, "")
+    later = kineto(tmp_path / "c", [step(4, 0, 10), gemm(0, 5)])
+    assert main(["import", "trace", marked[0], str(later)]) == 0
+
+
+@pytest.mark.parametrize("marks", [[step(1, 0, 10)], []])
+def test_executions_are_not_counted_in_a_trace_of_torch(
+    marks: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = kineto(tmp_path / "a.json", [*marks, gemm(0, 5)])
+    assert main(["import", "trace", "--executions", "4", str(path)]) == 0
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"trntop: {path}: ")
+    assert "--executions does not apply" in said
+
+
+def test_traces_of_different_times_are_imported_and_no_node_is_silent_between_them(
+    ranks: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undated = kineto(
+        tmp_path / "late_7.17.pt.trace.json",
+        [event for n in range(60) for event in (step(n, n * 1e6, 1e6), gemm(n * 1e6, 9e5))],
+        baseTimeNanoseconds=None,
+        distributedInfo={"rank": 7},
+    )
+    output = tmp_path / "run.jsonl"
+    assert main(["import", "trace", *ranks, str(undated), "-o", str(output)]) == 0
+    errors = capsys.readouterr().err
+    assert "no date in it" in errors
+    assert "these traces do not overlap in time: " in errors
+    assert f" lie between {ranks[0]} and {undated}\n" in errors
+    assert main(["analyze", "--json", str(output)]) == 0
+    kinds = [one["kind"] for one in json.loads(capsys.readouterr().out)["incidents"]]
+    assert "node_silent" not in kinds
+
+
+def test_two_steps_are_too_short_to_judge(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = [event for n in range(2) for event in (step(n, n * 1e6, 1e6), gemm(n * 1e6, 9e5))]
+    output = tmp_path / "run.jsonl"
+    trace = kineto(tmp_path / "a.json", events)
+    assert main(["import", "trace", str(trace), "-o", str(output)]) == 0
+    capsys.readouterr()
+    assert main(["analyze", str(output)]) == 0
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "too short to judge communication: that takes 25 s" in said
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.zst"])
@@ -96,6 +190,25 @@ def test_the_trace_itself_is_never_overwritten(
     assert Path(ranks[0]).stat().st_size > 0
 
 
+def test_where_the_recording_goes_is_looked_at_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    (tmp_path / "taken").touch()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    for name, reason in (
+        ("taken", "exists already"),
+        ("dangling", "exists already"),
+        ("none/run.jsonl", f"there is no folder {tmp_path / 'none'}"),
+    ):
+        output = tmp_path / name
+        assert main(["import", "trace", str(broken), "-o", str(output)]) == 2
+        captured = capsys.readouterr()
+        assert captured.err.startswith(f"trntop: {output}: {reason}")
+        assert (captured.err.count("\n"), captured.out) == (1, "")
+
+
 def test_what_to_know_of_a_trace_is_said_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,6 +237,10 @@ def test_what_to_know_of_a_trace_is_said_once(
         (["profile", "add"], "the following arguments are required: FILE"),
         (["profile", "add", "a", "b", "--neff", "n"], "name one program: give one FILE"),
         (["profile", "remove", "x"], "no profile of x; it holds none"),
+        (["profile", "list", "--json"], "arguments: --json (see trntop profile list --help)"),
+        (["import", "trace", "x", "--jsn"], "arguments: --jsn (see trntop import trace --help)"),
+        (["doctor", "x"], "unrecognized arguments: x (see trntop doctor --help)"),
+        (["profile", "lost"], "(see trntop profile --help)"),
     ],
 )
 def test_bad_use_is_one_line_and_exits_with_2(
@@ -167,6 +284,22 @@ def test_profiles_from_adding_to_removing(
     assert main(["profile", "remove", "train_step.neff"]) == 0
     assert main(["profile", "list"]) == 0
     assert "no profiles in" in capsys.readouterr().err
+
+
+def test_the_file_of_somebody_else_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, summary = tmp_path / "tsconfig.json", tmp_path / "summary.json"
+    other.write_text('{"compilerOptions": {}}')
+    summary.write_text(json.dumps(GOLDEN))
+    for arguments in (["list"], ["add", str(summary)], ["remove", "x"]):
+        assert main(["profile", *arguments, "--set", f"collect.profiles={other}"]) == 2
+        reason = f"trntop: {other}: not a file of profiles: no `profiles` in it\n"
+        assert capsys.readouterr().err == reason
+    assert other.read_text() == '{"compilerOptions": {}}'
+    away = tmp_path / "typo" / "profiles.json"
+    assert main(["profile", "add", str(summary), "--set", f"collect.profiles={away}"]) == 2
+    assert f"there is no folder {away.parent}" in capsys.readouterr().err
 
 
 def test_profiles_that_raise_doubts_are_kept_and_the_doubts_said(

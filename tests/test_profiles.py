@@ -34,7 +34,7 @@ def profile(name: str = "a.neff", uuid: str = "", read: float = 1.0) -> NeffProf
 
 
 def test_what_is_added_is_found_and_what_is_removed_is_not(tmp_path: Path) -> None:
-    path = tmp_path / "folder" / "profiles.json"
+    path = tmp_path / "profiles.json"
     assert load(path) == ()
     one, two = profile("a.neff", "u1"), profile("b.neff")
     assert add(path, one) is None
@@ -63,6 +63,15 @@ def test_a_profile_takes_the_place_of_one_of_the_same_program(tmp_path: Path) ->
     assert len(load(path)) == 2
 
 
+def test_only_a_folder_that_nobody_mistyped_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "share" / "trntop" / "profiles.json"
+    with pytest.raises(SettingsError, match=r"profiles\.json: there is no folder .*trntop"):
+        add(path, profile())
+    assert list(tmp_path.iterdir()) == []
+    add(path, profile(), make_folder=True)
+    assert load(path) == (profile(),)
+
+
 def test_the_number_of_profiles_is_bounded(tmp_path: Path) -> None:
     path = tmp_path / "profiles.json"
     entries = [
@@ -82,6 +91,8 @@ def test_the_number_of_profiles_is_bounded(tmp_path: Path) -> None:
         ("[]", "Expected `object`"),
         ('{"profiles": [{"name": "a"}]}', "a: no usable `hbm_read_bytes`"),
         ('{"profiles": [{"name": 3}]}', r"profiles\[0\]\.name"),
+        ("{}", "not a file of profiles: no `profiles` in it"),
+        ('{"compilerOptions": {"strict": true, "x": NaN}}', "not a file of profiles"),
     ],
 )
 def test_a_broken_file_is_named_and_left_alone(tmp_path: Path, text: str, reason: str) -> None:

@@ -32,12 +32,6 @@ _TOLERANCE = 0.01
 _DEPTH = 3
 """Objects and lists around a summary."""
 
-
-class _Store(msgspec.Struct):
-    profiles: msgspec.Raw = msgspec.Raw()
-
-
-_stores = msgspec.json.Decoder(_Store)
 _NAMES = ("neff", "neff_name")
 _UUIDS = ("uuid", "neff_uuid")
 
@@ -59,6 +53,13 @@ def find(profiles: Iterable[NeffProfile], neff: Neff) -> NeffProfile | None:
 
 
 # The file that keeps them
+
+
+class _Store(msgspec.Struct):
+    profiles: Any = None
+
+
+_stores = msgspec.json.Decoder(_Store)
 
 
 def path_of(settings: Collect, environ: Mapping[str, str]) -> Path:
@@ -85,7 +86,7 @@ def load(path: Path) -> tuple[NeffProfile, ...]:
         data = _read(path)
         sample = decoder.decode(data)
         # Somebody else's JSON would pass for an empty store, and be lost to the next profile.
-        if not bytes(tolerant.decode(data, _stores)[0].profiles):
+        if tolerant.decode(data, _stores)[0].profiles is None:
             raise DecodeError("not a file of profiles: no `profiles` in it")
     except FileNotFoundError:
         return ()
@@ -115,9 +116,7 @@ def add(path: Path, profile: NeffProfile, *, make_folder: bool = False) -> NeffP
     kept = [one for one in known if one is not former]
     if len(kept) >= decoder.MAX_PROFILES:
         raise SettingsError(f"{path}: holds {len(kept):,} profiles; remove some first")
-    if make_folder:
-        _make_folder(path)
-    elif not path.parent.is_dir():
+    if not (make_folder or path.parent.is_dir()):
         raise SettingsError(f"{path}: there is no folder {path.parent}")
     _write(path, [*kept, profile])
     return former
@@ -158,18 +157,12 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _make_folder(path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be written: {error.strerror}") from error
-
-
 def _write(path: Path, profiles: Iterable[NeffProfile]) -> None:
     """Replaces the file as a whole, readable by its owner only."""
     text = msgspec.json.format(msgspec.json.encode({"profiles": tuple(profiles)}))
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             with open(draft, "xb", opener=_private) as file:
                 file.write(text + b"\n")

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw
 
+from trntop import envelope
 from trntop.compression import BrokenStreamError, blocks, detect
 from trntop.errors import RecordingError
 
@@ -49,6 +50,9 @@ def read(path: Path) -> Members:
     content = bytearray()
     try:
         for block in _blocks(path):
+            # The first line of a recording is one whole object.
+            if not content and envelope.parse(block.partition(b"\n")[0]):
+                raise RecordingError(f"{path}: this is a recording: trntop replay {path}")
             content += block
             if len(content) > MAX_DECODED:
                 raise RecordingError(f"{path}: larger than {MAX_DECODED >> 30} GiB expanded")

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from trntop.catalog import STEPS
+from trntop.errors import RecordingError
 from trntop.model import Reading
 
 from .intervals import Intervals, clip, length, overlap, union
@@ -63,6 +64,11 @@ class Capture:
     """Whether computation includes waiting for collectives: what of them is covered by work, and
     what is exposed, is then not known.
     """
+
+    @property
+    def steps(self) -> tuple[Window, ...]:
+        """Its windows; one without marks is one step without a number."""
+        return self.windows or (Window(None, self.start, self.stop),)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,8 +121,7 @@ def dated(path: Path, began: int, length: int) -> tuple[int, tuple[str, ...]]:
 
 
 def steps_of(capture: Capture) -> list[Step]:
-    """The steps of a capture; one without marks is one step without a number."""
-    windows = capture.windows or (Window(None, capture.start, capture.stop),)
+    """The steps of a capture."""
     return [
         Step(
             node=capture.node,
@@ -126,7 +131,7 @@ def steps_of(capture: Capture) -> list[Step]:
             step_seconds=(window.stop - window.start) / NANO,
             **_parts(capture, window.start, window.stop),
         )
-        for window in windows
+        for window in capture.steps
     ]
 
 
@@ -136,8 +141,7 @@ def total_of(capture: Capture) -> Total:
     comm, both = parts["comm_seconds"], parts["overlap_seconds"]
     known = [part for part in (capture.compute, capture.comm) if part is not None]
     busy = union(np.concatenate(known))
-    windows = capture.windows or (Window(None, capture.start, capture.stop),)
-    inside = sum(length(clip(busy, window.start, window.stop)) for window in windows)
+    inside = sum(length(clip(busy, window.start, window.stop)) for window in capture.steps)
     return Total(
         file=str(capture.path),
         node=capture.node,
@@ -148,6 +152,37 @@ def total_of(capture: Capture) -> Total:
         overlap_ratio=both / comm if comm and both is not None else None,
         outside_seconds=(length(busy) - inside) / NANO,
     )
+
+
+def refuse_twins(captures: Iterable[Capture]) -> None:
+    """Keeps one step of one rank from being counted twice.
+
+    Raises:
+        RecordingError: two captures hold the same; names both files.
+    """
+    seen: dict[tuple[str, int, int | None], Path] = {}
+    for capture in captures:
+        for window in capture.steps:
+            other = seen.setdefault((capture.node, capture.rank, window.number), capture.path)
+            if other is not capture.path:  # by identity: one file may be given twice
+                step = "a step" if window.number is None else f"step {window.number}"
+                raise RecordingError(
+                    f"{other} and {capture.path} both hold {step} of rank {capture.rank}"
+                    f" on {capture.node}: leave one out, or let their names tell them apart"
+                )
+
+
+def gap(captures: Iterable[Capture]) -> tuple[float, Path, Path] | None:
+    """The longest time that no capture covers: seconds, the file before it and the one after."""
+    spans = sorted((one.epoch + one.start, one.epoch + one.stop, one.path) for one in captures)
+    longest = None
+    reach, last = spans[0][1:]
+    for start, stop, path in spans[1:]:
+        if path != last and start - reach > (longest[0] if longest else 0):
+            longest = start - reach, last, path
+        if stop > reach:
+            reach, last = stop, path
+    return longest and (longest[0] / NANO, *longest[1:])
 
 
 def readings(steps: Iterable[Step], job: str) -> Iterator[Reading]:

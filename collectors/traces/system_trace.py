@@ -37,6 +37,7 @@ COMM = "cc_running"
 MAX_CORES = 4096
 MAX_TIME = 4 * 10**18
 
+_SHORT = "a core has fewer of them, which are taken as one step"
 _WAITS = "executions include waiting for collectives, so exposed communication is not known"
 
 
@@ -107,8 +108,12 @@ def read(path: Path, members: Members, executions: int | None) -> list[Capture]:
             notes=notes + guess,
             waits=True,
         )
-        if executions and capture.compute is not None:
-            capture = replace(capture, windows=_windows(capture.compute, executions))
+        if executions:
+            windows = () if compute is None else _windows(compute - origin, executions)
+            if not windows:
+                short = f"--executions {executions:,} does not apply: {_SHORT}"
+                capture = replace(capture, notes=(*capture.notes, short))
+            capture = replace(capture, windows=windows)
         captures.append(capture)
     if not captures:
         found = f"neither {COMPUTE} nor {COMM} in it"

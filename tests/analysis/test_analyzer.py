@@ -101,6 +101,14 @@ def test_node_silent() -> None:
     assert any("neuron-monitor" in item.text for item in incident.evidence)
 
 
+def test_a_training_loop_alone_is_never_silent() -> None:
+    loop = [step_reading(float(t), node="b", step=t) for t in range(10)]
+    beat = [monitor_reading(report(runtime()), float(t), "a") for t in range(601)]
+    assert incidents([*beat, *loop]) == ()
+    both = [*loop, monitor_reading(report(runtime()), 5.0, "b")]
+    assert [one.node for one in incidents([*beat, *both])] == ["b"]
+
+
 def test_memory_pressure_names_the_fullest_device() -> None:
     full = int(0.97 * (32 << 30))
 

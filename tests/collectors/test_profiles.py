@@ -22,6 +22,15 @@ def test_what_it_reads_is_what_was_added(tmp_path: Path) -> None:
     assert sample.period == ProfilesReader.PERIOD
     remove(path, "a.neff")
     assert decode(read()).facts == {"profiles": ()}, "that they are gone must be heard"
+    with pytest.raises(AbsentError, match="no NEFF profiles here"):
+        read()
+    with pytest.raises(AbsentError, match="no NEFF profiles here"):
+        ProfilesReader(path)()
+    assert not examine(path).ok, "and doctor agrees"
+    add(path, PROFILE)
+    assert decode(read()).facts == {"profiles": (PROFILE,)}
+    path.unlink()
+    assert decode(read()).facts == {"profiles": ()}, "so does a file that went"
 
 
 def test_a_broken_file_is_said(tmp_path: Path) -> None:

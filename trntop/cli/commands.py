@@ -191,10 +191,23 @@ def analyze(args: Namespace) -> int:
     incidents = tuple(sorted(last.incidents, key=lambda one: one.opened_at))
     _report(first, last, seconds, incidents, as_json=args.json)
     if last.cluster.has_parts:
+        if not incidents:
+            _talk_about_haste(seconds, settings)
         return 0
     # No incident was found because nothing was seen: that is no good news.
     _talk_about_silence(last.cluster)
     return 1
+
+
+def _talk_about_haste(seconds: float, settings: Settings) -> None:
+    """Finding nothing is no good news where a mean over the window had no time to last."""
+    needed = settings.analysis.window + settings.analysis.hold
+    if seconds < needed:
+        print(
+            f"trntop: {seconds:.3g} s seen, too short to judge communication: that takes"
+            f" {needed:g} s (analysis.window + analysis.hold)",
+            file=sys.stderr,
+        )
 
 
 def _talk_about_silence(cluster: Cluster) -> None:
@@ -309,7 +322,7 @@ def _record_live(
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stopped.set())
-    session = opening.session(sources, settings, tap=recorder.write)
+    session = opening.session(sources, settings, tap=recorder.write, guest=False)
     session.start()
     print("trntop: recording; Ctrl-C ends it", file=sys.stderr)
     deadline = None if max_seconds is None else time.monotonic() + max_seconds + 1.0
@@ -333,7 +346,7 @@ def export(args: Namespace) -> int:
     host, port = parse_listen(settings.export.listen)
     if args.port is not None:
         _, port = parse_listen(str(args.port))
-    session = opening.session(sources, settings, speed=args.speed, loop=args.loop)
+    session = opening.session(sources, settings, speed=args.speed, loop=args.loop, guest=False)
     app = build_app(
         lambda: None if session.failure else session.view, max_series=settings.export.max_series
     )

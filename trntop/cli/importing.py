@@ -1,6 +1,7 @@
 """The commands that take in what profilers wrote: traces, and profiles of NEFFs."""
 
 import os
+import shutil
 import sys
 import time
 from argparse import Namespace
@@ -12,13 +13,15 @@ import msgspec
 
 from trntop import profiles, units
 from trntop.cli.opening import settings_of
-from trntop.errors import UsageError
+from trntop.errors import RecordingError, UsageError
 
 if TYPE_CHECKING:
-    from trntop.collectors.traces import Step, Total
+    from trntop.collectors.traces import Capture, Step, Total
 
 STEPS = ("node", "rank", "step", "time", "compute", "comm", "overlap", "exposed",
          "comm/step", "exposed/step", "comm/compute")  # fmt: skip
+SPARE = ("comm/compute", "overlap", "compute", "exposed", "time", "comm")
+"""Columns that a narrow terminal goes without, the least telling first."""
 PROFILES = ("name", "uuid", "read", "written", "time", "comm")
 
 
@@ -26,9 +29,11 @@ def import_trace(args: Namespace) -> int:
     """Step times from traces: a table or JSON, and a recording where one is asked for."""
     from trntop.collectors import traces
 
+    if args.output:
+        # Known before minutes are spent on reading traces.
+        _check_output(args)
     captures = traces.load(args.files, args.format, args.executions)
-    for note in dict.fromkeys(f"{one.path}: {note}" for one in captures for note in one.notes):
-        print(f"trntop: {note}", file=sys.stderr)
+    _talk_about(captures)
     steps = [step for capture in captures for step in traces.steps_of(capture)]
     totals = [traces.total_of(capture) for capture in captures]
     if args.json:
@@ -36,10 +41,35 @@ def import_trace(args: Namespace) -> int:
         document = {"schema": 1, "files": files, "steps": steps, "total": totals}
         print(msgspec.json.encode(document).decode())
     else:
-        print(_table(STEPS, map(_step, steps)), end="\n\n")
+        print(_fitted(STEPS, [_step(step) for step in steps]), end="\n\n")
         for total in totals:
             print(_sentence(total))
     return _record(args, steps) if args.output else 0
+
+
+def _check_output(args: Namespace) -> None:
+    path = args.output
+    if any(path.exists() and file.exists() and path.samefile(file) for file in args.files):
+        raise UsageError(f"{path} is also the trace; write to another file")
+    if os.path.lexists(path) and not args.overwrite:
+        raise RecordingError(f"{path}: exists already, and is not overwritten unasked")
+    if not path.parent.is_dir():
+        raise RecordingError(f"{path}: there is no folder {path.parent}")
+
+
+def _talk_about(captures: list["Capture"]) -> None:
+    """What to know about the figures."""
+    from trntop.collectors.traces import gap
+
+    for note in dict.fromkeys(f"{one.path}: {note}" for one in captures for note in one.notes):
+        print(f"trntop: {note}", file=sys.stderr)
+    if apart := gap(captures):
+        seconds, before, after = apart
+        print(
+            f"trntop: these traces do not overlap in time: {units.seconds(seconds)} lie between"
+            f" {before} and {after}",
+            file=sys.stderr,
+        )
 
 
 def _step(step: "Step") -> tuple[str, ...]:
@@ -81,9 +111,6 @@ def _record(args: Namespace, steps: list["Step"]) -> int:
     from trntop.collectors.traces import readings
     from trntop.recorder import Recorder
 
-    for path in args.files:
-        if args.output.exists() and args.output.samefile(path):
-            raise UsageError(f"{args.output} is also the trace; write to another file")
     note = "imported from " + ", ".join(path.name for path in args.files[:8])
     with Recorder(
         args.output, created=time.time(), note=note, overwrite=args.overwrite
@@ -102,10 +129,11 @@ def profile_add(args: Namespace) -> int:
     if len(args.files) > 1 and (args.neff or args.uuid):
         raise UsageError("--neff and --uuid name one program: give one FILE")
     path = _path(args)
+    default = path == profiles.default_path(os.environ)
     summaries = [profiles.read_summary(file, args.neff, args.uuid) for file in args.files]
     for file, summary in zip(args.files, summaries, strict=True):
         added = summary.profile
-        former = profiles.add(path, added)
+        former = profiles.add(path, added, make_folder=default)
         print(f"{added.name}: {_figures(summary)}{'; replaces the one before' if former else ''}")
         if not summary.named:
             print(
@@ -165,6 +193,25 @@ def profile_remove(args: Namespace) -> int:
 
 def _path(args: Namespace) -> Path:
     return profiles.path_of(settings_of(args).collect, os.environ)
+
+
+def _fitted(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The table without those columns of `SPARE` for which the terminal has no room."""
+    # Into a file or a pipe, all of it goes.
+    room = shutil.get_terminal_size((sys.maxsize, 24)).columns
+    hidden: list[str] = []
+    while True:
+        places = [place for place, name in enumerate(header) if name not in hidden]
+        text = _table(
+            [header[place] for place in places], [[row[place] for place in places] for row in rows]
+        )
+        if text.find("\n") <= room or len(hidden) == len(SPARE):
+            break
+        hidden.append(SPARE[len(hidden)])
+    if hidden:
+        names = ", ".join(name for name in header if name in hidden)
+        print(f"trntop: not shown in {room} columns: {names}", file=sys.stderr)
+    return text
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

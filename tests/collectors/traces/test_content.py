@@ -9,8 +9,11 @@ import pytest
 import zstandard
 
 from tests.collectors.traces.synthetic import gemm, kineto, nrt, system_trace
+from trntop import envelope
 from trntop.collectors.traces import content, load
 from trntop.errors import RecordingError
+from trntop.model import Reading
+from trntop.recorder import Recorder
 
 CUT = "its JSON stops before its end: cut off, or still being written"
 NEITHER = "not a trace: neither `traceEvents` (torch.profiler) nor `events` (Neuron runtime) in it"
@@ -50,6 +53,18 @@ def test_what_is_no_trace(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "trace.json"
     path.write_text(text)
     assert refusal(path) == reason
+
+
+@pytest.mark.parametrize("name", ["run.jsonl", "run.jsonl.zst"])
+def test_a_recording_is_told_and_what_plays_it(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    with Recorder(path, created=1.0) as recorder:
+        for time in range(9):
+            recorder.write(Reading("n", "steps", float(time), b'{"step": 1}'))
+    assert refusal(path) == f"this is a recording: trntop replay {path}"
+    headless = tmp_path / "headless.jsonl"
+    headless.write_bytes(envelope.line(Reading("n", "steps", 1.0, b'{"step": 1}')))
+    assert refusal(headless) == f"this is a recording: trntop replay {headless}"
 
 
 def test_the_form_may_be_insisted_on(tmp_path: Path) -> None:

@@ -60,7 +60,16 @@ def test_so_many_executions_are_a_step_if_the_user_says_so(tmp_path: Path) -> No
     assert total_of(capture).outside_seconds == pytest.approx(60e-9), "the fifth is left over"
     (five,) = steps_of(load([path], executions=5)[0])
     assert times(five)[0] == 460, "without a next one, a step ends with its last execution"
-    assert len(steps_of(load([path], executions=6)[0])) == 1
+    (six,) = load([path], executions=6)
+    assert [step.step for step in steps_of(six)] == [None]
+    assert "--executions 6 does not apply: a core has fewer of them" in six.notes[-1]
+    assert not any("--executions" in note for note in capture.notes)
+
+
+def test_without_executions_there_are_none_to_count(tmp_path: Path) -> None:
+    path = system_trace(tmp_path / "t.json", span(COMM, 0, 100, 1))
+    (capture,) = load([path], executions=1)
+    assert "--executions 1 does not apply" in capture.notes[-1]
 
 
 def test_the_two_physical_cores_behind_a_logical_one_are_one_execution(tmp_path: Path) -> None:
