@@ -31,12 +31,13 @@ EXAMINATION_SECONDS = 15.0
 """How long `examine_all` waits for what may hang."""
 
 
-def local(node: str, settings: Collect) -> list[Collector]:
+def local(node: str, settings: Collect, *, guest: bool = False) -> list[Collector]:
     """The collectors of this machine, without those that the settings disable.
 
     Args:
         node: name of this machine.
         settings: what is read, where and how often.
+        guest: leave what only one can receive to an agent on this machine.
 
     Raises:
         SettingsError: a pattern of log lines is none, or the root no folder.
@@ -68,7 +69,7 @@ def local(node: str, settings: Collect) -> list[Collector]:
         Polled(node, TENSOR_ENGINE, TensorEngineReader(root), period),
         NeuronLs(node, settings.neuron_ls),
         Polled(node, EFA_SOURCE, EfaReader(root), period),
-        StepsCollector(node, _path(settings.steps_socket), settings.steps_files),
+        StepsCollector(node, _path(settings.steps_socket), settings.steps_files, guest=guest),
         Polled(node, HOST, host, settings.host_period),
         KernelLog(node, root),
         Polled(node, PROFILES, profiles, ProfilesReader.PERIOD),

@@ -9,10 +9,15 @@ Training jobs run as other users and in containers, so everybody on the machine 
 socket has mode 0666 and its folder, where it is made here, 0755. What can be sent is the numbers
 of a job; the node's name is not among them, and a flood is throttled. Whoever wants a closer
 circle names a socket in a folder that only some may enter.
+
+The socket is the agent's. Dashboards and the like are guests: they have a socket of their own
+beside it, and only while no agent listens. Training processes prefer the agent's, and a guest
+that sees an agent closes its own, so that they go there.
 """
 
 import asyncio
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -24,7 +29,7 @@ from pathlib import Path
 from trntop.catalog import STEPS
 from trntop.collection import Finding, Sink
 from trntop.model import Reading, State, Status
-from trntop.steps import sockets
+from trntop.steps import GUEST, sockets
 from trntop.text import clean
 
 from .pace import rest
@@ -47,6 +52,8 @@ MAX_LINES = 256
 """Lines of a file that are taken at a time, the newest."""
 RECHECK = 30.0
 """Seconds between two looks at the socket."""
+GUEST_RECHECK = 1.0
+"""The same for a guest, who must not keep an agent waiting."""
 RESPITE = 1.0
 """Seconds in which nobody is let in after the system had no descriptor left."""
 
@@ -59,11 +66,11 @@ class NoPlaceError(Exception):
 
     Args:
         found: what is in the way.
-        remedy: what to do.
+        remedy: what to do; empty where all is well.
     """
 
     def __init__(self, found: str, remedy: str = SOCKET_REMEDY) -> None:
-        super().__init__(f"{found}; {remedy}")
+        super().__init__(f"{found}; {remedy}" if remedy else found)
         self.found = found
         self.remedy = remedy
 
@@ -76,14 +83,16 @@ class Mailbox:
             agent left is replaced.
 
     Raises:
-        NoPlaceError: somebody else listens there, or what is there is no socket.
-        OSError: it cannot be made.
+        NoPlaceError: what is there is no socket.
+        OSError: it cannot be made; EADDRINUSE where somebody else listens.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         _make(path.parent)
-        if _stale(path):
+        with contextlib.suppress(FileNotFoundError):
+            if _listens(path):
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             path.unlink()
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -109,19 +118,52 @@ class Mailbox:
                 self.path.unlink()
 
 
-def open_mailbox(path: Path | None) -> Mailbox:
+def open_mailbox(path: Path | None, *, guest: bool = False) -> Mailbox:
     """The mailbox at `path`, or at the first place where training processes look for one.
+
+    Args:
+        path: of the agent's socket; None looks at all places.
+        guest: take the one beside it, if no agent listens.
 
     Raises:
         NoPlaceError: there is none to be had.
     """
+    places = _places(path)
+    if guest:
+        if agent := _agent(path):
+            found = f"an agent receives it at {clean(str(agent))}; its page or recording has it"
+            raise NoPlaceError(found, "")
+        places = [place.parent / GUEST for place in places]
     failures = []
-    for place in map(Path, sockets()) if path is None else (path,):
+    for place in places:
         try:
             return Mailbox(place)
         except OSError as error:
+            if error.errno == errno.EADDRINUSE and guest:
+                found = f"another dashboard receives it at {clean(str(place))}"
+                raise NoPlaceError(found, "") from None
+            if error.errno == errno.EADDRINUSE:
+                found = f"another agent listens on {clean(str(place))}"
+                raise NoPlaceError(found, TAKEN_REMEDY) from None
             failures.append(f"{clean(str(place))} ({error.strerror or error})")
     raise NoPlaceError(f"cannot listen on {', '.join(failures)}")
+
+
+def _places(path: Path | None) -> list[Path]:
+    return [Path(place) for place in sockets()] if path is None else [path]
+
+
+def _agent(path: Path | None) -> Path | None:
+    """Where an agent listens.
+
+    Raises:
+        NoPlaceError: there is something else than a socket.
+    """
+    for place in _places(path):
+        with contextlib.suppress(OSError):
+            if _listens(place):
+                return place
+    return None
 
 
 def _make(folder: Path) -> None:
@@ -135,21 +177,19 @@ def _make(folder: Path) -> None:
             raise PermissionError(0, "its folder belongs to another user") from None
 
 
-def _stale(path: Path) -> bool:
-    """Whether there is a socket that nobody listens on."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return False
-    if not stat.S_ISSOCK(mode):
+def _listens(path: Path) -> bool:
+    """Whether somebody listens on the socket that is there."""
+    if not stat.S_ISSOCK(path.lstat().st_mode):
         raise NoPlaceError(f"{clean(str(path))} is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         probe.setblocking(False)
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
+            return False
+        except BlockingIOError:  # many wait to be let in
             return True
-    raise NoPlaceError(f"another agent listens on {clean(str(path))}", TAKEN_REMEDY)
+    return True
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -167,7 +207,8 @@ class StepsCollector:
         node: name of this machine.
         path: of the socket; None takes the first of `trntop.steps.sockets` that can be had.
         files: patterns of files that are followed.
-        recheck: seconds between two looks at the socket.
+        guest: leave the socket to agents; listen beside it while there is none.
+        recheck: seconds between two looks at the socket; None is often enough.
         period: seconds between two looks at the files.
     """
 
@@ -179,13 +220,15 @@ class StepsCollector:
         path: Path | None = None,
         files: Sequence[str] = (),
         *,
-        recheck: float = RECHECK,
+        guest: bool = False,
+        recheck: float | None = None,
         period: float = PERIOD,
     ) -> None:
         self.node = node
         self._path = path
         self._files = files
-        self._recheck = recheck
+        self._guest = guest
+        self._recheck = recheck or (GUEST_RECHECK if guest else RECHECK)
         self._period = period
 
     async def run(self, sink: Sink) -> None:
@@ -201,16 +244,18 @@ class StepsCollector:
         while True:
             try:
                 # On the loop: what lies on a network file system is no place for a socket.
-                box = open_mailbox(self._path)
+                box = open_mailbox(self._path, guest=self._guest)
             except NoPlaceError as error:
                 run.say("socket", trouble=str(error))
                 await asyncio.sleep(self._recheck)
                 continue
             senders = _Senders(box.socket, run)
             try:
-                while box.stands:
+                while box.stands and not (self._guest and _agent(self._path)):
                     run.say("socket", f"listening on {clean(str(box.path))}")
                     await asyncio.sleep(self._recheck)
+            except NoPlaceError:
+                pass  # there is something else than a socket now: the next round says so
             finally:
                 senders.close()
                 box.close()
@@ -360,16 +405,18 @@ def examine(path: Path | None = None, files: Sequence[str] = ()) -> Finding:
     """Whether training processes can report here.
 
     Args:
-        path: of the socket; None looks where an agent would.
+        path: of the agent's socket; None looks where an agent would.
         files: patterns of files that an agent would follow.
     """
     try:
-        box = open_mailbox(path)
+        # As a guest: an agent that starts meanwhile must find its place free.
+        box = open_mailbox(path, guest=True)
     except NoPlaceError as error:
         found, remedy = error.found, error.remedy
     else:
         box.close()
-        found = f"training processes that use trntop.steps can report to {clean(str(box.path))}"
+        place = next(one for one in _places(path) if one.parent == box.path.parent)
+        found = f"training processes that use trntop.steps can report to {clean(str(place))}"
         remedy = ""
     if files:
         news = look(Tail(files).poll, "trntop step files")

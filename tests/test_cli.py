@@ -243,6 +243,36 @@ def test_recording_a_live_source_until_stopped(tmp_path: Path) -> None:
     assert document["nodes"][0]["cores"]
 
 
+def test_who_looks_leaves_the_steps_to_the_agent(tmp_path: Path) -> None:
+    socket = tmp_path / "steps.sock"
+    options = ("--set", f"collect.steps_socket={socket}")
+    look = ("snapshot", "--json", *options)
+
+    def reason() -> str:
+        (node,) = json.loads(trntop(*look).stdout)["nodes"]
+        (steps,) = (one for one in node["sources"] if one["source"] == "steps")
+        return str(steps["reason"])
+
+    assert f"listening on {tmp_path / 'guest.sock'}" in reason()
+    for agent in (("export", "--port", "0"), ("record", "-o", str(tmp_path / "x.jsonl"))):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "trntop", *agent, *options],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            deadline = time.monotonic() + 15
+            while time.monotonic() < deadline and not socket.exists():
+                time.sleep(0.05)
+            assert reason().startswith(f"an agent receives it at {socket}")
+            process.send_signal(signal.SIGINT)
+            process.wait(10)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        assert not socket.exists()
+
+
 def test_an_unknown_source_cannot_be_disabled(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["snapshot", "--set", "collect.disabled=neuron"]) == 2
     assert "neuron is no source; known are neuron-monitor, " in capsys.readouterr().err

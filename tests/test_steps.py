@@ -350,7 +350,7 @@ class TestSocket:
         for _ in range(100):
             with emitter.step():
                 pass
-        assert len(looks) == 1
+        assert len(looks) == 2  # one look, for an agent and for a dashboard
 
     def test_somebody_who_does_not_read_costs_records_not_time(
         self, agent: Agent, path: Path
@@ -396,6 +396,63 @@ class TestSocket:
         assert agent.hear()["step"] == 5
         steps.default().close()
         agent.close()
+
+
+class TestGuest:
+    """A dashboard, which takes records while there is no agent."""
+
+    def test_an_agent_is_preferred(self, path: Path, agent: Agent) -> None:
+        guest = Agent(path.with_name("guest.sock"))
+        emitter = Steps(f"unix:{path}")
+        with emitter.step(7):
+            pass
+        agent.admit()
+        assert agent.hear()["step"] == 7
+        guest.close()
+
+    def test_an_agent_elsewhere_is_preferred(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folders = [tmp_path / "run", tmp_path / "tmp"]
+        for folder in folders:
+            folder.mkdir()
+        monkeypatch.setattr(steps, "sockets", lambda: [f"{one}/steps.sock" for one in folders])
+        guest, agent = Agent(folders[0] / "guest.sock"), Agent(folders[1] / "steps.sock")
+        with steps.step(7):
+            pass
+        agent.admit()
+        assert agent.hear()["step"] == 7
+        steps.default().close()
+        guest.close()
+        agent.close()
+
+    def test_it_makes_way_for_an_agent(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(steps, "RETRY", 0)
+        guest = Agent(path.with_name("guest.sock"))
+        emitter = Steps(f"unix:{path}")
+        with emitter.step():
+            pass
+        guest.admit()
+        assert guest.hear()["step"] == 1
+        agent = Agent(path)
+        guest.close()
+        for _ in range(2):
+            with emitter.step():
+                pass
+        agent.admit()
+        assert agent.hear()["step"] == 3
+        assert emitter.lost == 1
+        agent.close()
+
+    def test_a_path_without_a_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        guest = Agent(tmp_path / "guest.sock")
+        emitter = Steps("unix:steps.sock")
+        with emitter.step(7):
+            pass
+        guest.admit()
+        assert guest.hear()["step"] == 7
+        guest.close()
 
 
 def test_where_an_agent_may_listen() -> None:

@@ -53,6 +53,8 @@ __all__ = [
 
 MAX_NAME = 128
 """Characters kept of a name: a record is far shorter than 4 KiB."""
+GUEST = "guest.sock"
+"""Socket of a dashboard, beside the agent's: it listens only while no agent does."""
 RETRY = 1.0
 """Least seconds between two looks for somebody who listens."""
 
@@ -309,7 +311,7 @@ class _Channel:
 
 
 class _Socket(_Channel):
-    """The first of several Unix sockets on which somebody listens.
+    """The first of several Unix sockets on which an agent listens, else a dashboard's beside one.
 
     Messages on a connection keep their bounds as datagrams do, but each rank has a buffer of its
     own: the short common queue of a datagram socket overflows when all ranks end a step at once.
@@ -317,7 +319,7 @@ class _Socket(_Channel):
 
     def __init__(self, paths: list[str]) -> None:
         super().__init__()
-        self._paths = paths
+        self._paths = paths + [path[: path.rfind("/") + 1] + GUEST for path in paths]
         self._socket: socket.socket | None = None
 
     def send(self, data: bytes) -> bool:

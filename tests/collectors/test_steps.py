@@ -116,6 +116,79 @@ async def test_a_second_agent_says_so_and_takes_over_later(sink: Notebook, path:
         await sink.until(lambda: sink.reasons(State.STARTING))
 
 
+class TestGuest:
+    """Beside an agent, or in its place while there is none."""
+
+    async def test_it_makes_way_for_an_agent(
+        self, sink: Notebook, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("trntop.steps.RETRY", 0)
+        emitter, agents = Steps(f"unix:{path}"), Notebook()
+        beside = path.with_name("guest.sock")
+
+        async def train(to: Notebook) -> None:
+            async with asyncio.timeout(5):
+                while not to.readings:
+                    with emitter.step():
+                        pass
+                    await asyncio.sleep(0.01)
+
+        async with running(StepsCollector("n", path, guest=True, recheck=0.01), sink):
+            await train(sink)
+            async with running(StepsCollector("n", path), agents):
+                await sink.until(lambda: sink.reasons(State.DOWN))
+                assert sink.reasons(State.DOWN)[0] == (
+                    f"an agent receives it at {path}; its page or recording has it"
+                )
+                assert not beside.exists()
+                await train(agents)
+            sink.readings.clear()
+            await train(sink)
+            assert beside.exists()
+            assert stat.S_IMODE(beside.stat().st_mode) == 0o666
+        assert not beside.exists()
+        assert agents.reasons(State.DOWN) == []
+
+    async def test_an_agent_of_another_place_counts(
+        self, sink: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        places = [tmp_path / "run" / "steps.sock", tmp_path / "tmp" / "steps.sock"]
+        monkeypatch.setattr(module, "sockets", lambda: list(map(str, places)))
+        agent = Mailbox(places[1])
+        async with running(StepsCollector("n", guest=True), sink):
+            await sink.until(lambda: sink.reasons(State.DOWN))
+            assert str(places[1]) in sink.statuses[-1].reason
+        agent.close()
+
+    async def test_the_second_says_so(self, sink: Notebook, path: Path) -> None:
+        beside = path.with_name("guest.sock")
+        first = open_mailbox(path, guest=True)
+        assert first.path == beside
+        async with running(StepsCollector("n", path, guest=True, recheck=0.01), sink):
+            await sink.until(lambda: sink.reasons(State.DOWN))
+            assert sink.statuses[-1].reason == f"another dashboard receives it at {beside}"
+            first.close()
+            await sink.until(lambda: sink.reasons(State.STARTING))
+
+    async def test_it_survives_what_is_no_socket(self, sink: Notebook, path: Path) -> None:
+        async with running(StepsCollector("n", path, guest=True, recheck=0.01), sink):
+            await sink.until(lambda: sink.statuses)
+            path.write_text("precious")
+            await sink.until(lambda: sink.reasons(State.DOWN))
+            assert "is not a socket" in sink.statuses[-1].reason
+            path.unlink()
+            await sink.until(lambda: sink.statuses[-1].state is State.STARTING)
+
+    def test_an_agent_that_is_behind_is_one(self, path: Path) -> None:
+        agent = Mailbox(path)
+        agent.socket.listen(0)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as waiting:
+            waiting.connect(str(path))
+            with pytest.raises(NoPlaceError, match="an agent receives it"):
+                open_mailbox(path, guest=True)
+        agent.close()
+
+
 async def test_a_socket_that_was_removed_is_made_again(sink: Notebook, path: Path) -> None:
     async with running(StepsCollector("n", path, recheck=0.01), sink):
         await sink.until(lambda: sink.statuses)
@@ -419,13 +492,28 @@ class TestExamine:
         assert finding.found == f"training processes that use trntop.steps can report to {path}"
         assert not path.exists()
 
-    def test_it_is_taken(self, path: Path) -> None:
+    def test_an_agent_has_it(self, path: Path) -> None:
         box = Mailbox(path)
         finding = examine(path)
+        assert box.stands
         box.close()
+        assert finding.ok
+        assert finding.found.startswith(f"an agent receives it at {path}")
+
+    def test_a_dashboard_has_it(self, path: Path) -> None:
+        box = open_mailbox(path, guest=True)
+        finding = examine(path)
+        box.close()
+        assert finding.ok
+        assert finding.found == f"another dashboard receives it at {box.path}"
+
+    def test_there_is_no_place(self, path: Path) -> None:
+        path.parent.mkdir()
+        path.write_text("precious")
+        finding = examine(path)
         assert not finding.ok
-        assert finding.found == f"another agent listens on {path}"
-        assert finding.remedy.startswith("end it, or set")
+        assert finding.found == f"{path} is not a socket"
+        assert finding.remedy.startswith("set collect.steps_socket")
 
     def test_files(self, path: Path, tmp_path: Path) -> None:
         (tmp_path / "steps-1").touch()

@@ -67,7 +67,7 @@ GUIDE = {
     STEPS: Guide(
         "step time, compute, total and exposed communication time, tokens, loss, as reported by "
         "the training process",
-        "datagrams on a Unix socket or JSON lines in files, written by `trntop.steps`",
+        "a Unix socket or JSON lines in files, written by `trntop.steps`",
         "a few lines in the training loop (docs/steps.md)",
         "step time from the log where one is followed; the communication share becomes an "
         "estimated range, marked `~`",

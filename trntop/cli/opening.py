@@ -104,9 +104,11 @@ def endless(sources: list[Source]) -> bool:
 
 
 def collectors(
-    sources: list[Source], settings: Settings, *, standard_input: int = 0
+    sources: list[Source], settings: Settings, *, guest: bool = True, standard_input: int = 0
 ) -> list[Collector]:
     """Live collectors for local sources; `standard_input` is the descriptor that `-` reads.
+
+    A `guest` leaves what only one can receive to an agent on this machine.
 
     Raises:
         SettingsError: `collect.disabled` names no source.
@@ -125,7 +127,7 @@ def collectors(
             # What is piped in may be another machine's: nothing of this one is mixed into it.
             made.append(StandardInput(node, standard_input))
         else:
-            made += local(node, settings.collect)
+            made += local(node, settings.collect, guest=guest)
     return made
 
 
@@ -147,12 +149,13 @@ def session(
     speed: float = 1.0,
     loop: bool = False,
     tap: Tap | None = None,
+    guest: bool = True,
     standard_input: int = 0,
 ) -> Session:
-    """A session over the sources, not yet started."""
+    """A session over the sources, not yet started; for `guest` see `collectors`."""
     description = clean(" ".join(source.text for source in sources))
     if not sources[0].stream:
-        live = collectors(sources, settings, standard_input=standard_input)
+        live = collectors(sources, settings, guest=guest, standard_input=standard_input)
         monitor = Monitor(settings, settings.collect.period)
         return Session(monitor, collectors=live, description=description, tap=tap)
     streams = Streams(sources)
