@@ -33,9 +33,10 @@ class Column:
 def lines(columns: Sequence[Column], width: int) -> list[str]:
     """Title, units and rows of the columns that fit; the first gives way where none can go.
 
-    A column whose cells are all empty is left out.
+    A column whose cells are all empty is left out; those without room are named below.
     """
     shown = [column for column in columns if not column.cells or any(column.cells)]
+    lost: list[Column] = []
     widths = {id(column): column.width() for column in shown}
     # A long name is cut before a column is lost.
     first = id(shown[0])
@@ -46,9 +47,10 @@ def lines(columns: Sequence[Column], width: int) -> list[str]:
             widths[first] = max(4, widths[first] - over)
             break
         shown.remove(least)
+        lost.append(least)
     rows = [[column.title for column in shown], [column.unit for column in shown]]
     rows += [list(texts) for texts in zip(*(column.cells for column in shown), strict=True)]
-    return [
+    drawn = [
         fit(
             GAP.join(
                 _pad(text, widths[id(column)], left=column.left)
@@ -59,6 +61,13 @@ def lines(columns: Sequence[Column], width: int) -> list[str]:
         for row in rows
         if any(row)
     ]
+    if lost:
+        names = ", ".join(
+            (column.title.partition(",")[0] or column.unit).strip() for column in lost
+        )
+        note = f"not shown at this width: {names} (wider terminal, or --json)"
+        drawn += wrapped(note, width, "")
+    return drawn
 
 
 def fill(columns: Sequence[Column], row: Sequence[str]) -> None:

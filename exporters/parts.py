@@ -162,7 +162,8 @@ def _cards(node: NodeView) -> list[Column]:
         Column("", left=True),
     ]
     gone = node.lost_cards
-    for index, card in enumerate(node.inventory.of(Entity.EFA)):
+    cards = enumerate(node.inventory.of(Entity.EFA))
+    for index, card in sorted(cards, key=lambda one: units.natural(str(one[1]))):
         link = node.inventory.efa_links.get(str(card), {})
         state = link.get("state", ACTIVE)
         fill(

@@ -7,7 +7,9 @@ import numpy as np
 
 from trntop import units
 from trntop.catalog import Provenance
+from trntop.jobs import job_mean, job_value
 from trntop.model import (
+    Cluster,
     Evidence,
     Frame,
     Incident,
@@ -23,6 +25,8 @@ from .grid import GAP, Column, Format, fill, fit, lines, mark, part, plural, val
 
 MIN_WIDTH = 40
 LEGEND = "r reported, d derived, ~ estimated, no mark measured; – not known"
+STEP = "job_step_seconds"
+PACE = "job_step_pace_seconds"
 MAX_SILENT = 8
 """Sources that are listed as silent; the others are counted."""
 
@@ -62,6 +66,8 @@ def snapshot_text(view: View, width: int, color: bool = False, *, utc: bool = Fa
         )
     if nodes:
         blocks.append(lines(_fleet(view), width))
+    if view.cluster.jobs:
+        blocks.append(lines(_jobs(view.cluster), width))
     if len(nodes) == 1:
         blocks += parts.blocks(nodes[0], width, utc=utc)
     elif silent := _silent(nodes, width):
@@ -79,7 +85,7 @@ def span_text(first: View, last: View, seconds: float) -> str:
     end = time.strftime("%H:%M:%S %Z", time.localtime(last.time))
     mark = "SIMULATED  " if last.cluster.simulated else ""
     nodes = plural(len(last.cluster.nodes), "node")
-    return f"{mark}{nodes}, {start} to {end} ({units.age(seconds)})\n"
+    return f"{mark}{nodes}, {start} to {end} ({units.span(seconds)})\n"
 
 
 def incidents_text(
@@ -123,7 +129,7 @@ def _incident_lines(
     word = f"{_GLYPHS[incident.severity]} {incident.severity.value:<8}"
     lasted = ""
     if incident.closed_at is not None:
-        lasted = f" for {units.age(incident.closed_at - incident.opened_at)}"
+        lasted = f" for {units.span(incident.closed_at - incident.opened_at)}"
     head = f"{units.clock(incident.opened_at, utc=utc)}  {word}  {incident.kind}{lasted}"
     where = " ".join(
         part for part in (incident.node, incident.component, incident.job) if part is not None
@@ -196,7 +202,7 @@ def _fleet(view: View) -> list[Column]:
                 _node_value(frame, "node_efa_tx_bytes_per_second", units.gigabits),
                 _comm(frame, job),
                 part(frame, "job_exposed_comm_share_ratio", job, units.percent),
-                part(frame, "job_step_seconds", job, units.plain_seconds),
+                part(frame, _step_time(frame, job), job, units.plain_seconds),
                 str(count) if count else "",
             ),
         )
@@ -206,9 +212,13 @@ def _fleet(view: View) -> list[Column]:
 def _comm(frame: Frame, job: int) -> str:
     """The reported share, else the estimated range."""
     if frame.at("job_comm_share_ratio", job) is None:
-        bounds = units.share_bounds(*frame.comm_bounds)
-        return bounds if bounds.endswith(units.mark(Provenance.ESTIMATED)) else f"{bounds} "
+        return f"{units.share_bounds(*frame.comm_bounds)} "
     return part(frame, "job_comm_share_ratio", job, units.percent)
+
+
+def _step_time(frame: Frame, job: int) -> str:
+    """The quantity that has it: as the job states it, else by the pace of its log lines."""
+    return STEP if frame.at(STEP, job) is not None else PACE
 
 
 def _state(node: NodeView) -> str:
@@ -239,6 +249,55 @@ def _worst_job(frame: Frame) -> int:
     return int(np.nanargmax(shares))
 
 
+# The jobs
+
+
+def _jobs(cluster: Cluster) -> list[Column]:
+    """One row per job: means over the nodes that report it, of its steps the newest.
+
+    What many a job never tells has a column only where one does.
+    """
+    columns = [
+        Column("job", left=True),
+        Column("step"),
+        Column("time", "s "),
+        Column("tokens", "1/s "),
+        Column("per device", "1/s ", rank=3),
+        Column("loss", rank=1),
+        Column("MFU", "% ", rank=2),
+        Column("comm", "% "),
+        Column("exposed", "% "),
+    ]
+    for job, names in cluster.jobs.items():
+        steps = [job_value(cluster.nodes[name], job, "job_step") for name in names]
+        newest = max((step for step in steps if step is not None), default=None)
+        time = STEP if job_mean(cluster, job, STEP) is not None else PACE
+        fill(
+            columns,
+            (
+                job,
+                value("job_step", newest, units.count),
+                *(
+                    value(quantity, job_mean(cluster, job, quantity), form)
+                    for quantity, form in (
+                        (time, units.plain_seconds),
+                        ("job_tokens_per_second", units.count),
+                        ("job_tokens_per_second_per_device", units.count),
+                        ("job_loss", units.loss),
+                        ("job_mfu_ratio", units.percent),
+                        ("job_comm_share_ratio", units.percent),
+                        ("job_exposed_comm_share_ratio", units.percent),
+                    )
+                ),
+            ),
+        )
+    return [column for column in columns if column.rank == 0 or any(map(_known, column.cells))]
+
+
+def _known(cell: str) -> bool:
+    return cell.strip() != units.ABSENT
+
+
 # What is not known
 
 
@@ -249,7 +308,9 @@ def _unknown(nodes: Sequence[NodeView], width: int) -> list[str]:
         frame = node.frame
         for label, quantity, source in _EXPLAINED:
             if quantity not in frame.columns:
-                estimated = label == "comm" and frame.comm_bounds != (None, None)
+                estimated = (
+                    label == "comm" and units.share_bounds(*frame.comm_bounds) != units.ABSENT
+                )
                 sign = units.mark(Provenance.ESTIMATED) if estimated else units.ABSENT
                 why = frame.reasons.get(quantity) or frame.why_absent(source)
                 found.setdefault((f"{sign} {label}", why), []).append(node.name)
@@ -277,8 +338,14 @@ def _silent(nodes: Sequence[NodeView], width: int) -> list[str]:
     rows = [
         line
         for name, source in quiet[:MAX_SILENT]
-        for line in wrapped(f"{name}  {source.name}: {source.reason or source.state}", width, "")
+        for line in wrapped(f"{name}  {_said(source)}", width, "")
     ]
     if len(quiet) > MAX_SILENT:
         rows.append(f"and {plural(len(quiet) - MAX_SILENT, 'source')} more")
     return rows
+
+
+def _said(source: SourceState) -> str:
+    """Why a source is silent; many a reason begins with who gives it."""
+    why = source.reason or str(source.state)
+    return why if why.startswith(source.name) else f"{source.name}: {why}"

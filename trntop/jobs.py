@@ -7,6 +7,7 @@ from trntop.model import Cluster, NodeView
 
 JOB_HISTORY = (
     "job_step_seconds",
+    "job_step_pace_seconds",
     "job_comm_share_ratio",
     "job_exposed_comm_share_ratio",
     "job_tokens_per_second",

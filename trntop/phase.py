@@ -121,7 +121,7 @@ class PhaseTracker:
             why = f"cores {units.percent(utilization)} utilized, tensor engines idle"
             return Stage.STALLED, self._spinning, why, derived
         if missed is not None and self._stepped is not None and pids & self._pids:
-            return Stage.STALLED, self._stepped, f"no step for {units.age(missed)}", derived
+            return Stage.STALLED, self._stepped, f"no step for {units.span(missed)}", derived
         if busy:
             assert self._busy is not None
             return Stage.TRAINING, None, f"cores {units.percent(self._busy[1])} utilized", derived

@@ -98,6 +98,7 @@ class TrntopApp(App[int]):
         self._glyphs = GLYPHS[settings.screen.graph]
         self._scene: Scene | None = None
         self._held = False
+        self._past_welcome = False
         self._cost = Cost()
         self._winding_up: Thread | None = None
         super().__init__()
@@ -135,6 +136,7 @@ class TrntopApp(App[int]):
     def _begin(self, session: Session) -> None:
         self.session = session
         self._scene = None
+        self._past_welcome = False
         session.subscribe(partial(self._taken, session))
         session.start()
 
@@ -196,11 +198,13 @@ class TrntopApp(App[int]):
         return self._scene
 
     def _welcome(self, scene: Scene) -> None:
-        """Shows or leaves the welcome screen as sources are silent or speak."""
+        """Shows the welcome screen until something is seen, or the user asks for another."""
+        # What was there once may come back, and its incidents are to be read.
+        self._past_welcome |= scene.has_data or bool(scene.view.incidents)
         shown = "welcome" in self.screen.classes
-        if shown and scene.has_data:
+        if shown and self._past_welcome:
             self.pop_screen()
-        elif not shown and self._nothing(scene):
+        elif not shown and isinstance(self.screen, Frame) and self._nothing(scene):
             from .screens.welcome import WelcomeScreen
 
             demo = self._start_demo if self._offer_demo is not None else None
@@ -208,7 +212,7 @@ class TrntopApp(App[int]):
 
     def _nothing(self, scene: Scene) -> bool:
         """Whether this machine has nothing to watch: its host alone is no cluster."""
-        if self.session.playback is not None or scene.has_data:
+        if self.session.playback is not None or self._past_welcome:
             return False
         states = [
             source.state
@@ -245,11 +249,13 @@ class TrntopApp(App[int]):
 
     def action_cluster(self) -> None:
         """Shows the fleet."""
+        self._past_welcome = True
         self._leave_node()
         self.switch_mode("cluster")
 
     def action_incidents(self) -> None:
         """Shows the incidents."""
+        self._past_welcome = True
         self._leave_node()
         self.switch_mode("incidents")
 

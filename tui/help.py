@@ -29,7 +29,8 @@ node's screen names the NEFF that lacks one; `trntop profile add FILE` takes it.
 share in which nothing else does. The tick ┃ on the bar is the limit. Where everybody is slow,
 the node that waits least is the one that the others wait for. Where no job reports its steps,
 *comm* is an estimated range such as **~3-40**: at least the share of time in which the busiest
-EFA card moved bytes at line rate, at most utilization minus TE, both over the last minute.
+EFA card moved bytes at line rate, at most utilization minus TE, both over the last minute. One
+bound alone is **~≥ 30** or **~≤ 40**.
 
 **Phases.** *compiling* neuronx-cc runs and no core is busy · *warming up* the first steps ·
 *training* · *checkpointing* · *evaluating* · *stalled* no step for long, or busy cores whose

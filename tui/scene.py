@@ -33,7 +33,11 @@ class JobFigures:
     nodes: int
     step: float | None
     step_seconds: float | None
+    step_pace_seconds: float | None
     tokens_per_second: float | None
+    tokens_per_second_per_device: float | None
+    loss: float | None
+    mfu: float | None
     comm_share: float | None
     exposed_share: float | None
 
@@ -122,7 +126,11 @@ def job_figures(cluster: Cluster, job: str) -> JobFigures:
         nodes=len(cluster.jobs.get(job, ())),
         step=max(steps, default=None),
         step_seconds=job_mean(cluster, job, "job_step_seconds"),
+        step_pace_seconds=job_mean(cluster, job, "job_step_pace_seconds"),
         tokens_per_second=job_mean(cluster, job, "job_tokens_per_second"),
+        tokens_per_second_per_device=job_mean(cluster, job, "job_tokens_per_second_per_device"),
+        loss=job_mean(cluster, job, "job_loss"),
+        mfu=job_mean(cluster, job, "job_mfu_ratio"),
         comm_share=job_mean(cluster, job, "job_comm_share_ratio"),
         exposed_share=job_mean(cluster, job, "job_exposed_comm_share_ratio"),
     )

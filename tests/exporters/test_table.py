@@ -13,6 +13,7 @@ from trntop.catalog import (
     PROFILES,
     STEPS,
     TENSOR_ENGINE,
+    Entity,
 )
 from trntop.exporters.grid import cells
 from trntop.exporters.table import LEGEND, incidents_text, snapshot_text
@@ -128,20 +129,20 @@ def test_processes_of_either_source() -> None:
     inventory = dataclasses.replace(
         node.inventory,
         processes=(Process(99, "tail.py", (0, 1, 3)),),
-        runtimes=(Runtime(4711, "job", error="out of device memory"),),
+        runtimes=(Runtime(4711, "task", error="out of device memory"),),
     )
     text = shown(view_of(dataclasses.replace(node, inventory=inventory)), 120)
     assert row(text, "tail.py")[:3] == ["tail.py", "99", "0-1,3"]
-    assert row(text, "job")[:6] == ["job", "out", "of", "device", "memory", "4711"]
+    assert row(text, "task")[:6] == ["task", "out", "of", "device", "memory", "4711"]
 
 
 def test_an_estimated_communication_share_is_a_range() -> None:
     floor, ceiling = "node_comm_share_floor_ratio", "node_comm_share_ceiling_ratio"
     for columns, cell in (
         ({floor: [0.03], ceiling: [0.4]}, "~3-40"),
-        ({floor: [0.3], ceiling: [0.2]}, "≥ 30~"),
-        ({floor: [0.3], ceiling: None}, "≥ 30~"),
-        ({floor: None, ceiling: [0.4]}, "≤ 40~"),
+        ({floor: [0.3], ceiling: [0.2]}, "~≥ 30"),
+        ({floor: [0.3], ceiling: None}, "~≥ 30"),
+        ({floor: None, ceiling: [0.4]}, "~≤ 40"),
     ):
         view = make_view(2, jobs=(), states={STEPS: State.DOWN}, reason="none", columns=columns)
         text = shown(view)
@@ -215,8 +216,48 @@ def test_narrow_terminals_lose_the_least_columns_first() -> None:
     view = make_view(2, incidents=[make_incident()])
     assert "incidents" in shown(view, 120)
     narrow = shown(view, 60)
-    assert "incidents" not in narrow
     assert "util" in narrow
+    title = next(line for line in narrow.splitlines() if line.startswith("node"))
+    assert "incidents" not in title
+    lost = "busy, exposed, incidents, phase, step, comm"
+    assert f"not shown at this width: {lost} (wider terminal, or --json)" in " ".join(
+        narrow.split()
+    )
+    assert "not shown" not in shown(view, 120)
+
+
+def test_a_line_per_job() -> None:
+    made = make_view(2, jobs=("a", "b"))
+    assert row(shown(made, 80), "b") == [
+        "b", "1,204r", "4.31r", "971,000r", "3,800r", "2.5r", "38r", "29r", "17r",
+    ]  # fmt: skip
+    columns = dict.fromkeys(("job_loss", "job_mfu_ratio", "job_step_seconds"))
+    text = shown(make_view(2, jobs=("a",), columns=columns), 120)
+    assert "loss" not in text
+    assert "MFU" not in text
+    assert row(text, "a")[2] == "4.00d", "by the pace of the log"
+    assert row(text, "trn-000")[-1] == "4.00d"
+
+
+def test_an_idle_machine_has_no_floor() -> None:
+    columns = {"node_comm_share_floor_ratio": [0.0], "node_comm_share_ceiling_ratio": None}
+    text = shown(make_view(2, jobs=(), states={STEPS: State.DOWN}, columns=columns))
+    assert "≥" not in text
+    assert "– comm: steps: down" in text
+
+
+def test_cards_in_natural_order() -> None:
+    node = make_node(0, efa=8)
+    keys = {**node.inventory.keys, Entity.EFA: tuple(sorted(node.inventory.of(Entity.EFA)))}
+    inventory = dataclasses.replace(node.inventory, keys=keys)
+    text = shown(view_of(dataclasses.replace(node, inventory=inventory)))
+    assert text.index("rdmap16s27") < text.index("rdmap96s27") < text.index("rdmap112s27")
+
+
+def test_a_source_is_not_named_twice() -> None:
+    states = {NEURON_MONITOR: State.DOWN}
+    text = shown(make_view(2, states=states, reason="neuron-monitor is not installed"))
+    assert "trn-000  neuron-monitor is not installed\n" in text
 
 
 def test_open_incidents_stand_above_the_fleet() -> None:
@@ -239,8 +280,8 @@ def test_report() -> None:
         make_incident(job="pretrain-13b", closed_at=NOON + 200),
         make_incident("node_silent", severity=Severity.CRITICAL, component=None),
     ]
-    assert incidents_text(incidents, 80, utc=True).splitlines() == [
-        "11:59:00  △ warning   comm_bound for 4 min  trn-001 efa:rdmap32s27 pretrain-13b",
+    assert incidents_text(incidents, 90, utc=True).splitlines() == [
+        "11:59:00  △ warning   comm_bound for 4 min 20 s  trn-001 efa:rdmap32s27 pretrain-13b",
         "          EFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)",
         "            - trn-001: comm share 31 % of step time",
         "            - 16 nodes wait 0.9 s a step",

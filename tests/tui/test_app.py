@@ -26,8 +26,8 @@ from tests.tui.scenes import (
 )
 from trntop.catalog import DEVICE_SOURCES
 from trntop.collectors.simulator import Simulation, simulate
+from trntop.model import Evidence, Inventory, NodeView, SourceState, State, View
 from trntop.model import Frame as ModelFrame
-from trntop.model import Inventory, NodeView, SourceState, State, View
 from trntop.monitor import Monitor
 from trntop.runner import Playback, Session
 from trntop.settings import Settings
@@ -342,6 +342,25 @@ async def test_an_incident_of_the_whole_job_leads_nowhere() -> None:
         assert isinstance(app.screen, IncidentsScreen)
 
 
+async def test_all_evidence_can_be_reached_on_a_small_screen() -> None:
+    evidence = tuple(Evidence(f"piece {number}") for number in range(20))
+    found = [
+        dataclasses.replace(make_incident(f"kind_{number}"), evidence=evidence)
+        for number in range(3)
+    ]
+    app = app_of(session_of(make_view(incidents=found)))
+    async with running(app, (80, 24)) as pilot:
+        await press(pilot, "3")
+        await pilot.pause()
+        assert "piece 0" in picture(app), "the table takes no more than it needs"
+        await press(pilot, *"JJJJJ")
+        await pilot.pause()
+        assert "piece 19" in picture(app)
+        await press(pilot, "K", "down")
+        await pilot.pause()
+        assert "kind_1" in picture(app).rpartition("what was seen")[2], "from its beginning"
+
+
 async def test_the_evidence_follows_the_cursor() -> None:
     app = make_app(trouble=True)
     async with running(app) as pilot:
@@ -498,6 +517,40 @@ class TestWelcome:
         async with running(app):
             assert isinstance(app.screen, WelcomeScreen)
             assert "not installed" in picture(app)
+
+    async def test_what_was_seen_once_keeps_it_away(self) -> None:
+        app, _ = self.app(self.down())
+        async with running(app) as pilot:
+            session = cast(FakeSession, app.session)
+            session.publish(make_view(generation=2))
+            await pilot.pause()
+            session.publish(self.down())
+            await pilot.pause()
+            assert isinstance(app.screen, ClusterScreen)
+
+    async def test_the_user_may_ask_for_another_screen(self) -> None:
+        app, _ = self.app(self.down())
+        async with running(app) as pilot:
+            assert isinstance(app.screen, WelcomeScreen)
+            for key, screen in (("3", IncidentsScreen), ("1", ClusterScreen)):
+                await press(pilot, key)
+                cast(FakeSession, app.session).publish(self.down())
+                await pilot.pause()
+                assert isinstance(app.screen, screen)
+
+    async def test_incidents_are_not_hidden(self) -> None:
+        made = self.down()
+        app, _ = self.app(dataclasses.replace(made, incidents=(make_incident(),)))
+        async with running(app):
+            assert isinstance(app.screen, ClusterScreen)
+
+    async def test_help_stays_on_top(self) -> None:
+        app, _ = self.app(self.down())
+        async with running(app) as pilot:
+            await press(pilot, "question_mark")
+            cast(FakeSession, app.session).publish(self.down())
+            await pilot.pause()
+            assert isinstance(app.screen, HelpScreen)
 
     async def test_a_source_that_starts_is_given_its_time(self) -> None:
         app, _ = self.app(make_view(nodes=1, state=State.STARTING))

@@ -1,5 +1,6 @@
 """The line that says what is wrong, or that nothing is."""
 
+from rich.style import Style
 from textual.strip import Strip
 
 from trntop import units
@@ -30,15 +31,31 @@ def _silent(scene: Scene) -> tuple[Silent, Silent]:
     return missed, lacking
 
 
-def _trouble(silent: Silent, pen: Pen) -> list[Part]:
+def _trouble(silent: Silent, width: int, pen: Pen) -> list[Strip]:
     """The first source that is missed, and how many others: no incident is no all-clear."""
     name, source = silent[0]
-    more = f"  +{len(silent) - 1} more" if len(silent) > 1 else ""
-    return [
-        (f" {pen.glyphs.states[source.state]} {source.state.value} ", pen.ink.state(source.state)),
-        (f"{name} {source.name}: {source.reason or 'not heard'}", pen.ink.text),
-        (more, pen.ink.muted),
-    ]
+    more = f"  +{len(silent) - 1} more " if len(silent) > 1 else ""
+    sign = f" {pen.glyphs.states[source.state]} {source.state.value} "
+    why = source.reason or "not heard"
+    # Many a reason begins with who gives it.
+    said = why if why.startswith(source.name) else f"{source.name}: {why}"
+    lead: list[Part] = [(sign, pen.ink.state(source.state))]
+    return _sentence(lead, f"{name} {said}", pen.ink.text, [(more, pen.ink.muted)], width)
+
+
+def _sentence(
+    lead: list[Part], text: str, style: Style, end: list[Part], width: int
+) -> list[Strip]:
+    """`text` between `lead` and `end` in one line, or two where it needs them."""
+    indent = length(lead)
+    room = max(1, width - indent - length(end))
+    top, *rest = wrap(text, room)
+    rows = [line([*lead, (fit(top, room), style), *end], width)]
+    if rest:
+        # The culprit often comes last in the sentence: rather a second line than an ellipsis.
+        below = fit(" ".join(rest), max(1, width - indent - 1))
+        rows.append(line([(" " * indent, style), (below, style)], width))
+    return rows
 
 
 def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
@@ -48,7 +65,9 @@ def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
     """
     ink, glyphs = pen.ink, pen.glyphs
     if scene.mode is Mode.FAILED:
-        return [line([(f" collection stopped: {scene.failure}", ink.critical)], width)]
+        return _sentence(
+            [(" ", ink.critical)], f"collection stopped: {scene.failure}", ink.critical, [], width
+        )
     if not scene.incidents:
         past = len(scene.view.incidents)
         groups: list[tuple[int, list[Part]]] = []
@@ -56,7 +75,7 @@ def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
         if scene.mode is Mode.WAITING or not scene.cluster.nodes:
             groups.append((90, [(" waiting for the first reading", ink.muted)]))
         elif missed:
-            return [line(_trouble(missed, pen), width)]
+            return _trouble(missed, width, pen)
         else:
             groups.append((90, [(f" {glyphs.calm} ", ink.ok), ("no incidents", ink.muted)]))
             if past:
@@ -78,13 +97,5 @@ def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
     ]
     if width < 100:
         lead = [(f" {glyphs.severities[first.severity]} ", style), lead[1]]
-    indent = length(lead)
-    room = max(1, width - indent - length(end))
     text = ink.strong if first.severity is Severity.CRITICAL else ink.text
-    top, *rest = wrap(first.summary, room)
-    rows = [line([*lead, (fit(top, room), text), *end], width)]
-    if rest:
-        # The culprit often comes last in the sentence: rather a second line than an ellipsis.
-        below = fit(" ".join(rest), max(1, width - indent - 1))
-        rows.append(line([(" " * indent, ink.muted), (below, text)], width))
-    return rows
+    return _sentence(lead, first.summary, text, end, width)

@@ -52,8 +52,8 @@ def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
     devices = node.inventory.of(Entity.DEVICE)
     frame, ink = node.frame, pen.ink
     if not devices:
-        why = frame.why_absent(TOTAL)
-        return [line([(f"no devices known: {why}", ink.muted)], width)]
+        reason = wrap(f"no devices known: {frame.why_absent(TOTAL)}", width)
+        return [line([(part, ink.muted)], width) for part in reason]
     plan = _plan(node, width)
     complaints = dict(_complaints(node))
     means = device_utilization(node)
@@ -117,9 +117,10 @@ def _title(frame: Frame, plan: _Plan, width: int, pen: Pen) -> Strip:
     total = frame.at(TOTAL, 0)
     room = f" of {total / GIB:.0f}" if total is not None and plan.bar else ""
     engines = plan.engines * plan.engine + bool(plan.engine)
+    util = plan.cores * plan.core + 5
     titles = (
         ("dev ", 4),
-        ("util %", plan.cores * plan.core + 5),
+        ("util %" if util > 5 else "util", util),
         ("TE %", engines + 5),
         (f"HBM GiB{room}", 8 + plan.bar + bool(plan.bar)),
         ("bw GB/s", plan.rate),

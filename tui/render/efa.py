@@ -1,6 +1,5 @@
 """EFA cards of a node, with the one that differs from its siblings marked."""
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,13 +62,6 @@ def outliers(node: NodeView) -> frozenset[int]:
     return frozenset(np.flatnonzero(column > limit).tolist())
 
 
-def natural(name: str) -> tuple[tuple[int, str], ...]:
-    """Sort key by which `rdmap16s27` comes before `rdmap112s27`."""
-    return tuple(
-        (int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)
-    )
-
-
 def lame(node: NodeView) -> frozenset[int]:
     """Indices of cards that send far less than their siblings."""
     column = node.frame.columns.get(SIBLINGS)
@@ -81,12 +73,13 @@ def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
     ink, frame = pen.ink, node.frame
     cards = node.inventory.of(Entity.EFA)
     if not cards:
-        return [line([(f"no EFA cards known: {frame.why_absent(TX)}", ink.muted)], width)]
+        reason = wrap(f"no EFA cards known: {frame.why_absent(TX)}", width)
+        return [line([(part, ink.muted)], width) for part in reason]
     plan = _plan([str(card) for card in cards], width)
     severities = _severities(scene, node)
     gone = node.lost_cards
     lines = [_title(frame, plan, width, pen)]
-    for index in sorted(range(len(cards)), key=lambda place: natural(str(cards[place]))):
+    for index in sorted(range(len(cards)), key=lambda place: units.natural(str(cards[place]))):
         card, severity = str(cards[index]), severities.get(index)
         sign = pen.glyphs.severities[severity] if severity else " "
         style = ink.severity(severity) if severity else ink.text

@@ -24,6 +24,8 @@ RETRANSMIT = "node_efa_retransmit_max_ratio"
 COMM = "job_comm_share_ratio"
 EXPOSED = "job_exposed_comm_share_ratio"
 STEP = "job_step_seconds"
+PACE = "job_step_pace_seconds"
+"""A step's time where no job states it: by the pace of its log lines."""
 
 ORDER = (State.DOWN, State.STALE, State.LATE, State.STARTING, State.FRESH, State.ENDED)
 """States from the one that needs a look most."""
@@ -132,6 +134,19 @@ def _comm(row: FleetRow, width: int, pen: Pen) -> list[Part]:
     return pen.number(run.comm_bounds(row.node.frame), "", width)
 
 
+def _step(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+    """The time of a step that jobs state, else the one worked out."""
+    return _job(_step_quantity(row.node), units.plain_seconds)(row, width, pen)
+
+
+def _step_quantity(node: NodeView) -> str:
+    return STEP if job_worst(node, STEP) is not None else PACE
+
+
+def _by_step(node: NodeView) -> float:
+    return _sort_by(_step_quantity(node))(node)
+
+
 def _phase(row: FleetRow, width: int, pen: Pen) -> list[Part]:
     found = row.node.frame.phase
     if found is None:
@@ -189,9 +204,8 @@ def columns(name_width: int) -> tuple[Column[FleetRow], ...]:
         Column("comm", "comm", 7, 75, _comm, unit="%", align="right", sort=_sort_by(COMM)),
         Column("exposed", "exposed", 9, 43, _job(EXPOSED, units.percent), unit="%",
                align="right", sort=_sort_by(EXPOSED)),
-        Column("step", "step", 7, 40, _job(STEP, units.plain_seconds), unit="s", align="right",
-               sort=_sort_by(STEP)),
-        Column("phase", "phase", 10, 44, _phase, wide=13),
+        Column("step", "step", 7, 40, _step, unit="s", align="right", sort=_by_step),
+        Column("phase", "phase", 13, 44, _phase),
         Column("incident", "incident", 14, 45, _incident, wide=24),
-        Column("state", "state", 8, 85, _state, wide=15),
+        Column("state", "state", 7, 85, _state, wide=15),
     )  # fmt: skip

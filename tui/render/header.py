@@ -10,6 +10,7 @@ from trntop.model import Phase, Severity, Stage, State
 
 from ..scene import JobFigures, Mode, Scene
 from . import run
+from .fleet import PACE, STEP
 from .graph import Values, bar, buckets, sparkline
 from .line import Part, flow
 from .pen import Pen
@@ -93,7 +94,7 @@ def _stages(scene: Scene, pen: Pen) -> list[tuple[Stage, list[Part]]]:
 def _lasted(scene: Scene, phases: Sequence[Phase]) -> str:
     """For how long the first of them has been in it."""
     since = min((phase.since for phase in phases if phase.since is not None), default=None)
-    return "" if since is None else f" {units.age(scene.view.time - since)}"
+    return "" if since is None else f" {units.span(scene.view.time - since)}"
 
 
 def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
@@ -134,6 +135,8 @@ def _job(scene: Scene, job: JobFigures, width: int, pen: Pen) -> list[tuple[int,
 
     def spark(quantity: str) -> list[Part]:
         values = _series(scene, job.job, quantity, trail)
+        if np.isnan(values).all():
+            return []
         return [(" ", ink.text), (sparkline(values, glyphs), ink.graph)]
 
     def number(text: str, quantity: str) -> list[Part]:
@@ -152,27 +155,31 @@ def _job(scene: Scene, job: JobFigures, width: int, pen: Pen) -> list[tuple[int,
         comm, tick = [(estimated, ink.text)], []
     return [
         (60, [("step ", ink.muted), *number(step, "job_step")]),
-        (
-            90,
-            [
-                *number(units.seconds(job.step_seconds), "job_step_seconds"),
-                *spark("job_step_seconds"),
-            ],
-        ),
-        (
-            50,
-            [
-                *number(_tokens(job.tokens_per_second), "job_tokens_per_second"),
-                *(spark("job_tokens_per_second") if width >= 160 else []),
-            ],
-        ),
+        (90, [*_step_time(job, pen), *spark(STEP if job.step_seconds is not None else PACE)]),
+        (50, [*_tokens(job, pen), *(spark("job_tokens_per_second") if width >= 160 else [])]),
         (95, [("comm ", ink.muted), *comm, *tick, *named]),
         (70, [("exposed ", ink.muted), *exposed]),
+        *run.learning(job.loss, job.mfu, pen),
     ]
 
 
-def _tokens(rate: float | None) -> str:
-    return units.ABSENT if rate is None else f"{units.si(rate)} tok/s"
+def _step_time(job: JobFigures, pen: Pen) -> list[Part]:
+    """As the job states it, else by the pace of its log lines."""
+    if job.step_seconds is not None:
+        return pen.number(units.seconds(job.step_seconds), STEP)
+    if job.step_pace_seconds is not None:
+        return pen.number(units.seconds(job.step_pace_seconds), PACE)
+    return [("step time ", pen.ink.muted), *pen.number(units.ABSENT)]
+
+
+def _tokens(job: JobFigures, pen: Pen) -> list[Part]:
+    """Of the whole job, else of one device."""
+    if (rate := job.tokens_per_second) is not None:
+        return pen.number(f"{units.si(rate)} tok/s", "job_tokens_per_second")
+    if (rate := job.tokens_per_second_per_device) is not None:
+        text = f"{units.count(rate)} tok/s per device"
+        return pen.number(text, "job_tokens_per_second_per_device")
+    return [("tok/s ", pen.ink.muted), *pen.number(units.ABSENT)]
 
 
 def _bar(value: float | None, limit: float, cells: int, pen: Pen, *, over: bool) -> list[Part]:

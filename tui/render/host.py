@@ -7,6 +7,7 @@ from trntop.model import Frame, NodeView, Severity
 
 from ..scene import Scene
 from .graph import bar
+from .incidents import wrap
 from .line import Part, flow, line
 from .pen import Pen
 
@@ -40,7 +41,8 @@ def draw(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
     if lines:
         return lines
     why = frame.why_absent("node_cpu_busy_ratio")
-    return [line([(f"nothing known of the host: {why}", pen.ink.muted)], width)]
+    reason = wrap(f"nothing known of the host: {why}", width)
+    return [line([(part, pen.ink.muted)], width) for part in reason]
 
 
 def _cpu(frame: Frame, pen: Pen) -> list[list[Part]]:

@@ -36,7 +36,7 @@ class IncidentColumns:
         return (
             Column("severity", "severity", 10, 100, self._severity),
             Column("since", "since", 8, 80, self._since),
-            Column("lasted", "for", 7, 70, self._lasted, align="right"),
+            Column("lasted", "for", 11, 70, self._lasted, align="right"),
             Column("kind", "kind", 18, 60, self._kind),
             Column("place", "where", 14, 90, self._place, wide=24),
             Column("summary", "what", 20, 50, self._summary, wide=200),
@@ -54,7 +54,7 @@ class IncidentColumns:
         return [(fit(clock, width), pen.ink.text if incident.open else pen.ink.muted)]
 
     def _lasted(self, incident: Incident, width: int, pen: Pen) -> list[Part]:
-        text = units.age(lasted(incident, self._scene.view.time))
+        text = units.span(lasted(incident, self._scene.view.time))
         return [(fit(text, width, "right"), pen.ink.muted)]
 
     def _kind(self, incident: Incident, width: int, pen: Pen) -> list[Part]:
@@ -78,11 +78,11 @@ def brief(scene: Scene, incident: Incident, width: int, pen: Pen) -> list[Strip]
     parts: list[Part] = [
         (fit(f"{glyph} {word}", 11), style),
         (f"{units.clock(incident.opened_at, utc=scene.utc)} ", ink.muted),
-        (fit(units.age(lasted(incident, scene.view.time)), 7, "right"), ink.muted),
+        (fit(units.span(lasted(incident, scene.view.time)), 11, "right"), ink.muted),
         ("  ", ink.text),
     ]
     text = ink.text if incident.open else ink.muted
-    return [line([*parts, (fit(incident.summary, max(0, width - 29)), text)], width)]
+    return [line([*parts, (fit(incident.summary, max(0, width - 33)), text)], width)]
 
 
 def detail(scene: Scene, incident: Incident | None, width: int, pen: Pen) -> list[Strip]:
@@ -105,7 +105,7 @@ def detail(scene: Scene, incident: Incident | None, width: int, pen: Pen) -> lis
         _fact(
             "when",
             f"{units.clock(incident.opened_at, utc=scene.utc)}, {end}, "
-            f"{units.age(lasted(incident, scene.view.time))}",
+            f"{units.span(lasted(incident, scene.view.time))}",
             pen,
         ),
     ]
@@ -128,7 +128,11 @@ def wrap(text: str, width: int) -> list[str]:
     """`text` in lines of at most `width` cells, broken at blanks where there are any."""
     lines: list[str] = []
     current = ""
-    for word in text.split():
+    width = max(1, width)
+    words = (
+        word[start : start + width] for word in text.split() for start in range(0, len(word), width)
+    )
+    for word in words:
         candidate = f"{current} {word}".strip()
         if current and len(candidate) > width:
             lines.append(current)

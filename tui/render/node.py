@@ -1,10 +1,11 @@
 """The other parts of a node's screen: who it is, what runs on it, what feeds it."""
 
 from collections.abc import Callable
+from itertools import chain, repeat
 
 from textual.strip import Strip
 
-from trntop import units
+from trntop import hbm, units
 from trntop.catalog import EXECUTION_ERRORS, EXECUTION_STATUSES, Entity
 from trntop.model import NodeView, Process, Runtime, State
 
@@ -60,7 +61,9 @@ def _at_work(scene: Scene, node: NodeView, pen: Pen) -> list[tuple[int, list[Par
     comm = pen.number(units.percent(share), COMM)
     if share is None and (bounds := run.comm_bounds(frame)) != units.ABSENT:
         comm = [(f"{bounds} %", ink.text)]
-    return [*groups, (90, [("comm ", ink.muted), *comm])]
+    groups.append((90, [("comm ", ink.muted), *comm]))
+    loss, mfu = (job_worst(node, name) for name in ("job_loss", "job_mfu_ratio"))
+    return [*groups, *run.learning(loss, mfu, pen)]
 
 
 def processes(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
@@ -70,7 +73,8 @@ def processes(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip
     holders = {process.pid: process for process in inventory.processes}
     if not runtimes and not holders:
         why = frame.why_absent("runtime_loaded_models")
-        return [line([(f"no Neuron process known: {why}", ink.muted)], width)]
+        reason = incidents.wrap(f"no Neuron process known: {why}", width)
+        return [line([(part, ink.muted)], width) for part in reason]
     places = {pid: place for place, pid in enumerate(inventory.of(Entity.RUNTIME))}
     wide = width >= 92
     names = {pid: _name(holders.get(pid), runtimes.get(pid)) for pid in runtimes | holders}
@@ -124,10 +128,16 @@ def _facts(runtime: Runtime | None, holder: Process | None, width: int, pen: Pen
     if holder is not None and holder.runtime_version:
         facts.append(f"runtime {holder.runtime_version}")
     lines = []
+    indent = " " * 10
     if facts:
-        lines.append(line([(" " * 10, ink.faint), (" · ".join(facts), ink.faint)], width))
+        text = fit(" · ".join(facts), max(0, width - len(indent)))
+        lines.append(line([(indent, ink.faint), (text, ink.faint)], width))
     if runtime is not None and runtime.error:
-        lines.append(line([(" " * 10, ink.faint), (runtime.error, ink.warning)], width))
+        # It may end in a remedy, so it is shown whole.
+        lines += [
+            line([(indent, ink.faint), (part, ink.warning)], width)
+            for part in incidents.wrap(runtime.error, width - len(indent))
+        ]
     return lines
 
 
@@ -175,23 +185,29 @@ def _unknown(node: NodeView, width: int, pen: Pen) -> list[Strip]:
     """Why single quantities have no value, where their source said so."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in node.frame.reasons.items():
-        by_reason.setdefault(reason, []).append(name)
+        # The bandwidth goes by eight names, from which nobody learns more than from one.
+        name = "HBM bandwidth" if name in hbm.QUANTITIES else name
+        if name not in (names := by_reason.setdefault(reason, [])):
+            names.append(name)
     return [
-        line(
-            [
-                (f"{units.ABSENT} ", pen.ink.faint),
-                (f"{reason}: ", pen.ink.text),
-                (", ".join(names), pen.ink.muted),
-            ],
-            width,
-        )
+        line([(lead, pen.ink.faint), (part, pen.ink.muted)], width)
         for reason, names in by_reason.items()
+        for lead, part in zip(
+            chain([f"{units.ABSENT} "], repeat("  ")),
+            incidents.wrap(f"{', '.join(names)}: {reason}", width - 2),
+            strict=False,
+        )
     ]
 
 
 def found(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
-    """The node's incidents, open ones first."""
-    mine = [incident for incident in scene.view.incidents if incident.node == node.name]
+    """The incidents of the node and of the jobs that run on it, open ones first."""
+    jobs = node.inventory.of(Entity.JOB)
+    mine = [
+        incident
+        for incident in scene.view.incidents
+        if incident.node == node.name or (incident.node is None and incident.job in jobs)
+    ]
     if not mine:
         return [line([(f"{pen.glyphs.calm} ", pen.ink.ok), ("none", pen.ink.muted)], width)]
     return [

@@ -38,3 +38,15 @@ def phase(found: Phase, pen: Pen, *, utc: bool) -> list[Part]:
 def comm_bounds(frame: Frame) -> str:
     """The estimated communication share of one node."""
     return units.share_bounds(*frame.comm_bounds)
+
+
+def learning(loss: float | None, mfu: float | None, pen: Pen) -> list[tuple[int, list[Part]]]:
+    """Loss and MFU, where a job tells them: groups for a line that may lack the room."""
+    return [
+        (rank, [(f"{label} ", pen.ink.muted), *pen.number(form(value), quantity)])
+        for rank, label, value, form, quantity in (
+            (45, "loss", loss, units.loss, "job_loss"),
+            (40, "MFU", mfu, units.percent, "job_mfu_ratio"),
+        )
+        if value is not None
+    ]

@@ -19,7 +19,7 @@ def draw(scene: Scene | None, width: int, pen: Pen, *, demo: bool) -> list[Strip
         [],
         [("trntop", ink.key), ("  live monitoring of AWS Trainium clusters", ink.muted)],
         [],
-        [("Nothing on this machine speaks yet.", ink.strong)],
+        [("No Neuron or EFA device and no training job here yet.", ink.strong)],
         [],
     ]
     sources = (
@@ -35,11 +35,11 @@ def draw(scene: Scene | None, width: int, pen: Pen, *, demo: bool) -> list[Strip
             rows.append([lead, (name, ink.text), (part, ink.muted)])
     rows.append([])
     keys = [("d", "watch a simulated 16-node run")] if demo else []
-    keys += [("?", "how to read the screen"), ("q", "quit")]
+    keys += [("1", "the dashboard all the same"), ("?", "how to read the screen"), ("q", "quit")]
     rows += [[(f"  {key}  ", ink.key), (what, ink.text)] for key, what in keys]
     rows += [
         [],
-        [("As soon as a source speaks, the dashboard appears. ", ink.faint)],
+        [("As soon as there is one, the dashboard appears. ", ink.faint)],
         [("trntop doctor", ink.muted), (" looks closer.", ink.faint)],
     ]
     margin = " " * max(0, (width - text) // 2)

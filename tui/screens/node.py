@@ -42,7 +42,7 @@ class NodeScreen(Frame):
             with Container(id="hardware"):
                 yield self._panel(devices.draw, "devices and cores", "devices")
                 yield self._panel(efa.draw, "EFA cards", "cards")
-            yield self._panel(parts.found, "incidents of this node", "found")
+            yield self._panel(parts.found, "incidents of this node and its jobs", "found")
             yield self._dressed(NodeTrends(glyphs=self.glyphs, id="past"), "last minutes")
             with Container(id="software"):
                 yield self._panel(parts.processes, "Neuron processes", "processes")

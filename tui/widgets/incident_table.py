@@ -33,6 +33,8 @@ class IncidentTable(RowTable[Incident]):
 class IncidentDetail(Drawn):
     """One incident with its evidence."""
 
+    DEFAULT_CSS = "IncidentDetail { height: auto; }"
+
     incident: reactive[str | None] = reactive(None, repaint=False)
 
     def watch_incident(self) -> None:

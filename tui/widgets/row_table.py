@@ -110,6 +110,7 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True):
         self.rows = rows
         if resized:
             self.virtual_size = Size(0, len(rows) + 1)
+            self.refresh(layout=self.auto_height)
             if self.cursor is not None and all(self.key(row) != self.cursor for row in rows):
                 self.cursor = None
         self.redraw()

@@ -10,7 +10,7 @@ from tests.builders import NOON, make_incident, make_node, view_of
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import CARD, EFA_INCIDENT, VICTIM, scene
 from trntop import units
-from trntop.catalog import Entity
+from trntop.catalog import SOURCES, Entity
 from trntop.history import History
 from trntop.model import Incident, Neff, NodeView, Phase, Process, Runtime, Stage, State
 from trntop.settings import Analysis
@@ -64,7 +64,7 @@ class TestIdentity:
     def test_who_and_at_what(self) -> None:
         who, work = drawn(node.identity, make_node(3, 16, 4, 16), 120).splitlines()
         assert work.startswith(" training d since 08:48:00 · step 1204  util 94 % d  TE 34 % d")
-        assert work.endswith("HBM bw 38 % d  comm 27 % r")
+        assert work.endswith("HBM bw 38 % d  comm 27 % r  loss 2.5r  MFU 38 % r")
         assert who.startswith(" trn-003  trn2.48xlarge  16 devices · 64 cores (LNC=2)")
         assert who.endswith("✓ fresh 0 s  1/1")
 
@@ -81,9 +81,10 @@ class TestIdentity:
     [
         (0.03, 0.4, "~3-40"),
         (0.301, 0.304, "~30"),
-        (0.3, 0.2, "≥ 30~"),
-        (0.3, None, "≥ 30~"),
-        (None, 0.4, "≤ 40~"),
+        (0.3, 0.2, "~≥ 30"),
+        (0.3, None, "~≥ 30"),
+        (0.004, None, "–"),
+        (None, 0.4, "~≤ 40"),
         (None, None, "–"),
     ],
 )
@@ -101,6 +102,10 @@ def test_a_stalled_run_asks_for_a_person() -> None:
 
 
 class TestDevices:
+    def test_a_heading_is_whole_where_utilization_is_absent(self) -> None:
+        made = changed(make_node(0, 2, 4, 2), core_device=np.array([], int))
+        assert devices.draw(of(made), made, 55, PEN)[0].text.startswith("dev  util ")
+
     def test_128_physical_cores_fit_a_laptop(self) -> None:
         made = make_node(0, 16, 4, 16)
         lines = devices.draw(of(made), made, 55, PEN)
@@ -205,7 +210,7 @@ class TestEfa:
         shown = drawn(efa.draw, make_node(0, 1, 1, 8))
         names = [line.split()[0] for line in shown.splitlines()[1:9]]
         assert names == [f"rdmap{16 * place}s27" for place in range(1, 9)]
-        assert efa.natural("rdmap16s27") < efa.natural("rdmap112s27")
+        assert units.natural("rdmap16s27") < units.natural("rdmap112s27")
 
     def test_a_lost_card_stays_in_its_place(self) -> None:
         made = make_node(
@@ -271,6 +276,9 @@ class TestProcesses:
         assert "out of device memory" in drawn(node.processes, made, 80)
         assert "job" in drawn(node.processes, made, 80)
 
+    def test_facts_that_do_not_fit_end_in_an_ellipsis(self) -> None:
+        assert drawn(node.processes, make_node(0, runtimes=1), 40).splitlines()[2].endswith("…")
+
     def test_one_that_only_holds_devices(self) -> None:
         neffs = (Neff("eval.neff"), Neff("train.neff", running=True))
         made = changed(
@@ -326,7 +334,23 @@ def test_absent_quantities_say_why() -> None:
     reasons = dict.fromkeys(("efa_retrans_pkts_total", "efa_retrans_bytes_total"), "driver 2.10")
     made = dataclasses.replace(made, frame=dataclasses.replace(made.frame, reasons=reasons))
     last = drawn(node.sources, made).splitlines()[-1]
-    assert last == "– driver 2.10: efa_retrans_pkts_total, efa_retrans_bytes_total"
+    assert last == "– efa_retrans_pkts_total, efa_retrans_bytes_total: driver 2.10"
+
+
+def test_the_bandwidth_has_one_name() -> None:
+    made = make_node(0, states={"profiles": State.DOWN}, reason="none")
+    shown = drawn(node.sources, made, 50)
+    assert shown.splitlines()[-2:] == [
+        "– HBM bandwidth: no profile of train_step.neff:",
+        "  trntop profile add FILE",
+    ]
+
+
+@pytest.mark.parametrize("paint", [devices.draw, efa.draw, host.draw, node.processes])
+def test_reasons_are_told_to_the_end(paint: node.Paint) -> None:
+    down = dict.fromkeys(SOURCES, State.DOWN)
+    made = make_node(0, 0, 0, 0, jobs=(), runtimes=0, states=down, reason="why " * 30 + "remedy")
+    assert drawn(paint, made, 40).endswith("remedy")
 
 
 def test_sources_before_the_first_word() -> None:
@@ -345,8 +369,15 @@ class TestIncidents:
         made = make_node(1)
         past = make_incident("memory_pressure", closed_at=NOON - 10)
         shown = drawn(node.found, made, 120, make_incident(), past).splitlines()
-        assert shown[0].startswith("▲ warning  11:59:00   1 min")
+        assert shown[0].startswith("▲ warning  11:59:00       1 min  EFA")
         assert shown[1].startswith("▲ past")
+
+    def test_of_the_jobs_that_run_here(self) -> None:
+        made = make_node(1, jobs=("mine",))
+        mine, other = (make_incident(node=None, job=job, summary=job) for job in ("mine", "other"))
+        shown = drawn(node.found, made, 120, mine, other)
+        assert "mine" in shown
+        assert "other" not in shown
 
     def test_none(self) -> None:
         assert drawn(node.found, make_node(5)) == "✓ none"
@@ -363,6 +394,10 @@ class TestIncidents:
     def test_detail_of_nothing(self) -> None:
         assert text(incidents.detail(scene(), None, 60, PEN)) == "nothing has happened"
 
+    def test_how_long_it_lasted(self) -> None:
+        found = make_incident(opened_at=NOON - 113)
+        assert "still lasts, 1 min 53 s" in text(incidents.detail(scene(), found, 60, PEN))
+
     def test_place(self) -> None:
         assert incidents.place(make_incident(node=None, job="j")) == "j"
         assert incidents.place(make_incident(node=None)) == "cluster"
@@ -370,7 +405,8 @@ class TestIncidents:
     def test_wrap(self) -> None:
         assert incidents.wrap("a bb ccc", 4) == ["a bb", "ccc"]
         assert incidents.wrap("", 4) == [""]
-        assert incidents.wrap("longword", 4) == ["longword"]
+        assert incidents.wrap("a /long/path", 5) == ["a", "/long", "/path"]
+        assert incidents.wrap("longword", 4) == ["long", "word"]
 
 
 class TestWelcome:

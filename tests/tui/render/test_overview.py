@@ -87,8 +87,20 @@ class TestHeader:
         drawn = text(header.draw(of(make_view(columns=columns)), 120, PEN))
         assert "comm ~5-35 % limit 25 %" in drawn
 
+    def test_a_job_that_only_logs(self) -> None:
+        columns = dict.fromkeys(("job_step_seconds", "job_tokens_per_second"))
+        drawn = text(header.draw(of(make_view(columns=columns)), 160, PEN))
+        assert "   4.00 s d   3,800 tok/s per device r   comm" in drawn
+        assert "loss 2.5r   MFU 38 % r" in drawn
+
+    def test_what_is_absent_has_its_label(self) -> None:
+        down = {"steps": State.DOWN, "log": State.DOWN}
+        drawn = text(header.draw(of(make_view(states=down)), 120, PEN))
+        assert "step –   step time –   tok/s –   comm ~3-40 %" in drawn
+        assert "loss" not in drawn
+
     def test_training_for_how_long(self) -> None:
-        assert "training 3 h" in text(header.draw(scene(), 120, PEN)).splitlines()[0]
+        assert "training 3 h 12 min" in text(header.draw(scene(), 120, PEN)).splitlines()[0]
 
     def test_compiling_is_not_idle(self) -> None:
         compiling = make_view(jobs=(), compilation=Compilation(NOON - 90, 2))
@@ -157,6 +169,14 @@ class TestAlert:
         drawn = text(alert.draw(of(view_of(lacking)), 80, PEN))
         assert drawn == " ✓ no incidents  without tensor-engine"
         assert "needs SDK 2.25" in text(alert.draw(of(view_of(made)), 80, PEN))
+
+    def test_a_long_reason_ends_with_an_ellipsis(self) -> None:
+        down = {"neuron-monitor": State.DOWN}
+        for reason, end in (("neuron-monitor: install it", "it"), ("why " * 60, "…")):
+            made = make_node(0, states=down, reason=reason)
+            drawn = text(alert.draw(of(view_of(made)), 60, PEN))
+            assert drawn.count("neuron-monitor") == 1
+            assert drawn.rstrip().endswith(end)
 
     def test_waiting_and_failure(self) -> None:
         waiting = of(make_view(nodes=0), Mode.WAITING)
