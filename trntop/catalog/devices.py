@@ -63,7 +63,7 @@ def devices() -> Iterator[Quantity]:
         "device_tensor_engine_busy_ratio", "ratio", device,
         "Share of time its tensor engines worked",
         provenance=derived,
-        formula="mean of physical_core_tensor_engine_busy_ratio over its cores",
+        formula="mean of physical_core_tensor_engine_busy_ratio over its cores, mean of 20 s",
     )  # fmt: skip
     yield Quantity(
         "device_hbm_peak_bytes_per_second", "bytes_per_second", device,
@@ -73,7 +73,8 @@ def devices() -> Iterator[Quantity]:
     yield Quantity(
         "device_hbm_bytes_per_second", "bytes_per_second", device,
         "HBM bytes read and written per second",
-        provenance=derived, formula="Σ neuroncore_hbm_bytes_per_second over its cores",
+        provenance=derived,
+        formula="Σ neuroncore_hbm_bytes_per_second over its cores, mean of 20 s",
     )  # fmt: skip
     yield Quantity(
         "device_hbm_bandwidth_ratio", "ratio", device, "Share of the peak HBM bandwidth",
