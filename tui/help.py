@@ -19,7 +19,8 @@ traffic beside the median of its siblings, *pwr* power as a share of the most a 
 **util and TE.** A core that waits in a collective counts as utilized: *util* says busy, and no
 more. *TE* is the share of time in which the tensor engines really multiplied matrices or loaded
 weights. High util with low TE is waiting, or work bound by memory. Each cell of a device's *util*
-is a logical core, each of its *TE* a physical one.
+is a logical core, each of its *TE* a physical one. *TE* and *HBM bw* of devices and nodes are means
+of 20 s, since a second is shorter than a step; cells show their second.
 
 **HBM bandwidth** has no counter. It is derived: the bytes that one execution of a NEFF reads and
 writes, from a profile of it, times executions per second. Without a profile it is –, and the
