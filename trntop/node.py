@@ -126,6 +126,17 @@ class _Source:
         period = self.period or DEFAULT_PERIOD
         return max(STALE_PERIODS * period + SLACK, MIN_STALE.get(self.name, 0.0))
 
+    def learn_pace(self, time: float, before: float | None, stated: float | None) -> None:
+        """Takes the period that a reading states, else its distance from the one before."""
+        if stated is not None:
+            self.period = min(stated, MAX_STEP)
+        elif before is not None and time > before:
+            step = time - before
+            # Fast towards a shorter period, slow towards a longer one: a gap is no new pace.
+            known = self.period or step
+            if step > known / 10:  # what came in one burst tells no pace
+                self.period = min(step, 0.9 * known + 0.1 * step)
+
     def forget(self) -> None:
         """Drops all values."""
         self.parts.clear()
@@ -210,16 +221,8 @@ class NodeState:
             source.forget()
             source.count("clock_steps")
             before = None
-        if sample.part:
-            pass  # each speaker has a pace of its own
-        elif sample.period is not None:
-            source.period = min(sample.period, MAX_STEP)
-        elif before is not None and reading.time > before:
-            step = reading.time - before
-            # Fast towards a shorter period, slow towards a longer one: a gap is no new pace.
-            known = source.period or step
-            if step > known / 10:  # what came in one burst tells no pace
-                source.period = min(step, 0.9 * known + 0.1 * step)
+        if not sample.part:  # each speaker of a source has a pace of its own
+            source.learn_pace(reading.time, before, sample.period)
         source.time = reading.time
         if source.declared and source.declared.state is not State.ENDED:
             source.declared = None if not source.declared.counts else _fresh(source.declared)
