@@ -137,7 +137,8 @@ class Step:
         self.number = number
         self._steps = steps
         self._values: dict[str, float] = {}
-        self.report(tokens=tokens)
+        if tokens is not None:
+            self.report(tokens=tokens)
 
     def report(self, *, tokens: object = None, loss: object = None, mfu: object = None) -> None:
         """Adds what is known of the step; may be called several times.
@@ -151,7 +152,7 @@ class Step:
             mfu: model FLOPs utilization as a ratio, from 0 to 1.
         """
         for name, value in (("tokens", tokens), ("loss", loss), ("mfu", mfu)):
-            if (number := _number(value)) is not None:
+            if value is not None and (number := _number(value)) is not None:
                 self._values[name] = number
 
     def __enter__(self) -> Step:
@@ -228,7 +229,7 @@ class Steps:
             number: of the step; left out, one more than the last one's.
             tokens: that the whole job consumes in this step.
         """
-        given = _number(number)
+        given = None if number is None else _number(number)
         return Step(self, self._next if given is None else int(given), tokens)
 
     def compute(self) -> _Section:
@@ -435,7 +436,9 @@ def _rank(environ: Mapping[str, str]) -> int:
 
 def _number(value: object) -> float | None:
     """A finite number that is there already, else None."""
-    if value is None or (type(value) is int and abs(value) < 1 << 53):
+    if type(value) is float:
+        return value if math.isfinite(value) else None
+    if type(value) is int and abs(value) < 1 << 53:
         return value
     try:
         if not isinstance(value, numbers.Real):
