@@ -202,7 +202,13 @@ def _linked(inventory: Inventory, entity: Entity, table: Table) -> Iterator[Docu
     )
     for index, key in enumerate(inventory.of(entity)):
         link = links.get(key)
-        yield {"device": key, **({"link": dict(link)} if link else {}), **_values(table, index)}
+        near = inventory.near_cards(int(key)) if entity is Entity.DEVICE else ()
+        yield {
+            "device": key,
+            **({"link": dict(link)} if link else {}),
+            **({"near_efa": list(near)} if near else {}),
+            **_values(table, index),
+        }
 
 
 def _jobs(inventory: Inventory, table: Table) -> Iterator[Document]:

@@ -11,6 +11,8 @@ from trntop.model import Frame, NodeView, Phase, Runtime
 
 from .grid import Column, cells, fill, fit, full, lines, packed, part, wrapped
 
+MAX_NEAR = 4
+"""Nearest cards of a device that are named."""
 ACTIVE = "ACTIVE"
 """What the link of a card that works says of itself."""
 
@@ -75,6 +77,7 @@ def _devices(node: NodeView) -> list[Column]:
         Column("unhealthy", "", rank=4),
         Column("NUMA", rank=5),
         Column("PCI", left=True, rank=6),
+        Column("near EFA", left=True, rank=7),
         Column("", left=True),
     ]
     for index, device in enumerate(node.inventory.of(Entity.DEVICE)):
@@ -94,6 +97,7 @@ def _devices(node: NodeView) -> list[Column]:
                 part(frame, "device_unhealthy_components", index, units.count),
                 link.get("numa_node", ""),
                 link.get("pci", ""),
+                ", ".join(node.inventory.near_cards(int(device))[:MAX_NEAR]),
                 _complaint(link),
             ),
         )

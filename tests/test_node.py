@@ -10,7 +10,17 @@ from tests.reports import (
     step_reading,
 )
 from trntop.catalog import HOST, LOG, NEURON_LS, NEURON_MONITOR, NEURON_SYSFS, STEPS, Entity
-from trntop.model import Compilation, NodeView, Process, Reading, Sample, Stage, State, Status
+from trntop.model import (
+    Compilation,
+    Inventory,
+    NodeView,
+    Process,
+    Reading,
+    Sample,
+    Stage,
+    State,
+    Status,
+)
 from trntop.monitor import Monitor
 from trntop.node import NodeState
 from trntop.settings import Settings
@@ -317,3 +327,22 @@ def test_a_log_is_as_alive_as_its_own_pace() -> None:
         fed(node, LOG, time, sample)
     assert "job_loss" in node.view(75.0).frame.columns
     assert "job_loss" not in node.view(90.0).frame.columns
+
+
+def test_the_cards_nearest_to_a_device() -> None:
+    cards = {
+        "a": {"pci": "0000:10:1b.0", "numa_node": "0"},
+        "b": {"pci": "0000:10:1c.0", "numa_node": "0"},
+        "c": {"pci": "0000:20:1b.0", "numa_node": "0"},
+    }
+    devices_at = {
+        0: {"pci": "0000:10:1e.0", "numa_node": "0"},
+        1: {"pci": "0000:30:1e.0", "numa_node": "0"},
+        2: {"numa_node": "1"},
+        3: {},
+    }
+    inventory = Inventory(
+        "n", keys={Entity.EFA: tuple(cards)}, efa_links=cards, device_links=devices_at
+    )
+    near = [inventory.near_cards(device) for device in range(5)]
+    assert near == [("a", "b"), ("a", "b", "c"), (), (), ()]

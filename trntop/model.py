@@ -205,6 +205,23 @@ class Inventory:
         """EC2 instance type, empty when unknown."""
         return self.facts.get("instance_type", "")
 
+    def near_cards(self, device: int) -> tuple[str, ...]:
+        """The EFA cards nearest to a device: on its PCI bus, else on its NUMA node.
+
+        Empty where neither place is known. Which card a core really sends through only its own
+        runtime knows (`nrt_get_attached_efa_bdf`).
+        """
+        place = self.device_links.get(device, {})
+        bus, numa = place.get("pci", "").rpartition(":")[0], place.get("numa_node", "")
+        cards = {str(card): self.efa_links.get(str(card), {}) for card in self.of(Entity.EFA)}
+        on_bus = [
+            name
+            for name, link in cards.items()
+            if bus and link.get("pci", "").startswith(f"{bus}:")
+        ]
+        on_node = [name for name, link in cards.items() if numa and link.get("numa_node") == numa]
+        return tuple(on_bus or on_node)
+
     def sum_by_device(self, values: Column, owner: npt.NDArray[np.int64]) -> Column:
         """Sums over the cores of each device, `[device]`; `owner` is the device of each core.
 

@@ -74,7 +74,7 @@ def test_one_node_shows_its_parts() -> None:
     text = shown(make_view(1, devices=2, cores_per_device=4), 200)
     device = row(text, "1")
     assert device[:9] == ["1", "61d", "58.6d", "96.0", "38d", "1,102d", "34d", "60", "0"]
-    assert device[9:] == ["0", "1", "01:1e.0"]
+    assert device[9:] == ["0", "1", "01:1e.0", "rdmap32s27"]
     assert "     1   94  95  96  97   30  31  32  33  34  35  36  37" in text.splitlines()
     card = row(text, "rdmap16s27")
     assert card[:6] == ["rdmap16s27", "160d", "152d", "200d", "100d", "0.0d"]
