@@ -33,15 +33,11 @@ MAX_SILENT = 8
 _COLOURS = {Severity.CRITICAL: "31", Severity.WARNING: "33", Severity.INFO: "36"}
 _GLYPHS = {Severity.CRITICAL: "▲", Severity.WARNING: "△", Severity.INFO: "·"}
 _EXPLAINED = (
-    (
-        "TE",
-        "node_tensor_engine_busy_mean_ratio",
-        "physical_core_tensor_engine_matmul_cycles_total",
-    ),
-    ("HBM bw", "node_hbm_bandwidth_ratio", "node_hbm_bandwidth_ratio"),
-    ("comm", "job_comm_share_ratio", "job_comm_seconds"),
+    ("TE", "node_tensor_engine_busy_mean_ratio"),
+    ("HBM bw", "node_hbm_bandwidth_ratio"),
+    ("comm", "job_comm_share_ratio"),
 )
-"""What is explained where it is absent, and the quantity whose source would give it."""
+"""What is explained where it is absent."""
 
 
 def snapshot_text(view: View, width: int, color: bool = False, *, utc: bool = False) -> str:
@@ -306,13 +302,13 @@ def _unknown(nodes: Sequence[NodeView], width: int) -> list[str]:
     found: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
         frame = node.frame
-        for label, quantity, source in _EXPLAINED:
+        for label, quantity in _EXPLAINED:
             if quantity not in frame.columns:
                 estimated = (
                     label == "comm" and units.share_bounds(*frame.comm_bounds) != units.ABSENT
                 )
                 sign = units.mark(Provenance.ESTIMATED) if estimated else units.ABSENT
-                why = frame.reasons.get(quantity) or frame.why_absent(source)
+                why = frame.why_absent(quantity)
                 found.setdefault((f"{sign} {label}", why), []).append(node.name)
     return [
         line

@@ -1,6 +1,6 @@
 """Devices and their cores: a row a device, utilization beside what the tensor engines do."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -190,23 +190,16 @@ def _complaints(node: NodeView) -> Iterator[tuple[int, tuple[Severity, str]]]:
             yield index, (Severity.WARNING, f"calls itself unhealthy: {unhealthy}")
 
 
-_EXPLAINED: Sequence[tuple[str, str, Callable[[Frame], str]]] = (
-    (
-        "TE",
-        ENGINE,
-        lambda frame: frame.why_absent("physical_core_tensor_engine_matmul_cycles_total"),
-    ),
-    ("HBM bandwidth", BANDWIDTH, lambda frame: frame.why_absent(BANDWIDTH)),
-)
+_EXPLAINED = (("TE", ENGINE), ("HBM bandwidth", BANDWIDTH))
 
 
 def _unknown(frame: Frame, width: int, pen: Pen) -> list[Strip]:
     """Why a column is all dashes, and the command that helps."""
     ink = pen.ink
     lines = []
-    for label, quantity, why in _EXPLAINED:
+    for label, quantity in _EXPLAINED:
         if quantity not in frame.columns:
-            text = f"{label}: {why(frame)}"
+            text = f"{label}: {frame.why_absent(quantity)}"
             for row, part in enumerate(wrap(text, width - 2)):
                 lead = f"{units.ABSENT} " if row == 0 else "  "
                 lines.append(line([(lead, ink.faint), (part, ink.muted)], width))

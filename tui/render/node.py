@@ -23,13 +23,12 @@ def identity(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
     ink, facts = pen.ink, node.inventory.facts
     names = scene.cluster.names
     groups: list[tuple[int, list[Part]]] = [(100, [(f" {node.name}", ink.strong)])]
-    devices, cores = (len(node.inventory.of(of)) for of in (Entity.DEVICE, Entity.CORE))
+    devices = len(node.inventory.of(Entity.DEVICE))
     if node.inventory.instance_type:
         groups.append((80, [(node.inventory.instance_type, ink.text)]))
     if devices:
-        lnc = f" (LNC={node.inventory.lnc})" if node.inventory.lnc > 1 else ""
         chips = f"{devices} device{'s' * (devices > 1)}"
-        groups.append((60, [(f"{chips} · {cores} cores{lnc}", ink.muted)]))
+        groups.append((60, [(f"{chips}{_cores(node)}", ink.muted)]))
     for rank, key in ((30, "availability_zone"), (40, "instance_id"), (20, "ultraserver_id")):
         if value := facts.get(key):
             groups.append((rank, [(value, ink.muted)]))
@@ -41,6 +40,15 @@ def identity(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
     ]
     gap = ("  ", ink.faint)
     return [flow(groups, width, gap, right=right), flow(_at_work(scene, node, pen), width, gap)]
+
+
+def _cores(node: NodeView) -> str:
+    """How many cores there are: logical ones, else, where their size is not known, physical."""
+    logical, physical = (len(node.inventory.of(of)) for of in (Entity.CORE, Entity.PHYSICAL_CORE))
+    if logical:
+        lnc = node.inventory.lnc
+        return f" · {logical} cores" + (f" (LNC={lnc})" if lnc > 1 else "")
+    return f" · {physical} physical cores" if physical else ""
 
 
 def _at_work(scene: Scene, node: NodeView, pen: Pen) -> list[tuple[int, list[Part]]]:
