@@ -139,14 +139,17 @@ def _engine_busy_of_devices(columns: Columns, inventory: Inventory) -> Column | 
 
 def _link(columns: Columns, inventory: Inventory) -> Column | None:
     """The driver's word, else the instance type's: drivers before 2.13.0 always say 100 Gb/s."""
-    cards = len(inventory.of(Entity.EFA))
-    stated = columns.get("efa_stated_link_bytes_per_second", np.full(cards, np.nan))
+    rates = columns.get(
+        "efa_stated_link_bytes_per_second", np.full(len(inventory.of(Entity.EFA)), np.nan)
+    )
+    sent = columns.get("efa_tx_bytes_total")
+    if sent is None:
+        return rates
     row = INSTANCE_TYPES.get(inventory.instance_type)
-    if row is None or not row.efa_gbps or "efa_tx_bytes_total" not in columns:
-        return stated if cards else None
-    rates = np.where(np.isnan(stated), row.efa_gbps * 1e9 / 8, stated)
+    if row is not None and row.efa_gbps:
+        rates = np.where(np.isnan(rates), row.efa_gbps * 1e9 / 8, rates)
     # A card that cannot be read sends nothing that is known: neither may it count as capacity.
-    return np.where(np.isnan(columns["efa_tx_bytes_total"]), np.nan, rates)
+    return np.where(np.isnan(sent), np.nan, rates)
 
 
 def _sibling_ratio(columns: Columns, inventory: Inventory) -> Column | None:

@@ -1,8 +1,9 @@
 """HBM bandwidth, which no counter tells: bytes per execution, from a profile, × executions/s.
 
 A profile is of one execution on one core. neuron-monitor counts the executions of a process over
-all its cores and all its programs, so the figure is exact for a process that runs one program,
-and absent for one that runs several: whose executions were counted cannot be told.
+all its cores and all its programs, so the figure is exact for a process that has one program
+loaded. Of several, the one that neuron-monitor sees running is taken to have run all the period;
+where it sees none or more than one, whose executions were counted cannot be told: absent.
 
 The peak is that of the chip, decimal; a core's part of it is the peak over the chip's logical
 cores. With (3.995 + 2.702) GiB in 54.82 ms on one of Trainium1's two cores this gives 31.99 %,
@@ -36,8 +37,13 @@ QUANTITIES = (
 
 def program(runtime: Runtime) -> Neff | None:
     """The one program a process executes; None when it has none or several."""
-    running = [neff for neff in runtime.neffs if neff.running] or list(runtime.neffs)
-    return running[0] if len(running) == 1 else None
+    candidates = _candidates(runtime)
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def _candidates(runtime: Runtime) -> tuple[Neff, ...]:
+    """The programs that may have been executed: those seen running, else all that are loaded."""
+    return tuple(neff for neff in runtime.neffs if neff.running) or runtime.neffs
 
 
 def why_unknown(columns: Columns, inventory: Inventory) -> str:
@@ -52,7 +58,7 @@ def why_unknown(columns: Columns, inventory: Inventory) -> str:
             return f"no profile of {neff.name}: trntop profile add FILE"
         if neff is None and runtime.neffs:
             return (
-                f"process {runtime.pid} runs {len(runtime.neffs)} programs, "
+                f"process {runtime.pid} runs {len(_candidates(runtime))} programs, "
                 "whose executions are counted together"
             )
     return "no executions counted" if inventory.runtimes else "no Neuron process"
