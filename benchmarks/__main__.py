@@ -10,7 +10,10 @@ import sys
 
 from benchmarks.figure import Figure
 
-NAMES = ("decode", "page", "analyzer", "cold_start", "demo", "steps", "traces", "agent")
+NAMES = (
+    "decode", "page", "analyzer", "cold_start", "demo", "steps", "traces", "agent", "detection",
+    "analyze",
+)  # fmt: skip
 
 
 def main() -> int:

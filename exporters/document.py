@@ -61,7 +61,7 @@ def analysis(
 
 
 def incident(incident: Incident) -> Document:
-    """One incident; `closed_at` is null while it lasts."""
+    """One incident; `closed_at` is null while it lasts; `returns`: how often it came back."""
     return {
         "id": incident.id,
         "kind": incident.kind,
@@ -71,6 +71,8 @@ def incident(incident: Incident) -> Document:
         "component": incident.component,
         "opened_at": _number(incident.opened_at),
         "closed_at": _number(incident.closed_at),
+        "detected_at": _number(incident.detected_at),
+        "returns": incident.returns,
         "summary": incident.summary,
         "evidence": [_evidence(one) for one in incident.evidence],
     }
@@ -124,6 +126,8 @@ def _node(node: NodeView) -> Document:
         "processes": [_process(process) for process in inventory.processes],
         "profiles": [profile.name or profile.uuid for profile in inventory.profiles],
         "jobs": list(_jobs(inventory, tables[Entity.JOB])),
+        "links": list(_keyed(inventory, Entity.LINK, tables[Entity.LINK])),
+        "ranks": list(_keyed(inventory, Entity.RANK, tables[Entity.RANK])),
     }
 
 
@@ -214,6 +218,12 @@ def _linked(inventory: Inventory, entity: Entity, table: Table) -> Iterator[Docu
 def _jobs(inventory: Inventory, table: Table) -> Iterator[Document]:
     for index, job in enumerate(inventory.of(Entity.JOB)):
         yield {"job": job, **_stage(inventory, str(job)), **_values(table, index)}
+
+
+def _keyed(inventory: Inventory, entity: Entity, table: Table) -> Iterator[Document]:
+    """Parts of which nothing is known but their values."""
+    for index, key in enumerate(inventory.of(entity)):
+        yield {str(entity): key, **_values(table, index)}
 
 
 def _stage(inventory: Inventory, job: str) -> Document:

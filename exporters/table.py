@@ -31,7 +31,7 @@ MAX_SILENT = 8
 """Sources that are listed as silent; the others are counted."""
 
 _COLOURS = {Severity.CRITICAL: "31", Severity.WARNING: "33", Severity.INFO: "36"}
-_GLYPHS = {Severity.CRITICAL: "▲", Severity.WARNING: "△", Severity.INFO: "·"}
+_GLYPHS = {Severity.CRITICAL: "●", Severity.WARNING: "▲", Severity.INFO: "◦"}
 _EXPLAINED = (
     ("TE", "node_tensor_engine_busy_mean_ratio"),
     ("HBM bw", "node_hbm_bandwidth_ratio"),
@@ -76,9 +76,9 @@ def snapshot_text(view: View, width: int, color: bool = False, *, utc: bool = Fa
 
 
 def span_text(first: View, last: View, seconds: float) -> str:
-    """What a report is about: nodes, from when to when in local time, and how much of it."""
-    start = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first.time))
-    end = time.strftime("%H:%M:%S %Z", time.localtime(last.time))
+    """What a report is about: nodes, from when to when, and how much of it."""
+    start = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(first.time))
+    end = time.strftime("%H:%M:%S UTC", time.gmtime(last.time))
     mark = "SIMULATED  " if last.cluster.simulated else ""
     nodes = plural(len(last.cluster.nodes), "node")
     return f"{mark}{nodes}, {start} to {end} ({units.span(seconds)})\n"
@@ -127,6 +127,8 @@ def _incident_lines(
     if incident.closed_at is not None:
         lasted = f" for {units.span(incident.closed_at - incident.opened_at)}"
     head = f"{units.clock(incident.opened_at, utc=utc)}  {word}  {incident.kind}{lasted}"
+    if evidence:
+        head += _found(incident)
     where = " ".join(
         part for part in (incident.node, incident.component, incident.job) if part is not None
     )
@@ -139,6 +141,16 @@ def _incident_lines(
         for one in incident.evidence:
             rows += wrapped(_evidence(one), width, " " * 12, "- ")
     return rows
+
+
+def _found(incident: Incident) -> str:
+    """How long it took to be noticed, and how often it came back."""
+    found = ""
+    if incident.detected_at is not None and incident.detected_at > incident.opened_at:
+        found = f", noticed after {units.span(incident.detected_at - incident.opened_at)}"
+    if incident.returns:
+        found += f", back {plural(incident.returns, 'time')}"
+    return found
 
 
 def _evidence(evidence: Evidence) -> str:

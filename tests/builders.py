@@ -15,6 +15,7 @@ from trntop.catalog import (
     EFA_SOURCE,
     EXECUTION_ERRORS,
     EXECUTION_STATUSES,
+    FOREIGN,
     HOST,
     KERNEL_LOG,
     LATENCY_PERCENTILES,
@@ -123,7 +124,7 @@ def make_node(
     """
     name = name or node_name(index)
     total = devices * cores_per_device
-    of = dict.fromkeys(SOURCES, state) | dict(states or {})
+    of = {one: state for one in SOURCES if one not in FOREIGN} | dict(states or {})
     held = {source for source, one in of.items() if one in HELD}
     pids = tuple(4711 + number for number in range(runtimes))
     inventory = Inventory(
@@ -372,6 +373,7 @@ def _neuron_columns(index: int, devices: int, cores: int, runtimes: int) -> dict
     node |= {f"node_executions_{status}_total": 0.0 for status in EXECUTION_STATUSES}
     node |= {f"node_execution_errors_{error}_total": 0.0 for error in EXECUTION_ERRORS}
     node["node_executions_completed_total"] = 12_000.0 + index
+    node["node_executions_failed_total"] = 0.0
     columns |= {name: np.array([value]) for name, value in node.items()}
     if runtimes:
         process: Column = np.ones(runtimes)

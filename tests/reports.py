@@ -18,6 +18,7 @@ def runtime(
     memory: dict[int, int] | None = None,
     period: float = 1.0,
     completed: int = 10,
+    latency: float | None = None,
     **failures: int,
 ) -> dict[str, Any]:
     cores = {0: 50.0, 1: 100.0} if utilization is None else utilization
@@ -41,7 +42,7 @@ def runtime(
                 "execution_summary": {"completed": completed, "timed_out": 0, **failures},
                 "latency_stats": {
                     "total_latency": {"p50": 0.01, "p99": 0.02},
-                    "device_latency": None,
+                    "device_latency": None if latency is None else {"p50": latency},
                 },
                 "error": "",
             },
@@ -74,8 +75,11 @@ def report(
     devices: int = 1,
     per_device: int = 2,
     ecc: dict[int, int] | None = None,
+    vcpu: dict[str, float] | None = None,
     **extra: Any,
 ) -> dict[str, Any]:
+    """A report; `vcpu` is the average usage in percent, by mode."""
+    modes = {"vcpu_usage": {"period": 1.0, "average_usage": vcpu, "error": ""}} if vcpu else {}
     return {
         "neuron_runtime_data": list(runtimes),
         "system_data": {
@@ -93,6 +97,7 @@ def report(
                 ],
                 "error": "",
             },
+            **modes,
         },
         "instance_info": {"instance_type": "trn1.2xlarge", "instance_id": "i-0", "error": ""},
         "neuron_hardware_info": {
@@ -138,10 +143,25 @@ def step_reading(
     seconds: float = 4.0,
     comm: float = 0.6,
     exposed: float = 0.2,
+    compute: float | None = None,
+    **extra: float,
 ) -> Reading:
+    """A step; `extra` are more fields of the record, such as `pipeline_stage`."""
     record = {
         "job": job, "rank": rank, "step": step, "step_seconds": seconds,
-        "compute_seconds": seconds - exposed, "comm_seconds": comm,
-        "exposed_comm_seconds": exposed, "tokens": 1000,
+        "compute_seconds": seconds - exposed if compute is None else compute,
+        "comm_seconds": comm, "exposed_comm_seconds": exposed, "tokens": 1000, **extra,
     }  # fmt: skip
     return Reading(node, "steps", time, encode(record))
+
+
+def stage_reading(
+    time: float, stage: str, *, node: str = "n", job: str = "job", rank: int = 0
+) -> Reading:
+    """What a training process says of what it begins to do."""
+    note = {"job": job, "rank": rank, "stage": stage, "since": time}
+    return Reading(node, "steps", time, encode(note))
+
+
+def host_reading(time: float, node: str = "n", period: float = 10.0, **groups: Any) -> Reading:
+    return Reading(node, "host", time, encode({"period": period, **groups}))

@@ -25,7 +25,9 @@ def trntop(*arguments: str, **environment: str) -> Run:
     return subprocess.run(
         [sys.executable, "-m", "trntop", *arguments],
         capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
-        env=os.environ | {"XDG_CONFIG_HOME": "/nonexistent"} | environment,
+        env=os.environ
+        | {"XDG_CONFIG_HOME": "/nonexistent", "XDG_STATE_HOME": "/nonexistent"}
+        | environment,
     )  # fmt: skip
 
 
@@ -77,12 +79,12 @@ def test_record_replay_and_analyze_say_the_same(tmp_path: Path) -> None:
     assert "readings" in recorded.stderr
     document = json.loads(trntop("analyze", "--json", str(file)).stdout)
     (incident,) = document["incidents"]
-    assert incident["kind"] == "comm_bound"
+    assert incident["kind"] == "efa_degraded"
     assert incident["node"] is not None
     assert incident["component"].startswith("efa:")
     assert set(incident) == {
         "id", "kind", "severity", "job", "node", "component", "opened_at", "closed_at",
-        "summary", "evidence",
+        "detected_at", "returns", "summary", "evidence",
     }  # fmt: skip
     text = trntop("analyze", str(file)).stdout
     assert incident["node"] in text
@@ -156,7 +158,7 @@ def test_a_redirected_file_is_a_recording() -> None:
             [sys.executable, "-m", "trntop", "analyze", "-", "--json"],
             stdin=file, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
-    assert [one["kind"] for one in json.loads(run.stdout)["incidents"]] == ["comm_bound"]
+    assert [one["kind"] for one in json.loads(run.stdout)["incidents"]] == ["efa_degraded"]
 
 
 def test_nothing_seen_is_no_good_news() -> None:

@@ -104,9 +104,9 @@ def live(pane: Pane, mode: str, *arguments: str) -> None:
 
 def test_a_newcomer_finds_the_sick_card_in_the_demo(pane: Pane) -> None:
     pane.start("demo")
-    shown = pane.until("SIMULATED", "retransmits", "EFA card", seconds=30)
-    (alert,) = (line for line in shown.splitlines() if "retransmits" in line)
-    card = alert.split("EFA card ")[1].split()[0]
+    shown = pane.until("SIMULATED", "resends", "card", seconds=30)
+    (alert,) = (line for line in shown.splitlines() if "resends" in line)
+    card = alert.split("card ")[1].split()[0]
     pane.press("Enter")
     pane.until("EFA cards", card, "devices and cores")
     pane.press("Escape")

@@ -9,24 +9,25 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LIMBS = ("tui", "collectors", "exporters")
+LINKS = {name: name for name in ("tui", "collectors", "exporters")} | {"runbooks": "docs/runbooks"}
+"""Folder inside `trntop/` → where it stands in the repository."""
 
 
-def modules(folder: Path) -> set[str]:
-    """Files of a limb or of the heart, as the wheel should name them."""
+def files(folder: Path) -> set[str]:
+    """Files below a folder, by their paths in it."""
     return {
-        path.relative_to(ROOT).as_posix()
+        path.relative_to(folder).as_posix()
         for path in folder.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
 
 
-def test_the_links_point_at_the_limbs() -> None:
-    for limb in LIMBS:
-        link = ROOT / "trntop" / limb
+def test_the_links_point_at_the_folders() -> None:
+    for name, folder in LINKS.items():
+        link = ROOT / "trntop" / name
         if not link.is_symlink():
             pytest.skip("not a checkout with links")
-        assert link.readlink() == Path("..") / limb
+        assert link.readlink() == Path("..") / folder
 
 
 def test_sdist_and_wheel_hold_everything(tmp_path: Path) -> None:
@@ -43,12 +44,10 @@ def test_sdist_and_wheel_hold_everything(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
-    expected = {f"trntop/{name}" for limb in LIMBS for name in modules(ROOT / limb)}
+    expected = {
+        f"trntop/{link}/{name}" for link, folder in LINKS.items() for name in files(ROOT / folder)
+    }
     expected |= {
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "trntop").rglob("*")
-        if path.is_file()
-        and "__pycache__" not in path.parts
-        and path.relative_to(ROOT).parts[1] not in LIMBS
+        f"trntop/{name}" for name in files(ROOT / "trntop") if name.partition("/")[0] not in LINKS
     }
     assert packed == expected

@@ -233,10 +233,18 @@ def test_a_bomb_is_cut_at_the_limit(tmp_path: Path, pack: Pack) -> None:
     assert recording.damage.note().endswith("reading stopped after 1 MiB")
 
 
+def test_what_is_written_after_the_opening_is_not_read(tmp_path: Path) -> None:
+    recording = write(tmp_path / "run", [envelope(0), envelope(1)])
+    with recording.path.open("ab") as file:
+        file.write(envelope(2))
+    assert [each.time for each in recording] == [1000.0, 1001.0]
+    assert not recording.damage.note()
+
+
 def test_a_disk_that_fails_ends_the_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recording = write(tmp_path / "run", [envelope(0), envelope(1)])
 
-    def failing(file: BinaryIO, codec: Codec | None) -> Iterator[bytes]:
+    def failing(file: BinaryIO, codec: Codec | None, size: int | None) -> Iterator[bytes]:
         yield file.read(len(envelope(0)) + 9)
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 

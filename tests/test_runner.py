@@ -2,6 +2,8 @@ import asyncio
 import threading
 import time
 
+import pytest
+
 from tests.reports import monitor_reading, report, runtime
 from trntop.collection import Sink
 from trntop.model import Reading, State, View
@@ -112,6 +114,34 @@ def test_quitting_takes_less_than_half_a_second_while_a_source_hangs() -> None:
     assert time.monotonic() - started < 0.5
 
 
+def test_ticks_that_take_too_long_are_skipped_and_their_lag_shows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Loop(asyncio.SelectorEventLoop):
+        worked = 0.0
+
+        def time(self) -> float:
+            return super().time() + self.worked
+
+    class Slow(Monitor):
+        def tick(self, now: float, lag: float = 0.0) -> View:
+            loop.worked += 0.5
+            return super().tick(now, lag)
+
+    loop = Loop()
+    monkeypatch.setattr(asyncio, "new_event_loop", lambda: loop)
+    session = Session(Slow(FAST), collectors=[])
+    views: list[View] = []
+    session.subscribe(views.append)
+    session.start()
+    assert wait_for(session, lambda view: view.generation >= 4)
+    session.stop()
+    # A tick of 0.5 s leaves no time for the four after it.
+    assert all(view.lag >= 0.5 for view in views[1:])
+    assert loop.worked == pytest.approx(0.5 * len(views))
+    assert [view.generation for view in views] == list(range(1, len(views) + 1))
+
+
 def test_the_tap_sees_every_reading_first() -> None:
     seen: list[Reading] = []
     session = Session(
@@ -123,3 +153,17 @@ def test_the_tap_sees_every_reading_first() -> None:
     session.start()
     assert session.wait(5)
     assert seen == stream(5)
+
+
+def test_a_session_tells_whose_clock_is_off() -> None:
+    readings = [
+        monitor_reading(report(runtime()), 1000.0 + t + (60.0 if node == "b" else 0.0), node)
+        for t in range(20)
+        for node in "abc"
+    ]
+    session = Session(Monitor(FAST), stream=lambda: readings, playback=Playback(speed=1000))
+    session.start()
+    assert session.wait(5)
+    session.stop()
+    assert session.view.time < 1030
+    assert list(session.clock_offsets) == ["b"]

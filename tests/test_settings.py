@@ -146,6 +146,7 @@ def test_a_named_file_must_exist(tmp_path: Path) -> None:
         ("['analysis']\n \"memory\" = 2\n", ", line 2: analysis.memory must be"),
         ("screen.zzz = 1\n", ", line 1: unknown setting 'screen.zzz'"),
         ("zzz.a = 1\n", ", line 1: unknown section 'zzz'; known are collect, analysis"),
+        ("[[rule]]\n", ", line 1: unknown section 'rule'; did you mean rules?"),
         ("analysis = 3\n", ", line 1: analysis must be a table, [analysis]"),
         ("[[analysis]]\n", ", line 1: analysis must be a table, [analysis]"),
         ("[analysis]\n\nwindow =\n", ", line 3: not TOML: Invalid value"),
@@ -236,7 +237,7 @@ def test_a_long_value_is_not_repeated_in_full(config: Path) -> None:
 
 def test_every_setting_is_documented_and_has_a_default_in_its_own_bounds() -> None:
     page = describe()
-    for section in Settings.__struct_fields__:
+    for section in set(Settings.__struct_fields__) - {"rules"}:
         table = getattr(Settings(), section)
         for field in table.__struct_fields__:
             assert f"TRNTOP_{section.upper()}__{field.upper()}" in page

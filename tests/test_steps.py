@@ -124,7 +124,29 @@ class TestRecords:
         assert {name: column.item() for name, column in sample.columns.items()} == {
             "job_step": 7, "job_ranks": 1, "job_step_seconds": 2, "job_compute_seconds": 2,
             "job_comm_seconds": 2, "job_exposed_comm_seconds": 0, "job_tokens_per_second": 2048,
+            "rank_step": 7, "rank_step_seconds": 2, "rank_compute_seconds": 2,
+            "rank_comm_seconds": 2, "rank_exposed_comm_seconds": 0,
         }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("given", "environment", "told"),
+        [(2, "7", 2), (None, "7", 7), (None, "", None), (None, "two", None), (None, "-1", None)],
+    )
+    def test_the_pipeline_stage(
+        self,
+        given: int | None,
+        environment: str,
+        told: int | None,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setenv("TRNTOP_PIPELINE_STAGE", environment)
+        path = tmp_path / "steps.jsonl"
+        emitter = Steps(f"file:{path}", "job", 0, pipeline_stage=given)
+        with emitter.step():
+            pass
+        (record,) = records(path)
+        assert record.get("pipeline_stage") == told
 
     def test_what_is_not_marked_is_absent(self, emitter: Steps, clock: Clock, file: Path) -> None:
         for section in (emitter.collective(), emitter.compute()):

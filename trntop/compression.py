@@ -5,6 +5,7 @@ expanded ahead: input goes in so few bytes at a time that even the best-packed b
 tens of megabytes at most before the reader can stop.
 """
 
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -92,8 +93,8 @@ def by_suffix(path: PurePath) -> Codec | None:
     return next((codec for codec in CODECS if codec.suffix == path.suffix.lower()), None)
 
 
-def blocks(file: BinaryIO, codec: Codec | None) -> Iterator[bytes]:
-    """The content of `file` from where it stands, expanded.
+def blocks(file: BinaryIO, codec: Codec | None, size: int | None = None) -> Iterator[bytes]:
+    """The content of `file` from where it stands, or of its next `size` bytes, expanded.
 
     Concatenated streams are read as one, as `gzip` and `zstd` do.
 
@@ -102,11 +103,11 @@ def blocks(file: BinaryIO, codec: Codec | None) -> Iterator[bytes]:
         OSError: reading failed.
     """
     if codec is None:
-        while block := file.read(BLOCK):
-            yield block
+        yield from _pieces(file, BLOCK, size)
         return
     decoder, failure = codec.decoder()
-    while block := file.read(codec.piece):
+    for piece in _pieces(file, codec.piece, size):
+        block = piece
         while block:
             if decoder.eof:
                 decoder, _ = codec.decoder()
@@ -121,3 +122,11 @@ def blocks(file: BinaryIO, codec: Codec | None) -> Iterator[bytes]:
         raise BrokenStreamError(
             f"its {codec.name} data stops before its end: cut off, or still being written"
         )
+
+
+def _pieces(file: BinaryIO, length: int, size: int | None) -> Iterator[bytes]:
+    """The next `size` bytes of `file`, or all of them, in pieces of at most `length`."""
+    left = sys.maxsize if size is None else size
+    while left > 0 and (piece := file.read(min(length, left))):
+        yield piece
+        left -= len(piece)

@@ -1,8 +1,8 @@
 """Computed columns: rates, shares and roll-ups, by the formulas the catalog states."""
 
 import statistics
-import warnings
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,16 +10,19 @@ from trntop import hbm
 from trntop.catalog import (
     CATALOG,
     CORE_FAILURES,
-    EXECUTION_ERRORS,
-    FAILED_STATUSES,
+    TENSOR_ENGINE,
     UNCORRECTED_ECC,
     Combine,
     Entity,
+    inputs,
 )
+from trntop.decode.columns import any_known
+from trntop.estimate import BUSY_AND_WORKS, CEILING, FLOOR, WIRE
 from trntop.instances import INSTANCE_TYPES, chip_of
 from trntop.model import Column, Inventory
 
 Columns = Mapping[str, Column]
+Formula = Callable[[Columns, Inventory], Column | None]
 
 MIN_TRAFFIC = 10.0
 """Packets per second below which a retransmit ratio says nothing."""
@@ -27,14 +30,14 @@ MIN_SIBLINGS = 1e6
 """Bytes per second that the median card must send before cards are compared."""
 
 
-def rate(before: Column, after: Column, seconds: float, limit: float = np.inf) -> Column:
-    """Change of a cumulative counter per second, `[n]`.
+def rate(before: Column, after: Column, seconds: float, limit: float | Column = np.inf) -> Column:
+    """Change of cumulative counters per second, in their shape.
 
     A counter that went back was reset and one that jumps beyond `limit` per second is damaged:
     absent for this interval, never negative, never a spike.
     """
     if seconds <= 0:
-        return np.full(len(after), np.nan)
+        return np.full(after.shape, np.nan)
     change = (after - before) / seconds
     change[~((change >= 0) & (change <= limit))] = np.nan
     return change
@@ -70,17 +73,6 @@ def _retransmit_ratio(columns: Columns, inventory: Inventory) -> Column | None:
     if resent is None or sent is None:
         return None
     return np.minimum(ratio(resent, np.where(sent >= MIN_TRAFFIC, sent, np.nan)), 1.0)
-
-
-_FAILURES = (
-    *(f"node_executions_{status}_total" for status in FAILED_STATUSES),
-    *(f"node_execution_errors_{error}_total" for error in EXECUTION_ERRORS),
-)
-
-
-def _executions_failed(columns: Columns, inventory: Inventory) -> Column | None:
-    known = [columns[name].item() for name in _FAILURES if name in columns]
-    return np.array([sum(known)]) if known else None
 
 
 def _ecc_uncorrected(columns: Columns, inventory: Inventory) -> Column | None:
@@ -180,7 +172,7 @@ def _step_pace(columns: Columns, inventory: Inventory) -> Column | None:
     return None if pace is None else 1.0 / _positive(pace)
 
 
-def _over(part: str, whole: str) -> Callable[[Columns, Inventory], Column | None]:
+def _over(part: str, whole: str) -> Formula:
     def derive(columns: Columns, inventory: Inventory) -> Column | None:
         if part in columns and whole in columns:
             return ratio(columns[part], columns[whole])
@@ -189,7 +181,7 @@ def _over(part: str, whole: str) -> Callable[[Columns, Inventory], Column | None
     return derive
 
 
-FORMULAS: dict[str, Callable[[Columns, Inventory], Column | None]] = {
+FORMULAS: dict[str, Formula] = {
     "physical_core_failures_total": _core_failures,
     "physical_core_tensor_engine_busy_ratio": _engine_busy,
     "neuroncore_tensor_engine_busy_ratio": _engine_busy_of_cores,
@@ -216,12 +208,11 @@ FORMULAS: dict[str, Callable[[Columns, Inventory], Column | None]] = {
     "job_exposed_comm_share_ratio": _over("job_exposed_comm_seconds", "job_step_seconds"),
     "job_comm_compute_ratio": _over("job_comm_seconds", "job_compute_seconds"),
     "node_neuroncores_busy": _cores_busy,
-    "node_executions_failed_total": _executions_failed,
     "node_ecc_uncorrected_events": _ecc_uncorrected,
 }
 """The catalog's formulas over parts, in an order in which inputs come first."""
 
-LATE_FORMULAS: dict[str, Callable[[Columns, Inventory], Column | None]] = {
+LATE_FORMULAS: dict[str, Formula] = {
     "node_efa_tx_share_ratio": _over(
         "node_efa_tx_bytes_per_second", "node_efa_link_bytes_per_second"
     ),
@@ -238,6 +229,91 @@ ROLLUPS = tuple(
 )
 RATES = {quantity.rate_of: quantity.name for quantity in CATALOG.values() if quantity.rate_of}
 """Counter → its rate."""
+LINE_RATE = "efa_stated_link_bytes_per_second"
+"""What tells how fast a card's byte counters can move."""
+LINE_LIMITED = frozenset(
+    name for name in RATES if CATALOG[name].entity is Entity.EFA and name.endswith("_bytes_total")
+)
+
+_UNNAMED: dict[str, tuple[str, ...]] = {
+    "physical_core_failures_total": tuple(f"physical_core_{one}_total" for one in CORE_FAILURES),
+    "physical_core_tensor_engine_busy_ratio": _ENGINE,
+    "runtime_hbm_read_bytes_per_second": (hbm.EXECUTIONS,),
+    "runtime_hbm_write_bytes_per_second": (hbm.EXECUTIONS,),
+    "neuroncore_hbm_bytes_per_second": (
+        "runtime_hbm_read_bytes_per_second", "runtime_hbm_write_bytes_per_second"
+    ),
+    "neuroncore_hbm_bandwidth_ratio": ("neuroncore_hbm_bytes_per_second",),
+    "device_hbm_peak_bytes_per_second": ("device_memory_total_bytes",),
+    "device_hbm_bytes_per_second": ("neuroncore_hbm_bytes_per_second",),
+    "node_hbm_bytes_per_second": ("neuroncore_hbm_bytes_per_second",),
+    "device_memory_used_bytes": ("physical_core_memory_used_bytes",),
+    "device_memory_total_bytes": ("physical_core_memory_used_bytes",),
+    "efa_link_bytes_per_second": ("efa_tx_bytes_total",),
+    "node_efa_cards_expected": ("node_efa_cards",),
+    "job_step_seconds": ("job_logged_step_seconds",),
+    FLOOR: ("job_comm_share_ratio", *WIRE),
+    CEILING: ("job_comm_share_ratio", *BUSY_AND_WORKS),
+} | {RATES[name]: (LINE_RATE,) for name in LINE_LIMITED}  # fmt: skip
+"""Inputs that a quantity's row in the catalog does not name."""
+_COUNTERS_ONLY = (TENSOR_ENGINE,)
+"""Sources that tell no facts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What is computed, and of what."""
+
+    wanted: frozenset[str] | None
+    """The quantities that somebody reads; None for all there are."""
+    needed: frozenset[str]
+    """These, and all that they are computed from."""
+    formulas: Mapping[str, Formula]
+    rollups: tuple[tuple[str, str, Combine], ...]
+    late: Mapping[str, Formula]
+    unheeded: frozenset[str]
+    """Sources that tell nothing else than what is not needed."""
+
+    def tells(self, names: Iterable[str]) -> bool:
+        """Whether any of these is read by somebody."""
+        return self.wanted is None or not self.wanted.isdisjoint(names)
+
+    def spare(self, columns: dict[str, Column]) -> dict[str, Column]:
+        """What is needed of a payload's columns."""
+        if self.wanted is None:
+            return columns
+        needed = self.needed
+        return {name: values for name, values in columns.items() if name in needed}
+
+    def pick(self, columns: dict[str, Column]) -> dict[str, Column]:
+        """What is wanted of all columns."""
+        wanted = self.wanted
+        if wanted is None:
+            return columns
+        return {name: values for name, values in columns.items() if name in wanted}
+
+
+def recipe(wanted: Iterable[str] | None = None) -> Recipe:
+    """How to compute these quantities, or all."""
+    needed: set[str] = set()
+    ahead = list(CATALOG if wanted is None else wanted)
+    while ahead:
+        name = ahead.pop()
+        if name not in needed:
+            needed.add(name)
+            ahead += [*inputs(name), *_UNNAMED.get(name, ())]
+    return Recipe(
+        wanted=None if wanted is None else frozenset(wanted),
+        needed=frozenset(needed),
+        formulas={name: formula for name, formula in FORMULAS.items() if name in needed},
+        rollups=tuple(row for row in ROLLUPS if row[0] in needed),
+        late={name: formula for name, formula in LATE_FORMULAS.items() if name in needed},
+        unheeded=frozenset(_COUNTERS_ONLY) - {CATALOG[name].source for name in needed},
+    )
+
+
+WHOLE = recipe()
+"""Computes all that can be."""
 
 # The ufuncs' own reductions: np.max and np.mean cost twice as much on short columns.
 _REDUCE: dict[Combine, Callable[[Column], float]] = {
@@ -250,25 +326,31 @@ _REDUCE: dict[Combine, Callable[[Column], float]] = {
 
 def rollup(values: Column, combine: Combine) -> float:
     """One value for many; absent ones are left out, none at all is absent."""
-    known = values[~np.isnan(values)] if np.isnan(values).any() else values
-    return float(_REDUCE[combine](known)) if len(known) else float("nan")
+    reduce = _REDUCE[combine]
+    value = float(reduce(values)) if len(values) else float("nan")
+    if value == value:
+        return value
+    known = values[~np.isnan(values)]
+    return float(reduce(known)) if len(known) else value
 
 
 def combine_rows(rows: Column, combine: Combine) -> Column:
     """`[part, n]` to `[n]`, absent values left out."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # all-absent columns stay absent
-        if combine is Combine.MAX:
-            merged = np.nanmax(rows, axis=0)
-        elif combine is Combine.MIN:
-            merged = np.nanmin(rows, axis=0)
-        elif combine is Combine.SUM:
-            merged = np.nansum(rows, axis=0)
-            merged[np.isnan(rows).all(axis=0)] = np.nan
-        elif combine is Combine.MEAN:
-            merged = np.nanmean(rows, axis=0)
-        else:
-            merged = rows[-1]
+    if combine is Combine.MAX:
+        merged = np.fmax.reduce(rows, axis=0)
+    elif combine is Combine.MIN:
+        merged = np.fmin.reduce(rows, axis=0)
+    elif combine in (Combine.SUM, Combine.MEAN):
+        known = ~np.isnan(rows)
+        count = np.add.reduce(known, axis=0)
+        merged = np.add.reduce(np.where(known, rows, 0.0), axis=0)
+        if combine is Combine.MEAN:
+            merged /= np.maximum(count, 1)
+        merged[count == 0] = np.nan
+    else:
+        merged = rows[0].copy()
+        for row in rows[1:]:
+            np.copyto(merged, row, where=~np.isnan(row))
     return np.asarray(merged, dtype=np.float64)
 
 
@@ -292,18 +374,20 @@ def _positive(values: Column) -> Column:
     return np.where(values > 0, values, np.nan)
 
 
-def derive(columns: MutableMapping[str, Column], inventory: Inventory) -> None:
-    """Adds every computed column whose inputs are there."""
+def derive(
+    columns: MutableMapping[str, Column], inventory: Inventory, what: Recipe = WHOLE
+) -> None:
+    """Adds every computed column that is asked for and whose inputs are there."""
     _step_time_of_log(columns)
     _hbm_size(columns, inventory)
-    _apply(FORMULAS, columns, inventory)
-    for name, of, combine in ROLLUPS:
+    _apply(what.formulas, columns, inventory)
+    for name, of, combine in what.rollups:
         values = columns.get(of)
         if values is not None and len(values) and not _interrupted(of, values, columns):
             value = rollup(values, combine)
             if value == value:
                 columns[name] = np.array([value])
-    _apply(LATE_FORMULAS, columns, inventory)
+    _apply(what.late, columns, inventory)
 
 
 def _interrupted(name: str, values: Column, columns: Columns) -> bool:
@@ -315,11 +399,11 @@ def _interrupted(name: str, values: Column, columns: Columns) -> bool:
 
 
 def _apply(
-    formulas: Mapping[str, Callable[[Columns, Inventory], Column | None]],
+    formulas: Mapping[str, Formula],
     columns: MutableMapping[str, Column],
     inventory: Inventory,
 ) -> None:
     for name, formula in formulas.items():
         values = formula(columns, inventory)
-        if values is not None and not np.isnan(values).all():
+        if values is not None and any_known(values):
             columns[name] = values

@@ -22,6 +22,10 @@ FLOOR = "node_comm_share_floor_ratio"
 CEILING = "node_comm_share_ceiling_ratio"
 WINDOWED = (FLOOR, CEILING)
 """The catalog's quantities that are computed here."""
+WIRE = ("efa_tx_bytes_per_second", "efa_rx_bytes_per_second", "efa_link_bytes_per_second")
+"""What the floor is computed from."""
+BUSY_AND_WORKS = ("node_neuroncore_utilization_mean_ratio", "node_tensor_engine_busy_mean_ratio")
+"""What the ceiling is computed from."""
 
 
 class CommEstimate:
@@ -48,17 +52,15 @@ class CommEstimate:
 
 
 def _wire(columns: MutableMapping[str, Column]) -> float:
-    names = ("efa_tx_bytes_per_second", "efa_rx_bytes_per_second", "efa_link_bytes_per_second")
-    if any(name not in columns for name in names):
+    if any(name not in columns for name in WIRE):
         return float("nan")
-    sent, received, link = (columns[name] for name in names)
+    sent, received, link = (columns[name] for name in WIRE)
     shares = np.fmax(sent, received) / link
     return float(np.minimum(np.fmax.reduce(shares), 1.0)) if len(shares) else float("nan")
 
 
 def _idle_while_busy(columns: MutableMapping[str, Column]) -> float:
-    busy = columns.get("node_neuroncore_utilization_mean_ratio")
-    works = columns.get("node_tensor_engine_busy_mean_ratio")
+    busy, works = map(columns.get, BUSY_AND_WORKS)
     if busy is None or works is None:
         return float("nan")
     return max(0.0, float(busy[0] - works[0]))

@@ -6,6 +6,7 @@ What is handed on is balanced, not necessarily valid: judging it is the decoder'
 """
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
@@ -34,6 +35,8 @@ class Framer:
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.max_bytes = max_bytes
+        self.whole: Callable[[bytes], bool] = is_object
+        """Says whether a line is one object; whoever parses each anyway may do so here."""
         self.skipped = 0
         """Pieces between objects that held none, and objects given up as unbalanced."""
         self.oversize = 0
@@ -102,7 +105,7 @@ class Framer:
                 return
             self._skip(len(self._open))
             self._forget()
-        if _is_object(text):
+        if self.whole(text):
             frames.append(text)
         else:
             self._scan(line, frames)
@@ -163,7 +166,7 @@ class Framer:
         self._depth = 0
 
 
-def _is_object(text: bytes) -> bool:
+def is_object(text: bytes) -> bool:
     """Whether `text` is exactly one valid object; a no says only that a closer look is due."""
     if not text.startswith(b"{"):
         return False

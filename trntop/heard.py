@@ -4,24 +4,27 @@ A column lives as long as its source is heard: three periods after the last word
 Counters become rates here, because only here both readings and both times are known.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
-from trntop.catalog import CATALOG, LOG, NEURON_MONITOR, STEPS, Entity
-from trntop.derive import RATES, combine_rows, rate
+from trntop.catalog import CATALOG, LOG, NEURON_MONITOR, PROBE, STEPS, Combine, Entity
+from trntop.derive import LINE_LIMITED, LINE_RATE, RATES, combine_rows, rate
 from trntop.model import STALE_PERIODS, Column, Key, Sample, SourceState, State, Status
 
 LATE_PERIODS = 2.0
 SLACK = 0.5
 """Seconds of jitter forgiven before a source is called late."""
-MIN_STALE = {STEPS: 15.0, LOG: 60.0}
+MIN_STALE = {STEPS: 15.0, LOG: 60.0, PROBE: 900.0}
 """Seconds; these come by the loop's pace, not by ours, and a checkpoint is no silence. A log may
-tell of each tenth step only.
+tell of each tenth step only, and a link is probed once in minutes.
 """
 DEFAULT_PERIOD = 5.0
 """neuron-monitor's own, taken until a source's pace is known."""
+PROBE_PERIOD = 300.0
+"""The same for a link."""
 MAX_STEP = 600.0
 """Seconds; a longer step says nothing about when the next one is due."""
 MAX_PARTS = 4096
@@ -74,8 +77,18 @@ class Heard:
     totals: dict[str, float] = field(default_factory=dict)
     """Node counters summed up from the changes that payloads state."""
     parts: dict[str, _Part] = field(default_factory=dict)
-    columns: dict[str, tuple[Column, float, float]] = field(default_factory=dict)
-    """Quantity → values, time, and when they expire; kept over readings that lack their group."""
+    columns: dict[str, Column] = field(default_factory=dict)
+    """What its newest reading told, the rates since the one before, and the totals."""
+    expires: float = 0.0
+    """When that is stale."""
+    machine: str = ""
+    """The instance that it speaks of, if it says."""
+    kept: dict[str, tuple[Column, float, float]] = field(default_factory=dict)
+    """Quantity → values, when they expire, and when they were told: of older readings, whose group
+    the newest lacks.
+    """
+    paces: dict[str, float] = field(default_factory=dict)
+    """Quantity → seconds from one telling to the next, where that is more than one reading."""
     keys: dict[Entity, tuple[Key, ...]] = field(default_factory=dict)
     merged: "_Merged | None" = None
     """The parts as one; made anew when one speaks or falls silent."""
@@ -124,13 +137,14 @@ class Heard:
         if sample.part:
             self._take_part(time, sample)
         else:
-            self._take_whole(time, sample)
+            self._take_whole(time, before, sample)
 
     def forget(self) -> None:
         """Drops all values."""
         self.parts.clear()
         self.merged = None
-        self.columns.clear()
+        self.columns = {}
+        self.kept = {}
 
     def current(self, at: float) -> Layer:
         """Keys and columns that count at `at`."""
@@ -140,16 +154,15 @@ class Heard:
             return self.merged.keys, self.merged.columns
         if self.time is None or at - self.time > self.stale_after:
             return {}, {}
-        columns = {
-            name: values for name, (values, _, expires) in self.columns.items() if expires >= at
-        }
-        columns.update((name, np.array([total])) for name, total in self.totals.items())
-        return self.keys, columns
+        if not self.kept:
+            return self.keys, self.columns
+        older = {name: values for name, (values, expires, _) in self.kept.items() if expires >= at}
+        return self.keys, older | self.columns
 
     def state(self, now: float) -> SourceState:
         """The state by the collector's word and by age, whichever is worse."""
         declared = self.declared
-        counts = self.counts | dict(declared.counts if declared else {})
+        counts = {**self.counts, **declared.counts} if declared else self.counts.copy()
         reason = declared.reason if declared else ""
         if declared and declared.state is State.ENDED:
             state = State.ENDED
@@ -177,16 +190,17 @@ class Heard:
         if not sample.columns:
             return  # a note, which says nothing of the pace of values
         self.merged = None
+        if links := sample.keys.get(Entity.LINK):
+            # A link's own time tells a new result from one that stands.
+            sample.columns["link_probe_timestamp_seconds"] = np.full(len(links), time)
         if (before := self.parts.get(sample.part)) is not None:
             past = before.sample
-            sample.columns |= self._rates(
-                sample, time, past.keys,
-                lambda name: (past.columns[name], before.time) if name in past.columns else None,
-            )  # fmt: skip
+            sample.columns |= self._rates(sample, past.columns, past.keys, time - before.time)
         if before is not None or len(self.parts) < MAX_PARTS:
             period = sample.period
             if period is None:
-                period = DEFAULT_PERIOD if before is None else time - before.time
+                first = PROBE_PERIOD if self.name == PROBE else DEFAULT_PERIOD
+                period = first if before is None else time - before.time
             period = min(period, MAX_STEP)
             patience = max(STALE_PERIODS * period + SLACK, MIN_STALE.get(self.name, 0.0))
             self.parts[sample.part] = _Part(time, sample, period, time + patience)
@@ -195,56 +209,88 @@ class Heard:
         else:
             self.count("dropped")
 
-    def _take_whole(self, time: float, sample: Sample) -> None:
-        known = self.columns
-        rates = self._rates(
-            sample, time, self.keys, lambda name: known[name][:2] if name in known else None
-        )
-        changed = {entity for entity, keys in sample.keys.items() if self.keys.get(entity) != keys}
-        if self.name != NEURON_MONITOR:
-            known = {}  # the others tell everything each time: what is missing is lost
-        elif changed:
-            # Other cores or processes: columns by the old keys mean nothing any more.
-            known = {
-                name: value for name, value in known.items() if CATALOG[name].entity not in changed
-            }
+    def _take_whole(self, time: float, before: float | None, sample: Sample) -> None:
+        if self.name == NEURON_MONITOR:
+            self._keep_devices(sample)
+        columns = sample.columns
+        if before is not None:
+            columns = columns | self._rates(sample, self.columns, self.keys, time - before)
+        columns.update((name, np.array([total])) for name, total in self.totals.items())
+        if self.name == NEURON_MONITOR:  # the others tell everything: what is missing is lost
+            self._keep_older(columns, sample, time)
+        for name in sample.absent:
+            columns.pop(name, None)
+        self.columns = columns
+        self.expires = time + self.stale_after
         self.keys.update(sample.keys)
         self.absent = sample.absent
-        expires = time + self.stale_after
-        for name, values in (sample.columns | rates).items():
-            known[name] = (values, time, expires)
-        for name in sample.absent:
-            known.pop(name, None)
-        self.columns = known
+
+    def _keep_devices(self, sample: Sample) -> None:
+        """A report without its list of devices tells how many there are, not which."""
+        known, told = self.keys.get(Entity.DEVICE, ()), sample.keys.get(Entity.DEVICE, ())
+        machine = sample.facts.get("facts", {}).get("instance_id", "")
+        if set(told) < set(known) and machine == self.machine:
+            sample.keys[Entity.DEVICE] = known
+            for name, values in sample.columns.items():
+                if CATALOG[name].entity is Entity.DEVICE:
+                    sample.columns[name] = aligned(values, told, known)
+        self.machine = machine
+
+    def _keep_older(self, columns: dict[str, Column], sample: Sample, time: float) -> None:
+        """Keeps what the newest sample does not tell anew: a group may have its own pace."""
+        kept = self.kept
+        for name in self.columns.keys() - columns.keys():
+            told = self.expires - self.stale_after
+            pace = STALE_PERIODS * self.paces.get(name, 0.0) + SLACK
+            kept[name] = (self.columns[name], told + max(self.stale_after, pace), told)
+        if self.paces:
+            for name in self.paces.keys() & self.columns.keys() & columns.keys():
+                del self.paces[name]
+        if not kept:
+            return
+        for name in kept.keys() & columns.keys():
+            self.paces[name] = min(time - kept[name][2], MAX_STEP)
+        # Other cores or processes: columns by the old keys mean nothing any more.
+        changed = {entity for entity, keys in sample.keys.items() if self.keys.get(entity) != keys}
+        self.kept = {
+            name: value
+            for name, value in kept.items()
+            if name not in columns
+            and name not in sample.absent
+            and CATALOG[name].entity not in changed
+        }
 
     def _rates(
         self,
         sample: Sample,
-        time: float,
-        old_keys: Mapping[Entity, tuple[Key, ...]],
-        past: Callable[[str], tuple[Column, float] | None],
+        past: Mapping[str, Column],
+        past_keys: Mapping[Entity, tuple[Key, ...]],
+        seconds: float,
     ) -> dict[str, Column]:
-        """Rates of the counters that a sample shares with the one before.
-
-        `past` gives the values of a counter and their time, laid out along `old_keys`.
-        """
+        """Rates of the counters that a sample shares with the one before, `seconds` ago."""
+        names = [name for name in sample.columns if name in RATES and name in past]
+        if not names:
+            return {}
         rates: dict[str, Column] = {}
-        links = sample.columns.get("efa_stated_link_bytes_per_second")
-        line_rates = MAX_RATE
+        limit = MAX_RATE
+        links = sample.columns.get(LINE_RATE)
         if links is not None and not np.isnan(links).all():
-            line_rates = MAX_LINE_RATES * float(np.nanmax(links))
-        for name, target in RATES.items():
-            values = sample.columns.get(name)
-            before = past(name) if values is not None else None
-            if values is None or before is None:
-                continue
-            entity = CATALOG[name].entity
-            keys, known = sample.keys.get(entity, ()), old_keys.get(entity, ())
-            old = before[0] if keys == known else aligned(before[0], known, keys)
-            limited = entity is Entity.EFA and name.endswith("_bytes_total")
-            rates[target] = rate(old, values, time - before[1], line_rates if limited else MAX_RATE)
-            if (values < old).any():
-                self.count("counter_resets")
+            limit = MAX_LINE_RATES * float(np.nanmax(links))
+        by_entity: dict[Entity, list[str]] = {}
+        for name in names:
+            by_entity.setdefault(CATALOG[name].entity, []).append(name)
+        for entity, counters in by_entity.items():
+            keys, known = sample.keys.get(entity, ()), past_keys.get(entity, ())
+            old = [past[name] for name in counters]
+            if keys != known:
+                old = [aligned(values, known, keys) for values in old]
+            # All counters of an entity at once: NumPy's calls cost more than the numbers.
+            after, before = np.array([sample.columns[name] for name in counters]), np.array(old)
+            limits = [limit if name in LINE_LIMITED else MAX_RATE for name in counters]
+            changes = rate(before, after, seconds, np.array(limits)[:, None])
+            rates.update(zip([RATES[name] for name in counters], changes, strict=True))
+            if (after < before).any():
+                self.count("counter_resets", int((after < before).any(axis=1).sum()))
         return rates
 
 
@@ -255,22 +301,29 @@ def _merge(parts: dict[str, _Part], now: float) -> _Merged:
     columns: dict[str, Column] = {}
     keys: dict[Entity, tuple[Key, ...]] = {}
     samples = [part.sample for part in parts.values()]
-    for entity in {entity for sample in samples for entity in sample.keys}:
-        labels = sorted({key for sample in samples for key in sample.keys.get(entity, ())}, key=str)
-        keys[entity] = tuple(labels)
+    for entity in dict.fromkeys(chain.from_iterable(sample.keys for sample in samples)):
+        own = [sample.keys.get(entity, ()) for sample in samples]
+        labels = tuple(sorted(set(chain.from_iterable(own)), key=str))
+        keys[entity] = labels
         place = {label: index for index, label in enumerate(labels)}
-        tables: dict[str, Column] = {}
-        for row, sample in enumerate(samples):
-            index = [place[key] for key in sample.keys.get(entity, ())]
-            for name, values in sample.columns.items():
-                if CATALOG[name].entity is not entity:
-                    continue
-                table = tables.get(name)
-                if table is None:
-                    table = tables[name] = np.full((len(samples), len(labels)), np.nan)
-                table[row, index] = values
-        for name, table in tables.items():
-            columns[name] = combine_rows(table, CATALOG[name].combine)
+        places = [place[key] for key in chain.from_iterable(own)]
+        rows = np.repeat(np.arange(len(samples)), [len(each) for each in own])
+        nothing = [np.full(len(each), np.nan) for each in own]
+        ways: dict[Combine, list[str]] = {}
+        for name in dict.fromkeys(chain.from_iterable(sample.columns for sample in samples)):
+            if CATALOG[name].entity is entity:
+                ways.setdefault(CATALOG[name].combine, []).append(name)
+        # All that is merged alike at once: NumPy's calls cost more than the numbers.
+        for way, names in ways.items():
+            told = [
+                sample.columns.get(name, absent)
+                for name in names
+                for sample, absent in zip(samples, nothing, strict=True)
+            ]
+            table = np.full((len(samples), len(names), len(labels)), np.nan)
+            table[rows, :, places] = np.concatenate(told).reshape(len(names), -1).T
+            merged = combine_rows(table.reshape(len(samples), -1), way)
+            columns.update(zip(names, merged.reshape(len(names), -1), strict=True))
     return _Merged(min((part.expires for part in parts.values()), default=now), columns, keys)
 
 

@@ -195,6 +195,8 @@ class Inventory:
     profiles: tuple[NeffProfile, ...] = ()
     """Profiles of NEFFs that this node may run."""
     compilation: Compilation | None = None
+    links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Link to a peer → tool, statistic, size and load of the newest probe of it."""
     stages: Mapping[str, tuple[Stage, float]] = field(default_factory=dict)
     """Job → the stage that its process last announced, and since when."""
     pods: Mapping[int, str] = field(default_factory=dict)
@@ -460,8 +462,12 @@ class Incident:
     job: str | None = None
     node: str | None = None
     component: str | None = None
-    """`efa:rdmap16s27`, `device:3`, `core:17`, `runtime:4711`, or None."""
+    """`efa:rdmap16s27`, `device:3`, `core:17`, `runtime:4711`, `link:trn-003`, or None."""
     evidence: tuple[Evidence, ...] = ()
+    detected_at: float | None = None
+    """When it was first reported: later than `opened_at` by what the judgement took."""
+    returns: int = 0
+    """How often it closed and came back."""
 
     @property
     def open(self) -> bool:

@@ -2,15 +2,18 @@
 
 import logging
 from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
 
 from trntop.analysis import Analyzer
 from trntop.decode import DECODERS
+from trntop.derive import recipe
 from trntop.errors import DecodeError
 from trntop.history import History
 from trntop.jobs import job_means
-from trntop.model import Cluster, NeffProfile, Reading, Status, View
+from trntop.model import Cluster, NeffProfile, Reading, Sample, Status, View
 from trntop.node import NodeState
 from trntop.settings import Settings
+from trntop.skew import Skew
 
 MAX_NODES = 40_000
 MAX_UNKNOWN = 64
@@ -21,6 +24,30 @@ MAX_CATCH_UP = 120.0
 
 log = logging.getLogger(__name__)
 
+Told = TypeVar("Told", covariant=True)
+
+
+class Follower(Protocol[Told]):
+    """What a stream is played to."""
+
+    period: float
+
+    def feed(self, reading: Reading) -> None:
+        """Takes one reading."""
+        ...
+
+    def restart(self) -> None:
+        """The stream's clock was set back."""
+        ...
+
+    def end(self, now: float) -> None:
+        """The stream is over at `now`."""
+        ...
+
+    def tick(self, now: float) -> Told:
+        """A period has passed."""
+        ...
+
 
 class Monitor:
     """All nodes, their recent past and what is wrong with them.
@@ -29,6 +56,8 @@ class Monitor:
         settings: the settings in force.
         period: seconds between ticks.
         profiles: NEFF profiles known on this machine; a node's own source adds to them.
+        wanted: the quantities that its views are read for, if not all. Then no others are
+            computed, what is not asked for is not decoded, and there is no history.
     """
 
     def __init__(
@@ -36,16 +65,18 @@ class Monitor:
         settings: Settings,
         period: float = 1.0,
         profiles: tuple[NeffProfile, ...] = (),
+        wanted: frozenset[str] | None = None,
     ) -> None:
         self.period = period
         self._profiles = profiles
+        self._recipe = recipe(wanted)
         self.history = History(
             settings.history.seconds, settings.history.coarse, settings.history.step
         )
         self.settings = settings
         self._nodes: dict[str, NodeState] = {}
         self._order: list[str] = []
-        self._analyzer = Analyzer(settings.analysis, period)
+        self._analyzer = Analyzer(settings.analysis, period, settings.rules)
         self._generation = 0
         self.unknown_sources: dict[str, int] = {}
         """Readings of sources that have no decoder, by source."""
@@ -61,6 +92,9 @@ class Monitor:
             return
         node = self._node(reading.node)
         if node is None:
+            return
+        if reading.source in self._recipe.unheeded and node.hears(reading.source):
+            node.feed(reading, Sample())  # that it speaks counts
             return
         try:
             sample = decoder(reading.data)
@@ -98,47 +132,57 @@ class Monitor:
 
     def tick(self, now: float, lag: float = 0.0) -> View:
         """The state of everything at `now`; before `now` goes back, call `restart`."""
-        cluster = Cluster(now, {name: self._nodes[name].view(now) for name in self._order})
-        self.history.append(cluster, dict(job_means(cluster)))
+        return self.judge(self.look(now), lag)
+
+    def look(self, now: float) -> Cluster:
+        """The nodes at `now`, not yet judged."""
+        return Cluster(now, {name: self._nodes[name].view(now) for name in self._order})
+
+    def judge(self, cluster: Cluster, lag: float = 0.0) -> View:
+        """What is wrong with the nodes of a tick."""
+        if self._recipe.wanted is None:
+            self.history.append(cluster, dict(job_means(cluster)))
         incidents = self._analyzer.tick(cluster)
         self._generation += 1
-        return View(self._generation, now, cluster, incidents, self.ended, lag)
+        return View(self._generation, cluster.time, cluster, incidents, self.ended, lag)
 
     def _node(self, name: str) -> NodeState | None:
         node = self._nodes.get(name)
         if node is None:
             if len(self._nodes) >= MAX_NODES:
                 return None
-            node = self._nodes[name] = NodeState(name, self._profiles)
+            node = self._nodes[name] = NodeState(name, self._profiles, self._recipe)
             self._order = sorted(self._nodes)
         return node
 
 
-def play(readings: Iterable[Reading], monitor: Monitor) -> Iterator[View]:
+def play(
+    readings: Iterable[Reading], monitor: Follower[Told], skew: Skew | None = None
+) -> Iterator[Told]:
     """Runs a recorded or simulated stream through `monitor`, one view per period of its time.
 
-    A node whose own clock leaps (it was set, files were joined, nothing was recorded for long)
-    takes the stream's time with it: one tick, then on from there. The last view, with the
-    stream ended, comes at the last reading's time. An empty stream gives no view.
+    Nodes whose clocks are off are shifted onto the time of the others. Where the stream itself
+    leaps (all clocks were set, files were joined, nothing was recorded for long), time leaps
+    with it: one tick, then on from there. The last view, with the stream ended, comes at the
+    last reading's time. An empty stream gives no view.
+
+    Args:
+        readings: the stream, in the order of arrival.
+        monitor: takes the readings and makes the views.
+        skew: tells the clocks that are off; a new one by default.
     """
+    skew = Skew() if skew is None else skew
     due = now = None
-    clocks: dict[str, float] = {}
-    for reading in readings:
+    for reading in skew.aligned(readings):
+        time = skew.time
         if now is None or due is None:
-            now, due = reading.time, reading.time + monitor.period
-        before = clocks.get(reading.node)
-        clocks[reading.node] = reading.time
-        back = before is not None and reading.time < before - MAX_CATCH_UP
-        ahead = reading.time > now + MAX_CATCH_UP and (
-            before is None or reading.time > before + MAX_CATCH_UP
-        )
-        if back or ahead:
+            now, due = time, time + monitor.period
+        if abs(time - now) > MAX_CATCH_UP:
             yield monitor.tick(now)
-            if back:
+            if time < now:
                 monitor.restart()
-                clocks = {reading.node: reading.time}
-            now, due = reading.time, reading.time + monitor.period
-        now = max(now, reading.time)
+            now, due = time, time + monitor.period
+        now = max(now, time)
         while due <= now:
             yield monitor.tick(due)
             due += monitor.period

@@ -8,8 +8,8 @@ import numpy as np
 
 from trntop import hbm
 from trntop.catalog import CATALOG, HOST, NEURON_LS, NEURON_MONITOR, SOURCES, Entity
-from trntop.derive import derive
-from trntop.estimate import CommEstimate
+from trntop.derive import WHOLE, Recipe, derive
+from trntop.estimate import WINDOWED, CommEstimate
 from trntop.heard import Heard, Layer, aligned
 from trntop.model import (
     Column,
@@ -49,10 +49,14 @@ class NodeState:
     Args:
         node: its name.
         profiles: what is known of NEFFs before a source tells.
+        recipe: the quantities that its views are read for; no other is in them.
     """
 
-    def __init__(self, node: str, profiles: tuple[NeffProfile, ...] = ()) -> None:
+    def __init__(
+        self, node: str, profiles: tuple[NeffProfile, ...] = (), recipe: Recipe = WHOLE
+    ) -> None:
         self.node = node
+        self._recipe = recipe
         self.simulated = False
         self._sources: dict[str, Heard] = {}
         self._inventory = Inventory(node=node, profiles=profiles)
@@ -67,6 +71,8 @@ class NodeState:
 
     def feed(self, reading: Reading, sample: Sample) -> None:
         """Takes one decoded reading."""
+        # A sample without any column is a note, which counts otherwise.
+        sample.columns = self._recipe.spare(sample.columns) or sample.columns
         self._source(reading.source).take(reading.time, sample)
         self.simulated = self.simulated or reading.simulated or sample.simulated
         self._rekey({one: sample.keys[one] for one in _REMEMBERED if one in sample.keys})
@@ -79,6 +85,13 @@ class NodeState:
         if "profiles" in facts:
             facts["profiles"] = (*facts["profiles"], *self._profiles)
         self._learn(facts)
+
+    def hears(self, source: str) -> bool:
+        """Whether a source has spoken, and what it said last could be read."""
+        heard = self._sources.get(source)
+        if heard is None or heard.time is None:
+            return False
+        return not (heard.problem or heard.unusable)
 
     def _note_stages(
         self, part: str, stages: Mapping[str, tuple[Stage, float]], now: float
@@ -142,18 +155,18 @@ class NodeState:
             if state.state in (State.STALE, State.DOWN):
                 self._forget_facts(source.name)
         columns = self._lay(layers)
-        inventory = self._inventory
-        derive(columns, inventory)
-        if "job_comm_share_ratio" not in columns:
+        inventory, recipe = self._inventory, self._recipe
+        derive(columns, inventory, recipe)
+        if recipe.tells(WINDOWED) and "job_comm_share_ratio" not in columns:
             self._estimate.update(now, columns)
-        if why := hbm.why_unknown(columns, inventory):
+        if recipe.tells(hbm.QUANTITIES) and (why := hbm.why_unknown(columns, inventory)):
             reasons.update(dict.fromkeys(hbm.QUANTITIES, why))
         phase = self._phase.update(now, columns, inventory)
         self._smoother.update(now, columns)
         frame = Frame(
             node=self.node,
             time=now,
-            columns=columns,
+            columns=recipe.pick(columns),
             sources=states,
             simulated=self.simulated,
             reasons={name: why for name, why in reasons.items() if name not in columns},
@@ -231,6 +244,8 @@ class NodeState:
         changes = {}
         for name, value in facts.items():
             known = getattr(self._inventory, name)
+            if value is known:
+                continue
             if isinstance(value, np.ndarray):
                 if np.array_equal(value, known):
                     continue

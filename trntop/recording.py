@@ -7,6 +7,7 @@ what is no recording at all is refused before the first reading.
 
 import os
 import stat
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,9 +16,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from trntop.compression import BLOCK, BrokenStreamError, Codec, blocks, detect
-from trntop.envelope import FORMAT, Header, is_report, longest_period, newer_format, parse
+from trntop.envelope import FORMAT, Envelope, Header, is_report, longest_period, newer_format, parse
 from trntop.errors import RecordingError
-from trntop.framing import MAX_BYTES, Framer
+from trntop.framing import MAX_BYTES, Framer, is_object
 from trntop.model import Reading
 from trntop.recorder import Recorder
 from trntop.text import clean
@@ -137,11 +138,14 @@ def open_recording(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> "Record
         codec = detect(head)
         file.seek(0)
         header, plain = _introduction(path, blocks(file, codec), limits)
-    return Recording(path, limits, codec, header, plain)
+        size = os.fstat(file.fileno()).st_size
+    return Recording(path, limits, codec, header, plain, size)
 
 
 class Recording:
     """A file of readings, to be iterated as often as wanted.
+
+    What is written to the file after it was opened is not read: all passes give the same.
 
     Readings come in the order of the file; where its times go back (concatenated files, a
     clock that was set) they are delivered as they are.
@@ -152,7 +156,13 @@ class Recording:
     """
 
     def __init__(
-        self, path: Path, limits: Limits, codec: Codec | None, header: Header | None, plain: bool
+        self,
+        path: Path,
+        limits: Limits,
+        codec: Codec | None,
+        header: Header | None,
+        plain: bool,
+        size: int,
     ) -> None:
         self.path = path
         self.header = header
@@ -163,6 +173,7 @@ class Recording:
         """What the latest iteration has lost so far."""
         self._limits = limits
         self._codec = codec
+        self._size = size
 
     def __iter__(self) -> Iterator[Reading]:
         """All readings, from the beginning.
@@ -210,7 +221,9 @@ class Recording:
     def _read(self, offset: int, damage: Damage) -> Iterator[Reading]:
         with _open(self.path) as file:
             file.seek(offset)
-            frames = _frames(blocks(file, self._codec), self._limits.decoded, damage)
+            frames = _frames(
+                blocks(file, self._codec, self._size - offset), self._limits.decoded, damage
+            )
             if self.plain:
                 yield from self._of_reports(frames, os.fstat(file.fileno()).st_mtime, damage)
             else:
@@ -218,8 +231,10 @@ class Recording:
 
     def _of_envelopes(self, frames: Iterator[bytes], damage: Damage) -> Iterator[Reading]:
         nodes: set[str] = set()
+        parser = _Parser()
+        damage.framer.whole = parser.whole
         for frame in frames:
-            envelope = parse(frame)
+            envelope = parser.envelope(frame)
             reading = envelope.reading if envelope else None
             if envelope is None or not (reading or envelope.recording):
                 damage.reject(frame)
@@ -285,6 +300,27 @@ class Recording:
             if (envelope := parse(line)) and (reading := envelope.reading):
                 return start, reading.time
         return None
+
+
+class _Parser:
+    """Parses each line once: what told the framer that it is whole is kept for who reads it."""
+
+    def __init__(self) -> None:
+        self._parsed: deque[tuple[bytes, Envelope]] = deque()
+
+    def whole(self, text: bytes) -> bool:
+        """Whether a line is one object."""
+        envelope = parse(text)
+        if envelope is None:
+            return is_object(text)
+        self._parsed.append((text, envelope))
+        return True
+
+    def envelope(self, frame: bytes) -> Envelope | None:
+        """The envelope in a frame, of all that the framer gives, in order."""
+        if self._parsed and self._parsed[0][0] is frame:
+            return self._parsed.popleft()[1]
+        return parse(frame)
 
 
 @contextmanager

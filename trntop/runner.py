@@ -16,6 +16,7 @@ from trntop.collection import Collector
 from trntop.history import History
 from trntop.model import Cluster, Reading, State, Status, View
 from trntop.monitor import Monitor, play
+from trntop.skew import Skew
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class Session:
         self._stream = stream
         self._tap = tap
         self._view = View(0, self.clock.now(), Cluster(self.clock.now()))
+        self._skew = Skew()
         self._subscribers: list[Subscriber] = []
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -95,6 +97,11 @@ class Session:
     def history(self) -> History:
         """The recent past."""
         return self._monitor.history
+
+    @property
+    def clock_offsets(self) -> dict[str, float]:
+        """Node → seconds its clock is ahead of the stream's time, for those that are off."""
+        return self._skew.offsets
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Calls `subscriber` with each new view, on the session's thread: return at once."""
@@ -153,12 +160,12 @@ class Session:
         tasks = [asyncio.create_task(_guarded(one, sink)) for one in self._collectors]
         period = self._monitor.settings.collect.period
         loop = asyncio.get_running_loop()
-        due = loop.time()
+        planned = due = loop.time()
         try:
             while True:
-                lag = loop.time() - due
+                lag = loop.time() - planned
                 self._publish(self._monitor.tick(self.clock.now(), max(0.0, lag)))
-                due += period
+                planned = due = due + period
                 if loop.time() > due:
                     # Late ticks are skipped, never queued.
                     due = loop.time() + period
@@ -175,7 +182,8 @@ class Session:
         while True:
             before: float | None = None
             first: float | None = None
-            for view in play(self._tapped(stream(), shift), self._monitor):
+            self._skew = Skew()
+            for view in play(self._tapped(stream(), shift), self._monitor, self._skew):
                 first = view.time if first is None else first
                 if playback.catch_up and view.time >= self.clock.now():
                     playback.catch_up = False

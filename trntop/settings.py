@@ -4,7 +4,8 @@ Each setting is declared once, below, with its default, its bounds and its meani
 messages and `docs/settings.md` (`python -m trntop.settings > docs/settings.md`) follow from
 that. The file is the one named, else `$TRNTOP_CONFIG`, else `trntop/config.toml` in
 `$XDG_CONFIG_HOME` (`~/.config`) if there is one. An environment variable is named after the
-section and the setting: `TRNTOP_ANALYSIS__COMM_SHARE=0.3`. Options go by dotted keys.
+section and the setting: `TRNTOP_ANALYSIS__COMM_SHARE=0.3`. Options go by dotted keys. Rules of
+the user's own stand in the file only.
 """
 
 import ast
@@ -15,15 +16,17 @@ import re
 import stat
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 from msgspec import inspect as types
 
 from trntop.errors import SettingsError
+from trntop.own_rule import MAX_RULES, OwnRule
 
 MAX_FILE_BYTES = 1 << 20
 """Longest configuration file that is read."""
@@ -102,10 +105,34 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds a condition must last before its incident opens, or be over before it closes."""
     clear_ratio: Share = 0.9
     """A value clears only below its limit times this, so that incidents do not flap."""
+    straggler: Share = 0.07
+    """Share by which a node, a rank or a core must be slower than its peers to hold a job back."""
+    hang: Annotated[float, Meta(ge=1, le=86400)] = 15.0
+    """Seconds without a step, beyond the usual one, after which a job hangs if its cores spin."""
+    compilation: Annotated[float, Meta(ge=1, le=86400)] = 10.0
+    """Seconds that a run under way may compile before that counts as an unexpected compilation."""
+    checkpoint: Annotated[float, Meta(ge=1, le=86400)] = 45.0
+    """Seconds that a checkpoint may take, if that is more than three times the job's usual."""
+    retransmits: Share = 0.002
+    """Share of an EFA card's packets sent again above which it is degraded, if its siblings are
+    well.
+    """
+    card_traffic: Share = 0.85
+    """Share of its usual part of the node's traffic below which an EFA card is degraded."""
+    card_silent: Annotated[float, Meta(ge=1, le=86400)] = 10.0
+    """Seconds without traffic, while its siblings carry the job's, after which a card is down."""
+    latency: Annotated[float, Meta(ge=1, le=1000)] = 1.5
+    """Times its own usual latency above which a probed link has regressed."""
+    idle: Annotated[float, Meta(ge=1, le=86400)] = 120.0
+    """Seconds for which a process may hold cores that do nothing."""
     memory: Share = 0.95
     """Used share of a device's HBM above which memory is under pressure."""
     node_silent: Annotated[float, Meta(ge=1, le=86400)] = 15.0
     """Seconds without any reading after which a node counts as silent."""
+    reopen: Seconds = 300.0
+    """Seconds within which an incident that returns is the same one, opened again."""
+    together: Share = 0.5
+    """Share of a job's or the cluster's nodes from which one incident stands for all of them."""
     disabled: tuple[Text, ...] = ()
     """Kinds of incidents that are not looked for, such as `memory_pressure`."""
 
@@ -149,9 +176,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     export: Export = Export()
     screen: Screen = Screen()
     history: History = History()
+    rules: tuple[OwnRule, ...] = ()
+    """Rules of the user's own, in the order of the file."""
 
 
-_SECTIONS: dict[str, type[msgspec.Struct]] = get_type_hints(Settings)
+_RULES = "rules"
+_RULE_TYPES: dict[str, Any] = get_type_hints(OwnRule, include_extras=True)
+_SECTIONS: dict[str, type[msgspec.Struct]] = {
+    name: section for name, section in get_type_hints(Settings).items() if name != _RULES
+}
 _TYPES: dict[str, Any] = {
     f"{name}.{field}": kind
     for name, section in _SECTIONS.items()
@@ -173,9 +206,10 @@ def load(
         SettingsError: in one sentence, which place is wrong and what was expected there.
     """
     values: dict[str, Any] = {}
+    rules: tuple[OwnRule, ...] = ()
     file = _file(path, environ)
     if file is not None:
-        values |= _from_file(file)
+        values, rules = _from_file(file)
     values |= _from_environ(environ)
     for key, value in (options or {}).items():
         values[key] = _convert(key, value, f"option {key}", strict=not isinstance(value, str))
@@ -183,7 +217,7 @@ def load(
     for key, value in values.items():
         section, field = key.split(".")
         document.setdefault(section, {})[field] = value
-    return msgspec.convert(document, Settings)
+    return structs.replace(msgspec.convert(document, Settings), rules=rules)
 
 
 def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
@@ -201,8 +235,8 @@ def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     return file if folder and os.path.exists(file) else None  # noqa: PTH110
 
 
-def _from_file(path: Path) -> dict[str, Any]:
-    """Values by dotted key from a TOML file."""
+def _from_file(path: Path) -> tuple[dict[str, Any], tuple[OwnRule, ...]]:
+    """Values by dotted key, and rules, from a TOML file."""
     text = _read(path)
     try:
         document = tomllib.loads(text)
@@ -214,9 +248,11 @@ def _from_file(path: Path) -> dict[str, Any]:
     except RecursionError as error:
         raise SettingsError(f"{path}: not TOML: nested too deeply") from error
     values: dict[str, Any] = {}
+    rules = _rules(path, text, document.pop(_RULES, []))
     for section, entries in document.items():
         if section not in _SECTIONS:
-            raise _unknown(section, _at(path, text, section), "section", _SECTIONS)
+            known = (*_SECTIONS, _RULES)
+            raise _unknown(section, _at(path, text, section), "section", known)
         if not isinstance(entries, dict):
             raise SettingsError(
                 f"{_at(path, text, section)}: {section} must be a table, [{section}]"
@@ -224,7 +260,46 @@ def _from_file(path: Path) -> dict[str, Any]:
         for field, value in entries.items():
             key = f"{section}.{field}"
             values[key] = _convert(key, value, _at(path, text, key), strict=True)
-    return values
+    return values, rules
+
+
+def _rules(path: Path, text: str, tables: Any) -> tuple[OwnRule, ...]:
+    """The rules of a file, each checked as far as it can be without data."""
+    here = _at(path, text, _RULES)
+    if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
+        raise SettingsError(f"{here}: rules must be tables, each under [[rules]]")
+    if len(tables) > MAX_RULES:
+        raise SettingsError(f"{here}: {len(tables)} rules, but at most {MAX_RULES} are looked at")
+    rules: dict[str, OwnRule] = {}
+    for index, table in enumerate(tables):
+        where = partial(_at_rule, path, text, index)
+        values: dict[str, Any] = {}
+        for field, value in table.items():
+            if field not in _RULE_TYPES:
+                raise _unknown(field, where(field), "key of a rule", _RULE_TYPES)
+            values[field] = _as(_RULE_TYPES[field], f"{_RULES}.{field}", value, where(field))
+        if missing := [field for field in ("name", "when") if field not in values]:
+            raise SettingsError(f"{where()}: the rule has no {' and no '.join(missing)}")
+        rule = OwnRule(**values)
+        if mistake := rule.mistake():
+            raise SettingsError(f"{where(mistake[0])}: {mistake[1]}")
+        if rule.name in rules:
+            raise SettingsError(f"{where('name')}: a second rule named {rule.name}")
+        rules[rule.name] = rule
+    return tuple(rules.values())
+
+
+def _at_rule(path: Path, text: str, index: int, field: str = "") -> str:
+    """The file and, where a scan of its lines finds it, the line of a rule or of its field."""
+    line, seen = 0, -1
+    for number, name in _keys(text):
+        if name == _RULES:
+            seen += 1
+            line = number if seen <= index else line
+        elif seen == index and name == f"{_RULES}.{field}":
+            line = number
+            break
+    return f"{path}, line {line}" if line else str(path)
 
 
 def _read(path: Path) -> str:
@@ -270,6 +345,10 @@ def _convert(key: str, value: Any, where: str, *, strict: bool) -> Any:
     kind = _TYPES[key]
     if not strict and kind == tuple[Text, ...]:
         value = [item for part in value.split(",") if (item := part.strip())]
+    return _as(kind, key, value, where, strict=strict)
+
+
+def _as(kind: Any, key: str, value: Any, where: str, *, strict: bool = True) -> Any:
     try:
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as error:
@@ -324,6 +403,8 @@ def _expected(kind: Any) -> str:
     if isinstance(info, types.Metadata):
         description = (info.extra_json_schema or {}).get("description", "")
         info = info.type
+    if isinstance(info, types.UnionType):  # a type or nothing
+        info = next(one for one in info.types if not isinstance(one, types.NoneType))
     match info:
         case _ if description:
             return description
@@ -337,6 +418,8 @@ def _expected(kind: Any) -> str:
                 f"{noun} from {low:g} to {high:g}"
                 if high is not None
                 else f"{noun}, at least {low:g}"
+                if low is not None
+                else noun
             )
         case types.VarTupleType():
             return "a list of names"
@@ -381,7 +464,42 @@ def describe() -> str:
                 f"- Default: `{_shown(default)}`",
                 f"- Environment: `{_variable(key)}`",
             ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_describe_rules()]) + "\n"
+
+
+def _describe_rules() -> list[str]:
+    lines = [
+        "",
+        "## `[[rules]]`",
+        "",
+        inspect.getdoc(OwnRule) or "",
+        f"In the file only, at most {MAX_RULES}; `trntop rules` lists them beside trntop's own.",
+        "",
+        "```toml",
+        "[[rules]]",
+        'name = "hot_host"',
+        'when = "node_cpu_busy_ratio > 0.9"',
+        "hold = 30",
+        "```",
+    ]
+    meanings = _field_docs(OwnRule)
+    for field in structs.fields(OwnRule):
+        lines += [
+            "",
+            f"### `{field.name}`",
+            "",
+            meanings[field.name],
+            "",
+            f"- Accepts {_expected(_RULE_TYPES[field.name])}.",
+            f"- Default: {_default(field)}.",
+        ]
+    return lines
+
+
+def _default(field: structs.FieldInfo) -> str:
+    if field.required:
+        return "none, it must be there"
+    return "none" if field.default is None else f"`{_shown(field.default)}`"
 
 
 def _shown(value: Any) -> str:

@@ -6,6 +6,8 @@ next, and says nothing of either. What is compared is therefore a mean; cores ke
 
 from collections import deque
 from collections.abc import MutableMapping
+from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -23,27 +25,63 @@ SMOOTHED = (
 )
 
 
+Layout = tuple[tuple[str, int], ...]
+"""Names and lengths of columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tick:
+    """The columns of a tick, one after another."""
+
+    time: float
+    layout: Layout
+    values: Column
+
+    def along(self, layout: Layout) -> Column:
+        """Its values in another layout; what it lacks, or has of another length, is absent."""
+        if layout == self.layout:
+            return self.values
+        start = dict(zip(self.layout, _starts(self.layout), strict=True))
+        parts = [
+            self.values[start[one] : start[one] + one[1]]
+            if one in start
+            else np.full(one[1], np.nan)
+            for one in layout
+        ]
+        return np.concatenate(parts)
+
+
+def _starts(layout: Layout) -> list[int]:
+    return [0, *accumulate(length for _, length in layout)][:-1]
+
+
 class Smoother:
     """The means of one node's columns over the last WINDOW seconds."""
 
     def __init__(self) -> None:
-        self._ticks: deque[tuple[float, dict[str, Column]]] = deque()
+        self._ticks: deque[_Tick] = deque()
 
     def update(self, now: float, columns: MutableMapping[str, Column]) -> None:
         """Takes the columns of a tick, and puts means in the place of their values.
 
         What is absent now stays absent.
         """
-        self._ticks.append((now, {name: columns[name] for name in SMOOTHED if name in columns}))
-        while self._ticks[0][0] <= now - WINDOW:
+        newest = {name: columns[name] for name in SMOOTHED if name in columns}
+        layout = tuple([(name, len(values)) for name, values in newest.items()])
+        values = np.concatenate([*newest.values()]) if newest else np.empty(0)
+        self._ticks.append(_Tick(now, layout, values))
+        while self._ticks[0].time <= now - WINDOW:
             self._ticks.popleft()
-        for name, newest in self._ticks[-1][1].items():
-            rows = [tick[name] for _, tick in self._ticks if name in tick]
-            # Before a device came or went, the places were others.
-            table = np.array([row for row in rows if len(row) == len(newest)])
-            known = ~np.isnan(table)
-            means = np.where(known, table, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-            columns[name] = np.where(np.isnan(newest), np.nan, means)
+        if not layout:
+            return
+        # Before a device came or went, the places were others.
+        table = np.array([tick.along(layout) for tick in self._ticks])
+        known = ~np.isnan(table)
+        means = np.add.reduce(np.where(known, table, 0.0), axis=0)
+        means /= np.maximum(np.add.reduce(known, axis=0), 1)
+        means[~known[-1]] = np.nan
+        for (name, length), start in zip(layout, _starts(layout), strict=True):
+            columns[name] = means[start : start + length]
 
     def clear(self) -> None:
         """Forgets the past: the stream's clock was set back."""

@@ -196,6 +196,8 @@ class Steps:
             agent on this machine.
         job: name of the job; empty takes it from the environment.
         rank: of this process; None takes it from the environment.
+        pipeline_stage: on which it works, so that it is compared with those of the same one; None
+            takes it from `TRNTOP_PIPELINE_STAGE`, if that is set.
         clock: seconds that only move forward.
 
     Raises:
@@ -207,6 +209,7 @@ class Steps:
         target: str = "",
         job: str = "",
         rank: int | None = None,
+        pipeline_stage: int | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.job = (job or _job(os.environ))[:MAX_NAME]
@@ -220,6 +223,9 @@ class Steps:
         self._stages: list[tuple[str, float]] = []
         self._next = 1
         self._head = f'{{"job":{json.dumps(self.job)},"rank":{self.rank}'
+        stage = _pipeline_stage(os.environ) if pipeline_stage is None else int(pipeline_stage)
+        if stage is not None:
+            self._head += f',"pipeline_stage":{stage}'
         _emitters.add(self)
 
     def step(self, number: int | None = None, *, tokens: object = None) -> Step:
@@ -428,6 +434,12 @@ def _channel(target: str, rank: int) -> _Channel:
 
 def _job(environ: Mapping[str, str]) -> str:
     return next((name for key in _JOBS if (name := environ.get(key, ""))), "job")
+
+
+def _pipeline_stage(environ: Mapping[str, str]) -> int | None:
+    """The stage that the environment names; what is no whole number counts as none."""
+    text = environ.get("TRNTOP_PIPELINE_STAGE", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def _rank(environ: Mapping[str, str]) -> int:

@@ -11,12 +11,14 @@ import numpy.typing as npt
 
 from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS
 
-from .fleet import Fleet
-from .scenarios import Effect, Script
-from .template import Template, slot
-from .training import Activity
+from .activity import Activity
+from .effects import Effect
+from .fleet import Card, Fleet
+from .script import Fault, Script
+from .spec import Simulation
+from .template import Template, inset, slot
 
-DRIVER = "2.17.3g"
+DRIVER, OLDER_DRIVER = "2.17.3g", "2.17.2g"
 
 PARAMETERS = 3.7e9
 """Parameters of the model on Trainium1; it grows with the chip (13e9 on Trainium2)."""
@@ -32,20 +34,24 @@ READ_SHARE = 0.02
 
 CARD_IMBALANCE = 0.01
 CARD_NOISE = 0.01
-BAD_CARD_SHARE = 0.45
-"""Of its usual bytes; the node's other cards take the rest."""
 
 RETRANSMITS = 2e-6
 """Of all packets; a healthy network sends some twice."""
-BAD_RETRANSMITS = 0.02
 TIMEOUTS = 2e-4
 """Events per second."""
-BAD_TIMEOUTS = 3.0
-BAD_IMPAIRED = 0.6
+BAD_RETRANSMITS, BAD_TIMEOUTS, BAD_IMPAIRED = 0.035, 5.3, 1.05
+"""Of a sick card, for each part of its throughput that is lost."""
+RESENT_COSTS = 0.4
+"""Of what a lost throughput would cost, where packets are only sent again."""
+ALONE = 10.0
+"""How many times as long collectives take when a node's only card is down."""
 
 COMMANDS_PER_READ = 5
 """Admin commands that reading the port counters costs."""
 STEPS_BEFORE = 250_000
+RELOADS_WITHIN = 3600.0
+"""Seconds, in an endless stream."""
+TINY = 1e-12
 
 _NAMES = (*EFA_PORT_COUNTERS, *EFA_DEVICE_COUNTERS)
 _PLACE = {name: place for place, name in enumerate(_NAMES)}
@@ -56,34 +62,53 @@ Counts = npt.NDArray[np.int64]
 class EfaCards:
     """All cards of all nodes. `observe` takes one second of all, `payload` writes one node."""
 
-    def __init__(self, fleet: Fleet, script: Script, seed: int) -> None:
+    def __init__(self, fleet: Fleet, script: Script, simulation: Simulation) -> None:
         self._fleet = fleet
         self._script = script
-        self._rng = np.random.default_rng([seed, 7])
+        self._noise = simulation.noise
+        self._rng = np.random.default_rng([simulation.seed, 7])
         shape = (fleet.nodes, len(fleet.cards))
-        self._weights = self._rng.normal(1.0, CARD_IMBALANCE, shape)
-        # A lone node stands for one of a pair: it would have nobody to talk to.
-        peers = max(fleet.nodes, 2)
-        parameters = PARAMETERS * fleet.flops_ratio
-        self._step_bytes = BYTES_PER_PARAMETER * parameters * (peers - 1) / peers
-        self._template = Template(_cards(fleet))
+        self._weights = self._rng.normal(1.0, CARD_IMBALANCE * self._noise, shape)
+        self._step_bytes = np.zeros((fleet.nodes, 1))
+        """Of each node in a step of its job, in each direction."""
+        for job in script.jobs:
+            # A lone node stands for one of a pair: it would have nobody to talk to.
+            peers = max(len(job.nodes), 2)
+            parameters = PARAMETERS * fleet.flops_ratio * job.pace
+            self._step_bytes[job.nodes] = BYTES_PER_PARAMETER * parameters * (peers - 1) / peers
+        self._templates: dict[tuple[int, str] | None, Template] = {}
+        chance = np.random.default_rng([simulation.seed, 21])
+        span = min(simulation.length, RELOADS_WITHIN)
+        self._reloads = sorted(
+            (float(chance.uniform(0.1, 0.95) * span), int(chance.integers(fleet.nodes)))
+            for _ in range(simulation.resets)
+        )
+        self._down: Fault | None = None
+        self._skewed: Fault | None = None
         self._counts = self._since_boot(shape)
 
     def observe(self, time: float, activity: Activity) -> None:
         """Takes what all nodes did up to about `time`."""
-        weights = self._weights
+        while self._reloads and self._reloads[0][0] <= time:
+            self._counts[self._reloads.pop(0)[1]] = 0
+        self._skewed = self._script.at(Effect.VERSION_SKEW, time)
+        weights = self._weights.copy()
         retransmits = np.full(weights.shape, RETRANSMITS)
         timeouts = np.full(weights.shape, TIMEOUTS)
         impaired = np.zeros(weights.shape)
-        fault = self._script.at(Effect.EFA_DEGRADED, time)
-        if fault is not None:
-            card = fault.node, fault.card
-            weights = weights.copy()
-            weights[card] *= BAD_CARD_SHARE
-            retransmits[card] = BAD_RETRANSMITS
-            moving = float(activity.traffic[fault.node] > 0)
-            timeouts[card], impaired[card] = BAD_TIMEOUTS * moving, BAD_IMPAIRED * moving
-        share = weights / weights.sum(axis=1, keepdims=True)
+        sick = self._script.at(Effect.EFA_DEGRADED, time)
+        if sick is not None:
+            card, depth = (sick.node, sick.card), sick.depth_at(time)
+            if sick.way != "retransmits":
+                weights[card] *= 1.0 - depth
+            if sick.way != "throughput":
+                retransmits[card] += BAD_RETRANSMITS * depth
+                moving = depth * float(activity.traffic[sick.node] > 0)
+                timeouts[card], impaired[card] = BAD_TIMEOUTS * moving, BAD_IMPAIRED * moving
+        self._down = down = self._script.at(Effect.EFA_DOWN, time)
+        if down is not None:
+            weights[down.node, down.card] = 0.0
+        share = weights / np.maximum(weights.sum(axis=1, keepdims=True), TINY)
         volume = self._step_bytes * activity.traffic[:, None] * share
         counts = self._account(volume, retransmits)
         seconds = activity.elapsed[:, None]
@@ -92,11 +117,26 @@ class EfaCards:
         for name in ("submitted_cmds", "completed_cmds"):
             counts[:, :, _PLACE[name]] = COMMANDS_PER_READ
         counts[:, :, _PLACE["keep_alive_rcvd"]] = 1
+        if down is not None:
+            counts[down.node, down.card] = 0
         self._counts += counts
 
     def payload(self, node: int) -> bytes:
         """The counters of one node's cards."""
-        return self._template.fill(self._counts[node].ravel().tolist()).encode()
+        down = self._down if self._down is not None and self._down.node == node else None
+        key = None if down is None else (down.card, down.way)
+        template = self._templates.get(key)
+        if template is None:
+            template = self._templates[key] = Template(_cards(self._fleet, key))
+        counts = self._counts[node]
+        if down is not None and down.way == "gone":
+            counts = np.delete(counts, down.card, axis=0)
+        return template.fill((self._driver(node), *counts.ravel().tolist())).encode()
+
+    def _driver(self, node: int) -> str:
+        skewed = self._skewed
+        older = skewed is not None and (skewed.node, skewed.way) == (node, "efa")
+        return OLDER_DRIVER if older else DRIVER
 
     def _since_boot(self, shape: tuple[int, ...]) -> Counts:
         rng = self._rng
@@ -115,7 +155,10 @@ class EfaCards:
     ) -> Counts:
         """The traffic counters after `volume` bytes in each direction, `[node, card, counter]`."""
         counts = np.zeros((*volume.shape, len(_NAMES)), np.int64)
-        noise = np.clip(self._rng.normal(1.0, CARD_NOISE, (2, *volume.shape)), 0.9, 1.1)
+        spread, within = CARD_NOISE * self._noise, 0.1 * max(self._noise, 1.0)
+        noise = np.clip(
+            self._rng.normal(1.0, spread, (2, *volume.shape)), max(1.0 - within, 0.0), 1.0 + within
+        )
         for way, total in zip(("tx", "rx"), volume * noise, strict=True):
             sent = way == "tx"
             send = (total * SEND_SHARE).astype(np.int64)
@@ -142,19 +185,34 @@ class EfaCards:
         return counts
 
 
-def _cards(fleet: Fleet) -> Any:
+def slowdown(fault: Fault, time: float, cards: int) -> float:
+    """How many times as long collectives take through a node with a sick card."""
+    if fault.effect is Effect.EFA_DOWN:
+        return cards / (cards - 1) if cards > 1 else ALONE
+    lost = fault.depth_at(time)
+    costs = RESENT_COSTS if fault.way == "retransmits" else 1.0
+    return 1.0 + costs * lost / (1.0 - lost)
+
+
+def _cards(fleet: Fleet, down: tuple[int, str] | None) -> Any:
+    """The payload of a node; `down` is a card with which something is wrong, and in what way."""
     return {
-        "driver": DRIVER,
+        "driver": inset(),
         "devices": {
-            card.name: {
-                "pci": card.pci,
-                "numa_node": card.numa_node,
-                "rate_gbps": fleet.card_gbps,
-                "state": "4: ACTIVE",
-                "p2p": "NEURON",
-                "port": dict.fromkeys(EFA_PORT_COUNTERS, slot()),
-                "device": dict.fromkeys(EFA_DEVICE_COUNTERS, slot()),
-            }
-            for card in fleet.cards
+            card.name: _card(card, fleet, "1: DOWN" if down == (place, "state") else "4: ACTIVE")
+            for place, card in enumerate(fleet.cards)
+            if down != (place, "gone")
         },
+    }
+
+
+def _card(card: Card, fleet: Fleet, state: str) -> Any:
+    return {
+        "pci": card.pci,
+        "numa_node": card.numa_node,
+        "rate_gbps": fleet.card_gbps,
+        "state": state,
+        "p2p": "NEURON",
+        "port": dict.fromkeys(EFA_PORT_COUNTERS, slot()),
+        "device": dict.fromkeys(EFA_DEVICE_COUNTERS, slot()),
     }

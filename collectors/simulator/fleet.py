@@ -14,6 +14,8 @@ FIRST_SLOT = 27
 DEVICES_PER_BUS = 2
 FIRST_DEVICE_SLOT = 30
 ULTRASERVER_NODES = 4
+MOST_PEERS = 8
+"""That one node probes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,12 @@ class Fleet:
                 info["ultraserver_id"] = f"u-{servers[node // ULTRASERVER_NODES]}"
             infos.append(info | {"error": ""})
         return infos
+
+    def peers(self, node: int) -> list[int]:
+        """Whom a node probes: those behind it, half way round, so that each pair is probed once."""
+        behind = range(1, min(MOST_PEERS, self.nodes // 2) + 1)
+        others = [((node + step) % self.nodes, 2 * step) for step in behind]
+        return [other for other, way in others if way < self.nodes or node < other]
 
     def owned(self, runtime: int) -> range:
         """Cores that belong to one of the node's runtimes."""

@@ -7,10 +7,10 @@ import numpy.typing as npt
 
 from trntop.catalog import CPU_MODES
 
+from .activity import Stall
 from .fleet import Fleet
 from .machines import Machines
 from .template import Template, dumps, slot
-from .training import Stall
 from .vcpus import USAGE
 
 EVERY = 10
@@ -47,10 +47,10 @@ _IDLE = CPU_MODES.index("idle")
 class Hosts:
     """All hosts. `observe` takes one second of all, `payload` writes one."""
 
-    def __init__(self, fleet: Fleet, machines: Machines, seed: int, start: float) -> None:
+    def __init__(self, fleet: Fleet, machines: Machines, seed: int, starts: list[float]) -> None:
         self._fleet = fleet
         self._machines = machines
-        self._start = start
+        self._starts = starts
         self._rng = np.random.default_rng([seed, 14])
         self._template = Template(_host(fleet))
         self._command = COMMAND.format(TARGETS[fleet.chip.name])
@@ -63,9 +63,11 @@ class Hosts:
     def observe(self) -> None:
         """Takes what the machines did in a second."""
         activity = self._machines.activity
-        compiling = activity.stalled[Stall.COMPILE]
-        saving = activity.stalled[Stall.CHECKPOINT]
-        self._move(np.stack((activity.elapsed, activity.compute, saving, compiling), axis=1))
+        compiling = activity.stalled[Stall.COMPILE].mean(axis=1)
+        # What a stalled checkpoint lacks is the file system: it writes no more than a usual one.
+        saving = activity.stalled[Stall.CHECKPOINT].mean(axis=1) * self._machines.saving
+        compute = activity.compute.mean(axis=1)
+        self._move(np.stack((activity.elapsed, compute, saving, compiling), axis=1))
         self._compiled += compiling
         idle = np.array(self._machines.vcpus.average)[:, _IDLE] / 100.0
         self._load += (self._fleet.vcpus * (1.0 - idle) - self._load) / LOAD_SECONDS
@@ -93,12 +95,12 @@ class Hosts:
         self._bytes += seconds @ rates.T * noise
 
     def _compilers(self, node: int) -> list[Any]:
-        since = self._machines.compiling
+        since = self._machines.compiling[node]
         if since is None:
             return []
         first = self._fleet.pids[node][-1] + 101
         return [
-            {"pid": pid, "since": round(self._start + since, 2), "command": self._command}
+            {"pid": pid, "since": round(self._starts[node] + since, 2), "command": self._command}
             for pid in range(first, first + COMPILERS)
         ]
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from .effects import Effect
 from .fleet import Fleet
-from .scenarios import Effect, Fault, Script
+from .script import Fault, Script
 from .template import dumps
 
 EVERY = 10
@@ -13,27 +14,29 @@ LAG = 0.04
 """Seconds from the fault to the line."""
 
 WORDS = {
-    Effect.ECC: "HBM_UNCORRECTABLE_ERROR",
-    Effect.EXECUTION_ERRORS: "DMA_ERROR",
+    Effect.ECC: {"mem": "HBM_UNCORRECTABLE_ERROR", "sram": "SRAM_UNCORRECTABLE_ERROR"},
+    Effect.EXECUTION_ERRORS: {"": "DMA_ERROR"},
 }
+"""By the way in which it comes about."""
 
 
 class KernelLogs:
     """The kernels of all nodes."""
 
-    def __init__(self, fleet: Fleet, script: Script, seed: int, start: float) -> None:
+    def __init__(self, fleet: Fleet, script: Script, seed: int, starts: list[float]) -> None:
         self._fleet = fleet
         self._instances = fleet.instances(seed)
         self._script = script
-        self._start = start
+        self._starts = starts
 
     def lines(self, second: float) -> Iterator[tuple[float, int, bytes]]:
         """Time, node and payload of what is logged within the second that begins at `second`."""
-        for effect, word in WORDS.items():
+        for effect, words in WORDS.items():
             fault = self._script.between(effect, second, second + 1.0)
             if fault is not None and second <= fault.begin < second + 1.0:
                 time = fault.begin + LAG
-                line = {"time": round(self._start + time, 6), "text": self._text(word, fault)}
+                text = self._text(words[fault.way], fault)
+                line = {"time": round(self._starts[fault.node] + time, 6), "text": text}
                 yield time, fault.node, payload([line])
 
     def _text(self, word: str, fault: Fault) -> str:

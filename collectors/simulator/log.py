@@ -5,6 +5,7 @@ import time
 import numpy as np
 
 from .fleet import Fleet
+from .jobs import Job
 from .memory import SHARES
 from .steps import TOKENS_PER_RANK, Records
 from .template import dumps
@@ -27,13 +28,13 @@ LINE = (
 
 
 class TrainingLog:
-    """The file that rank 0 writes on the first node."""
+    """The file that rank 0 writes on the first node of its job."""
 
-    def __init__(self, fleet: Fleet, job: str, seed: int, start: float) -> None:
+    def __init__(self, fleet: Fleet, job: Job, seed: int, starts: list[float]) -> None:
         self._chip = fleet.chip
         self._job = job
-        self._start = start
-        self._rng = np.random.default_rng([seed, 15])
+        self._start = starts[int(job.nodes[0])]
+        self._rng = np.random.default_rng([seed, 15, job.index])
 
     def payload(self, records: Records) -> bytes:
         """The line of a finished step."""
@@ -48,8 +49,8 @@ class TrainingLog:
             grad_norm=GRAD_NORM * (1.0 + GRAD_NOISE * float(self._rng.normal())),
             gib=share * self._chip.hbm_bytes / 2**30,
             percent=100.0 * share,
-            tps=round(TOKENS_PER_RANK / (step.end - step.begin)),
+            tps=round(round(TOKENS_PER_RANK * self._job.pace) / (step.end - step.begin)),
             tflops=mfu * self._chip.bf16_flops_per_second / 1e12,
             mfu=100.0 * mfu,
         )
-        return dumps({"file": FILE, "job": self._job, "lines": [{"text": text}]}).encode()
+        return dumps({"file": FILE, "job": self._job.name, "lines": [{"text": text}]}).encode()

@@ -1,11 +1,12 @@
 """Memory of the Neuron processes: what the model takes, and what fills up."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from . import report
 from .fleet import Fleet
-from .scenarios import Fault
 from .template import Template
 
 SHARES = {
@@ -17,14 +18,30 @@ SHARES = {
 }
 """Of a core's HBM, in neuron-monitor's order; the tensors' share is that of a steady node."""
 TENSOR_NOISE = 0.003
-FULL = 0.98
-"""Share of the HBM in use when it is nearly full."""
-FILLED_AFTER = 0.75
-"""Of a memory-filling phase; for the rest of it the memory stays full."""
+FULL_FROM = 0.95
+"""Share of the HBM in use from which it is under pressure."""
 HOST_BYTES = (96 << 20, 8 << 20, 256 << 20, 32 << 20)
 """Per core, in the order of `report.HOST_PARTS`."""
 EVERY = 5
 """Seconds between two looks at the memory of a steady node: it moves little, and is long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """A device whose memory fills."""
+
+    node: int
+    device: int
+    share: float
+    """In use in the end."""
+    progress: float
+    """From 0 to 1."""
+
+
+def filled(share: float, most: float) -> float:
+    """When `share` is in use, as a part of the time until `most` is."""
+    steady = sum(SHARES.values())
+    return min(max((share - steady) / max(most - steady, share - steady), 0.0), 1.0)
 
 
 class RuntimeMemory:
@@ -43,23 +60,22 @@ class RuntimeMemory:
         self.texts: list[list[str]] = [[]] * fleet.nodes
         """`neuron_runtime_used_bytes` of each runtime of each node."""
 
-    def observe(self, filling: Fault | None, time: float) -> None:
-        """Looks at the nodes whose turn it is; `filling` is what fills up at `time`."""
+    def observe(self, filling: Filling | None) -> None:
+        """Looks at the nodes whose turn it is, and at the one where something fills up."""
         for node in range(self._fleet.nodes):
-            fault = filling if filling is not None and filling.node == node else None
-            if fault is not None or not self._looks or (self._looks + node) % EVERY == 0:
-                self._look(node, fault, time)
+            mine = filling if filling is not None and filling.node == node else None
+            if mine is not None or not self._looks or (self._looks + node) % EVERY == 0:
+                self._look(node, mine)
         self._looks += 1
 
-    def _look(self, node: int, filling: Fault | None, time: float) -> None:
+    def _look(self, node: int, filling: Filling | None) -> None:
         fleet = self._fleet
         tensors = SHARES["tensors"] + TENSOR_NOISE * self._rng.uniform(-1.0, 1.0, fleet.cores)
         if filling is not None:
             first = filling.device * fleet.cores_per_device
             cores = slice(first, first + fleet.cores_per_device)
-            full = FULL - sum(SHARES.values()) + SHARES["tensors"]
-            part = min(filling.progress(time) / FILLED_AFTER, 1.0)
-            tensors[cores] += part * (full - tensors[cores])
+            full = filling.share - sum(SHARES.values()) + SHARES["tensors"]
+            tensors[cores] += filling.progress * (full - tensors[cores])
         table = np.tile(self._core_bytes * np.array(list(SHARES.values())), (fleet.cores, 1))
         table[:, -1] = self._core_bytes * tensors
         whole = table.astype(np.int64)

@@ -1,26 +1,32 @@
 """What `neuron-ls -j -a` prints: the devices, how they are linked, and who holds them."""
 
 from .fleet import Fleet
+from .machines import Machines
 from .template import dumps
 
 EVERY = 60
 """Seconds between two readings of a node."""
-RUNTIME = "2.34.10"
+RUNTIME, OLDER_RUNTIME = "2.34.10", "2.33.13"
 COMMAND = "python3 train.py --config pretrain.toml"
 
 
 class NeuronLs:
     """The devices of all nodes; `payload` writes one node."""
 
-    def __init__(self, fleet: Fleet, seed: int) -> None:
+    def __init__(self, fleet: Fleet, machines: Machines, seed: int) -> None:
         self._fleet = fleet
+        self._machines = machines
         self._instances = fleet.instances(seed)
 
     def payload(self, node: int) -> bytes:
         """The array of one node's devices."""
-        fleet = self._fleet
+        fleet, machines = self._fleet, self._machines
+        pids = [] if node == machines.empty else fleet.pids[node]
+        runtime_version = OLDER_RUNTIME if node == machines.older("runtime") else RUNTIME
         devices = []
         for device, links in fleet.links.items():
+            if device == machines.lost(node):
+                continue
             first = device * fleet.cores_per_device
             cores = range(first, first + fleet.cores_per_device)
             lnc = {"logical_neuroncore_config": fleet.lnc} if fleet.lnc > 1 else {}
@@ -36,8 +42,12 @@ class NeuronLs:
                     "memory_size": fleet.chip.hbm_bytes,
                     "neuroncore_ids": list(cores),
                     "neuron_processes": [
-                        {"pid": pid, "command": COMMAND, "neuron_runtime_version": RUNTIME}
-                        for runtime, pid in enumerate(fleet.pids[node])
+                        {
+                            "pid": pid,
+                            "command": COMMAND,
+                            "neuron_runtime_version": runtime_version,
+                        }
+                        for runtime, pid in enumerate(pids)
                         if set(cores) & set(fleet.owned(runtime))
                     ],
                     "instance_type": fleet.instance_type,

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from . import report
+from .activity import MICROBATCHES
 from .fleet import Fleet
 from .machines import Machines
 from .template import Template, dumps
-from .training import MICROBATCHES
 
 FIRST_PERIOD = 0.00047258
 """Seconds; from a public capture."""
@@ -39,10 +39,12 @@ class NeuronMonitors:
         self._fleet = fleet
         self._machines = machines
         self._rng = np.random.default_rng([seed, 11])
-        self._report = Template(report.report(fleet))
+        self._report = Template(report.report(fleet, fleet.runtimes))
+        self._empty = Template(report.report(fleet, 0))
         self._system = Template(report.system(fleet))
         self._first_system = Template(report.first_system(fleet))
-        self._devices = Template(report.devices(fleet))
+        self._devices: dict[int | None, Template] = {}
+        """By the device that is lost."""
         self._instances = [dumps(instance) for instance in fleet.instances(seed)]
         self._count = 0
         self._cores: npt.NDArray[np.float64]
@@ -59,19 +61,23 @@ class NeuronMonitors:
         fleet, machines, noise = self._fleet, self._machines, self._noise[node]
         first = self._count == 1
         period = FIRST_PERIOD if first else float(machines.activity.elapsed[node])
-        ended = 0 if first else int(machines.activity.executions[node])
-        total, device = self._latencies(node, ended)
+        system = self._system_data(node, period, noise)
+        if node == machines.empty:
+            return self._empty.fill((system, self._instances[node])).encode()
         user = 0.0 if first else (9.0 + 2.0 * noise[0]) / fleet.runtimes
         values: list[Any] = []
         for runtime, pid in enumerate(fleet.pids[node]):
             owned = fleet.owned(runtime)
-            completed = ended * len(owned)
+            ended = machines.executions[node, owned.start : owned.stop]
+            completed = 0 if first else int(ended.sum())
+            total, device = self._latencies(node, owned, completed)
             failed = int(machines.failed[node, owned.start : owned.stop].sum())
             values += (pid, f'"{pid}"', period, failed, completed - failed, failed, total, device)
-            values += (period, machines.memory.texts[node][runtime], machines.models[runtime])
+            values += (period, machines.memory.texts[node][runtime])
+            values += (machines.models[node][runtime],)
             values += (period, user, 0.15 * user, period)
             values += self._cores[node, owned.start : owned.stop].ravel().tolist()
-        values += (self._system_data(node, period, noise), self._instances[node])
+        values += (system, self._instances[node])
         return self._report.fill(values).encode()
 
     def _system_data(self, node: int, period: float, noise: list[float]) -> str:
@@ -82,15 +88,26 @@ class NeuronMonitors:
         return self._system.fill(
             (
                 period,
-                self._devices.fill(machines.ecc[node].ravel().tolist()),
+                self._errors(node),
                 period,
                 *machines.vcpus.average[node],
-                machines.vcpus.table(node + self._count // VCPUS_EVERY),
+                machines.vcpus.table(node, node + self._count // VCPUS_EVERY),
                 int(CONTEXT_SWITCHES * (0.95 + 0.1 * noise[1]) * period),
                 period,
                 memory,
             )
         )
+
+    def _errors(self, node: int) -> str:
+        """The error counters of the devices that are there."""
+        lost = self._machines.lost(node)
+        template = self._devices.get(lost)
+        if template is None:
+            template = self._devices[lost] = Template(report.devices(self._fleet, lost))
+        counts = self._machines.ecc[node]
+        if lost is not None:
+            counts = np.delete(counts, lost, axis=0)
+        return template.fill(counts.ravel().tolist())
 
     def _counters(self) -> npt.NDArray[np.float64]:
         """The values of a core's entry in the frame's order, `[node, logical core, value]`."""
@@ -103,16 +120,22 @@ class NeuronMonitors:
             parts.append(physical)
         return np.concatenate(parts, axis=2)
 
-    def _latencies(self, node: int, ended: int) -> tuple[str, str]:
+    def _latencies(self, node: int, owned: range, completed: int) -> tuple[str, str]:
         """Latency seen by the runtime and on the device, null where nothing was executed."""
-        if not ended:
+        if not completed:
             return "null", "null"
         activity = self._machines.activity
-        typical = float(activity.compute_seconds[node]) / MICROBATCHES
+        each = self._fleet.cores_per_device
+        mine = slice(owned.start // each, (owned.stop - 1) // each + 1)
+        computes = sorted(activity.compute_seconds[node, mine].tolist())
+        typical = computes[len(computes) // 2] / MICROBATCHES
         typical *= 0.998 + 0.004 * self._noise[node][2]
         seconds = {name: typical * factor for name, factor in LATENCY_FACTORS.items()}
-        if activity.steps[node]:
-            for name in SLOWEST:
-                seconds[name] += float(activity.exposed_seconds[node])
+        # Of its devices the slowest waits least.
+        late = max(computes[-1] / MICROBATCHES - typical, 0.0)
+        if activity.steps[node].any():
+            late += float(activity.exposed_seconds[node, mine].min())
+        for name in SLOWEST:
+            seconds[name] += late
         seen = {name: round(value + LAUNCH_SECONDS, 6) for name, value in seconds.items()}
         return dumps(seen), dumps({name: round(value, 6) for name, value in seconds.items()})

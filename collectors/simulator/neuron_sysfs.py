@@ -19,15 +19,17 @@ from trntop.catalog import (
 from trntop.instances import TRAINIUM2
 
 from . import report
+from .activity import MICROBATCHES, Activity, Stall
 from .fleet import ULTRASERVER_NODES, Fleet
 from .machines import Machines
 from .memory import HOST_BYTES
 from .template import Template, inset, slot
-from .training import FIRST_STEP, MICROBATCHES, Activity, Stall
+from .training import FIRST_STEP
 
 EVERY = 10
 """Seconds between two readings of a node."""
-DRIVER = "2.30.2.0"
+DRIVER, OLDER_DRIVER = "2.30.2.0", "2.29.16.0"
+GONE = "No such device"
 
 POWER_COMPUTE, POWER_EXPOSED, POWER_IDLE = 66.0, 31.0, 12.0
 """Percent of the most a device may take, by what its node does."""
@@ -47,12 +49,13 @@ _NAMES = {
 class NeuronSysfs:
     """All devices of all nodes. `observe` takes one second of all, `payload` writes one node."""
 
-    def __init__(self, fleet: Fleet, machines: Machines, seed: int, start: float) -> None:
+    def __init__(self, fleet: Fleet, machines: Machines, seed: int, starts: list[float]) -> None:
         self._fleet = fleet
         self._machines = machines
-        self._start = int(start)
+        self._starts = list(map(int, starts))
         self._rng = np.random.default_rng([seed, 13])
-        self._template = Template(_tree(fleet))
+        self._templates: dict[int | None, Template] = {}
+        """By the device that is lost."""
         before = FIRST_STEP * MICROBATCHES
         cores = fleet.devices * fleet.chip.cores
         self._counts = np.zeros((fleet.nodes, cores, 5))
@@ -60,7 +63,7 @@ class NeuronSysfs:
         self._seconds = 0
         # The minute before anybody watched was a steady one.
         steady = COMPUTE_BEFORE * [POWER_COMPUTE] + [POWER_EXPOSED]
-        self._levels = [np.full(fleet.nodes, level) for level in steady]
+        self._levels = [np.full((fleet.nodes, fleet.devices), level) for level in steady]
         self._power = self._minute()
 
     def observe(self) -> None:
@@ -68,7 +71,7 @@ class NeuronSysfs:
         machines, lnc = self._machines, self._fleet.lnc
         activity = machines.activity
         elapsed = activity.elapsed[:, None]
-        ended = np.broadcast_to(activity.executions[:, None], machines.failed.shape)
+        ended = machines.executions
         logical = (ended - machines.failed, machines.failed, ended, machines.flops * elapsed / lnc)
         self._counts[:, :, :4] += np.repeat(np.stack(logical, axis=2), lnc, axis=1)
         used = machines.utilization.reshape(self._counts.shape[:2])
@@ -81,26 +84,36 @@ class NeuronSysfs:
     def payload(self, node: int) -> bytes:
         """The tree of one node."""
         fleet, machines = self._fleet, self._machines
-        loads = np.full((self._counts.shape[1], 1), 1 + machines.program)
+        loads = np.full((self._counts.shape[1], 1), 1 + machines.program[node])
         table = np.concatenate((self._memory(node), self._counts[node], loads), axis=1)
         cores = table.reshape(fleet.devices, -1).tolist()
-        now = self._start + self._seconds
-        minute = self._start + self._seconds // MINUTE * MINUTE
-        values: list[Any] = [node % ULTRASERVER_NODES] if fleet.in_ultraservers else []
+        now = self._starts[node] + self._seconds
+        minute = self._starts[node] + self._seconds // MINUTE * MINUTE
+        lost = machines.lost(node)
+        values: list[Any] = [OLDER_DRIVER if node == machines.older("neuron") else DRIVER]
+        values += [node % ULTRASERVER_NODES] if fleet.in_ultraservers else []
         ecc = machines.ecc[node]
         bad = ecc[:, ECC_EVENTS.index("mem_ecc_uncorrected")].tolist()
+        bad_sram = ecc[:, ECC_EVENTS.index("sram_ecc_uncorrected")].tolist()
         for device, (power, events) in enumerate(
             zip(self._power[node].tolist(), ecc.tolist(), strict=True)
         ):
+            if device == lost:
+                continue
             values += (fleet.serials[node][device], minute, *power)
-            values += ("hbm" if bad[device] else "",)
+            values += ("hbm" if bad[device] else "sram" if bad_sram[device] else "",)
             values += (now,) if fleet.chip is TRAINIUM2 else ()
             values += (*events, *cores[device])
-        return self._template.fill(values).encode()
+        template = self._templates.get(lost)
+        if template is None:
+            template = self._templates[lost] = Template(_tree(fleet, lost))
+        return template.fill(values).encode()
 
     def _memory(self, node: int) -> npt.NDArray[np.int64]:
         """Bytes in use: the total and each category, `[physical core, value]`."""
         lnc, used = self._fleet.lnc, self._machines.memory.used[node]
+        if node == self._machines.empty:
+            used = np.zeros_like(used)
         parts = np.repeat(used // lnc, lnc, axis=0)
         parts[::lnc] += used % lnc
         return np.concatenate((parts.sum(axis=1, keepdims=True), parts), axis=1)
@@ -109,24 +122,29 @@ class NeuronSysfs:
         """Least, most and mean power of the past minute, `[node, device, value]`."""
         levels = np.array(self._levels)
         self._levels.clear()
-        of_node = np.stack((levels.min(axis=0), levels.max(axis=0), levels.mean(axis=0)), axis=1)
+        parts = np.stack((levels.min(axis=0), levels.max(axis=0), levels.mean(axis=0)), axis=2)
         shape = (self._fleet.nodes, self._fleet.devices, 1)
         noise = np.clip(self._rng.normal(1.0, POWER_NOISE, shape), 0.9, 1.1)
-        return of_node[:, None, :] * noise
+        return parts * noise
 
 
 def _power(activity: Activity) -> npt.NDArray[np.float64]:
-    """Percent, `[node]`; a core that hangs in a collective spins as one that waits in it."""
-    waits = activity.exposed + activity.stalled[Stall.HANG]
-    above = (POWER_COMPUTE - POWER_IDLE) * activity.compute + (POWER_EXPOSED - POWER_IDLE) * waits
-    return POWER_IDLE + above / activity.elapsed
+    """Percent, `[node, device]`; who hangs in a collective spins as one that waits in it."""
+    waits = activity.exposed + activity.stalled[Stall.HANG] + activity.stalled[Stall.EVALUATION]
+    above = (POWER_COMPUTE - POWER_IDLE) * activity.work + (POWER_EXPOSED - POWER_IDLE) * waits
+    return POWER_IDLE + above / activity.elapsed[:, None]
 
 
-def _tree(fleet: Fleet) -> Any:
-    tree: dict[str, Any] = {"driver": DRIVER, "period": EVERY, "class": {}}
+def _tree(fleet: Fleet, lost: int | None) -> Any:
+    tree: dict[str, Any] = {"driver": inset(), "period": EVERY, "class": {}}
     if fleet.in_ultraservers:
         tree["class"] = {"ultraserver_mode": str(ULTRASERVER_NODES), "node_id_4": inset("%d")}
-    return tree | {"devices": {str(device): _device(fleet, device) for device in fleet.links}}
+    blank: dict[str, Any] = {str(core): {} for core in range(fleet.chip.cores)}
+    devices = {
+        str(device): {"cores": blank, "lost": GONE} if device == lost else _device(fleet, device)
+        for device in fleet.links
+    }
+    return tree | {"devices": devices}
 
 
 def _device(fleet: Fleet, device: int) -> Any:

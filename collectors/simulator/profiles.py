@@ -3,10 +3,11 @@
 What is compiled later has none, so that its HBM bandwidth is unknown, as in life.
 """
 
+from .activity import MICROBATCHES
 from .fleet import Fleet
 from .programs import neff, uuid
 from .template import dumps
-from .training import COMM, COMPUTE, MICROBATCHES
+from .training import COMM, COMPUTE
 
 EVERY = 60
 """Seconds between two readings of a node."""
@@ -15,14 +16,14 @@ BANDWIDTH_SHARE = 0.4
 READ_SHARE = 0.6
 
 
-def payload(fleet: Fleet, seed: int) -> bytes:
-    """The same on every node."""
+def payload(fleet: Fleet, seed: int, job: int) -> bytes:
+    """The same on every node of a job."""
     seconds = COMPUTE / MICROBATCHES
     peak = fleet.chip.hbm_bytes_per_second / fleet.cores_per_device
     moved = BANDWIDTH_SHARE * peak * seconds
     profile = {
         "name": neff(0),
-        "uuid": uuid(seed, 0),
+        "uuid": uuid(seed, job, 0),
         "hbm_read_bytes": round(READ_SHARE * moved),
         "hbm_write_bytes": round((1.0 - READ_SHARE) * moved),
         "seconds": seconds,

@@ -16,13 +16,13 @@ def neff(program: int) -> str:
     return f"train_step_{program}.neff"
 
 
-def uuid(seed: int, program: int) -> str:
-    """Of a program, the same on all nodes."""
-    return hashlib.sha256(f"{seed}/{program}".encode()).hexdigest()[:32]
+def uuid(seed: int, job: int, program: int) -> str:
+    """Of a program of a job, the same on all of its nodes."""
+    return hashlib.sha256(f"{seed}/{job}/{program}".encode()).hexdigest()[:32]
 
 
-def loaded_models(fleet: Fleet, seed: int, program: int) -> list[str]:
-    """`loaded_models` of each runtime: the job's program, the same on all nodes."""
+def loaded_models(fleet: Fleet, seed: int, job: int, program: int) -> list[str]:
+    """`loaded_models` of each runtime: the job's program, the same on all of its nodes."""
     core_bytes = fleet.chip.hbm_bytes / fleet.cores_per_device
     device = {
         name: int(core_bytes * SHARES[name])
@@ -34,7 +34,7 @@ def loaded_models(fleet: Fleet, seed: int, program: int) -> list[str]:
         "neuron_device": sum(device.values()),
         "usage_breakdown": {"host": host, "neuron_device": device},
     }
-    name = uuid(seed, program)
+    name = uuid(seed, job, program)
     return [
         dumps([_model(name, program, memory, fleet, fleet.owned(runtime).start)])
         for runtime in range(fleet.runtimes)

@@ -27,13 +27,13 @@ _HARDWARE = {
 """neuron_device_type, neuron_device_version and neuroncore_version by chip."""
 
 
-def report(fleet: Fleet) -> Any:
-    """A report; what changes slowly is a slot for a finished piece of JSON."""
+def report(fleet: Fleet, runtimes: int) -> Any:
+    """A report of so many runtimes; what changes slowly is a slot for a finished piece of JSON."""
     device_type, device_version, core_version = _HARDWARE[fleet.chip.name]
     return {
         # Not a field of neuron-monitor: a report cut out of a recording still says what it is.
         "simulated": True,
-        "neuron_runtime_data": [_runtime(fleet, runtime) for runtime in range(fleet.runtimes)],
+        "neuron_runtime_data": [_runtime(fleet, runtime) for runtime in range(runtimes)],
         "system_data": slot("%s"),
         "instance_info": slot("%s"),
         "neuron_hardware_info": {
@@ -143,9 +143,10 @@ def first_system(fleet: Fleet) -> Any:
     }
 
 
-def devices(fleet: Fleet) -> Any:
-    """`neuron_devices`: the error counters of every device."""
+def devices(fleet: Fleet, lost: int | None) -> Any:
+    """`neuron_devices`: the error counters of every device that is there."""
     return [
         {"neuron_device_index": device, **dict.fromkeys(ECC_EVENTS, slot())}
         for device in range(fleet.devices)
+        if device != lost
     ]

@@ -9,11 +9,13 @@ from trntop.catalog import (
     NEURON_LS,
     NEURON_MONITOR,
     NEURON_SYSFS,
+    PROBE,
     PROFILES,
     TENSOR_ENGINE,
 )
 
 from . import host, kernel_log, neuron_ls, neuron_sysfs, profiles
+from .activity import Activity
 from .efa import EfaCards
 from .fleet import Fleet
 from .host import Hosts
@@ -21,35 +23,59 @@ from .machines import Machines
 from .neuron_ls import NeuronLs
 from .neuron_monitor import NeuronMonitors
 from .neuron_sysfs import NeuronSysfs
-from .scenarios import Script
+from .probes import Probes
+from .script import Script
+from .spec import Simulation
 from .tensor_engine import TensorEngines
-from .training import Activity
 
 
 class Sources:
-    """All of them on all nodes. `observe` takes one second of all, `payloads` writes one node."""
+    """All of them on all nodes. `observe` takes one second of all, `payloads` writes one node.
 
-    def __init__(self, fleet: Fleet, script: Script, seed: int, start: float) -> None:
+    Args:
+        fleet: the machines.
+        script: what goes wrong on them.
+        simulation: the parameters.
+        starts: unix time of the stream's start by the clock of each node.
+        joins: second in which each node is first heard.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        script: Script,
+        simulation: Simulation,
+        starts: list[float],
+        joins: list[int],
+    ) -> None:
+        seed = simulation.seed
+        self._joins = joins
         self._machines = machines = Machines(fleet, script, seed)
         self._monitors = NeuronMonitors(fleet, machines, seed)
         self._engines = TensorEngines(fleet, machines, seed)
-        self._trees = NeuronSysfs(fleet, machines, seed, start)
-        self._hosts = Hosts(fleet, machines, seed, start)
-        self._cards = EfaCards(fleet, script, seed) if fleet.cards else None
-        profile = profiles.payload(fleet, seed)
+        self._trees = NeuronSysfs(fleet, machines, seed, starts)
+        self._hosts = Hosts(fleet, machines, seed, starts)
+        self._cards = EfaCards(fleet, script, simulation) if fleet.cards else None
+        probed = simulation.probed and fleet.cards
+        self._probes = Probes(fleet, script, seed) if probed else None
+        profile = [profiles.payload(fleet, seed, 0)] * fleet.nodes
+        for job in script.jobs:
+            text = profiles.payload(fleet, seed, job.index)
+            for node in job.nodes.tolist():
+                profile[node] = text
         self._paces: list[tuple[str, int, Callable[[int], bytes]]] = [
-            (NEURON_LS, neuron_ls.EVERY, NeuronLs(fleet, seed).payload),
+            (NEURON_LS, neuron_ls.EVERY, NeuronLs(fleet, machines, seed).payload),
             (NEURON_MONITOR, 1, self._monitors.payload),
             (TENSOR_ENGINE, 1, self._engines.payload),
             (NEURON_SYSFS, neuron_sysfs.EVERY, self._trees.payload),
             (HOST, host.EVERY, self._hosts.payload),
             (KERNEL_LOG, kernel_log.EVERY, lambda _: kernel_log.payload([])),
-            (PROFILES, profiles.EVERY, lambda _: profile),
+            (PROFILES, profiles.EVERY, profile.__getitem__),
         ]
         if self._cards is not None:
             self._paces.append((EFA_SOURCE, 1, self._cards.payload))
 
-    def observe(self, time: float, activity: Activity, compiling: float | None) -> None:
+    def observe(self, time: float, activity: Activity, compiling: list[float | None]) -> None:
         """Takes what all nodes did in a second, up to about `time`."""
         self._machines.observe(time, activity, compiling)
         for source in (self._monitors, self._engines, self._trees, self._hosts):
@@ -62,6 +88,10 @@ class Sources:
 
         All speak in the first one; later the nodes take turns with what is long and rare.
         """
+        first = second == self._joins[node]
         for source, every, payload in self._paces:
-            if second == 0 or second % every == node % every:
+            if first or second % every == node % every:
                 yield source, payload(node)
+        if self._probes is not None:
+            for result in self._probes.payloads(second, node):
+                yield PROBE, result

@@ -11,10 +11,13 @@ import numpy as np
 
 from trntop.model import Column, Stage
 
+from .activity import Stall, Step
 from .fleet import Fleet
+from .jobs import Job
 from .machines import FLOPS_SHARE
+from .spec import Simulation
 from .template import Template, dumps, slot
-from .training import FIRST_STEP, Stall, Step
+from .training import FIRST_STEP
 
 RANK_NOISE = 0.0008
 TOKENS_PER_RANK = 16_384
@@ -27,13 +30,17 @@ EARLY_LOSS = 3.4
 LOSS_STEPS = 1500.0
 LOSS_NOISE = 0.012
 
-STAGES = {Stall.CHECKPOINT: Stage.CHECKPOINTING, Stall.COMPILE: Stage.COMPILING}
+STAGES = {
+    Stall.CHECKPOINT: Stage.CHECKPOINTING,
+    Stall.COMPILE: Stage.COMPILING,
+    Stall.EVALUATION: Stage.EVALUATING,
+}
 """What a training process knows of its stalls; a hang takes it by surprise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Records:
-    """One finished step of all ranks; the columns are `[node, device]`, in seconds."""
+    """One finished step of all ranks of a job; the columns are `[node, device]`, in seconds."""
 
     step: Step
     compute: Column
@@ -44,18 +51,26 @@ class Records:
 
 
 class StepTelemetry:
-    """The training process of every rank. `observe` takes a step, `payloads` writes a node's."""
+    """The training process of every rank of a job.
 
-    def __init__(self, fleet: Fleet, job: str, seed: int, start: float) -> None:
-        self._shape = (fleet.nodes, fleet.devices)
+    `observe` takes a step, `payloads` writes a node's. Nodes are places in the job.
+    """
+
+    def __init__(self, fleet: Fleet, job: Job, simulation: Simulation, starts: list[float]) -> None:
+        self._shape = (len(job.nodes), fleet.devices)
         self._job = job
-        self._start = start
-        self._tokens = TOKENS_PER_RANK * fleet.nodes * fleet.devices
-        self._rng = np.random.default_rng([seed, 8])
+        self._starts = [starts[node] for node in job.nodes.tolist()]
+        self._tokens = round(TOKENS_PER_RANK * job.pace) * len(job.nodes) * fleet.devices
+        self._noise = RANK_NOISE * simulation.noise
+        self._rng = np.random.default_rng([simulation.seed, 8, job.index])
+        self._stages = job.stage.tolist()
+        stage = {"pipeline_stage": slot()} if simulation.told else {}
+        self._told = bool(stage)
         self._template = Template(
             {
-                "job": job,
+                "job": job.name,
                 "rank": slot(),
+                **stage,
                 "step": slot(),
                 "step_seconds": slot("%.6f"),
                 "compute_seconds": slot("%.6f"),
@@ -71,10 +86,10 @@ class StepTelemetry:
 
     def observe(self, step: Step) -> Records:
         """The ranks of a finished step, each a little off its node."""
-        noise = self._rng.normal(1.0, RANK_NOISE, self._shape)
-        worked = (step.compute + step.exposed)[:, None]
-        compute = np.minimum(step.compute[:, None] * noise, worked)
-        mfu = MODEL_SHARE * FLOPS_SHARE * compute / (step.end - step.begin)
+        noise = self._rng.normal(1.0, self._noise, self._shape)
+        worked = step.compute + step.exposed
+        compute = np.minimum(step.compute * noise, worked)
+        mfu = MODEL_SHARE * FLOPS_SHARE * compute * step.speed / (step.end - step.begin)
         loss = FINAL_LOSS + EARLY_LOSS * math.exp((FIRST_STEP - step.number) / LOSS_STEPS)
         loss *= 1.0 + LOSS_NOISE * float(self._rng.normal())
         return Records(step, compute, worked - compute, mfu, loss)
@@ -83,6 +98,7 @@ class StepTelemetry:
         """The records of the ranks of one node."""
         step = records.step
         rank = node * self._shape[1]
+        stage = (self._stages[node],) if self._told else ()
         for compute, exposed, mfu in zip(
             records.compute[node].tolist(),
             records.exposed[node].tolist(),
@@ -92,6 +108,7 @@ class StepTelemetry:
             yield self._template.fill(
                 (
                     rank,
+                    *stage,
                     step.number,
                     step.end - step.begin,
                     compute,
@@ -101,7 +118,7 @@ class StepTelemetry:
                     self._tokens,
                     records.loss,
                     mfu,
-                    self._start + step.end,
+                    self._starts[node] + step.end,
                 )
             ).encode()
             rank += 1
@@ -111,9 +128,9 @@ class StepTelemetry:
         stage = STAGES.get(step.why)
         if stage is not None:
             for word, since in zip((stage, Stage.TRAINING), step.pause(node), strict=True):
-                time = round(self._start + since, 6)
+                time = round(self._starts[node] + since, 6)
                 note = {
-                    "job": self._job,
+                    "job": self._job.name,
                     "rank": node * self._shape[1],
                     "stage": word,
                     "since": time,

@@ -9,19 +9,26 @@ import numpy as np
 from trntop.catalog import KERNEL_LOG, LOG, STEPS
 from trntop.model import Reading
 
+from .activity import Step
+from .effects import Effect
 from .fleet import Fleet
+from .jobs import Job
 from .kernel_log import KernelLogs
 from .log import TrainingLog
-from .scenarios import SCENARIOS, Effect, Script, Truth
+from .script import Script, Truth
 from .sources import Sources
 from .spec import Simulation
 from .steps import Records, StepTelemetry
-from .training import Step, TrainingLoop
+from .training import Training
 
 WOBBLE = 0.002
 """Seconds; nothing comes exactly each second."""
 STEP_LAG = (0.004, 0.03)
 """Seconds from the end of a step to a node's records of it."""
+SKEWED = 0.35
+"""Share of the nodes whose clock is off, where clocks may be."""
+LATE = (15, 90)
+"""Second in which a node that is late is first heard."""
 
 _Payloads = Iterable[tuple[str, bytes]]
 """Sources and what they give."""
@@ -30,33 +37,37 @@ _Event = tuple[float, int, Callable[[], _Payloads]]
 
 
 def simulate(simulation: Simulation, start: float) -> Iterator[Reading]:
-    """The readings from unix time `start` on, ordered by time; endless without `minutes`.
+    """The readings from unix time `start` on, in the order of their arrival; endless without
+    `minutes`.
 
     The same simulation gives the same payloads, but for the clock times in them, which move with
     `start`. Nothing sleeps and no clock is read: the stream is as fast as it is pulled.
     """
     fleet, script = _stage(simulation)
-    seed, job = simulation.seed, simulation.job
-    loop = TrainingLoop(fleet, script, seed)
-    sources = Sources(fleet, script, seed, start)
-    telemetry = StepTelemetry(fleet, job, seed, start)
-    log = TrainingLog(fleet, job, seed, start)
-    kernels = KernelLogs(fleet, script, seed, start)
+    seed = simulation.seed
+    clocks, joins = _clocks(simulation), _joins(simulation)
+    starts = [start + off for off in clocks]
+    training = Training(fleet, script, simulation)
+    sources = Sources(fleet, script, simulation, starts, joins)
+    speakers = [_Speaker(fleet, job, simulation, starts) for job in script.jobs]
+    kernels = KernelLogs(fleet, script, seed, starts)
     rng = np.random.default_rng([seed, 9])
+    losses = np.random.default_rng([seed, 23])
     offsets = rng.uniform(WOBBLE, 1.0 - WOBBLE, fleet.nodes)
     lags = rng.uniform(*STEP_LAG, fleet.nodes).tolist()
-    length = np.inf if simulation.minutes is None else 60.0 * simulation.minutes
+    length = simulation.length
     before = offsets - 1.0
     waiting: list[_Event] = []
     for second in itertools.count():
         if second >= length:
             return
         after = second + offsets + rng.uniform(-WOBBLE, WOBBLE, fleet.nodes)
-        for step in loop.run(second + 1.0):
-            waiting += _training(telemetry, log, step, lags)
+        for job, step in training.run(second + 1.0):
+            waiting += speakers[job.index].events(step, lags)
         for time, node, line in kernels.lines(second):
             waiting.append((time, node, partial(_one, KERNEL_LOG, line)))
-        sources.observe(second + 0.5, loop.activity(before, after), loop.compiling(second + 0.5))
+        middle = second + 0.5
+        sources.observe(middle, training.activity(before, after), training.compiling(middle))
         before = after
         for node, time in enumerate(after.tolist()):
             waiting.append((time, node, partial(sources.payloads, second, node)))
@@ -66,46 +77,71 @@ def simulate(simulation: Simulation, start: float) -> Iterator[Reading]:
             silent = script.at(Effect.SILENT_NODE, time)
             if time >= length or (silent is not None and silent.node == node):
                 continue
-            name, stamp = fleet.names[node], round(start + time, 6)
+            if time < joins[node]:
+                continue
+            name, stamp = fleet.names[node], round(starts[node] + time, 6)
             for source, payload in says():
+                if simulation.missing and losses.random() < simulation.missing:
+                    continue
                 yield Reading(name, source, stamp, payload, simulated=True)
 
 
 def truth(simulation: Simulation, start: float) -> tuple[Truth, ...]:
     """What is scripted to go wrong in a stream from `start` on; of an endless play, once."""
-    length = np.inf if simulation.minutes is None else 60.0 * simulation.minutes
     _, script = _stage(simulation)
-    return tuple(
-        incident
-        for incident in script.truth(simulation.job, start)
-        if incident.onset < start + length
-    )
+    return script.truth(start, simulation.length)
 
 
-def _training(
-    telemetry: StepTelemetry, log: TrainingLog, step: Step, lags: list[float]
-) -> Iterator[_Event]:
-    """When the training processes of each node will speak of a step."""
-    records = telemetry.observe(step) if step.finished else None
-    for node, lag in enumerate(lags):
-        for time, note in telemetry.notes(step, node):
-            yield time + lag, node, partial(_one, STEPS, note)
-        if records is not None:
-            yield step.end + lag, node, partial(_reports, telemetry, log, records, node)
+class _Speaker:
+    """The training processes of one job."""
+
+    def __init__(self, fleet: Fleet, job: Job, simulation: Simulation, starts: list[float]) -> None:
+        self._nodes = job.nodes.tolist()
+        self._telemetry = StepTelemetry(fleet, job, simulation, starts)
+        self._log = TrainingLog(fleet, job, simulation.seed, starts)
+
+    def events(self, step: Step, lags: list[float]) -> Iterator[_Event]:
+        """When the processes of each node will speak of a step."""
+        records = self._telemetry.observe(step) if step.finished else None
+        for place, node in enumerate(self._nodes):
+            for time, note in self._telemetry.notes(step, place):
+                yield time + lags[node], node, partial(_one, STEPS, note)
+            if records is not None:
+                yield step.end + lags[node], node, partial(self._reports, records, place)
+
+    def _reports(self, records: Records, place: int) -> _Payloads:
+        """What the processes of a node say of a finished step."""
+        for payload in self._telemetry.payloads(records, place):
+            yield STEPS, payload
+        if place == 0:
+            yield LOG, self._log.payload(records)
 
 
 def _one(source: str, payload: bytes) -> _Payloads:
     yield source, payload
 
 
-def _reports(telemetry: StepTelemetry, log: TrainingLog, records: Records, node: int) -> _Payloads:
-    """What the training processes of a node say of a finished step."""
-    for payload in telemetry.payloads(records, node):
-        yield STEPS, payload
-    if node == 0:
-        yield LOG, log.payload(records)
+def _clocks(simulation: Simulation) -> list[float]:
+    """Seconds by which the clock of each node is ahead."""
+    rng = np.random.default_rng([simulation.seed, 22])
+    others = simulation.nodes - 1
+    off = rng.uniform(-simulation.skew, simulation.skew, others)
+    # Most are right, else nobody could tell what time it is.
+    right = others - min(max(int(rng.binomial(others, SKEWED)), 1), others // 2)
+    off[rng.permutation(others)[:right]] = 0.0
+    return [0.0, *off.tolist()]
+
+
+def _joins(simulation: Simulation) -> list[int]:
+    """The second in which each node is first heard."""
+    rng = np.random.default_rng([simulation.seed, 24])
+    joins = np.zeros(simulation.nodes, np.int64)
+    late = rng.permutation(np.arange(1, simulation.nodes))[: simulation.late]
+    joins[late] = rng.integers(*LATE, len(late))
+    seconds: list[int] = joins.tolist()
+    return seconds
 
 
 def _stage(simulation: Simulation) -> tuple[Fleet, Script]:
     fleet = Fleet(simulation.instance_type, simulation.nodes, simulation.seed, simulation.runtimes)
-    return fleet, Script(SCENARIOS[simulation.scenario], simulation.seed, fleet)
+    return fleet, Script(simulation, fleet)

@@ -12,6 +12,7 @@ from trntop.model import Column
 
 from .fleet import Fleet
 from .machines import Machines
+from .neuron_sysfs import GONE
 from .template import Template, inset
 
 CLOCK = 1.4e9
@@ -35,7 +36,8 @@ class TensorEngines:
         # Payloads of 128 cores are written each second, so the physical cores behind a logical
         # one, and the row groups of a core, share their numbers.
         self._copies = fleet.lnc * ROW_GROUPS
-        self._template = Template(_engines(fleet))
+        self._templates: dict[int | None, Template] = {}
+        """By the device that is lost."""
         self._rows = "\n".join(["%d,%d,%d"] * fleet.cores)
         cycles = CLOCK * rng.uniform(0.1, 1.0, (fleet.nodes, 1)) * MAX_UPTIME
         self._cycles = np.zeros((fleet.nodes, fleet.cores, 3), np.int64)
@@ -49,9 +51,15 @@ class TensorEngines:
 
     def payload(self, node: int) -> bytes:
         """The counters of one node's engines."""
+        fleet, lost = self._fleet, self._machines.lost(node)
         rows = (self._rows % tuple(self._cycles[node].ravel().tolist())).split("\n")
+        template = self._templates.get(lost)
+        if template is None:
+            template = self._templates[lost] = Template(_engines(fleet, lost))
+        if lost is not None:
+            del rows[lost * fleet.cores_per_device : (lost + 1) * fleet.cores_per_device]
         copies = range(self._copies)
-        return self._template.fill([row for row in rows for _ in copies]).encode()
+        return template.fill([row for row in rows for _ in copies]).encode()
 
     def _run(self, share: Column, cycles: Column) -> None:
         """Adds `cycles`, `[node, 1]`, of which `share` multiplied, `[node, logical core]`."""
@@ -61,8 +69,14 @@ class TensorEngines:
         self._cycles += np.stack((matmul, load, idle), axis=2)
 
 
-def _engines(fleet: Fleet) -> Any:
+def _engines(fleet: Fleet, lost: int | None) -> Any:
     rows = "\n".join(f"{group},{inset()}" for group in range(ROW_GROUPS))
     text = f"xrow_grp,mm_active,wl_active,idle\n{rows}"
     cores = [str(core) for core in range(fleet.chip.cores)]
-    return {"devices": {str(device): dict.fromkeys(cores, text) for device in range(fleet.devices)}}
+    payload: dict[str, Any] = {
+        "devices": {
+            str(device): dict.fromkeys(cores, None if device == lost else text)
+            for device in range(fleet.devices)
+        }
+    }
+    return payload if lost is None else payload | {"errors": [f"neuron{lost}: {GONE}"]}

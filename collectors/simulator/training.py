@@ -1,22 +1,28 @@
-"""One synchronous training loop over all nodes.
+"""The synchronous training loop of each job over its nodes.
 
-A step on a node is compute, then the part of the collectives that compute does not cover. It
+A step on a device is compute, then the part of the collectives that compute does not cover. It
 ends everywhere at once: whoever computes fast waits inside the collective, and the slowest
-node waits least. Into a step falls at most one stall: a checkpoint, a compilation, a hang.
+waits least. Into a step falls at most one stall: a checkpoint, a compilation, a hang.
 
-Times are seconds since the start of the stream; arrays are `[node]`.
+Times are seconds since the start of the stream; arrays are `[node of the job, device]`.
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
+import numpy.typing as npt
 
 from trntop.model import Column
 
+from .activity import Activity, Stall, Step
+from .efa import slowdown
+from .effects import Effect
 from .fleet import Fleet
-from .scenarios import Effect, Script
+from .jobs import Job
+from .script import Fault, Script
+from .spec import Simulation
 
 COMPUTE = 3.95
 """Seconds a node computes in a step."""
@@ -29,89 +35,55 @@ HIDDEN_SHARE = 0.55
 """Of the collectives' time, behind compute."""
 MAX_HIDDEN = 0.46
 """Seconds of collectives that the compute of a step can cover."""
-SLOW_CARD = 2.3
-"""How much longer collectives take through a degraded card."""
-SLOW_NODE = 1.35
 HIDDEN_BYTES = 0.8
 """Of a step's bytes, behind compute, in many small buckets; the exposed rest is mostly latency."""
 HIDDEN_BYTES_SLOW = 0.6
-"""The same through a degraded card: fewer buckets are through before compute ends."""
-MICROBATCHES = 16
-"""Executions of one core in a step."""
-CHECKPOINT_EVERY = 240.0
-CHECKPOINT_SECONDS = 3.0
+"""The same where collectives are slow: fewer buckets are through before compute ends."""
+SLOW = 1.5
+"""From so many times the usual length they are."""
+HANG_LATEST, HANG_EARLIEST = 0.6, 0.15
+"""Part of its compute in which a node hangs: what hung later would do so in the collective, as
+all others do.
+"""
 FIRST_STEP = 1200
 """The run was under way before anybody watched."""
 
-_EPSILON = 1e-9
-
-
-class Stall(Enum):
-    """Why nothing moves."""
-
-    NONE = 0
-    CHECKPOINT = 1
-    COMPILE = 2
-    HANG = 3
+EVALUATION_SECONDS = (12.0, 30.0)
+COMPILING_SHARE = 0.6
+"""Of the warm-up; the first steps after it are slow."""
+FIRST_STEPS_SLOW = 0.6
+BLIP_SECONDS = 600.0
+BLIP_NODE = (0.15, 0.8)
+BLIP_COMM = (0.5, 2.5)
+"""How much longer one step's compute on a node, or its collectives, take."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
-    """One step of the job; its parts add up to its length on every node."""
+class _Pause:
+    """What stops a step, and when that is over."""
 
-    number: int
-    begin: float
-    end: float
-    compute: Column
-    exposed: Column
-    """Seconds in a collective with nothing else to do."""
-    hidden: float
-    """Seconds in a collective behind compute."""
-    hidden_bytes: float
-    """Share of the step's bytes behind compute."""
     why: Stall
-    stall_at: Column
-    """Seconds of work after which the stall begins."""
-    stall: Column
-    """Seconds it lasts."""
-    finished: bool = True
-    """False for a step that hung and was given up."""
-
-    def pause(self, node: int) -> tuple[float, float]:
-        """When a node's stall begins and ends."""
-        begin = self.begin + float(self.stall_at[node])
-        return begin, begin + float(self.stall[node])
-
-
-@dataclass(slots=True, eq=False)
-class Activity:
-    """What each node did in a window of time."""
-
-    elapsed: Column
-    compute: Column
-    exposed: Column
-    stalled: dict[Stall, Column]
-    traffic: Column
-    """Share of a step's bytes."""
-    executions: Column
-    """Executions that each core ended."""
-    steps: Column
-    """Steps that ended."""
-    compute_seconds: Column
-    """Of the newest step."""
-    exposed_seconds: Column
+    at: Column
+    end: float
+    stuck: npt.NDArray[np.bool_] | None = None
 
 
 class TrainingLoop:
-    """Steps, one after the other, as the script has it."""
+    """The steps of one job, one after the other, as the script has it."""
 
-    def __init__(self, fleet: Fleet, script: Script, seed: int) -> None:
+    def __init__(self, job: Job, fleet: Fleet, script: Script, simulation: Simulation) -> None:
+        self._job = job
         self._script = script
-        self._nodes = fleet.nodes
-        self._rng = np.random.default_rng([seed, 3])
-        self._bias = self._rng.normal(0.0, COMPUTE_BIAS, fleet.nodes)
-        self._to_checkpoint = self._rng.uniform(0.3, 0.9) * CHECKPOINT_EVERY
-        self._number = FIRST_STEP
+        self._simulation = simulation
+        self._shape = (len(job.nodes), fleet.devices)
+        self._cards = len(fleet.cards)
+        self._rng = np.random.default_rng([simulation.seed, 3, job.index])
+        self._chance = np.random.default_rng([simulation.seed, 20, job.index])
+        bias = COMPUTE_BIAS * simulation.noise
+        self._bias = self._rng.normal(0.0, bias, len(job.nodes))
+        self._to_checkpoint = self._rng.uniform(0.3, 0.9) * simulation.checkpoints
+        self._to_evaluation = self._chance.uniform(0.3, 1.0) * (simulation.evaluations or math.inf)
+        self._number = 1 if simulation.warmup else FIRST_STEP
         self._time = 0.0
         self._steps: deque[Step] = deque()
 
@@ -134,23 +106,12 @@ class TrainingLoop:
         earliest = before.min()
         while self._steps[0].end <= earliest:
             self._steps.popleft()
-        zero = np.zeros(self._nodes)
-        total = Activity(
-            elapsed=after - before,
-            compute=zero.copy(),
-            exposed=zero.copy(),
-            stalled={why: zero.copy() for why in Stall},
-            traffic=zero.copy(),
-            executions=zero.copy(),
-            steps=zero.copy(),
-            compute_seconds=zero,
-            exposed_seconds=zero,
-        )
+        total = Activity.none(after - before, self._shape[1])
         latest = after.max()
         for step in self._steps:
             if step.begin >= latest:
                 break
-            _add(total, step, before, after)
+            total.add(step, before, after)
         return total
 
     def compiling(self, time: float) -> float | None:
@@ -162,81 +123,158 @@ class TrainingLoop:
         return None
 
     def _step(self, begin: float) -> Step:
-        noise = self._rng.normal(0.0, COMPUTE_NOISE, self._nodes)
-        compute = COMPUTE * np.clip(1.0 + self._bias + noise, 0.98, 1.02)
-        slow = self._script.at(Effect.SLOW_NODE, begin)
-        if slow is not None:
-            compute[slow.node] *= SLOW_NODE
-        comm = COMM * float(np.clip(self._rng.normal(1.0, COMM_NOISE), 0.9, 1.1))
-        slow_card = self._script.at(Effect.EFA_DEGRADED, begin) is not None
-        if slow_card:
-            comm *= SLOW_CARD
-        hidden = min(HIDDEN_SHARE * comm, MAX_HIDDEN)
+        compute, speed = self._compute(begin)
+        comm, slower = self._comm(begin)
+        pace = self._job.pace
+        hidden = min(HIDDEN_SHARE * comm, MAX_HIDDEN * pace)
         length = float(compute.max()) + comm - hidden
-        exposed = length - compute
-        why, stall_at, end = self._stall(begin, compute, length)
-        hung = why is Stall.HANG
+        pause = self._pause(begin, compute, length)
+        whole = pause.why is not Stall.HANG
+        work = np.full(self._shape, length) if whole else pause.at
         return Step(
             number=self._number,
             begin=begin,
-            end=end,
+            end=pause.end,
             compute=compute,
-            exposed=exposed,
+            exposed=length - compute,
             hidden=hidden,
-            hidden_bytes=HIDDEN_BYTES_SLOW if slow_card else HIDDEN_BYTES,
-            why=why,
-            stall_at=stall_at,
-            stall=end - begin - (stall_at if hung else np.full(self._nodes, length)),
-            finished=not hung,
+            hidden_bytes=HIDDEN_BYTES_SLOW if slower >= SLOW else HIDDEN_BYTES,
+            speed=speed,
+            why=pause.why,
+            stall_at=pause.at,
+            stall=pause.end - begin - work,
+            stuck=pause.stuck,
+            finished=whole,
         )
 
-    def _stall(self, begin: float, compute: Column, length: float) -> tuple[Stall, Column, float]:
-        """Why, after how much work on each node, and when the step ends."""
-        for effect in (Effect.HANG, Effect.SILENT_NODE):
-            fault = self._script.between(effect, begin, begin + length)
+    def _compute(self, begin: float) -> tuple[Column, Column]:
+        """Seconds that each device computes, and at what speed."""
+        job, noise = self._job, self._simulation.noise
+        scatter = self._rng.normal(0.0, COMPUTE_NOISE * noise, self._shape[0])
+        within = 0.02 * max(noise, 1.0)
+        usual = np.clip(1.0 + self._bias + scatter, 1.0 - within, 1.0 + within)
+        slower = np.ones(self._shape)
+        slow = self._script.at(Effect.SLOW_NODE, begin, job)
+        if slow is not None:
+            slower[job.place(slow.node)] *= 1.0 + slow.depth_at(begin)
+        slow = self._script.at(Effect.SLOW_DEVICE, begin, job)
+        if slow is not None:
+            slower[job.place(slow.node), slow.device] *= 1.0 + slow.depth_at(begin)
+        if self._blip():
+            node = int(self._chance.integers(self._shape[0]))
+            slower[node] *= 1.0 + self._chance.uniform(*BLIP_NODE)
+        warmup = self._simulation.warmup
+        if 0.0 < begin < 3.0 * warmup:
+            since = begin / warmup - COMPILING_SHARE
+            slower *= 1.0 + FIRST_STEPS_SLOW * math.exp(-since / (1.0 - COMPILING_SHARE))
+        compute = (COMPUTE * job.pace * job.load * usual)[:, None] * slower
+        return compute, 1.0 / slower
+
+    def _comm(self, begin: float) -> tuple[float, float]:
+        """Seconds that the collectives run, and how many times the usual that is."""
+        noise = self._simulation.noise
+        within = 0.1 * max(noise, 1.0)
+        scatter = float(
+            np.clip(self._rng.normal(1.0, COMM_NOISE * noise), 1.0 - within, 1.0 + within)
+        )
+        slower = 1.0
+        for effect in (Effect.EFA_DEGRADED, Effect.EFA_DOWN):
+            fault = self._script.at(effect, begin, self._job)
             if fault is not None:
-                # The others compute on, up to the collective that the victim does not reach.
-                onset = max(fault.begin - begin, 0.0)
-                at = np.maximum(compute, onset)
-                at[fault.node] = onset
-                return Stall.HANG, at, fault.end
-        end = begin + length
-        compilation = self._script.at(Effect.RECOMPILE, begin)
+                slower *= slowdown(fault, begin, self._cards)
+        bound = self._script.at(Effect.COMM_BOUND, begin, self._job)
+        if bound is not None:
+            slower *= 1.0 + bound.depth_at(begin)
+        if self._blip():
+            slower *= 1.0 + self._chance.uniform(*BLIP_COMM)
+        return COMM * self._job.pace * scatter * slower, slower
+
+    def _blip(self) -> bool:
+        """Whether something is slow for just this step: each of two kinds may come."""
+        chance = 0.5 * self._simulation.blips * (COMPUTE + COMM) * self._job.pace / BLIP_SECONDS
+        return chance > 0.0 and bool(self._chance.random() < chance)
+
+    def _pause(self, begin: float, compute: Column, length: float) -> _Pause:
+        """What stops this step; of nothing, its end."""
+        stop = self._stop(begin, compute, length)
+        if stop is not None:
+            return stop
+        simulation, end = self._simulation, begin + length
+        nothing, whole = np.zeros(self._shape), np.full(self._shape, length)
+        compilation = self._script.at(Effect.RECOMPILE, begin, self._job)
         if compilation is not None:
-            return Stall.COMPILE, np.zeros(self._nodes), compilation.end + length
-        whole = np.full(self._nodes, length)
+            return _Pause(Stall.COMPILE, nothing, compilation.end + length)
+        if begin == 0.0 and simulation.warmup:
+            return _Pause(Stall.COMPILE, nothing, COMPILING_SHARE * simulation.warmup + length)
+        stalled = self._script.at(Effect.CHECKPOINT_STALL, begin, self._job)
+        if stalled is not None and end < stalled.end:
+            self._to_checkpoint = begin + simulation.checkpoints
+            return _Pause(Stall.CHECKPOINT, whole, stalled.end)
         if begin >= self._to_checkpoint:
-            self._to_checkpoint = begin + CHECKPOINT_EVERY
-            return Stall.CHECKPOINT, whole, end + CHECKPOINT_SECONDS
-        return Stall.NONE, whole, end
+            self._to_checkpoint = begin + simulation.checkpoints
+            return _Pause(Stall.CHECKPOINT, whole, end + simulation.saving)
+        if begin >= self._to_evaluation:
+            self._to_evaluation = begin + simulation.evaluations
+            seconds = float(self._chance.uniform(*EVALUATION_SECONDS))
+            return _Pause(Stall.EVALUATION, whole, end + seconds)
+        return _Pause(Stall.NONE, whole, end)
+
+    def _stop(self, begin: float, compute: Column, length: float) -> _Pause | None:
+        """A hang: the others compute on, up to the collective that the victim does not reach."""
+        for effect in (Effect.HANG, Effect.SILENT_NODE, Effect.DEVICE_LOST):
+            fault = self._script.between(effect, begin, begin + length, self._job)
+            if fault is None or fault.way == "agent":
+                continue
+            onset = max(fault.begin - begin, 0.0)
+            victim = self._job.place(fault.node), self._who(fault)
+            if effect is Effect.HANG:
+                of_step = float(compute[victim].min())
+                if onset > HANG_LATEST * of_step:
+                    continue
+                onset = max(onset, HANG_EARLIEST * of_step)
+            if begin + onset >= fault.end:
+                continue
+            at = np.maximum(compute, onset)
+            at[victim] = onset
+            stuck = None
+            if fault.way == "host" or effect is Effect.DEVICE_LOST:
+                stuck = np.zeros(self._shape, bool)
+                stuck[victim] = True
+            return _Pause(Stall.HANG, at, fault.end, stuck)
+        return None
+
+    def _who(self, fault: Fault) -> slice:
+        """The devices of the victim that stop."""
+        if fault.effect is Effect.DEVICE_LOST:
+            return slice(fault.device, fault.device + 1)
+        return slice(None)
 
 
-def _add(total: Activity, step: Step, before: Column, after: Column) -> None:
-    """Adds what `step` has in the window."""
-    old, new = _progress(step, before), _progress(step, after)
-    total.compute += new[0] - old[0]
-    total.exposed += new[1] - old[1]
-    total.stalled[step.why] += new[2] - old[2]
-    work, old_work = new[0] / step.compute, old[0] / step.compute
-    tail, old_tail = new[1] / step.exposed, old[1] / step.exposed
-    total.traffic += step.hidden_bytes * (work - old_work)
-    total.traffic += (1.0 - step.hidden_bytes) * (tail - old_tail)
-    total.executions += _executions(work, tail) - _executions(old_work, old_tail)
-    total.steps += (tail > 1 - _EPSILON) & (old_tail <= 1 - _EPSILON)
-    total.compute_seconds = step.compute
-    total.exposed_seconds = step.exposed
+class Training:
+    """The loops of all jobs."""
 
+    def __init__(self, fleet: Fleet, script: Script, simulation: Simulation) -> None:
+        self._fleet = fleet
+        self._jobs = script.jobs
+        self._loops = [TrainingLoop(job, fleet, script, simulation) for job in script.jobs]
+        self._idle = [script.bystander] if script.bystander is not None else []
 
-def _progress(step: Step, times: Column) -> tuple[Column, Column, Column]:
-    """Seconds of compute, of exposed communication and of stall by `times`."""
-    passed = np.minimum(np.maximum(times - step.begin, 0.0), step.end - step.begin)
-    stalled = np.minimum(np.maximum(passed - step.stall_at, 0.0), step.stall)
-    worked = passed - stalled
-    computed = np.minimum(worked, step.compute)
-    return computed, np.minimum(worked - computed, step.exposed), stalled
+    def run(self, until: float) -> list[tuple[Job, Step]]:
+        """The steps not yet returned that begin before `until`, and whose they are."""
+        return [
+            (job, step)
+            for job, loop in zip(self._jobs, self._loops, strict=True)
+            for step in loop.run(until)
+        ]
 
+    def activity(self, before: Column, after: Column) -> Activity:
+        """What all nodes did between two times, `[node]` each."""
+        total = Activity.none(after - before, self._fleet.devices)
+        total.stalled[Stall.IDLE][self._idle] = total.elapsed[self._idle, None]
+        for job, loop in zip(self._jobs, self._loops, strict=True):
+            total.put(job.nodes, loop.activity(before[job.nodes], after[job.nodes]))
+        return total
 
-def _executions(work: Column, tail: Column) -> Column:
-    """Executions ended; the last one of a step holds the collective and ends with it."""
-    ended: Column = np.minimum(np.floor(MICROBATCHES * work + _EPSILON), MICROBATCHES - 1)
-    return ended + (tail > 1 - _EPSILON)
+    def compiling(self, time: float) -> list[float | None]:
+        """Since when each job's graph is being compiled at `time`."""
+        return [loop.compiling(time) for loop in self._loops]

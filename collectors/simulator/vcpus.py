@@ -5,15 +5,18 @@ import numpy as np
 from trntop.catalog import CPU_MODES
 from trntop.model import Column
 
+from .activity import Activity, Stall
 from .fleet import Fleet
 from .template import dumps
-from .training import Activity, Stall
 
 USAGE = {
     Stall.NONE: {"user": 17.5, "system": 1.9, "io_wait": 0.05, "soft_irq": 0.15},
     Stall.CHECKPOINT: {"user": 9.0, "system": 6.5, "io_wait": 7.5, "soft_irq": 0.3},
     Stall.COMPILE: {"user": 82.0, "system": 3.5, "io_wait": 0.4, "soft_irq": 0.1},
     Stall.HANG: {"user": 17.0, "system": 1.2, "io_wait": 0.05, "soft_irq": 0.05},
+    Stall.STUCK: {"user": 1.5, "system": 0.6, "io_wait": 0.05, "soft_irq": 0.05},
+    Stall.EVALUATION: {"user": 15.0, "system": 1.6, "io_wait": 0.05, "soft_irq": 0.1},
+    Stall.IDLE: {"user": 0.6, "system": 0.3, "io_wait": 0.02, "soft_irq": 0.02},
 }
 """Percent of all vCPU time, by what the job is stalled in; the rest is idle."""
 NOISE = 0.03
@@ -36,26 +39,28 @@ class VcpuUsage:
             why: [self._table(usage, fleet.vcpus) for _ in range(VARIANTS)]
             for why, usage in self._usage.items()
         }
-        self._why = Stall.NONE
+        self._why = [Stall.NONE] * fleet.nodes
         self.average: list[list[float]] = []
         """Percent, `[node]` and in the order of CPU_MODES."""
 
     def observe(self, activity: Activity) -> None:
         """Takes what all nodes did in a second."""
         usage = np.tile(self._usage[Stall.NONE], (self._shape[0], 1))
-        self._why = Stall.NONE
+        self._why = [Stall.NONE] * self._shape[0]
         for why, seconds in activity.stalled.items():
-            share = seconds / activity.elapsed
+            if not seconds.any():
+                continue
+            share = seconds.mean(axis=1) / activity.elapsed
             usage += share[:, None] * (self._usage[why] - self._usage[Stall.NONE])
-            if share.mean() > 0.5:
-                self._why = why
+            for node in np.flatnonzero(share > 0.5).tolist():
+                self._why[node] = why
         usage *= self._rng.uniform(1.0 - NOISE, 1.0 + NOISE, self._shape)
         usage[:, _IDLE] = 100.0 - usage.sum(axis=1)
         self.average = usage.tolist()
 
-    def table(self, variant: int) -> str:
-        """`usage_data`: every single vCPU."""
-        return self._tables[self._why][variant % VARIANTS]
+    def table(self, node: int, variant: int) -> str:
+        """`usage_data` of a node: every single vCPU."""
+        return self._tables[self._why[node]][variant % VARIANTS]
 
     def _table(self, usage: Column, vcpus: int) -> str:
         table = usage * self._rng.uniform(0.85, 1.1, (vcpus, len(CPU_MODES)))

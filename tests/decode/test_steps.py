@@ -70,7 +70,17 @@ def test_loss_and_utilization() -> None:
     ],
 )
 def test_nonsense_is_absent(members: dict[str, Any]) -> None:
-    assert values(record(**members)) == {"job_ranks": 1, "job_step_seconds": 2}
+    known = {"job_ranks": 1, "job_step_seconds": 2, "rank_step_seconds": 2}
+    assert values(record(**members)) == known
+
+
+def test_a_rank_tells_of_itself_what_its_job_is_told() -> None:
+    sample = decode(record(compute_seconds=1.5, comm_seconds=0.7, pipeline_stage=2))
+    assert sample.keys[Entity.RANK] == ("j/2",)
+    said = {name: column.item() for name, column in sample.columns.items()}
+    assert said["rank_compute_seconds"] == said["job_compute_seconds"] == 1.5
+    assert said["rank_comm_seconds"] == said["job_comm_seconds"] == 0.7
+    assert said["rank_pipeline_stage"] == 2
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "1e9", '"x"', "null"])
@@ -108,8 +118,8 @@ def test_no_usable_note(members: dict[str, Any], reason: str) -> None:
 
 NUMBERS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
 MEMBERS = ["job", "rank", "step", "step_seconds", "compute_seconds", "comm_seconds",
-           "overlap_seconds", "exposed_comm_seconds", "tokens", "loss", "mfu", "stage", "since",
-           "time"]  # fmt: skip
+           "overlap_seconds", "exposed_comm_seconds", "tokens", "loss", "mfu", "pipeline_stage",
+           "stage", "since", "time"]  # fmt: skip
 
 
 @given(st.dictionaries(st.sampled_from(MEMBERS), NUMBERS), st.floats(0.001, 1e5))
@@ -119,6 +129,6 @@ def test_it_decodes_or_refuses(members: dict[str, Any], seconds: float) -> None:
     except DecodeError:
         return
     for name, column in sample.columns.items():
-        assert CATALOG[name].entity is Entity.JOB
+        assert CATALOG[name].entity in (Entity.JOB, Entity.RANK)
         assert math.isfinite(column.item())
         assert name == "job_loss" or column.item() >= 0

@@ -101,6 +101,14 @@ def test_a_sum_that_lacks_a_row_group_is_absent() -> None:
     assert (weights, idle) == (4, 6)
 
 
+def test_a_row_too_few_and_one_too_many_move_no_other_core() -> None:
+    header = "xrow_grp,mm_active,wl_active,idle\n"
+    short, usual = "0,1,2,3", "0,10,20,30\n1,10,20,30"
+    columns = sample({"0": {"0": header + short, "1": f"{header}{usual}\n2,10,20,30"}}).columns
+    matmul = columns["physical_core_tensor_engine_matmul_cycles_total"]
+    assert matmul.tolist() == [1, 30]
+
+
 def test_damage_in_many_cores_is_said_briefly() -> None:
     decoded = sample({"0": {str(core): None for core in range(64)}})
     assert decoded.columns == {}

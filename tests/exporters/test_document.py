@@ -235,6 +235,8 @@ def test_incident() -> None:
         "component": "efa:rdmap32s27",
         "opened_at": NOON - 60,
         "closed_at": NOON,
+        "detected_at": None,
+        "returns": 0,
         "summary": "EFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)",
         "evidence": [
             {

@@ -263,7 +263,7 @@ def test_a_source_is_not_named_twice() -> None:
 def test_open_incidents_stand_above_the_fleet() -> None:
     closed = make_incident("hang", closed_at=NOON)
     text = shown(make_view(2, incidents=[CRITICAL, closed]))
-    assert text.index("▲ critical  node_silent  trn-001") < text.index("trn-000")
+    assert text.index("● critical  node_silent  trn-001") < text.index("trn-000")
     assert "hang" not in text
 
 
@@ -271,7 +271,7 @@ def test_colour_is_asked_for() -> None:
     view = make_view(2, incidents=[CRITICAL])
     assert "\x1b" not in shown(view)
     coloured = snapshot_text(view, 100, color=True, utc=True)
-    assert "\x1b[31m▲ critical\x1b[0m" in coloured
+    assert "\x1b[31m● critical\x1b[0m" in coloured
     assert re.sub(r"\x1b\[\d+m", "", coloured) == shown(view)
 
 
@@ -281,16 +281,29 @@ def test_report() -> None:
         make_incident("node_silent", severity=Severity.CRITICAL, component=None),
     ]
     assert incidents_text(incidents, 90, utc=True).splitlines() == [
-        "11:59:00  △ warning   comm_bound for 4 min 20 s  trn-001 efa:rdmap32s27 pretrain-13b",
+        "11:59:00  ▲ warning   comm_bound for 4 min 20 s  trn-001 efa:rdmap32s27 pretrain-13b",
         "          EFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)",
         "            - trn-001: comm share 31 % of step time",
         "            - 16 nodes wait 0.9 s a step",
-        "11:59:00  ▲ critical  node_silent  trn-001",
+        "11:59:00  ● critical  node_silent  trn-001",
         "          EFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)",
         "            - trn-001: comm share 31 % of step time",
         "            - 16 nodes wait 0.9 s a step",
         "2 incidents: 1 critical, 1 warning; 1 still open",
     ]
+
+
+def test_report_says_when_it_was_noticed_and_how_often_it_came_back() -> None:
+    incident = dataclasses.replace(
+        make_incident(closed_at=NOON), detected_at=NOON - 48, returns=2, evidence=()
+    )
+    assert incidents_text([incident], 120, utc=True).splitlines()[0] == (
+        "11:59:00  ▲ warning   comm_bound for 1 min, noticed after 12 s, back 2 times"
+        "  trn-001 efa:rdmap32s27"
+    )
+    assert "noticed" not in shown(
+        make_view(incidents=[dataclasses.replace(incident, closed_at=None)])
+    )
 
 
 def test_report_of_nothing() -> None:

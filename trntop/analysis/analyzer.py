@@ -1,19 +1,21 @@
 """Runs the rulebook over clusters and keeps the incidents."""
 
-import dataclasses
-from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from trntop.analysis.detectors import Detector, Verdict
-from trntop.analysis.hold import Hold
-from trntop.analysis.rulebook import Rule, rules
-from trntop.model import Cluster, Incident, Severity
+from trntop.analysis.cases import Cases, Finding
+from trntop.analysis.detector import Detector, Signal
+from trntop.analysis.hold import Hold, value_of
+from trntop.analysis.progress import Progress
+from trntop.analysis.rule import Rule
+from trntop.analysis.rulebook import rules
+from trntop.analysis.tick import Axes, Tick
+from trntop.model import Cluster, Incident
+from trntop.own_rule import OwnRule
 from trntop.settings import Analysis as Settings
 
-KEPT_CLOSED = 1000
-"""Closed incidents that are remembered."""
-SUMMARY_LENGTH = 120
+NEARLY = 0.9
+"""Share of its worst value at which a condition is described anew."""
 
 
 @dataclass(slots=True)
@@ -23,7 +25,9 @@ class _Running:
     rule: Rule
     detector: Detector
     hold: Hold
-    open: dict[Hashable, Incident] = field(default_factory=dict)
+    open: dict[Hashable, Finding] = field(default_factory=dict)
+    told: Signal | None = None
+    """The newest signal, by which open conditions were described."""
 
 
 class Analyzer:
@@ -32,18 +36,23 @@ class Analyzer:
     Args:
         settings: thresholds and windows.
         period: seconds between ticks.
+        own: rules of the user's own.
     """
 
-    def __init__(self, settings: Settings, period: float = 1.0) -> None:
+    def __init__(
+        self, settings: Settings, period: float = 1.0, own: Sequence[OwnRule] = ()
+    ) -> None:
         self._running = [
             _Running(
                 rule,
                 rule.detector(settings, period),
                 Hold(settings.hold if rule.hold is None else rule.hold, rule.clear_hold),
             )
-            for rule in rules(settings)
+            for rule in rules(settings, own)
         ]
-        self._closed: deque[Incident] = deque(maxlen=KEPT_CLOSED)
+        self._axes = Axes()
+        self._progress = Progress()
+        self._cases = Cases(settings.reopen, settings.together)
         self._time: float | None = None
 
     def tick(self, cluster: Cluster) -> tuple[Incident, ...]:
@@ -52,73 +61,66 @@ class Analyzer:
         if self._time is not None and now < self._time:
             self._restart(self._time)
         self._time = now
+        tick = self._axes.tick(cluster)
+        self._progress.update(tick)
+        if self._progress.over:
+            self._end(self._progress.over, now)
+        fresh: list[Finding] = []
         for running in self._running:
-            self._step(running, cluster)
-        current = [incident for running in self._running for incident in running.open.values()]
-        current.sort(key=lambda incident: (-incident.severity.rank, incident.opened_at))
-        return (*current, *reversed(self._closed))
+            fresh += self._step(running, tick)
+        if fresh:
+            self._cases.open(fresh, now, self._crowd(tick))
+        self._cases.settle(now)
+        return self._cases.incidents()
 
     def _restart(self, now: float) -> None:
         """The stream's clock was set back: what is open ends where the old time ended."""
+        self._progress.clear()
         for running in self._running:
             running.detector.reset()
             for key in running.hold.reset():
-                incident = running.open.pop(key)
-                self._closed.append(dataclasses.replace(incident, closed_at=now))
+                self._cases.close(running.open.pop(key), now)
 
-    def _step(self, running: _Running, cluster: Cluster) -> None:
-        signal = running.detector.signal(cluster)
-        changes = running.hold.step(
-            cluster.time, signal.keys, signal.values, signal.limit, signal.clear
-        )
-        for change in changes:
+    def _end(self, jobs: set[str], now: float) -> None:
+        """Jobs have ended, and with them what was wrong with how they got on."""
+        for running in self._running:
+            if running.rule.ends_with_job:
+                for key, finding in list(running.open.items()):
+                    if finding.verdict.job in jobs:
+                        running.hold.drop(key)
+                        self._cases.close(running.open.pop(key), now)
+
+    def _step(self, running: _Running, tick: Tick) -> list[Finding]:
+        signal = running.detector.signal(tick)
+        fresh = []
+        for change in running.hold.step(tick.time, signal):
             if change.opened:
-                running.open[change.key] = self._open(running, change.key, change.time, cluster)
+                verdict = running.detector.verdict(change.key, tick)
+                since = change.time if verdict.since is None else verdict.since
+                finding = Finding(running.rule, change.key, since, verdict)
+                running.open[change.key] = finding
+                fresh.append(finding)
             else:
-                incident = running.open.pop(change.key)
-                self._closed.append(dataclasses.replace(incident, closed_at=change.time))
-        lasting = dict(zip(signal.keys, (signal.values > signal.limit).tolist(), strict=True))
-        for key, incident in running.open.items():
-            if lasting.get(str(key)):
-                running.open[key] = _updated(incident, running.detector.verdict(key, cluster))
+                self._cases.close(running.open.pop(change.key), change.time)
+        self._renew(running, signal, tick)
+        return fresh
 
-    def _open(self, running: _Running, key: Hashable, time: float, cluster: Cluster) -> Incident:
-        verdict = running.detector.verdict(key, cluster)
-        return Incident(
-            id=f"{running.rule.kind}:{key}:{time:.0f}",
-            kind=running.rule.kind,
-            severity=verdict.severity,
-            summary=_short(verdict.summary),
-            opened_at=time,
-            job=verdict.job,
-            node=verdict.node,
-            component=verdict.component,
-            evidence=verdict.evidence,
-        )
+    def _renew(self, running: _Running, signal: Signal, tick: Tick) -> None:
+        """What is said of a condition is what was seen at its worst."""
+        if signal is running.told:
+            return  # held from an earlier tick: what is seen now need not be what it told
+        running.told = signal
+        for key, finding in running.open.items():
+            value = value_of(signal, key)
+            if finding.case is None or not value > max(signal.limit, NEARLY * finding.worst):
+                continue
+            finding.worst = max(value, finding.worst)
+            finding.verdict = running.detector.verdict(key, tick)
+            self._cases.describe(finding.case)
 
-
-def _updated(incident: Incident, verdict: Verdict) -> Incident:
-    """The incident as it stands now.
-
-    A culprit once named stays named until another one is: while a fault fades, its trace does
-    so first. The severity only rises.
-    """
-    named = verdict.node is not None or incident.node is None
-    worst: Severity = max(incident.severity, verdict.severity, key=lambda severity: severity.rank)
-    if not named:
-        return dataclasses.replace(incident, severity=worst)
-    return dataclasses.replace(
-        incident,
-        severity=worst,
-        summary=_short(verdict.summary),
-        job=verdict.job or incident.job,
-        node=verdict.node,
-        component=verdict.component or incident.component
-        if verdict.node == incident.node
-        else verdict.component,
-        evidence=verdict.evidence,
-    )
-
-
-def _short(summary: str) -> str:
-    return summary if len(summary) <= SUMMARY_LENGTH else summary[: SUMMARY_LENGTH - 1] + "…"
+    def _crowd(self, tick: Tick) -> dict[str | None, int]:
+        crowd: dict[str | None, int] = {
+            crew.job: len(crew.places) for crew in self._progress.crews.values()
+        }
+        crowd[None] = len(tick.nodes)
+        return crowd

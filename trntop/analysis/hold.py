@@ -5,22 +5,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trntop.model import Column
+from trntop.analysis.detector import Signal
+from trntop.model import NO_VALUE
 
 FORGET_AFTER = 600.0
 """Seconds after which an open subject that nobody reports any more is closed."""
-
-
 GAP = 10.0
 """Seconds without a value after which a pending subject starts anew."""
 
 
 @dataclass(slots=True)
 class _Track:
+    heard: float
     above_since: float | None = None
     below_since: float | None = None
     open_since: float | None = None
-    heard: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Change:
 
 class Hold:
     """Opens a subject whose value stays above the limit for `hold` seconds; closes it when the
-    value stays below `clear` for `clear_hold` seconds. An absent value does neither.
+    value stays at or below `clear` for `clear_hold` seconds. An absent value does neither.
 
     Only subjects above the limit or open are tracked, so a tick costs one comparison of columns
     while all is well.
@@ -45,27 +44,24 @@ class Hold:
         self._hold = hold
         self._clear_hold = clear_hold
         self._tracks: dict[Hashable, _Track] = {}
-        self._keys: tuple[Hashable, ...] = ()
-        self._place: dict[Hashable, int] = {}
 
-    def step(
-        self, now: float, keys: tuple[Hashable, ...], values: Column, limit: float, clear: float
-    ) -> list[Change]:
-        """One tick: `values` along `keys`; the subjects that opened or closed."""
-        if keys is not self._keys and keys != self._keys:
-            self._keys = keys
-            self._place = {key: index for index, key in enumerate(keys)}
-        for index in np.flatnonzero(values > limit):
-            self._tracks.setdefault(keys[index], _Track(heard=now))
+    def step(self, now: float, signal: Signal) -> list[Change]:
+        """One tick; the subjects that opened or closed."""
+        above = np.flatnonzero(signal.values > signal.limit)
+        for place in above.tolist():
+            self._tracks.setdefault(signal.axis.key(place), _Track(now))
         changes = []
         for key, track in list(self._tracks.items()):
-            place = self._place.get(key)
-            value = float(values[place]) if place is not None else float("nan")
-            if change := self._advance(now, key, track, value, limit, clear):
+            value = value_of(signal, key)
+            if change := self._advance(now, key, track, value, signal):
                 changes.append(change)
             if track.open_since is None and track.above_since is None:
                 del self._tracks[key]
         return changes
+
+    def drop(self, key: Hashable) -> None:
+        """Forgets a subject: it is gone for good."""
+        self._tracks.pop(key, None)
 
     def reset(self) -> list[Hashable]:
         """Forgets all subjects: what follows is another time. Those that were open."""
@@ -74,7 +70,7 @@ class Hold:
         return open_ones
 
     def _advance(
-        self, now: float, key: Hashable, track: _Track, value: float, limit: float, clear: float
+        self, now: float, key: Hashable, track: _Track, value: float, signal: Signal
     ) -> Change | None:
         if value != value:
             if now - track.heard > FORGET_AFTER:
@@ -84,7 +80,7 @@ class Hold:
         if now - track.heard > max(self._hold, GAP) and track.open_since is None:
             track.above_since = None
         track.heard = now
-        if value > limit:
+        if value > signal.limit:
             track.below_since = None
             if track.above_since is None:
                 track.above_since = now
@@ -93,7 +89,7 @@ class Hold:
                 return Change(key, True, track.open_since)
         elif track.open_since is None:
             track.above_since = None
-        elif value <= clear:
+        elif value <= signal.clear:
             if track.below_since is None:
                 track.below_since = now
             if now - track.below_since >= self._clear_hold:
@@ -106,3 +102,9 @@ class Hold:
         was_open = track.open_since is not None
         track.above_since = track.below_since = track.open_since = None
         return Change(key, False, time) if was_open else None
+
+
+def value_of(signal: Signal, key: Hashable) -> float:
+    """A subject's value, NaN when it is no member any more."""
+    place = signal.axis.find(key)
+    return NO_VALUE if place is None else float(signal.values[place])

@@ -16,7 +16,8 @@ from trntop.catalog.cores import cores, physical_cores
 from trntop.catalog.devices import devices
 from trntop.catalog.efa import efa
 from trntop.catalog.guide import GUIDE
-from trntop.catalog.jobs import jobs
+from trntop.catalog.jobs import jobs, ranks
+from trntop.catalog.links import links
 from trntop.catalog.names import (
     CORE_FAILURES,
     CORE_STATUS_ALIASES,
@@ -31,6 +32,7 @@ from trntop.catalog.names import (
     EXECUTION_ERRORS,
     EXECUTION_STATUSES,
     FAILED_STATUSES,
+    FOREIGN,
     HOST,
     KERNEL_LOG,
     LATENCY_PERCENTILES,
@@ -40,6 +42,7 @@ from trntop.catalog.names import (
     NEURON_LS,
     NEURON_MONITOR,
     NEURON_SYSFS,
+    PROBE,
     PROFILES,
     SOURCES,
     STEPS,
@@ -74,6 +77,7 @@ __all__ = [
     "EXECUTION_ERRORS",
     "EXECUTION_STATUSES",
     "FAILED_STATUSES",
+    "FOREIGN",
     "GUIDE",
     "HOST",
     "KERNEL_LOG",
@@ -85,6 +89,7 @@ __all__ = [
     "NEURON_LS",
     "NEURON_MONITOR",
     "NEURON_SYSFS",
+    "PROBE",
     "PROFILES",
     "SOURCES",
     "STEPS",
@@ -105,7 +110,7 @@ __all__ = [
 
 CATALOG: dict[str, Quantity] = {
     quantity.name: quantity
-    for family in (nodes, host, devices, cores, physical_cores, efa, runtimes, jobs)
+    for family in (nodes, host, devices, cores, physical_cores, efa, runtimes, jobs, ranks, links)
     for quantity in family()
 }
 """All quantities by name, in the order of the page: node first, then its parts."""

@@ -13,6 +13,7 @@ from trntop.catalog.names import (
     NEURON_LS,
     NEURON_MONITOR,
     NEURON_SYSFS,
+    PROBE,
     PROFILES,
     STEPS,
     TENSOR_ENGINE,
@@ -96,6 +97,13 @@ GUIDE = {
         "one profile of each program that runs (`neuron-explorer view --output-format "
         "summary-json`)",
         "no HBM bandwidth: no Neuron interface tells it live",
+    ),
+    PROBE: Guide(
+        "latency from the node to its peers, measured by messages sent for that alone",
+        "results of `fi_pingpong`, `ib_send_lat` or `nccom-test`, written as docs/recording.md "
+        "says into a recording or a stream",
+        "a prober of the cluster's own; EFA cards count no latency",
+        "no latency: traffic and retransmits are all that cards tell",
     ),
 }
 """Source → its guide, for every source there is."""

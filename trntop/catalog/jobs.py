@@ -80,3 +80,26 @@ def jobs() -> Iterator[Quantity]:
         combine=Combine.MEAN, provenance=Provenance.DERIVED, rate_of="job_logged_step_total",
         exported=False,
     )  # fmt: skip
+
+
+def ranks() -> Iterator[Quantity]:
+    """Of single ranks; a job's values on a node are the means of these."""
+    rank, source, reported = Entity.RANK, STEPS, Provenance.REPORTED
+    yield Quantity(
+        "rank_step", "steps", rank, "Newest training step of the rank", combine=Combine.MAX,
+        provenance=reported, source=source, exported=False,
+    )  # fmt: skip
+    for name, text in (
+        ("step", "Duration of the rank's newest step"),
+        ("compute", "Time of it in which the rank computed"),
+        ("comm", "Time of it in which a collective ran, hidden or not"),
+        ("exposed_comm", "Time of it in which a collective ran and nothing computed"),
+    ):
+        yield Quantity(
+            f"rank_{name}_seconds", "seconds", rank, text, combine=Combine.MAX,
+            provenance=reported, source=source, exported=False,
+        )  # fmt: skip
+    yield Quantity(
+        "rank_pipeline_stage", "stages", rank, "Pipeline stage that the rank works on, if it says",
+        combine=Combine.MAX, provenance=reported, source=source, exported=False,
+    )  # fmt: skip

@@ -10,6 +10,7 @@ KERNEL_LOG = "kernel-log"
 STEPS = "steps"
 LOG = "log"
 PROFILES = "profiles"
+PROBE = "probe"
 SOURCES = (
     NEURON_MONITOR,
     NEURON_SYSFS,
@@ -21,12 +22,15 @@ SOURCES = (
     HOST,
     KERNEL_LOG,
     PROFILES,
+    PROBE,
 )
 """Every source that has a decoder. Where two give the same quantity, the earlier one counts."""
 DEVICE_SOURCES = (NEURON_MONITOR, NEURON_SYSFS, TENSOR_ENGINE, NEURON_LS, EFA_SOURCE)
 """Those that need Neuron or EFA devices."""
 LOOP_PACED = (STEPS, LOG)
 """Those that speak when a training loop does."""
+FOREIGN = (PROBE,)
+"""Those that no collector of trntop reads: other programs write them into what it is given."""
 
 MEMORY_CATEGORIES = (
     "constants",
@@ -102,6 +106,8 @@ EFA_RATES = (
     "rx_bytes",
     "tx_pkts",
     "rx_drops",
+    "rdma_read_wr_err",
+    "rdma_write_wr_err",
     "retrans_pkts",
     "retrans_timeout_events",
     "unresponsive_remote_events",

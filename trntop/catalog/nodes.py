@@ -52,9 +52,9 @@ def nodes() -> Iterator[Quantity]:
         )  # fmt: skip
     yield Quantity(
         "node_executions_failed_total", "executions", node,
-        "Failed executions and execution errors of any kind since the monitor started",
-        kind=Kind.COUNTER, provenance=derived,
-        formula="Σ of the node's execution counts but `completed`, and of its errors",
+        "Failed executions since the monitor started, all runtimes; what shows as a status and as "
+        "an error counts once: the larger sum of each report",
+        kind=Kind.COUNTER, source=source,
     )  # fmt: skip
     yield Quantity(
         "node_ecc_uncorrected_events", "events", node,

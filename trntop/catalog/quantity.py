@@ -22,6 +22,10 @@ class Entity(StrEnum):
     """A Neuron process, keyed by its pid."""
     JOB = "job"
     """A training job as seen from one node, keyed by its name."""
+    RANK = "rank"
+    """A rank of a training job on its node, keyed by `job/rank`."""
+    LINK = "link"
+    """The way from a node to a peer, keyed by the peer's name, or `card>peer`."""
 
 
 class Kind(StrEnum):

@@ -47,13 +47,16 @@ class _Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """The page, with the scenarios by name: loaded only when somebody asks."""
-        from trntop.collectors.simulator import SCENARIOS
+        from trntop.collectors.simulator import NAMES
 
         return (
             super()
             .format_help()
             .replace(
-                "{SCENARIOS}", textwrap.fill(", ".join(SCENARIOS), 70, subsequent_indent=" " * 22)
+                "{SCENARIOS}",
+                textwrap.fill(
+                    ", ".join(NAMES), 70, subsequent_indent=" " * 22, break_on_hyphens=False
+                ),
             )
         )
 
@@ -114,14 +117,14 @@ def _build() -> tuple[_Parser, frozenset[str]]:
         help="one setting, e.g. analysis.comm_share=0.3; repeatable",
     )  # fmt: skip
 
-    def command(name: str, text: str, *, sources: str = "*") -> _Parser:
+    def command(name: str, text: str, *, sources: str = "*", module: str = "commands") -> _Parser:
         sub = commands.add_parser(
             name, help=text, description=text, parents=[common],
             epilog=SOURCES if sources else None, formatter_class=formatter,
         )  # fmt: skip
         if sources:
             sub.add_argument("sources", nargs=sources, metavar="SOURCE")
-        sub.set_defaults(run=f"trntop.cli.commands:{name}", prog=sub.prog)
+        sub.set_defaults(run=f"trntop.cli.{module}:{name}", prog=sub.prog)
         return sub
 
     def pace(sub: _Parser) -> None:
@@ -152,7 +155,20 @@ def _build() -> tuple[_Parser, frozenset[str]]:
     snapshot.add_argument("--json", action="store_true", help="as JSON")
 
     analyze = command("analyze", "the incidents, without a screen")
-    analyze.add_argument("--json", action="store_true", help="as JSON")
+    form = analyze.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as JSON")
+    form.add_argument(
+        "--markdown", action="store_true", help="as a report to hand over at the end of a shift"
+    )
+    analyze.add_argument(
+        "--since", metavar="TIME",
+        help="only what was open then or later: 14:03 (UTC), 2026-11-20T14:03Z, or 30m, 2h before"
+        " the end",
+    )  # fmt: skip
+    analyze.add_argument(
+        "--rule", action="append", default=[], metavar="KIND", dest="kinds",
+        help="only this kind of incident (trntop rules lists them); repeatable",
+    )  # fmt: skip
     analyze.add_argument(
         "--seconds", type=_positive, default=60.0, help="how long to watch live sources (60)"
     )
@@ -167,6 +183,21 @@ def _build() -> tuple[_Parser, frozenset[str]]:
         help="the port alone, as neuron-monitor-prometheus.py spells it",
     )  # fmt: skip
     pace(export)
+
+    rules = command(
+        "rules", "what is looked for, with the numbers in force; of one KIND, its runbook too",
+        sources="", module="rules",
+    )  # fmt: skip
+    rules.add_argument("kind", nargs="?", metavar="KIND", help="such as efa_degraded")
+    rules.add_argument("--json", action="store_true", help="as JSON")
+
+    lemons = command(
+        "lemons", "how often which node was to blame, as seen from this machine",
+        sources="", module="lemons",
+    )  # fmt: skip
+    choice = lemons.add_mutually_exclusive_group()
+    choice.add_argument("--json", action="store_true", help="as JSON")
+    choice.add_argument("--forget", metavar="NODE", help="start anew with a node, after its repair")
 
     command("doctor", "which sources exist here, and what each missing one needs", sources="")
     _add_imports(commands, common)

@@ -1,5 +1,6 @@
 """One function per command; each returns its exit code. Data to stdout, talk to stderr."""
 
+import math
 import os
 import shutil
 import signal
@@ -12,11 +13,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from trntop import lemons, parallel
 from trntop.catalog import DEVICE_SOURCES, GUIDE, LOOP_PACED
 from trntop.cli import opening
+from trntop.cli.choice import Choice, choice_of
 from trntop.cli.opening import settings_of
 from trntop.errors import RecordingError, TrntopError, UsageError
-from trntop.model import Cluster, Incident, SourceState, State, View
+from trntop.judged import judged
+from trntop.lemons import Record
+from trntop.model import Cluster, SourceState, State, View
 from trntop.monitor import MAX_CATCH_UP, Monitor, play
 from trntop.runner import Session
 from trntop.settings import Settings
@@ -117,29 +122,42 @@ def _in_haste(settings: Settings) -> Settings:
     )
 
 
-def _played(sources: list[Source], settings: Settings) -> tuple[View, View, float]:
+def _played(
+    sources: list[Source], settings: Settings, wanted: frozenset[str] | None = None
+) -> tuple[View, View, float]:
     """The first and the last view of a stream, and the seconds of its time that were seen.
 
-    Of an endless one, the last view of its warm-up.
+    Of an endless one, the last view of its warm-up. The views have the quantities that are
+    `wanted`, or all.
     """
     streams = opening.Streams(sources)
     cut = opening.endless(sources)
-    readings = opening.until(streams(), opening.WARM_UP) if cut else streams()
+    profiles = opening.known_profiles(settings)
+    files = [source.text for source in sources if source.origin is Origin.RECORDING]
+    told: opening.Streams | parallel.Shares
+    workers = parallel.workers_for(files) if len(files) == len(sources) else 1
+    if workers > 1:
+        shares = parallel.Shares(streams, streams.notes, settings, profiles, workers, wanted)
+        views, told = iter(shares), shares
+    else:
+        readings = opening.until(streams(), opening.WARM_UP) if cut else streams()
+        monitor = Monitor(settings, profiles=profiles, wanted=wanted)
+        views, told = play(readings, monitor), streams
     first = last = None
     seconds = 0.0
-    for view in play(readings, Monitor(settings, profiles=opening.known_profiles(settings))):
+    for view in views:
         if last is not None and 0 <= view.time - last.time <= MAX_CATCH_UP:
             seconds += view.time - last.time
         if last is None or not (view.ended and cut):
             last = view
         first = first or view
-    _talk_about_damage(streams)
+    _talk_about_damage(told)
     if first is None or last is None:
         raise RecordingError(f"{sources[0].text}: no readings in it")
     return first, last, seconds
 
 
-def _talk_about_damage(streams: "opening.Streams") -> None:
+def _talk_about_damage(streams: "opening.Streams | parallel.Shares") -> None:
     for note in streams.notes():
         print(f"trntop: {note}", file=sys.stderr)
 
@@ -187,11 +205,16 @@ def analyze(args: Namespace) -> int:
     """The incidents of recordings, simulations, or of live sources watched for a while."""
     sources = parse_all(args.sources)
     settings = settings_of(args)
+    choice = choice_of(args, settings)
     first, last, seconds = _watch(sources, settings, args.seconds)
-    incidents = tuple(sorted(last.incidents, key=lambda one: one.opened_at))
-    _report(first, last, seconds, incidents, as_json=args.json)
+    if args.json:
+        _report_json(last, seconds, choice)
+    elif args.markdown:
+        _report_markdown(first, last, seconds, choice, settings)
+    else:
+        _report(first, last, seconds, choice)
     if last.cluster.has_parts:
-        if not incidents:
+        if not last.incidents:
             _talk_about_haste(seconds, settings)
         return 0
     # No incident was found because nothing was seen: that is no good news.
@@ -214,8 +237,10 @@ def _talk_about_silence(cluster: Cluster) -> None:
     if not cluster.nodes:
         print("trntop: nothing was seen: no source has spoken yet", file=sys.stderr)
     for view in cluster.nodes.values():
-        for source in view.frame.sources:
-            reason = source.reason or f"{source.name} {source.state}"
+        # One that speaks has nothing of a device to tell; several may have one reason.
+        silent = [one for one in view.frame.sources if one.state is not State.FRESH]
+        reasons = dict.fromkeys(one.reason or f"{one.name} {one.state}" for one in silent)
+        for reason in reasons:
             print(f"trntop: nothing was seen of {view.name}: {reason}", file=sys.stderr)
 
 
@@ -224,7 +249,7 @@ def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[V
     if sources[0].stream:
         if opening.endless(sources):
             raise UsageError(f"{sources[0].text} never ends: add minutes, e.g. sim:demo?minutes=10")
-        return _played(sources, settings)
+        return _played(sources, settings, judged(settings.rules))
     session = opening.session(sources, settings)
     first = session.view
     session.start()
@@ -245,25 +270,57 @@ def _refuse_failure(session: Session) -> None:
         raise TrntopError(f"the collection stopped: {session.failure}")
 
 
-def _report(
-    first: View, last: View, seconds: float, incidents: tuple[Incident, ...], *, as_json: bool
-) -> None:
-    if as_json:
-        from trntop.exporters import document
-
-        report = document.analysis(
-            len(last.cluster.nodes),
-            seconds,
-            incidents,
-            simulated=last.cluster.simulated,
-        )
-        _write(document.encode(report))
-        return
+def _report(first: View, last: View, seconds: float, choice: Choice) -> None:
     from trntop.exporters.table import incidents_text, span_text
 
     width = max(80, shutil.get_terminal_size((100, 24)).columns)
     print(span_text(first, last, seconds))
-    print(incidents_text(incidents, width).rstrip())
+    if phrase := choice.phrase(last.time):
+        print(f"only incidents {phrase}\n")
+    if not last.cluster.has_parts:
+        print("cannot tell: nothing was seen")
+        return
+    # In UTC, as the sentences of the incidents are.
+    print(incidents_text(choice.of(last.incidents, last.time), width, utc=True).rstrip())
+
+
+def _report_json(last: View, seconds: float, choice: Choice) -> None:
+    from trntop.exporters import document
+
+    report = document.analysis(
+        len(last.cluster.nodes),
+        seconds,
+        choice.of(last.incidents, last.time),
+        simulated=last.cluster.simulated,
+    )
+    _write(document.encode(report))
+
+
+def _report_markdown(
+    first: View, last: View, seconds: float, choice: Choice, settings: Settings
+) -> None:
+    from trntop.exporters.report import report
+
+    page = report(
+        first,
+        last,
+        seconds,
+        choice.of(last.incidents, last.time),
+        settings,
+        chosen=choice.phrase(last.time),
+        history=_history(first, last),
+    )
+    print(page.rstrip())
+
+
+def _history(first: View, last: View) -> dict[str, Record] | None:
+    """What this machine knows of the nodes from before; nothing of simulated ones."""
+    path = lemons.default_path(os.environ)
+    if path is None or last.cluster.simulated:
+        return None
+    known = lemons.Lemons(path, warn=lambda text: print(f"trntop: {text}", file=sys.stderr))
+    before = (known.of(name).between(-math.inf, first.time) for name in last.cluster.nodes)
+    return {record.node: record for record in before if record.blames} or None
 
 
 def record(args: Namespace) -> int:

@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+from trntop import lemons
 from trntop.catalog import SOURCES
 from trntop.collection import Collector
 from trntop.errors import SettingsError, UsageError
@@ -157,7 +158,11 @@ def session(
     if not sources[0].stream:
         live = collectors(sources, settings, guest=guest, standard_input=standard_input)
         monitor = Monitor(settings, settings.collect.period)
-        return Session(monitor, collectors=live, description=description, tap=tap)
+        session = Session(monitor, collectors=live, description=description, tap=tap)
+        # What is live, and only that, counts for the nodes' history.
+        if history := lemons.default_path(os.environ):
+            session.subscribe(lemons.Watch(lemons.Lemons(history)))
+        return session
     streams = Streams(sources)
     return Session(
         Monitor(settings, profiles=known_profiles(settings)),

@@ -14,6 +14,7 @@ from trntop.catalog import (
     NEURON_LS,
     NEURON_MONITOR,
     NEURON_SYSFS,
+    PROBE,
     PROFILES,
     STEPS,
     TENSOR_ENGINE,
@@ -26,6 +27,7 @@ from trntop.decode import (
     neuron_ls,
     neuron_monitor,
     neuron_sysfs,
+    probe,
     profiles,
     steps,
     tensor_engine,
@@ -43,5 +45,6 @@ DECODERS: dict[str, Callable[[bytes], Sample]] = {
     HOST: host.decode,
     KERNEL_LOG: kernel_log.decode,
     PROFILES: profiles.decode,
+    PROBE: probe.decode,
 }
 """Decoders by source. Readings of other sources are kept in recordings and otherwise ignored."""

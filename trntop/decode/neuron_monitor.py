@@ -16,8 +16,10 @@ What a naive reader gets wrong, and what is done here:
   is unknown: absent.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import suppress
+from functools import cache, lru_cache
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -40,11 +42,15 @@ from trntop.decode.columns import (
     SECONDS,
     SIZE,
     UINT32_SENTINEL,
+    Index,
     Layout,
     Number,
-    combine_max,
-    combine_min,
-    combine_sum,
+    Table,
+    Values,
+    add,
+    any_known,
+    merge,
+    read_tables,
 )
 from trntop.decode.neuron_report import (
     Breakdown,
@@ -58,6 +64,7 @@ from trntop.decode.neuron_report import (
     RuntimeProcess,
     RuntimeReport,
     RuntimeVcpu,
+    System,
     UsedBytes,
     Utilization,
 )
@@ -69,6 +76,8 @@ from trntop.text import clean
 MIN_PERIOD = 0.05
 """Seconds; a shorter period is the first report's and makes every rate nonsense."""
 MAX_CORES = 4096
+MAX_DEVICES = 64
+"""Beyond, a device's number is damaged."""
 MAX_RUNTIMES = 1024
 MAX_MODELS = 4096
 """Loaded NEFFs read of one runtime."""
@@ -89,12 +98,12 @@ _FACTS = {
 }
 _HOST_PARTS = ("application_memory", "constants", "dma_buffers", "tensors")
 _HOST_MEMORY = ("memory_total", "memory_used", "swap_total", "swap_used")
+_HOST_FIELDS = tuple(f"{name}_bytes" for name in _HOST_MEMORY)
 
 # One row a core of one runtime.
-_LOADS = Layout(
-    (("neuroncore_utilization_ratio",), PERCENT),
-    (("neuroncore_flops_per_second",), RATE),
-)
+_UTILIZATION = Layout((("neuroncore_utilization_ratio",), PERCENT))
+_FLOPS = Layout((("neuroncore_flops_per_second",), RATE))
+_LOADS = Layout((_UTILIZATION.names, PERCENT), (_FLOPS.names, RATE))
 _PHYSICAL = Layout((("neuroncore_physical_utilization_min_ratio",), PERCENT))
 _CORE_MEMORY = Layout(
     (tuple(f"neuroncore_memory_{name}_bytes" for name in MEMORY_CATEGORIES), SIZE)
@@ -133,6 +142,7 @@ _NODE_COUNTS = (
     *(f"node_executions_{status}_total" for status in EXECUTION_STATUSES),
     *(f"node_execution_errors_{error}_total" for error in EXECUTION_ERRORS),
 )
+_FAILED = "node_executions_failed_total"
 # One row a device, one row a node.
 _ECC = Layout((tuple(f"device_{event}_events" for event in ECC_EVENTS), SIZE))
 _VCPU = Layout(
@@ -155,10 +165,21 @@ def decode(data: bytes) -> Sample:
         raise DecodeError("not a neuron-monitor report")
     builder = _Builder(report, list(problems))
     builder.topology()
-    builder.runtimes()
-    builder.system()
+    topics = [*builder.runtimes(), *builder.system()]
+    asked = [next(topic) for topic in topics]
+    values = iter(read_tables([table for tables in asked for table in tables]))
+    for topic, tables in zip(topics, asked, strict=True):
+        with suppress(StopIteration):
+            topic.send([next(values) for _ in tables])
     builder.kubernetes()
     return builder.sample()
+
+
+Topic = Generator[list[Table], list[Values], None]
+"""What reads one group of all runtimes: gives its numbers, and takes their values.
+
+So the numbers of all groups are read at once.
+"""
 
 
 class _Builder:
@@ -240,31 +261,50 @@ class _Builder:
             if devices is None and instance_type in INSTANCE_TYPES:
                 devices = INSTANCE_TYPES[instance_type].devices
         per_device = min(max(per_device or 0, 0), MAX_CORES)
-        self._devices = min(max(devices or 0, 0), MAX_CORES)
+        count = min(max(devices or 0, 0), MAX_CORES)
+        self._devices = self._places(count, per_device)
         self._cores = self._devices * per_device
         if not 0 < self._cores <= MAX_CORES:
             self._cores = self._highest_core() + 1
             per_device = per_device or self._cores
-            self._devices = self._devices or -(-self._cores // max(per_device, 1))
+            self._devices = count = self._devices or -(-self._cores // max(per_device, 1))
         self._keys[Entity.CORE] = tuple(range(self._cores))
         self._keys[Entity.DEVICE] = tuple(range(self._devices))
         self._facts["facts"] = facts
-        self._facts["core_device"] = np.arange(self._cores) // max(per_device, 1)
+        self._facts["core_device"] = _owners(self._cores, max(per_device, 1))
         if self._devices and not info.error:
-            self._node("node_devices", self._devices)
-            self._node("node_neuroncores", self._cores)
+            self._node("node_devices", count)
+            self._node("node_neuroncores", self._cores - (self._devices - count) * per_device)
             hbm = info.neuron_device_memory_size or (chip.hbm_bytes if chip else None)
             if hbm is not None and 0 < hbm <= SIZE.limit:
                 self._columns["device_memory_total_bytes"] = np.full(self._devices, float(hbm))
 
+    def _places(self, count: int, per_device: int) -> int:
+        """Places of so many devices: one that is lost leaves a gap in the numbers of the rest."""
+        system = self._report.system_data
+        hardware = system.neuron_hw_counters if system else None
+        if hardware is not None and not hardware.error:
+            listed = {each.neuron_device_index for each in hardware.neuron_devices}
+        elif per_device:
+            listed = {core // per_device for core in self._mentioned_cores()}
+        else:
+            return count
+        places = 1 + max(listed, default=0)
+        return places if len(listed) == count < places <= MAX_DEVICES else count
+
+    def _mentioned_cores(self) -> set[int]:
+        """The core indices that any runtime mentions."""
+        return {
+            _INDEX[key]
+            for runtime in self._report.neuron_runtime_data or ()
+            if runtime.report is not None and runtime.report.neuroncore_counters is not None
+            for key in runtime.report.neuroncore_counters.neuroncores_in_use
+            if key in _INDEX
+        }
+
     def _highest_core(self) -> int:
-        """The largest core index any runtime mentions, -1 for none: old reports say no counts."""
-        highest = -1
-        for runtime in self._report.neuron_runtime_data or ():
-            counters = runtime.report and runtime.report.neuroncore_counters
-            for key in counters.neuroncores_in_use if counters else ():
-                highest = max(highest, _INDEX.get(key, -1))
-        return highest
+        """The largest of these, -1 for none: old reports say no counts."""
+        return max(self._mentioned_cores(), default=-1)
 
     def _indices(self, by_core: dict[str, Any]) -> list[int]:
         """Core indices of a mapping; entries that name no core of this node are removed."""
@@ -279,10 +319,14 @@ class _Builder:
                 )
         return [_INDEX[key] for key in by_core]
 
-    def runtimes(self) -> None:
+    def _index(self, indices: list[int]) -> Index:
+        """Where the cores stand in a column."""
+        return slice(None) if indices == _range(self._cores) else np.array(indices, np.int64)
+
+    def runtimes(self) -> list[Topic]:
         runtimes = self._report.neuron_runtime_data
         if runtimes is None:
-            return
+            return []
         if len(runtimes) > MAX_RUNTIMES:
             self._problems.append(f"{len(runtimes)} runtimes; only {MAX_RUNTIMES} are read")
             del runtimes[MAX_RUNTIMES:]
@@ -297,10 +341,12 @@ class _Builder:
             RuntimeReport() if runtime.error else runtime.report or RuntimeReport()
             for runtime in runtimes
         ]
-        self._utilization([report.neuroncore_counters for report in reports])
-        self._memory([report.memory_used for report in reports])
-        self._execution([report.execution_stats for report in reports])
-        self._vcpu([report.neuron_runtime_vcpu_usage for report in reports])
+        return [
+            self._utilization([report.neuroncore_counters for report in reports]),
+            self._memory([report.memory_used for report in reports]),
+            self._execution([report.execution_stats for report in reports]),
+            self._vcpu([report.neuron_runtime_vcpu_usage for report in reports]),
+        ]
 
     def _runtime(self, pid: int, runtime: RuntimeProcess) -> Runtime:
         error = clean(runtime.error or "")
@@ -310,120 +356,123 @@ class _Builder:
         used = memory and memory.neuron_runtime_used_bytes
         breakdown = used and used.usage_breakdown
         usage = (breakdown or Breakdown()).neuroncore_memory_usage
-        cores = (
-            _INDEX.get(key, -1) for key, by in usage.items() if any(msgspec.structs.astuple(by))
-        )
+        cores = [
+            _INDEX.get(key, -1)
+            for key, by in zip(usage, map(msgspec.structs.astuple, usage.values()), strict=True)
+            if any(by)
+        ]
         return Runtime(
             pid,
             clean(runtime.neuron_runtime_tag or ""),
             error,
             neffs=_neffs(memory.loaded_models if memory else ()),
-            cores=tuple(sorted(core for core in cores if core >= 0)),
+            cores=tuple(sorted([core for core in cores if core >= 0])),
         )
 
-    def _utilization(self, groups: list[Counters | None]) -> None:
-        loads = np.full((self._cores, 2), np.nan)
+    def _utilization(self, groups: list[Counters | None]) -> Topic:
+        loads = np.full((2, self._cores), np.nan)
         physical = np.full((2, self._cores), np.nan)
         mentioned = np.zeros(self._cores, bool)
         read = 0
+        found: list[tuple[Index, Index, int]] = []
+        tables: list[Table] = []
         for group in groups:
             if not self._usable(group, "neuroncore_counters", _LOADS, rates=True):
                 continue
             assert group is not None
             read += 1
-            index = self._indices(group.neuroncores_in_use)
-            if not index:
+            indices = self._indices(group.neuroncores_in_use)
+            if not indices:
                 continue
             cores = group.neuroncores_in_use.values()
-            values = _LOADS.read(
-                [
-                    (
-                        core.neuroncore_utilization,
-                        core.effective_flops if core.flops is None else core.flops,
-                    )
-                    for core in cores
-                ]
-            )
-            mentioned[index] = True
-            combine_max(loads[:, 0], index, values[:, 0])
-            combine_sum(loads[:, 1], index, values[:, 1])
-            self._physical(physical, index, [core.v3d for core in cores])
+            split, width, parts = _physical(indices, [core.v3d for core in cores])
+            found.append((self._index(indices), self._index(split), width))
+            tables += [
+                (_UTILIZATION, [core.neuroncore_utilization for core in cores]),
+                (
+                    _FLOPS,
+                    [core.effective_flops if core.flops is None else core.flops for core in cores],
+                ),
+                (_PHYSICAL, parts),
+            ]
+        values = iter((yield tables))
+        larger = added = smaller = None  # as long as there is nothing to merge with
+        for places, split_places, width in found:
+            mentioned[places] = True
+            merge(loads[0], places, next(values)[:, 0], larger)
+            merge(loads[1], places, next(values)[:, 0], added)
+            by_core = next(values).reshape(-1, width)
+            if len(by_core):
+                merge(physical[0], split_places, np.fmin.reduce(by_core, axis=1), smaller)
+                merge(physical[1], split_places, np.fmax.reduce(by_core, axis=1), larger)
+            larger, added, smaller = np.fmax, add, np.fmin
         if groups and not read:
             return
-        if read == len(groups):
-            # Everybody was heard: a core that nobody mentions is idle.
-            loads[~mentioned, 0] = 0.0
-            if not groups or not np.isnan(loads[:, 1]).all():
-                loads[~mentioned, 1] = 0.0
-        else:
+        if read < len(groups):
             # Every runtime reports every core, 0 for those of others: that is no word on a core
             # that the unread one may hold.
-            loads[loads[:, 0] == 0] = np.nan
-        self._columns |= _LOADS.split(loads)
-        for bound, values in zip(("min", "max"), physical, strict=True):
-            if not np.isnan(values).all():
-                self._columns[f"neuroncore_physical_utilization_{bound}_ratio"] = values
+            loads[:, loads[0] == 0] = np.nan
+        elif not mentioned.all():
+            # Everybody was heard: a core that nobody mentions is idle.
+            idle = ~mentioned
+            loads[0, idle] = 0.0
+            if not groups or any_known(loads[1]):
+                loads[1, idle] = 0.0
+        for name, load in zip(_LOADS.names, loads, strict=True):
+            if any_known(load) or not self._cores:
+                self._columns[name] = load
+        for bound, bounds in zip(("min", "max"), physical, strict=True):
+            if any_known(bounds):
+                self._columns[f"neuroncore_physical_utilization_{bound}_ratio"] = bounds
 
-    def _physical(
-        self,
-        bounds: npt.NDArray[np.float64],
-        index: list[int],
-        parts: list[dict[str, Utilization] | None],
-    ) -> None:
-        """Merges the least and most busy physical core of each logical one into `bounds`."""
-        split = [core for core in parts if core]
-        if not split:
-            return
-        if len(split) < len(parts):
-            index = [place for place, core in zip(index, parts, strict=True) if core]
-        width = max(map(len, split))
-        if min(map(len, split)) < width:
-            nothing = {str(place): Utilization() for place in range(width)}
-            split = [dict(islice((core | nothing).items(), width)) for core in split]
-        loads = [part.neuroncore_utilization for core in split for part in core.values()]
-        values = _PHYSICAL.read_flat(loads).reshape(len(split), width)
-        combine_min(bounds[0], index, np.fmin.reduce(values, axis=1))
-        combine_max(bounds[1], index, np.fmax.reduce(values, axis=1))
-
-    def _memory(self, groups: list[Memory | None]) -> None:
+    def _memory(self, groups: list[Memory | None]) -> Topic:
         by_core = np.full((self._cores, len(MEMORY_CATEGORIES)), np.nan)
         detailed = 0
-        rows: list[Sequence[Number]] = []
+        rows: list[Number] = []
+        places: list[Index] = []
+        tables: list[Table] = [(_MEMORY, rows)]
         for group in groups:
             if not self._usable(group, "memory_used", _CORE_MEMORY, rates=False):
-                rows.append((None,) * len(_MEMORY.names))
+                rows += (None,) * len(_MEMORY.names)
                 continue
             assert group is not None
             used = group.neuron_runtime_used_bytes or UsedBytes()
             breakdown = used.usage_breakdown
             host = breakdown.host if breakdown else {}
             device = used.device if used.neuron_device is None else used.neuron_device
-            rows.append((used.host, device, *map(host.get, _HOST_PARTS), len(group.loaded_models)))
+            rows += (used.host, device, *map(host.get, _HOST_PARTS), len(group.loaded_models))
             if breakdown is None:
                 continue
             detailed += 1
-            index = self._indices(breakdown.neuroncore_memory_usage)
-            if index:
+            indices = self._indices(breakdown.neuroncore_memory_usage)
+            if indices:
                 cores = map(msgspec.structs.astuple, breakdown.neuroncore_memory_usage.values())
-                combine_sum(by_core, index, _CORE_MEMORY.read(list(cores)))
-        self._columns |= _MEMORY.columns(rows)
-        unknown = np.isnan(by_core).all(axis=1)
+                places.append(self._index(indices))
+                tables.append((_CORE_MEMORY, list(chain.from_iterable(cores))))
+        runtimes, *usages = yield tables
+        added = None
+        for place, usage in zip(places, usages, strict=True):
+            merge(by_core, place, usage, added)
+            added = add
+        self._split(_MEMORY, runtimes)
+        known = ~np.isnan(by_core)
+        unknown = ~np.logical_or.reduce(known, axis=1)
         if detailed == len(groups):
             by_core[unknown] = 0.0
         elif not detailed:
             return
         self._columns |= _CORE_MEMORY.split(by_core)
         # A category an SDK does not know adds nothing; a core with none is unknown.
-        total = np.where(np.isnan(by_core), 0.0, by_core).sum(axis=1)
+        total = np.add.reduce(np.where(known, by_core, 0.0), axis=1)
         if detailed < len(groups):
             total[unknown] = np.nan
         self._columns["neuroncore_memory_used_bytes"] = total
 
-    def _execution(self, groups: list[Execution | None]) -> None:
-        rows: list[Sequence[Number]] = []
+    def _execution(self, groups: list[Execution | None]) -> Topic:
+        rows: list[Number] = []
         for group in groups:
             if not self._usable(group, "execution_stats", _EXECUTION, rates=True):
-                rows.append((None,) * len(_EXECUTION.names))
+                rows += (None,) * len(_EXECUTION.names)
                 continue
             assert group is not None
             counts = (
@@ -434,30 +483,40 @@ class _Builder:
             for name, count in zip(_NODE_COUNTS, counts, strict=True):
                 if count is not None and 0 <= count < UINT32_SENTINEL:
                     self._deltas[name] = self._deltas.get(name, 0.0) + count
+            # A failure may show as a status and as an error: it is one.
+            parts = counts[1 : len(EXECUTION_STATUSES)], counts[len(EXECUTION_STATUSES) :]
+            known = [
+                [count for count in part if count is not None and 0 <= count < UINT32_SENTINEL]
+                for part in parts
+            ]
+            if any(known):
+                failed = self._deltas.get(_FAILED, 0.0)
+                self._deltas[_FAILED] = failed + max(map(sum, known))
             stats = group.latency_stats
             total = (stats and stats.total_latency) or {}
             device = (stats and stats.device_latency) or {}
-            rows.append(
-                (
-                    *(None if not period or count is None else count / period for count in counts),
-                    *map(total.get, LATENCY_PERCENTILES),
-                    *map(device.get, LATENCY_PERCENTILES),
-                )
-            )
-        self._columns |= _EXECUTION.columns(rows)
+            rows += [None if not period or count is None else count / period for count in counts]
+            rows += map(total.get, LATENCY_PERCENTILES)
+            rows += map(device.get, LATENCY_PERCENTILES)
+        (values,) = yield [(_EXECUTION, rows)]
+        self._split(_EXECUTION, values)
 
-    def _vcpu(self, groups: list[RuntimeVcpu | None]) -> None:
-        rows: list[tuple[Number, ...]] = []
+    def _vcpu(self, groups: list[RuntimeVcpu | None]) -> Topic:
+        rows: list[Number] = []
         for group in groups:
             usable = self._usable(group, "neuron_runtime_vcpu_usage", _RUNTIME_VCPU, rates=True)
             usage = group.vcpu_usage if group is not None and usable else {}
-            rows.append((usage.get("user"), usage.get("system")))
-        self._columns |= _RUNTIME_VCPU.columns(rows)
+            rows += (usage.get("user"), usage.get("system"))
+        (values,) = yield [(_RUNTIME_VCPU, rows)]
+        self._split(_RUNTIME_VCPU, values)
 
-    def system(self) -> None:
+    def system(self) -> list[Topic]:
         system = self._report.system_data
-        if system is None:
-            return
+        return [] if system is None else [self._system(system)]
+
+    def _system(self, system: System) -> Topic:
+        tables: list[Table] = []
+        lost: list[int] = []
         hardware = system.neuron_hw_counters
         if hardware and self._usable(hardware, "neuron_hw_counters", _ECC, rates=False):
             counts: list[Sequence[Number]] = [(None,) * len(ECC_EVENTS)] * self._devices
@@ -469,16 +528,34 @@ class _Builder:
                     self._problems.append(
                         f"device {place} is not one of this node's {self._devices}"
                     )
-            self._columns |= _ECC.columns(counts)
+            tables.append((_ECC, list(chain.from_iterable(counts))))
+            listed = {device.neuron_device_index for device in hardware.neuron_devices}
+            lost = [place for place in range(self._devices) if place not in listed]
         vcpu = system.vcpu_usage
         if vcpu and self._usable(vcpu, "vcpu_usage", _VCPU, rates=True):
             modes = map(vcpu.average_usage.get, CPU_MODES)
             row = (*modes, vcpu.context_switch_count, len(vcpu.usage_data) or None)
-            self._columns |= _VCPU.columns([row])
+            tables.append((_VCPU, row))
         memory = system.memory_info
         if memory and self._usable(memory, "memory_info", _HOST, rates=False):
-            row = tuple(getattr(memory, f"{name}_bytes") for name in _HOST_MEMORY)
-            self._columns |= _HOST.columns([row])
+            tables.append((_HOST, [getattr(memory, name) for name in _HOST_FIELDS]))
+        for (layout, _), values in zip(tables, (yield tables), strict=True):
+            self._split(layout, values)
+        if 0 < len(lost) < self._devices:
+            self._lose(lost)
+
+    def _split(self, layout: Layout, values: Values) -> None:
+        """Takes over the columns of a table that has rows."""
+        if len(values):
+            self._columns |= layout.split(values)
+
+    def _lose(self, devices: list[int]) -> None:
+        """Cores that show nothing because their device is gone are not idle: absent."""
+        gone = np.isin(self._facts["core_device"], devices)
+        for name in (*_LOADS.names, *_CORE_MEMORY.names, "neuroncore_memory_used_bytes"):
+            column = self._columns.get(name)
+            if column is not None:
+                column[gone & (column == 0)] = np.nan
 
     def kubernetes(self) -> None:
         info = self._report.neuron_k8s_info
@@ -494,6 +571,34 @@ class _Builder:
             container = names if isinstance(names, str) else ",".join(names or ())
             pods[core] = clean(f"{pod.namespace or ''}/{pod.pod_name or ''}/{container}")
         self._facts["pods"] = pods
+
+
+def _physical(
+    indices: list[int], parts: list[dict[str, Utilization] | None]
+) -> tuple[list[int], int, list[Number]]:
+    """Of the cores that tell of the physical ones behind them: indices, how many, utilization."""
+    split = [core for core in parts if core]
+    if not split:
+        return [], 1, []
+    if len(split) < len(parts):
+        indices = [place for place, core in zip(indices, parts, strict=True) if core]
+    width = max(map(len, split))
+    if min(map(len, split)) < width:
+        nothing = {str(place): Utilization() for place in range(width)}
+        split = [dict(islice((core | nothing).items(), width)) for core in split]
+    loads = [part.neuroncore_utilization for core in split for part in core.values()]
+    return indices, width, loads
+
+
+@lru_cache(maxsize=64)
+def _owners(cores: int, per_device: int) -> npt.NDArray[np.int64]:
+    """The device of each core; the same array for all nodes of a kind."""
+    return np.arange(cores) // per_device
+
+
+@cache
+def _range(cores: int) -> list[int]:
+    return list(range(cores))
 
 
 def _neffs(models: Iterable[Model]) -> tuple[Neff, ...]:

@@ -31,6 +31,7 @@ class _Step(msgspec.Struct):
     tokens: float | None = None
     loss: float | None = None
     mfu: float | None = None
+    pipeline_stage: float | None = None
     stage: str | None = None
     since: float | None = None
 
@@ -59,19 +60,26 @@ def decode(data: bytes) -> Sample:
     overlap = None if comm is None else _part(record.overlap_seconds, comm)
     if exposed is None and comm is not None and overlap is not None:
         exposed = comm - overlap
+    step, compute = _within(record.step), _part(record.compute_seconds, seconds)
     values: dict[str, float | None] = {
-        "job_step": _within(record.step),
+        "job_step": step,
         "job_ranks": 1.0,
         "job_step_seconds": seconds,
-        "job_compute_seconds": _part(record.compute_seconds, seconds),
+        "job_compute_seconds": compute,
         "job_comm_seconds": comm,
         "job_exposed_comm_seconds": exposed,
         "job_tokens_per_second": _within(record.tokens, per=seconds),
         "job_loss": _within(record.loss, least=-math.inf),
         "job_mfu_ratio": _within(record.mfu, most=1.0),
+        "rank_step": step,
+        "rank_step_seconds": seconds,
+        "rank_compute_seconds": compute,
+        "rank_comm_seconds": comm,
+        "rank_exposed_comm_seconds": exposed,
+        "rank_pipeline_stage": _within(record.pipeline_stage),
     }
     return Sample(
-        keys={Entity.JOB: (job,)},
+        keys={Entity.JOB: (job,), Entity.RANK: (part,)},
         columns={name: np.array([value]) for name, value in values.items() if value is not None},
         period=seconds,
         problems=problems,

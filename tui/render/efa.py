@@ -7,6 +7,8 @@ from rich.style import Style
 from textual.strip import Strip
 
 from trntop import units
+from trntop.analysis.cards import is_up
+from trntop.analysis.outliers import FACTOR
 from trntop.catalog import Entity
 from trntop.model import Frame, NodeView, Severity
 
@@ -16,21 +18,12 @@ from .incidents import wrap
 from .line import Part, fit, line
 from .pen import Pen, bare
 
-OUTLIER_RATIO = 1e-3
-"""A card below this share of retransmitted packets is never marked."""
-OUTLIER_FACTOR = 10.0
-"""How far above the median of its siblings a card's retransmits must be to be marked."""
-
 TX = "efa_tx_bytes_per_second"
 RX = "efa_rx_bytes_per_second"
 LINK = "efa_link_bytes_per_second"
 RETRANSMIT = "efa_retransmit_ratio"
 SIBLINGS = "efa_tx_sibling_ratio"
 COUNTER = "efa_tx_bytes_total"
-LAME = 0.5
-"""A card that sends less than this share of its siblings' median is marked."""
-ACTIVE = "ACTIVE"
-"""What the link of a card that works says of itself."""
 EVENTS = {
     "efa_rx_drops_per_second": "drops",
     "efa_retrans_timeout_events_per_second": "timeouts",
@@ -52,20 +45,13 @@ class _Plan:
     numa: int
 
 
-def outliers(node: NodeView) -> frozenset[int]:
-    """Indices of cards that retransmit far more than their siblings."""
+def outliers(node: NodeView, least: float) -> frozenset[int]:
+    """Indices of cards that retransmit far more than their siblings, and a share of `least`."""
     column = node.frame.columns.get(RETRANSMIT)
     if column is None or np.isnan(column).all():
         return frozenset()
     typical = float(np.nanmedian(column))
-    limit = max(OUTLIER_RATIO, OUTLIER_FACTOR * typical)
-    return frozenset(np.flatnonzero(column > limit).tolist())
-
-
-def lame(node: NodeView) -> frozenset[int]:
-    """Indices of cards that send far less than their siblings."""
-    column = node.frame.columns.get(SIBLINGS)
-    return frozenset() if column is None else frozenset(np.flatnonzero(column < LAME).tolist())
+    return frozenset(np.flatnonzero(column > max(least, FACTOR * typical)).tolist())
 
 
 def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
@@ -97,7 +83,8 @@ def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
         if plan.siblings:
             share = frame.at(SIBLINGS, index)
             number = pen.number(_whole_percent(share), SIBLINGS, plan.siblings)
-            parts += _stressed(number, style, when=index in lame(node))
+            lame = share is not None and share < scene.limits.card_traffic
+            parts += _stressed(number, style, when=severity is not None and lame)
         resent = frame.at(RETRANSMIT, index)
         number = pen.number(bare(units.percent(resent)), RETRANSMIT, 7)
         parts += _stressed(number, style, when=severity is not None and resent is not None)
@@ -140,8 +127,11 @@ def _title(frame: Frame, plan: _Plan, width: int, pen: Pen) -> Strip:
 
 
 def _severities(scene: Scene, node: NodeView) -> dict[int, Severity]:
-    """Card → how bad it is: by its incident, else by what sets it apart from its siblings."""
-    found = dict.fromkeys(outliers(node) | lame(node), Severity.WARNING)
+    """Card → how bad it is: by its incident, else by what sets it apart from its siblings.
+
+    That a card carries less than others says nothing by itself: many jobs use cards unevenly.
+    """
+    found = dict.fromkeys(outliers(node, scene.limits.retransmits), Severity.WARNING)
     found |= dict.fromkeys(node.lost_cards, Severity.CRITICAL)
     places = {f"efa:{card}": place for place, card in enumerate(node.inventory.of(Entity.EFA))}
     for incident in reversed(scene.by_node.get(node.name, ())):
@@ -174,8 +164,8 @@ def _events(node: NodeView) -> list[str]:
             for quantity, what in EVENTS.items()
             if (rate := node.frame.at(quantity, index))
         ]
-        state = node.inventory.efa_links.get(str(card), {}).get("state", ACTIVE)
-        if ACTIVE not in state:
+        state = node.inventory.efa_links.get(str(card), {}).get("state")
+        if not is_up(state):
             found.insert(0, f"link {state}")
         if found:
             notes.append(f"{card}: {', '.join(found)}")

@@ -3,12 +3,16 @@
 from textual.strip import Strip
 
 from trntop import units
+from trntop.analysis import RULEBOOK
 from trntop.model import Incident
 
 from ..scene import Scene
 from .line import Part, fit, line
 from .pen import Pen
 from .table import Column
+
+_ADVICE = {rule.kind: rule.advice for rule in RULEBOOK}
+"""What to look at first, by kind."""
 
 
 def place(incident: Incident) -> str:
@@ -109,12 +113,20 @@ def detail(scene: Scene, incident: Incident | None, width: int, pen: Pen) -> lis
             pen,
         ),
     ]
+    if incident.returns:
+        times = "once" if incident.returns == 1 else f"{incident.returns} times"
+        rows.append(_fact("again", f"closed and came back {times}", pen))
     if incident.job and incident.node:
         rows.append(_fact("job", incident.job, pen))
+    if advice := _ADVICE.get(incident.kind):
+        first, *more = wrap(advice, width - 7)
+        rows += [_fact("look", first, pen), *(_fact("", part, pen) for part in more)]
+        rows.append(_fact("", f"trntop rules {incident.kind}: its runbook", pen))
     if incident.evidence:
         rows += [[], [("evidence", ink.muted)]]
     for evidence in incident.evidence:
-        text = f"{evidence.node}: {evidence.text}" if evidence.node else evidence.text
+        named = evidence.node is None or evidence.node in evidence.text
+        text = evidence.text if named else f"{evidence.node}: {evidence.text}"
         for index, part in enumerate(wrap(text, width - 2)):
             rows.append([("· " if not index else "  ", ink.faint), (part, ink.text)])
     return [line(row, width) for row in rows]

@@ -1,6 +1,6 @@
 import pytest
 
-from trntop.collectors.simulator import SCENARIOS, Simulation, parse
+from trntop.collectors.simulator import SCENARIOS, Simulation, parse, spec
 from trntop.errors import UsageError
 
 
@@ -13,6 +13,41 @@ def test_defaults() -> None:
 def test_every_parameter() -> None:
     text = "sim:hang?nodes=3&seed=11&type=trn1.32xlarge&minutes=2.5&runtimes=4&job=my+run%2F7"
     assert parse(text) == Simulation("hang", 3, 11, "trn1.32xlarge", 2.5, 4, "my run/7")
+    text = (
+        "sim:slow-node?onset=140&duration=200&depth=0.2&ramp=30&noise=2&jobs=2&stages=4&told=1"
+        "&checkpoints=120&saving=8.5&evaluations=200&warmup=60&blips=3&skew=30&missing=0.02&late=1"
+        "&resets=2&probes=1"
+    )
+    assert parse(text) == Simulation(
+        "slow-node", onset=(140,), duration=(200,), depth=(0.2,), ramp=(30,), noise=2, jobs=2,
+        stages=4, told=1, checkpoints=120, saving=8.5, evaluations=200, warmup=60, blips=3,
+        skew=30, missing=0.02, late=1, resets=2, probes=1,
+    )  # fmt: skip
+
+
+def test_every_parameter_is_explained() -> None:
+    for name in spec._PARAMETERS:
+        assert spec.__doc__ is not None and f" {name}=" in spec.__doc__
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sim:healthy",
+        "sim:hang?nodes=3&seed=9007199254740993&job=my%20run/7",
+        "sim:slow-node+ecc?onset=140,300&duration=100,2&depth=0.2,0&way=,sram&noise=1.5",
+    ],
+)
+def test_a_simulation_can_be_written_out(text: str) -> None:
+    assert str(parse(text)) == text
+
+
+def test_joined_scenarios_have_one_value_for_all_or_one_each() -> None:
+    slow, ecc = parse("sim:slow-node+ecc?onset=140,300&depth=0.2,0&way=,sram").play.phases
+    assert (slow.effect, slow.begin, slow.end, slow.depth) == ("slow-node", 140, 320, 0.2)
+    assert (ecc.effect, ecc.begin, ecc.end, ecc.way) == ("ecc", 300, 302, "sram")
+    slow, ecc = parse("sim:slow-node+ecc?onset=90&duration=10").play.phases
+    assert (slow.begin, slow.end) == (ecc.begin, ecc.end) == (90, 100)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -43,6 +78,20 @@ def test_every_scenario_is_known_and_explained(scenario: str) -> None:
         ("sim:hang?job=", ["job=''"]),
         ("sim:hang?job=a%1b[31m", ["job=", "printable"]),
         ("sim:efa-degraded?type=trn1.2xlarge", ["needs EFA cards", "trn1.2xlarge"]),
+        ("sim:hang+slow-nod", ["unknown scenario 'slow-nod'", "did you mean 'slow-node'?"]),
+        ("sim:hang+demo", ["'demo'", "cannot be joined"]),
+        ("sim:hang?depth=0.2", ["'hang'", "no depth"]),
+        ("sim:healthy?onset=20", ["'healthy'", "takes no onset"]),
+        ("sim:efa-degraded?depth=0.99", ["depth=0.99", "up to 0.95", "throughput"]),
+        ("sim:hang?way=hots", ["unknown way of 'hang' 'hots'", "did you mean 'host'?", "spin"]),
+        ("sim:slow-node?depth=0.1,0.2", ["2 values of depth for 1 scenarios"]),
+        ("sim:slow-node?depth=a", ["depth=a", "no number"]),
+        ("sim:hang?duration=0", ["duration=0", "1 to 86400"]),
+        ("sim:hang?missing=1", ["missing=1", "0 to 0.9"]),
+        ("sim:hang?jobs=3&nodes=2", ["jobs=3", "1 to 2"]),
+        ("sim:hang?stages=3&nodes=4&jobs=2", ["stages=3", "1 to 2"]),
+        ("sim:hang?told=2", ["told=2", "0 to 1"]),
+        ("sim:random?seed=9999999999999999999", ["seed=", "out of range"]),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(text: str, words: list[str]) -> None:

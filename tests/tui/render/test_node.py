@@ -203,8 +203,8 @@ class TestEfa:
 
     def test_outliers_need_siblings_that_are_better(self) -> None:
         same = make_node(0, 1, 1, 4, columns={"efa_retrans_pkts_per_second": [5e4] * 4})
-        assert efa.outliers(same) == frozenset()
-        assert efa.outliers(make_node(0, 1, 1, 0)) == frozenset()
+        assert efa.outliers(same, 0.002) == frozenset()
+        assert efa.outliers(make_node(0, 1, 1, 0), 0.002) == frozenset()
 
     def test_cards_stand_in_their_natural_order(self) -> None:
         shown = drawn(efa.draw, make_node(0, 1, 1, 8))
@@ -227,7 +227,9 @@ class TestEfa:
 
     def test_a_lame_card_is_marked_at_its_siblings_share(self) -> None:
         made = make_node(0, 1, 1, 3, columns={"efa_tx_bytes_per_second": [2e10, 2e9, 2e10]})
-        line = efa.draw(of(made), made, 60, PEN)[2]
+        assert efa.draw(of(made), made, 60, PEN)[2].text.startswith("  rdmap32s27")
+        found = make_incident("efa_degraded", node=made.name, component="efa:rdmap32s27")
+        line = efa.draw(of(made, found), made, 60, PEN)[2]
         assert line.text.startswith("▲ rdmap32s27")
         assert any(part.text.strip() == "10" and part.style == PEN.ink.warning for part in line)
 
@@ -236,7 +238,7 @@ class TestEfa:
             "efa_rx_drops_per_second": [0, 2.5],
             "efa_impaired_remote_conn_events_per_second": [0, 1],
         })  # fmt: skip
-        links = {"rdmap16s27": {"state": "1: DOWN"}}
+        links = {"rdmap16s27": {"state": "1: DOWN"}, "rdmap32s27": {"state": "4: ACTIVE"}}
         notes = drawn(efa.draw, changed(made, efa_links=links), 80).splitlines()[-2:]
         assert notes == [
             "▲ rdmap16s27: link 1: DOWN",

@@ -1,0 +1,154 @@
+"""What the nodes do in a step, and what of it falls into a window of time.
+
+Times are seconds since the start of the stream; arrays are `[node, device]`.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from trntop.model import Column
+
+MICROBATCHES = 16
+"""Executions of one core in a step."""
+EVALUATIONS_PER_SECOND = 5.0
+"""Executions of one core while the job evaluates."""
+
+_EPSILON = 1e-9
+
+
+class Stall(Enum):
+    """Why nothing moves."""
+
+    NONE = 0
+    CHECKPOINT = 1
+    COMPILE = 2
+    HANG = 3
+    """Within a collective that does not end."""
+    STUCK = 4
+    """On the host, before the collective: the cores have nothing to do."""
+    EVALUATION = 5
+    IDLE = 6
+    """There is no job."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One step of a job; its parts add up to its length on every device."""
+
+    number: int
+    begin: float
+    end: float
+    compute: Column
+    exposed: Column
+    """Seconds in a collective with nothing else to do."""
+    hidden: float
+    """Seconds in a collective behind compute."""
+    hidden_bytes: float
+    """Share of the step's bytes behind compute."""
+    speed: Column
+    """At which it computes: 1 is the usual one."""
+    why: Stall
+    stall_at: Column
+    """Seconds of work after which the stall begins."""
+    stall: Column
+    """Seconds it lasts."""
+    stuck: npt.NDArray[np.bool_] | None = None
+    """Who stalls on the host while the others do within the collective."""
+    finished: bool = True
+    """False for a step that hung and was given up."""
+
+    def pause(self, node: int) -> tuple[float, float]:
+        """When the stall of a node's first device begins and ends."""
+        begin = self.begin + float(self.stall_at[node, 0])
+        return begin, begin + float(self.stall[node, 0])
+
+
+@dataclass(slots=True, eq=False)
+class Activity:
+    """What each device did in a window of time; sums are seconds unless said otherwise."""
+
+    elapsed: Column
+    """`[node]`."""
+    compute: Column
+    work: Column
+    """Compute, in seconds at the usual speed."""
+    exposed: Column
+    stalled: dict[Stall, Column]
+    traffic: Column
+    """Share of a step's bytes, `[node]`."""
+    executions: Column
+    """Executions that each core ended."""
+    steps: Column
+    """Steps that ended."""
+    compute_seconds: Column
+    """Of the newest step."""
+    exposed_seconds: Column
+
+    @classmethod
+    def none(cls, elapsed: Column, devices: int) -> "Activity":
+        """Nobody did anything."""
+        shape = (len(elapsed), devices)
+        return cls(
+            elapsed=elapsed,
+            compute=np.zeros(shape),
+            work=np.zeros(shape),
+            exposed=np.zeros(shape),
+            stalled={why: np.zeros(shape) for why in Stall},
+            traffic=np.zeros(len(elapsed)),
+            executions=np.zeros(shape),
+            steps=np.zeros(shape),
+            compute_seconds=np.zeros(shape),
+            exposed_seconds=np.zeros(shape),
+        )
+
+    def put(self, nodes: npt.NDArray[np.int64], part: "Activity") -> None:
+        """Takes over what some of the nodes did."""
+        for name in ("compute", "work", "exposed", "traffic", "executions", "steps",
+                     "compute_seconds", "exposed_seconds"):  # fmt: skip
+            getattr(self, name)[nodes] = getattr(part, name)
+        for why, seconds in part.stalled.items():
+            self.stalled[why][nodes] = seconds
+
+    def add(self, step: Step, before: Column, after: Column) -> None:
+        """Adds what `step` has in the window between two times of each node."""
+        old, new = _progress(step, before), _progress(step, after)
+        computed = new[0] - old[0]
+        self.compute += computed
+        self.work += step.speed * computed
+        self.exposed += new[1] - old[1]
+        stalled = new[2] - old[2]
+        if step.stuck is not None:
+            self.stalled[Stall.STUCK] += np.where(step.stuck, stalled, 0.0)
+            stalled = np.where(step.stuck, 0.0, stalled)
+        self.stalled[step.why] += stalled
+        work, old_work = new[0] / step.compute, old[0] / step.compute
+        tail, old_tail = new[1] / step.exposed, old[1] / step.exposed
+        moved = step.hidden_bytes * (work - old_work) + (1.0 - step.hidden_bytes) * (
+            tail - old_tail
+        )
+        self.traffic += moved.mean(axis=1)
+        self.executions += _executions(work, tail) - _executions(old_work, old_tail)
+        if step.why is Stall.EVALUATION:
+            ended = np.floor(EVALUATIONS_PER_SECOND * new[2])
+            self.executions += ended - np.floor(EVALUATIONS_PER_SECOND * old[2])
+        self.steps += (tail > 1 - _EPSILON) & (old_tail <= 1 - _EPSILON)
+        self.compute_seconds = step.compute
+        self.exposed_seconds = step.exposed
+
+
+def _progress(step: Step, times: Column) -> tuple[Column, Column, Column]:
+    """Seconds of compute, of exposed communication and of stall by `times`."""
+    passed = np.minimum(np.maximum(times - step.begin, 0.0), step.end - step.begin)[:, None]
+    stalled = np.minimum(np.maximum(passed - step.stall_at, 0.0), step.stall)
+    worked = passed - stalled
+    computed = np.minimum(worked, step.compute)
+    return computed, np.minimum(worked - computed, step.exposed), stalled
+
+
+def _executions(work: Column, tail: Column) -> Column:
+    """Executions ended; the last one of a step holds the collective and ends with it."""
+    ended: Column = np.minimum(np.floor(MICROBATCHES * work + _EPSILON), MICROBATCHES - 1)
+    return ended + (tail > 1 - _EPSILON)

@@ -1,0 +1,112 @@
+"""The ways to go wrong, and what an analysis should call each.
+
+What an effect does is the business of the loop (`training.py`) and of the payloads.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Effect(StrEnum):
+    """One way to go wrong."""
+
+    COMM_BOUND = "comm-bound"
+    """The collectives of a job take longer, through no fault of any node."""
+    SLOW_NODE = "slow-node"
+    """A node computes slower; the others wait for it inside the collective."""
+    SLOW_DEVICE = "slow-device"
+    """As a slow node, but one device of it only: its siblings wait as the other nodes do."""
+    HANG = "hang"
+    """A node stops in the middle of a step; the others wait until the step is given up."""
+    EFA_DEGRADED = "efa-degraded"
+    """A card is sick, and every collective of the job is as slow as that card."""
+    EFA_DOWN = "efa-down"
+    """A card carries nothing any more; its siblings take its traffic."""
+    LATENCY_REGRESSION = "latency-regression"
+    """Probes from one node to one other take longer."""
+    SILENT_NODE = "silent-node"
+    """A node says nothing any more; the others hang, unless only its agent is dead."""
+    DEVICE_LOST = "device-lost"
+    """A device is not there any more, and the job stands still."""
+    ECC = "ecc"
+    """A device counts an uncorrectable memory error."""
+    EXECUTION_ERRORS = "execution-errors"
+    """Executions of one runtime end with hardware errors."""
+    MEMORY_FILLING = "memory-filling"
+    """The tensors on one device grow until its memory is nearly full."""
+    IDLE_ALLOCATION = "idle-allocation"
+    """A process on a node outside the job takes its devices' memory and does nothing."""
+    VERSION_SKEW = "version-skew"
+    """A node runs another version than the rest."""
+    RECOMPILE = "recompile"
+    """A step begins with a compilation: cores and network idle, the host busy."""
+    CHECKPOINT_STALL = "checkpoint-stall"
+    """A checkpoint does not get done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trait:
+    """What can be said of an effect before it happens."""
+
+    kind: str
+    """Kind of the incident."""
+    whose: str = "node"
+    """Whom it names: `node`, or `job` where nobody is guilty."""
+    component: str = ""
+    """What part of the node it names: `device`, `efa`, `runtime` or `link`."""
+    slows: bool = False
+    """Whether the job suffers, so that it is named."""
+    depth: float | None = None
+    """How bad it is unless told otherwise; None where there is no degree."""
+    meaning: str = ""
+    """What the depth is."""
+    deepest: float = 0.0
+    ways: tuple[str, ...] = ("",)
+    """In which it may come about; the first unless told otherwise."""
+
+
+TRAITS: Mapping[Effect, Trait] = {
+    Effect.COMM_BOUND: Trait(
+        "comm_bound", whose="job", slows=True,
+        depth=1.0, meaning="how much longer collectives take", deepest=20.0,
+    ),
+    Effect.SLOW_NODE: Trait(
+        "straggler", slows=True, depth=0.35, meaning="how much longer it computes", deepest=10.0,
+    ),
+    Effect.SLOW_DEVICE: Trait(
+        "straggler", component="device", slows=True,
+        depth=0.35, meaning="how much longer it computes", deepest=10.0,
+    ),
+    Effect.HANG: Trait("hang", slows=True, ways=("spin", "host")),
+    Effect.EFA_DEGRADED: Trait(
+        "efa_degraded", component="efa", slows=True,
+        depth=0.57, meaning="share of its throughput that is lost", deepest=0.95,
+        ways=("both", "retransmits", "throughput"),
+    ),
+    Effect.EFA_DOWN: Trait(
+        "efa_down", component="efa", slows=True, ways=("gone", "state", "still")
+    ),
+    Effect.LATENCY_REGRESSION: Trait(
+        "latency_regression", component="link",
+        depth=2.0, meaning="how much longer a message takes", deepest=1000.0,
+    ),
+    Effect.SILENT_NODE: Trait("node_silent", slows=True, ways=("down", "agent")),
+    Effect.DEVICE_LOST: Trait("device_lost", component="device", slows=True),
+    Effect.ECC: Trait("ecc_uncorrected", component="device", ways=("mem", "sram")),
+    Effect.EXECUTION_ERRORS: Trait(
+        "execution_errors", component="runtime",
+        depth=2.0, meaning="failures per second", deepest=1000.0,
+    ),
+    Effect.MEMORY_FILLING: Trait(
+        "memory_pressure", component="device",
+        depth=0.98, meaning="share of the memory in use in the end", deepest=1.0,
+    ),
+    Effect.IDLE_ALLOCATION: Trait("idle_allocation", component="runtime"),
+    Effect.VERSION_SKEW: Trait("version_skew", ways=("efa", "neuron", "runtime")),
+    Effect.RECOMPILE: Trait("recompile", whose="job", slows=True),
+    Effect.CHECKPOINT_STALL: Trait("checkpoint_stall", whose="job", slows=True),
+}  # fmt: skip
+
+NEED_CARDS = frozenset({Effect.EFA_DEGRADED, Effect.EFA_DOWN, Effect.LATENCY_REGRESSION})
+"""Nothing is left of these on nodes without EFA cards."""

@@ -1,0 +1,67 @@
+"""The jobs that share the cluster: who runs what, and in which pipeline stage."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trntop.model import Column
+
+from .fleet import Fleet
+
+PACES = (0.6, 1.5)
+"""Length of a further job's step, as a multiple of the first one's."""
+LIGHTEST = 0.9
+"""Part of the heaviest pipeline stage's compute that the lightest one has."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """One training job; its columns are `[node of the job]`."""
+
+    index: int
+    name: str
+    nodes: npt.NDArray[np.int64]
+    """Their places in the fleet."""
+    pace: float
+    """Length of its steps, as a multiple of the usual one."""
+    stage: npt.NDArray[np.int64]
+    """Pipeline stage of each node."""
+    load: Column
+    """Compute of each node, as a part of the heaviest stage's."""
+
+    def place(self, node: int) -> int:
+        """The place in the job of a node of the fleet."""
+        return int(np.flatnonzero(self.nodes == node)[0])
+
+    @property
+    def heaviest(self) -> npt.NDArray[np.int64]:
+        """The nodes of the stage for which all others wait, as places in the fleet."""
+        nodes: npt.NDArray[np.int64] = self.nodes[self.load == self.load.max()]
+        return nodes
+
+
+def jobs_of(
+    fleet: Fleet, name: str, count: int, stages: int, seed: int, bystander: int | None
+) -> tuple[Job, ...]:
+    """The nodes shared out among `count` jobs, each in `stages` pipeline stages.
+
+    A bystander runs no job. The further jobs are named after the first.
+    """
+    free = np.array([node for node in range(fleet.nodes) if node != bystander], np.int64)
+    parts = np.array_split(free, count)
+    return tuple(
+        _job(index, name if not index else f"{name}-{index + 1}", nodes, stages, seed)
+        for index, nodes in enumerate(parts)
+        if len(nodes)
+    )
+
+
+def _job(index: int, name: str, nodes: npt.NDArray[np.int64], stages: int, seed: int) -> Job:
+    rng = np.random.default_rng([seed, 17, index])
+    pace = float(rng.uniform(*PACES)) if index else 1.0
+    stage = np.arange(len(nodes)) * stages // len(nodes)
+    # One stage sets the pace, as the one with the largest embeddings does.
+    loads = rng.uniform(LIGHTEST, 0.98, stages)
+    loads[rng.integers(stages)] = 1.0
+    return Job(index, name, nodes, pace, stage, loads[stage])

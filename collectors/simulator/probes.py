@@ -1,0 +1,59 @@
+"""Probes of the latency between nodes: one result a reading, of each pair once a minute."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .effects import Effect
+from .fleet import Fleet
+from .script import Script
+from .template import Template, inset, slot
+
+EVERY = 60
+"""Seconds between two probes of a pair."""
+SECONDS = 16.5e-6
+"""Mean one-way time of a small message."""
+PAIR_SPREAD = 0.06
+NOISE = 0.05
+LATE_SHARE = 0.005
+"""Of probes that met a busy moment."""
+LATE = 1.8
+
+
+class Probes:
+    """The probes of all nodes."""
+
+    def __init__(self, fleet: Fleet, script: Script, seed: int) -> None:
+        self._fleet = fleet
+        self._script = script
+        self._rng = rng = np.random.default_rng([seed, 19])
+        shape = (fleet.nodes, fleet.nodes)
+        self._usual = SECONDS * np.clip(rng.normal(1.0, PAIR_SPREAD, shape), 0.8, 1.2)
+        self._turns = [
+            [(int(rng.integers(EVERY)), peer) for peer in fleet.peers(node)]
+            for node in range(fleet.nodes)
+        ]
+        self._template = Template(
+            {
+                "tool": "fi_pingpong",
+                "peer": inset(),
+                "card": fleet.cards[0].name,
+                "provider": "efa",
+                "size_bytes": 64,
+                "statistic": "mean",
+                "seconds": slot("%.3e"),
+                "load": "training",
+            }
+        )
+
+    def payloads(self, second: int, node: int) -> Iterator[bytes]:
+        """The results that a node has in a second."""
+        for turn, peer in self._turns[node]:
+            if second % EVERY == turn:
+                seconds = self._usual[node, peer] * float(np.exp(NOISE * self._rng.normal()))
+                if self._rng.random() < LATE_SHARE:
+                    seconds *= LATE
+                fault = self._script.at(Effect.LATENCY_REGRESSION, second)
+                if fault is not None and (fault.node, fault.peer) == (node, peer):
+                    seconds *= 1.0 + fault.depth_at(second)
+                yield self._template.fill((self._fleet.names[peer], seconds)).encode()

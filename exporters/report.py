@@ -1,0 +1,329 @@
+"""The hand-over report of a shift, as Markdown that also reads well as plain text.
+
+All times are UTC: who takes over may sit elsewhere. Foreign text (names, summaries, reasons) is
+escaped, so that no name of a job becomes a heading, a link or HTML where the report is shown.
+"""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from trntop import units
+from trntop.analysis.rulebook import RULEBOOK
+from trntop.catalog import DEVICE_SOURCES, SOURCES
+from trntop.jobs import job_value
+from trntop.lemons import Record
+from trntop.model import Cluster, Evidence, Incident, Severity, SourceState, State, View
+from trntop.settings import Analysis, Settings
+
+from .grid import cells, plural
+
+MAX_TOLD = 20
+"""Closed incidents whose evidence is told."""
+MAX_SEEN = 3
+"""Pieces of it."""
+MAX_ROWS = 200
+"""Closed incidents, and nodes, that are listed; the others are counted."""
+MAX_NAMES = 6
+
+_SPECIAL = re.compile(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
+_LEADING = re.compile(r"^(#|[-+=](?=\s|$|[-+=])|\d{1,9}(?=[.)]))")
+
+Table = Sequence[Sequence[str]]
+
+
+def report(
+    first: View,
+    last: View,
+    seconds: float,
+    incidents: Sequence[Incident],
+    settings: Settings,
+    *,
+    chosen: str = "",
+    history: Mapping[str, Record] | None = None,
+) -> str:
+    """One Markdown page, its worst first.
+
+    Args:
+        first: the first view.
+        last: the newest view: what it shows is *now*.
+        seconds: of the stream that were seen.
+        incidents: those to report.
+        settings: in force.
+        chosen: which incidents were asked for, in words; empty for all.
+        history: node → what it was blamed for before `first`, if anything; None where no history
+            is kept.
+    """
+    blocks = [
+        *_head(first, last, seconds, incidents, chosen),
+        *_open(last, incidents, history or {}),
+        *_closed(incidents),
+        *_nodes(incidents, history),
+        *_unseen(last.cluster),
+        *_settings(settings),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _head(
+    first: View, last: View, seconds: float, incidents: Sequence[Incident], chosen: str
+) -> Iterator[str]:
+    cluster = last.cluster
+    yield f"# trntop report, {_moment(last.time)}"
+    if cluster.simulated:
+        yield "**SIMULATED**: these values were made up by a simulator."
+    yield f"**{_verdict(last, incidents, chosen)}**"
+    types = Counter(view.inventory.instance_type for view in cluster.nodes.values())
+    named = ", ".join(f"{count} × {_plain(kind)}" for kind, count in types.items() if kind)
+    lines = [
+        f"- Nodes: {len(cluster.nodes)}{f', {named}' if named else ''} ({_names(cluster.names)})",
+        f"- Time: {_moment(first.time)} to {_moment(last.time)}, {units.span(seconds)} of it seen",
+    ]
+    lines += [f"- Job: {_job(cluster, job, names)}" for job, names in cluster.jobs.items()]
+    if chosen:
+        lines.append(f"- Only incidents {_plain(chosen)}")
+    yield "\n".join(lines)
+
+
+def _verdict(last: View, incidents: Sequence[Incident], chosen: str) -> str:
+    """Whether it is well now, in one line."""
+    clock = f"At {units.clock(last.time, utc=True)} UTC"
+    if not last.cluster.has_parts:
+        return f"{clock}: cannot tell. Nothing was seen."
+    lasting = [one for one in incidents if one.open]
+    among = " of those asked for" if chosen else ""
+    if not lasting:
+        well = f"{clock}: well. No incident{among} is open"
+        lost = any(
+            _blind(source) and (source.time is not None or source.name in DEVICE_SOURCES)
+            for _, source in _sources(last.cluster)
+        )
+        return f"{well}, but not everything could be seen." if lost else f"{well}."
+    critical = sum(one.severity is Severity.CRITICAL for one in lasting)
+    if all(one.severity is Severity.INFO for one in lasting):
+        return f"{clock}: well, with {plural(len(lasting), 'remark')}."
+    worst = f", {critical} of them critical" if critical else ""
+    are = "is" if len(lasting) == 1 else "are"
+    return f"{clock}: not well. {plural(len(lasting), 'incident')}{among} {are} open{worst}."
+
+
+def _job(cluster: Cluster, job: str, names: Sequence[str]) -> str:
+    steps = [job_value(cluster.nodes[name], job, "job_step") for name in names]
+    newest = max((step for step in steps if step is not None), default=None)
+    step = "" if newest is None else f", step {units.count(newest)}"
+    return f"{_plain(job)}, {plural(len(names), 'node')}{step}"
+
+
+# Incidents
+
+
+def _open(
+    last: View, incidents: Sequence[Incident], history: Mapping[str, Record]
+) -> Iterator[str]:
+    lasting = sorted(
+        (one for one in incidents if one.open), key=lambda one: (-one.severity.rank, one.opened_at)
+    )
+    if lasting:
+        yield "## Open"
+    advice = {rule.kind: rule.advice for rule in RULEBOOK}
+    for number, one in enumerate(lasting, 1):
+        age = units.span(last.time - one.opened_at)
+        yield f"### {number}. {_plain(one.kind)}, {one.severity}, for {age}"
+        yield _plain(one.summary)
+        lines = [f"- Since {_moment(one.opened_at)}{_noticed(one)}"]
+        if where := _where(one):
+            lines.append(f"- Where: {where}")
+        lines += [f"- {_plain(_evidence(evidence))}" for evidence in one.evidence]
+        if known := history.get(one.node or ""):
+            lines.append(f"- This node before: {_counts(known)}")
+        if advice.get(one.kind):
+            lines.append(f"- First: {_plain(advice[one.kind])}")
+            lines.append(f"- Runbook: `trntop rules {one.kind}`")
+        yield "\n".join(lines)
+
+
+def _noticed(incident: Incident) -> str:
+    parts = []
+    if incident.detected_at is not None and incident.detected_at > incident.opened_at:
+        parts.append(f"noticed {units.span(incident.detected_at - incident.opened_at)} later")
+    if incident.returns:
+        parts.append(f"came back {plural(incident.returns, 'time')}")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _evidence(evidence: Evidence) -> str:
+    if evidence.node and evidence.node not in evidence.text:
+        return f"{evidence.node}: {evidence.text}"
+    return evidence.text
+
+
+def _where(incident: Incident) -> str:
+    job = f"job {incident.job}" if incident.job else ""
+    return ", ".join(_plain(part) for part in (incident.node, incident.component, job) if part)
+
+
+def _closed(incidents: Sequence[Incident]) -> Iterator[str]:
+    over = sorted(
+        (one for one in incidents if one.closed_at is not None),
+        key=lambda one: one.opened_at,
+        reverse=True,
+    )
+    if not over:
+        return
+    yield f"## Closed ({len(over)})"
+    rows = [("from, UTC", "lasted", "kind", "severity", "where", "what")]
+    rows += [
+        (
+            _moment(one.opened_at).removesuffix(" UTC"),
+            units.span((one.closed_at or one.opened_at) - one.opened_at)
+            + (f", back {one.returns} ×" if one.returns else ""),
+            _plain(one.kind),
+            str(one.severity),
+            _where(one),
+            _plain(one.summary),
+        )
+        for one in over[:MAX_ROWS]
+    ]
+    yield _table(rows)
+    if len(over) > MAX_ROWS:
+        yield f"and {len(over) - MAX_ROWS:,} before these (`trntop analyze --json` has them all)"
+    told = [one for one in over[:MAX_TOLD] if one.evidence]
+    if told:
+        yield "### What was seen of them"
+        yield "\n".join(
+            f"- {_moment(one.opened_at)} {_plain(one.kind)}: "
+            + "; ".join(_plain(_evidence(evidence)) for evidence in one.evidence[:MAX_SEEN])
+            for one in told
+        )
+
+
+def _nodes(incidents: Sequence[Incident], history: Mapping[str, Record] | None) -> Iterator[str]:
+    here: dict[str, Counter[str]] = {}
+    for one in incidents:
+        if one.node is not None:
+            here.setdefault(one.node, Counter())[one.kind] += 1
+    if not here:
+        return
+    yield "## Who was to blame"
+    rows = [["node", "times", "kinds"]]
+    if history is not None:
+        rows[0].append("before, 90 days")
+    worst = sorted(here, key=lambda node: (-here[node].total(), units.natural(node)))
+    for node in worst[:MAX_ROWS]:
+        row = [_plain(node), f"{here[node].total()}", _kinds(here[node])]
+        if history is not None:
+            known = history.get(node)
+            row.append(_counts(known) if known else "never")
+        rows.append(row)
+    yield _table(rows)
+    if len(worst) > MAX_ROWS:
+        yield f"and {plural(len(worst) - MAX_ROWS, 'node')} more"
+
+
+def _counts(record: Record) -> str:
+    return f"{plural(len(record.blames), 'time')} ({_kinds(record.kinds)})"
+
+
+def _kinds(kinds: Counter[str]) -> str:
+    """`efa_degraded 3, straggler`."""
+    return ", ".join(
+        _plain(kind) + (f" {count}" if count > 1 else "") for kind, count in kinds.most_common()
+    )
+
+
+# What could not be seen
+
+
+def _sources(cluster: Cluster) -> Iterator[tuple[str, SourceState]]:
+    """Each source of each node."""
+    for view in cluster.nodes.values():
+        for source in view.frame.sources:
+            yield view.name, source
+
+
+def _blind(source: SourceState) -> bool:
+    return source.state not in (State.FRESH, State.LATE, State.ENDED)
+
+
+def _unseen(cluster: Cluster) -> Iterator[str]:
+    found: dict[tuple[str, str], list[str]] = {}
+    there = set()
+    for node, source in _sources(cluster):
+        there.add(source.name)
+        if _blind(source):
+            why = f"{source.state}: {source.reason}" if source.reason else str(source.state)
+            found.setdefault((source.name, why), []).append(node)
+    lines = [
+        f"- {source} of {plural(len(nodes), 'node')} ({_names(nodes)}), {_plain(why)}"
+        for (source, why), nodes in found.items()
+    ]
+    if missing := [source for source in SOURCES if source not in there]:
+        lines.append(f"- On no node: {', '.join(missing)}")
+    if lines:
+        yield "## What could not be seen"
+        yield "\n".join(lines)
+
+
+# Settings
+
+
+def _settings(settings: Settings) -> Iterator[str]:
+    """What is judged otherwise than by default."""
+    lines = []
+    defaults = Analysis()
+    for field in Analysis.__struct_fields__:
+        value, default = getattr(settings.analysis, field), getattr(defaults, field)
+        if value != default:
+            lines.append(f"- analysis.{field} = {_shown(value)} (default {_shown(default)})")
+    lines += [
+        f"- own rule {own.name}: `{own.when.strip()}`, {own.severity}" for own in settings.rules
+    ]
+    if lines:
+        yield "## Settings that differ from the defaults"
+        yield "\n".join(lines)
+
+
+def _shown(value: float | tuple[str, ...]) -> str:
+    if isinstance(value, tuple):
+        return _plain(", ".join(value)) or "none"
+    return f"{value:g}"
+
+
+# Text
+
+
+def _plain(text: str) -> str:
+    """Foreign text as Markdown shows it unchanged, on one line."""
+    escaped = _SPECIAL.sub(lambda found: f"\\{found[0]}", " ".join(text.split()))
+    # What would begin a heading, a list or a rule; after a number, its dot is what makes a list.
+    return _LEADING.sub(
+        lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", escaped
+    )
+
+
+def _names(names: Iterable[str]) -> str:
+    named = sorted(names, key=units.natural)
+    more = f", … {len(named) - MAX_NAMES} more" if len(named) > MAX_NAMES else ""
+    return ", ".join(map(_plain, named[:MAX_NAMES])) + more
+
+
+def _moment(unix: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(unix))
+    except (ValueError, OverflowError, OSError):  # a recording may hold any number
+        return units.ABSENT
+
+
+def _table(rows: Table) -> str:
+    """A Markdown table whose columns also line up as plain text; the last one is not padded."""
+    widths = [max(cells(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
+
+    def line(row: Sequence[str]) -> str:
+        *padded, last = row
+        for place, width in enumerate(widths):
+            padded[place] += " " * (width - cells(padded[place]))
+        return f"| {' | '.join(padded)} | {last} |"
+
+    rule = f"|{'|'.join('-' * (width + 2) for width in widths)}|------|"
+    return "\n".join([line(rows[0]), rule, *map(line, rows[1:])])

@@ -1,0 +1,120 @@
+"""Rules of the user's own at work: on which parts they hold, and what they say of them."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from tests.analysis.harness import Stretch, stretches
+from tests.reports import (
+    efa_payload,
+    efa_reading,
+    encode,
+    monitor_reading,
+    report,
+    runtime,
+    step_reading,
+)
+from trntop.analysis.custom import Custom
+from trntop.model import Reading
+from trntop.monitor import Monitor, play
+from trntop.own_rule import OwnRule
+from trntop.settings import Analysis, Settings
+
+
+def found(when: str, readings: Iterable[Reading], **options: float) -> list[Stretch]:
+    return stretches(Custom(OwnRule(name="own", when=when, **options)), readings)  # type: ignore[arg-type]
+
+
+def host(time: int, busy: float) -> Reading:
+    return Reading("n", "host", float(time), encode({"cpu": {"busy": busy}}))
+
+
+def monitor(time: int, utilization: dict[int, float], used: int = 1 << 30) -> Reading:
+    memory = dict.fromkeys(utilization, used)
+    payload = report(runtime(4711, utilization, memory), devices=len(utilization) // 2)
+    return monitor_reading(payload, float(time))
+
+
+def test_a_core_below_a_limit_is_named() -> None:
+    stream = [
+        monitor(t, {0: 90.0, 1: 90.0, 2: 90.0, 3: 20.0 if 10 <= t < 20 else 90.0})
+        for t in range(30)
+    ]
+    (one,) = found("neuroncore_utilization_ratio < 0.5", stream)
+    assert one.key == ("n", 3)
+    assert 10 <= one.begin <= 11
+    assert 20 <= one.end <= 21
+    verdict = one.verdict
+    assert (verdict.node, verdict.component, verdict.job) == ("n", "core:3", None)
+    assert verdict.says["where"] == "n core:3"
+    assert verdict.says["value"] == "20 %"
+    assert verdict.says["limit"] == "50 %"
+    (evidence,) = verdict.evidence
+    assert evidence.text == "core:3: neuroncore_utilization_ratio is 20 %, own limit 50 %"
+    assert (evidence.value, evidence.limit) == (pytest.approx(0.2), 0.5)
+
+
+def test_the_limit_itself_counts_with_an_equals_sign_only() -> None:
+    stream = [monitor(t, {0: 50.0, 1: 100.0}) for t in range(10)]
+    assert [one.key for one in found("neuroncore_utilization_ratio > 1", stream)] == []
+    assert [one.key for one in found("neuroncore_utilization_ratio >= 1", stream)] == [("n", 1)]
+    assert [one.key for one in found("neuroncore_utilization_ratio < 0.5", stream)] == []
+    keys = [one.key for one in found("neuroncore_utilization_ratio <= 0.5", stream)]
+    assert keys == [("n", 0)]
+    assert [one.key for one in found("neuroncore_utilization_ratio <= 0", stream)] == []
+
+
+def test_it_has_not_passed_before_it_is_well_below() -> None:
+    values = [*[50.0] * 5, *[92.0] * 5, *[88.0] * 5, *[92.0] * 5, *[80.0] * 5]
+    stream = [monitor(t, {0: value, 1: 0.0}) for t, value in enumerate(values)]
+    when = "neuroncore_utilization_ratio > 0.9"
+    assert len(found(when, stream)) == 1
+    assert len(found(when, stream, clear=0.89)) == 2
+
+
+def test_components_are_named_by_their_kind() -> None:
+    cards = {
+        "rdmap16s27": {"tx_bytes": 0.0, "tx_pkts": 0.0},
+        "rdmap32s27": {"tx_bytes": 5e9, "tx_pkts": 1.0},
+    }
+    stream = [efa_reading(efa_payload(**cards), float(t)) for t in range(5)]
+    stream += [monitor(t, {0: 90.0, 1: 90.0}, 30 << 30) for t in range(5)]
+    stream += [step_reading(float(t), job="a/b", rank=3, step=t) for t in range(5)]
+
+    def named(when: str) -> list[tuple[str | None, str | None, str]]:
+        return [
+            (one.verdict.component, one.verdict.job, one.verdict.says["value"])
+            for one in found(when, stream)
+        ]
+
+    assert named("efa_tx_bytes_total > 1e9") == [("efa:rdmap32s27", "a/b", "4.66 GiB")]
+    assert named("device_memory_used_bytes > 40e9") == [("device:0", "a/b", "60.0 GiB")]
+    assert named("rank_step_seconds >= 4") == [("rank:a/b/3", "a/b", "4.00 s")]
+    assert named("job_step_seconds >= 4") == [(None, "a/b", "4.00 s")]
+    assert named("runtime_loaded_models >= 1") == [("runtime:4711", "a/b", "1 models")]
+    assert named("node_runtimes >= 1") == [(None, "a/b", "1 runtimes")]
+
+
+def test_what_is_not_known_is_neither_bad_nor_well() -> None:
+    stream = [monitor(t, {0: 20.0, 1: 90.0}) for t in range(10)]
+    # Nobody speaks for a while: three periods later the value is absent, not back.
+    stream += [host(t, 0.1) for t in range(10, 30)]
+    (one,) = found("neuroncore_utilization_ratio < 0.5", stream)
+    assert one.end > 28
+    assert found("efa_retransmit_ratio >= 0", stream) == []
+
+
+def test_the_monitor_runs_own_rules_beside_its_own() -> None:
+    rules = (
+        OwnRule(name="lazy", when="neuroncore_utilization_ratio < 0.5", hold=3.0, severity="info"),
+        OwnRule(name="off", when="neuroncore_utilization_ratio < 0.5"),
+    )
+    settings = Settings(analysis=Analysis(disabled=("off",)), rules=rules)
+    stream = [monitor(t, {0: 90.0, 1: 20.0 if 10 <= t < 20 else 90.0}) for t in range(60)]
+    (incident,) = list(play(stream, Monitor(settings)))[-1].incidents
+    assert (incident.kind, incident.severity) == ("lazy", "info")
+    assert (incident.node, incident.component) == ("n", "core:1")
+    assert incident.summary == (
+        "n core:1: neuroncore_utilization_ratio 20 % since 00:00:11 UTC, limit 50 %"
+    )
+    assert incident.closed_at is not None

@@ -1,0 +1,139 @@
+"""Processes that hold cores and do nothing, on small hand-made streams."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from tests.analysis.harness import Stretch, stretches
+from tests.reports import monitor_reading, report, runtime, step_reading
+from trntop.analysis.detectors.idle import LOOK, IdleAllocation
+from trntop.model import Reading
+from trntop.settings import Analysis
+
+GIB = 1 << 30
+
+
+def idle(readings: Iterable[Reading], limit: float = 60.0) -> list[Stretch]:
+    return stretches(IdleAllocation(Analysis(idle=limit), 1.0), readings)
+
+
+def process(busy: bool, pid: int = 100, cores: tuple[int, ...] = (0, 1)) -> dict[str, Any]:
+    """It holds 2 GiB on each of its cores, whatever it does."""
+    return runtime(
+        pid,
+        utilization={core: 90.0 if busy and core in cores else 0.0 for core in range(4)},
+        memory=dict.fromkeys(cores, 2 * GIB),
+        completed=10 * busy,
+    )
+
+
+def alone(busy: Callable[[int], bool], seconds: int = 200) -> list[Reading]:
+    return [
+        monitor_reading(report(process(busy(t)), devices=2), float(t)) for t in range(seconds)
+    ]  # fmt: skip
+
+
+def host(t: int, **groups: Any) -> Reading:
+    return Reading("n", "host", float(t), json.dumps({"period": 10, **groups}).encode())
+
+
+def test_the_only_process_of_a_node() -> None:
+    (found,) = idle(alone(lambda t: not 40 <= t < 150))
+    assert found.key == "n"
+    assert 101 <= found.begin <= 103 + LOOK
+    assert 150 <= found.end <= 152 + LOOK
+    assert found.verdict.since == pytest.approx(41, abs=LOOK)
+    assert found.verdict.component == "runtime:100"
+    assert found.verdict.says["who"] == "process 100 holds 4.00 GiB of HBM and 2 cores"
+
+
+def test_one_of_several_is_named() -> None:
+    stream = [
+        monitor_reading(
+            report(process(True), process(t < 40, 101, (2, 3)), devices=2), float(t)
+        )
+        for t in range(150)
+    ]  # fmt: skip
+    (found,) = idle(stream)
+    assert found.verdict.component == "runtime:101"
+    assert found.verdict.since == pytest.approx(41, abs=LOOK)
+
+
+def test_several_that_idle_are_one_matter() -> None:
+    stream = [
+        monitor_reading(
+            report(process(t < 40), process(t < 40, 101, (2, 3)), devices=2), float(t)
+        )
+        for t in range(150)
+    ]  # fmt: skip
+    (found,) = idle(stream)
+    assert found.verdict.component is None
+    assert found.verdict.says["who"].startswith("2 of 2 processes hold")
+    assert len(found.verdict.evidence) == 2
+
+
+def test_who_waits_in_a_collective_or_holds_nothing_is_not_idle() -> None:
+    spinning = runtime(utilization={0: 100.0, 1: 100.0}, completed=0)
+    empty = runtime(utilization={0: 0.0, 1: 0.0}, memory={0: 0, 1: 0}, completed=0)
+    for one in (spinning, empty):
+        assert idle(monitor_reading(report(one), float(t)) for t in range(150)) == []
+    assert idle(monitor_reading(report(), float(t)) for t in range(150)) == []
+
+
+def test_short_pauses_do_not_add_up() -> None:
+    assert idle(alone(lambda t: t % 50 == 0)) == []
+
+
+def test_a_process_that_left_is_over_with() -> None:
+    stream = alone(lambda t: False, 100)
+    stream += [monitor_reading(report(devices=2), float(t)) for t in range(100, 130)]
+    (found,) = idle(stream)
+    assert 100 <= found.end <= 103 + LOOK
+
+
+@pytest.mark.parametrize(
+    "excuse",
+    [
+        lambda t: host(t, compilers=[{"since": 1.0}], processes={"count": 9}),
+        lambda t: host(t, cpu={"busy": 0.9}),
+        lambda t: host(t, disk={"read_bytes": 2e9 * t}),
+        lambda t: step_reading(float(t), step=t),
+    ],
+)
+def test_what_explains_idle_cores(excuse: Callable[[int], Reading]) -> None:
+    assert idle([*alone(lambda t: False), *map(excuse, range(0, 200, 5))]) == []
+
+
+def test_nothing_is_known_while_nothing_is_heard() -> None:
+    stream = [one for one in alone(lambda t: False, 120) if not 30 <= one.time < 70]
+    (found,) = idle(stream, limit=90.0)
+    assert found.verdict.since == pytest.approx(1, abs=1)
+
+
+def paused(pauses: Callable[[int], bool], stage: str = "checkpointing") -> list[Reading]:
+    """A second node that steps each 2 s, and says so when it pauses."""
+    result = []
+    for t in range(0, 200, 2):
+        if not pauses(t):
+            result.append(step_reading(float(t), node="m", step=t // 2, seconds=2.0))
+        note = {"job": "job", "rank": 0, "stage": stage if pauses(t) else "training", "since": t}
+        result.append(Reading("m", "steps", t + 0.5, json.dumps(note | {"time": t}).encode()))
+        result.append(monitor_reading(report(runtime(completed=int(not pauses(t)))), float(t), "m"))
+    return result
+
+
+def test_a_job_that_saves_explains_it() -> None:
+    def saves(t: int) -> bool:
+        return t >= 60
+
+    steps = [step_reading(float(t), step=t // 2, seconds=2.0) for t in range(0, 60, 2)]
+    assert idle([*alone(lambda t: not saves(t)), *steps, *paused(saves)]) == []
+
+
+def test_a_job_that_saves_does_not_explain_what_was_before() -> None:
+    (found,) = idle([*alone(lambda t: t < 20), *paused(lambda t: 60 <= t < 120)])
+    assert found.key == "n"
+    assert found.verdict.since == pytest.approx(21, abs=LOOK)
+    assert 81 <= found.begin <= 81 + LOOK

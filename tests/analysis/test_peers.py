@@ -1,0 +1,279 @@
+"""Peers round by round: who is found, when, and above all who is not."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trntop.analysis.axis import Axis
+from trntop.analysis.peers import LEARNING, Peers, excess, group_median
+
+NAN = float("nan")
+LEAST = 0.07
+
+
+class Rounds:
+    """Rounds of a group, with a cause that begins at some time."""
+
+    def __init__(self, pace: float, noise: float, size: int = 8, seed: int = 1) -> None:
+        self.peers = Peers(LEAST)
+        self.pace = pace
+        self.noise = noise
+        self.random = np.random.default_rng(seed)
+        self.axis = Axis([f"n{index}" for index in range(size)])
+        self.bias = np.zeros(size)
+        self.time = 1000.0
+
+    def run(
+        self,
+        rounds: int,
+        slow: Callable[[float], npt.NDArray[np.float64] | float] = lambda since: 0.0,
+        population: str = "",
+    ) -> dict[str, float]:
+        """Who was found, and how long after the beginning of these rounds."""
+        begin, found = self.time + self.pace, {}
+        for _ in range(rounds):
+            self.time += self.pace
+            times = 2.0 * (1.0 + self.bias + slow(self.time - begin))
+            times = times * (1.0 + self.noise * self.random.standard_normal(len(self.axis)))
+            off = excess(times, np.zeros(len(self.axis), np.int64))
+            self.peers.round(self.time, self.axis, off, self.pace, population)
+            for place in np.flatnonzero(self.peers.value > 1.0).tolist():
+                found.setdefault(str(self.axis.key(place)), self.time - begin)
+        return found
+
+
+def one(share: float, place: int = 3, size: int = 8) -> npt.NDArray[np.float64]:
+    values = np.zeros(size)
+    values[place] = share
+    return values
+
+
+# A tenth is not far above the limit: the more noise and the fewer rounds, the longer it takes.
+@pytest.mark.parametrize(
+    ("pace", "noise", "within"),
+    [
+        (1.0, 0.01, 20.0),
+        (1.0, 0.02, 20.0),
+        (1.0, 0.03, 45.0),
+        (4.0, 0.01, 20.0),
+        (4.0, 0.02, 30.0),
+        (4.0, 0.03, 45.0),
+        (10.0, 0.01, 20.0),
+        (10.0, 0.02, 50.0),
+        (10.0, 0.03, 90.0),
+    ],
+)
+def test_a_slow_member_is_found_soon_and_nobody_else(
+    pace: float, noise: float, within: float
+) -> None:
+    late = 0
+    for seed in range(10):
+        rounds = Rounds(pace, noise, seed=seed)
+        assert rounds.run(40) == {}
+        found = rounds.run(40, lambda since: one(0.10))
+        assert found.keys() <= {"n3"}
+        late += found.get("n3", np.inf) > within
+    assert late <= 2
+
+
+@pytest.mark.parametrize("pace", [1.0, 4.0, 10.0])
+def test_a_slower_member_is_found_as_soon_with_much_noise(pace: float) -> None:
+    late = 0
+    for seed in range(5):
+        rounds = Rounds(pace, 0.03, seed=seed)
+        assert rounds.run(40) == {}
+        found = rounds.run(30, lambda since: one(0.25))
+        assert found.keys() == {"n3"}
+        late += found["n3"] > max(20.0, 3 * pace)
+    assert late <= 1
+
+
+@pytest.mark.parametrize("pace", [1.0, 4.0])
+@pytest.mark.parametrize("share", [0.1, 0.5, 3.0])
+def test_a_hiccup_is_none(pace: float, share: float) -> None:
+    for seed in range(5):
+        rounds = Rounds(pace, 0.02, seed=seed)
+        rounds.run(40)
+        assert rounds.run(40, lambda since: one(share if since < 10 else 0.0)) == {}
+
+
+def test_one_odd_round_is_none_at_any_pace() -> None:
+    for pace in (1.0, 4.0, 10.0, 30.0):
+        rounds = Rounds(pace, 0.01)
+        rounds.run(20)
+        assert rounds.run(20, lambda since: one(5.0 if since == 0 else 0.0)) == {}
+
+
+def test_a_slow_member_is_released_when_it_is_well_again() -> None:
+    rounds = Rounds(2.0, 0.01)
+    rounds.run(30)
+    assert rounds.run(30, lambda since: one(0.15)).keys() == {"n3"}
+    assert rounds.peers.value[3] > 1.0
+    assert rounds.peers.effect[3] == pytest.approx(0.15, abs=0.02)
+    rounds.run(6)
+    assert rounds.peers.value[3] <= 1.0
+    assert rounds.run(60) == {}
+
+
+def test_it_stays_found_for_as_long_as_it_lasts() -> None:
+    rounds = Rounds(2.0, 0.01)
+    rounds.run(30)
+    rounds.run(20, lambda since: one(0.15))
+    for _ in range(400):
+        rounds.run(1, lambda since: one(0.15))
+        assert rounds.peers.value[3] > 1.0
+
+
+def test_since_when_it_is_slow() -> None:
+    rounds = Rounds(2.0, 0.01)
+    rounds.run(30)
+    began = rounds.time + rounds.pace
+    rounds.run(20, lambda since: one(0.15))
+    assert rounds.peers.since[3] == pytest.approx(began, abs=4)
+
+
+def test_two_slow_members() -> None:
+    rounds = Rounds(2.0, 0.01)
+    rounds.run(30)
+    found = rounds.run(20, lambda since: one(0.12, 1) + one(0.2, 6))
+    assert found.keys() == {"n1", "n6"}
+
+
+def test_what_sets_a_member_apart_for_ever_is_taken_away() -> None:
+    rounds = Rounds(2.0, 0.01)
+    rounds.bias = np.array([0.0, 0.3, 0.0, -0.2, 0.1, 0.0, 0.0, 0.0])
+    assert rounds.run(200) == {}
+    assert rounds.peers.bias[1] == pytest.approx(0.3, abs=0.01)
+    # On top of it, a tenth more is found; as a share of what is usual for the others.
+    assert rounds.run(20, lambda since: one(0.12, 1)).keys() == {"n1"}
+
+
+def test_a_slow_drift_is_taken_away() -> None:
+    rounds = Rounds(2.0, 0.01)
+    rounds.run(30)
+    assert rounds.run(600, lambda since: one(0.05 * min(since / 1200, 1.0))) == {}
+
+
+def test_the_noise_of_populations_does_not_mix() -> None:
+    """A noisy job beside a calm one: neither blinds nor excites the other."""
+    peers = Peers(LEAST)
+    random = np.random.default_rng(3)
+    axis = Axis(range(16))
+    calm, noisy = np.arange(16) < 8, np.arange(16) >= 8
+
+    def both(time: float, slow: float = 0.0) -> set[int]:
+        values = np.where(calm, 0.01, 0.08) * random.standard_normal(16)
+        values[2] += slow
+        for chosen, name in ((calm, "calm"), (noisy, "noisy")):
+            peers.round(time, axis, np.where(chosen, values, np.nan), 2.0, name)
+        return set(np.flatnonzero(peers.value > 1.0).tolist())
+
+    for t in range(100):
+        assert both(2.0 * t) == set()
+    assert peers.noise("calm") < 0.02
+    assert peers.noise("noisy") > 0.05
+    found: set[int] = set()
+    for t in range(100, 110):
+        found |= both(2.0 * t, 0.12)
+    assert found == {2}
+
+
+def test_who_is_absent_is_neither_found_nor_cleared() -> None:
+    rounds = Rounds(2.0, 0.01)
+    rounds.run(30)
+    rounds.run(15, lambda since: one(0.2))
+    assert rounds.peers.value[3] > 1.0
+    before = rounds.peers.value[3]
+    rounds.run(30, lambda since: one(NAN))
+    assert rounds.peers.value[3] == before
+    rounds.run(20)
+    assert rounds.peers.value[3] <= 1.0
+
+
+def test_nobody_takes_part() -> None:
+    peers = Peers(LEAST)
+    axis = Axis("abc")
+    for t in range(20):
+        peers.round(float(t), axis, np.full(3, np.nan), 1.0)
+    assert not (peers.value > 1.0).any()
+    peers.round(20.0, Axis(), np.empty(0), 1.0)
+    assert len(peers.value) == 0
+
+
+def test_members_join_and_leave() -> None:
+    rounds = Rounds(2.0, 0.01)
+    rounds.bias = one(0.3)
+    rounds.run(40)
+    # n0 leaves, two join, one of which is slow by nature; all stand elsewhere.
+    rounds.axis = Axis(["new0", "n7", "n6", "n5", "n4", "n3", "n2", "n1", "new1"])
+    rounds.bias = np.array([0.25, 0, 0, 0, 0, 0.3, 0, 0, 0])
+    assert rounds.run(100) == {}
+    assert rounds.run(20, lambda since: one(0.15, 8, 9)).keys() == {"new1"}
+
+
+def test_a_finding_outlives_who_joins() -> None:
+    rounds = Rounds(2.0, 0.01)
+    rounds.run(30)
+    rounds.run(15, lambda since: one(0.2))
+    rounds.axis = Axis(["a", *(f"n{index}" for index in range(8))])
+    rounds.bias = np.zeros(9)
+    rounds.run(1, lambda since: one(0.2, 4, 9))
+    assert np.flatnonzero(rounds.peers.value > 1.0).tolist() == [4]
+
+
+def test_nobody_is_judged_before_he_is_known() -> None:
+    rounds = Rounds(10.0, 0.005)
+    rounds.bias = one(0.5)
+    assert rounds.run(LEARNING) == {}
+
+
+def test_clear_forgets_all() -> None:
+    rounds = Rounds(2.0, 0.01)
+    rounds.run(30)
+    rounds.run(20, lambda since: one(0.2))
+    rounds.peers.clear()
+    assert len(rounds.peers.value) == 0
+    assert rounds.run(30) == {}
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    noise=st.floats(0.0, 0.04),
+    pace=st.sampled_from([0.5, 1.0, 4.0, 10.0, 40.0]),
+    size=st.integers(2, 24),
+    spread=st.floats(0.0, 0.5),
+)
+def test_without_any_shift_nobody_is_ever_found(
+    seed: int, noise: float, pace: float, size: int, spread: float
+) -> None:
+    rounds = Rounds(pace, noise, size, seed)
+    rounds.bias = np.clip(spread * rounds.random.standard_normal(size), -0.5, 1.0)
+    assert rounds.run(300) == {}
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(
+    values=st.lists(st.one_of(st.just(NAN), st.floats(0.1, 10.0)), min_size=1, max_size=20),
+    data=st.data(),
+)
+def test_the_median_of_a_group(values: list[float], data: st.DataObject) -> None:
+    numbers = data.draw(st.lists(st.integers(0, 3), min_size=len(values), max_size=len(values)))
+    column, groups = np.array(values), np.array(numbers, np.int64)
+    result = group_median(column, groups)
+    for group in set(numbers):
+        own = column[groups == group]
+        known = own[~np.isnan(own)]
+        expected = np.median(known) if len(known) else NAN
+        mine = result[groups == group]
+        assert np.allclose(mine, expected, equal_nan=True)
+
+
+def test_excess() -> None:
+    off = excess(np.array([2.0, 2.0, 3.0, NAN]), np.zeros(4, np.int64))
+    assert np.array_equal(off, [0.0, 0.0, 0.5, NAN], equal_nan=True)
+    assert np.isnan(excess(np.full(3, NAN), np.zeros(3, np.int64))).all()

@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from trntop.analysis.roles import lone_slow, roles
+
+NAN = float("nan")
+
+
+def test_levels_that_lie_close_together_are_one_role() -> None:
+    levels = np.array([0.0, 0.31, 0.01, 0.3, -0.005, 0.6])
+    assert roles(levels, 0.004).tolist() == [0, 1, 0, 1, 0, 2]
+
+
+def test_noise_makes_roles_coarser() -> None:
+    levels = np.array([0.0, 0.05, 0.1, 0.15])
+    assert len(set(roles(levels, 0.004).tolist())) == 4
+    assert set(roles(levels, 0.02).tolist()) == {0}
+
+
+def test_who_is_unknown_has_no_role() -> None:
+    assert roles(np.array([NAN, 0.0, NAN, 0.5]), 0.004).tolist() == [-1, 0, -1, 1]
+    assert roles(np.array([NAN, NAN]), 0.004).tolist() == [-1, -1]
+    assert roles(np.array([]), 0.004).tolist() == []
+
+
+def lone(levels: list[float], nodes: list[int] | None = None) -> list[bool]:
+    values = np.array(levels)
+    where = np.arange(len(values)) if nodes is None else np.array(nodes)
+    return lone_slow(values, roles(values, 0.004), where).tolist()
+
+
+def test_a_lone_slow_node_among_many() -> None:
+    assert lone([0.0] * 7 + [0.4]) == [False] * 7 + [True]
+
+
+def test_all_ranks_of_one_node() -> None:
+    levels = [0.0] * 12 + [0.4] * 4
+    assert lone(levels, [rank // 4 for rank in range(16)]) == [False] * 12 + [True] * 4
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        [0.0, 0.2, 0.4, 0.6],  # each node a stage of its own
+        [0.0] * 6 + [0.4] * 2,  # two nodes are slower: a stage
+        [0.0] * 7 + [-0.4],  # a faster one holds nobody back
+        [0.0, 0.0, 0.4],  # too few to tell
+        [0.0] * 7 + [0.08],  # that little may be its design
+        [NAN] * 8,
+        [0.0] * 8,
+    ],
+)
+def test_who_is_no_straggler_by_design(levels: list[float]) -> None:
+    assert not any(lone(levels))

@@ -1,0 +1,96 @@
+from string import Formatter
+
+import pytest
+
+from trntop.analysis.rulebook import RULEBOOK
+from trntop.analysis.sentence import LENGTH, SHORTEST, compose
+
+NOON = 1_763_640_000.0
+LONG = "ip-10-0-123-234-" + "very-long-name-of-a-machine-" + "us-west-2-compute-9"
+"""63 characters, as the names of hosts may have."""
+EITHER = [(rule.kind, text) for rule in RULEBOOK for text in (rule.summary, rule.many) if text]
+
+
+def fields(template: str) -> list[str]:
+    return [name for _, name, _, _ in Formatter().parse(template) if name]
+
+
+def test_a_sentence_is_filled() -> None:
+    text = compose("{node}: card {card} is down since {since}", {"node": "n1", "card": "x"}, NOON)
+    assert text == "n1: card x is down since 12:00:00 UTC"
+
+
+def test_what_is_missing_is_empty_and_what_is_not_asked_for_is_left_out() -> None:
+    assert compose("{job} stands still{step}", {"job": "a", "node": "b"}, NOON) == "a stands still"
+
+
+def test_names_with_braces_and_percent_signs() -> None:
+    assert compose("{node} is {how}", {"node": "{0}{x}", "how": "5 %"}, NOON) == "{0}{x} is 5 %"
+
+
+def test_a_long_name_loses_its_middle() -> None:
+    assert len(LONG) == 63
+    says = {"node": LONG, "what": "HBM of device 13 and 2 more", "how": "98 % full",
+            "basis": "neuron-monitor"}  # fmt: skip
+    template = next(rule.summary for rule in RULEBOOK if rule.kind == "memory_pressure")
+    text = compose(template, says, NOON, [LONG])
+    assert len(text) == LENGTH
+    name = text.partition(":")[0]
+    assert name.startswith("ip-10-0-")
+    assert name.endswith("e-9")
+    assert "…" in name
+    for part in ("98 % full", "since 12:00:00 UTC", "(neuron-monitor)"):
+        assert part in text
+
+
+@pytest.mark.parametrize(("kind", "template"), EITHER)
+def test_sentences_fit_with_long_names(kind: str, template: str) -> None:
+    named = {"node", "job", "where"} & set(fields(template))
+    says = {name: LONG if name in named else "some words" for name in fields(template)}
+    text = compose(template, says, NOON, [LONG])
+    assert len(text) <= LENGTH
+    assert "12:00:00 UTC" in text
+    if named:
+        assert "ip-" in text
+
+
+def test_nodes_of_one_domain_stay_apart() -> None:
+    node = "ip-10-120-33-1.eu-west-1.compute.internal"
+    template = next(rule.summary for rule in RULEBOOK if rule.kind == "straggler")
+    says = {"where": f"device 6 (rank 22) of {node}", "slower": "35 %",
+            "wait": "; others wait 1.36 s a step", "basis": "steps"}  # fmt: skip
+    text = compose(template, says, NOON, [node])
+    assert text.startswith("device 6 (rank 22) of ip-10-120-33-1 is 35 % slower")
+    assert text.endswith("(steps)")
+
+
+def test_an_address_has_no_domain() -> None:
+    text = compose("{node} {what}", {"node": "10.0.12.7", "what": "w" * 99}, NOON, ["10.0.12.7"])
+    assert text == f"10.0.12.7 {'w' * 99}"
+
+
+@pytest.mark.parametrize(("kind", "template"), EITHER)
+@pytest.mark.parametrize("value", ["x" * 5000, "", "{", "\N{COMBINING ACUTE ACCENT}" * 300])
+def test_absurd_fields(kind: str, template: str, value: str) -> None:
+    assert len(compose(template, dict.fromkeys(fields(template), value), NOON)) <= LENGTH
+
+
+@pytest.mark.parametrize("kind", ["node_silent", "efa_down", "straggler"])
+def test_both_ends_of_a_name_are_kept_if_another_field_is_absurd(kind: str) -> None:
+    rule = next(rule for rule in RULEBOOK if rule.kind == kind)
+    says = dict.fromkeys(fields(rule.summary), "y" * 300) | {"node": LONG, "where": LONG}
+    text = compose(rule.summary, says, NOON, [LONG])
+    first = LONG[: SHORTEST // 2 - 1]
+    assert first in text
+    assert LONG[-2:] in text
+
+
+def test_a_name_that_fits_is_whole() -> None:
+    assert LONG in compose("{node} is silent since {since}", {"node": LONG}, NOON)
+
+
+def test_no_more_is_cut_than_must_be() -> None:
+    template = "{job}: {where}"
+    text = compose(template, {"job": "j" * 40, "where": "w" * 100}, NOON, ["j" * 40, "w" * 100])
+    assert len(text) == LENGTH
+    assert "j" * 40 in text

@@ -1,0 +1,59 @@
+"""Silent nodes on small hand-made streams."""
+
+from tests.analysis.harness import Stretch, stretches
+from tests.reports import monitor_reading, report, runtime, step_reading
+from trntop.analysis.detectors.silence import NodeSilent
+from trntop.model import Reading
+from trntop.settings import Analysis
+
+BEAT = [monitor_reading(report(runtime()), float(t), "a") for t in range(601)]
+"""A node that is well."""
+
+
+def silent(*readings: Reading) -> list[Stretch]:
+    return stretches(NodeSilent(Analysis(), 1.0), readings)
+
+
+def test_a_node_that_falls_silent_and_comes_back() -> None:
+    gone = [monitor_reading(report(runtime()), float(t), "b") for t in range(200) if t % 150 < 50]
+    (found,) = silent(*BEAT[:200], *gone)
+    assert found.key == "b"
+    assert 64 <= found.begin <= 66
+    assert 150 <= found.end <= 152
+    assert found.verdict.node == "b"
+    assert found.verdict.since == 49.0
+    assert found.verdict.says == {"node": "b", "last": "neuron-monitor"}
+    assert found.verdict.evidence[0].text == "neuron-monitor: last heard 00:00:49 UTC"
+
+
+def test_whoever_spoke_last_is_named_first() -> None:
+    steps = [step_reading(float(t), node="b", step=t) for t in range(30)]
+    monitor = [monitor_reading(report(runtime()), float(t), "b") for t in range(20)]
+    (found,) = silent(*BEAT[:100], *steps, *monitor)
+    assert found.verdict.says["last"] == "steps"
+    assert [one.text.partition(":")[0] for one in found.verdict.evidence] == [
+        "steps",
+        "neuron-monitor",
+    ]
+
+
+def test_a_training_loop_alone_is_never_silent() -> None:
+    loop = [step_reading(float(t), node="b", step=t) for t in range(10)]
+    assert silent(*BEAT, *loop) == []
+    (found,) = silent(*BEAT, *loop, monitor_reading(report(runtime()), 5.0, "b"))
+    assert found.key == "b"
+
+
+def test_a_slow_source_is_not_silent_between_its_readings() -> None:
+    assert (
+        silent(*(monitor_reading(report(runtime(period=60.0)), 60.0 * t) for t in range(10))) == []
+    )
+
+
+def test_a_node_of_which_one_source_still_speaks_is_not_silent() -> None:
+    steps = [step_reading(float(t), node="a", step=t) for t in range(20)]
+    assert silent(*BEAT[:100], *steps) == []
+
+
+def test_nobody_is_silent_when_the_recording_ends() -> None:
+    assert silent(*BEAT[:20]) == []

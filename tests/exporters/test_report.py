@@ -1,0 +1,224 @@
+"""The hand-over report: what stands where, and that foreign text stays text."""
+
+import dataclasses
+import html
+import random
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.builders import NOON, make_incident, make_node, make_view, view_of, with_state
+from trntop.catalog import NEURON_MONITOR, STEPS
+from trntop.exporters.report import MAX_ROWS, _plain, report
+from trntop.lemons import Blame, Record
+from trntop.model import Incident, Severity, State, View
+from trntop.own_rule import OwnRule
+from trntop.settings import Analysis, Settings
+
+HOUR = 3600.0
+
+
+def page(
+    *incidents: Incident,
+    last: View | None = None,
+    settings: Settings | None = None,
+    **options: object,
+) -> str:
+    first = make_view(2, time=NOON - 8 * HOUR)
+    text = report(
+        first,
+        last or make_view(2),
+        8 * HOUR,
+        incidents,
+        settings or Settings(),
+        **options,  # type: ignore[arg-type]
+    )
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
+    assert "\n\n\n" not in text
+    assert text.startswith("# trntop report, 2025-11-20 12:00:00 UTC\n\n")
+    return text
+
+
+def test_a_calm_shift_is_short() -> None:
+    text = page()
+    assert "\n\n**At 12:00:00 UTC: well. No incident is open.**\n\n" in text
+    assert "- Nodes: 2, 2 × trn2.48xlarge (trn-000, trn-001)\n" in text
+    assert "- Time: 2025-11-20 04:00:00 UTC to 2025-11-20 12:00:00 UTC, 8 h of it seen\n" in text
+    assert "- Job: pretrain-13b, 2 nodes, step 1,204" in text
+    assert "SIMULATED" not in text
+    assert "##" not in text.replace("## What could not be seen", "")
+
+
+def test_open_incidents_come_first_the_worst_before_the_rest() -> None:
+    warning = dataclasses.replace(
+        make_incident(opened_at=NOON - 600, job="pretrain-13b"),
+        detected_at=NOON - 592.0,
+        returns=2,
+    )
+    critical = make_incident("hang", severity=Severity.CRITICAL, node=None, component=None)
+    closed = make_incident("straggler", opened_at=NOON - 2 * HOUR, closed_at=NOON - HOUR)
+    text = page(closed, warning, critical)
+    assert "**At 12:00:00 UTC: not well. 2 incidents are open, 1 of them critical.**" in text
+    assert text.index("### 1. hang, critical, for 1 min") < text.index("### 2. comm_bound, warning")
+    assert text.index("### 2.") < text.index("## Closed (1)") < text.index("## Who was to blame")
+    assert (
+        "\nEFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)\n\n"
+        "- Since 2025-11-20 11:50:00 UTC (noticed 8 s later, came back 2 times)\n"
+        "- Where: trn-001, efa:rdmap32s27, job pretrain-13b\n"
+        "- trn-001: comm share 31 % of step time\n"
+        "- 16 nodes wait 0.9 s a step\n"
+        "- First: "
+    ) in text
+    assert "- Runbook: `trntop rules comm_bound`" in text
+    title, rule, row = text[text.index("| from, UTC") :].splitlines()[:3]
+    names = [cell.strip() for cell in title.split("|")[1:7]]
+    assert names == ["from, UTC", "lasted", "kind", "severity", "where", "what"]
+    assert [len(cell) for cell in rule.split("|")[:6]] == [len(c) for c in title.split("|")[:6]]
+    assert row.startswith(
+        "| 2025-11-20 10:00:00 | 1 h    | straggler | warning  | trn-001, efa:rdmap32s27 | EFA card"
+    )
+    assert "| trn-001 | 2     | straggler, comm_bound |" in text
+
+
+def test_what_a_node_was_blamed_for_before() -> None:
+    blames = [Blame(kind, None, 1e6, 1e6) for kind in ("straggler", "hang", "straggler")]
+    record = Record("trn-001", tuple(blames))
+    other = make_incident("hang", node="trn-000", closed_at=NOON)
+    text = page(make_incident(), other, history={"trn-001": record})
+    assert "- This node before: 3 times (straggler 2, hang)" in text
+    assert "| node    | times | kinds      | before, 90 days |" in text
+    assert "| trn-001 | 1     | comm_bound | 3 times (straggler 2, hang) |" in text
+    assert "| trn-000 | 1     | hang       | never |" in text
+    assert "before" not in page(make_incident())
+
+
+def test_a_remark_is_no_trouble() -> None:
+    text = page(make_incident("version_skew", severity=Severity.INFO))
+    assert "**At 12:00:00 UTC: well, with 1 remark.**" in text
+
+
+def test_nothing_seen_is_no_good_news() -> None:
+    empty = make_view(1, devices=0, efa=0, jobs=(), runtimes=0, state=State.STARTING)
+    keys = dataclasses.replace(empty.cluster.nodes["trn-000"].inventory, keys={})
+    node = dataclasses.replace(empty.cluster.nodes["trn-000"], inventory=keys)
+    assert "cannot tell. Nothing was seen." in page(last=view_of(node))
+    assert "cannot tell. Nothing was seen." in page(last=make_view(0))
+
+
+def test_what_could_not_be_seen() -> None:
+    nodes = [make_node(index) for index in range(12)]
+    nodes[3:] = [
+        with_state(node, NEURON_MONITOR, State.STALE, "silent for 14 s") for node in nodes[3:]
+    ]
+    text = page(last=view_of(*nodes))
+    assert "well. No incident is open, but not everything could be seen." in text
+    assert (
+        "- neuron-monitor of 9 nodes (trn-003, trn-004, trn-005, trn-006, trn-007, trn-008, "
+        "… 3 more), stale: silent for 14 s"
+    ) in text
+    # A source that nobody needs, and that never spoke, is told, but spoils no verdict.
+    node = make_node(0, states={STEPS: State.STARTING})
+    text = page(last=view_of(node))
+    assert "**At 12:00:00 UTC: well. No incident is open.**" in text
+    assert "- steps of 1 node (trn-000), starting" in text
+
+
+def test_what_is_judged_otherwise_than_by_default() -> None:
+    settings = Settings(
+        analysis=msgspec.structs.replace(Analysis(), comm_share=0.3, disabled=("hang",)),
+        rules=(OwnRule(name="busy", when="node_cpu_busy_ratio > 0.9"),),
+    )
+    assert page(settings=settings).endswith(
+        "## Settings that differ from the defaults\n\n"
+        "- analysis.comm_share = 0.3 (default 0.25)\n"
+        "- analysis.disabled = hang (default none)\n"
+        "- own rule busy: `node_cpu_busy_ratio > 0.9`, warning\n"
+    )
+
+
+def test_what_was_asked_for_is_said() -> None:
+    text = page(chosen="of the kind hang")
+    assert "- Only incidents of the kind hang\n" in text
+    assert "well. No incident of those asked for is open." in text
+
+
+def test_simulated_values_say_so() -> None:
+    text = page(last=make_view(2, simulated=True))
+    assert text.splitlines()[2] == "**SIMULATED**: these values were made up by a simulator."
+
+
+@pytest.mark.parametrize(
+    ("foreign", "shown"),
+    [
+        ("rdmap16s27 of trn-007", "rdmap16s27 of trn-007"),
+        ("comm_bound, 31 % (a/b)", "comm_bound, 31 % (a/b)"),
+        ("# head", "\\# head"),
+        ("- item", "\\- item"),
+        ("---", "\\---"),
+        ("1. one", "1\\. one"),
+        ("2) two", "2\\) two"),
+        ("-5 °C", "-5 °C"),
+        ("16 nodes", "16 nodes"),
+        ("a|b", "a\\|b"),
+        ("<script>alert(1)</script>", "\\<script\\>alert(1)\\</script\\>"),
+        ("[x](javascript:1)", "\\[x\\](javascript:1)"),
+        ("![x](http://y)", "!\\[x\\](http://y)"),
+        ("**b** _i_ `c` ~~s~~ $m$", "\\*\\*b\\*\\* \\_i\\_ \\`c\\` \\~\\~s\\~\\~ \\$m\\$"),
+        ("&lt;", "\\&lt;"),
+        ("a\\|b", "a\\\\\\|b"),
+        ("two\n\n# lines", "two # lines"),
+    ],
+)
+def test_foreign_text_stays_text(foreign: str, shown: str) -> None:
+    assert _plain(foreign) == shown
+
+
+def test_foreign_text_is_rendered_as_it_is() -> None:
+    markdown = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
+    pieces = [*"ab1_*`#<>[]()!|\\~&;-+=.: ", "&lt;", "---", "1. ", "**"]
+    dice = random.Random(1)
+    for _ in range(500):
+        text = "".join(dice.choices(pieces, k=dice.randint(1, 12)))
+        page = f"- {_plain(text)}\n\n| a | b |\n|---|---|\n| {_plain(text)} | x |\n"
+        item, cell = re.findall(r"<(?:li|td)>(.*?)</(?:li|td)>", markdown.render(page))[:2]
+        assert html.unescape(item) == html.unescape(cell) == " ".join(text.split())
+
+
+def test_no_name_breaks_the_page() -> None:
+    evil = "x\n\n# **owned** <img src=x> | a |"
+    incident = dataclasses.replace(
+        make_incident(evil, job=evil, node=evil, component=evil, summary=evil), evidence=()
+    )
+    closed = dataclasses.replace(incident, closed_at=NOON)
+    text = page(incident, closed, last=make_view(1, jobs=(evil,)))
+    assert "<img" not in text.replace("\\<img", "")
+    assert "**owned" not in text
+    headings = [line for line in text.splitlines() if line.startswith("#")]
+    assert all(line.startswith(("# trntop", "## ", "### 1. x # \\*")) for line in headings)
+    (row,) = (line for line in text.splitlines() if line.startswith("| 2025-"))
+    assert row.replace("\\|", "").count("|") == 7
+
+
+def test_a_long_list_is_cut() -> None:
+    closed = [
+        make_incident(opened_at=NOON - 60 * number, closed_at=NOON, node=f"trn-{number:03}")
+        for number in range(MAX_ROWS + 7)
+    ]
+    text = page(*closed)
+    assert "and 7 before these (`trntop analyze --json` has them all)" in text
+    assert "and 7 nodes more" in text
+
+
+def test_a_time_beyond_all_calendars() -> None:
+    odd = dataclasses.replace(make_incident(closed_at=1e300), opened_at=-1e300)
+    assert "| – " in page(odd)
+
+
+def test_the_runbook_that_is_named_exists() -> None:
+    folder = Path(__file__).parents[2] / "docs" / "runbooks"
+    text = page(make_incident("comm_bound"))
+    assert "`trntop rules comm_bound`" in text
+    assert (folder / "comm_bound.md").exists()

@@ -1,0 +1,134 @@
+"""Runs a rule of the user's own: one quantity against one number, for every part that has it."""
+
+import math
+from collections.abc import Callable, Hashable
+
+import numpy as np
+
+from trntop import units
+from trntop.analysis.axis import Axis, PartAxis
+from trntop.analysis.detector import Signal, Verdict
+from trntop.analysis.rule import Rule
+from trntop.analysis.tick import Tick
+from trntop.catalog import CATALOG, Entity
+from trntop.model import NO_VALUE, Column, Evidence, Severity
+from trntop.own_rule import OwnRule
+
+_FORMS: dict[str, Callable[[float | None], str]] = {
+    "ratio": units.percent,
+    "bytes": units.bytes_iec,
+    "bytes_per_second": units.bytes_rate,
+    "flops_per_second": units.flops,
+    "seconds": units.seconds,
+}
+
+
+CLEAR_HOLD = 10.0
+"""Seconds a value must be back before the incident closes."""
+
+
+def rule_of(own: OwnRule) -> Rule:
+    """The row that stands for it in the rulebook."""
+    return Rule(
+        own.name,
+        Severity(own.severity),
+        f"{own.when.strip()}, until {own.cleared:g}",
+        lambda settings, period: Custom(own),
+        hold=own.hold,
+        clear_hold=CLEAR_HOLD,
+        summary=own.summary,
+        advice="",
+    )
+
+
+class Custom:
+    """A detector for one rule of the user's own. Keys: a node's name, or node and part.
+
+    Args:
+        rule: a rule whose comparison is sound (`OwnRule.mistake`).
+    """
+
+    def __init__(self, rule: OwnRule) -> None:
+        comparison = rule.comparison
+        self._rule = rule
+        self._name = comparison.quantity
+        self._entity = CATALOG[comparison.quantity].entity
+        self._sign = -1.0 if comparison.below else 1.0
+        self._stated = comparison.limit
+        self._limit = self._sign * comparison.limit
+        if comparison.holds(comparison.limit):
+            # `>=` counts the limit itself: it lies just above the next smaller number.
+            self._limit = math.nextafter(self._limit, -math.inf)
+        self._jobs = Axis()
+        self._clear = min(self._sign * rule.cleared, self._limit)
+
+    def signal(self, tick: Tick) -> Signal:
+        """The quantity, with `<` its negative, so that large is bad."""
+        axis, values = self._values(tick)
+        return Signal(axis, self._sign * values, self._limit, self._clear)
+
+    def _values(self, tick: Tick) -> tuple[Axis | PartAxis, Column]:
+        """What is compared; of a job that several nodes tell of, the worst of it."""
+        values = tick.column(self._name)
+        if self._entity is Entity.NODE:
+            return tick.nodes, values
+        parts = tick.parts(self._entity)
+        if self._entity is not Entity.JOB:
+            return parts, values
+        names = [str(job) for jobs in parts.parts for job in jobs]
+        if set(names) != set(self._jobs.keys):
+            self._jobs = Axis(sorted(set(names)))
+        worst = np.full(len(self._jobs), NO_VALUE)
+        places = [self._jobs.place[name] for name in names]
+        np.fmax.at(worst, places, self._sign * values)
+        return self._jobs, self._sign * worst
+
+    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        """Names the part and its value."""
+        axis, values = self._values(tick)
+        name, part = key if isinstance(key, tuple) else (str(key), None)
+        of_job = self._entity is Entity.JOB
+        node, job = (None, name) if of_job else (name, tick.job_of.get(name))
+        component = None
+        if part is not None:
+            component = f"{self._entity}:{part}"
+            if self._entity is Entity.RANK:
+                job = str(part).rpartition("/")[0] or job
+        place = axis.find(key)
+        value = NO_VALUE if place is None else float(values[place])
+        shown, limit = self._shown(value), self._shown(self._stated)
+        where = " ".join(filter(None, (node or job, component)))
+        return Verdict(
+            says={
+                "where": where,
+                "node": node or "",
+                "component": component or "",
+                "job": job or "",
+                "quantity": self._name,
+                "value": shown,
+                "limit": limit,
+            },
+            job=job,
+            node=node,
+            component=component,
+            evidence=(
+                Evidence(
+                    f"{component + ': ' if component else ''}{self._name} is {shown}, "
+                    f"own limit {limit}",
+                    node,
+                    self._name,
+                    value,
+                    self._stated,
+                ),
+            ),
+        )
+
+    def reset(self) -> None:
+        """Nothing of the past is kept."""
+
+    def _shown(self, value: float) -> str:
+        unit = CATALOG[self._name].unit
+        if form := _FORMS.get(unit):
+            return form(value)
+        noun = unit.replace("_per_second", "/s").replace("per_second", "/s")
+        return f"{value:,.6g} {noun}"

@@ -1,0 +1,57 @@
+"""What a detector is: one value per subject and tick, and what to say of a subject."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from trntop.analysis.axis import Axis, PartAxis
+from trntop.analysis.tick import Tick
+from trntop.model import Column, Evidence, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One tick of a detector: `values[i]` belongs to the i-th member of the axis."""
+
+    axis: Axis | PartAxis
+    values: Column
+    """NaN where nothing is known: that neither opens nor closes anything."""
+    limit: float
+    """Above this the condition holds."""
+    clear: float
+    """At or below this it has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What there is to say of a subject now."""
+
+    says: Mapping[str, str]
+    """Fills the braces of the rule's summary; `since` is the analyzer's."""
+    job: str | None = None
+    node: str | None = None
+    component: str | None = None
+    """`efa:rdmap16s27`, `device:3`, `core:17`, `runtime:4711`, or None."""
+    severity: Severity | None = None
+    """Where it differs from the rule's."""
+    evidence: tuple[Evidence, ...] = field(default=())
+    since: float | None = None
+    """When the condition set in, where the detector knows it better than the analyzer, which
+    takes the tick in which the signal first passed its limit.
+    """
+
+
+class Detector(Protocol):
+    """Turns ticks into signals and subjects into verdicts."""
+
+    def signal(self, tick: Tick) -> Signal:
+        """Takes one tick."""
+        ...
+
+    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        """Describes a subject whose condition holds, by what the newest ticks said."""
+        ...
+
+    def reset(self) -> None:
+        """Forgets the past: the stream's clock was set back."""
+        ...

@@ -1,0 +1,1 @@
+"""What is looked for: one file per subject, one class per rule."""

@@ -1,0 +1,160 @@
+"""Jobs that communicate too much of their time."""
+
+import statistics
+from collections import deque
+from collections.abc import Hashable
+
+import numpy as np
+
+from trntop import units
+from trntop.analysis.axis import Axis, PartAxis, Places
+from trntop.analysis.detector import Signal, Verdict
+from trntop.analysis.sentence import NOBODY
+from trntop.analysis.tick import Tick
+from trntop.catalog import Entity
+from trntop.model import Column, Evidence, Severity
+from trntop.settings import Analysis as Settings
+
+TINY = 1e-9
+"""A limit of 0 flags any communication at all."""
+LEAST_STEPS = 3
+"""Steps that are judged together at least: one may be odd."""
+MOST_STEPS = 600
+
+
+class CommBound:
+    """The share of step time in which collectives ran, per job: mean over its nodes and over the
+    steps of a window, but of three at least.
+    """
+
+    def __init__(self, settings: Settings, period: float) -> None:
+        self._settings = settings
+        self._axis: PartAxis | None = None
+        self._jobs = Axis()
+        self._job: Places = np.empty(0, np.int64)
+        """Place of the job of each part of a job on a node."""
+        self._steps: dict[str, _Steps] = {}
+
+    def signal(self, tick: Tick) -> Signal:
+        """The larger of both shares as multiples of their limits, so that 1 is the limit."""
+        axis = tick.parts(Entity.JOB)
+        if axis is not self._axis:
+            self._follow(axis)
+        columns = tick.columns(("job_comm_share_ratio", "job_exposed_comm_share_ratio"))
+        share, exposed = map(self._mean_of_nodes, columns)
+        awake = np.bincount(self._job, ~tick.quiet[axis.owner], len(self._jobs))
+        excess = np.full(len(self._jobs), np.nan)
+        for place, job in enumerate(map(str, self._jobs.keys)):
+            crew = tick.progress.crews.get(job)
+            if not awake[place] or crew is None or not crew.usual:
+                continue
+            steps = self._steps.setdefault(job, _Steps())
+            if steps.newest != crew.step or crew.step != crew.step:
+                steps.take(tick.time, float(share[place]), float(exposed[place]), crew.step)
+                steps.forget(tick.time - max(self._settings.window, LEAST_STEPS * crew.usual))
+            excess[place] = steps.excess(self._settings)
+        return Signal(self._jobs, excess, 1.0, self._settings.clear_ratio)
+
+    def _follow(self, axis: PartAxis) -> None:
+        names = [str(job) for jobs in axis.parts for job in jobs]
+        jobs = Axis(sorted(set(names)))
+        if jobs.keys != self._jobs.keys:
+            self._jobs = jobs
+            self._steps = {job: one for job, one in self._steps.items() if job in jobs.place}
+        self._job = np.array([self._jobs.place[name] for name in names], np.int64)
+        self._axis = axis
+
+    def _mean_of_nodes(self, values: Column) -> Column:
+        known = ~np.isnan(values)
+        size = len(self._jobs)
+        counts = np.bincount(self._job[known], minlength=size)
+        sums = np.bincount(self._job[known], values[known], size)
+        means: Column = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        return means
+
+    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        """Says how much of the step goes into communication."""
+        settings, job = self._settings, str(key)
+        place = self._jobs.place[job]
+        share, exposed = self._steps[job].means()
+        nodes = int((self._job == place).sum())
+        critical = exposed > settings.exposed_comm_share
+        evidence = [
+            Evidence(
+                f"comm share {units.percent(share)} of step time, "
+                f"mean of {settings.window:g} s over {nodes} node{'s' * (nodes != 1)}; "
+                f"limit {units.percent(settings.comm_share)}",
+                quantity="job_comm_share_ratio", value=share, limit=settings.comm_share,
+            )
+        ]  # fmt: skip
+        if exposed == exposed:
+            evidence.append(
+                Evidence(
+                    f"exposed comm share {units.percent(exposed)}; "
+                    f"limit {units.percent(settings.exposed_comm_share)}",
+                    quantity="job_exposed_comm_share_ratio",
+                    value=exposed,
+                    limit=settings.exposed_comm_share,
+                )
+            )
+        exposure = f", exposed {100 * exposed:.0f} %" if critical else ""
+        return Verdict(
+            says={
+                "job": job,
+                "share": f"{100 * share:.0f} %",
+                "exposed": exposure,
+                "nobody": NOBODY,
+            },
+            severity=Severity.CRITICAL if critical else Severity.WARNING,
+            job=job,
+            evidence=tuple(evidence),
+        )
+
+    def reset(self) -> None:
+        """Forgets all steps."""
+        self._steps.clear()
+
+
+class _Steps:
+    """The shares of a job's newest steps."""
+
+    def __init__(self) -> None:
+        self._rows: deque[tuple[float, float, float]] = deque(maxlen=MOST_STEPS)
+        """Time, comm share, exposed share."""
+        self.newest = float("nan")
+
+    def take(self, time: float, share: float, exposed: float, step: float) -> None:
+        """Takes the shares of a step."""
+        self.newest = step
+        self._rows.append((time, share, exposed))
+
+    def forget(self, before: float) -> None:
+        """Drops what is older, but for the least number of steps."""
+        while len(self._rows) > LEAST_STEPS and self._rows[0][0] <= before:
+            self._rows.popleft()
+
+    def means(self) -> tuple[float, float]:
+        """Mean comm share and exposed share; NaN where none is known."""
+        return _mean([row[1] for row in self._rows]), _mean([row[2] for row in self._rows])
+
+    def excess(self, settings: Settings) -> float:
+        """The larger share as a multiple of its limit; NaN before there are steps enough.
+
+        A few slow steps raise the mean of many, so their median and the newest two must be above
+        the limit as well.
+        """
+        if len(self._rows) < LEAST_STEPS:
+            return float("nan")
+        excess = float("nan")
+        for place, limit in ((1, settings.comm_share), (2, settings.exposed_comm_share)):
+            values = [row[place] for row in self._rows if row[place] == row[place]]
+            if values:
+                least = min(_mean(values), statistics.median_low(values), *values[-2:])
+                least /= max(limit, TINY)
+                excess = least if excess != excess else max(excess, least)
+        return excess
+
+
+def _mean(values: list[float]) -> float:
+    known = [value for value in values if value == value]
+    return sum(known) / len(known) if known else float("nan")

@@ -1,0 +1,318 @@
+"""Neuron devices that are gone, and memory errors that devices could not correct."""
+
+import re
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trntop.analysis.axis import Axis, PartAxis, Places
+from trntop.analysis.detector import Signal, Verdict
+from trntop.analysis.growth import Growth, carried
+from trntop.analysis.tick import Tick
+from trntop.catalog import (
+    KERNEL_LOG,
+    NEURON_MONITOR,
+    NEURON_SYSFS,
+    UNCORRECTED_ECC,
+    Entity,
+)
+from trntop.model import Column, Evidence, Key, NodeView
+from trntop.settings import Analysis as Settings
+
+SOME = ""
+"""Key of a loss of which only the number of devices tells."""
+LOOK = 10.0
+"""Seconds between two looks at all devices while nothing changes."""
+LASTING = 600.0
+"""Seconds after which a further error is another matter."""
+MAX_LINE = 100
+"""Characters of a line of the kernel log that are told."""
+
+Mask = npt.NDArray[np.bool_]
+_Subject = tuple[str, Key]
+"""A node and its device."""
+
+_WITNESSES = {NEURON_MONITOR: UNCORRECTED_ECC[1], NEURON_SYSFS: UNCORRECTED_ECC[0]}
+"""Source → its counts of errors: it tells at least one of each device that is there."""
+_SAYS = {
+    NEURON_MONITOR: "neuron-monitor lists it no more",
+    NEURON_SYSFS: "the driver's sysfs tree shows nothing of it",
+}
+
+
+@dataclass(slots=True)
+class _Missing:
+    """A device that one source shows no more."""
+
+    source: str
+    since: float
+    read: float
+    """When the source was read that did so first."""
+
+
+class _Changes:
+    """Tells when devices are to be looked at: when something changed, else each LOOK seconds.
+
+    What is slow, as the driver's tree is, may wait for that.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+        """Of quantities of nodes."""
+        self._nodes = Axis()
+        self._values: Column = np.empty(0)
+        self._due = -np.inf
+
+    def push(self, tick: Tick) -> bool:
+        """Takes one tick; whether it is time to look."""
+        values = np.array([tick.column(name) for name in self._names])
+        same = tick.nodes is self._nodes and np.array_equal(values, self._values, equal_nan=True)
+        self._nodes, self._values = tick.nodes, values
+        if same and tick.time < self._due:
+            return False
+        self._due = tick.time + LOOK
+        return True
+
+
+class DeviceLost:
+    """Devices that were there and are no longer, while their siblings are.
+
+    A source tells of a loss only if it showed the device before and shows others now, and only
+    with its second reading without it.
+    """
+
+    def __init__(self, settings: Settings, period: float) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets what was there."""
+        self._parts = PartAxis(Axis(), ())
+        self._axis = self._parts
+        """The devices, and before those of each node one more place: `SOME`."""
+        self._places: Places = np.empty(0, np.int64)
+        """Where the devices are on it."""
+        self._seen: Column = np.empty((len(_WITNESSES), 0))
+        """1 where a source has shown a device, `[source, device]`."""
+        self._most: Column = np.empty(0)
+        """The most devices that a node had, `[node]`."""
+        self._machines: dict[str, str] = {}
+        """Node → the instance that had them."""
+        self._missing: dict[_Subject, _Missing] = {}
+        self._changes = _Changes("node_ecc_uncorrected_events", "node_devices")
+        self._signal = Signal(self._axis, np.empty(0), 0.5, 0.5)
+
+    def signal(self, tick: Tick) -> Signal:
+        """1 for what is lost, 0 for what is there."""
+        # The sum of a node's errors is absent while a device's are.
+        if not self._changes.push(tick) and not self._missing:
+            return self._signal
+        parts = tick.parts(Entity.DEVICE)
+        if parts is not self._parts:
+            self._rekey(parts)
+        known = np.array([_any_known(tick, names) for names in _WITNESSES.values()])
+        values = np.full(len(self._axis), np.nan)
+        values[self._places] = np.where(known.any(axis=0), 0.0, np.nan)
+        missing: dict[_Subject, _Missing] = {}
+        for place, source in self._unseen(tick, known):
+            node, device = parts.key(place)
+            read = _read(tick.view(node), source)
+            loss = self._missing.get((node, device)) or _Missing(source, tick.time, read)
+            missing[node, device] = loss
+            said = _lost(tick.view(node).inventory.device_links.get(int(device), {}))
+            values[self._places[place]] = 1.0 if read > loss.read or said else np.nan
+        self._count(tick, missing, values)
+        self._missing = missing
+        np.fmax(self._seen, known, out=self._seen)
+        self._signal = Signal(self._axis, values, 0.5, 0.5)
+        return self._signal
+
+    def _rekey(self, parts: PartAxis) -> None:
+        self._seen = np.nan_to_num(carried(self._seen, self._parts, parts))
+        if parts.nodes is not self._parts.nodes:
+            self._most = carried(self._most, self._parts.nodes, parts.nodes)
+        self._parts = parts
+        self._axis = PartAxis(parts.nodes, [(SOME, *keys) for keys in parts.parts])
+        self._places = np.arange(len(parts)) + parts.owner + 1
+
+    def _unseen(self, tick: Tick, known: Mask) -> Iterator[tuple[int, str]]:
+        """Places of devices that a source showed and shows no more, with the source."""
+        owner = self._parts.owner
+        gone = (self._seen > 0) & ~known
+        for row, source in enumerate(_WITNESSES):
+            if not gone[row].any():
+                continue
+            # A source without any device has failed itself, unless it says that it has not.
+            told = np.bincount(owner[known[row]], minlength=len(tick.nodes)) > 0
+            if source == NEURON_SYSFS:
+                for node in np.unique(owner[gone[row]]).tolist():
+                    told[node] |= any(map(_lost, tick.views[node].inventory.device_links.values()))
+            places = np.flatnonzero(gone[row] & told[owner]).tolist()
+            gone[:, places] = False
+            yield from ((place, source) for place in places)
+
+    def _count(self, tick: Tick, missing: dict[_Subject, _Missing], values: Column) -> None:
+        """Losses of which no list of devices tells, but their number."""
+        count = tick.column("node_devices")
+        starts = self._axis.starts[:-1]
+        values[starts] = np.where(np.isnan(count), np.nan, 0.0)
+        more = ~(self._most >= count) & ~np.isnan(count)
+        for place in np.flatnonzero(more | (count < self._most)).tolist():
+            view = tick.views[place]
+            machine = view.inventory.facts.get("instance_id", "")
+            other = machine != self._machines.get(view.name, machine)
+            if more[place] or other:
+                # The first look, a device more, or another machine under the same name.
+                self._most[place] = count[place]
+                self._machines[view.name] = machine
+                continue
+            named = sum(node == view.name for node, _ in missing)
+            if self._most[place] - count[place] > named:
+                read = _read(view, NEURON_MONITOR)
+                key = (view.name, SOME)
+                loss = self._missing.get(key) or _Missing(NEURON_MONITOR, tick.time, read)
+                missing[key] = loss
+                values[starts[place]] = 1.0 if read > loss.read else np.nan
+
+    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        """Names the device, and the source that misses it."""
+        assert isinstance(key, tuple)
+        node, device = key
+        view, loss = tick.view(node), self._missing[node, device]
+        count = view.frame.value("node_devices")
+        most = float(self._most[tick.nodes.place[node]])
+        evidence = []
+        basis = loss.source
+        if device == SOME:
+            lost = round(most - (count or 0.0))
+            what = "a device is gone" if lost == 1 else f"{lost} devices are gone"
+        else:
+            what = f"device {device} is gone"
+            why = _lost(view.inventory.device_links.get(int(device), {}))
+            if why and loss.source == NEURON_SYSFS:
+                basis = f"{loss.source}: {why}"
+            evidence.append(Evidence(_SAYS[loss.source], node))
+        if count is not None and count < most:
+            evidence.append(
+                Evidence(
+                    f"{count:.0f} of {most:.0f} devices are left", node, "node_devices", count, most
+                )
+            )
+        return Verdict(
+            says={"node": node, "what": what, "basis": basis},
+            job=tick.job_of.get(node),
+            node=node,
+            component=None if device == SOME else f"device:{device}",
+            evidence=(*evidence, *_of_kernel(view, device)),
+            since=loss.since,
+        )
+
+
+@dataclass(slots=True)
+class _Errors:
+    """Uncorrected errors of one device since they began, as each source counts them."""
+
+    since: float
+    last: float
+    counts: npt.NDArray[np.float64]
+
+
+class EccUncorrected:
+    """Uncorrected memory errors that appeared since the tick before, per device.
+
+    What was counted before the first look does not matter. Both sources may count one error,
+    neither at the same time: of their sums the larger one is told.
+    """
+
+    _SOURCES = (NEURON_MONITOR, NEURON_SYSFS)
+
+    def __init__(self, settings: Settings, period: float) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets the counts."""
+        self._growth = Growth()
+        self._errors: dict[_Subject, _Errors] = {}
+        self._changes = _Changes("node_ecc_uncorrected_events")
+        self._calm = Signal(Axis(), np.empty(0), 0.0, 0.0)
+        """What there is to say while no count changes."""
+
+    def signal(self, tick: Tick) -> Signal:
+        """New errors; each count is followed for itself, as one may be unreadable for a time."""
+        if not self._changes.push(tick):
+            return self._calm
+        axis = tick.parts(Entity.DEVICE)
+        names = [name for source in self._SOURCES for name in _WITNESSES[source]]
+        growth = self._growth.push(axis, np.array([tick.column(name) for name in names]))
+        values: Column = np.fmax.reduce(growth, axis=0)
+        for place in np.flatnonzero(values > 0).tolist():
+            first = len(_WITNESSES[NEURON_MONITOR])
+            new = np.array([np.nansum(growth[:first, place]), np.nansum(growth[first:, place])])
+            key = axis.key(place)
+            known = self._errors.get(key)
+            if known is None or tick.time - known.last > LASTING:
+                known = self._errors[key] = _Errors(tick.time, tick.time, np.zeros(2))
+            known.last = tick.time
+            known.counts += new
+        self._calm = Signal(axis, np.where(np.isnan(values), np.nan, 0.0), 0.0, 0.0)
+        return Signal(axis, values, 0.0, 0.0)
+
+    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        """Says how many there were, by whose count."""
+        assert isinstance(key, tuple)
+        node, device = key
+        view, known = tick.view(node), self._errors[node, device]
+        source = self._SOURCES[int(known.counts.argmax())]
+        count = round(float(known.counts.max()))
+        place = view.inventory.of(Entity.DEVICE).index(device)
+        counted = [
+            Evidence(f"{_said(name)}: {total:.0f} in all", node, name, total)
+            for name in _WITNESSES[source]
+            if (total := view.frame.at(name, place))
+        ]
+        return Verdict(
+            says={
+                "node": node,
+                "device": f"device {device}",
+                "count": f"{count} uncorrected memory error{'s' * (count != 1)}",
+                "basis": source,
+            },
+            job=tick.job_of.get(node),
+            node=node,
+            component=f"device:{device}",
+            evidence=(*counted, *_of_kernel(view, device)),
+            since=known.since,
+        )
+
+
+def _any_known(tick: Tick, names: tuple[str, ...]) -> Mask:
+    """Devices of which at least one of the quantities is there."""
+    known = ~np.isnan(tick.column(names[0]))
+    for name in names[1:]:
+        known |= ~np.isnan(tick.column(name))
+    return known
+
+
+def _lost(link: Mapping[str, str]) -> str:
+    """Why the driver's tree says nothing of a device any more, if it says so."""
+    return link.get("lost", "")
+
+
+def _read(view: NodeView, source: str) -> float:
+    """When a source of a node was heard last."""
+    times = (one.time for one in view.frame.sources if one.name == source)
+    return next(times, None) or 0.0
+
+
+def _said(name: str) -> str:
+    """`device_mem_ecc_uncorrected_total` to `HBM errors uncorrected`."""
+    memory = "SRAM" if "_sram_" in name else "HBM"
+    return f"{memory} errors {'uncorrected' if 'repairable' not in name else 'in rows to replace'}"
+
+
+def _of_kernel(view: NodeView, device: Key) -> Iterator[Evidence]:
+    """What the kernel log said last, if it says it of this device."""
+    for source in view.frame.sources:
+        if source.name == KERNEL_LOG and re.search(rf"\bnd-id={device}\b", source.reason):
+            yield Evidence(f"kernel log: {source.reason[:MAX_LINE]}", view.name)

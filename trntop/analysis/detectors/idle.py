@@ -1,0 +1,176 @@
+"""Processes that hold NeuronCores and do nothing with them."""
+
+from collections.abc import Hashable
+
+import numpy as np
+import numpy.typing as npt
+
+from trntop import units
+from trntop.analysis.axis import Axis, PartAxis
+from trntop.analysis.detector import Signal, Verdict
+from trntop.analysis.growth import carried
+from trntop.analysis.progress import Crew, Doing
+from trntop.analysis.tick import Tick
+from trntop.catalog import Entity
+from trntop.model import Column, Evidence, Key, NodeView, Runtime
+from trntop.settings import Analysis as Settings
+
+LOOK = 5.0
+"""Seconds between two looks: what counts is minutes."""
+IDLE = 0.01
+"""Utilization below which a core does nothing."""
+LISTED = 4
+"""Processes of which evidence tells."""
+CPU_BUSY = 0.6
+"""Share of the host's CPU time from which it may well compile in a container."""
+MOVING = 100e6
+"""Bytes per second from or to disks or Lustre at which a run loads or saves something."""
+WITH_THE_JOB = 10.0
+"""Seconds before its job's pause from which a process's idling belongs to it."""
+_EXPLAINS = (Doing.COMPILING, Doing.WARMING_UP, Doing.CHECKPOINTING, Doing.EVALUATING)
+
+
+class IdleAllocation:
+    """Seconds for which a process has held memory of cores and executed nothing, per node.
+
+    The longest counts; all idle processes of a node are one matter.
+    """
+
+    def __init__(self, settings: Settings, period: float) -> None:
+        self._limit = settings.idle
+        self._axis = PartAxis(Axis(), ())
+        self._since: Column = np.empty(0)
+        """When each process fell idle, NaN while it works, `[process]`."""
+        self._nodes = Axis()
+        self._due = -np.inf
+        self._signal = Signal(self._nodes, np.empty(0), self._limit, 0.0)
+
+    def signal(self, tick: Tick) -> Signal:
+        """Nothing is known of a node whose utilization is not."""
+        if tick.time < self._due:
+            return self._signal
+        self._due = tick.time + LOOK
+        axis = tick.parts(Entity.RUNTIME)
+        if axis is not self._axis:
+            self._since = carried(self._since, self._axis, axis)
+            self._axis = axis
+        self._nodes = tick.nodes
+        known = ~np.isnan(tick.column("node_neuroncore_utilization_max_ratio"))
+        idle = self._idle(tick, axis)
+        self._since = np.where(
+            idle,
+            np.fmin(self._since, tick.time),
+            np.where(known[axis.owner], np.nan, self._since),
+        )
+        values = np.where(known, 0.0, np.nan)
+        np.fmax.at(values, axis.owner[idle], tick.time - self._since[idle])
+        self._signal = Signal(tick.nodes, values, self._limit, 0.0)
+        return self._signal
+
+    def _idle(self, tick: Tick, axis: PartAxis) -> npt.NDArray[np.bool_]:
+        """Which processes hold cores that do nothing now, and nothing explains it."""
+        owner = axis.owner
+        asleep = tick.column("node_neuroncore_utilization_max_ratio") < IDLE
+        partly = (tick.column("node_neuroncore_utilization_min_ratio") < IDLE) & ~asleep
+        holds = tick.column("runtime_device_memory_used_bytes") > 0
+        executed = tick.column("runtime_executions_completed_per_second")
+        idle = holds & ~(executed > 0) & asleep[owner]
+        # Beside others that work, a process must say itself that it does not.
+        for place in np.flatnonzero(holds & (executed == 0) & partly[owner]).tolist():
+            view, pid = tick.views[owner[place]], axis.key(place)[1]
+            idle[place] = _cores_idle(view, _runtime(view, pid))
+        for node in np.unique(owner[idle]).tolist():
+            view, own = tick.views[node], slice(axis.starts[node], axis.starts[node + 1])
+            since = np.fmin.reduce(self._since[own], initial=tick.time)
+            crew = tick.progress.crew_of(view.name)
+            if _at_work(view, alone=bool(asleep[node])) or _explained(crew, since, tick.time):
+                idle[own] = False
+        return idle
+
+    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        """Names the process if it is one of several."""
+        node = str(key)
+        view, place = tick.view(node), self._nodes.place[key]
+        own = slice(self._axis.starts[place], self._axis.starts[place + 1])
+        since = dict(zip(self._axis.parts[place], self._since[own].tolist(), strict=True))
+        idle = [pid for pid, begin in since.items() if tick.time - begin > self._limit]
+        held = {pid: _held(view, pid) for pid in idle}
+        cores = {
+            core
+            for runtime in view.inventory.runtimes
+            for core in runtime.cores
+            if runtime.pid in held
+        }
+        what = f"{units.bytes_iec(sum(held.values()))} of HBM"
+        what += f" and {len(cores)} core{'s' * (len(cores) != 1)}" if cores else ""
+        who = (
+            f"process {idle[0]} holds"
+            if len(idle) == 1
+            else f"{len(idle)} of {len(since)} processes hold"
+        )
+        # Its own word alone: a process that idles is often nobody's.
+        jobs = view.inventory.of(Entity.JOB)
+        commands = {process.pid: f" ({process.command})" for process in view.inventory.processes}
+        return Verdict(
+            says={"node": node, "who": f"{who} {what}"},
+            job=str(jobs[0]) if len(jobs) == 1 else None,
+            node=node,
+            component=f"runtime:{idle[0]}" if len(idle) == 1 else None,
+            evidence=tuple(
+                Evidence(
+                    f"process {pid}{commands.get(int(pid), '')}: {units.bytes_iec(held[pid])}, "
+                    f"nothing executed for {units.span(tick.time - since[pid])}",
+                    node, "runtime_device_memory_used_bytes", held[pid],
+                )
+                for pid in idle[:LISTED]
+            ),
+            since=min(since[pid] for pid in idle),
+        )  # fmt: skip
+
+    def reset(self) -> None:
+        """Forgets since when processes idle."""
+        self._since[:] = np.nan
+        self._due = -np.inf
+
+
+def _held(view: NodeView, pid: Key) -> float:
+    """Bytes of HBM that a process holds."""
+    held = view.frame.columns.get("runtime_device_memory_used_bytes")
+    pids = view.inventory.of(Entity.RUNTIME)
+    return float(held[pids.index(pid)]) if held is not None and pid in pids else np.nan
+
+
+def _runtime(view: NodeView, pid: Hashable) -> Runtime | None:
+    return next((one for one in view.inventory.runtimes if one.pid == pid), None)
+
+
+def _cores_idle(view: NodeView, runtime: Runtime | None) -> bool:
+    """Whether the cores on which a process holds memory are known to do nothing."""
+    utilization = view.frame.columns.get("neuroncore_utilization_ratio")
+    if utilization is None or runtime is None or not runtime.cores:
+        return False
+    own = [core for core in runtime.cores if core < len(utilization)]
+    return bool((utilization[own] < IDLE).all())
+
+
+def _explained(crew: Crew | None, since: float, now: float) -> bool:
+    """Whether its job explains that a process has idled since then; not if it did before."""
+    if crew is None or crew.doing not in _EXPLAINS:
+        return False
+    return crew.moved is None or since > now - crew.paused - WITH_THE_JOB
+
+
+def _at_work(view: NodeView, *, alone: bool) -> bool:
+    """Whether something explains that cores do nothing; `alone`: no core of the node works."""
+    frame, inventory = view.frame, view.inventory
+    if inventory.compilation is not None or (frame.value("node_compilers") or 0) > 0:
+        return True
+    steps = frame.columns.get("job_step")
+    if alone and steps is not None and not np.isnan(steps).all():
+        return True
+    moved = (
+        frame.value(f"node_{where}_{way}_bytes_per_second") or 0.0
+        for where in ("disk", "lustre")
+        for way in ("read", "written")
+    )
+    return max(moved) > MOVING or (frame.value("node_cpu_busy_ratio") or 0.0) > CPU_BUSY

@@ -1,0 +1,323 @@
+"""Links between nodes that have become slow, as active probes tell.
+
+A probe's result is compared with earlier ones of the same link, tool, message size, statistic
+and load, for numbers of different kinds are not the same thing; and with the links of others, for
+a fabric that is slow for all is nobody's fault. A link has two ends: which one is sick shows only
+where one of them is slow to others as well.
+"""
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from trntop import units
+from trntop.analysis.axis import Axis, PartAxis
+from trntop.analysis.detector import Signal, Verdict
+from trntop.analysis.tick import Tick
+from trntop.catalog import Entity
+from trntop.model import NO_VALUE, Column, Evidence
+from trntop.settings import Analysis as Settings
+
+EARLIER = 3
+"""Results that a link's usual latency is the median of, at least."""
+KEPT = 30
+CONSECUTIVE = 2
+"""Slow results in a row that make a slow link."""
+AT_ONCE = 3.0
+"""Times the usual from which on one result does."""
+ALL = 0.75
+"""Share of a node's links that are slow if the node is."""
+CLEAR = 0.9
+ALMOST = 0.99
+MAX_KINDS = 8
+"""Kinds of results kept of a link."""
+
+Key = tuple[str, str]
+"""Node and link."""
+
+
+class Kind(NamedTuple):
+    """What must be equal for two latencies to be compared."""
+
+    tool: str
+    statistic: str
+    size: float
+    load: str
+
+
+class End(NamedTuple):
+    """One end of a link."""
+
+    node: str
+    card: str
+
+
+@dataclass(slots=True)
+class _Link:
+    """What the results of a link told so far."""
+
+    ends: tuple[End, End]
+    """Who probed, and who was probed."""
+    probed: float = NO_VALUE
+    kind: Kind | None = None
+    earlier: dict[Kind, deque[float]] = field(default_factory=dict)
+    """Results that were not slow, by kind."""
+    latency: float = NO_VALUE
+    usual: float = NO_VALUE
+    slow: int = 0
+    """Slow results in a row up to the newest."""
+    since: float = NO_VALUE
+    """When the first of them came."""
+    doubtful: bool = False
+    """Whether another link that was slow for the same reason has recovered since it was probed."""
+    value: float = NO_VALUE
+    """The newest result as a multiple of its limit; above 1 the link has regressed."""
+
+    @property
+    def ratio(self) -> float:
+        """Times its usual that the newest result is; NaN where that is not known."""
+        return self.latency / self.usual
+
+    @property
+    def pair(self) -> frozenset[str]:
+        """The nodes at its ends."""
+        return frozenset(end.node for end in self.ends)
+
+
+class LatencyRegression:
+    """The newest latency of each link, by its usual one."""
+
+    def __init__(self, settings: Settings, period: float) -> None:
+        self._limit = settings.latency
+        self._axis = PartAxis(Axis(), ())
+        self._links: dict[Key, _Link] = {}
+        self._blamed: dict[Key, tuple[End | None, list[_Link]]] = {}
+        """Link that stands for others → whose fault it is, if that shows, and the links."""
+        self._values: Column = np.zeros(0)
+        self._stamps: Column = np.zeros(0)
+
+    def signal(self, tick: Tick) -> Signal:
+        """Advances with each new result of a link; of links slow for one reason, one is above 1."""
+        axis = tick.parts(Entity.LINK)
+        stamps = tick.column("link_probe_timestamp_seconds")
+        if axis is not self._axis:
+            self._axis = axis
+            keys = [cast(Key, axis.key(place)) for place in range(len(axis))]
+            self._links = {key: self._links[key] for key in keys if key in self._links}
+            self._stamps = np.array(
+                [self._links[key].probed if key in self._links else NO_VALUE for key in keys]
+            )
+            self._show()
+        new = np.flatnonzero((stamps != self._stamps) & ~np.isnan(stamps))
+        if len(new):
+            self._stamps = stamps
+            self._take(tick, new.tolist())
+        return Signal(axis, self._values, 1.0, CLEAR)
+
+    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        """Names the node or the card that all slow links share, else both ends of the link."""
+        guilty, links = self._blamed[cast(Key, key)]
+        worst = max(links, key=lambda one: one.ratio)
+        prober, peer = worst.ends
+        times = f"{worst.ratio:.1f} times the usual"
+        if guilty is None:
+            node, component = prober.node, cast(str | None, f"link:{peer.node}")
+            where = f"{prober.node} to {peer.node}"
+            what = f"latency is {units.seconds(worst.latency)}, {times} (either end may be it)"
+        else:
+            node, component = guilty.node, f"efa:{guilty.card}" if guilty.card else None
+            where = f"{guilty.node}: card {guilty.card}" if guilty.card else guilty.node
+            peers = {other for one in links for other in one.pair - {guilty.node}}
+            what = f"latency to {len(peers)} peers up to {times}"
+        evidence = [
+            Evidence(
+                f"{one.ends[0].node} to {one.ends[1].node}: {units.seconds(one.latency)}, "
+                f"usually {units.seconds(one.usual)}; {_described(one.kind)}",
+                one.ends[0].node, "link_latency_seconds", one.latency, self._limit * one.usual,
+            )
+            for one in sorted(links, key=lambda one: -one.ratio)[:4]
+        ]  # fmt: skip
+        if guilty is None:
+            text = f"no other link of {prober.node} or {peer.node} tells which of the two it is"
+            evidence.append(Evidence(text))
+        return Verdict(
+            says={"where": where, "what": what, "tool": worst.kind.tool if worst.kind else "probe"},
+            job=tick.job_of.get(node),
+            node=node,
+            component=component,
+            evidence=tuple(evidence),
+            since=min(one.since for one in links),
+        )
+
+    def reset(self) -> None:
+        """Forgets all results."""
+        self._axis = PartAxis(Axis(), ())
+        self._links.clear()
+        self._blamed.clear()
+
+    def _take(self, tick: Tick, new: Iterable[int]) -> None:
+        """Takes the links' new results, then judges them all together."""
+        latency = tick.column("link_latency_seconds")
+        size = tick.column("link_probe_size_bytes")
+        for place in new:
+            key = cast(Key, self._axis.key(place))
+            facts = tick.view(key[0]).inventory.links.get(key[1], {})
+            link = self._links.setdefault(key, _Link(_ends(key, facts)))
+            link.probed, link.latency = float(self._stamps[place]), float(latency[place])
+            self._note(link, _kind(facts, float(size[place])))
+        for link in self._links.values():
+            if link.slow:
+                link.value = self._judged(link)
+        self._blame()
+
+    def _note(self, link: _Link, kind: Kind) -> None:
+        """Takes one result: slow by what was usual on the link, or one of the usual ones."""
+        link.kind, link.doubtful = kind, False
+        if link.latency != link.latency:
+            link.value = NO_VALUE  # the probe failed, which says nothing of latency
+            return
+        earlier = link.earlier.setdefault(kind, deque(maxlen=KEPT))
+        known = len(earlier) >= EARLIER
+        link.usual = float(np.median(earlier)) if known else NO_VALUE
+        if link.ratio > self._limit:
+            link.since = link.probed if link.slow == 0 else link.since
+            link.slow += 1
+            return
+        link.slow, link.since = 0, NO_VALUE
+        # Before its usual latency is known, nothing can be said.
+        link.value = link.ratio / self._limit
+        earlier.append(link.latency)
+        while len(link.earlier) > MAX_KINDS:
+            del link.earlier[next(iter(link.earlier))]
+
+    def _judged(self, link: _Link) -> float:
+        """What a slow result is worth beside those of others, as a multiple of its limit."""
+        if link.latency != link.latency:
+            return NO_VALUE
+        elsewhere = self._elsewhere(link)
+        if elsewhere is None or link.doubtful or link.latency <= self._usual_of_others(link):
+            return ALMOST
+        ratio = link.ratio / max(1.0, elsewhere)
+        sure = link.slow >= CONSECUTIVE or ratio >= AT_ONCE
+        return ratio / self._limit if sure else min(ratio / self._limit, ALMOST)
+
+    def _elsewhere(self, link: _Link) -> float | None:
+        """How many times slower than usual the links are that its ends have no part in.
+
+        None while most of them have not been probed since this one became slow.
+        """
+        others = [
+            one
+            for one in self._links.values()
+            if one.kind == link.kind and one.pair != link.pair and one.ratio == one.ratio
+        ]
+        apart = [one for one in others if not one.pair & link.pair] or others
+        ratios = sorted(one.ratio for one in apart if one.probed >= link.since)
+        if 2 * len(ratios) < len(apart):
+            return None
+        return ratios[(len(ratios) - 1) // 2] if ratios else 1.0
+
+    def _usual_of_others(self, link: _Link) -> float:
+        """The median of what is usual on other links; 0 where there are none."""
+        usual = [
+            one.usual
+            for one in self._links.values()
+            if one.kind == link.kind and one.pair != link.pair and one.usual == one.usual
+        ]
+        return float(np.median(usual)) if usual else 0.0
+
+    def _blame(self) -> None:
+        """Lets one link stand for all that are slow for the same reason."""
+        for key, (_, links) in self._blamed.items():
+            leader = self._links.get(key)
+            if leader is None or leader.slow:
+                continue
+            for link in links:
+                if link.slow and link.probed < leader.probed:
+                    link.doubtful, link.value = True, ALMOST
+        known = [one for one in self._links.values() if one.value == one.value]
+        left = [one for one in known if one.value > 1.0]
+        before, self._blamed = self._blamed, {}
+        keys = {id(one): key for key, one in self._links.items()}
+
+        def order(link: _Link) -> tuple[bool, float, Key]:
+            # Whoever stood for them before stays, whichever join it.
+            return keys[id(link)] not in before, link.since, keys[id(link)]
+
+        while left:
+            guilty = _guilty(left, known)
+            if guilty is None:
+                links = [one for one in left if one.pair == left[0].pair]
+            else:
+                links = [one for one in left if _touches(one, guilty)]
+                cards = {_card_at(one, guilty.node) for one in links}
+                guilty = End(guilty.node, cards.pop() if len(cards) == 1 else "")
+            self._blamed[keys[id(min(links, key=order))]] = guilty, links
+            left = [one for one in left if not any(one is other for other in links)]
+        self._show()
+
+    def _show(self) -> None:
+        """Lays the links' values out along the axis."""
+        values = np.full(len(self._axis), NO_VALUE)
+        for place in range(len(values)):
+            key = cast(Key, self._axis.key(place))
+            if (link := self._links.get(key)) is not None:
+                covered = link.value > 1.0 and key not in self._blamed
+                values[place] = 0.0 if covered else link.value
+        self._values = values
+
+
+def _guilty(slow: list[_Link], known: list[_Link]) -> End | None:
+    """The node, or else the card, all of whose links are slow to several peers."""
+    for ends in (
+        {End(end.node, "") for one in slow for end in one.ends},
+        {end for one in slow for end in one.ends if end.card},
+    ):
+        best: tuple[int, End] | None = None
+        for end in sorted(ends):
+            touched = [one for one in known if _touches(one, end)]
+            bad = [one for one in touched if one.slow]
+            peers = {other for one in bad for other in one.pair - {end.node}}
+            if len(peers) < 2 or len(bad) < ALL * len(touched):
+                continue
+            if best is None or len(peers) > best[0]:
+                best = len(peers), end
+        if best is not None:
+            return best[1]
+    return None
+
+
+def _touches(link: _Link, end: End) -> bool:
+    """Whether the link ends there; an end without a card is the whole node."""
+    return any(one.node == end.node and end.card in ("", one.card) for one in link.ends)
+
+
+def _card_at(link: _Link, node: str) -> str:
+    """The card at which a link ends on a node, empty where nobody said."""
+    return next(end.card for end in link.ends if end.node == node)
+
+
+def _ends(key: Key, facts: Mapping[str, str]) -> tuple[End, End]:
+    node, link = key
+    card, _, peer = link.rpartition(">")
+    return End(node, card), End(peer, facts.get("peer_card", ""))
+
+
+def _kind(facts: Mapping[str, str], size: float) -> Kind:
+    load = facts.get("load", "")
+    # A measured load is never twice the same; only a word for it tells kinds apart.
+    load = "" if any(map(str.isdigit, load)) else load
+    return Kind(
+        facts.get("tool", ""), facts.get("statistic", ""), size if size == size else -1.0, load
+    )
+
+
+def _described(kind: Kind | None) -> str:
+    """`fi_pingpong, mean, 64 B, idle`."""
+    if kind is None:
+        return ""
+    size = f"{kind.size:.0f} B" if kind.size >= 0 else ""
+    return ", ".join(filter(None, (kind.tool, kind.statistic, size, kind.load)))

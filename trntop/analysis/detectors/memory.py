@@ -1,0 +1,170 @@
+"""Memory that is nearly full, or will be within minutes: HBM of devices, memory of hosts."""
+
+from collections import deque
+from collections.abc import Hashable
+
+import numpy as np
+
+from trntop import units
+from trntop.analysis.axis import Axis, PartAxis
+from trntop.analysis.detector import Signal, Verdict
+from trntop.analysis.tick import Tick
+from trntop.catalog import Entity
+from trntop.model import Column, Evidence
+from trntop.settings import Analysis as Settings
+
+HBM, HOST = "hbm", "host"
+"""What of a node may be full."""
+HOST_LIMIT = 0.96
+"""Share of the host's memory that cannot be had any more."""
+CLEAR = 0.97
+"""Of its limit, at which memory counts as well again."""
+
+LOOK = 5.0
+"""Seconds between two looks: memory moves slowly."""
+FILLING = 0.9
+"""Used share of the HBM from which its growth is looked at."""
+HORIZON = 300.0
+"""Seconds within which growing memory must be full."""
+LOOK_BACK = 60.0
+"""Seconds of which the growth is taken."""
+ENOUGH = 30.0
+"""Seconds for which it must have grown; what a model takes when it loads comes faster."""
+STEADY = 0.9
+"""Share of the variance that a straight line must explain."""
+
+Track = deque[tuple[float, float]]
+"""Times and used shares of a node's fullest device."""
+
+
+class MemoryPressure:
+    """The fullest HBM and the host memory of each node, as shares of their limits.
+
+    Many full devices of one node are one matter: a model takes about the same of each.
+    """
+
+    def __init__(self, settings: Settings, period: float) -> None:
+        self._limit = settings.memory
+        self._nodes = Axis()
+        self._axis = PartAxis(self._nodes, ())
+        self._tracks: dict[str, Track] = {}
+        """Nodes whose HBM is nearly full."""
+        self._due = -np.inf
+        self._signal = Signal(self._axis, np.empty(0), 1.0, CLEAR)
+
+    def signal(self, tick: Tick) -> Signal:
+        """Two values per node; growing memory counts by how soon it is full."""
+        if tick.time < self._due:
+            return self._signal
+        self._due = tick.time + LOOK
+        if tick.nodes is not self._nodes:
+            self._nodes = tick.nodes
+            self._axis = PartAxis(tick.nodes, [(HBM, HOST)] * len(tick.nodes))
+        used = tick.column("node_device_memory_used_max_ratio")
+        hbm = used / self._limit
+        for place, left in self._full_within(tick, used).items():
+            hbm[place] = max(hbm[place], HORIZON / max(left, 1.0))
+        available = tick.column("node_memory_available_bytes")
+        total = tick.column("node_memory_total_bytes")
+        with np.errstate(divide="ignore", invalid="ignore"):
+            host = (1.0 - available / total) / HOST_LIMIT
+        self._signal = Signal(self._axis, np.column_stack((hbm, host)).ravel(), 1.0, CLEAR)
+        return self._signal
+
+    def _full_within(self, tick: Tick, used: Column) -> dict[int, float]:
+        """Seconds until the HBM is full, of the nodes where it grows steadily."""
+        before, self._tracks = self._tracks, {}
+        found = {}
+        # What a run that warms up or compiles takes is not for ever.
+        for place in np.flatnonzero((used > FILLING) & ~tick.quiet).tolist():
+            name = str(tick.nodes.keys[place])
+            track = self._tracks[name] = before.get(name) or deque()
+            track.append((tick.time, float(used[place])))
+            while track[0][0] < tick.time - LOOK_BACK:
+                track.popleft()
+            left = _full_within(track)
+            if left is not None:
+                found[place] = left
+        return found
+
+    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        """Names the device if one is fuller than the rest."""
+        assert isinstance(key, tuple)
+        return self._of_host(key[0], tick) if key[1] == HOST else self._of_hbm(key[0], tick)
+
+    def _of_hbm(self, node: str, tick: Tick) -> Verdict:
+        view = tick.view(node)
+        devices = view.inventory.of(Entity.DEVICE)
+        used = view.frame.columns.get("device_memory_used_ratio")
+        if used is None:
+            says = {"node": node, "what": "HBM", "how": "is nearly full", "basis": "last heard"}
+            return Verdict(says, tick.job_of.get(node), node)
+        place = int(np.nanargmax(used))
+        share, device = float(used[place]), devices[place]
+        # Its own limit, or what grows towards it.
+        full = int((used > min(self._limit, share - 0.02)).sum())
+        left = _full_within(self._tracks.get(node, deque()))
+        evidence = [
+            Evidence(
+                f"device {device} uses {units.percent(share)} of its HBM; "
+                f"limit {units.percent(self._limit)}",
+                node, "device_memory_used_ratio", share, self._limit,
+            )
+        ]  # fmt: skip
+        how = f"is {units.percent(share)} full"
+        if left is not None and left < HORIZON:
+            rate = (1.0 - share) / max(left, 1.0) * 60.0
+            how += f", wholly in {units.span(left)}"
+            evidence.append(Evidence(f"it grows by {units.percent(rate)} a minute", node))
+        if total := view.frame.at("device_memory_total_bytes", place):
+            evidence.append(
+                Evidence(f"{units.bytes_iec((1.0 - share) * total)} are left on it", node)
+            )
+        others = f" and {full - 1} more" if full > 1 else ""
+        return Verdict(
+            says={"node": node, "what": f"HBM of device {device}{others}", "how": how,
+                  "basis": "neuron-monitor" if "neuroncore_memory_used_bytes" in view.frame.columns
+                  else "driver's sysfs tree"},
+            job=tick.job_of.get(node),
+            node=node,
+            component=f"device:{device}" if full <= 1 else None,
+            evidence=tuple(evidence),
+        )  # fmt: skip
+
+    def _of_host(self, node: str, tick: Tick) -> Verdict:
+        frame = tick.view(node).frame
+        available = frame.value("node_memory_available_bytes") or 0.0
+        share = available / (frame.value("node_memory_total_bytes") or 1.0)
+        return Verdict(
+            says={"node": node, "what": "host memory", "basis": "host",
+                  "how": f"is nearly full, {units.bytes_iec(available)} available"},
+            job=tick.job_of.get(node),
+            node=node,
+            evidence=(
+                Evidence(
+                    f"{units.percent(share)} of the host's memory can be had; "
+                    f"limit {units.percent(1.0 - HOST_LIMIT)}",
+                    node, "node_memory_available_bytes", available,
+                ),
+            ),
+        )  # fmt: skip
+
+    def reset(self) -> None:
+        """Forgets how memory grew."""
+        self._tracks.clear()
+        self._due = -np.inf
+
+
+def _full_within(track: Track) -> float | None:
+    """Seconds until a share that grows steadily is 1; None when it does not."""
+    if not track or track[-1][0] - track[0][0] < ENOUGH:
+        return None
+    times, shares = np.array(track).T
+    times = times - times.mean()
+    slope = float(times @ shares / (times @ times))
+    if slope <= 0:
+        return None
+    rest = shares - shares.mean() - slope * times
+    if rest @ rest > (1.0 - STEADY) * shares.var() * len(shares):
+        return None
+    return max(0.0, 1.0 - float(shares[-1])) / slope

@@ -1,0 +1,209 @@
+"""Jobs that do not get on: they hang, compile in the middle of a run, or a checkpoint stalls."""
+
+from collections.abc import Hashable, Iterable
+
+import numpy as np
+
+from trntop import units
+from trntop.analysis.axis import Axis
+from trntop.analysis.detector import Signal, Verdict
+from trntop.analysis.progress import BUSY, UNDER_WAY, Crew, Doing
+from trntop.analysis.sentence import NOBODY
+from trntop.analysis.tick import Tick
+from trntop.catalog import NEURON_MONITOR
+from trntop.model import Column, Evidence, NodeView
+from trntop.settings import Analysis as Settings
+
+RESTING = 60.0
+"""Seconds for which idle cores that nothing explains may be a pause of the job's own."""
+UNDER_WAY_UNTOLD = 60.0
+"""Seconds of progress after which a run that reports no steps is under way."""
+LONGER = 3.0
+"""Times its usual pauses, and times its usual steps, that a stop must last to be one."""
+LEAST_CHECKPOINT = 20.0
+"""Seconds; a checkpoint that took less has not stalled, whatever is usual."""
+EARLIER = 0.7
+"""Seconds by which a node must have stopped before all others to be the one they wait for, beyond
+what is unsure.
+"""
+FEW = 1 / 3
+"""Share of a crew's nodes up to which those that differ are the ones to name."""
+
+
+class _Stalls:
+    """One value per crew: how long it has not got on, as a multiple of what may be."""
+
+    def __init__(self, settings: Settings, period: float) -> None:
+        self._settings = settings
+        self._crews = Axis()
+
+    def signal(self, tick: Tick) -> Signal:
+        """Above 1 where a crew has stopped for too long; 0 where it gets on."""
+        crews = tick.progress.crews
+        if tuple(crews) != self._crews.keys:
+            self._crews = Axis(tuple(crews))
+        values: Column = np.array([self._excess(crew, tick) for crew in crews.values()], np.float64)
+        return Signal(self._crews, values, 1.0, 0.999)
+
+    def _excess(self, crew: Crew, tick: Tick) -> float:
+        if crew.doing is Doing.UNKNOWN:
+            return float("nan")
+        limit = self._limit(crew)
+        if limit is None or crew.paused <= 0 or not self._under_way(crew):
+            return 0.0
+        return crew.paused / limit
+
+    def _limit(self, crew: Crew) -> float | None:
+        """Seconds that it may stop for what it is doing; None: for ever."""
+        raise NotImplementedError
+
+    def _under_way(self, crew: Crew) -> bool:
+        if crew.began is None or crew.moved is None:
+            return False
+        return crew.moved - crew.began >= (UNDER_WAY if crew.job else UNDER_WAY_UNTOLD)
+
+    def reset(self) -> None:
+        """Nothing is kept."""
+
+    def _verdict(
+        self, key: Hashable, tick: Tick, *, node: str | None = None, guilty: str = "",
+        evidence: Iterable[Evidence] = (),
+    ) -> Verdict:  # fmt: skip
+        crew = tick.progress.crews[key]  # type: ignore[index]
+        nodes = len(crew.places)
+        where = crew.job or f"{nodes} node{'s' * (nodes != 1)}"
+        stopped = Evidence(
+            f"no progress for {units.span(tick.time - (crew.moved or tick.time))}, "
+            f"a usual step takes {units.seconds(crew.usual)}; {crew.why}",
+            quantity="job_step" if crew.job else "node_executions_completed_per_second",
+        )
+        usual = crew.usual_pause
+        before = "" if usual is None else f", usually {units.span(usual)}"
+        return Verdict(
+            says={
+                "job": where,
+                "why": crew.why,
+                "guilty": guilty,
+                "paused": units.span(crew.paused),
+                "usual": before,
+                "step": "" if crew.step != crew.step else f" after step {crew.step:.0f}",
+            },
+            job=crew.job,
+            node=node,
+            evidence=(stopped, *evidence),
+            since=tick.time - crew.paused,
+        )
+
+
+class Hang(_Stalls):
+    """A job that stands still though nothing explains it."""
+
+    def _limit(self, crew: Crew) -> float | None:
+        longest = crew.longest_pause
+        match crew.doing:
+            case Doing.SPINNING:
+                return max(self._settings.hang, LONGER / 2 * crew.usual, 1.5 * crew.longest_spin)
+            case Doing.RESTING if crew.job is not None:
+                return max(RESTING, LONGER * self._settings.hang, LONGER * longest)
+        return None
+
+    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        """Names the node that the others wait for, if one differs from them."""
+        crew = tick.progress.crews[key]  # type: ignore[index]
+        suspects, reason = _suspects(crew, tick)
+        names = [str(tick.nodes.keys[place]) for place in suspects]
+        guilty = f"; {_listed(names)} {reason}" if names else NOBODY
+        evidence = [Evidence(f"{name} {reason}", name) for name in names]
+        node = names[0] if len(names) == 1 else None
+        return self._verdict(key, tick, node=node, guilty=guilty, evidence=evidence)
+
+
+class Recompile(_Stalls):
+    """A run under way that compiles again."""
+
+    def _limit(self, crew: Crew) -> float | None:
+        if crew.doing is not Doing.COMPILING or (crew.job is None and len(crew.places) < 2):
+            return None  # one node alone is no run
+        return self._settings.compilation
+
+    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        """Says since when, and what tells so."""
+        return self._verdict(key, tick)
+
+
+class CheckpointStall(_Stalls):
+    """A checkpoint that takes far longer than usual."""
+
+    def _limit(self, crew: Crew) -> float | None:
+        if crew.doing is not Doing.CHECKPOINTING:
+            return None
+        usual = crew.usual_pause
+        if usual is None:
+            return self._settings.checkpoint
+        return max(LEAST_CHECKPOINT, LONGER * usual)
+
+    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        """Says for how long, and what is usual."""
+        return self._verdict(key, tick)
+
+
+def _suspects(crew: Crew, tick: Tick) -> tuple[list[int], str]:
+    """The nodes of a crew that differ from the others since it stopped, and in what."""
+    places = crew.places
+    if len(places) < 2:
+        return [], ""
+    utilization = tick.column("node_neuroncore_utilization_mean_ratio")[places]
+    idle = places[utilization < BUSY]
+    if 0 < len(idle) <= max(1.0, FEW * len(places)) and (utilization >= BUSY).any():
+        return idle.tolist(), "idles while the others wait"
+    behind = _behind(crew, tick)
+    if 0 < len(behind) <= max(1.0, FEW * len(places)):
+        return behind, "is a step behind"
+    stopped, unsure = _stopped(crew, tick)
+    if (~np.isnan(stopped)).sum() >= 2:
+        order = np.argsort(np.where(np.isnan(stopped), np.inf, stopped))
+        if stopped[order[1]] - stopped[order[0]] >= EARLIER + unsure:
+            return [int(places[order[0]])], "stopped first"
+    return [], ""
+
+
+def _stopped(crew: Crew, tick: Tick) -> tuple[Column, float]:
+    """When each node of a crew executed last, and the seconds by which that is unsure.
+
+    The last report with executions tells by how many of them how much of its period was worked.
+    """
+    progress, places = tick.progress, crew.places
+    worked = np.clip(progress.last_rate[places] / progress.usual_rate[places], 0.0, 1.0)
+    heard = [_heard(tick.views[place]) for place in places.tolist()]
+    late = np.array([tick.time - (time or tick.time) for time, _ in heard])
+    periods = np.array([period for _, period in heard])
+    # Reports come at a fixed distance from our ticks.
+    late = np.where(periods > 0, np.fmod(late, np.maximum(periods, 1.0)), 0.0)
+    cores = tick.column("node_neuroncores")[places]
+    with np.errstate(divide="ignore"):
+        execution = np.nan_to_num(cores / progress.usual_rate[places], nan=0.0, posinf=0.0)
+    stopped: Column = progress.active[places] - late - periods * (1.0 - np.nan_to_num(worked))
+    unsure = 1.5 * float(execution.max(initial=0.0)) + max(0.0, float(periods.max()) - 1.0)
+    return stopped, unsure
+
+
+def _behind(crew: Crew, tick: Tick) -> list[int]:
+    """Nodes whose newest step is older than that of the others."""
+    steps = tick.progress.steps[crew.places]
+    newest = np.fmax.reduce(steps, initial=-np.inf)
+    late = crew.places[steps < newest]
+    return [int(place) for place in late]
+
+
+def _heard(view: NodeView) -> tuple[float | None, float]:
+    """When neuron-monitor was heard on a node, and the seconds between its reports."""
+    for one in view.frame.sources:
+        if one.name == NEURON_MONITOR:
+            return one.time, one.period or 0.0
+    return None, 0.0
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) <= 2:
+        return " and ".join(names)
+    return f"{names[0]} and {len(names) - 1} more"

@@ -1,0 +1,62 @@
+"""Who holds a job back: whoever computes longest, and therefore waits least."""
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+import numpy as np
+
+from trntop.analysis.detector import Signal, Verdict
+from trntop.analysis.tick import Tick
+from trntop.analysis.witnesses.cores import Cores
+from trntop.analysis.witnesses.devices import Devices
+from trntop.analysis.witnesses.nodes import Nodes
+from trntop.analysis.witnesses.ranks import Ranks
+from trntop.settings import Analysis as Settings
+
+
+class Straggler:
+    """A node, or a part of it, that is slower than its peers; one value per node."""
+
+    def __init__(self, settings: Settings, period: float) -> None:
+        self._least = settings.straggler
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all peers."""
+        self._ranks = Ranks(self._least)
+        self._nodes = Nodes(self._least)
+        self._devices = Devices(self._least)
+        self._cores = Cores()
+
+    def signal(self, tick: Tick) -> Signal:
+        """By how many limits the worst of a node is off its peers; NaN while its job pauses."""
+        self._ranks.take(tick)
+        self._nodes.take(tick, self._ranks.reporting)
+        self._devices.take(tick)
+        self._cores.take(tick)
+        values = np.fmax.reduce([witness.worst for witness in self._witnesses()])
+        values[tick.quiet] = np.nan
+        return Signal(tick.nodes, values, 1.0, 1.0)
+
+    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        """Names the node, and the part of it if it is one.
+
+        A rank tells more of what its slowness costs than a core does; which part of the node it
+        is, the parts know better.
+        """
+        node = str(key)
+        place = tick.nodes.place[node]
+        found = [witness for witness in self._witnesses() if witness.worst[place] > 1.0]
+        verdicts = [witness.verdict(node, place, tick) for witness in found]
+        if not verdicts:
+            return self._ranks.verdict(node, place, tick)
+        first = verdicts[0]
+        part = next((one for one in verdicts if one.component is not None), first)
+        if part is first:
+            return first
+        evidence = tuple(dict.fromkeys([*first.evidence, *part.evidence]))
+        says = {**first.says, "where": part.says["where"]}
+        return replace(first, says=says, component=part.component, evidence=evidence)
+
+    def _witnesses(self) -> tuple[Ranks | Nodes | Cores | Devices, ...]:
+        return self._ranks, self._nodes, self._cores, self._devices

@@ -1,0 +1,181 @@
+"""Nodes whose drivers or runtimes differ from those of their peers."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from trntop.analysis.axis import Axis
+from trntop.analysis.detector import Signal, Verdict
+from trntop.analysis.tick import Tick
+from trntop.model import Evidence, Inventory
+from trntop.settings import Analysis as Settings
+
+LOOK = 5.0
+"""Seconds between two looks."""
+NAMED = 3
+"""Nodes that a summary names."""
+LISTED = 8
+"""Nodes that evidence names."""
+REMEMBERED = 600.0
+"""Seconds for which a skew that is over stays a subject, so that it can close."""
+
+NEURON_DRIVER, EFA_DRIVER, RUNTIME = "Neuron driver", "EFA driver", "Neuron runtime"
+IMAGE = "machine image"
+
+Versions = Mapping[str, str]
+"""Software → its version on a node, where that is known."""
+_Subject = str | tuple[str, ...]
+"""The node that differs; the nodes, where there are several or it is not known which."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Skew:
+    """One software of which some nodes have another version."""
+
+    software: str
+    versions: tuple[tuple[str, tuple[str, ...]], ...]
+    """Each version and its nodes, the commonest first."""
+    odd: bool
+    """Whether the subject is a minority, not both sides."""
+
+
+class VersionSkew:
+    """1 for nodes that differ from the majority of their job's, or of all like them.
+
+    Nodes of other instance types are no peers, and what is unknown differs from nothing.
+    """
+
+    def __init__(self, settings: Settings, period: float) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all versions."""
+        self._inventories: list[Inventory] = []
+        self._versions: dict[str, tuple[str, Versions]] = {}
+        """Node → its instance type and versions."""
+        self._jobs: Mapping[str, str] = {}
+        self._skews: dict[_Subject, list[_Skew]] = {}
+        self._over: dict[_Subject, float] = {}
+        """Subjects that no longer differ, and since when."""
+        self._due = -np.inf
+        self._signal = Signal(Axis(), np.empty(0), 0.5, 0.5)
+
+    def signal(self, tick: Tick) -> Signal:
+        """Versions are compared only when one of them, or who runs what, has changed."""
+        if tick.time < self._due:
+            return self._signal
+        self._due = tick.time + LOOK
+        expired = [one for one, time in self._over.items() if tick.time - time > REMEMBERED]
+        if not self._learn(tick) and not expired:
+            return self._signal
+        for subject in expired:
+            del self._over[subject]
+        skews = _skews(self._versions, self._jobs)
+        for subject in self._skews.keys() - skews.keys():
+            self._over[subject] = tick.time
+        self._skews = skews
+        for subject in skews:
+            self._over.pop(subject, None)
+        values = np.array([1.0] * len(skews) + [0.0] * len(self._over))
+        self._signal = Signal(Axis((*skews, *self._over)), values, 0.5, 0.5)
+        return self._signal
+
+    def _learn(self, tick: Tick) -> bool:
+        """Takes over what has changed since the tick before; whether anything has."""
+        before, self._inventories = self._inventories, [view.inventory for view in tick.views]
+        if len(before) != len(self._inventories):
+            before = [Inventory("")] * len(self._inventories)
+        changed = tick.job_of != self._jobs
+        self._jobs = dict(tick.job_of) if changed else self._jobs
+        for old, new in zip(before, self._inventories, strict=True):
+            if old is not new:
+                found = new.instance_type, _versions(new)
+                if self._versions.get(new.node) != found:
+                    self._versions[new.node] = found
+                    changed = True
+        return changed
+
+    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        """Says which version who has."""
+        assert isinstance(key, str | tuple)
+        skews = self._skews[key]
+        nodes = (key,) if isinstance(key, str) else key
+        said = [_said(skew, nodes) for skew in skews]
+        jobs = {tick.job_of.get(node) for node in nodes}
+        return Verdict(
+            says={
+                "where": _names(nodes, NAMED),
+                "what": said[0] + (f" (and {len(said) - 1} more)" if len(said) > 1 else ""),
+            },
+            job=jobs.pop() if len(jobs) == 1 else None,
+            node=key if isinstance(key, str) else None,
+            evidence=tuple(
+                Evidence(f"{skew.software} {version}: {_names(having, LISTED)}")
+                for skew in skews
+                for version, having in skew.versions
+            ),
+        )
+
+
+def _versions(inventory: Inventory) -> Versions:
+    """What is known of a node's software."""
+    runtimes = {process.runtime_version for process in inventory.processes} - {""}
+    cards = Counter(link["driver"] for link in inventory.efa_links.values() if "driver" in link)
+    found = {
+        NEURON_DRIVER: inventory.facts.get("neuron_driver", ""),
+        # A card that is gone may be remembered with the driver it had.
+        EFA_DRIVER: cards.most_common(1)[0][0] if cards else "",
+        # Where processes have runtimes of their own there is no version of the node.
+        RUNTIME: runtimes.pop() if len(runtimes) == 1 else "",
+    }
+    if not found[NEURON_DRIVER]:
+        # neuron-monitor alone tells no versions; another image most likely has other ones.
+        found[IMAGE] = inventory.facts.get("ami_id", "")
+    return {software: version for software, version in found.items() if version}
+
+
+def _skews(
+    known: Mapping[str, tuple[str, Versions]], jobs: Mapping[str, str]
+) -> dict[_Subject, list[_Skew]]:
+    """All skews by whom they are of."""
+    several = len(set(jobs.values())) > 1
+    groups: dict[tuple[str, str | None, str], dict[str, list[str]]] = {}
+    for node, (instance_type, versions) in sorted(known.items()):
+        job = jobs.get(node) if several else None
+        for software, version in versions.items():
+            group = groups.setdefault((instance_type, job, software), {})
+            group.setdefault(version, []).append(node)
+    skews: dict[_Subject, list[_Skew]] = {}
+    for (_, _, software), nodes in groups.items():
+        if len(nodes) < 2:
+            continue
+        ranked = sorted(nodes.items(), key=lambda item: -len(item[1]))
+        total = sum(len(having) for _, having in ranked)
+        majority = 2 * len(ranked[0][1]) > total
+        differing = sorted(node for _, having in ranked[majority:] for node in having)
+        subject = differing[0] if len(differing) == 1 else tuple(differing)
+        skew = _Skew(
+            software, tuple((version, tuple(having)) for version, having in ranked), majority
+        )
+        skews.setdefault(subject, []).append(skew)
+    return skews
+
+
+def _said(skew: _Skew, nodes: Iterable[str]) -> str:
+    """`EFA driver 2.16.0, 15 others have 2.17.3g`."""
+    (common, having), *others = skew.versions
+    if not skew.odd:
+        shares = (f"{version} on {len(theirs)}" for version, theirs in skew.versions[:2])
+        if all(len(theirs) == 1 for _, theirs in skew.versions):
+            shares = (f"{version} on {theirs[0]}" for version, theirs in skew.versions[:2])
+        return f"{skew.software} {', '.join(shares)}"
+    own = [version for version, theirs in others if set(theirs) & set(nodes)]
+    return f"{skew.software} {', '.join(own[:2])}, {len(having)} others have {common}"
+
+
+def _names(nodes: tuple[str, ...], most: int) -> str:
+    """`trn-001, trn-002 and 3 more`."""
+    more = len(nodes) - most
+    return ", ".join(nodes[:most]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,195 @@
+"""Who differs from its peers, by more than is usual for it, and for how long.
+
+In a synchronous job every node slows down at once, so a node is compared with those that do the
+same work. What sets it apart for ever (another rack, another clock) is its bias and is taken
+away; what remains is judged by a cumulative sum, and by the size of the effect.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from trntop.analysis.axis import Along
+from trntop.analysis.cusum import Cusum
+from trntop.model import NO_VALUE, Column
+
+LEARNING = 5
+"""Rounds before anybody is judged."""
+ALLOWANCE = 1.0
+ENOUGH = 12.0
+"""Score of the cumulative sum, in standard deviations, that is no chance."""
+CLIP = 6.0
+"""Standard deviations that one round may count for: three rounds are the least."""
+CLIP_SLOW = 8.0
+"""The same where rounds are SLOW seconds apart: two rounds are the least."""
+SLOW = 7.0
+LASTING = 12.0
+"""Seconds from the first round to the newest; what is over sooner was a hiccup."""
+LEVEL = 0.75
+"""Share of its peak that the newest round must reach: a hiccup is fading by then."""
+HALF = 0.5
+"""Share of the limit that each round must reach for an effect to go on."""
+ODD = 3.0
+"""Standard deviations beyond which a round teaches nothing more about the bias."""
+LEAST_NOISE = 0.004
+"""Standard deviation, as a share, below which no noise is believed to be."""
+MEMORY = 60
+"""Rounds over which the bias is a mean."""
+SCALE_MEMORY = 20
+EFFECT = 0.35
+"""Weight of the newest round in the mean effect."""
+CLEARED = 0.5
+"""Share of the limit below which an effect is over."""
+
+
+def excess(values: Column, groups: npt.NDArray[np.int64]) -> Column:
+    """By which share each value is above the median of its group, `[n]`.
+
+    NaN where it is absent, and in groups whose median is 0: they do nothing.
+    """
+    median = group_median(values, groups)
+    return values / np.where(median > 0, median, NO_VALUE) - 1.0
+
+
+def group_median(values: Column, groups: npt.NDArray[np.int64]) -> Column:
+    """The median of each member's group, `[n]`, absent values left out."""
+    result = np.full(len(values), NO_VALUE)
+    known = np.flatnonzero(~np.isnan(values))
+    if not len(known):
+        return result
+    order = known[np.lexsort((values[known], groups[known]))]
+    sorted_groups, sorted_values = groups[order], values[order]
+    begins = np.flatnonzero(np.r_[True, sorted_groups[1:] != sorted_groups[:-1]])
+    sizes = np.diff(np.r_[begins, len(order)])
+    middle = 0.5 * (sorted_values[begins + (sizes - 1) // 2] + sorted_values[begins + sizes // 2])
+    medians = np.full(int(groups.max()) + 1, NO_VALUE)
+    medians[sorted_groups[begins]] = middle
+    result[:] = medians[groups]
+    return result
+
+
+class Peers:
+    """Judges members by what sets them apart, round by round.
+
+    Args:
+        least: share by which a member must be off its peers.
+    """
+
+    def __init__(self, least: float) -> None:
+        self._least = least
+        self._cusum = Cusum(ALLOWANCE, 3 * ENOUGH)
+        self._axis: Along | None = None
+        self._noise: dict[str, tuple[float, int]] = {}
+        """Standard deviation of a residual, and the rounds it was learnt from, by population."""
+        self.bias: Column = np.empty(0)
+        """What sets each member apart for ever, `[n]`."""
+        self.count: Column = np.empty(0)
+        """Rounds it has taken part in."""
+        self.effect: Column = np.empty(0)
+        """By which share it is off its peers now, its bias taken away: a mean of some rounds."""
+        self.since: Column = np.empty(0)
+        """When each member began to be off, round after round; 0 while it is not."""
+        self._streak: Column = np.empty(0)
+        """Rounds since then."""
+        self._peak: Column = np.empty(0)
+        """The largest residual since then."""
+        self._calm: Column = np.empty(0)
+        """Rounds in a row without an effect."""
+        self.value: Column = np.empty(0)
+        """Above 1 where a member stands out."""
+
+    def noise(self, population: str = "") -> float:
+        """Standard deviation of a round without its bias, as a share."""
+        return max(self._noise.get(population, (0.0, 0))[0], LEAST_NOISE)
+
+    def round(
+        self, time: float, axis: Along, off: Column, pace: float, population: str = ""
+    ) -> None:
+        """Takes one round.
+
+        Args:
+            time: of the stream.
+            axis: the members.
+            off: by which share each is off its peers; NaN takes no part, `[n]`.
+            pace: seconds from round to round.
+            population: whose noise is learnt: that of one job is not another's.
+        """
+        self.follow(axis)
+        known = ~np.isnan(off)
+        residual = off - self.bias
+        judged = known & (self.count >= LEARNING)
+        # What a member was never seen to be is its bias, no noise.
+        usable = judged if judged.sum() >= 3 else known & (self.count > 0)
+        self._learn_noise(residual[usable], population)
+        clip = CLIP if pace < SLOW else CLIP_SLOW
+        standard = np.clip(residual / self.noise(population), -clip, clip)
+        score = self._cusum.step(time, axis, np.where(judged, standard, np.nan))
+        # The first rounds of an effect count alike: their mean is not that of the time before.
+        off_now = residual > HALF * self._least
+        self._streak = np.where(judged, np.where(off_now, self._streak + 1, 0), self._streak)
+        fresh = (self._streak > 0) & ~(self.value > 1.0)
+        weight = np.where(fresh, np.fmax(EFFECT, 1.0 / np.fmax(self._streak, 1.0)), EFFECT)
+        self.effect = np.where(judged, self.effect + weight * (residual - self.effect), self.effect)
+        self._judge(time, judged, residual, score, 3 if pace < SLOW else 2)
+        calm = known & (score < ENOUGH / 3) & ~(self.value > 1.0)
+        self.count = self.count + known
+        weight = 1.0 / np.clip(self.count, 1.0, MEMORY)
+        odd = np.where(self.count > LEARNING, ODD * self.noise(population), np.inf)
+        self.bias = np.where(calm, self.bias + weight * np.clip(residual, -odd, odd), self.bias)
+
+    def follow(self, axis: Along) -> None:
+        """Goes over to another axis: who is new begins to be learnt."""
+        if axis is self._axis:
+            return
+        old = np.full(len(axis), -1) if self._axis is None else axis.places_in(self._axis)
+        known = old >= 0
+        for name in ("bias", "count", "effect", "since", "_streak", "_peak", "_calm", "value"):
+            before, now = getattr(self, name), np.zeros(len(axis))
+            now[known] = before[old[known]]
+            setattr(self, name, now)
+        self._axis = axis
+
+    def expect(self, bias: Column) -> None:
+        """Sets the biases anew, `[n]`: peers are grouped otherwise from now on."""
+        self.bias = bias
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self.__init__(self._least)  # type: ignore[misc]
+
+    def _learn_noise(self, residual: Column, population: str) -> None:
+        if len(residual) < 3:
+            return
+        spread = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
+        noise, rounds = self._noise.get(population, (0.0, 0))
+        rounds = min(rounds + 1, SCALE_MEMORY)
+        self._noise[population] = noise + (spread - noise) / rounds, rounds
+
+    def _judge(
+        self,
+        time: float,
+        judged: npt.NDArray[np.bool_],
+        residual: Column,
+        score: Column,
+        enough: int,
+    ) -> None:
+        """Who stands out; who did no longer does after `enough` rounds without an effect."""
+        off = residual > HALF * self._least
+        begins = judged & off & (self.since == 0)
+        self.since = np.where(begins, time, np.where(judged & ~off, 0.0, self.since))
+        self._peak = np.where(self.since > 0, np.fmax(self._peak, np.nan_to_num(residual)), 0.0)
+        found = self.value > 1.0
+        size = self.effect / self._least
+        near = residual < CLEARED * self._least
+        self._calm = np.where(judged, np.where(near, self._calm + 1, 0.0), self._calm)
+        over = found & ((size < CLEARED) | (self._calm >= enough))
+        sure = np.where(residual >= LEVEL * self._peak, score / ENOUGH, 1.0)
+        long = (self.since > 0) & (time - self.since >= LASTING)
+        lasting = np.where(long, np.inf, 1.0)
+        # Once found, a member stays so until its effect is gone.
+        fresh = np.minimum(np.minimum(sure, size), lasting)
+        value = np.where(found & ~over, np.fmax(size, 1.0 + 1e-9), fresh)
+        value = np.where(over, 0.0, value)
+        self.value = np.where(judged, value, self.value)
+        if over.any():
+            self._cusum.reset(over)
+            self.effect = np.where(over, 0.0, self.effect)

@@ -1,0 +1,56 @@
+"""Who does the same work: ranks of one job that may be compared with each other.
+
+The stages of a pipeline are uneven by design. Where telemetry says which rank works on which,
+that counts; else ranks whose steady times lie close together are taken to do the same.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from trntop.model import Column
+
+GAP = 0.03
+"""Share of the median time by which two roles lie apart, at least."""
+GAP_NOISE = 5.0
+"""The same in standard deviations of a single time."""
+MAIN = 0.75
+"""Share of the ranks that do alike beside which a lone slow one is no role but a straggler."""
+LONE = 0.15
+"""Share by which such a one must be slower: less may be its design."""
+LEAST_NODES = 4
+
+
+def roles(levels: Column, noise: float) -> npt.NDArray[np.int64]:
+    """Groups of levels that lie close together, `[n]`, numbered upwards; NaN is in none (-1)."""
+    result = np.full(len(levels), -1, np.int64)
+    known = np.flatnonzero(~np.isnan(levels))
+    order = known[np.argsort(levels[known], kind="stable")]
+    apart = np.diff(levels[order]) > max(GAP, GAP_NOISE * noise)
+    result[order] = np.concatenate(([0], np.cumsum(apart))) if len(order) else 0
+    return result
+
+
+def lone_slow(
+    levels: Column, found: npt.NDArray[np.int64], nodes: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Whose role is none: a single node's, slower than nearly all others who do alike, `[n]`.
+
+    Args:
+        levels: steady excess of each rank over the median of its job.
+        found: its role.
+        nodes: its node.
+    """
+    lone = np.zeros(len(levels), bool)
+    known = found >= 0
+    if not known.any() or len(np.unique(nodes[known])) < LEAST_NODES:
+        return lone
+    sizes = np.bincount(found[known])
+    main = int(np.argmax(sizes))
+    if sizes[main] < MAIN * sizes.sum():
+        return lone
+    usual = float(np.median(levels[found == main]))
+    for role in range(main + 1, len(sizes)):
+        mine = found == role
+        if len(np.unique(nodes[mine])) == 1 and np.median(levels[mine]) - usual > LONE:
+            lone |= mine
+    return lone

@@ -1,0 +1,52 @@
+"""What a rule is: a row of the rulebook."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from trntop.analysis.detector import Detector
+from trntop.model import Severity
+from trntop.settings import Analysis as Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a cause works."""
+
+    job: bool = True
+    """On all nodes of the job; else on its own node only."""
+    before: float = 30.0
+    """Seconds by which a consequence may seem to have set in before its cause."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """One kind of incident."""
+
+    kind: str
+    severity: Severity
+    """The severity it opens with; a detector may say otherwise."""
+    condition: str
+    """When it holds, with settings in braces."""
+    detector: Callable[[Settings, float], Detector]
+    hold: float | None
+    """Seconds the condition must last; None: the setting `analysis.hold`."""
+    clear_hold: float
+    """Seconds it must be over before the incident closes."""
+    summary: str
+    """The incident in one sentence; braces are filled by the detector's verdict."""
+    advice: str
+    """What to look at first."""
+    many: str = ""
+    """The sentence where many nodes show the same at once; empty where that cannot be."""
+    ends_with_job: bool = False
+    """Whether it is about how a job gets on, and over when that is."""
+    settings: tuple[str, ...] = ()
+    """The settings in section `analysis` that it goes by."""
+    follows: Mapping[str, Reach] = field(default_factory=dict)
+    """Kinds of which it may be a consequence: then it is their evidence, no incident."""
+
+    def stated(self, settings: Settings) -> str:
+        """The condition with the settings' numbers in it."""
+        values = {name: getattr(settings, name) for name in self.settings}
+        return re.sub(r"(?<=\d)%", " %", self.condition.format(**values))

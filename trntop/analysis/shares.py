@@ -1,0 +1,198 @@
+"""Whether an EFA card carries less of its node's traffic than it used to."""
+
+import numpy as np
+import numpy.typing as npt
+
+from trntop.analysis.axis import PartAxis
+from trntop.analysis.cards import Cards
+from trntop.analysis.cusum import Cusum
+from trntop.model import NO_VALUE, Column
+
+ALLOWANCE = 1.0
+ENOUGH = 4.5
+"""Score of the cumulative sum from which on a loss is no chance."""
+CLEARED = 0.3
+"""Share of that below which it is over."""
+CLIP = 4.0
+"""Largest value that one reading counts for."""
+BLIP = 10.0
+"""Seconds; what is over sooner is no loss."""
+LEAST_READINGS = 3
+"""Readings in a row that a loss shows in."""
+LEARNING = 30.0
+"""Seconds of traffic from which a card's usual part is learnt."""
+LEARNING_READINGS = 5
+FORGOTTEN = 300.0
+"""Seconds without traffic after which another job may use the cards otherwise."""
+DRIFT_HALF_LIFE = 300.0
+"""Seconds in which a slow change counts half as usual."""
+NOISE_READINGS = 60.0
+"""Readings over which a card's noise is a mean."""
+LEAST_NOISE = 0.005
+NOISE_FACTOR = 1.75
+"""Standard deviations that a loss must be larger than, where they are more than half of it."""
+SLOW = 0.19
+"""Weight of the newest reading in the slow mean that tells noise which wanders from noise that
+does not: independent readings leave a share of SLOW_NOISE of their deviation in it.
+"""
+SLOW_NOISE = (SLOW / (2.0 - SLOW)) ** 0.5
+POOLED = 10.0
+"""Seconds after which the cards' common noise is looked at again."""
+PATTERN = 1 / 3
+"""Share of a node's cards from which on it is the job that uses them otherwise."""
+PATTERN_CARDS = 4
+PATTERN_SECONDS = 10.0
+EFFECT = 0.5
+"""Weight of the newest reading in the loss that is told."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Shares:
+    """Each card's traffic relative to its siblings', against its own usual part of it.
+
+    Judged is the logarithm of the ratio: its usual value is the card's bias, learnt while it is
+    well; what remains is summed up (CUSUM), so that a small loss is found if it lasts.
+
+    Args:
+        card_traffic: share of its usual part below which a card has lost traffic.
+    """
+
+    def __init__(self, card_traffic: float) -> None:
+        # Half of the loss to be found is allowed for, as is best for a cumulative sum.
+        self._allowed = -0.5 * np.log(np.clip(card_traffic, 0.01, 0.99))
+        self._cusum = Cusum(ALLOWANCE, 2 * ENOUGH)
+        self._axis: PartAxis | None = None
+        self._state = np.zeros((len(_STATE), 0))
+        self._pooled = 0.0, 0.0
+        """Medians over all cards: of the noise, and of the wandering."""
+        self._pooled_at = -np.inf
+        self.value: Column = np.zeros(0)
+        """Above 1 where a card has lost traffic, `[card]`; NaN before its part is known."""
+
+    @property
+    def since(self) -> Column:
+        """When the loss began, `[card]`."""
+        return self._cusum.since
+
+    @property
+    def loss(self) -> Column:
+        """Share of its usual part that a card has lost lately, `[card]`."""
+        lost: Column = 1.0 - np.exp(-self._state[_LOSS])
+        return lost
+
+    def update(self, time: float, cards: Cards) -> None:
+        """Takes one tick."""
+        self._follow(cards.axis)
+        state = self._state
+        if not self._pooled_at <= time < self._pooled_at + POOLED:
+            self._pool(time)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.log(cards.traffic / cards.usual)
+        active = cards.busy & ~cards.idle & np.isfinite(ratio)
+        self._forget(active & (time - state[_ACTIVE] > FORGOTTEN))
+        state[_ACTIVE][active] = time
+        lack = np.where(active, state[_BIAS] - ratio, NO_VALUE)
+        learnt = (state[_LEARNT] >= LEARNING) & (state[_COUNT] >= LEARNING_READINGS)
+        judged = active & learnt
+        odd = cards.siblings.count(judged & (np.abs(lack) > self._allowed))
+        many = cards.siblings.count(judged)
+        odd_ones = judged & (odd >= PATTERN * many) & (many >= PATTERN_CARDS)
+        state[_ODD] = np.where(odd_ones, state[_ODD] + cards.elapsed, state[_ODD])
+        state[_ODD][judged & ~odd_ones] = 0.0
+        judged &= ~odd_ones
+        # Of readings far apart each tells more, but not by as much as they are apart.
+        weight = np.sqrt(np.clip(cards.elapsed, 0.25, 9.0))
+        standard = np.clip(lack / self._scale(weight), -CLIP, CLIP)
+        values = ALLOWANCE + weight * (standard - ALLOWANCE)
+        score = self._cusum.step(time, cards.axis, np.where(judged, values, NO_VALUE))
+        self._judge(time, lack, judged & (standard > 0.5), judged, score)
+        self._learn(lack, active & ~odd_ones & (score == 0), cards.elapsed)
+        self._forget(state[_ODD] > PATTERN_SECONDS)
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._axis = None
+        self._state, self.value = np.zeros((len(_STATE), 0)), np.zeros(0)
+        self._pooled, self._pooled_at = (0.0, 0.0), -np.inf
+        self._cusum.reset()
+
+    def _scale(self, weight: Column) -> Column:
+        """What one unit of the cumulative sum stands for, in logarithms, `[card]`."""
+        state = self._state
+        usual_noise, usual = self._pooled
+        noise = np.maximum(state[_NOISE], usual_noise)
+        # How a card wanders takes long to learn; until then it is taken to be as the others.
+        known = state[_COUNT] / (state[_COUNT] + NOISE_READINGS)
+        wander = np.maximum(usual, usual + known * (state[_WANDER] - usual)) / SLOW_NOISE
+        noise = np.maximum(np.maximum(noise, wander), LEAST_NOISE)
+        scale: Column = np.maximum(self._allowed, NOISE_FACTOR * np.sqrt(weight) * noise)
+        return scale
+
+    def _pool(self, time: float) -> None:
+        """What noise the cards have in common."""
+        learnt = self._state[_COUNT] >= LEARNING_READINGS
+        if learnt.any():
+            noise, wander = np.median(self._state[[_NOISE, _WANDER]][:, learnt], axis=1).tolist()
+            self._pooled, self._pooled_at = (noise, wander), time
+
+    def _judge(self, time: float, lack: Column, low: Mask, judged: Mask, score: Column) -> None:
+        state = self._state
+        well = judged & ~low
+        state[_RUN] = np.where(low, state[_RUN] + 1, np.where(well, 0.0, state[_RUN]))
+        state[_WELL] = np.where(well | np.isnan(state[_WELL]), time, state[_WELL])
+        effect = state[_LOSS] + EFFECT * (lack - state[_LOSS])
+        state[_LOSS] = np.where(judged, np.where(state[_RUN] == 1, lack, effect), state[_LOSS])
+        found = self.value > 1.0
+        lasts = (state[_RUN] >= LEAST_READINGS) & (time - state[_WELL] >= BLIP)
+        value = score / ENOUGH
+        value = np.where(lasts | (found & (value > CLEARED)), value, np.minimum(value, 0.99))
+        # Once found, a loss stays one until it is gone.
+        value = np.where(found & (value > CLEARED), np.maximum(value, 1.0 + 1e-9), value)
+        self.value = np.where(judged, value, self.value)
+
+    def _learn(self, lack: Column, well: Mask, elapsed: Column) -> None:
+        state = self._state
+        state[_COUNT] += well
+        state[_LEARNT] += np.where(well, elapsed, 0.0)
+        drift = 1.0 - 0.5 ** (elapsed / DRIFT_HALF_LIFE)
+        weight = np.maximum(1.0 / np.maximum(state[_COUNT], 1.0), drift)
+        state[_BIAS] = np.where(well, state[_BIAS] - weight * lack, state[_BIAS])
+        slow = state[_MEAN] + SLOW * (lack - state[_MEAN])
+        state[_MEAN] = np.where(well, slow, state[_MEAN])
+        # Until its usual part is about known, what remains says little, a mean of it less.
+        for row, values, early in ((_NOISE, lack, 1), (_WANDER, slow, LEARNING_READINGS)):
+            weight = 1.0 / np.clip(state[_COUNT] - early, 1.0, NOISE_READINGS)
+            # The mean distance of normal noise from 0 is 0.8 standard deviations.
+            off = 1.25 * np.minimum(np.abs(values), CLIP * self._allowed)
+            noise = state[row] + weight * (off - state[row])
+            state[row] = np.where(well & (state[_COUNT] > early), noise, state[row])
+
+    def _forget(self, chosen: Mask) -> None:
+        """Learns the chosen cards' part anew."""
+        if chosen.any():
+            self._state[:, chosen] = _BLANK[:, None]
+            self.value[chosen] = NO_VALUE
+            self._cusum.reset(chosen)
+
+    def _follow(self, axis: PartAxis) -> None:
+        if axis is self._axis:
+            return
+        state, value = np.repeat(_BLANK[:, None], len(axis), axis=1), np.full(len(axis), NO_VALUE)
+        if self._axis is not None:
+            old = axis.places_in(self._axis)
+            known = old >= 0
+            state[:, known], value[known] = self._state[:, old[known]], self.value[old[known]]
+        self._axis, self._state, self.value = axis, state, value
+        self._cusum.step(0.0, axis, np.full(len(axis), NO_VALUE))
+
+
+_STATE = (
+    _BIAS, _COUNT, _LEARNT, _NOISE, _MEAN, _WANDER, _RUN, _WELL, _ACTIVE, _ODD, _LOSS,
+) = range(11)  # fmt: skip
+"""Rows of what is kept of each card: its usual logarithm, the readings and the seconds it was
+learnt from, the noise, the slow mean of what remains, the noise of that, readings in a row that
+lack traffic, when it last lacked none, when it last carried traffic, seconds in which many cards
+were off, and the newest loss, as a logarithm.
+"""
+_BLANK = np.array([0.0] * 7 + [NO_VALUE] * 2 + [0.0] * 2)

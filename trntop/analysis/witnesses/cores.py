@@ -1,0 +1,159 @@
+"""What neuron-monitor says of cores: one that stopped while its siblings work on."""
+
+import numpy as np
+
+from trntop import units
+from trntop.analysis.axis import PartAxis, Places
+from trntop.analysis.detector import Verdict
+from trntop.analysis.tick import Tick
+from trntop.analysis.windows import Window
+from trntop.catalog import Entity
+from trntop.model import Column, Evidence
+
+WINDOW = 20.0
+"""Seconds over which utilization is averaged."""
+LOOK = 2.0
+"""Seconds between two looks at that: each takes the mean of the ticks since the one before."""
+SLACK = 0.5
+"""Seconds by which a look may come early: ticks are no clockwork."""
+DROP = 0.3
+"""By how much less of its busiest sibling's utilization a core must have than it used to."""
+BUSY = 0.3
+"""Utilization that the busiest core must have."""
+LEARN_EVERY = 20.0
+"""Seconds between two looks at what is usual."""
+WEIGHT = 0.1
+"""Of such a look."""
+FEW = 0.25
+"""Share of a node's cores of which more are no single fault."""
+
+
+class Cores:
+    """The cores of a node beside the busiest of them, and beside their own past."""
+
+    def __init__(self) -> None:
+        self._window = Window(WINDOW)
+        self._axis: PartAxis | None = None
+        self._usual: Column = np.empty(0)
+        """Utilization as a share of the busiest core's, NaN until known, `[core]`."""
+        self._learnt = 0.0
+        self._looked = -np.inf
+        self._sums: Column = np.empty(0)
+        self._counts: Column = np.empty(0)
+        """Of the ticks since the look before, `[core]`."""
+        self._drop: Column = np.empty(0)
+        self._busiest: Column = np.empty(0)
+        self.worst: Column = np.empty(0)
+
+    def take(self, tick: Tick) -> None:
+        """Takes a tick."""
+        axis = tick.parts(Entity.CORE)
+        if axis is not self._axis:
+            self._follow(axis)
+        self._add(tick.column("neuroncore_utilization_ratio"))
+        if self._looked <= tick.time < self._looked + LOOK - SLACK:
+            return
+        self._looked = tick.time
+        with np.errstate(invalid="ignore"):
+            self._window.push(tick.time, axis, self._sums / self._counts)
+        self._sums[:], self._counts[:] = 0.0, 0.0
+        self.worst = np.full(len(tick.nodes), np.nan)
+        if not len(axis):
+            return
+        mean = self._window.mean
+        with_cores = axis.sizes > 0
+        busiest = np.zeros(len(axis.sizes))
+        busiest[with_cores] = np.fmax.reduceat(mean, axis.starts[:-1][with_cores])
+        busiest[tick.quiet | ~(busiest > BUSY)] = np.nan
+        self._busiest = busiest
+        share = mean / np.repeat(busiest, axis.sizes)
+        self._drop = self._usual - share
+        drops = np.full(len(axis.sizes), np.nan)
+        drops[with_cores] = np.fmax.reduceat(self._drop, axis.starts[:-1][with_cores])
+        self.worst = drops / DROP
+        for node in np.flatnonzero(self.worst > 1.0).tolist():
+            if not self._single(node, tick):
+                self.worst[node] = np.nan
+        if tick.time - self._learnt >= LEARN_EVERY:
+            self._learn(share)
+            self._learnt = tick.time
+
+    def verdict(self, node: str, place: int, tick: Tick) -> Verdict:
+        """Names the core, or the device all of whose cores have stopped."""
+        axis = self._axis
+        assert axis is not None
+        low = self._low(place)
+        view = tick.view(node)
+        cores = [axis.key(int(core))[1] for core in low]
+        worst = int(low[np.argmax(self._drop[low])])
+        own, usual = float(self._window.mean[worst]), float(self._busiest[place])
+        component, what = f"core:{cores[0]}", f"core {cores[0]}"
+        if len(cores) > 1:
+            first = int(axis.starts[place])
+            owners = view.inventory.core_device[low - first]
+            if (owners == owners[0]).all():
+                component, what = f"device:{owners[0]}", f"device {owners[0]}"
+            else:
+                what = f"{len(cores)} cores"
+                component = f"core:{axis.key(worst)[1]}"
+        text = (
+            f"{what}: {units.percent(own)} utilized, the busiest core {units.percent(usual)}; "
+            f"mean of {WINDOW:g} s"
+        )
+        return Verdict(
+            says={
+                "where": f"{what} of {node}",
+                "slower": units.percent(1.0 - own / usual),
+                "basis": "neuron-monitor",
+            },
+            job=tick.job_of.get(node),
+            node=node,
+            component=component,
+            evidence=(Evidence(text, node, "neuroncore_utilization_ratio", own, usual),),
+        )
+
+    def _low(self, node: int) -> Places:
+        """The cores of a node that have stopped."""
+        assert self._axis is not None
+        first, end = int(self._axis.starts[node]), int(self._axis.starts[node + 1])
+        return first + np.flatnonzero(self._drop[first:end] > 0.8 * DROP)
+
+    def _single(self, node: int, tick: Tick) -> bool:
+        """Whether they are few, of a process whose other cores work: else it is no single fault."""
+        axis = self._axis
+        assert axis is not None
+        first = int(axis.starts[node])
+        low = {int(core) for core in self._low(node) - first}
+        if len(low) > max(1.0, FEW * int(axis.sizes[node])):
+            return False
+        keys = axis.parts[node]
+        stopped = {keys[core] for core in low}
+        for runtime in tick.views[node].inventory.runtimes:
+            mine = set(runtime.cores)
+            if mine and mine <= stopped:
+                return False
+        return True
+
+    def _learn(self, share: Column) -> None:
+        calm = ~(self._drop > DROP / 3)
+        new = np.isnan(self._usual)
+        known = np.where(new, share, self._usual + WEIGHT * (share - self._usual))
+        self._usual = np.where(calm & ~np.isnan(share), known, self._usual)
+
+    def _add(self, values: Column) -> None:
+        known = ~np.isnan(values)
+        if known.all():
+            self._sums += values
+            self._counts += 1.0
+        else:
+            np.add(self._sums, values, out=self._sums, where=known)
+            self._counts += known
+
+    def _follow(self, axis: PartAxis) -> None:
+        self._sums, self._counts = np.zeros(len(axis)), np.zeros(len(axis))
+        self._looked = -np.inf
+        usual = np.full(len(axis), np.nan)
+        if self._axis is not None:
+            old = axis.places_in(self._axis)
+            usual[old >= 0] = self._usual[old[old >= 0]]
+        self._axis, self._usual = axis, usual

@@ -1,0 +1,122 @@
+"""What neuron-monitor says of devices: one that its siblings on the node leave behind."""
+
+import numpy as np
+import numpy.typing as npt
+
+from trntop import units
+from trntop.analysis.axis import PartAxis, Places
+from trntop.analysis.detector import Verdict
+from trntop.analysis.peers import Peers, excess, group_median
+from trntop.analysis.tick import Tick
+from trntop.catalog import Entity
+from trntop.model import Column, Evidence
+
+BLOCK = 5.0
+"""Seconds whose values are compared as one."""
+BUSY = 0.2
+"""Utilization that the median device of a node must have."""
+FEW = 0.25
+"""Share of a node's devices of which more are no single fault, but another division of work."""
+STOPPED = 0.05
+"""Utilization below which a device does not work slowly, but not at all."""
+
+
+class Devices:
+    """The devices of a node beside each other, by their cores' utilization."""
+
+    def __init__(self, least: float) -> None:
+        self._peers = Peers(least)
+        self._cores: PartAxis | None = None
+        self._axis: PartAxis | None = None
+        self._device: Places = np.empty(0, np.int64)
+        """Place of the device of each core on the axis of devices, beyond the last one for cores
+        of none, `[core]`.
+        """
+        self._sums: Column = np.empty(0)
+        """Of the utilization of each core in this block, `[core]`."""
+        self._counts: Column = np.empty(0)
+        """Ticks that it is of."""
+        self._means: Column = np.empty(0)
+        self._end: float | None = None
+        self.worst: Column = np.empty(0)
+
+    def take(self, tick: Tick) -> None:
+        """Takes a tick, and compares the devices at the end of each block of seconds."""
+        cores, devices = tick.parts(Entity.CORE), tick.parts(Entity.DEVICE)
+        if cores is not self._cores or devices is not self._axis:
+            self._follow(tick, cores, devices)
+        values = tick.column("neuroncore_utilization_ratio")
+        if tick.quiet.any() or np.isnan(values).any():
+            usable = ~(np.isnan(values) | np.repeat(tick.quiet, cores.sizes))
+            self._sums += np.where(usable, values, 0.0)
+            self._counts += usable
+        else:
+            self._sums += values
+            self._counts += 1.0
+        if self._end is None or tick.time >= self._end:
+            self._compare(tick, devices)
+            self._sums[:], self._counts[:] = 0.0, 0.0
+            self._end = tick.time + BLOCK
+            self.worst = np.full(len(tick.nodes), np.nan)
+            np.fmax.at(self.worst, devices.owner, self._peers.value)
+
+    def verdict(self, node: str, place: int, tick: Tick) -> Verdict:
+        """Names the device."""
+        axis = self._axis
+        assert axis is not None
+        mine = np.flatnonzero(axis.owner == place)
+        worst = int(mine[np.argmax(self._peers.value[mine])])
+        device = axis.key(worst)[1]
+        own, usual = float(self._means[worst]), float(np.nanmedian(self._means[mine]))
+        text = (
+            f"cores of device {device} are {units.percent(own)} utilized, "
+            f"of the node's median device {units.percent(usual)}"
+        )
+        return Verdict(
+            says={
+                "where": f"device {device} of {node}",
+                "slower": units.percent(float(self._peers.effect[worst])),
+                "basis": "neuron-monitor",
+            },
+            job=tick.job_of.get(node),
+            node=node,
+            component=f"device:{device}",
+            evidence=(Evidence(text, node, "neuroncore_utilization_ratio", own, usual),),
+            since=float(self._peers.since[worst]) or None,
+        )
+
+    def _follow(self, tick: Tick, cores: PartAxis, devices: PartAxis) -> None:
+        self._cores, self._axis = cores, devices
+        self._sums, self._counts = np.zeros(len(cores)), np.zeros(len(cores))
+        places = []
+        for node, view in enumerate(tick.views):
+            owner = view.inventory.core_device
+            keys = {key: place for place, key in enumerate(devices.parts[node])}
+            first, size = int(devices.starts[node]), int(cores.sizes[node])
+            known = [keys.get(device, -1) for device in owner.tolist()]
+            known = known if len(known) == size else [-1] * size
+            places += [first + one if one >= 0 else -1 for one in known]
+        device = np.array(places, np.int64)
+        self._device = np.where(device >= 0, device, len(devices))
+        self._peers.follow(devices)
+        self._end = None
+
+    def _compare(self, tick: Tick, axis: PartAxis) -> None:
+        size = len(axis) + 1
+        sums = np.bincount(self._device, self._sums, size)[:-1]
+        counts = np.bincount(self._device, self._counts, size)[:-1]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = np.where(counts > 0, sums / counts, np.nan)
+        self._means = means
+        usual = group_median(means, axis.owner)
+        works = (usual > BUSY) & (means > STOPPED)
+        off = -excess(np.where(works, means, np.nan), axis.owner)
+        off[_several(axis, off - self._peers.bias)] = np.nan
+        self._peers.round(tick.time, axis, off, BLOCK)
+
+
+def _several(axis: PartAxis, off: Column) -> npt.NDArray[np.bool_]:
+    """Parts of nodes of which many are off at once, `[part]`."""
+    many = np.bincount(axis.owner[off > 0.05], minlength=len(axis.sizes))
+    several: npt.NDArray[np.bool_] = (many > np.maximum(1.0, FEW * axis.sizes))[axis.owner]
+    return several

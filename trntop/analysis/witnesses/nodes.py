@@ -1,0 +1,181 @@
+"""What neuron-monitor says of nodes that report no steps: latency, operations, utilization."""
+
+from collections.abc import Hashable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from trntop import units
+from trntop.analysis.axis import Axis
+from trntop.analysis.detector import Verdict
+from trntop.analysis.peers import LEARNING, Peers, excess, group_median
+from trntop.analysis.roles import roles
+from trntop.analysis.tick import Tick
+from trntop.model import NO_VALUE, Column, Evidence
+
+BLOCK = 5.0
+"""Seconds whose values are compared as one."""
+_COLUMNS = (
+    "node_device_latency_p50_seconds",
+    "node_neuroncore_flops_per_second",
+    "node_neuroncore_utilization_mean_ratio",
+)
+LATENCY, FLOPS, UTILIZATION = range(3)
+_PHRASES = (
+    "an execution takes {:.3g} s, elsewhere {:.3g} s",
+    "{:.3g} FLOP/s, elsewhere {:.3g}",
+    "utilization {:.0%}, elsewhere {:.0%}",
+)
+_SIGNS = ((LATENCY,), (FLOPS, UTILIZATION))
+"""What tells of a slow node: executions that take longer, or less work in less time.
+
+In a synchronous job all nodes do the same work in the same time, and it is the latency that tells.
+"""
+STEADY = 0.8
+"""Share of its usual utilization below which a group has paused."""
+USUAL = 20.0
+"""Blocks over which it is a mean."""
+STEPS = 2.0
+"""Steps that a block has at least, where their length is known: parts of steps differ."""
+
+
+class Nodes:
+    """Nodes that report no steps, by what neuron-monitor says."""
+
+    def __init__(self, least: float) -> None:
+        self._peers = [Peers(least) for _ in _SIGNS]
+        self._sums: npt.NDArray[np.float64] = np.zeros((len(_COLUMNS), 0))
+        self._counts: npt.NDArray[np.float64] = np.zeros((len(_COLUMNS), 0))
+        self._axis: Axis | None = None
+        self._jobs: Mapping[str, str] | None = None
+        self._begin = 0.0
+        self._end: float | None = None
+        self._means: npt.NDArray[np.float64] = np.zeros((len(_COLUMNS), 0))
+        self._kinds: dict[str, tuple[str | None, str]] = {}
+        """Node → its job and instance type."""
+        self._groups: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        """The same, less those that behave otherwise."""
+        self._grouped = False
+        self._usual: Column = np.empty(0)
+        """Median utilization of each node's group."""
+        self.worst: Column = np.empty(0)
+
+    def take(self, tick: Tick, reporting: npt.NDArray[np.bool_]) -> None:
+        """Takes a tick, and compares the nodes at the end of each block of seconds.
+
+        Args:
+            tick: the newest one.
+            reporting: nodes that report steps: they are peers, but judged by what they say.
+        """
+        if tick.nodes is not self._axis:
+            self._axis, self._jobs = tick.nodes, None
+            self._sums = np.zeros((len(_COLUMNS), len(tick.nodes)))
+            self._counts = np.zeros((len(_COLUMNS), len(tick.nodes)))
+            for peers in self._peers:
+                peers.follow(tick.nodes)
+        if tick.job_of is not self._jobs:
+            self._learn_kinds(tick)
+        if reporting.all():
+            self.worst = np.full(len(tick.nodes), np.nan)
+            return
+        values = np.stack(tick.columns(_COLUMNS))
+        usable = ~np.isnan(values) & ~tick.quiet
+        self._sums += np.where(usable, values, 0.0)
+        self._counts += usable
+        if self._end is None or tick.time >= self._end:
+            self._compare(tick)
+            self._sums[:], self._counts[:] = 0.0, 0.0
+            steps = [crew.usual for crew in tick.progress.crews.values() if len(crew.places)]
+            self._begin = tick.time
+            self._end = tick.time + max(BLOCK, STEPS * max(steps, default=0.0))
+        self.worst = np.fmax.reduce([peers.value for peers in self._peers])
+        self.worst[reporting] = np.nan
+        if not self._grouped:
+            self.worst[:] = np.nan  # who works with whom is not known yet
+
+    def verdict(self, node: str, place: int, tick: Tick) -> Verdict:
+        """What is said of a node that stands out."""
+        worst = int(np.argmax([peers.value[place] for peers in self._peers]))
+        effect = float(self._peers[worst].effect[place])
+        evidence = []
+        for column in _SIGNS[worst]:
+            own = float(self._means[column][place])
+            usual = float(group_median(self._means[column], self._groups)[place])
+            if own == own and usual == usual:
+                text = f"{node}: {_PHRASES[column].format(own, usual)}"
+                evidence.append(Evidence(text, node, _COLUMNS[column], own, usual))
+        since = float(self._peers[worst].since[place])
+        return Verdict(
+            says={
+                "where": node,
+                "node": node,
+                "slower": units.percent(effect),
+                "job": tick.job_of.get(node, ""),
+                "wait": "",
+                "basis": "neuron-monitor",
+            },
+            job=tick.job_of.get(node),
+            node=node,
+            evidence=tuple(evidence),
+            since=since or None,
+        )
+
+    def _learn_kinds(self, tick: Tick) -> None:
+        """Who may be compared with whom; where that is another than before, all begins anew."""
+        self._jobs = tick.job_of
+        kinds = {
+            view.name: (tick.job_of.get(view.name), view.inventory.instance_type)
+            for view in tick.views
+        }
+        known = zip(self._kinds, self._usual.tolist(), strict=True)
+        usual = np.array([dict(known).get(node, NO_VALUE) for node in kinds])
+        moved = any(kinds.get(node, kind) != kind for node, kind in self._kinds.items())
+        numbers: dict[Hashable, int] = {}
+        groups = [numbers.setdefault(kind, len(numbers)) for kind in kinds.values()]
+        self._groups = np.array(groups, np.int64)
+        self._kinds, self._grouped = kinds, False
+        # Who is new is taken to do what its group does.
+        self._usual = np.where(np.isnan(usual), group_median(usual, self._groups), usual)
+        if moved:
+            for peers in self._peers:
+                peers.clear()
+                peers.follow(tick.nodes)
+
+    def _compare(self, tick: Tick) -> None:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            self._means = np.where(self._counts > 0, self._sums / self._counts, np.nan)
+        sizes = np.bincount(self._groups[~tick.quiet], minlength=int(self._groups.max()) + 1)
+        enough = (sizes[self._groups] >= 3) & self._steady()
+        pace = tick.time - self._begin
+        for columns, peers in zip(_SIGNS, self._peers, strict=True):
+            off = np.fmin.reduce([self._excess(column) for column in columns])
+            peers.round(tick.time, tick.nodes, np.where(enough, off, np.nan), pace)
+        if not self._grouped and any(
+            peers.count.max(initial=0.0) >= LEARNING for peers in self._peers
+        ):
+            self._group()
+            self._grouped = True
+
+    def _excess(self, column: int) -> Column:
+        """By which share each node is worse than its group."""
+        means = self._means[column]
+        sign = 1.0 if column == LATENCY else -1.0
+        return sign * excess(np.where(means > 0, means, np.nan), self._groups)
+
+    def _group(self) -> None:
+        """Tells nodes apart that do something else: another job's, though nobody says so."""
+        peers = self._peers[LATENCY]
+        levels = np.where(peers.count >= LEARNING, peers.bias, np.nan)
+        both = np.stack([self._groups, roles(levels, peers.noise())])
+        self._groups = np.unique(both, axis=1, return_inverse=True)[1].ravel().astype(np.int64)
+        for one in self._peers:
+            usual = group_median(one.bias, self._groups)
+            one.expect((1.0 + one.bias) / (1.0 + usual) - 1.0)
+
+    def _steady(self) -> npt.NDArray[np.bool_]:
+        """Nodes whose group worked through the block as it usually does: no pause lies in it."""
+        now = group_median(self._means[UTILIZATION], self._groups)
+        usual = np.where(np.isnan(self._usual), now, self._usual)
+        steady: npt.NDArray[np.bool_] = now >= STEADY * usual
+        self._usual = np.where(np.isnan(now), usual, usual + (now - usual) / USUAL)
+        return steady

@@ -1,0 +1,336 @@
+"""What ranks say of themselves: the steps that they report, compared step by step."""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trntop import units
+from trntop.analysis.axis import Axis, PartAxis, Places
+from trntop.analysis.detector import Verdict
+from trntop.analysis.peers import LEARNING, Peers, excess, group_median
+from trntop.analysis.roles import lone_slow, roles
+from trntop.analysis.tick import Tick
+from trntop.catalog import Entity
+from trntop.model import Column, Evidence, NodeView
+
+MOST = 0.9
+"""Share of a job's ranks that have reported a step before it is looked at."""
+PATIENCE = 1.0
+"""Steps after which the others are not waited for any longer."""
+_TOLD = {
+    "rank_compute_seconds": "computes",
+    "rank_exposed_comm_seconds": "waits",
+    "rank_comm_seconds": "is in collectives for",
+}
+"""What evidence is told of."""
+HALF = 0.5
+"""Share of a node's ranks from which the whole node is slow, not a part of it."""
+
+
+@dataclass(slots=True)
+class _Layout:
+    """Who is who among the ranks of a tick; arrays are `[rank]`."""
+
+    axis: PartAxis
+    job: npt.NDArray[np.int64]
+    jobs: tuple[str, ...]
+    pair: npt.NDArray[np.int64]
+    """Number of the rank's (job, node), for what is told of whole nodes."""
+    pairs: Axis
+    """(job, node) of each pair."""
+    pair_job: npt.NDArray[np.int64]
+    pair_node: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, axis: PartAxis) -> "_Layout":
+        names: dict[str, int] = {}
+        pairs: dict[tuple[int, int], int] = {}
+        job = np.zeros(len(axis), np.int64)
+        pair = np.zeros(len(axis), np.int64)
+        rank = 0
+        for node, keys in enumerate(axis.parts):
+            for key in keys:
+                name = str(key).rpartition("/")[0]
+                number = names.setdefault(name, len(names))
+                job[rank] = number
+                pair[rank] = pairs.setdefault((number, node), len(pairs))
+                rank += 1
+        jobs = tuple(names)
+        return cls(
+            axis, job, jobs, pair,
+            Axis([(jobs[number], axis.nodes.keys[node]) for number, node in pairs]),
+            np.array([number for number, _ in pairs], np.int64),
+            np.array([node for _, node in pairs], np.int64),
+        )  # fmt: skip
+
+
+class Ranks:
+    """Ranks that report their steps."""
+
+    def __init__(self, least: float) -> None:
+        self._least = least
+        self._layout: _Layout | None = None
+        self._single = Peers(least)
+        """Each rank among those that do the same."""
+        self._whole = Peers(least)
+        """Each node of a job among its others."""
+        self._few = _Few()
+        self._seen: Column = np.empty(0)
+        """Step and seconds by which a new record is known, `[rank]`."""
+        self._waiting: npt.NDArray[np.bool_] = np.empty(0, bool)
+        """Ranks whose newest record was not looked at."""
+        self._first: dict[str, float] = {}
+        """Job → when the first of the waiting records came."""
+        self._role: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        self._grouped: set[str] = set()
+        """Jobs whose roles are known."""
+        self._told = {name: np.empty(0) for name in _TOLD}
+        """What each rank said of the step that was compared last."""
+        self.worst: Column = np.empty(0)
+        self.reporting: npt.NDArray[np.bool_] = np.empty(0, bool)
+        """Nodes that report steps of a job of which others do too, `[node]`."""
+
+    def take(self, tick: Tick) -> None:
+        """Takes a tick; where a job's ranks have all ended a step, compares them."""
+        axis = tick.parts(Entity.RANK)
+        if self._layout is None or axis is not self._layout.axis:
+            self._follow(axis)
+        layout = self._layout
+        assert layout is not None
+        seconds, steps = tick.columns(("rank_step_seconds", "rank_step"))
+        known = ~np.isnan(seconds)
+        mark = np.where(known, np.nan_to_num(steps) * 4096.0 + seconds, np.nan)
+        new = known & (mark != self._seen)
+        self._seen = np.where(known, mark, self._seen)
+        self._waiting |= new
+        self.reporting = _comparable(layout, known, len(tick.nodes))
+        for number, job in enumerate(layout.jobs):
+            mine = layout.job == number
+            if self._complete(job, mine & known, mine & self._waiting, seconds, tick.time):
+                self._compare(tick, layout, job, mine & self._waiting)
+                self._waiting &= ~mine
+                self._first.pop(job, None)
+        self._collect(tick, layout)
+
+    def verdict(self, node: str, place: int, tick: Tick) -> Verdict:
+        """What is said of a node that stands out."""
+        layout = self._layout
+        assert layout is not None
+        mine = layout.axis.owner == place
+        slow = mine & (self._single.value > 1.0)
+        pairs = layout.pair_node == place
+        pair = int(np.flatnonzero(pairs)[np.argmax(self._whole.value[pairs])])
+        job = layout.jobs[int(layout.pair_job[pair])]
+        ranks = np.flatnonzero(mine & (layout.pair == pair))
+        view = tick.view(node)
+        whole = self._whole.value[pair] > 1.0 or slow.sum() > HALF * len(ranks)
+        component = None
+        if whole or not slow.any():
+            effect, since = float(self._whole.effect[pair]), float(self._whole.since[pair])
+            if self._whole.value[pair] <= 1.0:
+                effect = float(np.median(self._single.effect[ranks]))
+            if since <= 0:
+                begins = self._single.since[ranks]
+                since = float(begins[begins > 0].min(initial=np.inf))
+            where = node
+        else:
+            worst = int(np.flatnonzero(slow)[np.argmax(self._single.effect[slow])])
+            effect, since = float(self._single.effect[worst]), float(self._single.since[worst])
+            component, part = _part_of(layout, ranks, worst, view)
+            where = f"{part} of {node}"
+            mine = np.arange(len(layout.axis)) == worst
+        others = (layout.job == layout.job[ranks[0]]) & ~mine
+        return Verdict(
+            says={
+                "where": where,
+                "node": node,
+                "slower": units.percent(effect),
+                "job": job,
+                "wait": self._waits(others, mine),
+                "basis": "steps",
+            },
+            job=job,
+            node=node,
+            component=component,
+            evidence=tuple(self._evidence(node, where, mine, others)),
+            since=since if 0 < since < np.inf else None,
+        )
+
+    def _waits(self, others: npt.NDArray[np.bool_], mine: npt.NDArray[np.bool_]) -> str:
+        """What the others wait for in a step, beyond what the slow one does."""
+        exposed = self._told["rank_exposed_comm_seconds"]
+        theirs, own = exposed[others], exposed[mine]
+        if np.isnan(theirs).all() or np.isnan(own).all():
+            return ""
+        wait = float(np.nanmedian(theirs) - np.nanmin(own))
+        return f"; others wait {units.seconds(wait)} a step" if wait > 0 else ""
+
+    def _evidence(
+        self, node: str, where: str, mine: npt.NDArray[np.bool_], others: npt.NDArray[np.bool_]
+    ) -> Iterator[Evidence]:
+        """What the slow ranks report, beside what the others do."""
+        for quantity, what in _TOLD.items():
+            values = self._told[quantity]
+            if np.isnan(values[mine]).all() or np.isnan(values[others]).all():
+                continue
+            own, usual = float(np.nanmedian(values[mine])), float(np.nanmedian(values[others]))
+            text = f"{where} {what} {own:.3g} s of a step, the median of the others {usual:.3g} s"
+            yield Evidence(text, node, quantity, own, usual)
+
+    def _follow(self, axis: PartAxis) -> None:
+        old = self._layout
+        self._layout = _Layout.of(axis)
+        before = np.full(len(axis), -1) if old is None else axis.places_in(old.axis)
+        known = before >= 0
+        seen, waiting = np.full(len(axis), np.nan), np.zeros(len(axis), bool)
+        role = np.zeros(len(axis), np.int64)
+        seen[known], waiting[known] = self._seen[before[known]], self._waiting[before[known]]
+        role[known] = self._role[before[known]]
+        self._seen, self._waiting, self._role = seen, waiting, role
+        for name, values in self._told.items():
+            self._told[name] = np.full(len(axis), np.nan)
+            self._told[name][known] = values[before[known]]
+        self._single.follow(axis)
+        self._whole.follow(self._layout.pairs)
+
+    def _complete(
+        self,
+        job: str,
+        known: npt.NDArray[np.bool_],
+        waiting: npt.NDArray[np.bool_],
+        seconds: Column,
+        now: float,
+    ) -> bool:
+        """Whether enough ranks have ended a step, or the others were waited for long enough."""
+        count = int(waiting.sum())
+        if not count:
+            return False
+        first = self._first.setdefault(job, now)
+        if count >= MOST * int(known.sum()):
+            return True
+        patience = max(2.0, PATIENCE * float(np.median(seconds[waiting])))
+        return count >= HALF * int(known.sum()) and now - first >= patience
+
+    def _compare(self, tick: Tick, layout: _Layout, job: str, who: npt.NDArray[np.bool_]) -> None:
+        told, *_ = tick.columns(("rank_pipeline_stage", *_TOLD))
+        mine = np.flatnonzero(layout.job == layout.jobs.index(job))
+        if not np.isnan(told[mine]).any():
+            self._role[mine] = told[mine].astype(np.int64)
+            self._grouped.add(job)
+        groups = self._role.copy()
+        compute, own, step = (np.where(who, column, np.nan) for column in _times(tick))
+        off = np.fmax(excess(compute, groups), excess(own, groups))
+        off = np.where(np.isnan(off), excess(step, groups), off)
+        for name in _TOLD:
+            self._told[name] = np.where(who, tick.column(name), self._told[name])
+        pace = float(np.median(step[who]))
+        self._single.round(tick.time, layout.axis, off, pace, job)
+        whole = self._of_nodes(layout, compute, own, off)
+        self._whole.round(tick.time, layout.pairs, whole, pace, job)
+        if job not in self._grouped and self._single.count[mine].min(initial=np.inf) >= LEARNING:
+            self._group(layout, job, mine)
+            self._grouped.add(job)
+
+    def _of_nodes(self, layout: _Layout, compute: Column, own: Column, off: Column) -> Column:
+        """By which share whole nodes are off, `[pair]`; of one among two, by its own past."""
+        size = len(layout.pairs)
+        known = ~np.isnan(off)
+        counts = np.bincount(layout.pair[known], minlength=size)
+        total = np.bincount(layout.pair[known], off[known], size)
+        mean = np.where(counts > 0, total / np.maximum(counts, 1), np.nan)
+        times = np.where(np.isnan(compute), own, compute)
+        few = np.bincount(layout.pair_job, counts > 0)[layout.pair_job] == 2
+        if few.any():
+            known = ~np.isnan(times)
+            sums = np.bincount(layout.pair[known], times[known], size)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                seconds = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+            mean = np.where(few, self._few.off(layout, seconds, self._whole.value > 0.3), mean)
+        return mean
+
+    def _group(self, layout: _Layout, job: str, mine: Places) -> None:
+        """Finds who does the same, once a job's steady times are known."""
+        levels = self._single.bias[mine]
+        noise = self._single.noise(job)
+        found = roles(levels, noise)
+        lone = lone_slow(levels, found, layout.pair[mine])
+        main = int(np.argmax(np.bincount(found[found >= 0]))) if (found >= 0).any() else 0
+        found[lone] = main
+        self._role[mine] = np.maximum(found, 0)
+        usual = group_median(np.where(lone, np.nan, levels), np.maximum(found, 0))
+        bias = self._single.bias.copy()
+        bias[mine] = np.where(lone, 0.0, (1.0 + levels) / (1.0 + usual) - 1.0)
+        self._single.expect(bias)
+        # The nodes' biases follow from their ranks'.
+        counts = np.bincount(layout.pair[mine], minlength=len(layout.pairs))
+        sums = np.bincount(layout.pair[mine], bias[mine], len(layout.pairs))
+        whole = self._whole.bias.copy()
+        here = counts > 0
+        whole[here] = sums[here] / counts[here]
+        self._whole.expect(whole)
+
+    def _collect(self, tick: Tick, layout: _Layout) -> None:
+        worst = np.full(len(tick.nodes), np.nan)
+        if len(layout.axis):
+            np.fmax.at(worst, layout.axis.owner, self._single.value)
+            np.fmax.at(worst, layout.pair_node, self._whole.value)
+        self.worst = worst
+
+
+class _Few:
+    """Nodes of which a job has only two: who of them has changed."""
+
+    def __init__(self) -> None:
+        self._usual: dict[Hashable, float] = {}
+
+    def off(self, layout: _Layout, seconds: Column, held: npt.NDArray[np.bool_]) -> Column:
+        """By which share more each has changed than the other, `[pair]`."""
+        now = dict(zip(layout.pairs.keys, seconds.tolist(), strict=True))
+        change = np.full(len(seconds), np.nan)
+        for place, (key, value) in enumerate(now.items()):
+            if value == value:
+                usual = self._usual.setdefault(key, value)
+                change[place] = value / usual - 1.0
+                if not held[place]:
+                    self._usual[key] = usual + (value - usual) / 20.0
+        least = np.full(int(layout.pair_job.max()) + 1, np.inf)
+        np.fmin.at(least, layout.pair_job, change)
+        off: Column = change - least[layout.pair_job]
+        return off
+
+
+def _times(tick: Tick) -> tuple[Column, Column, Column]:
+    """Seconds of the newest step in which each rank computed, did not wait, and all of them."""
+    step = tick.column("rank_step_seconds")
+    exposed = tick.column("rank_exposed_comm_seconds")
+    comm = tick.column("rank_comm_seconds")
+    own = step - np.where(np.isnan(exposed), comm, exposed)
+    return _positive(tick.column("rank_compute_seconds")), _positive(own), step
+
+
+def _comparable(layout: _Layout, known: npt.NDArray[np.bool_], nodes: int) -> npt.NDArray[np.bool_]:
+    """Nodes whose steps others' can be compared with, `[node]`: often rank 0 alone reports."""
+    told = np.bincount(layout.pair[known], minlength=len(layout.pairs)) > 0
+    sizes = np.bincount(layout.pair_job[told], minlength=len(layout.jobs))
+    result = np.zeros(nodes, bool)
+    result[layout.pair_node[told & (sizes[layout.pair_job] > 1)]] = True
+    return result
+
+
+def _positive(values: Column) -> Column:
+    return np.where(values > 0, values, np.nan)
+
+
+def _part_of(layout: _Layout, ranks: Places, rank: int, view: NodeView) -> tuple[str | None, str]:
+    """The device or core that a rank works on, where there is one rank for each; and a phrase."""
+    names = [str(layout.axis.key(int(place))[1]) for place in ranks]
+    numbers = sorted(int(name.rpartition("/")[2]) for name in names)
+    number = int(str(layout.axis.key(rank)[1]).rpartition("/")[2])
+    local = numbers.index(number)
+    for entity in (Entity.DEVICE, Entity.CORE):
+        parts = view.inventory.of(entity)
+        if len(parts) == len(numbers):
+            return f"{entity}:{parts[local]}", f"{entity} {parts[local]} (rank {number})"
+    return None, f"rank {number}"

@@ -1,0 +1,69 @@
+"""`trntop lemons`: how often which node was to blame."""
+
+import os
+import shutil
+import sys
+import time
+from argparse import Namespace
+from collections import Counter
+
+from trntop.errors import TrntopError, UsageError
+from trntop.exporters import document
+from trntop.exporters.grid import Column, fill, lines
+from trntop.lemons import Lemons, Record, default_path
+from trntop.text import clean
+
+
+def lemons(args: Namespace) -> int:
+    """The nodes that were to blame, the worst first; or forgets one."""
+    path = default_path(os.environ)
+    if path is None:
+        raise TrntopError("no home directory, so no history of nodes: set XDG_STATE_HOME")
+    history = Lemons(path, warn=lambda text: print(f"trntop: {text}", file=sys.stderr))
+    if args.forget is not None:
+        if not history.forget(args.forget):
+            raise UsageError(f"{clean(args.forget)}: nothing was forgotten of this node in {path}")
+        return 0
+    records = history.all()
+    if args.json:
+        found = {"schema": document.SCHEMA, "nodes": [_document(one) for one in records]}
+        sys.stdout.buffer.write(document.encode(found) + b"\n")
+    elif records:
+        width = max(80, shutil.get_terminal_size((100, 24)).columns)
+        print("\n".join(line.rstrip() for line in lines(_columns(records), width)))
+    else:
+        print(f"no node was to blame yet ({path})")
+    return 0
+
+
+def _columns(records: list[Record]) -> list[Column]:
+    columns = [
+        Column("node", left=True),
+        Column("blamed"),
+        Column("last, UTC", left=True),
+        Column("kinds", left=True),
+        Column("components", left=True, rank=1),
+    ]
+    for one in records:
+        last = time.strftime("%Y-%m-%d %H:%M", time.gmtime(one.last or 0.0))
+        row = (one.node, f"{len(one.blames)}", last, _counts(one.kinds), _counts(one.components))
+        fill(columns, row)
+    return columns
+
+
+def _counts(counts: Counter[str]) -> str:
+    """`efa_degraded 3, straggler`."""
+    return ", ".join(
+        name if count == 1 else f"{name} {count}" for name, count in counts.most_common()
+    )
+
+
+def _document(record: Record) -> document.Document:
+    return {
+        "node": record.node,
+        "count": len(record.blames),
+        "kinds": dict(record.kinds.most_common()),
+        "components": dict(record.components.most_common()),
+        "first": min(one.since for one in record.blames),
+        "last": record.last,
+    }

@@ -1,0 +1,159 @@
+"""`trntop rules`: what is looked for, with the numbers in force, and the runbook of each kind."""
+
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from trntop.analysis.custom import rule_of
+from trntop.analysis.rule import Rule
+from trntop.analysis.rulebook import RULEBOOK
+from trntop.analysis.rulebook import rules as in_force
+from trntop.cli.choice import known_kind
+from trntop.cli.opening import settings_of
+from trntop.exporters import document
+from trntop.exporters.grid import Column, fill, lines, wrapped
+from trntop.settings import Analysis, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One rule as a user sees it."""
+
+    kind: str
+    severity: str
+    condition: str
+    """With the numbers in force."""
+    hold: float
+    state: str
+    """`on`, `off`, or `own`."""
+    clear_hold: float
+    summary: str
+    advice: str
+    settings: dict[str, float]
+    """The settings it goes by, by dotted key."""
+    follows: tuple[str, ...]
+    """Kinds that explain it: beside one of them it is evidence, no incident."""
+
+
+def rules(args: Namespace) -> int:
+    """The rules as a table or JSON; of one kind, everything."""
+    settings = settings_of(args)
+    rows = list(table(settings))
+    if args.kind is not None:
+        rows = [row for row in rows if row.kind == known_kind(args.kind, settings)]
+    if args.json:
+        found = {"schema": document.SCHEMA, "rules": [_document(row) for row in rows]}
+        sys.stdout.buffer.write(document.encode(found) + b"\n")
+        return 0
+    width = max(80, shutil.get_terminal_size((100, 24)).columns)
+    if args.kind is None:
+        print("\n".join(_grid(rows, width)))
+    else:
+        print("\n".join(_in_full(rows[0], settings, min(width, 100))))
+    return 0
+
+
+def table(settings: Settings) -> Iterator[Row]:
+    """The rules of trntop and those of the user, in the order in which they are listed.
+
+    Raises:
+        SettingsError: `analysis.disabled` names no kind of incident.
+    """
+    analysis = settings.analysis
+    active = {rule.kind for rule in in_force(analysis, settings.rules)}
+    for rule in RULEBOOK:
+        yield _row(rule, analysis, "on" if rule.kind in active else "off")
+    for rule in map(rule_of, settings.rules):
+        yield _row(rule, analysis, "own" if rule.kind in active else "off")
+
+
+def runbook(kind: str) -> str:
+    """What to do about incidents of a kind, as Markdown; empty for rules of the user's own."""
+    page = files("trntop") / "runbooks" / f"{kind}.md"
+    return page.read_text("utf-8") if page.is_file() else ""
+
+
+def _row(rule: Rule, settings: Analysis, state: str) -> Row:
+    return Row(
+        kind=rule.kind,
+        severity=str(rule.severity),
+        condition=rule.stated(settings),
+        hold=settings.hold if rule.hold is None else rule.hold,
+        state=state,
+        clear_hold=rule.clear_hold,
+        summary=rule.summary,
+        advice=rule.advice,
+        settings={f"analysis.{name}": getattr(settings, name) for name in rule.settings},
+        follows=tuple(rule.follows),
+    )
+
+
+def _document(row: Row) -> document.Document:
+    return {
+        "kind": row.kind,
+        "severity": row.severity,
+        "condition": row.condition,
+        "hold_seconds": row.hold,
+        "clear_hold_seconds": row.clear_hold,
+        "state": row.state,
+        "summary": row.summary,
+        "advice": row.advice or None,
+        "settings": row.settings,
+        "follows": list(row.follows),
+    }
+
+
+def _grid(rows: Sequence[Row], width: int) -> Iterator[str]:
+    """The table; conditions are wrapped below their column, not cut."""
+    columns = [
+        Column("kind", left=True),
+        Column("severity", left=True),
+        Column("hold", "s"),
+        Column("state", left=True),
+        Column("condition", left=True),
+    ]
+    room = width - sum(
+        max(len(text) for text in texts) + 2
+        for texts in (
+            ["kind", *(row.kind for row in rows)],
+            ["severity", *(row.severity for row in rows)],
+            ["hold", *(f"{row.hold:g}" for row in rows)],
+            ["state", *(row.state for row in rows)],
+        )
+    )
+    for row in rows:
+        first, *rest = wrapped(row.condition, max(room, 20), "") or [""]
+        fill(columns, (row.kind, row.severity, f"{row.hold:g}", row.state, first))
+        for line in rest:
+            fill(columns, ("", "", "", "", line))
+    yield from (line.rstrip() for line in lines(columns, width))
+
+
+def _in_full(row: Row, settings: Settings, width: int) -> Iterator[str]:
+    defaults = Analysis()
+    facts = [
+        ("severity", row.severity),
+        ("state", "off (analysis.disabled)" if row.state == "off" else row.state),
+        ("holds when", row.condition),
+        ("opens", f"after {row.hold:g} s" if row.hold else "when the condition holds"),
+        ("closes", f"after {row.clear_hold:g} s" if row.clear_hold else "when it does no longer"),
+        ("says", row.summary),
+        ("first", row.advice),
+        ("evidence of", ", ".join(row.follows)),
+    ]
+    yield row.kind
+    for name, text in facts:
+        if text:
+            first, *rest = wrapped(text, width - 16, "")
+            yield f"  {name:<12}  {first}"
+            yield from (f"{'':16}{line}" for line in rest)
+    for key, value in row.settings.items():
+        default = getattr(defaults, key.partition(".")[2])
+        note = "the default" if value == default else f"default {default:g}"
+        yield f"  {key} = {value:g}  ({note})"
+    if page := runbook(row.kind):
+        yield ""
+        yield page.rstrip()
