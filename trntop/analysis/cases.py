@@ -342,7 +342,7 @@ def _follows(finding: Finding, case: Case) -> bool:
     if not reach.job:
         return False
     jobs = {one.verdict.job for one in case.members}
-    return jobs == {None} or (finding.verdict.job is not None and finding.verdict.job in jobs)
+    return finding.verdict.job in jobs
 
 
 def _told(finding: Finding) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from trntop.analysis.custom import rule_of
+from trntop.analysis.detectors import comm
 from trntop.analysis.detectors.comm import CommBound
 from trntop.analysis.detectors.devices import DeviceLost, EccUncorrected
 from trntop.analysis.detectors.efa import EfaDegraded, EfaDown
@@ -30,7 +31,7 @@ RULEBOOK: tuple[Rule, ...] = (
         "comm_bound", Severity.WARNING,
         "comm share of step time above {comm_share:.0%}, or its exposed part above "
         "{exposed_comm_share:.0%} (then critical), mean of {window:g} s over the job's nodes",
-        CommBound, hold=None, clear_hold=10.0,
+        CommBound, hold=comm.HOLD, clear_hold=10.0,
         summary="{job}: comm is {share} of step time{exposed} since {since}{nobody} "
         "(steps reported)",
         advice="Retransmits and rails on the EFA screen; then what changed: batch, bucket sizes.",

@@ -224,11 +224,13 @@ def analyze(args: Namespace) -> int:
 
 def _talk_about_haste(seconds: float, settings: Settings) -> None:
     """Finding nothing is no good news where a mean over the window had no time to last."""
-    needed = settings.analysis.window + settings.analysis.hold
+    from trntop.analysis.detectors.comm import HOLD
+
+    needed = settings.analysis.window + HOLD
     if seconds < needed:
         print(
             f"trntop: {seconds:.3g} s seen, too short to judge communication: that takes"
-            f" {needed:g} s (analysis.window + analysis.hold)",
+            f" {needed:g} s (analysis.window and {HOLD:g} s)",
             file=sys.stderr,
         )
 

@@ -17,6 +17,8 @@ from trntop.settings import Analysis as Settings
 
 TINY = 1e-9
 """A limit of 0 flags any communication at all."""
+HOLD = 10.0
+"""Seconds a job must communicate too much: by then its cause, if there is one, has been found."""
 LEAST_STEPS = 3
 """Steps that are judged together at least: one may be odd."""
 MOST_STEPS = 600
