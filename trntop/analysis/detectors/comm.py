@@ -42,8 +42,7 @@ class CommBound:
         axis = tick.parts(Entity.JOB)
         if axis is not self._axis:
             self._follow(axis)
-        columns = tick.columns(("job_comm_share_ratio", "job_exposed_comm_share_ratio"))
-        share, exposed = map(self._mean_of_nodes, columns)
+        shares: tuple[Column, Column] | None = None
         awake = np.bincount(self._job, ~tick.quiet[axis.owner], len(self._jobs))
         excess = np.full(len(self._jobs), np.nan)
         for place, job in enumerate(map(str, self._jobs.keys)):
@@ -52,6 +51,7 @@ class CommBound:
                 continue
             steps = self._steps.setdefault(job, _Steps())
             if steps.newest != crew.step or crew.step != crew.step:
+                share, exposed = shares = shares or self._shares(tick)
                 steps.take(tick.time, float(share[place]), float(exposed[place]), crew.step)
                 steps.forget(tick.time - max(self._settings.window, LEAST_STEPS * crew.usual))
             excess[place] = steps.excess(self._settings)
@@ -65,6 +65,11 @@ class CommBound:
             self._steps = {job: one for job, one in self._steps.items() if job in jobs.place}
         self._job = np.array([self._jobs.place[name] for name in names], np.int64)
         self._axis = axis
+
+    def _shares(self, tick: Tick) -> tuple[Column, Column]:
+        """Comm share and exposed share of each job, `[job]`; only looked at when a step ends."""
+        comm, exposed = tick.columns(("job_comm_share_ratio", "job_exposed_comm_share_ratio"))
+        return self._mean_of_nodes(comm), self._mean_of_nodes(exposed)
 
     def _mean_of_nodes(self, values: Column) -> Column:
         known = ~np.isnan(values)

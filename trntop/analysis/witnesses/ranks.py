@@ -81,6 +81,8 @@ class Ranks:
         """Step and seconds by which a new record is known, `[rank]`."""
         self._waiting: npt.NDArray[np.bool_] = np.empty(0, bool)
         """Ranks whose newest record was not looked at."""
+        self._beat: Column | None = None
+        """The newest steps of the jobs when the ranks were looked at last."""
         self._first: dict[str, float] = {}
         """Job → when the first of the waiting records came."""
         self._role: npt.NDArray[np.int64] = np.empty(0, np.int64)
@@ -95,8 +97,13 @@ class Ranks:
     def take(self, tick: Tick) -> None:
         """Takes a tick; where a job's ranks have all ended a step, compares them."""
         axis = tick.parts(Entity.RANK)
+        beat = tick.column("job_step")
         if self._layout is None or axis is not self._layout.axis:
             self._follow(axis)
+        elif beat is self._beat and not self._waiting.any():
+            return  # no rank has ended a step since
+        # Where steps have no numbers, every tick may bring one.
+        self._beat = None if np.isnan(beat).all() else beat
         layout = self._layout
         assert layout is not None
         seconds, steps = tick.columns(("rank_step_seconds", "rank_step"))
