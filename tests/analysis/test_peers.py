@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trntop.analysis.axis import Axis
-from trntop.analysis.peers import LEARNING, Peers, excess, group_median
+from trntop.analysis.axis import Axis, PartAxis
+from trntop.analysis.peers import LEARNING, Peers, excess, group_median, node_median
 
 NAN = float("nan")
 LEAST = 0.07
@@ -277,3 +277,17 @@ def test_excess() -> None:
     off = excess(np.array([2.0, 2.0, 3.0, NAN]), np.zeros(4, np.int64))
     assert np.array_equal(off, [0.0, 0.0, 0.5, NAN], equal_nan=True)
     assert np.isnan(excess(np.full(3, NAN), np.zeros(3, np.int64))).all()
+
+
+@pytest.mark.parametrize("widths", [(4, 4, 4), (3, 3), (4, 2, 5), (1, 1), ()])
+@pytest.mark.parametrize("absent", [(), (0,), (0, 1, 2, 3)])
+def test_the_median_of_a_node(widths: tuple[int, ...], absent: tuple[int, ...]) -> None:
+    axis = PartAxis(Axis([f"n{node}" for node in range(len(widths))]), list(map(_parts, widths)))
+    values = np.random.default_rng(3).random(len(axis))
+    values[[place for place in absent if place < len(axis)]] = np.nan
+    found = node_median(values, axis)
+    np.testing.assert_array_equal(found, group_median(values, axis.owner))
+
+
+def _parts(width: int) -> tuple[int, ...]:
+    return tuple(range(width))

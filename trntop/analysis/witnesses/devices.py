@@ -6,7 +6,7 @@ import numpy.typing as npt
 from trntop import units
 from trntop.analysis.axis import PartAxis, Places
 from trntop.analysis.detector import Verdict
-from trntop.analysis.peers import Peers, excess, group_median
+from trntop.analysis.peers import Peers, node_median
 from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
 from trntop.model import Column, Evidence
@@ -108,9 +108,9 @@ class Devices:
         with np.errstate(invalid="ignore", divide="ignore"):
             means = np.where(counts > 0, sums / counts, np.nan)
         self._means = means
-        usual = group_median(means, axis.owner)
+        usual = node_median(means, axis)
         works = (usual > BUSY) & (means > STOPPED)
-        off = -excess(np.where(works, means, np.nan), axis.owner)
+        off = np.where(works, 1.0 - means / np.where(works, usual, 1.0), np.nan)
         off[_several(axis, off - self._peers.bias)] = np.nan
         self._peers.round(tick.time, axis, off, BLOCK)
 
