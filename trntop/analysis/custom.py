@@ -50,7 +50,6 @@ class Custom:
 
     def __init__(self, rule: OwnRule) -> None:
         comparison = rule.comparison
-        self._rule = rule
         self._name = comparison.quantity
         self._entity = CATALOG[comparison.quantity].entity
         self._sign = -1.0 if comparison.below else 1.0
