@@ -30,7 +30,7 @@ from tests.reports import (
     runtime,
     step_reading,
 )
-from trntop.analysis.rulebook import RULEBOOK, condition, rules
+from trntop.analysis.rulebook import RULEBOOK, rules
 from trntop.errors import SettingsError
 from trntop.model import Cluster, Incident, Reading, Severity, SourceState, State, Status
 from trntop.monitor import Monitor, play
@@ -391,7 +391,7 @@ def test_the_sentence_of_each_kind(rule: Any) -> None:
 
 def test_every_rule_says_its_condition() -> None:
     for rule in RULEBOOK:
-        text = condition(rule, Analysis())
+        text = rule.stated(Analysis())
         assert text
         assert not re.search(r"[{}]", text)
         assert rule.advice.endswith((".", "?"))

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.testing import assert_array_equal
 
-from trntop.analysis.axis import Axis, PartAxis
-from trntop.analysis.growth import Growth, carried
+from trntop.analysis.axis import Axis, PartAxis, carried
+from trntop.analysis.growth import Growth
 
 NAN = float("nan")
 

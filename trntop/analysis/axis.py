@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from trntop.model import Key
+from trntop.model import Column, Key
 
 Places = npt.NDArray[np.int64]
 
@@ -106,3 +106,12 @@ class PartAxis:
                 there = {key: first + index for index, key in enumerate(theirs)}
                 places[start : start + len(mine)] = [there.get(key, -1) for key in mine]
         return places
+
+
+def carried(values: Column, old: Axis | PartAxis, new: Axis | PartAxis) -> Column:
+    """`[…, old member]` to `[…, new member]`; NaN for members that the old axis lacks."""
+    places = new.places_in(old)
+    result = np.full((*values.shape[:-1], len(new)), np.nan)
+    known = places >= 0
+    result[..., known] = values[..., places[known]]
+    return result

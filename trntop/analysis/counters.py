@@ -9,8 +9,7 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
-from trntop.analysis.axis import Axis, PartAxis
-from trntop.analysis.growth import carried
+from trntop.analysis.axis import Axis, PartAxis, carried
 from trntop.analysis.tick import Tick
 from trntop.catalog import EFA_SOURCE, Entity
 from trntop.model import NO_VALUE, Column, Frame

@@ -1,18 +1,9 @@
-"""How counts grow from tick to tick, and what is kept along an axis whose members come and go."""
+"""How counts grow from tick to tick."""
 
 import numpy as np
 
-from trntop.analysis.axis import Axis, PartAxis
+from trntop.analysis.axis import Axis, PartAxis, carried
 from trntop.model import Column
-
-
-def carried(values: Column, old: Axis | PartAxis, new: Axis | PartAxis) -> Column:
-    """`[…, old member]` to `[…, new member]`; NaN for members that the old axis lacks."""
-    places = new.places_in(old)
-    result = np.full((*values.shape[:-1], len(new)), np.nan)
-    known = places >= 0
-    result[..., known] = values[..., places[known]]
-    return result
 
 
 def grown(before: Column, now: Column) -> Column:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trntop import units
-from trntop.analysis.axis import Axis, PartAxis, Places
+from trntop.analysis.axis import Axis, PartAxis, Places, carried
 from trntop.analysis.tick import Tick
 from trntop.analysis.windows import Ewma
 from trntop.catalog import Entity, Provenance
@@ -230,10 +230,10 @@ class Progress:
         if jobs is self._jobs and tick.nodes is self._nodes:
             return
         if tick.nodes is not self._nodes:
-            self.active = _moved(self.active, tick.nodes, self._nodes)
-            self.last_rate = _moved(self.last_rate, tick.nodes, self._nodes)
-            self.usual_rate = _moved(self.usual_rate, tick.nodes, self._nodes)
-            self.steps = _moved(self.steps, tick.nodes, self._nodes)
+            self.active = carried(self.active, self._nodes, tick.nodes)
+            self.last_rate = carried(self.last_rate, self._nodes, tick.nodes)
+            self.usual_rate = carried(self.usual_rate, self._nodes, tick.nodes)
+            self.steps = carried(self.steps, self._nodes, tick.nodes)
         self._jobs, self._nodes = jobs, tick.nodes
         reporting: dict[str, str] = {}
         reports: dict[str, list[int]] = {}
@@ -506,15 +506,6 @@ def _reason(crew: Crew, tick: Tick, seen: _Seen) -> tuple[Doing, str]:
     if crew.due(tick.time - crew.paused):
         return Doing.CHECKPOINTING, "cores idle at the time of its usual pause"
     return Doing.RESTING, "cores idle"
-
-
-def _moved(values: Column, nodes: Axis, before: Axis) -> Column:
-    """Values along a new axis; NaN for who is new."""
-    places = nodes.places_in(before)
-    result = np.full(len(nodes), np.nan)
-    known = places >= 0
-    result[known] = values[places[known]]
-    return result
 
 
 def _most(values: Column) -> float | None:

@@ -220,8 +220,3 @@ def rules(settings: Settings, own: Sequence[OwnRule] = ()) -> tuple[Rule, ...]:
                 f"analysis.disabled: {kind} is no kind of incident ({', '.join(kinds)}){hint}"
             )
     return tuple(rule for rule in table if rule.kind not in settings.disabled)
-
-
-def condition(rule: Rule, settings: Settings) -> str:
-    """The rule's condition with the settings' numbers in it."""
-    return rule.stated(settings)

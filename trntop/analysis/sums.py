@@ -5,8 +5,7 @@ from collections import deque
 import numpy as np
 import numpy.typing as npt
 
-from trntop.analysis.axis import Axis, PartAxis
-from trntop.analysis.growth import carried
+from trntop.analysis.axis import Axis, PartAxis, carried
 
 SLACK = 0.1
 """Seconds by which a row may be younger than the span: ticks are no clockwork."""

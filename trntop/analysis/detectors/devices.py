@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trntop.analysis.axis import Axis, PartAxis, Places
+from trntop.analysis.axis import Axis, PartAxis, Places, carried
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.growth import Growth, carried
+from trntop.analysis.growth import Growth
 from trntop.analysis.tick import Tick
 from trntop.catalog import (
     KERNEL_LOG,

@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trntop import units
-from trntop.analysis.axis import Along, Axis, PartAxis
+from trntop.analysis.axis import Along, Axis, PartAxis, carried
 from trntop.analysis.cards import LOOK, SLACK, Cards
 from trntop.analysis.counters import Counters
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.growth import carried
 from trntop.analysis.outliers import stands_out
 from trntop.analysis.shares import Shares
 from trntop.analysis.siblings import of_whole_nodes, whole

@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trntop import units
-from trntop.analysis.axis import Axis, PartAxis
+from trntop.analysis.axis import Axis, PartAxis, carried
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.growth import carried
 from trntop.analysis.progress import Crew, Doing
 from trntop.analysis.tick import Tick
 from trntop.catalog import Entity

@@ -5,9 +5,8 @@ from collections.abc import Hashable
 import numpy as np
 
 from trntop import units
-from trntop.analysis.axis import Axis
+from trntop.analysis.axis import Axis, carried
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.growth import carried
 from trntop.analysis.tick import Tick
 from trntop.catalog import LOOP_PACED
 from trntop.model import Column, Evidence, NodeView, SourceState, State

@@ -3,7 +3,7 @@
 import numpy as np
 
 from trntop import units
-from trntop.analysis.axis import PartAxis, Places
+from trntop.analysis.axis import PartAxis, Places, carried
 from trntop.analysis.detector import Verdict
 from trntop.analysis.tick import Tick
 from trntop.analysis.windows import Window
@@ -152,8 +152,8 @@ class Cores:
     def _follow(self, axis: PartAxis) -> None:
         self._sums, self._counts = np.zeros(len(axis)), np.zeros(len(axis))
         self._looked = -np.inf
-        usual = np.full(len(axis), np.nan)
-        if self._axis is not None:
-            old = axis.places_in(self._axis)
-            usual[old >= 0] = self._usual[old[old >= 0]]
-        self._axis, self._usual = axis, usual
+        before = self._axis
+        self._usual = (
+            np.full(len(axis), np.nan) if before is None else carried(self._usual, before, axis)
+        )
+        self._axis = axis
