@@ -7,7 +7,7 @@ import pytest
 
 from tests.analysis.harness import Stretch, stretches
 from tests.reports import monitor_reading, report, runtime
-from trntop.analysis.detectors.memory import LOOK, MemoryPressure
+from trntop.analysis.detectors.memory import MemoryPressure
 from trntop.model import Reading
 from trntop.settings import Analysis
 
@@ -30,8 +30,8 @@ def test_the_fullest_device_is_named() -> None:
     (found,) = filled(lambda t: [0.5, 0.97 if 20 <= t < 60 else 0.5])
     assert found.key == ("n", "hbm")
     assert found.verdict.component == "device:1"
-    assert found.begin == pytest.approx(20, abs=LOOK + 1)
-    assert found.end == pytest.approx(60, abs=LOOK + 1)
+    assert found.begin == pytest.approx(20, abs=2)
+    assert found.end == pytest.approx(60, abs=2)
     assert found.verdict.says["what"] == "HBM of device 1"
     assert found.verdict.says["how"] == "is 97 % full"
 
@@ -79,5 +79,5 @@ def test_host_memory() -> None:
     assert found.key == ("n", "host")
     assert found.verdict.component is None
     assert found.verdict.says["how"] == "is nearly full, 10.2 GiB available"
-    assert found.begin == pytest.approx(50, abs=LOOK + 1)
-    assert found.end == pytest.approx(100, abs=LOOK + 1)
+    assert found.begin == pytest.approx(50, abs=2)
+    assert found.end == pytest.approx(100, abs=2)

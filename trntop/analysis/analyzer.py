@@ -1,5 +1,6 @@
 """Runs the rulebook over clusters and keeps the incidents."""
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,10 @@ NEARLY = 0.9
 """Share of its worst value at which a condition is described anew."""
 
 
+SLACK = 0.25
+"""Seconds by which a look may come early: ticks are no clockwork."""
+
+
 @dataclass(slots=True)
 class _Running:
     """A rule at work."""
@@ -26,6 +31,8 @@ class _Running:
     detector: Detector
     hold: Hold
     open: dict[Hashable, Finding] = field(default_factory=dict)
+    due: float = -math.inf
+    """When it is to look next."""
     told: Signal | None = None
     """The newest signal, by which open conditions were described."""
 
@@ -66,18 +73,28 @@ class Analyzer:
         if self._progress.over:
             self._end(self._progress.over, now)
         fresh: list[Finding] = []
-        for running in self._running:
-            fresh += self._step(running, tick)
+        for number, running in enumerate(self._running):
+            if now >= running.due - SLACK:
+                fresh += self._step(running, tick)
+                self._pace(running, number, now)
         if fresh:
             self._cases.open(fresh, now, self._crowd(tick))
         self._cases.settle(now)
         return self._cases.incidents()
+
+    @staticmethod
+    def _pace(running: _Running, number: int, now: float) -> None:
+        """Sets when a rule is to look next: not all of the same pace in the same tick."""
+        pace = running.rule.pace
+        early = number % pace if running.due == -math.inf and pace else 0.0
+        running.due = now + pace - early
 
     def _restart(self, now: float) -> None:
         """The stream's clock was set back: what is open ends where the old time ended."""
         self._progress.clear()
         for running in self._running:
             running.detector.reset()
+            running.due = -math.inf
             for key in running.hold.reset():
                 self._cases.close(running.open.pop(key), now)
 

@@ -13,7 +13,7 @@ from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
 from trntop.model import NO_VALUE, Column, Inventory, NodeView
 
-LOOK = 2.0
+LOOK = 3.0
 """Seconds between two looks: what is found of cards lasts longer, and counters lose nothing."""
 SLACK = 0.5
 """Seconds by which a look may come early: ticks are no clockwork."""

@@ -70,7 +70,8 @@ class Counters:
             before = self._totals[name]
             growth = now - before
             growth *= per_second
-            np.copyto(growth, NO_VALUE, where=~((growth >= 0) & (growth <= MOST)))
+            if not (growth.min(initial=0.0) >= 0 and growth.max(initial=0.0) <= MOST):
+                np.copyto(growth, NO_VALUE, where=~((growth >= 0) & (growth <= MOST)))
             self.growth[name] = growth
             self._totals[name] = now if everywhere else np.where(self.fresh, now, before)
 

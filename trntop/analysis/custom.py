@@ -38,6 +38,7 @@ def rule_of(own: OwnRule) -> Rule:
         clear_hold=CLEAR_HOLD,
         summary=own.summary,
         advice="",
+        needs=(own.comparison.quantity,),
     )
 
 

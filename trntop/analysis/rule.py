@@ -1,7 +1,7 @@
 """What a rule is: a row of the rulebook."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 
 from trntop.analysis.detector import Detector
@@ -41,10 +41,18 @@ class Rule:
     """The sentence where many nodes show the same at once; empty where that cannot be."""
     ends_with_job: bool = False
     """Whether it is about how a job gets on, and over when that is."""
+    pace: float = 0.0
+    """Seconds between two looks; 0: each tick."""
+    needs: tuple[str, ...] = ()
+    """Quantities without all of which nothing can be told; empty where silence itself tells."""
     settings: tuple[str, ...] = ()
     """The settings in section `analysis` that it goes by."""
     follows: Mapping[str, Reach] = field(default_factory=dict)
     """Kinds of which it may be a consequence: then it is their evidence, no incident."""
+
+    def judges(self, names: Container[str]) -> bool:
+        """Whether it has something to go by where the quantities `names` are known."""
+        return not self.needs or any(name in names for name in self.needs)
 
     def stated(self, settings: Settings) -> str:
         """The condition with the settings' numbers in it."""

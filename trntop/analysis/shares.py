@@ -142,7 +142,8 @@ class Shares:
         state[_RUN] = np.where(low, state[_RUN] + 1, np.where(well, 0.0, state[_RUN]))
         state[_WELL] = np.where(well | np.isnan(state[_WELL]), time, state[_WELL])
         effect = state[_LOSS] + EFFECT * (lack - state[_LOSS])
-        state[_LOSS] = np.where(judged, np.where(state[_RUN] == 1, lack, effect), state[_LOSS])
+        # The first reading of a loss is one of the time before, too, in part.
+        state[_LOSS] = np.where(judged, np.where(state[_RUN] <= 2, lack, effect), state[_LOSS])
         found = self.value > 1.0
         lasts = (state[_RUN] >= LEAST_READINGS) & (time - state[_WELL] >= BLIP)
         value = score / ENOUGH

@@ -14,8 +14,6 @@ from trntop.catalog import Entity
 from trntop.model import Column, Evidence, Key, NodeView, Runtime
 from trntop.settings import Analysis as Settings
 
-LOOK = 5.0
-"""Seconds between two looks: what counts is minutes."""
 IDLE = 0.01
 """Utilization below which a core does nothing."""
 LISTED = 4
@@ -41,14 +39,9 @@ class IdleAllocation:
         self._since: Column = np.empty(0)
         """When each process fell idle, NaN while it works, `[process]`."""
         self._nodes = Axis()
-        self._due = -np.inf
-        self._signal = Signal(self._nodes, np.empty(0), self._limit, 0.0)
 
     def signal(self, tick: Tick) -> Signal:
         """Nothing is known of a node whose utilization is not."""
-        if tick.time < self._due:
-            return self._signal
-        self._due = tick.time + LOOK
         axis = tick.parts(Entity.RUNTIME)
         if axis is not self._axis:
             self._since = carried(self._since, self._axis, axis)
@@ -63,8 +56,7 @@ class IdleAllocation:
         )
         values = np.where(known, 0.0, np.nan)
         np.fmax.at(values, axis.owner[idle], tick.time - self._since[idle])
-        self._signal = Signal(tick.nodes, values, self._limit, 0.0)
-        return self._signal
+        return Signal(tick.nodes, values, self._limit, 0.0)
 
     def _idle(self, tick: Tick, axis: PartAxis) -> npt.NDArray[np.bool_]:
         """Which processes hold cores that do nothing now, and nothing explains it."""
@@ -129,7 +121,6 @@ class IdleAllocation:
     def reset(self) -> None:
         """Forgets since when processes idle."""
         self._since[:] = np.nan
-        self._due = -np.inf
 
 
 def _held(view: NodeView, pid: Key) -> float:

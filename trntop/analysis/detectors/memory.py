@@ -20,8 +20,6 @@ HOST_LIMIT = 0.96
 CLEAR = 0.97
 """Of its limit, at which memory counts as well again."""
 
-LOOK = 5.0
-"""Seconds between two looks: memory moves slowly."""
 FILLING = 0.9
 """Used share of the HBM from which its growth is looked at."""
 HORIZON = 300.0
@@ -49,14 +47,9 @@ class MemoryPressure:
         self._axis = PartAxis(self._nodes, ())
         self._tracks: dict[str, Track] = {}
         """Nodes whose HBM is nearly full."""
-        self._due = -np.inf
-        self._signal = Signal(self._axis, np.empty(0), 1.0, CLEAR)
 
     def signal(self, tick: Tick) -> Signal:
         """Two values per node; growing memory counts by how soon it is full."""
-        if tick.time < self._due:
-            return self._signal
-        self._due = tick.time + LOOK
         if tick.nodes is not self._nodes:
             self._nodes = tick.nodes
             self._axis = PartAxis(tick.nodes, [(HBM, HOST)] * len(tick.nodes))
@@ -68,8 +61,7 @@ class MemoryPressure:
         total = tick.column("node_memory_total_bytes")
         with np.errstate(divide="ignore", invalid="ignore"):
             host = (1.0 - available / total) / HOST_LIMIT
-        self._signal = Signal(self._axis, np.column_stack((hbm, host)).ravel(), 1.0, CLEAR)
-        return self._signal
+        return Signal(self._axis, np.column_stack((hbm, host)).ravel(), 1.0, CLEAR)
 
     def _full_within(self, tick: Tick, used: Column) -> dict[int, float]:
         """Seconds until the HBM is full, of the nodes where it grows steadily."""
@@ -152,7 +144,6 @@ class MemoryPressure:
     def reset(self) -> None:
         """Forgets how memory grew."""
         self._tracks.clear()
-        self._due = -np.inf
 
 
 def _full_within(track: Track) -> float | None:

@@ -12,8 +12,6 @@ from trntop.analysis.tick import Tick
 from trntop.model import Evidence, Inventory
 from trntop.settings import Analysis as Settings
 
-LOOK = 5.0
-"""Seconds between two looks."""
 NAMED = 3
 """Nodes that a summary names."""
 LISTED = 8
@@ -59,14 +57,10 @@ class VersionSkew:
         self._skews: dict[_Subject, list[_Skew]] = {}
         self._over: dict[_Subject, float] = {}
         """Subjects that no longer differ, and since when."""
-        self._due = -np.inf
         self._signal = Signal(Axis(), np.empty(0), 0.5, 0.5)
 
     def signal(self, tick: Tick) -> Signal:
         """Versions are compared only when one of them, or who runs what, has changed."""
-        if tick.time < self._due:
-            return self._signal
-        self._due = tick.time + LOOK
         expired = [one for one, time in self._over.items() if tick.time - time > REMEMBERED]
         if not self._learn(tick) and not expired:
             return self._signal

@@ -12,7 +12,7 @@ from trntop.model import Column, Evidence
 
 WINDOW = 20.0
 """Seconds over which utilization is averaged."""
-LOOK = 2.0
+LOOK = 4.0
 """Seconds between two looks at that: each takes the mean of the ticks since the one before."""
 SLACK = 0.5
 """Seconds by which a look may come early: ticks are no clockwork."""

@@ -100,8 +100,12 @@ class Ranks:
         beat = tick.column("job_step")
         if self._layout is None or axis is not self._layout.axis:
             self._follow(axis)
-        elif beat is self._beat and not self._waiting.any():
-            return  # no rank has ended a step since
+        elif (
+            not self._first
+            and self._beat is not None
+            and np.array_equal(beat, self._beat, equal_nan=True)
+        ):
+            return  # no step has ended since, but for ranks that were not waited for
         # Where steps have no numbers, every tick may bring one.
         self._beat = None if np.isnan(beat).all() else beat
         layout = self._layout
