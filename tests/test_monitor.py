@@ -83,3 +83,24 @@ def test_simulated_values_are_marked() -> None:
     reading = monitor_reading(report(runtime()), 0.0)
     monitor.feed(type(reading)("n", reading.source, 0.0, reading.data, simulated=True))
     assert monitor.tick(0.0).cluster.simulated
+
+
+@pytest.mark.parametrize("beat", [90.0, 100.25, 103.0, 2000.0])
+def test_ticks_fall_on_a_beat(beat: float) -> None:
+    stream = [monitor_reading(report(runtime()), 100.25 + t) for t in range(5)]
+    *views, last = play(stream, Monitor(Settings()), beat=beat)
+    start = 101.25 if beat == 100.25 else 101.0
+    assert [view.time for view in views] == [start + t for t in range(4)]
+    assert last.ended
+
+
+def test_anew_nothing_is_known() -> None:
+    stream = [monitor_reading(report(runtime()), 100.0 + t) for t in range(5)]
+    monitor = Monitor(Settings(), period=0.5)
+    *_, view = play(stream, monitor)
+    fresh = monitor.anew()
+    again = fresh.tick(50.0)
+    assert not again.cluster.nodes
+    assert fresh.period == 0.5
+    assert again.generation == view.generation + 1
+    assert len(monitor.history.node("node_neuroncore_utilization_mean_ratio", "n", 99)[0])

@@ -9,8 +9,19 @@ from tests.reports import (
     runtime,
     step_reading,
 )
-from trntop.catalog import HOST, LOG, NEURON_LS, NEURON_MONITOR, NEURON_SYSFS, STEPS, Entity
+from trntop.catalog import (
+    HOST,
+    JOB_MAPPING,
+    LOG,
+    NEURON_LS,
+    NEURON_MONITOR,
+    NEURON_SYSFS,
+    POD_RESOURCES,
+    STEPS,
+    Entity,
+)
 from trntop.model import (
+    Allocation,
     Compilation,
     Inventory,
     NodeView,
@@ -346,3 +357,53 @@ def test_the_cards_nearest_to_a_device() -> None:
     )
     near = [inventory.near_cards(device) for device in range(5)]
     assert near == [("a", "b"), ("a", "b", "c"), (), (), ()]
+
+
+class TestAllocations:
+    """Who was given what: learnt from several sources, and true while they are heard."""
+
+    JOB = b'{"files":{"all":["4711"]}}'
+    POD = (
+        b'{"pods":[{"namespace":"ml","name":"a","containers":[{"name":"c","devices":'
+        b'[{"resource":"aws.amazon.com/neuron","ids":["0"]}]}]}]}'
+    )
+
+    def test_nobody_tells_or_nobody_has_it(self) -> None:
+        m = monitor(monitor_reading(report(runtime()), 100.0))
+        assert at(m, 100.0).inventory.allocations is None
+        m.feed(Reading("n", JOB_MAPPING, 100.0, b"{}"))
+        assert at(m, 100.0).inventory.allocations == ()
+
+    def test_each_source_tells_its_own_and_takes_back_its_own(self) -> None:
+        m = monitor(
+            Reading("n", JOB_MAPPING, 100.0, self.JOB), Reading("n", POD_RESOURCES, 100.0, self.POD)
+        )
+        pod = Allocation(namespace="ml", pod="a", container="c", devices=(0,))
+        job = Allocation("4711", whole=True)
+        assert at(m, 101.0).inventory.allocations == (job, pod)
+        m.feed(Reading("n", JOB_MAPPING, 110.0, b"{}"))
+        assert at(m, 110.0).inventory.allocations == (pod,)
+
+    def test_two_sources_of_one_pod(self) -> None:
+        given = {"pod_name": "a", "namespace": "ml", "container_name": "c"}
+        info = {"period": 1.0, "neuroncores_k8s_info": {"0": given, "1": given}}
+        m = monitor(
+            Reading("n", POD_RESOURCES, 100.0, self.POD),
+            monitor_reading(report(runtime(), neuron_k8s_info=info), 100.0),
+        )
+        assert at(m, 100.0).inventory.allocations == (
+            Allocation(namespace="ml", pod="a", container="c", devices=(0,), cores=(0, 1)),
+        )
+
+    def test_a_kubelet_that_restarts_takes_nothing_away_until_it_is_stale(self) -> None:
+        m = monitor(Reading("n", POD_RESOURCES, 100.0, self.POD))
+        m.status(Status("n", POD_RESOURCES, State.DOWN, "no answer within 10 s"))
+        assert len(at(m, 159.0).inventory.allocations or ()) == 1
+        assert at(m, 159.0).frame.sources[0].state is State.DOWN, "and it says so"
+        assert at(m, 161.0).inventory.allocations is None
+
+    def test_whose_devices_are_held(self) -> None:
+        m = monitor(monitor_reading(report(runtime()), 100.0))
+        inventory = at(m, 100.0).inventory
+        held = inventory.held_devices(Allocation("1", devices=(7,), cores=(0, 1, 99)))
+        assert held == (0, 7)

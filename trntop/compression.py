@@ -127,6 +127,10 @@ def blocks(file: BinaryIO, codec: Codec | None, size: int | None = None) -> Iter
 def _pieces(file: BinaryIO, length: int, size: int | None) -> Iterator[bytes]:
     """The next `size` bytes of `file`, or all of them, in pieces of at most `length`."""
     left = sys.maxsize if size is None else size
-    while left > 0 and (piece := file.read(min(length, left))):
-        yield piece
-        left -= len(piece)
+    # Many at once: each read of a file costs more than a slice.
+    while left > 0 and (block := file.read(min(max(length, BLOCK), left))):
+        if len(block) <= length:
+            yield block
+        else:
+            yield from (block[start : start + length] for start in range(0, len(block), length))
+        left -= len(block)

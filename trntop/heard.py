@@ -10,16 +10,26 @@ from itertools import chain
 
 import numpy as np
 
-from trntop.catalog import CATALOG, LOG, NEURON_MONITOR, PROBE, STEPS, Combine, Entity
+from trntop.catalog import (
+    CATALOG,
+    LOG,
+    NEURON_MONITOR,
+    POD_RESOURCES,
+    PROBE,
+    STEPS,
+    Combine,
+    Entity,
+)
 from trntop.derive import LINE_LIMITED, LINE_RATE, RATES, combine_rows, rate
 from trntop.model import STALE_PERIODS, Column, Key, Sample, SourceState, State, Status
 
 LATE_PERIODS = 2.0
 SLACK = 0.5
 """Seconds of jitter forgiven before a source is called late."""
-MIN_STALE = {STEPS: 15.0, LOG: 60.0, PROBE: 900.0}
+MIN_STALE = {STEPS: 15.0, LOG: 60.0, PROBE: 900.0, POD_RESOURCES: 60.0}
 """Seconds; these come by the loop's pace, not by ours, and a checkpoint is no silence. A log may
-tell of each tenth step only, and a link is probed once in minutes.
+tell of each tenth step only, a link is probed once in minutes, and a kubelet takes its time to
+restart.
 """
 DEFAULT_PERIOD = 5.0
 """neuron-monitor's own, taken until a source's pace is known."""
@@ -205,7 +215,10 @@ class Heard:
             patience = max(STALE_PERIODS * period + SLACK, MIN_STALE.get(self.name, 0.0))
             self.parts[sample.part] = _Part(time, sample, period, time + patience)
             # The slowest rank sets the pace by which the source is judged.
-            self.period = max(part.period for part in self.parts.values())
+            if self.period is None or period >= self.period:
+                self.period = period
+            elif before is not None and before.period >= self.period:
+                self.period = max(part.period for part in self.parts.values())
         else:
             self.count("dropped")
 
@@ -215,7 +228,8 @@ class Heard:
         columns = sample.columns
         if before is not None:
             columns = columns | self._rates(sample, self.columns, self.keys, time - before)
-        columns.update((name, np.array([total])) for name, total in self.totals.items())
+        totals = np.array(list(self.totals.values()))
+        columns.update({name: totals[place : place + 1] for place, name in enumerate(self.totals)})
         if self.name == NEURON_MONITOR:  # the others tell everything: what is missing is lost
             self._keep_older(columns, sample, time)
         for name in sample.absent:
@@ -229,7 +243,7 @@ class Heard:
         """A report without its list of devices tells how many there are, not which."""
         known, told = self.keys.get(Entity.DEVICE, ()), sample.keys.get(Entity.DEVICE, ())
         machine = sample.facts.get("facts", {}).get("instance_id", "")
-        if set(told) < set(known) and machine == self.machine:
+        if told != known and set(told) < set(known) and machine == self.machine:
             sample.keys[Entity.DEVICE] = known
             for name, values in sample.columns.items():
                 if CATALOG[name].entity is Entity.DEVICE:
@@ -268,6 +282,8 @@ class Heard:
         seconds: float,
     ) -> dict[str, Column]:
         """Rates of the counters that a sample shares with the one before, `seconds` ago."""
+        if RATES.keys().isdisjoint(sample.columns):
+            return {}
         names = [name for name in sample.columns if name in RATES and name in past]
         if not names:
             return {}

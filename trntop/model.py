@@ -138,6 +138,30 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
+class Allocation:
+    """What a scheduler gave to one job or one container of a node, whether it is used or not."""
+
+    job: str = ""
+    """Id of a job of Slurm or its like; empty where it is a container's."""
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""
+    claim: str = ""
+    """`namespace/name` of its ResourceClaim, with Kubernetes' dynamic resource allocation."""
+    devices: tuple[int, ...] = ()
+    """Devices that were given as a whole."""
+    cores: tuple[int, ...] = ()
+    """Flat logical indices of single cores that were given."""
+    whole: bool = False
+    """Whether it is all devices of the node, whichever those are."""
+
+    @property
+    def holder(self) -> str:
+        """Whose it is: the job id, or `namespace/pod/container`."""
+        return self.job or f"{self.namespace}/{self.pod}/{self.container}"
+
+
+@dataclass(frozen=True, slots=True)
 class Compilation:
     """What the node's compiler is doing."""
 
@@ -199,8 +223,8 @@ class Inventory:
     """Link to a peer → tool, statistic, size and load of the newest probe of it."""
     stages: Mapping[str, tuple[Stage, float]] = field(default_factory=dict)
     """Job → the stage that its process last announced, and since when."""
-    pods: Mapping[int, str] = field(default_factory=dict)
-    """Core → `namespace/pod/container`, on Kubernetes."""
+    allocations: tuple[Allocation, ...] | None = None
+    """Who was given which part of the node, each holder once; None where no scheduler tells."""
 
     @property
     def instance_type(self) -> str:
@@ -223,6 +247,19 @@ class Inventory:
         ]
         on_node = [name for name, link in cards.items() if numa and link.get("numa_node") == numa]
         return tuple(on_bus or on_node)
+
+    def held_devices(self, allocation: Allocation) -> tuple[int, ...]:
+        """The devices of which an allocation has all or a part, in order."""
+        if allocation.whole:
+            return tuple(int(device) for device in self.of(Entity.DEVICE))
+        places = {int(core): place for place, core in enumerate(self.of(Entity.CORE))}
+        owners = self.core_device.tolist()
+        partly = {
+            owners[place]
+            for core in allocation.cores
+            if (place := places.get(core, len(owners))) < len(owners)
+        }
+        return tuple(sorted({*allocation.devices, *partly}))
 
     def sum_by_device(self, values: Column, owner: npt.NDArray[np.int64]) -> Column:
         """Sums over the cores of each device, `[device]`; `owner` is the device of each core.

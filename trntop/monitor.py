@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from trntop.analysis import Analyzer
-from trntop.decode import DECODERS
+from trntop.decode import decoders
 from trntop.derive import recipe
 from trntop.errors import DecodeError
 from trntop.history import History
@@ -70,6 +70,7 @@ class Monitor:
         self.period = period
         self._profiles = profiles
         self._recipe = recipe(wanted)
+        self._decoders = decoders(None if wanted is None else self._recipe.needed)
         self.history = History(
             settings.history.seconds, settings.history.coarse, settings.history.step
         )
@@ -82,9 +83,15 @@ class Monitor:
         """Readings of sources that have no decoder, by source."""
         self.ended = False
 
+    def anew(self) -> "Monitor":
+        """One that knows nothing yet, for another place in the same stream."""
+        other = Monitor(self.settings, self.period, self._profiles, self._recipe.wanted)
+        other._generation = self._generation
+        return other
+
     def feed(self, reading: Reading) -> None:
         """Takes one reading; a payload that cannot be decoded is counted and shown."""
-        decoder = DECODERS.get(reading.source)
+        decoder = self._decoders.get(reading.source)
         if decoder is None:
             known = self.unknown_sources
             if reading.source in known or len(known) < MAX_UNKNOWN:
@@ -157,7 +164,10 @@ class Monitor:
 
 
 def play(
-    readings: Iterable[Reading], monitor: Follower[Told], skew: Skew | None = None
+    readings: Iterable[Reading],
+    monitor: Follower[Told],
+    skew: Skew | None = None,
+    beat: float | None = None,
 ) -> Iterator[Told]:
     """Runs a recorded or simulated stream through `monitor`, one view per period of its time.
 
@@ -170,6 +180,8 @@ def play(
         readings: the stream, in the order of arrival.
         monitor: takes the readings and makes the views.
         skew: tells the clocks that are off; a new one by default.
+        beat: a time that a tick falls on, if it comes to that; else one period after the first
+            reading.
     """
     skew = Skew() if skew is None else skew
     due = now = None
@@ -177,6 +189,8 @@ def play(
         time = skew.time
         if now is None or due is None:
             now, due = time, time + monitor.period
+            if beat is not None:
+                due -= (time - beat) % monitor.period
         if abs(time - now) > MAX_CATCH_UP:
             yield monitor.tick(now)
             if time < now:

@@ -2,16 +2,18 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from trntop import hbm
-from trntop.catalog import CATALOG, HOST, NEURON_LS, NEURON_MONITOR, SOURCES, Entity
+from trntop.catalog import CATALOG, HOST, NEURON_LS, NEURON_MONITOR, SCHEDULERS, SOURCES, Entity
 from trntop.derive import WHOLE, Recipe, derive
 from trntop.estimate import WINDOWED, CommEstimate
 from trntop.heard import Heard, Layer, aligned
 from trntop.model import (
+    Allocation,
     Column,
     Frame,
     Inventory,
@@ -20,6 +22,7 @@ from trntop.model import (
     NodeView,
     Reading,
     Sample,
+    SourceState,
     Stage,
     State,
     Status,
@@ -32,13 +35,13 @@ MAX_REMEMBERED = 256
 MAX_STAGES = 512
 """Ranks whose announced stage is kept."""
 _RANKS = {name: place for place, name in enumerate(SOURCES)}
-_REMEMBERED = (Entity.DEVICE, Entity.EFA)
-_REPLACED = ("pods", "device_links", "stages")
+_REMEMBERED = frozenset((Entity.DEVICE, Entity.EFA))
+_REPLACED = ("device_links", "stages")
 """Mappings of the inventory that are learnt whole."""
 _PERISHABLE: dict[str, dict[str, Any]] = {
     NEURON_LS: {"processes": ()},
     HOST: {"compilation": None},
-    NEURON_MONITOR: {"runtimes": (), "pods": {}},
+    NEURON_MONITOR: {"runtimes": ()},
 }
 """Facts that are true only while their source is heard, and what they are without it."""
 
@@ -63,6 +66,8 @@ class NodeState:
         self._profiles = profiles
         self._links: dict[str, dict[int, dict[str, str]]] = {}
         """What each source last said of the devices."""
+        self._allocations: dict[str, tuple[Allocation, ...]] = {}
+        """What each source last said of who was given what."""
         self._stages: dict[str, tuple[str, Stage, float]] = {}
         """Rank → its job, the stage it announced last, and since when."""
         self._estimate = CommEstimate()
@@ -75,11 +80,17 @@ class NodeState:
         sample.columns = self._recipe.spare(sample.columns) or sample.columns
         self._source(reading.source).take(reading.time, sample)
         self.simulated = self.simulated or reading.simulated or sample.simulated
-        self._rekey({one: sample.keys[one] for one in _REMEMBERED if one in sample.keys})
+        if not _REMEMBERED.isdisjoint(sample.keys):
+            self._rekey({one: sample.keys[one] for one in _REMEMBERED if one in sample.keys})
+        if not sample.facts:
+            return
         facts = dict(sample.facts)
         if "device_links" in facts:
             self._links[reading.source] = facts["device_links"]
             facts["device_links"] = _joined(self._links.values())
+        if "allocations" in facts:
+            self._allocations[reading.source] = facts["allocations"]
+            facts["allocations"] = _united(self._allocations.values())
         if "stages" in facts:
             facts["stages"] = self._note_stages(sample.part, facts["stages"], reading.time)
         if "profiles" in facts:
@@ -152,7 +163,7 @@ class NodeState:
             reasons.update(source.absent)
             ended = source.time if state.state is State.ENDED else None
             layers.append(source.current(now if ended is None else ended))
-            if state.state in (State.STALE, State.DOWN):
+            if _gone(state, source, now):
                 self._forget_facts(source.name)
         columns = self._lay(layers)
         inventory, recipe = self._inventory, self._recipe
@@ -179,6 +190,8 @@ class NodeState:
         self._learn(_PERISHABLE.get(source, {}))
         if self._links.pop(source, None):
             self._learn({"device_links": _joined(self._links.values())})
+        if self._allocations.pop(source, None) is not None:
+            self._learn({"allocations": _united(self._allocations.values())})
 
     def _lay(self, layers: list[Layer]) -> dict[str, Column]:
         """What all sources say, along the keys of all of them; earlier layers count first."""
@@ -269,6 +282,37 @@ def _joined(sources: Iterable[dict[int, dict[str, str]]]) -> dict[int, dict[str,
         for device, facts in links.items():
             joined.setdefault(device, {}).update(facts)
     return joined
+
+
+def _gone(state: SourceState, source: Heard, now: float) -> bool:
+    """Whether what is true only while a source is heard is so no more.
+
+    A kubelet that restarts takes nobody's devices away: what a scheduler said stands until it is
+    stale.
+    """
+    patient = source.name in SCHEDULERS and now <= source.expires
+    return state.state is State.STALE or (state.state is State.DOWN and not patient)
+
+
+def _united(sources: Iterable[tuple[Allocation, ...]]) -> tuple[Allocation, ...] | None:
+    """Several sources may tell of one holder; None where none tells of any."""
+    told = list(sources)
+    if not told:
+        return None
+    united: dict[str, Allocation] = {}
+    for one in chain.from_iterable(told):
+        known = united.get(one.holder)
+        if known is None:
+            united[one.holder] = one
+            continue
+        united[one.holder] = dataclasses.replace(
+            known,
+            claim=known.claim or one.claim,
+            devices=tuple(sorted({*known.devices, *one.devices})),
+            cores=tuple(sorted({*known.cores, *one.cores})),
+            whole=known.whole or one.whole,
+        )
+    return tuple(united.values())
 
 
 def _natural(key: Key) -> tuple[bool, Key]:

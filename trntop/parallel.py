@@ -127,6 +127,7 @@ class Shares:
             start(self._read, feeds)
             for place in range(self._workers):
                 here, there = context.Pipe(duplex=False)
+                _widen(there.fileno())
                 pipes.append(here)
                 start(self._follow, place, feeds, there, pipes)
                 there.close()
@@ -220,9 +221,14 @@ _Feed = tuple[BinaryIO, BinaryIO]
 
 def _pipe() -> _Feed:
     source, sink = os.pipe()
-    with suppress(OSError):  # a user may have too many already
-        fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, BATCH)
+    _widen(sink)
     return os.fdopen(source, "rb", BATCH), os.fdopen(sink, "wb", 0)
+
+
+def _widen(pipe: int) -> None:
+    """Lets a pipe hold so much that nobody waits for who reads it."""
+    with suppress(OSError):  # a user may have too many already
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, BATCH)
 
 
 def _close(feeds: list[_Feed]) -> None:

@@ -6,7 +6,7 @@ All ranks compute, then wait for the slowest of them, then exchange.
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 
@@ -297,6 +297,9 @@ class Job:
                 phase = None
                 if pause is not None and pause.stage and since >= begin:
                     phase = Phase(Stage(pause.stage), since, "job says so", Provenance.REPORTED)
+                    stages = {self.name: (phase.stage, since)}
+                    if homes[node].stages != stages:
+                        homes[node] = replace(homes[node], stages=stages)
                 views[name] = NodeView(homes[node], Frame(name, t, columns, (), phase=phase))
             if t >= begin:
                 yield Cluster(float(t), dict(sorted(views.items())))

@@ -9,7 +9,7 @@ from tests.reports import core_memory, encode, report, runtime
 from trntop.catalog import CATALOG, Entity
 from trntop.decode.neuron_monitor import decode
 from trntop.errors import DecodeError
-from trntop.model import Sample
+from trntop.model import Allocation, Sample
 
 CAPTURE = Path(__file__).parents[3] / "shared" / "captures" / "neuron-monitor-inf2.xlarge.json"
 
@@ -277,8 +277,11 @@ def test_kubernetes_pods() -> None:
         "period": 1.0,
         "error": "",
         "neuroncores_k8s_info": {
-            "1": {"pod_name": "train-0", "namespace": "ml", "container_name": ["main"]}
+            "1": {"pod_name": "train-0", "namespace": "ml", "container_name": ["main"]},
+            "0": {"pod_name": "train-0", "namespace": "ml", "container_name": "main"},
         },
     }
     sample = decode(encode(report(runtime(), neuron_k8s_info=info)))
-    assert sample.facts["pods"] == {1: "ml/train-0/main"}
+    assert sample.facts["allocations"] == (
+        Allocation(namespace="ml", pod="train-0", container="main", cores=(0, 1)),
+    )

@@ -34,6 +34,8 @@ LEAST_NOISE = 0.004
 """Standard deviation, as a share, below which no noise is believed to be."""
 MEMORY = 60
 """Rounds over which the bias is a mean."""
+SAMPLED = 2048
+"""Members from which the noise is told, about."""
 SCALE_MEMORY = 20
 EFFECT = 0.35
 """Weight of the newest round in the mean effect."""
@@ -176,6 +178,8 @@ class Peers:
     def _learn_noise(self, residual: Column, population: str) -> None:
         if len(residual) < 3:
             return
+        # Of many, some tell as well what is usual.
+        residual = residual[:: max(1, len(residual) // SAMPLED)]
         spread = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
         noise, rounds = self._noise.get(population, (0.0, 0))
         rounds = min(rounds + 1, SCALE_MEMORY)

@@ -187,6 +187,9 @@ class Progress:
         """Executions per second of each node."""
         self._likely: dict[str, str] = {}
         """Nodes that report none → the job that they were alike at the last look."""
+        self._stand = -1
+        self._announcing: list[int] = []
+        """Places of nodes whose training processes ever announced a stage."""
         self._look = float("-inf")
         self._nodes = Axis()
         self._jobs: PartAxis | None = None
@@ -199,7 +202,12 @@ class Progress:
         """Takes one tick, and marks the nodes of crews that are quiet in it."""
         self._follow(tick)
         self.over.clear()
-        seen = _Seen(tick)
+        if tick.stand != self._stand:
+            self._stand = tick.stand
+            self._announcing = [
+                place for place, view in enumerate(tick.views) if view.inventory.stages
+            ]
+        seen = _Seen(tick, self._announcing)
         self._note_activity(tick, seen)
         steps = tick.column("job_step")
         known = ~np.isnan(steps)
@@ -401,12 +409,12 @@ class Progress:
 class _Seen:
     """What a tick tells of what nodes are busy with; columns are fetched when asked for."""
 
-    def __init__(self, tick: Tick) -> None:
+    def __init__(self, tick: Tick, announcing: list[int]) -> None:
         self._tick = tick
         self.noting = frozenset(
             place
-            for place, view in enumerate(tick.views)
-            if (phase := view.frame.phase) and phase.provenance is Provenance.REPORTED
+            for place in announcing
+            if (phase := tick.views[place].frame.phase) and phase.provenance is Provenance.REPORTED
         )
         """Places of nodes whose training processes announce their stages."""
         works = tick.column("node_executions_completed_per_second")

@@ -172,7 +172,7 @@ RULEBOOK: tuple[Rule, ...] = (
         "execution_errors", Severity.CRITICAL,
         "executions fail: any status but `completed`, or an error; a warning where it may be the "
         "program's own",
-        ExecutionErrors, hold=0.0, clear_hold=60.0, pace=2.0,
+        ExecutionErrors, hold=0.0, clear_hold=60.0,
         summary="{node}: {count} since {since}: {kinds} ({basis})",
         many="{nodes}: executions fail since {since}",
         advice="Hardware errors: drain the node. Numerical: the loss. Others: the runtime's log.",

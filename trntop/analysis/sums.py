@@ -6,10 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from trntop.analysis.axis import Axis, PartAxis, carried
+from trntop.model import Column
 
 SLACK = 0.1
 """Seconds by which a row may be younger than the span: ticks are no clockwork."""
 
+Mask = npt.NDArray[np.bool_]
 Table = npt.NDArray[np.float64]
 
 
@@ -49,3 +51,50 @@ class Sums:
             self._past.popleft()
         sums: Table = total - self._past[0][1]
         return sums
+
+
+class Mean:
+    """The mean of some ticks, member by member; two passes a tick as long as all is known."""
+
+    def __init__(self, size: int = 0) -> None:
+        self._total: Column = np.zeros(size)
+        self._ticks = 0
+        self._missed: Column | None = None
+        """Ticks that each member had no part in; None while there are none."""
+
+    def add(self, values: Column, unusable: Mask | None = None) -> None:
+        """Takes one tick, `[n]`: NaN, and what is unusable, has no part in it."""
+        self._ticks += 1
+        total = values.sum()
+        if total == total and unusable is None:
+            self._total += values
+            return
+        missed = np.isnan(values) if unusable is None else unusable | np.isnan(values)
+        np.add(self._total, values, out=self._total, where=~missed)
+        if self._missed is None:
+            self._missed = np.zeros(len(values))
+        self._missed += missed
+
+    @property
+    def total(self) -> Column:
+        """Sums of what was taken, `[n]`."""
+        return self._total
+
+    @property
+    def counts(self) -> Column:
+        """How many values each is the sum of, `[n]`."""
+        counts = np.full(len(self._total), float(self._ticks))
+        return counts if self._missed is None else counts - self._missed
+
+    @property
+    def mean(self) -> Column:
+        """`[n]`; NaN where nothing is known."""
+        if self._missed is None and self._ticks:
+            return self._total / self._ticks
+        with np.errstate(invalid="ignore"):
+            mean: Column = self._total / self.counts
+        return mean
+
+    def clear(self) -> None:
+        """Begins anew with the same members."""
+        self._total[:], self._ticks, self._missed = 0.0, 0, None

@@ -40,6 +40,8 @@ class Tick:
         self.frames = [view.frame for view in views]
         self.number = axes.ticks
         """Counts the ticks of a stream."""
+        self.stand = axes.stand
+        """Changes with any inventory."""
         self._tables = [frame.columns for frame in self.frames]
         self._axes = axes
         self._columns: dict[str, Column] = {}
@@ -118,6 +120,8 @@ class Axes:
         """What detectors share, by its kind."""
         self.ticks = 0
         """How many there have been."""
+        self.stand = 0
+        """In how many of them any inventory has changed."""
         self._nodes = Axis()
         self._inventories: list[Inventory] = []
         self._parts: dict[Entity, PartAxis] = {}
@@ -129,11 +133,13 @@ class Axes:
         views = list(cluster.nodes.values())
         before, self._inventories = self._inventories, [view.inventory for view in views]
         if cluster.names != self._nodes.keys:
+            self.stand += 1
             self._nodes = Axis(cluster.names)
             self._parts.clear()
             self._changed.clear()
         elif not all(map(is_, before, self._inventories)):
             # Inventories are replaced when they change, which is rare; keys seldom are among it.
+            self.stand += 1
             pairs = enumerate(zip(before, self._inventories, strict=True))
             changed = [place for place, (old, new) in pairs if old is not new]
             for places in self._changed.values():

@@ -34,6 +34,7 @@ from trntop.catalog.names import (
     FAILED_STATUSES,
     FOREIGN,
     HOST,
+    JOB_MAPPING,
     KERNEL_LOG,
     LATENCY_PERCENTILES,
     LOG,
@@ -42,8 +43,10 @@ from trntop.catalog.names import (
     NEURON_LS,
     NEURON_MONITOR,
     NEURON_SYSFS,
+    POD_RESOURCES,
     PROBE,
     PROFILES,
+    SCHEDULERS,
     SOURCES,
     STEPS,
     SYSFS_ECC,
@@ -52,6 +55,7 @@ from trntop.catalog.names import (
     UNCORRECTED_ECC,
 )
 from trntop.catalog.nodes import host, nodes
+from trntop.catalog.pages import SUMMARY, Page, page_of
 from trntop.catalog.quantity import (
     METRIC_PREFIX,
     Combine,
@@ -80,6 +84,7 @@ __all__ = [
     "FOREIGN",
     "GUIDE",
     "HOST",
+    "JOB_MAPPING",
     "KERNEL_LOG",
     "LATENCY_PERCENTILES",
     "LOG",
@@ -89,10 +94,13 @@ __all__ = [
     "NEURON_LS",
     "NEURON_MONITOR",
     "NEURON_SYSFS",
+    "POD_RESOURCES",
     "PROBE",
     "PROFILES",
+    "SCHEDULERS",
     "SOURCES",
     "STEPS",
+    "SUMMARY",
     "SYSFS_ECC",
     "SYSFS_MEMORY_CATEGORIES",
     "TENSOR_ENGINE",
@@ -100,12 +108,14 @@ __all__ = [
     "Combine",
     "Entity",
     "Kind",
+    "Page",
     "Provenance",
     "Quantity",
     "describe",
     "describe_sources",
     "inputs",
     "of_entity",
+    "page_of",
 ]
 
 CATALOG: dict[str, Quantity] = {
@@ -145,16 +155,17 @@ def describe() -> str:
             "",
             f"## Per {entity}",
             "",
-            "| name | unit | meaning | provenance | from | page |",
-            "|---|---|---|---|---|---|",
+            "| name | unit | meaning | provenance | from | kind | page |",
+            "|---|---|---|---|---|---|---|",
         ]
         for quantity in of_entity(entity):
             sources = " else ".join(filter(None, (quantity.source, quantity.fallback)))
             origin = sources or _computed_from(quantity)
+            page = page_of(quantity)
             unit = quantity.unit.replace("_per_second", "/s").replace("per_second", "1/s")
             lines.append(
                 f"| `{quantity.name}` | {unit} | {quantity.help} | {quantity.provenance} "
-                f"| {origin} | {quantity.kind if quantity.exported else '–'} |"
+                f"| {origin} | {quantity.kind if page else '–'} | {page.path if page else '–'} |"
             )
     return "\n".join(lines)
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from trntop.catalog.names import (
     EFA_SOURCE,
     HOST,
+    JOB_MAPPING,
     KERNEL_LOG,
     LOG,
     NEURON_LS,
     NEURON_MONITOR,
     NEURON_SYSFS,
+    POD_RESOURCES,
     PROBE,
     PROFILES,
     STEPS,
@@ -97,6 +99,22 @@ GUIDE = {
         "one profile of each program that runs (`neuron-explorer view --output-format "
         "summary-json`)",
         "no HBM bandwidth: no Neuron interface tells it live",
+    ),
+    JOB_MAPPING: Guide(
+        "which job a scheduler such as Slurm gave the node or its devices to",
+        "files in the folder that the setting `collect.job_mapping` names, one for each Neuron "
+        "device index, or `all`, with a job id a line: the form of dcgm-exporter's "
+        "`--hpc-job-mapping-dir`",
+        "a prolog and an epilog of the scheduler that write and remove them (deploy/slurm)",
+        "nobody tells an idle node from one that was given away and is not used",
+    ),
+    POD_RESOURCES: Guide(
+        "which pod and container has which Neuron devices or cores, on Kubernetes",
+        "`List` of the kubelet's PodResources API, on the Unix socket that the setting "
+        "`collect.pod_resources` names",
+        "root, the socket's folder mounted into the agent's container, and the Python package h2: "
+        "`pip install 'trntop[kubernetes]'`",
+        "devices without pods, unless neuron-monitor runs with its Kubernetes plugin",
     ),
     PROBE: Guide(
         "latency from the node to its peers, measured by messages sent for that alone",

@@ -13,6 +13,4 @@ def links() -> Iterator[Quantity]:
         ("link_probe_size_bytes", "bytes", "Size of the messages that the probe sent"),
         ("link_probe_timestamp_seconds", "seconds", "When the link was last probed, in unix time"),
     ):
-        yield Quantity(
-            name, unit, Entity.LINK, text, combine=Combine.MAX, source=PROBE, exported=False,
-        )  # fmt: skip
+        yield Quantity(name, unit, Entity.LINK, text, combine=Combine.MAX, source=PROBE)

@@ -10,6 +10,8 @@ KERNEL_LOG = "kernel-log"
 STEPS = "steps"
 LOG = "log"
 PROFILES = "profiles"
+JOB_MAPPING = "job-mapping"
+POD_RESOURCES = "pod-resources"
 PROBE = "probe"
 SOURCES = (
     NEURON_MONITOR,
@@ -22,11 +24,15 @@ SOURCES = (
     HOST,
     KERNEL_LOG,
     PROFILES,
+    JOB_MAPPING,
+    POD_RESOURCES,
     PROBE,
 )
 """Every source that has a decoder. Where two give the same quantity, the earlier one counts."""
 DEVICE_SOURCES = (NEURON_MONITOR, NEURON_SYSFS, TENSOR_ENGINE, NEURON_LS, EFA_SOURCE)
 """Those that need Neuron or EFA devices."""
+SCHEDULERS = (JOB_MAPPING, POD_RESOURCES)
+"""Those that tell to whom the node was given."""
 LOOP_PACED = (STEPS, LOG)
 """Those that speak when a training loop does."""
 FOREIGN = (PROBE,)

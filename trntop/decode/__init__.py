@@ -4,22 +4,25 @@ A decoder takes the payload's bytes and gives a Sample, or raises DecodeError wh
 it can be used. One bad field or group spares the rest: it becomes a problem of the sample.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 from trntop.catalog import (
     EFA_SOURCE,
     HOST,
+    JOB_MAPPING,
     KERNEL_LOG,
     LOG,
     NEURON_LS,
     NEURON_MONITOR,
     NEURON_SYSFS,
+    POD_RESOURCES,
     PROBE,
     PROFILES,
     STEPS,
     TENSOR_ENGINE,
 )
 from trntop.decode import (
+    allocations,
     efa,
     host,
     kernel_log,
@@ -34,7 +37,9 @@ from trntop.decode import (
 )
 from trntop.model import Sample
 
-DECODERS: dict[str, Callable[[bytes], Sample]] = {
+Decoder = Callable[[bytes], Sample]
+
+DECODERS: dict[str, Decoder] = {
     NEURON_MONITOR: neuron_monitor.decode,
     NEURON_SYSFS: neuron_sysfs.decode,
     TENSOR_ENGINE: tensor_engine.decode,
@@ -45,6 +50,19 @@ DECODERS: dict[str, Callable[[bytes], Sample]] = {
     HOST: host.decode,
     KERNEL_LOG: kernel_log.decode,
     PROFILES: profiles.decode,
+    JOB_MAPPING: allocations.decode_jobs,
+    POD_RESOURCES: allocations.decode_pods,
     PROBE: probe.decode,
 }
 """Decoders by source. Readings of other sources are kept in recordings and otherwise ignored."""
+
+
+def decoders(wanted: Collection[str] | None = None) -> Mapping[str, Decoder]:
+    """Decoders by source: those that read everything, or do not stop at what is not wanted."""
+    if wanted is None:
+        return DECODERS
+    return {
+        **DECODERS,
+        NEURON_MONITOR: neuron_monitor.decoder(wanted),
+        EFA_SOURCE: efa.decoder(wanted),
+    }

@@ -6,8 +6,11 @@ cumulative. A counter that a card does not show is absent, not 0: the SRD counte
 `rate_gbps` is what the port states; before 2.13.0 the driver stated 100 Gb/s for every card.
 """
 
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from itertools import chain
+from operator import attrgetter
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -22,35 +25,26 @@ from trntop.versions import numbers
 MAX_CARDS = 256
 STATES_RATE = (2, 13)
 """Since this driver the stated rate is the card's."""
-_NAMES = (*EFA_PORT_COUNTERS, *EFA_DEVICE_COUNTERS)
-_COUNTERS = Layout((tuple(f"efa_{name}_total" for name in _NAMES), COUNTER))
-_UNREAD = (None,) * len(_NAMES)
 MAX_GBPS = 1e5
 MAX_FACT = 64
 """Characters kept of one fact about a card."""
-_FACTS = ("pci", "numa_node", "driver", "state", "p2p")
-Facts = tuple[str | int | None, ...]
-_LINK = Layout(
-    (("efa_stated_link_bytes_per_second",), Range(limit=MAX_GBPS * 1e9 / 8, scale=1e9 / 8))
-)
+Fact = Annotated[str, msgspec.Meta(max_length=4 * MAX_FACT)]
+_FACTS = ("pci", "numa_node", "state", "p2p")
+_FACTS_OF = attrgetter(*_FACTS)
+_STATED = "efa_stated_link_bytes_per_second"
+_LINK = Layout(((_STATED,), Range(limit=MAX_GBPS * 1e9 / 8, scale=1e9 / 8)))
 
 
 class _Card(msgspec.Struct, gc=False):
-    pci: str | None = None
-    numa_node: int | str | None = None
+    """What a reading tells of a card beside its counters."""
+
+    pci: Fact | None = None
+    numa_node: int | Fact | None = None
     rate_gbps: float | None = None
-    state: str | None = None
-    p2p: str | None = None
+    state: Fact | None = None
+    p2p: Fact | None = None
     error: str | None = None
     errors: list[str] = []
-    port: dict[str, float | None] = {}
-    device: dict[str, float | None] = {}
-
-    def facts(self, driver: str | None) -> Facts:
-        """What it is, in the order of `_FACTS`."""
-        said = (self.pci, self.numa_node, driver, self.state, self.p2p)
-        # What is kept shall be short: `clean` looks at no more than four times what it keeps.
-        return tuple([one[: 4 * MAX_FACT] if isinstance(one, str) else one for one in said])
 
     def stated(self) -> float | None:
         """The line rate in Gb/s, None where it is not known or absurd."""
@@ -58,65 +52,112 @@ class _Card(msgspec.Struct, gc=False):
         return rate if rate is not None and 0 < rate <= MAX_GBPS else None
 
 
-class _Cards(msgspec.Struct):
-    driver: str | None = None
-    devices: dict[str, _Card] = {}
+def decoder(wanted: Collection[str] | None = None) -> Callable[[bytes], Sample]:
+    """What decodes readings of all cards: all quantities, or those that are wanted."""
+    return _Decoder(wanted).decode
 
 
-_decoder = msgspec.json.Decoder(_Cards)
+class _Decoder:
+    """Decodes the counters of some names; the others are skipped, not read."""
+
+    def __init__(self, wanted: Collection[str] | None) -> None:
+        port, device = (
+            [name for name in names if wanted is None or f"efa_{name}_total" in wanted]
+            for names in (EFA_PORT_COUNTERS, EFA_DEVICE_COUNTERS)
+        )
+        names = (*port, *device)
+        self._layout = Layout((tuple(f"efa_{name}_total" for name in names), COUNTER))
+        self._unread = (None,) * len(names)
+        self._ports = len(port)
+        self._links = wanted is None or _STATED in wanted
+        self._json = msgspec.json.Decoder(_report(names, device))
+
+    def decode(self, data: bytes) -> Sample:
+        """One reading of all cards.
+
+        Raises:
+            DecodeError: the payload is no JSON object of this kind.
+        """
+        report, problems = tolerant.decode(data, self._json)
+        notes = list(problems)
+        names = sorted(report.devices)
+        if len(names) > MAX_CARDS:
+            notes.append(f"{len(names)} EFA cards; only {MAX_CARDS} are read")
+            names = names[:MAX_CARDS]
+        cards = [report.devices[name] for name in names]
+        labels = [clean(name, 64) for name in names]
+        for label, card in zip(labels, cards, strict=True):
+            if card.error or card.errors:
+                said = (card.error, *card.errors)
+                notes += [f"{label}: {clean(error)}" for error in said if error]
+        tables: list[Table] = []
+        if self._unread:
+            counters = list(chain.from_iterable(map(self._counters, cards)))
+            tables.append((self._layout, counters))
+        if self._links and numbers(report.driver or "") >= STATES_RATE:
+            tables.append((_LINK, [card.stated() for card in cards]))
+        columns: dict[str, Column] = {}
+        for (layout, _), values in zip(tables, read_tables(tables), strict=True):
+            if len(values):
+                columns |= layout.split(values)
+        columns["node_efa_cards"] = np.array([float(sum(not card.error for card in cards))])
+        return Sample(
+            keys={Entity.EFA: tuple(labels)},
+            columns=columns,
+            facts={"efa_links": _links(tuple(labels), report.driver, tuple(map(_FACTS_OF, cards)))},
+            problems=tuple(notes),
+        )
+
+    def _counters(self, card: Any) -> tuple[Number, ...]:
+        """Its counters in the order of the layout."""
+        if card.error:
+            return self._unread
+        port: tuple[Number, ...] = msgspec.structs.astuple(card.port)
+        device: tuple[Number, ...] = msgspec.structs.astuple(card.device)
+        first = port[: self._ports]
+        if None not in device:
+            return first + device
+        pairs = zip(device, port[self._ports :], strict=True)
+        return first + tuple([there if here is None else here for here, there in pairs])
 
 
-def decode(data: bytes) -> Sample:
-    """One reading of all cards.
+def _report(port: Collection[str], device: Collection[str]) -> Any:
+    """The type of a reading whose cards have these counters; all may stand among the port's."""
 
-    Raises:
-        DecodeError: the payload is no JSON object of this kind.
-    """
-    report, problems = tolerant.decode(data, _decoder)
-    notes = list(problems)
-    names = sorted(report.devices)
-    if len(names) > MAX_CARDS:
-        notes.append(f"{len(names)} EFA cards; only {MAX_CARDS} are read")
-        names = names[:MAX_CARDS]
-    cards = [report.devices[name] for name in names]
-    labels = [clean(name, 64) for name in names]
-    for label, card in zip(labels, cards, strict=True):
-        notes += [f"{label}: {clean(error)}" for error in (card.error, *card.errors) if error]
-    tables: list[Table] = [(_COUNTERS, list(chain.from_iterable(map(_counters, cards))))]
-    if numbers(report.driver or "") >= STATES_RATE:
-        tables.append((_LINK, [card.stated() for card in cards]))
-    columns: dict[str, Column] = {}
-    for (layout, _), values in zip(tables, read_tables(tables), strict=True):
-        if len(values):
-            columns |= layout.split(values)
-    columns["node_efa_cards"] = np.array([float(sum(not card.error for card in cards))])
-    return Sample(
-        keys={Entity.EFA: tuple(labels)},
-        columns=columns,
-        facts={
-            "efa_links": {
-                label: _link(card.facts(report.driver))
-                for label, card in zip(labels, cards, strict=True)
-            }
-        },
-        problems=tuple(notes),
+    def counters(name: str, fields: Collection[str]) -> Any:
+        return msgspec.defstruct(name, [(one, Number, None) for one in fields], gc=False)
+
+    of_port, of_device = counters("_Port", port), counters("_Device", device)
+    card = msgspec.defstruct(
+        "_CountedCard",
+        [
+            ("port", of_port, msgspec.field(default_factory=of_port)),
+            ("device", of_device, msgspec.field(default_factory=of_device)),
+        ],
+        bases=(_Card,),
+        gc=False,
+    )
+    return msgspec.defstruct(
+        "_Cards",
+        [("driver", Fact | None, None), ("devices", dict[str, card], {})],  # type: ignore[valid-type]
     )
 
 
-def _counters(card: _Card) -> tuple[Number, ...]:
-    """Its counters in the order of `_COUNTERS`."""
-    if card.error:
-        return _UNREAD
-    # The two sets of names are disjoint, so it does not matter in which place a counter stood.
-    return tuple(map((card.port | card.device).get, _NAMES))
+decode = decoder()
 
 
-@lru_cache(maxsize=1024)
-def _link(facts: Facts) -> dict[str, str]:
-    """What is known of a card besides its counters; cards of many readings share one mapping."""
+@lru_cache(maxsize=64)
+def _links(
+    labels: tuple[str, ...], driver: str | None, facts: tuple[tuple[int | str | None, ...], ...]
+) -> dict[str, dict[str, str]]:
+    """What is known of each card besides its counters; many readings share one mapping."""
+    names = (*_FACTS, "driver")
     # The kernel says -1 where memory has no nodes.
     return {
-        key: clean(str(value), MAX_FACT)
-        for key, value in zip(_FACTS, facts, strict=True)
-        if value is not None and value not in ("", -1, "-1")
+        label: {
+            key: clean(str(value), MAX_FACT)
+            for key, value in zip(names, (*said, driver), strict=True)
+            if value is not None and value not in ("", -1, "-1")
+        }
+        for label, said in zip(labels, facts, strict=True)
     }

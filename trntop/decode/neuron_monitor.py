@@ -16,10 +16,11 @@ What a naive reader gets wrong, and what is done here:
   is unknown: absent.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import suppress
-from functools import cache, lru_cache
-from itertools import chain, islice
+from functools import cache, lru_cache, partial
+from itertools import chain, compress, islice
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -35,7 +36,7 @@ from trntop.catalog import (
     MEMORY_CATEGORIES,
     Entity,
 )
-from trntop.decode import tolerant
+from trntop.decode import core_memory, tolerant
 from trntop.decode.columns import (
     PERCENT,
     RATE,
@@ -53,7 +54,7 @@ from trntop.decode.columns import (
     read_tables,
 )
 from trntop.decode.neuron_report import (
-    Breakdown,
+    Core,
     Counters,
     Execution,
     Group,
@@ -61,28 +62,31 @@ from trntop.decode.neuron_report import (
     Memory,
     Model,
     Report,
-    RuntimeProcess,
     RuntimeReport,
     RuntimeVcpu,
+    SplitCore,
     System,
     UsedBytes,
     Utilization,
 )
 from trntop.errors import DecodeError
 from trntop.instances import INSTANCE_TYPES, chip_of
-from trntop.model import Column, Key, Neff, Runtime, Sample
+from trntop.model import Allocation, Column, Key, Neff, Runtime, Sample
 from trntop.text import clean
 
 MIN_PERIOD = 0.05
 """Seconds; a shorter period is the first report's and makes every rate nonsense."""
 MAX_CORES = 4096
+_NOWHERE = -1
+"""In the place of a core that the node does not have."""
 MAX_DEVICES = 64
 """Beyond, a device's number is damaged."""
+MAX_FACT = 256
+"""Characters up to which a fact is remembered for the next report."""
 MAX_RUNTIMES = 1024
 MAX_MODELS = 4096
 """Loaded NEFFs read of one runtime."""
 
-_decoder = msgspec.json.Decoder(Report)
 _INDEX = {str(index): index for index in range(MAX_CORES)}
 
 _FACTS = {
@@ -96,18 +100,23 @@ _FACTS = {
     "subnet_id": "subnet_id",
     "ultraserver_id": "ultraserver_id",
 }
+_IDENTITY = (
+    *_FACTS.values(), "neuron_device_type", "neuron_device_version", "neuroncore_version",
+)  # fmt: skip
 _HOST_PARTS = ("application_memory", "constants", "dma_buffers", "tensors")
 _HOST_MEMORY = ("memory_total", "memory_used", "swap_total", "swap_used")
 _HOST_FIELDS = tuple(f"{name}_bytes" for name in _HOST_MEMORY)
 
 # One row a core of one runtime.
-_UTILIZATION = Layout((("neuroncore_utilization_ratio",), PERCENT))
-_FLOPS = Layout((("neuroncore_flops_per_second",), RATE))
-_LOADS = Layout((_UTILIZATION.names, PERCENT), (_FLOPS.names, RATE))
-_PHYSICAL = Layout((("neuroncore_physical_utilization_min_ratio",), PERCENT))
-_CORE_MEMORY = Layout(
-    (tuple(f"neuroncore_memory_{name}_bytes" for name in MEMORY_CATEGORIES), SIZE)
+_LOADS = Layout(
+    (("neuroncore_utilization_ratio",), PERCENT), (("neuroncore_flops_per_second",), RATE)
 )
+_CORE = Layout((("neuroncore_utilization",), PERCENT), (("flops", "effective_flops"), RATE))
+_OF_CORE = attrgetter(*_CORE.names)
+_PHYSICAL_BOUNDS = frozenset(
+    f"neuroncore_physical_utilization_{bound}_ratio" for bound in ("min", "max")
+)
+_PHYSICAL = Layout((("neuroncore_physical_utilization_min_ratio",), PERCENT))
 # One row a runtime, group by group.
 _MEMORY = Layout(
     (
@@ -153,13 +162,20 @@ _HOST = Layout((tuple(f"node_{name}_bytes" for name in _HOST_MEMORY), SIZE))
 _NOTHING = Layout()
 
 
-def decode(data: bytes) -> Sample:
+def decoder(wanted: Collection[str] | None = None) -> Callable[[bytes], Sample]:
+    """What decodes reports: all quantities, or with less effort those that are wanted."""
+    split = wanted is None or not _PHYSICAL_BOUNDS.isdisjoint(wanted)
+    kind: Any = Report[SplitCore] if split else Report[Core]
+    return partial(_decode, msgspec.json.Decoder(kind))
+
+
+def _decode(report_decoder: "msgspec.json.Decoder[Report[Any]]", data: bytes) -> Sample:
     """One report as columns.
 
     Raises:
         DecodeError: the payload is no JSON object of this kind.
     """
-    report, problems = tolerant.decode(data, _decoder)
+    report, problems = tolerant.decode(data, report_decoder)
     groups = (report.neuron_runtime_data, report.system_data, report.neuron_hardware_info)
     if all(group is None for group in groups):
         raise DecodeError("not a neuron-monitor report")
@@ -171,9 +187,12 @@ def decode(data: bytes) -> Sample:
     for topic, tables in zip(topics, asked, strict=True):
         with suppress(StopIteration):
             topic.send([next(values) for _ in tables])
+    builder.processes()
     builder.kubernetes()
     return builder.sample()
 
+
+decode = decoder()
 
 Topic = Generator[list[Table], list[Values], None]
 """What reads one group of all runtimes: gives its numbers, and takes their values.
@@ -185,7 +204,7 @@ So the numbers of all groups are read at once.
 class _Builder:
     """One report on its way to a sample."""
 
-    def __init__(self, report: Report, problems: list[str]) -> None:
+    def __init__(self, report: Report[Any], problems: list[str]) -> None:
         self._report = report
         self._problems = problems
         self._period: float | None = None
@@ -197,6 +216,8 @@ class _Builder:
         self._facts: dict[str, Any] = {}
         self._cores = 0
         self._devices = 0
+        self._held: dict[int, tuple[int, ...]] = {}
+        """Runtime → the cores it holds memory of."""
 
     def sample(self) -> Sample:
         return Sample(
@@ -240,12 +261,12 @@ class _Builder:
             self._unusable = f"no Neuron devices: {clean(info.error)}"
             self._problems.append(self._unusable)
         instance = self._report.instance_info or {}
-        facts = {
-            ours: clean(value) for theirs, ours in _FACTS.items() if (value := instance.get(theirs))
-        }
-        for name in ("neuron_device_type", "neuron_device_version", "neuroncore_version"):
-            if value := getattr(info, name):
-                facts[name] = clean(value)
+        facts = _identity(
+            *map(instance.get, _FACTS),
+            info.neuron_device_type,
+            info.neuron_device_version,
+            info.neuroncore_version,
+        )
         instance_type = facts.get("instance_type", "")
         chip = chip_of(instance_type, facts.get("neuron_device_type", ""))
         lnc = info.logical_neuroncore_config or info.logical_neuroncore_size
@@ -306,18 +327,19 @@ class _Builder:
         """The largest of these, -1 for none: old reports say no counts."""
         return max(self._mentioned_cores(), default=-1)
 
-    def _indices(self, by_core: dict[str, Any]) -> list[int]:
-        """Core indices of a mapping; entries that name no core of this node are removed."""
-        indices = [_INDEX.get(key, MAX_CORES) for key in by_core]
-        if not indices or max(indices) < self._cores:
-            return indices
-        for key in list(by_core):
-            if _INDEX.get(key, MAX_CORES) >= self._cores:
-                del by_core[key]
+    def _indices(self, names: Collection[str]) -> list[int]:
+        """Core indices; `_NOWHERE`, and a problem, for what names no core of this node."""
+        found = list(map(_INDEX.get, names))
+        if found == (usual := _range(self._cores)):
+            return usual
+        indices = [MAX_CORES if index is None else index for index in found]
+        for place, name in enumerate(names):
+            if indices[place] >= self._cores:
+                indices[place] = _NOWHERE
                 self._problems.append(
-                    f"core {clean(key, 16)} is not one of this node's {self._cores}"
+                    f"core {clean(name, 16)} is not one of this node's {self._cores}"
                 )
-        return [_INDEX[key] for key in by_core]
+        return indices
 
     def _index(self, indices: list[int]) -> Index:
         """Where the cores stand in a column."""
@@ -336,7 +358,9 @@ class _Builder:
             for place, runtime in enumerate(runtimes)
         )
         self._keys[Entity.RUNTIME] = pids
-        self._facts["runtimes"] = tuple(map(self._runtime, pids, runtimes))
+        for pid, runtime in zip(pids, runtimes, strict=True):
+            if error := clean(runtime.error or ""):
+                self._problems.append(f"runtime {pid}: {error}")
         reports = [
             RuntimeReport() if runtime.error else runtime.report or RuntimeReport()
             for runtime in runtimes
@@ -348,28 +372,28 @@ class _Builder:
             self._vcpu([report.neuron_runtime_vcpu_usage for report in reports]),
         ]
 
-    def _runtime(self, pid: int, runtime: RuntimeProcess) -> Runtime:
-        error = clean(runtime.error or "")
-        if error:
-            self._problems.append(f"runtime {pid}: {error}")
-        memory = runtime.report and runtime.report.memory_used
-        used = memory and memory.neuron_runtime_used_bytes
-        breakdown = used and used.usage_breakdown
-        usage = (breakdown or Breakdown()).neuroncore_memory_usage
-        cores = [
-            _INDEX.get(key, -1)
-            for key, by in zip(usage, map(msgspec.structs.astuple, usage.values()), strict=True)
-            if any(by)
-        ]
-        return Runtime(
-            pid,
-            clean(runtime.neuron_runtime_tag or ""),
-            error,
-            neffs=_neffs(memory.loaded_models if memory else ()),
-            cores=tuple(sorted([core for core in cores if core >= 0])),
-        )
+    def processes(self) -> None:
+        """Who the runtimes are, once their memory is read."""
+        runtimes = self._report.neuron_runtime_data
+        if runtimes is None:
+            return
+        known = []
+        for place, (pid, runtime) in enumerate(
+            zip(self._keys[Entity.RUNTIME], runtimes, strict=True)
+        ):
+            memory = runtime.report and runtime.report.memory_used
+            known.append(
+                Runtime(
+                    int(pid),
+                    clean(runtime.neuron_runtime_tag or ""),
+                    clean(runtime.error or ""),
+                    neffs=_neffs(memory.loaded_models if memory else ()),
+                    cores=self._held.get(place, ()),
+                )
+            )
+        self._facts["runtimes"] = tuple(known)
 
-    def _utilization(self, groups: list[Counters | None]) -> Topic:
+    def _utilization(self, groups: list[Counters[Any] | None]) -> Topic:
         loads = np.full((2, self._cores), np.nan)
         physical = np.full((2, self._cores), np.nan)
         mentioned = np.zeros(self._cores, bool)
@@ -382,25 +406,23 @@ class _Builder:
             assert group is not None
             read += 1
             indices = self._indices(group.neuroncores_in_use)
+            cores = list(group.neuroncores_in_use.values())
+            if _NOWHERE in indices:
+                cores = [core for core, index in zip(cores, indices, strict=True) if index >= 0]
+                indices = [index for index in indices if index >= 0]
             if not indices:
                 continue
-            cores = group.neuroncores_in_use.values()
-            split, width, parts = _physical(indices, [core.v3d for core in cores])
+            behind = [core.v3d for core in cores] if isinstance(cores[0], SplitCore) else []
+            split, width, parts = _physical(indices, behind)
             found.append((self._index(indices), self._index(split), width))
-            tables += [
-                (_UTILIZATION, [core.neuroncore_utilization for core in cores]),
-                (
-                    _FLOPS,
-                    [core.effective_flops if core.flops is None else core.flops for core in cores],
-                ),
-                (_PHYSICAL, parts),
-            ]
+            tables += [(_CORE, list(chain.from_iterable(map(_OF_CORE, cores)))), (_PHYSICAL, parts)]
         values = iter((yield tables))
         larger = added = smaller = None  # as long as there is nothing to merge with
         for places, split_places, width in found:
             mentioned[places] = True
-            merge(loads[0], places, next(values)[:, 0], larger)
-            merge(loads[1], places, next(values)[:, 0], added)
+            utilization, flops, effective = next(values).T
+            merge(loads[0], places, utilization, larger)
+            merge(loads[1], places, np.where(np.isnan(flops), effective, flops), added)
             by_core = next(values).reshape(-1, width)
             if len(by_core):
                 merge(physical[0], split_places, np.fmin.reduce(by_core, axis=1), smaller)
@@ -426,47 +448,48 @@ class _Builder:
                 self._columns[f"neuroncore_physical_utilization_{bound}_ratio"] = bounds
 
     def _memory(self, groups: list[Memory | None]) -> Topic:
-        by_core = np.full((self._cores, len(MEMORY_CATEGORIES)), np.nan)
-        detailed = 0
         rows: list[Number] = []
-        places: list[Index] = []
-        tables: list[Table] = [(_MEMORY, rows)]
-        for group in groups:
-            if not self._usable(group, "memory_used", _CORE_MEMORY, rates=False):
+        usages: list[tuple[core_memory.Usage, list[int]]] = []
+        for runtime, group in enumerate(groups):
+            if not self._usable(group, "memory_used", core_memory.LAYOUT, rates=False):
                 rows += (None,) * len(_MEMORY.names)
                 continue
             assert group is not None
             used = group.neuron_runtime_used_bytes or UsedBytes()
-            breakdown = used.usage_breakdown
-            host = breakdown.host if breakdown else {}
+            usage = core_memory.read(bytes(used.usage_breakdown))
+            host = {} if usage is None else usage.host
             device = used.device if used.neuron_device is None else used.neuron_device
             rows += (used.host, device, *map(host.get, _HOST_PARTS), len(group.loaded_models))
-            if breakdown is None:
-                continue
-            detailed += 1
-            indices = self._indices(breakdown.neuroncore_memory_usage)
-            if indices:
-                cores = map(msgspec.structs.astuple, breakdown.neuroncore_memory_usage.values())
-                places.append(self._index(indices))
-                tables.append((_CORE_MEMORY, list(chain.from_iterable(cores))))
-        runtimes, *usages = yield tables
-        added = None
-        for place, usage in zip(places, usages, strict=True):
-            merge(by_core, place, usage, added)
-            added = add
+            if usage is not None:
+                self._problems += usage.problems
+                indices = self._indices(usage.cores)
+                self._held[runtime] = tuple(
+                    sorted([core for core in compress(indices, usage.holds) if core >= 0])
+                )
+                usages.append((usage, indices))
+        (runtimes,) = yield [(_MEMORY, rows)]
         self._split(_MEMORY, runtimes)
-        known = ~np.isnan(by_core)
-        unknown = ~np.logical_or.reduce(known, axis=1)
-        if detailed == len(groups):
+        if usages or not groups:
+            self._columns |= self._core_memory(usages, whole=len(usages) == len(groups))
+
+    def _core_memory(
+        self, usages: list[tuple[core_memory.Usage, list[int]]], *, whole: bool
+    ) -> dict[str, Column]:
+        """What all runtimes use, each on the cores of some indices; `whole`: none is unread."""
+        if whole and len(usages) == 1 and usages[0][1] == _range(self._cores):
+            return usages[0][0].columns
+        by_core = np.full((self._cores, len(MEMORY_CATEGORIES)), np.nan)
+        added = None
+        for usage, indices in usages:
+            known = [place for place, index in enumerate(indices) if index >= 0]
+            if known:
+                places = np.array(indices, np.int64)[known]
+                merge(by_core, places, usage.values[known], added)
+                added = add
+        unknown = np.logical_and.reduce(np.isnan(by_core), axis=1)
+        if whole:
             by_core[unknown] = 0.0
-        elif not detailed:
-            return
-        self._columns |= _CORE_MEMORY.split(by_core)
-        # A category an SDK does not know adds nothing; a core with none is unknown.
-        total = np.add.reduce(np.where(known, by_core, 0.0), axis=1)
-        if detailed < len(groups):
-            total[unknown] = np.nan
-        self._columns["neuroncore_memory_used_bytes"] = total
+        return core_memory.columns(by_core, None if whole else unknown)
 
     def _execution(self, groups: list[Execution | None]) -> Topic:
         rows: list[Number] = []
@@ -520,21 +543,23 @@ class _Builder:
         hardware = system.neuron_hw_counters
         if hardware and self._usable(hardware, "neuron_hw_counters", _ECC, rates=False):
             counts: list[Sequence[Number]] = [(None,) * len(ECC_EVENTS)] * self._devices
-            for device in hardware.neuron_devices:
-                place, *events = msgspec.structs.astuple(device)
+            absent = set(range(self._devices))
+            for place, *events in map(msgspec.structs.astuple, hardware.neuron_devices):
                 if 0 <= place < self._devices:
                     counts[place] = events
+                    absent.discard(place)
                 else:
                     self._problems.append(
                         f"device {place} is not one of this node's {self._devices}"
                     )
             tables.append((_ECC, list(chain.from_iterable(counts))))
-            listed = {device.neuron_device_index for device in hardware.neuron_devices}
-            lost = [place for place in range(self._devices) if place not in listed]
+            lost = sorted(absent)
         vcpu = system.vcpu_usage
         if vcpu and self._usable(vcpu, "vcpu_usage", _VCPU, rates=True):
             modes = map(vcpu.average_usage.get, CPU_MODES)
-            row = (*modes, vcpu.context_switch_count, len(vcpu.usage_data) or None)
+            # To count the objects inside is many times quicker than to make them.
+            vcpus = bytes(vcpu.usage_data).count(b"{") - 1
+            row = (*modes, vcpu.context_switch_count, vcpus if vcpus > 0 else None)
             tables.append((_VCPU, row))
         memory = system.memory_info
         if memory and self._usable(memory, "memory_info", _HOST, rates=False):
@@ -552,25 +577,47 @@ class _Builder:
     def _lose(self, devices: list[int]) -> None:
         """Cores that show nothing because their device is gone are not idle: absent."""
         gone = np.isin(self._facts["core_device"], devices)
-        for name in (*_LOADS.names, *_CORE_MEMORY.names, "neuroncore_memory_used_bytes"):
+        for name in (*_LOADS.names, *core_memory.LAYOUT.names, core_memory.TOTAL):
             column = self._columns.get(name)
             if column is not None:
-                column[gone & (column == 0)] = np.nan
+                self._columns[name] = np.where(gone & (column == 0), np.nan, column)
 
     def kubernetes(self) -> None:
         info = self._report.neuron_k8s_info
         if info is None or not self._usable(info, "neuron_k8s_info", _NOTHING, rates=False):
             return
-        pods = {}
-        for core, pod in zip(
+        held: dict[tuple[str, str, str], list[int]] = {}
+        for core, given in zip(
             self._indices(info.neuroncores_k8s_info),
             info.neuroncores_k8s_info.values(),
             strict=True,
         ):
-            names = pod.container_name
-            container = names if isinstance(names, str) else ",".join(names or ())
-            pods[core] = clean(f"{pod.namespace or ''}/{pod.pod_name or ''}/{container}")
-        self._facts["pods"] = pods
+            if core < 0:
+                continue
+            names = given.container_name
+            for container in (names,) if isinstance(names, str) else names or ("",):
+                said = (given.namespace or "", given.pod_name or "", container)
+                held.setdefault(said, []).append(core)
+        self._facts["allocations"] = tuple(
+            Allocation(
+                namespace=clean(namespace),
+                pod=clean(pod),
+                container=clean(container),
+                cores=tuple(sorted(cores)),
+            )
+            for (namespace, pod, container), cores in held.items()
+        )
+
+
+def _identity(*said: str | None) -> dict[str, str]:
+    """Facts in the order of `_IDENTITY`; reports of one machine share one mapping."""
+    short = all(len(value) <= MAX_FACT for value in said if value)
+    return (_known_identity if short else _known_identity.__wrapped__)(*said)
+
+
+@lru_cache(maxsize=1024)
+def _known_identity(*said: str | None) -> dict[str, str]:
+    return {name: clean(value) for name, value in zip(_IDENTITY, said, strict=True) if value}
 
 
 def _physical(

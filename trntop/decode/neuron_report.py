@@ -4,6 +4,8 @@ Field names are neuron-monitor's own. Every number may be an integer, a float or
 fields are ignored; what is missing is None or empty.
 """
 
+from typing import Generic, TypeVar
+
 import msgspec
 
 from trntop.decode.columns import Number
@@ -34,13 +36,22 @@ class Core(_Struct):
     neuroncore_utilization: Number = None
     flops: Number = None
     effective_flops: Number = None
+
+
+class SplitCore(Core):
+    """The same, with the physical cores behind it."""
+
     v3d: dict[str, Utilization] | None = None
 
 
-class Counters(Group):
+AnyCore = TypeVar("AnyCore", bound=Core)
+"""What is read of a core."""
+
+
+class Counters(Group, Generic[AnyCore]):
     """`neuroncore_counters`."""
 
-    neuroncores_in_use: dict[str, Core] = {}
+    neuroncores_in_use: dict[str, AnyCore] = {}
 
 
 Latency = dict[str, Number]
@@ -84,7 +95,8 @@ class UsedBytes(_Struct):
     host: Number = None
     neuron_device: Number = None
     device: Number = None
-    usage_breakdown: Breakdown | None = None
+    usage_breakdown: msgspec.Raw = msgspec.Raw()
+    """A `Breakdown`, read apart."""
 
 
 class Model(_Struct):
@@ -108,22 +120,22 @@ class RuntimeVcpu(Group):
     vcpu_usage: dict[str, Number] = {}
 
 
-class RuntimeReport(_Struct):
+class RuntimeReport(_Struct, Generic[AnyCore]):
     """The groups of one runtime."""
 
-    neuroncore_counters: Counters | None = None
+    neuroncore_counters: Counters[AnyCore] | None = None
     execution_stats: Execution | None = None
     memory_used: Memory | None = None
     neuron_runtime_vcpu_usage: RuntimeVcpu | None = None
 
 
-class RuntimeProcess(_Struct):
+class RuntimeProcess(_Struct, Generic[AnyCore]):
     """One Neuron process; a non-empty error makes all of it unusable."""
 
     pid: int | None = None
     neuron_runtime_tag: str | None = None
     error: str | None = None
-    report: RuntimeReport | None = None
+    report: RuntimeReport[AnyCore] | None = None
 
 
 class DeviceCounters(_Struct):
@@ -146,8 +158,8 @@ class Vcpu(Group):
     """`vcpu_usage`, percent."""
 
     average_usage: dict[str, Number] = {}
-    usage_data: dict[str, msgspec.Raw] = {}
-    """Per vCPU; only their number is read."""
+    usage_data: msgspec.Raw = msgspec.Raw()
+    """By vCPU, an object each; only their number is read."""
     context_switch_count: Number = None
 
 
@@ -197,10 +209,10 @@ class Kubernetes(Group):
     neurondevices_k8s_info: dict[str, Pod] = {}
 
 
-class Report(_Struct):
+class Report(_Struct, Generic[AnyCore]):
     """One report of neuron-monitor."""
 
-    neuron_runtime_data: list[RuntimeProcess] | None = None
+    neuron_runtime_data: list[RuntimeProcess[AnyCore]] | None = None
     simulated: bool = False
     """Only in reports of the simulator."""
     system_data: System | None = None

@@ -78,9 +78,11 @@ def decode(data: bytes) -> Sample:
         "rank_exposed_comm_seconds": exposed,
         "rank_pipeline_stage": _within(record.pipeline_stage),
     }
+    known = {name: value for name, value in values.items() if value is not None}
+    row = np.array(list(known.values()))
     return Sample(
         keys={Entity.JOB: (job,), Entity.RANK: (part,)},
-        columns={name: np.array([value]) for name, value in values.items() if value is not None},
+        columns={name: row[place : place + 1] for place, name in enumerate(known)},
         period=seconds,
         problems=problems,
         part=part,

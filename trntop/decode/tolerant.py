@@ -6,6 +6,7 @@ out, by the path the error names, and reported.
 """
 
 import json
+import math
 import re
 from typing import Any, TypeVar
 
@@ -36,10 +37,12 @@ def decode(data: bytes, decoder: "msgspec.json.Decoder[T]") -> tuple[T, tuple[st
     try:
         return decoder.decode(data), ()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return _salvage(data, decoder.type, error)
+        return _salvage(data, msgspec.json.Decoder(decoder.type, strict=False), error)
 
 
-def _salvage(data: bytes, kind: Any, first: Exception) -> tuple[Any, tuple[str, ...]]:
+def _salvage(
+    data: bytes, lenient: "msgspec.json.Decoder[T]", first: Exception
+) -> tuple[T, tuple[str, ...]]:
     problems: list[str] = []
     try:
         text = data.decode()
@@ -50,13 +53,13 @@ def _salvage(data: bytes, kind: Any, first: Exception) -> tuple[Any, tuple[str, 
         text = _LONE_SURROGATE.sub(r"\\ufffd", text)
     try:
         # Python also reads NaN and Infinity, which mean null, and raw control characters.
-        tree = json.loads(text, strict=False, parse_constant=lambda _: None)
+        tree = json.loads(text, strict=False, parse_constant=lambda _: None, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(first)
         raise DecodeError(f"not JSON: {clean(reason)}") from None
     for _ in range(MAX_CUTS):
         try:
-            return msgspec.convert(tree, kind, strict=False), tuple(problems)
+            return lenient.decode(json.dumps(tree)), tuple(problems)
         except msgspec.ValidationError as error:
             message = str(error)
             path = _PATH.search(message)
@@ -66,6 +69,11 @@ def _salvage(data: bytes, kind: Any, first: Exception) -> tuple[Any, tuple[str, 
         except RecursionError:
             break
     raise DecodeError(f"more than {MAX_CUTS} bad fields; the first: {clean(problems[0])}")
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
 
 
 def _cut(tree: Any, path: str) -> bool:

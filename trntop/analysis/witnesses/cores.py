@@ -5,6 +5,7 @@ import numpy as np
 from trntop import units
 from trntop.analysis.axis import PartAxis, Places, carried
 from trntop.analysis.detector import Verdict
+from trntop.analysis.sums import Mean
 from trntop.analysis.tick import Tick
 from trntop.analysis.windows import Window
 from trntop.catalog import Entity
@@ -38,8 +39,7 @@ class Cores:
         """Utilization as a share of the busiest core's, NaN until known, `[core]`."""
         self._learnt = 0.0
         self._looked = -np.inf
-        self._sums: Column = np.empty(0)
-        self._counts: Column = np.empty(0)
+        self._block = Mean()
         """Of the ticks since the look before, `[core]`."""
         self._drop: Column = np.empty(0)
         self._busiest: Column = np.empty(0)
@@ -50,13 +50,12 @@ class Cores:
         axis = tick.parts(Entity.CORE)
         if axis is not self._axis:
             self._follow(axis)
-        self._add(tick.column("neuroncore_utilization_ratio"))
+        self._block.add(tick.column("neuroncore_utilization_ratio"))
         if self._looked <= tick.time < self._looked + LOOK - SLACK:
             return
         self._looked = tick.time
-        with np.errstate(invalid="ignore"):
-            self._window.push(tick.time, axis, self._sums / self._counts)
-        self._sums[:], self._counts[:] = 0.0, 0.0
+        self._window.push(tick.time, axis, self._block.mean)
+        self._block.clear()
         self.worst = np.full(len(tick.nodes), np.nan)
         if not len(axis):
             return
@@ -140,17 +139,8 @@ class Cores:
         known = np.where(new, share, self._usual + WEIGHT * (share - self._usual))
         self._usual = np.where(calm & ~np.isnan(share), known, self._usual)
 
-    def _add(self, values: Column) -> None:
-        known = ~np.isnan(values)
-        if known.all():
-            self._sums += values
-            self._counts += 1.0
-        else:
-            np.add(self._sums, values, out=self._sums, where=known)
-            self._counts += known
-
     def _follow(self, axis: PartAxis) -> None:
-        self._sums, self._counts = np.zeros(len(axis)), np.zeros(len(axis))
+        self._block = Mean(len(axis))
         self._looked = -np.inf
         before = self._axis
         self._usual = (

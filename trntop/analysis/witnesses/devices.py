@@ -7,6 +7,7 @@ from trntop import units
 from trntop.analysis.axis import PartAxis, Places
 from trntop.analysis.detector import Verdict
 from trntop.analysis.peers import Peers, node_median
+from trntop.analysis.sums import Mean
 from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
 from trntop.model import Column, Evidence
@@ -32,10 +33,8 @@ class Devices:
         """Place of the device of each core on the axis of devices, beyond the last one for cores
         of none, `[core]`.
         """
-        self._sums: Column = np.empty(0)
+        self._block = Mean()
         """Of the utilization of each core in this block, `[core]`."""
-        self._counts: Column = np.empty(0)
-        """Ticks that it is of."""
         self._means: Column = np.empty(0)
         self._end: float | None = None
         self.worst: Column = np.empty(0)
@@ -45,17 +44,11 @@ class Devices:
         cores, devices = tick.parts(Entity.CORE), tick.parts(Entity.DEVICE)
         if cores is not self._cores or devices is not self._axis:
             self._follow(tick, cores, devices)
-        values = tick.column("neuroncore_utilization_ratio")
-        if tick.quiet.any() or np.isnan(values).any():
-            usable = ~(np.isnan(values) | np.repeat(tick.quiet, cores.sizes))
-            self._sums += np.where(usable, values, 0.0)
-            self._counts += usable
-        else:
-            self._sums += values
-            self._counts += 1.0
+        quiet = np.repeat(tick.quiet, cores.sizes) if tick.quiet.any() else None
+        self._block.add(tick.column("neuroncore_utilization_ratio"), quiet)
         if self._end is None or tick.time >= self._end:
             self._compare(tick, devices)
-            self._sums[:], self._counts[:] = 0.0, 0.0
+            self._block.clear()
             self._end = tick.time + BLOCK
             self.worst = np.full(len(tick.nodes), np.nan)
             np.fmax.at(self.worst, devices.owner, self._peers.value)
@@ -87,7 +80,7 @@ class Devices:
 
     def _follow(self, tick: Tick, cores: PartAxis, devices: PartAxis) -> None:
         self._cores, self._axis = cores, devices
-        self._sums, self._counts = np.zeros(len(cores)), np.zeros(len(cores))
+        self._block = Mean(len(cores))
         places = []
         for node, view in enumerate(tick.views):
             owner = view.inventory.core_device
@@ -103,8 +96,8 @@ class Devices:
 
     def _compare(self, tick: Tick, axis: PartAxis) -> None:
         size = len(axis) + 1
-        sums = np.bincount(self._device, self._sums, size)[:-1]
-        counts = np.bincount(self._device, self._counts, size)[:-1]
+        sums = np.bincount(self._device, self._block.total, size)[:-1]
+        counts = np.bincount(self._device, self._block.counts, size)[:-1]
         with np.errstate(invalid="ignore", divide="ignore"):
             means = np.where(counts > 0, sums / counts, np.nan)
         self._means = means
