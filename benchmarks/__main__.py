@@ -11,8 +11,8 @@ import sys
 from benchmarks.figure import Figure
 
 NAMES = (
-    "decode", "page", "analyzer", "cold_start", "demo", "steps", "traces", "agent", "detection",
-    "analyze",
+    "decode", "page", "soak", "analyzer", "cold_start", "demo", "steps", "traces", "agent",
+    "detection", "analyze", "seek",
 )  # fmt: skip
 
 

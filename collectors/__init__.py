@@ -13,11 +13,13 @@ from pathlib import Path
 from trntop.catalog import (
     EFA_SOURCE,
     HOST,
+    JOB_MAPPING,
     KERNEL_LOG,
     LOG,
     NEURON_LS,
     NEURON_MONITOR,
     NEURON_SYSFS,
+    POD_RESOURCES,
     PROFILES,
     STEPS,
     TENSOR_ENGINE,
@@ -42,9 +44,10 @@ def local(node: str, settings: Collect, *, guest: bool = False) -> list[Collecto
     Raises:
         SettingsError: a pattern of log lines is none, or the root no folder.
     """
+    from trntop.decode import allocations
     from trntop.profiles import path_of
 
-    from . import training_log
+    from . import job_mapping, pod_resources, training_log
     from .efa import EfaReader
     from .host import HostReader
     from .kernel_log import KernelLog
@@ -62,6 +65,8 @@ def local(node: str, settings: Collect, *, guest: bool = False) -> list[Collecto
     root, period, slow = Path(settings.root), settings.period, settings.sysfs_period
     host = HostReader(root, settings.compile_cache, period=settings.host_period)
     profiles = ProfilesReader(path_of(settings, os.environ))
+    jobs = job_mapping.JobMappingReader(Path(settings.job_mapping))
+    pods = pod_resources.PodResourcesReader(Path(settings.pod_resources))
     collectors: list[Collector] = [
         NeuronMonitor(node, settings.neuron_monitor, period),
         # Some of its nodes ask the firmware, which may take its time.
@@ -73,6 +78,16 @@ def local(node: str, settings: Collect, *, guest: bool = False) -> list[Collecto
         Polled(node, HOST, host, settings.host_period),
         KernelLog(node, root),
         Polled(node, PROFILES, profiles, ProfilesReader.PERIOD),
+        Polled(node, JOB_MAPPING, jobs, allocations.PERIOD),
+        Polled(
+            node,
+            POD_RESOURCES,
+            pods,
+            allocations.PERIOD,
+            # It gives up by itself; and a kubelet that restarts is back soon.
+            deadline=pod_resources.DEADLINE + 2.0,
+            recheck=allocations.PERIOD,
+        ),
     ]
     if settings.logs:
         collectors.append(
@@ -92,10 +107,12 @@ def examine_all(settings: Collect) -> list[Finding]:
     from . import (
         efa,
         host,
+        job_mapping,
         kernel_log,
         neuron_examination,
         neuron_ls,
         neuron_sysfs,
+        pod_resources,
         profiles,
         steps,
         tensor_engine,
@@ -115,6 +132,8 @@ def examine_all(settings: Collect) -> list[Finding]:
         HOST: partial(host.examine, root, settings.compile_cache),
         KERNEL_LOG: partial(kernel_log.examine, root),
         PROFILES: partial(profiles.examine, path_of(settings, os.environ)),
+        JOB_MAPPING: partial(job_mapping.examine, Path(settings.job_mapping)),
+        POD_RESOURCES: partial(pod_resources.examine, Path(settings.pod_resources)),
     }
     return _all_at_once(looks, EXAMINATION_SECONDS)
 

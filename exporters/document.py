@@ -125,6 +125,7 @@ def _node(node: NodeView) -> Document:
         "runtimes": list(_runtimes(inventory, tables[Entity.RUNTIME])),
         "processes": [_process(process) for process in inventory.processes],
         "profiles": [profile.name or profile.uuid for profile in inventory.profiles],
+        "allocations": _allocations(inventory),
         "jobs": list(_jobs(inventory, tables[Entity.JOB])),
         "links": list(_keyed(inventory, Entity.LINK, tables[Entity.LINK])),
         "ranks": list(_keyed(inventory, Entity.RANK, tables[Entity.RANK])),
@@ -179,8 +180,7 @@ def _cores(inventory: Inventory, table: Table) -> Iterator[Document]:
     devices = inventory.core_device.tolist()
     for index, core in enumerate(inventory.of(Entity.CORE)):
         device = devices[index] if index < len(devices) else None
-        pod = {"pod": inventory.pods[int(core)]} if core in inventory.pods else {}
-        yield {"device": device, "core": core, **pod, **_values(table, index)}
+        yield {"device": device, "core": core, **_values(table, index)}
 
 
 def _physical_cores(inventory: Inventory, table: Table) -> Iterator[Document]:
@@ -241,6 +241,25 @@ def _process(process: Process) -> Document:
         "devices": list(process.devices),
         "runtime_version": process.runtime_version or None,
     }
+
+
+def _allocations(inventory: Inventory) -> list[Document] | None:
+    """Who was given what; null where no scheduler tells, and empty where nobody was given any."""
+    if inventory.allocations is None:
+        return None
+    return [
+        {
+            "job": one.job or None,
+            "namespace": one.namespace or None,
+            "pod": one.pod or None,
+            "container": one.container or None,
+            "resource_claim": one.claim or None,
+            "devices": list(inventory.held_devices(one)),
+            "cores": list(one.cores),
+            "whole_node": one.whole,
+        }
+        for one in inventory.allocations
+    ]
 
 
 def _runtimes(inventory: Inventory, table: Table) -> Iterator[Document]:

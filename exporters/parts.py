@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from trntop import units
 from trntop.catalog import Entity
+from trntop.jobs import holders
 from trntop.model import Frame, NodeView, Phase, Runtime
 
 from .grid import Column, cells, fill, fit, full, lines, packed, part, wrapped
@@ -43,6 +44,8 @@ def blocks(node: NodeView, width: int, *, utc: bool) -> Iterator[list[str]]:
     inventory = node.inventory
     if node.frame.phase is not None:
         yield _phase(node.frame.phase, width, utc=utc)
+    if given := holders(inventory):
+        yield wrapped(f"given to {given}", width, "")
     if inventory.of(Entity.DEVICE):
         yield lines(_devices(node), width)
         yield lines(_cores(node), width)

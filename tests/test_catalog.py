@@ -3,7 +3,18 @@ from pathlib import Path
 
 import pytest
 
-from trntop.catalog import CATALOG, GUIDE, SOURCES, Entity, Kind, describe, describe_sources
+from trntop.catalog import (
+    CATALOG,
+    GUIDE,
+    SOURCES,
+    SUMMARY,
+    Entity,
+    Kind,
+    Page,
+    describe,
+    describe_sources,
+    page_of,
+)
 from trntop.decode import DECODERS
 from trntop.derive import FORMULAS, LATE_FORMULAS, RATES, ROLLUPS
 from trntop.estimate import WINDOWED
@@ -44,6 +55,35 @@ def test_every_source_has_a_decoder_and_a_guide() -> None:
     assert set(SOURCES) == set(DECODERS) == set(GUIDE)
     for quantity in CATALOG.values():
         assert {quantity.source, quantity.fallback} <= {*SOURCES, ""}
+
+
+def test_every_exported_quantity_is_on_one_page() -> None:
+    for quantity in CATALOG.values():
+        page = page_of(quantity)
+        assert (page is None) is not quantity.exported
+        of_core = quantity.entity in (Entity.CORE, Entity.PHYSICAL_CORE)
+        assert not quantity.exported or (page is Page.CORES) is of_core, quantity.name
+    of = {entity: {page_of(one) for one in CATALOG.values() if one.entity is entity}
+          for entity in Entity}  # fmt: skip
+    assert of[Entity.NODE] >= {Page.METRICS, Page.DETAIL}
+    assert of[Entity.LINK] == {Page.DETAIL}
+    assert of[Entity.RANK] == of[Entity.RUNTIME] == {None}
+
+
+def test_the_summary_is_what_the_first_page_holds() -> None:
+    assert {one.name for one in CATALOG.values() if page_of(one) is Page.METRICS} == SUMMARY
+
+
+def test_pages_have_a_path_each() -> None:
+    paths = [page.path for page in Page]
+    assert paths == ["/metrics", "/metrics/detail", "/metrics/cores"]
+
+
+def test_a_counter_and_a_gauge_never_share_a_name() -> None:
+    """In OpenMetrics a counter's family is called without its suffix."""
+    for quantity in CATALOG.values():
+        if quantity.kind is Kind.COUNTER:
+            assert quantity.name.removesuffix("_total") not in CATALOG
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LINKS = {name: name for name in ("tui", "collectors", "exporters")} | {"runbooks": "docs/runbooks"}
+LINKS = {name: name for name in ("tui", "collectors", "exporters")} | {
+    "runbooks": "docs/runbooks",
+    "grafana": "deploy/grafana",
+}
 """Folder inside `trntop/` → where it stands in the repository."""
 
 

@@ -65,6 +65,17 @@ def test_one_kind_comes_with_its_settings_and_its_runbook(
     assert out.endswith(runbook.read_text())
 
 
+def test_dashboards_are_printed_or_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = said(capsys, "grafana", "--dashboard", "node")
+    assert json.loads(one)["uid"] == "trntop-node"
+    assert main(["rules", "grafana", "-o", str(tmp_path / "boards")]) == 0
+    assert (tmp_path / "boards" / "trntop-node.json").read_text() == one
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 4)
+
+
 def test_a_rule_of_ones_own_has_no_runbook(capsys: pytest.CaptureFixture[str], config: str) -> None:
     out = said(capsys, "hot_host", "--config", config)
     assert "{where}: {quantity} {value} since {since}" in out
@@ -78,6 +89,13 @@ def test_a_rule_of_ones_own_has_no_runbook(capsys: pytest.CaptureFixture[str], c
         (["xyz"], "no such rule; there are comm_bound"),
         (["x\x1b[2J"], "x\ufffd[2J: no such rule"),
         (["--config", "/nonexistent.toml"], "nonexistent.toml"),
+        (["hang", "--tests"], "--tests is for trntop rules prometheus"),
+        (["--runbook-url", "x"], "--runbook-url is for trntop rules prometheus"),
+        (["prometheus", "-o", "x"], "--output is for trntop rules grafana"),
+        (["prometheus", "--json"], "--json is not for trntop rules prometheus"),
+        (["grafana"], "say --dashboard NAME (cluster, node, efa, job) or -o DIR"),
+        (["grafana", "--dashboard", "x"], "no dashboard is called x"),
+        (["grafana", "-o", "/dev/null/x"], "/dev/null/x"),
     ],
 )
 def test_bad_use(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,8 @@
 import asyncio
 import threading
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from trntop.monitor import Monitor
 from trntop.runner import Playback, Session
 from trntop.settings import Collect, Settings
 
+UTILIZATION = "node_neuroncore_utilization_mean_ratio"
 FAST = Settings(collect=Collect(period=0.1))
 
 
@@ -167,3 +170,157 @@ def test_a_session_tells_whose_clock_is_off() -> None:
     session.stop()
     assert session.view.time < 1030
     assert list(session.clock_offsets) == ["b"]
+
+
+class Player:
+    """A session over a stream in which one may move, and the views that came of it."""
+
+    def __init__(self, count: int = 300, **controls: Any) -> None:
+        self.playback = Playback(paused=True, **controls)
+        self.taken_up: list[float] = []
+        self.views: list[View] = []
+        self._news = threading.Condition()
+        readings = stream(count)
+
+        def stream_from(start: float) -> Iterator[Reading]:
+            self.taken_up.append(start)
+            return (one for one in readings if one.time >= start)
+
+        self.session = Session(
+            Monitor(Settings()),
+            stream=lambda: readings,
+            stream_from=stream_from,
+            span=lambda: (readings[0].time, readings[-1].time),
+            playback=self.playback,
+        )
+        self.session.subscribe(self._take)
+
+    def __enter__(self) -> "Player":
+        self.session.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.session.stop()
+
+    def _take(self, view: View) -> None:
+        with self._news:
+            self.views.append(view)
+            self._news.notify()
+
+    def wait(self, condition: Callable[[View], bool]) -> View:
+        """The first view of which `condition` holds; forgets those before it."""
+        with self._news:
+            assert self._news.wait_for(lambda: any(map(condition, self.views)), 5)
+            while not condition(self.views[0]):
+                self.views.pop(0)
+            return self.views[0]
+
+    def seek(self, time: float) -> bool:
+        """Seeks; views of before are forgotten."""
+        with self._news:
+            self.views.clear()
+        return self.session.seek(time)
+
+    def remembered(self, until: float) -> int:
+        """Ticks in the history; the next to be shown may be in it already."""
+        times, _ = self.session.history.node(UTILIZATION, "n", 500)
+        return int((times <= until).sum())
+
+    def shown(self, time: float) -> View:
+        return self.wait(lambda view: abs(view.time - time) < 0.01)
+
+
+def test_a_moment_that_is_sought_is_the_next_that_is_shown() -> None:
+    with Player() as player:
+        player.shown(1001)
+        assert player.session.span == (1000, 1299)
+        assert player.seek(1200.25)
+        view = player.shown(1200.25)
+        assert view.cluster.nodes["n"].frame.value(UTILIZATION)
+        # Once with little before it, then with all that graphs want.
+        assert player.taken_up[0] == 1170.25
+        player.wait(lambda _: len(player.taken_up) == 2 and len(player.views) == 2)
+        assert [one.time for one in player.views] == [1200.25, 1200.25]
+        assert player.taken_up[1] == 900.25
+        assert player.remembered(1200.25) == 201
+        assert player.seek(1100)
+        player.shown(1100)
+        assert player.playback.paused
+
+
+def test_what_is_near_ahead_is_run_through_and_nothing_is_forgotten() -> None:
+    with Player() as player:
+        player.shown(1001)
+        assert not player.seek(1040)
+        player.shown(1040)
+        assert not player.taken_up
+        assert player.remembered(1040) == 40
+
+
+def test_a_held_stream_goes_on_tick_by_tick() -> None:
+    with Player() as player:
+        player.shown(1001)
+        player.session.step()
+        player.shown(1002)
+        player.session.step()
+        player.session.step()
+        player.shown(1004)
+        assert player.playback.paused
+
+
+def test_a_stream_goes_on_from_where_it_was_sought() -> None:
+    with Player(speed=1000) as player:
+        player.shown(1001)
+        player.seek(1250)
+        player.shown(1250)
+        player.playback.paused = False
+        player.shown(1252)
+        assert player.session.wait(5)
+        assert player.playback.ended
+
+
+def test_one_may_go_back_from_the_end() -> None:
+    with Player(20, speed=1000) as player:
+        player.shown(1001)
+        player.playback.paused = False
+        assert player.session.wait(5)
+        assert player.playback.ended
+        player.playback.paused = True
+        player.seek(1010)
+        assert not player.shown(1010).ended
+        assert not player.playback.ended
+        player.playback.paused = False
+        assert player.wait(lambda view: view.ended)
+        assert player.session.wait(5)
+
+
+@pytest.mark.parametrize(("sought", "shown"), [(5000.0, 1299.0), (0.0, 1001.0)])
+def test_beyond_the_ends_the_ends_are_shown(sought: float, shown: float) -> None:
+    with Player() as player:
+        player.shown(1001)
+        player.seek(1150)
+        player.shown(1150)
+        player.seek(sought)
+        player.shown(shown)
+
+
+def test_in_a_loop_the_times_go_on_where_one_went_back() -> None:
+    with Player(10, loop=True, speed=1000) as player:
+        player.shown(1001)
+        player.playback.paused = False
+        second = player.wait(lambda view: view.time > 1015)
+        player.playback.paused = True
+        player.seek(second.time - 2)
+        player.shown(second.time - 2)
+        player.playback.paused = False
+        player.wait(lambda view: view.time > 1030)
+
+
+def test_without_a_way_to_move_nothing_is_sought() -> None:
+    session = Session(Monitor(Settings()), stream=lambda: stream(5), playback=Playback(speed=1000))
+    session.start()
+    assert session.wait(5)
+    assert not session.seekable
+    assert not session.seek(1001)
+    session.stop()
+    assert session.view.ended

@@ -2,33 +2,11 @@
 
 import pytest
 
+from tests.corpus import SCENARIOS, SMALL, START, played
 from trntop.collectors.simulator import NAMES, Simulation, Truth, parse, simulate, truth
 from trntop.model import Incident
 from trntop.monitor import Monitor, play
 from trntop.settings import Settings
-
-START = 1.76e9
-SMALL = "type=trn1.32xlarge"
-
-SCENARIOS = {
-    "efa-degraded": "nodes=4&onset=90&duration=90&minutes=4.5",
-    "slow-node": "nodes=4&onset=90&duration=90&minutes=4",
-    "slow-device": "nodes=4&onset=90&duration=90&minutes=4",
-    "hang": "nodes=4&onset=90&duration=60&minutes=3.5",
-    "silent-node": "nodes=4&onset=90&duration=60&minutes=3.5",
-    "recompile": "nodes=4&onset=90&duration=60&minutes=3.5",
-    "memory-filling": "nodes=3&onset=60&duration=200&ramp=100&minutes=5.5",
-    "ecc": "nodes=3&onset=90&minutes=3",
-    "execution-errors": "nodes=3&onset=90&duration=40&minutes=4",
-    "comm-bound": "nodes=4&onset=90&duration=90&minutes=4.5",
-    "efa-down": "nodes=4&onset=90&duration=60&minutes=3.5",
-    "latency-regression": "nodes=4&onset=200&duration=250&minutes=8.5",
-    "device-lost": "nodes=3&onset=90&duration=60&minutes=3.5",
-    "idle-allocation": "nodes=4&onset=60&duration=180&minutes=5",
-    "version-skew": "nodes=4&minutes=2",
-    "checkpoint-stall": "nodes=4&onset=120&duration=150&minutes=5",
-}
-"""Each scenario short enough for a test, long enough for its rule."""
 
 
 def run(text: str) -> tuple[Simulation, tuple[Incident, ...]]:
@@ -43,9 +21,9 @@ def test_every_scenario_has_its_test() -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_one_cause_is_one_incident_and_named(name: str) -> None:
-    simulation, incidents = run(f"sim:{name}?{SCENARIOS[name]}&{SMALL}")
+    simulation = played(name).simulation
     (real,) = truth(simulation, START)
-    (incident,) = incidents
+    (incident,) = played(name).last.incidents
     assert incident.kind == real.kind
     assert (incident.node, incident.component) == (real.node, real.component)
     assert real.job in (None, incident.job)

@@ -43,7 +43,7 @@ def test_without_anything_the_defaults_hold() -> None:
     settings = load(None, {})
     assert settings == Settings()
     assert settings.analysis.comm_share == 0.25
-    assert settings.export.listen == "127.0.0.1:10042"
+    assert settings.export.listen == ("127.0.0.1:10042",)
 
 
 def test_later_places_win_setting_by_setting(config: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_named_file_must_exist(tmp_path: Path) -> None:
         ("[analyse]\nx = 1\n", ", line 1: unknown section 'analyse'; did you mean analysis?"),
         (
             "[export]\nx.y = 1\n[zzz]\n",
-            ", line 2: unknown setting 'export.x'; known are export.listen, export.max_series",
+            ", line 2: unknown setting 'export.x'; known are export.listen, export.web_config_file",
         ),
         (
             "[screen]\nmouse = 'yes'\n",
@@ -118,7 +118,7 @@ def test_a_named_file_must_exist(tmp_path: Path) -> None:
         ),
         (
             "[screen]\ngraph = 'dots'\n",
-            ", line 2: screen.graph must be one of ascii, block, braille, not 'dots'",
+            ", line 2: screen.graph must be one of ascii, auto, block, braille, not 'dots'",
         ),
         (
             "[collect]\nperiod = 0.01\n",
@@ -162,15 +162,25 @@ def test_a_mistake_in_the_file_names_line_key_and_expectation(
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", ":10042", "[::1]:0", "node-1.local:65535"])
 def test_addresses_to_listen_on(address: str) -> None:
-    assert load(None, {}, {"export.listen": address}).export.listen == address
+    assert load(None, {}, {"export.listen": [address]}).export.listen == (address,)
+
+
+def test_several_addresses_to_listen_on(config: Path) -> None:
+    config.write_text("[export]\nlisten = ['127.0.0.1:1', '[::1]:1']\n")
+    assert load(config, {}).export.listen == ("127.0.0.1:1", "[::1]:1")
+    listen = load(config, {"TRNTOP_EXPORT__LISTEN": ":2, [::1]:2"}).export.listen
+    assert listen == (":2", "[::1]:2")
+    assert error_in(config, "[export]\nlisten = []\n").startswith(
+        ", line 2: export.listen must be a list, each an address such as"
+    )
 
 
 @pytest.mark.parametrize(
     "address", ["10042", "localhost", "host:65536", "::1:80", "a b:80", "host:80\n", "h:x", "h/:1"]
 )
 def test_what_is_no_address_to_listen_on(address: str) -> None:
-    message = error_of(options={"export.listen": address})
-    assert message.startswith("option export.listen: export.listen must be an address such as")
+    message = error_of(options={"export.listen": [address]})
+    assert message.startswith("option export.listen: export.listen must be a list, each an address")
 
 
 @pytest.mark.parametrize(
@@ -240,7 +250,8 @@ def test_every_setting_is_documented_and_has_a_default_in_its_own_bounds() -> No
     for section in set(Settings.__struct_fields__) - {"rules"}:
         table = getattr(Settings(), section)
         for field in table.__struct_fields__:
-            assert f"TRNTOP_{section.upper()}__{field.upper()}" in page
+            is_table = isinstance(getattr(table, field), dict)
+            assert (f"TRNTOP_{section.upper()}__{field.upper()}" in page) is not is_table
     assert not re.search(r"\n\n\n", page)
     defaults = msgspec.to_builtins(Settings())
     assert msgspec.convert(defaults, Settings) == Settings()
@@ -257,3 +268,10 @@ def test_importing_settings_is_cheap() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True
     )
     assert done.stdout.strip() == "set()"
+
+
+def test_a_table_of_keys(config: Path) -> None:
+    config.write_text('[screen.keys]\n"app.quit" = "Q"\n')
+    assert load(config, {}).screen.keys == {"app.quit": "Q"}
+    assert "screen.keys must be a table of texts" in error_in(config, "[screen]\nkeys = 3\n")
+    assert "must be a table of texts" in error_of(environ={"TRNTOP_SCREEN__KEYS": "app.quit=Q"})

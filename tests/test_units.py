@@ -3,7 +3,7 @@ import math
 import pytest
 
 from trntop import units
-from trntop.catalog import Provenance
+from trntop.catalog import CATALOG, Provenance
 
 
 @pytest.mark.parametrize(
@@ -104,3 +104,32 @@ def test_gib_in_a_column(count: float | None, text: str) -> None:
 )
 def test_seconds_in_a_column(duration: float | None, text: str) -> None:
     assert units.plain_seconds(duration) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.021, "ratio", "2.1 %"),
+        (1536.0, "bytes", "1.50 KiB"),
+        (12e6, "bytes_per_second", "12.0 MB/s"),
+        (3.82e13, "flops_per_second", "38.2 TFLOP/s"),
+        (0.063, "seconds", "63 ms"),
+        (2.3151, "loss", "2.315"),
+        (1204.0, "steps", "1,204 steps"),
+        (1.5, "norm", "1.50 norm"),
+        (0.00123456, "norm", "0.00123 norm"),
+        (0.0, "events", "0 events"),
+        (0.04, "per_second", "0.04/s"),
+        (971_000.0, "tokens_per_second", "971 k tokens/s"),
+        (155.0, "per_second", "155/s"),
+        (2360.0, "per_second", "2.36 k/s"),
+        (None, "steps", "–"),
+    ],
+)
+def test_values_in_a_unit_of_the_catalog(value: float | None, unit: str, text: str) -> None:
+    assert units.stated(value, unit) == text
+
+
+def test_every_unit_of_the_catalog_can_be_written() -> None:
+    for quantity in CATALOG.values():
+        assert units.stated(1.0, quantity.unit)

@@ -6,10 +6,7 @@ expressions and no patterns in it: what a rule may say is a row of the catalog, 
 
 import difflib
 import math
-import operator
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from string import Formatter
 from typing import Annotated, Literal
 
@@ -17,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from trntop.catalog import CATALOG, METRIC_PREFIX
+from trntop.comparison import Comparison, number
 from trntop.text import clean
 
 MAX_RULES = 100
@@ -45,34 +43,10 @@ MAY_EXCEED_ONE = ("job_comm_compute_ratio", "efa_tx_sibling_ratio")
 HYSTERESIS = 0.05
 """Share of the limit by which a value must be back before it has passed."""
 
-_SIGNS: Mapping[str, Callable[[float, float], bool]] = {
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-}
 _COMPARISON = re.compile(
     r"\s*(?P<quantity>\w+)\s*(?P<sign>[<>]=?)\s*(?P<limit>[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*",
     re.ASCII,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """What a rule compares with what."""
-
-    quantity: str
-    sign: str
-    limit: float
-
-    @property
-    def below(self) -> bool:
-        """Whether small values are the bad ones."""
-        return self.sign.startswith("<")
-
-    def holds(self, value: float) -> bool:
-        """Whether a value is on the wrong side of the limit."""
-        return _SIGNS[self.sign](value, self.limit)
 
 
 class OwnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,11 +97,9 @@ class OwnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
                 f"{clean(self.when, 80)!r}"
             )
         try:
-            limit = float(found["limit"])
-        except ValueError:  # 1.2.3
-            limit = math.inf
-        if not math.isfinite(limit):
-            raise ValueError(f"when: {found['limit']} is no number to compare with")
+            limit = number(found["limit"])
+        except ValueError as error:
+            raise ValueError(f"when: {error}") from None
         if found["quantity"] not in CATALOG:
             raise ValueError(f"when: {_unknown(found['quantity'])}")
         return Comparison(found["quantity"], found["sign"], limit)

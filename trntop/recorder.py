@@ -67,7 +67,7 @@ class Recorder:
         self._pending_bytes = 0
         self._begun: float | None = None
         self._flushed = 0.0
-        self._descriptor: int | None = _create(self.path, overwrite=overwrite)
+        self._descriptor: int | None = create(self.path, overwrite=overwrite)
         self._append(envelope.header_line(created, note))
         self.flush()
 
@@ -129,7 +129,7 @@ class Recorder:
         try:
             os.fsync(self._descriptor)
         except OSError as error:
-            self.failed = self.failed or _reason(error)
+            self.failed = self.failed or reason_of(error)
         finally:
             os.close(self._descriptor)
             self._descriptor = None
@@ -146,7 +146,7 @@ class Recorder:
             while written < len(content):
                 written += os.write(self._descriptor, memoryview(content)[written:])
         except OSError as error:
-            self.failed = _reason(error)
+            self.failed = reason_of(error)
             # The file ends with its last whole line or, compressed, its last whole flush.
             self.bytes += 0 if self._codec else content.rfind(b"\n", 0, written) + 1
             with contextlib.suppress(OSError):
@@ -155,8 +155,12 @@ class Recorder:
             self.bytes += written
 
 
-def _create(path: Path, *, overwrite: bool) -> int:
-    """A descriptor of a new or emptied regular file, never through a symbolic link."""
+def create(path: Path, *, overwrite: bool = False) -> int:
+    """A descriptor of a new or emptied regular file, never through a symbolic link.
+
+    Raises:
+        RecordingError: the file cannot be made there.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         descriptor = os.open(path, flags if overwrite else flags | os.O_EXCL, 0o600)
@@ -165,7 +169,7 @@ def _create(path: Path, *, overwrite: bool) -> int:
     except FileNotFoundError as error:
         raise RecordingError(f"{path}: there is no folder {path.parent}") from error
     except OSError as error:
-        reason = "a symbolic link" if error.errno == errno.ELOOP else _reason(error)
+        reason = "a symbolic link" if error.errno == errno.ELOOP else reason_of(error)
         raise RecordingError(f"{path}: cannot record there: {reason}") from error
     except ValueError as error:
         raise RecordingError(f"{str(path)!r} is not a path") from error
@@ -179,5 +183,6 @@ def _create(path: Path, *, overwrite: bool) -> int:
     return descriptor
 
 
-def _reason(error: OSError) -> str:
+def reason_of(error: OSError) -> str:
+    """What the system says of a failure, without the path."""
     return error.strerror or str(error)

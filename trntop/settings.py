@@ -88,6 +88,12 @@ class Collect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """File of the NEFF profiles that `trntop profile add` keeps; empty means
     `trntop/profiles.json` in `$XDG_DATA_HOME` (`~/.local/share`).
     """
+    job_mapping: Text = "/run/trntop-jobs"
+    """Folder in which a scheduler's prolog writes which job has which Neuron device: a file for
+    each device index, or `all`, with a job id a line.
+    """
+    pod_resources: Text = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    """Unix socket on which the kubelet tells which pod has which Neuron devices."""
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -140,21 +146,48 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Export(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The exporter and node agent."""
 
-    listen: Address = "127.0.0.1:10042"
+    listen: Annotated[tuple[Address, ...], Meta(min_length=1)] = ("127.0.0.1:10042",)
     """Where it listens; port 0 lets the system choose. An empty host means every interface."""
+    web_config_file: str = ""
+    """File that says who may connect and ask: TLS, client certificates, passwords, rate limit; in
+    the format of the Prometheus exporters' `--web.config.file`. Empty means anybody, without TLS.
+    """
     max_series: Annotated[int, Meta(ge=1)] = 20000
     """Most series on one page; what is beyond is dropped and counted."""
+    compat: tuple[Text, ...] = ()
+    """Other exporters whose names are on `/metrics` too: `neuron-monitor`, `amazonefa`."""
 
 
 class Screen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The dashboard."""
 
-    theme: Text = "trntop-dark"
-    """Name of the colour theme."""
-    graph: Literal["block", "braille", "ascii"] = "block"
-    """Characters that graphs are drawn with; `ascii` suits terminals without Unicode."""
+    theme: Text = "auto"
+    """Name of the colour theme, such as `trntop-dark`, `trntop-light`, `trntop-contrast`,
+    `trntop-deuteranopia`, `trntop-ansi` (the terminal's own 16 colours) or one of Textual's;
+    `auto` is `trntop-dark`, or `trntop-ansi` where the terminal has 16 colours.
+    """
+    graph: Literal["auto", "block", "braille", "ascii"] = "auto"
+    """Characters that graphs are drawn with; `ascii` draws everything in ASCII; `auto` is `block`,
+    or `ascii` where the locale is not UTF-8.
+    """
     mouse: bool = True
     """Whether the mouse works; without it the terminal selects text as usual."""
+    keys: dict[str, Text] = {}
+    """Keys of your own, `[screen.keys]`: what they do, by its id, → one key or several, separated
+    by commas, such as `"app.quit" = "Q,ctrl+q"`. An unknown id is refused, with the known ones; so
+    is a key that would do two things.
+    """
+    price_per_hour: Annotated[float, Meta(ge=0, le=100_000)] = 0.0
+    """US dollars that one node costs in an hour, from which the screen of the run works out what
+    tokens and pauses cost; 0 means unknown.
+    """
+    sort: str = ""
+    """Column by which the fleet table is sorted at the start, such as `util`; `worst` is the
+    standard order; empty means as it was left.
+    """
+    columns: tuple[Text, ...] = ()
+    """Columns of the fleet table, such as `util`, `efa_tx`, `state`; none means as they were left.
+    """
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -168,6 +201,42 @@ class History(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Ticks averaged into one row of the coarse history."""
 
 
+class Blackbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is kept of live sources as they gave it, in memory, so that it can be written later."""
+
+    seconds: Annotated[int, Meta(ge=0, le=86400)] = 900
+    """How far back it reaches; 0 keeps nothing."""
+    megabytes: Annotated[int, Meta(ge=1, le=65536)] = 64
+    """Most that it takes, compressed, in MiB; a trn2.48xlarge fills some 8 in 15 minutes."""
+    agent: bool = False
+    """Whether the exporter keeps one too, for critical incidents while nobody looks."""
+    folder: str = ""
+    """Folder that recordings and reports are written to by a key; empty means the current one."""
+    on_critical: bool = True
+    """Whether a critical incident writes it by itself, to `trntop/blackbox` in `$XDG_STATE_HOME`
+    (`~/.local/state`): at most every 15 minutes, and the newest five stay.
+    """
+
+
+class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who is told of the incidents of live sources."""
+
+    severity: Literal["info", "warning", "critical"] = "warning"
+    """The least severity that is told."""
+    closed: bool = False
+    """Whether the end of an incident is told too."""
+    bell: bool = False
+    """Whether the dashboard rings the terminal's bell, for recordings too."""
+    webhook: str = ""
+    """URL to which an incident is posted as JSON. Who knows it may be able to post, so it is shown
+    nowhere; `webhook_file` or the environment keep it out of this file.
+    """
+    webhook_file: str = ""
+    """File whose first line is the URL, instead."""
+    token_file: str = ""
+    """File whose first line is sent along as `Authorization: Bearer`."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings, by section."""
 
@@ -176,6 +245,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     export: Export = Export()
     screen: Screen = Screen()
     history: History = History()
+    blackbox: Blackbox = Blackbox()
+    notify: Notify = Notify()
     rules: tuple[OwnRule, ...] = ()
     """Rules of the user's own, in the order of the file."""
 
@@ -343,7 +414,7 @@ def _convert(key: str, value: Any, where: str, *, strict: bool) -> Any:
         section = [name for name in _TYPES if name.startswith(f"{key.partition('.')[0]}.")]
         raise _unknown(key, where, "setting", section or list(_TYPES))
     kind = _TYPES[key]
-    if not strict and kind == tuple[Text, ...]:
+    if not strict and isinstance(types.type_info(kind), types.VarTupleType):
         value = [item for part in value.split(",") if (item := part.strip())]
     return _as(kind, key, value, where, strict=strict)
 
@@ -421,8 +492,12 @@ def _expected(kind: Any) -> str:
                 if low is not None
                 else noun
             )
+        case types.VarTupleType(item_type=types.Metadata(extra_json_schema={"description": each})):
+            return f"a list, each {each}"
         case types.VarTupleType():
             return "a list of names"
+        case types.DictType():
+            return "a table of texts"
         case _:
             return "text"
 
@@ -462,7 +537,9 @@ def describe() -> str:
                 "",
                 f"- Accepts {_expected(_TYPES[key])}.",
                 f"- Default: `{_shown(default)}`",
-                f"- Environment: `{_variable(key)}`",
+                "- A table of the file; no environment variable."
+                if isinstance(types.type_info(_TYPES[key]), types.DictType)
+                else f"- Environment: `{_variable(key)}`",
             ]
     return "\n".join([*lines, *_describe_rules()]) + "\n"
 

@@ -7,7 +7,7 @@ as a dash. A number and its unit are separated by one blank.
 import math
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeGuard
 
 from trntop.catalog import Provenance
@@ -181,6 +181,20 @@ def clock(unix: float | None, *, utc: bool = False) -> str:
         return ABSENT
 
 
+def stated(value: float | None, unit: str) -> str:
+    """A value in a unit of the catalog: `2.1 %`, `71.3 GiB`, `1,204 steps`, `12.5 executions/s`."""
+    if not _known(value):
+        return ABSENT
+    if form := _FORMS.get(unit):
+        return form(value)
+    noun, each, _ = unit.partition("per_second")
+    if value != int(value) and abs(value) < 0.095:
+        number = f"{value:.3g}"
+    else:
+        number = si(value) if each or value != int(value) else count(value)
+    return f"{number} {noun.removesuffix('_')}".rstrip() + "/s" * bool(each)
+
+
 def mark(provenance: Provenance) -> str:
     """The sign beside a value that is not plainly measured: `r`, `d`, `~`, else nothing.
 
@@ -212,3 +226,14 @@ def _scaled(value: float, base: float, prefixes: tuple[str, ...]) -> str:
     else:
         number = _figures(value)
     return f"{number} {prefixes[power]}".rstrip()
+
+
+_FORMS: dict[str, Callable[[float | None], str]] = {
+    "ratio": percent,
+    "bytes": bytes_iec,
+    "bytes_per_second": bytes_rate,
+    "flops_per_second": flops,
+    "seconds": seconds,
+    "loss": loss,
+}
+"""By the catalog's unit; counts have their noun."""

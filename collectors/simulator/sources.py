@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from trntop.catalog import (
     EFA_SOURCE,
     HOST,
+    JOB_MAPPING,
     KERNEL_LOG,
     NEURON_LS,
     NEURON_MONITOR,
@@ -14,11 +15,12 @@ from trntop.catalog import (
     TENSOR_ENGINE,
 )
 
-from . import host, kernel_log, neuron_ls, neuron_sysfs, profiles
+from . import host, job_mapping, kernel_log, neuron_ls, neuron_sysfs, profiles
 from .activity import Activity
 from .efa import EfaCards
 from .fleet import Fleet
 from .host import Hosts
+from .job_mapping import JobMapping
 from .machines import Machines
 from .neuron_ls import NeuronLs
 from .neuron_monitor import NeuronMonitors
@@ -71,6 +73,7 @@ class Sources:
             (HOST, host.EVERY, self._hosts.payload),
             (KERNEL_LOG, kernel_log.EVERY, lambda _: kernel_log.payload([])),
             (PROFILES, profiles.EVERY, profile.__getitem__),
+            (JOB_MAPPING, job_mapping.EVERY, JobMapping(machines, script, seed).payload),
         ]
         if self._cards is not None:
             self._paces.append((EFA_SOURCE, 1, self._cards.payload))

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from trntop.catalog import KERNEL_LOG, LOG, STEPS
+from trntop.catalog import JOB_MAPPING, KERNEL_LOG, LOG, STEPS
 from trntop.model import Reading
 
 from .activity import Step
@@ -53,6 +53,8 @@ def simulate(simulation: Simulation, start: float) -> Iterator[Reading]:
     kernels = KernelLogs(fleet, script, seed, starts)
     rng = np.random.default_rng([seed, 9])
     losses = np.random.default_rng([seed, 23])
+    # Drawn apart: a source that came later left the losses of the others as they were.
+    later_losses = np.random.default_rng([seed, 27])
     offsets = rng.uniform(WOBBLE, 1.0 - WOBBLE, fleet.nodes)
     lags = rng.uniform(*STEP_LAG, fleet.nodes).tolist()
     length = simulation.length
@@ -81,7 +83,8 @@ def simulate(simulation: Simulation, start: float) -> Iterator[Reading]:
                 continue
             name, stamp = fleet.names[node], round(starts[node] + time, 6)
             for source, payload in says():
-                if simulation.missing and losses.random() < simulation.missing:
+                draws = later_losses if source == JOB_MAPPING else losses
+                if simulation.missing and draws.random() < simulation.missing:
                     continue
                 yield Reading(name, source, stamp, payload, simulated=True)
 

@@ -5,14 +5,14 @@ Pages are rendered on the server's loop when somebody asks, once per view, and s
 
 import asyncio
 import contextlib
-import errno
 import gzip
 import html
-import re
+import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import uvicorn
 from starlette.applications import Starlette
@@ -22,55 +22,74 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from trntop import __version__
-from trntop.errors import TrntopError, UsageError
+from trntop.catalog import Page
 from trntop.model import View
-from trntop.text import clean
 
-from .prometheus import CONTENT_TYPE, DEFAULT_MAX_SERIES, UP, Page, Pages
+from ..metrics.exposition import Format
+from .connection import MAX_HEAD_BYTES, MAX_PLAIN, maker
+from .listening import BACKLOG, url
+from .negotiation import accepts_gzip, negotiate
+from .readiness import why_not_ready
 
-LOOPBACK = "127.0.0.1"
+if TYPE_CHECKING:
+    from .access import Access
+
 GZIP_FROM = 1024
 """Bytes below which compression is not worth its header."""
-HEAD_SECONDS = 10.0
-"""How long a client may take to send a request's head."""
-READ_SECONDS = 30.0
-"""How long it may take to read a response."""
 IDLE_SECONDS = 75
 """How long a connection may rest between requests; longer than a usual scrape interval."""
-MAX_HEAD_BYTES = 32 << 10
-MAX_CONNECTIONS = 4096
 GRACE_SECONDS = 1
 """What responses under way get when the server stops; idle connections get nothing."""
-MAX_REASONS = 3
+OWN_DESCRIPTORS = 256
+"""Files that are open besides connections, at most."""
+
+ABOUT = {
+    Page.METRICS: "nodes, jobs, incidents, and what tells a sick device or card from its siblings",
+    Page.DETAIL: "everything else of nodes, devices, EFA cards and links",
+    Page.CORES: "NeuronCores",
+}
 
 Latest = Callable[[], View | None]
+
+
+class Rendered(Protocol):
+    """The pages of one view; see `prometheus.Rendered`."""
+
+    def body(self, page: Page, written: Format, /) -> bytes:
+        """A page, encoded."""
+
+
+class Renderer(Protocol):
+    """What makes pages of a view; see `prometheus.Exposition`."""
+
+    def render(self, view: View | None, /) -> Rendered:
+        """The pages of a view; without one, what is known of the exporter alone."""
 
 
 class _Cache:
     """The pages of the newest view, plain and compressed."""
 
-    def __init__(self, latest: Latest, page: Page) -> None:
+    def __init__(self, latest: Latest, renderer: Renderer) -> None:
         self._latest = latest
-        self._page = page
+        self._renderer = renderer
         self._view: View | None = None
-        self._pages: Pages | None = None
-        self._compressed: dict[str, bytes] = {}
+        self._rendered: Rendered | None = None
+        self._compressed: dict[tuple[Page, Format], bytes] = {}
 
-    def get(self, name: str, *, compressed: bool) -> bytes:
-        """The page `name` of `Pages`, rendered at most once per view."""
+    def get(self, page: Page, written: Format, *, compressed: bool) -> tuple[bytes, bool]:
+        """A page, rendered at most once per view; and whether it is compressed."""
         view = self._latest()
-        if self._pages is None or view is None or view is not self._view:
-            self._pages, self._view = self._page.render(view), view
+        if self._rendered is None or view is None or view is not self._view:
+            self._rendered, self._view = self._renderer.render(view), view
             self._compressed.clear()
-        body: bytes = getattr(self._pages, name)
-        if not compressed:
-            return body
-        if name not in self._compressed:
-            self._compressed[name] = gzip.compress(body, 1, mtime=0)
-        return self._compressed[name]
+        body = self._rendered.body(page, written)
+        if not compressed or len(body) <= GZIP_FROM:
+            return body, False
+        if (page, written) not in self._compressed:
+            self._compressed[page, written] = gzip.compress(body, 1, mtime=0)
+        return self._compressed[page, written], True
 
 
 class _Nosniff:
@@ -88,18 +107,18 @@ class _Nosniff:
         await self._app(scope, receive, with_header)
 
 
-def build_app(latest: Latest, *, max_series: int = DEFAULT_MAX_SERIES) -> Starlette:
+def build_app(latest: Latest, renderer: Renderer) -> Starlette:
     """The exporter's application.
 
     Args:
         latest: gives the newest view, or None when there is none (any more); called on each
             request, must return at once.
-        max_series: most series on one page.
+        renderer: makes the pages.
     """
-    cache = _Cache(latest, Page(max_series))
+    cache = _Cache(latest, renderer)
 
-    def page(name: str) -> Callable[[Request], Response]:
-        return lambda request: _page(request, cache, name)
+    def metrics(page: Page) -> Callable[[Request], Response]:
+        return lambda request: _page(request, cache, page)
 
     def ready(_: Request) -> Response:
         reason = why_not_ready(latest())
@@ -113,8 +132,7 @@ def build_app(latest: Latest, *, max_series: int = DEFAULT_MAX_SERIES) -> Starle
 
     endpoints = {
         "/": landing,
-        "/metrics": page("metrics"),
-        "/metrics/cores": page("cores"),
+        **{page.path: metrics(page) for page in Page},
         "/-/healthy": healthy,
         "/health": healthy,
         "/-/ready": ready,
@@ -135,51 +153,23 @@ def _on_loop(respond: Callable[[Request], Response]) -> Callable[[Request], obje
     return endpoint
 
 
-def _page(request: Request, cache: _Cache, name: str) -> Response:
-    body = cache.get(name, compressed=False)
-    headers = {"Vary": "Accept-Encoding", "Content-Type": CONTENT_TYPE}
-    if len(body) > GZIP_FROM and accepts_gzip(request.headers.get("accept-encoding", "")):
-        body = cache.get(name, compressed=True)
+def _page(request: Request, cache: _Cache, page: Page) -> Response:
+    written, content_type = negotiate(",".join(request.headers.getlist("accept")))
+    wanted = accepts_gzip(",".join(request.headers.getlist("accept-encoding")))
+    body, compressed = cache.get(page, written, compressed=wanted)
+    headers = {"Vary": "Accept, Accept-Encoding", "Content-Type": content_type}
+    if compressed:
         headers["Content-Encoding"] = "gzip"
     return Response(body, headers=headers)
-
-
-def accepts_gzip(header: str) -> bool:
-    """Whether an `Accept-Encoding` header allows gzip (RFC 9110, 12.5.3)."""
-    for item in header.split(","):
-        coding, *parameters = (part.strip().lower() for part in item.split(";"))
-        if coding in ("gzip", "x-gzip"):
-            return not any(re.fullmatch(r"q\s*=\s*0(\.0*)?", one) for one in parameters)
-    return False
-
-
-def why_not_ready(view: View | None) -> str:
-    """Why the pages hold no live values, empty when they do."""
-    if view is None:
-        return "not collecting"
-    if view.ended:
-        return "the recording has ended"
-    nodes = view.cluster.nodes
-    if not nodes:
-        return "no node has been heard yet"
-    sources = [
-        (name, source) for name, node in nodes.items() for source in node.frame.sources
-    ]  # fmt: skip
-    if any(source.state in UP for _, source in sources):
-        return ""
-    reasons = [
-        f"{name}: {source.name} {source.state}{f' ({source.reason})' if source.reason else ''}"
-        for name, source in sources[:MAX_REASONS]
-    ]
-    if len(sources) > MAX_REASONS:
-        reasons.append("…")
-    return "no source is heard; " + "; ".join(reasons)
 
 
 def _landing(view: View | None) -> str:
     state = why_not_ready(view) or "ready"
     simulated = (
         "<p><strong>SIMULATED values</strong></p>\n" if view and view.cluster.simulated else ""
+    )
+    pages = "\n".join(
+        f'<li><a href="{page.path}">{page.path}</a>: {ABOUT[page]}</li>' for page in Page
     )
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -188,8 +178,7 @@ def _landing(view: View | None) -> str:
 <h1>trntop {html.escape(__version__)}</h1>
 <p>Prometheus exporter for AWS Trainium: {html.escape(state)}</p>
 {simulated}<ul>
-<li><a href="/metrics">/metrics</a>: nodes, jobs, devices, EFA cards, incidents</li>
-<li><a href="/metrics/cores">/metrics/cores</a>: NeuronCores</li>
+{pages}
 <li><a href="/-/healthy">/-/healthy</a>, <a href="/-/ready">/-/ready</a></li>
 </ul>
 </body>
@@ -197,114 +186,19 @@ def _landing(view: View | None) -> str:
 """
 
 
-def parse_listen(text: str) -> tuple[str, int]:
-    """Host and port of a listen address; an empty host means every interface.
-
-    A port alone stays on loopback: opening up takes a colon.
-
-    Raises:
-        UsageError: it is none of `HOST:PORT`, `[ADDRESS]:PORT`, `:PORT`, `PORT`.
-    """
-    match = re.fullmatch(
-        r"(?:\[([0-9A-Fa-f:.]+(?:%\w+)?)\]:|([^\s:/\[\]]*):)?(\d{1,5})", text, re.ASCII
-    )
-    if match is None or int(match[3]) > 65535:
-        raise UsageError(
-            f"{clean(text)}: not an address to listen on; "
-            "say 127.0.0.1:10042, [::1]:10042 or :10042"
-        )
-    host = match[1] if match[1] is not None else match[2]
-    return (LOOPBACK if host is None else host), int(match[3])
-
-
-def url(sock: socket.socket) -> str:
-    """Where a listening socket is reached."""
-    host, port = sock.getsockname()[:2]
-    if host in ("::", "0.0.0.0"):
-        host = socket.gethostname()
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 lets the system choose.
-
-    Raises:
-        TrntopError: nobody can listen there; the sentence says why.
-    """
-    shown = f"{f'[{host}]' if ':' in host else host}:{port}"
-    try:
-        if not host and socket.has_dualstack_ipv6():
-            return socket.create_server(
-                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=MAX_CONNECTIONS
-            )
-        family, *_, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        return socket.create_server((str(address[0]), port), family=family, backlog=MAX_CONNECTIONS)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise TrntopError(
-                f"{shown} is taken by another program; choose another with --listen"
-            ) from error
-        if error.errno == errno.EACCES:
-            raise TrntopError(f"{shown}: no permission to listen there") from error
-        raise TrntopError(f"{shown}: cannot listen there: {error.strerror or error}") from error
-
-
-class _Protocol(H11Protocol):
-    """uvicorn's HTTP, with deadlines for what the client does.
-
-    uvicorn only limits the rest between requests: a client that connects and sends nothing, or
-    does not read its response, would hold the connection for ever.
-    """
-
-    _deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._allow(HEAD_SECONDS)
-
-    def data_received(self, data: bytes) -> None:
-        answering = self._answering
-        super().data_received(data)
-        if self._answering and not answering:
-            self._allow(READ_SECONDS)
-        elif self._deadline is None:
-            self._allow(HEAD_SECONDS)
-
-    def on_response_complete(self) -> None:
-        self._forget()
-        super().on_response_complete()
-        if self._answering:  # the next request was waiting already
-            self._allow(READ_SECONDS)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._forget()
-        super().connection_lost(exc)
-
-    @property
-    def _answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
-    def _allow(self, seconds: float) -> None:
-        self._forget()
-        # Not `close`: that would wait for the client to take what is left.
-        self._deadline = self.loop.call_later(seconds, self.transport.abort)
-
-    def _forget(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-
 class Server(uvicorn.Server):
-    """uvicorn as the exporter wants it; `should_exit = True` stops it within a second."""
+    """uvicorn as the exporter wants it; `should_exit = True` stops it within a second.
 
-    def __init__(self, app: ASGIApp) -> None:
+    Args:
+        app: the application.
+        access: who may connect and ask; without it anybody, without TLS.
+    """
+
+    def __init__(self, app: ASGIApp, access: "Access | None" = None) -> None:
         super().__init__(
             uvicorn.Config(
-                app,
-                http=_Protocol,
+                app if access is None else access.guard(app),
+                http=maker(access),  # type: ignore[arg-type]
                 ws="none",
                 loop="asyncio",
                 lifespan="off",
@@ -313,8 +207,7 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                limit_concurrency=MAX_CONNECTIONS,
-                backlog=MAX_CONNECTIONS,
+                backlog=BACKLOG,
                 timeout_keep_alive=IDLE_SECONDS,
                 timeout_graceful_shutdown=GRACE_SECONDS,
                 h11_max_incomplete_event_size=MAX_HEAD_BYTES,
@@ -334,8 +227,8 @@ class Server(uvicorn.Server):
 
 def serve(
     app: ASGIApp,
-    host: str,
-    port: int,
+    sockets: Sequence[socket.socket],
+    access: "Access | None" = None,
     *,
     announce: Callable[[str], None] | None = None,
 ) -> None:
@@ -343,24 +236,44 @@ def serve(
 
     Args:
         app: the application.
-        host: where to listen; empty means every interface.
-        port: 0 lets the system choose.
-        announce: is told the URL once the socket listens; without it standard error is.
-
-    Raises:
-        TrntopError: nobody can listen there.
+        sockets: that listen; closed at the end.
+        access: who may connect and ask; without it anybody, without TLS.
+        announce: is told the URL of each socket, all of which listen then; without it standard
+            error is.
     """
-    sock = bind(host, port)
-    (announce or _announce)(url(sock))
-    asyncio.run(_serve(Server(app), sock))
+    _raise_descriptor_limit()
+    addresses = [url(one, secure=access is not None and access.secure) for one in sockets]
+
+    def told() -> None:
+        for address in addresses:
+            (announce or _announce)(address)
+
+    try:
+        asyncio.run(_serve(Server(app, access), list(sockets), told))
+    finally:
+        if access is not None:
+            access.close()
 
 
 def _announce(address: str) -> None:
     print(f"trntop: serving {address}/metrics", file=sys.stderr, flush=True)
 
 
-async def _serve(server: Server, sock: socket.socket) -> None:
+def _raise_descriptor_limit() -> None:
+    """Lets as many connections be open as are allowed; the usual limit is 1024 files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_PLAIN + OWN_DESCRIPTORS
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+async def _serve(
+    server: Server, sockets: list[socket.socket], listening: Callable[[], None]
+) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.stop)
-    await server.serve(sockets=[sock])
+    listening()  # only now: whoever hears of it may stop it
+    await server.serve(sockets=sockets)

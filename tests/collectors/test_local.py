@@ -24,6 +24,8 @@ def settings(tmp_path: Path) -> Collect:
         neuron_ls="no-such-neuron-ls",
         steps_socket=str(tmp_path / "steps.sock"),
         profiles=str(tmp_path / "profiles.json"),
+        job_mapping=str(tmp_path / "jobs"),
+        pod_resources=str(tmp_path / "kubelet.sock"),
         logs=(str(tmp_path / "*.log"),),
     )
 
@@ -47,7 +49,9 @@ def test_the_examination_says_what_each_source_lacks(settings: Collect) -> None:
     assert tuple(findings) == tuple(one for one in SOURCES if one not in FOREIGN)
     assert findings["efa"].ok
     assert findings["neuron-sysfs"].ok
-    for source in ("neuron-monitor", "neuron-ls", "log", "profiles"):
+    for source in (
+        "neuron-monitor", "neuron-ls", "log", "profiles", "job-mapping", "pod-resources",
+    ):  # fmt: skip
         assert not findings[source].ok
         assert findings[source].remedy
 

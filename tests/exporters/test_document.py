@@ -9,7 +9,7 @@ import pytest
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
 from trntop.catalog import CATALOG, NEURON_MONITOR, PROFILES, Entity
 from trntop.exporters import document
-from trntop.model import Compilation, Evidence, NodeView, Runtime, Stage, State, View
+from trntop.model import Allocation, Compilation, Evidence, NodeView, Runtime, Stage, State, View
 
 
 def strict(data: bytes) -> Any:
@@ -208,7 +208,6 @@ def test_parts_that_the_inventory_half_knows() -> None:
         node.inventory,
         core_device=np.array([0]),
         physical_device=np.array([0]),
-        pods={1: "ml/trainer-0/main"},
         runtimes=(Runtime(99, "lost", error="permission denied"),),
     )
     found = written(view_of(dataclasses.replace(node, inventory=inventory)))["nodes"][0]
@@ -217,11 +216,31 @@ def test_parts_that_the_inventory_half_knows() -> None:
         (0, 0),
         (None, None),
     ]
-    assert found["cores"][1]["pod"] == "ml/trainer-0/main"
     assert [(one["pid"], one["error"]) for one in found["runtimes"]] == [
         (4711, None),
         (99, "permission denied"),
     ]
+
+
+def test_who_was_given_what() -> None:
+    node = make_node()
+    assert written(view_of(node))["nodes"][0]["allocations"] is None, "no scheduler tells"
+    given = (
+        Allocation("4711", whole=True),
+        Allocation(namespace="ml", pod="train-0", container="main", cores=(1, 2)),
+    )
+    for known, count in (((), 0), (given, 2)):
+        inventory = dataclasses.replace(node.inventory, allocations=known)
+        found = written(view_of(dataclasses.replace(node, inventory=inventory)))["nodes"][0]
+        assert len(found["allocations"]) == count
+    job, pod = found["allocations"]
+    assert (job["job"], job["devices"], job["whole_node"], job["pod"]) == (
+        "4711",
+        [0, 1],
+        True,
+        None,
+    )
+    assert (pod["pod"], pod["devices"], pod["cores"]) == ("train-0", [0, 1], [1, 2])
 
 
 def test_incident() -> None:

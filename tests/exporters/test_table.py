@@ -53,7 +53,7 @@ def test_unknown_is_a_dash() -> None:
     assert row(text, "trn-000")[:3] == ["trn-000", "stale", "14"]
     assert set(row(text, "trn-000")[4:]) == {"–"}
     assert f"trn-000  {NEURON_MONITOR}: silent for 14 s" in text
-    assert "and 12 sources more" in text
+    assert "and 16 sources more" in text
     assert not re.search(r"(?i)\bnan\b", text)
 
 

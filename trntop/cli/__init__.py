@@ -10,7 +10,7 @@ import os
 import pkgutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -94,6 +94,7 @@ def _run(arguments: list[str]) -> int:
             raise UsageError(f"put the command first: trntop {min(later)} {arguments[0]} …")
         arguments = [DEFAULT_COMMAND, *arguments]
     args, unknown = parser.parse_known_args(arguments)
+    args.arguments = arguments
     if unknown:
         # Left to argparse, this would name the help of trntop and not that of the command.
         raise UsageError(f"unrecognized arguments: {' '.join(unknown)} (see {args.prog} --help)")
@@ -133,16 +134,28 @@ def _build() -> tuple[_Parser, frozenset[str]]:
         )
         sub.add_argument("--loop", action="store_true", help="start a recording anew at its end")
 
+    def looks(sub: _Parser) -> None:
+        sub.add_argument(
+            "--no-mouse", action="store_true", help="leave the mouse to the terminal, for selecting"
+        )
+        sub.add_argument("--web", action="store_true", help="in a browser (needs trntop[web])")
+        sub.add_argument(
+            "--listen", metavar="HOST:PORT", help="with --web: where (127.0.0.1:10043)"
+        )
+
     top = command("top", "the dashboard")
     pace(top)
+    looks(top)
     demo = command(
         "demo", "the dashboard on a simulated 16-node trn2.48xlarge run with scripted incidents",
         sources="",
     )  # fmt: skip
     demo.add_argument("scenario", nargs="?", default="demo", help="another scenario (demo)")
     demo.add_argument("--speed", type=_positive, default=1.0, help="times real time (1)")
+    looks(demo)
     replay = command("replay", "a recording on the dashboard", sources="+")
     pace(replay)
+    looks(replay)
 
     record = command("record", "write what sources give to a recording, until stopped")
     record.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
@@ -173,23 +186,33 @@ def _build() -> tuple[_Parser, frozenset[str]]:
         "--seconds", type=_positive, default=60.0, help="how long to watch live sources (60)"
     )
 
-    export = command("export", "the Prometheus exporter")
-    export.add_argument(
-        "--listen", "--web.listen-address", metavar="HOST:PORT", dest="listen",
-        help="where to serve (127.0.0.1:10042)",
-    )  # fmt: skip
-    export.add_argument(
-        "-p", "--port", type=int, metavar="PORT",
-        help="the port alone, as neuron-monitor-prometheus.py spells it",
-    )  # fmt: skip
-    pace(export)
+    _add_export(command, pace)
 
     rules = command(
-        "rules", "what is looked for, with the numbers in force; of one KIND, its runbook too",
+        "rules",
+        "what is looked for, with the numbers in force; of one KIND, its runbook too; or the same"
+        " as alerts for Prometheus, and dashboards for Grafana",
         sources="", module="rules",
     )  # fmt: skip
-    rules.add_argument("kind", nargs="?", metavar="KIND", help="such as efa_degraded")
+    rules.add_argument(
+        "kind", nargs="?", metavar="KIND", help="such as efa_degraded; or prometheus, grafana"
+    )
     rules.add_argument("--json", action="store_true", help="as JSON")
+    alerts = rules.add_argument_group("for prometheus")
+    alerts.add_argument("--tests", action="store_true", help="unit tests for promtool, instead")
+    alerts.add_argument("--runbook-url", metavar="URL", help="what stands before KIND.md in links")
+    alerts.add_argument(
+        "--dashboard-url", metavar="URL", help="the address of Grafana, for links to dashboards"
+    )
+    alerts.add_argument(
+        "--selector", metavar="MATCHERS",
+        help="label matchers of the scrape jobs of trntop (job='trntop')",
+    )  # fmt: skip
+    boards = rules.add_argument_group("for grafana")
+    boards.add_argument("--dashboard", metavar="NAME", help="one: cluster, node, efa or job")
+    boards.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="all of them, as files in a folder"
+    )
 
     lemons = command(
         "lemons", "how often which node was to blame, as seen from this machine",
@@ -199,9 +222,67 @@ def _build() -> tuple[_Parser, frozenset[str]]:
     choice.add_argument("--json", action="store_true", help="as JSON")
     choice.add_argument("--forget", metavar="NODE", help="start anew with a node, after its repair")
 
+    targets = command(
+        "targets", "the nodes of host lists, as Prometheus' service discovery takes them",
+        sources="", module="targets",
+    )  # fmt: skip
+    targets.add_argument("nodes", nargs="*", metavar="NODELIST", help="such as trn-[001-016,020]")
+    targets.add_argument(
+        "-f", "--file", type=Path, metavar="FILE",
+        help="host lists, any number a line; # begins a remark",
+    )  # fmt: skip
+    targets.add_argument(
+        "-p", "--port", type=int, default=10042, metavar="PORT",
+        help="of each node's exporter (10042)",
+    )  # fmt: skip
+    targets.add_argument(
+        "--label", action="append", default=[], metavar="NAME=VALUE", dest="labels",
+        help="of all these targets; repeatable",
+    )  # fmt: skip
+    targets.add_argument(
+        "--listen", metavar="HOST:PORT",
+        help="serve them for http_sd_configs, instead; the file is read at each request",
+    )  # fmt: skip
+
     command("doctor", "which sources exist here, and what each missing one needs", sources="")
     _add_imports(commands, common)
     return parser, frozenset(commands.choices)
+
+
+def _add_export(command: Callable[..., _Parser], pace: Callable[[_Parser], None]) -> None:
+    """`export`, whose options are also spelled as those of the Prometheus exporters."""
+    export = command("export", "the Prometheus exporter", module="exporting")
+    export.add_argument(
+        "--listen", "--web.listen-address", action="append", metavar="HOST:PORT",
+        help="where to serve (127.0.0.1:10042); repeatable",
+    )  # fmt: skip
+    export.add_argument(
+        "-p", "--port", type=int, metavar="PORT",
+        help="the port alone, as neuron-monitor-prometheus.py spells it",
+    )  # fmt: skip
+    export.add_argument(
+        "--web.systemd-socket", action="store_true", dest="systemd_socket",
+        help="serve on the sockets that systemd passes, instead",
+    )  # fmt: skip
+    export.add_argument(
+        "--web.config.file", metavar="FILE", dest="web_config_file",
+        help="TLS, client certificates, passwords, rate limit; as of the Prometheus exporters",
+    )  # fmt: skip
+    export.add_argument(
+        "--max-series", type=_count, metavar="N", help="most series on one page (20000)"
+    )
+    export.add_argument(
+        "--compat", metavar="NAMES",
+        help="also the names of other exporters: neuron-monitor,amazonefa",
+    )  # fmt: skip
+    export.add_argument(
+        "--textfile", type=Path, metavar="FILE",
+        help="write /metrics to FILE, for node_exporter's textfile collector, instead of serving",
+    )  # fmt: skip
+    export.add_argument(
+        "--once", action="store_true", help="with --textfile: write once; 1 where that failed"
+    )
+    pace(export)
 
 
 def _add_imports(commands: "argparse._SubParsersAction[_Parser]", common: _Parser) -> None:

@@ -9,6 +9,7 @@ import textwrap
 import threading
 import time
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -21,7 +22,7 @@ from trntop.cli.opening import settings_of
 from trntop.errors import RecordingError, TrntopError, UsageError
 from trntop.judged import judged
 from trntop.lemons import Record
-from trntop.model import Cluster, SourceState, State, View
+from trntop.model import Cluster, Incident, SourceState, State, View
 from trntop.monitor import MAX_CATCH_UP, Monitor, play
 from trntop.runner import Session
 from trntop.settings import Settings
@@ -30,6 +31,8 @@ from trntop.sources import Origin, Source, parse_all
 if TYPE_CHECKING:
     from trntop.recorder import Recorder
 
+WEB_LISTEN = "127.0.0.1:10043"
+"""Where `--web` listens."""
 SNAPSHOT_WAIT = 8.0
 """Seconds a snapshot of live sources waits for two readings of each, for the rates."""
 SNAPSHOT_PERIOD = 2.0
@@ -39,16 +42,45 @@ SNAPSHOT_PERIOD = 2.0
 def top(args: Namespace) -> int:
     """The dashboard; without a terminal, one snapshot as text."""
     sources = parse_all(args.sources)
-    settings = settings_of(args)
+    settings = settings_of(args, screen__mouse=False if args.no_mouse else None)
     piped = any(source.origin is Origin.STDIN for source in sources)
+    in_browser = "TEXTUAL_DRIVER" in os.environ
+    if args.web and not in_browser:
+        return _serve(args, piped=piped)
     keyboard = _keyboard() if piped and sys.stdout.isatty() else None
-    dumb = os.environ.get("TERM", "") in ("", "dumb")
-    if keyboard is None and (dumb or not (sys.stdout.isatty() and sys.stdin.isatty())):
+    if keyboard is None and not in_browser and not _is_screen():
         return _print_snapshot(sources, settings)
     session = opening.session(
-        sources, settings, speed=args.speed, loop=args.loop, standard_input=keyboard or 0
+        sources,
+        settings,
+        speed=args.speed,
+        loop=args.loop,
+        standard_input=keyboard or 0,
+        lasting=True,
     )
     return _dashboard(session, settings)
+
+
+def _is_screen() -> bool:
+    """Whether there is a terminal that can be drawn on."""
+    dumb = os.environ.get("TERM", "") in ("", "dumb", "unknown")
+    return not dumb and sys.stdout.isatty() and sys.stdin.isatty()
+
+
+def _serve(args: Namespace, *, piped: bool) -> int:
+    """Serves the dashboard to browsers, which start it by the same command line."""
+    from trntop.exporters.web.listening import parse_listen
+
+    if piped:
+        raise UsageError("--web starts the dashboard for each page: - cannot be read twice")
+    host, port = parse_listen(args.listen or WEB_LISTEN)
+    try:
+        from trntop.cli import web
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("trntop"):
+            raise
+        raise UsageError("--web needs textual-serve: pip install 'trntop[web]'") from error
+    return web.serve(args.arguments, host or "0.0.0.0", port)
 
 
 def _keyboard() -> int | None:
@@ -89,10 +121,11 @@ def _dashboard(session: Session, settings: Settings) -> int:
         session,
         settings=settings,
         offer_demo=lambda: opening.session(demo_sources, settings),
+        report=lambda first, last, seconds: _page(first, last, seconds, last.incidents, settings),
     )
 
 
-def _snapshot(sources: list[Source], settings: Settings) -> View:
+def snapshot_view(sources: list[Source], settings: Settings) -> View:
     """One view: the end of a stream, or live sources once they have given two readings."""
     if sources[0].stream:
         return _played(sources, settings)[1]
@@ -183,14 +216,14 @@ def snapshot(args: Namespace) -> int:
         return _print_snapshot(sources, settings)
     from trntop.exporters import document
 
-    _write(document.encode(document.snapshot(_snapshot(sources, settings))))
+    _write(document.encode(document.snapshot(snapshot_view(sources, settings))))
     return 0
 
 
 def _print_snapshot(sources: list[Source], settings: Settings) -> int:
     from trntop.exporters.table import snapshot_text
 
-    view = _snapshot(sources, settings)
+    view = snapshot_view(sources, settings)
     width = max(80, shutil.get_terminal_size((100, 24)).columns)
     print(snapshot_text(view, width, color=False).rstrip())
     return 0
@@ -301,18 +334,24 @@ def _report_json(last: View, seconds: float, choice: Choice) -> None:
 def _report_markdown(
     first: View, last: View, seconds: float, choice: Choice, settings: Settings
 ) -> None:
+    incidents = choice.of(last.incidents, last.time)
+    page = _page(first, last, seconds, incidents, settings, choice.phrase(last.time))
+    print(page.rstrip())
+
+
+def _page(
+    first: View,
+    last: View,
+    seconds: float,
+    incidents: Sequence[Incident],
+    settings: Settings,
+    chosen: str = "",
+) -> str:
+    """The report of a shift, as Markdown."""
     from trntop.exporters.report import report
 
-    page = report(
-        first,
-        last,
-        seconds,
-        choice.of(last.incidents, last.time),
-        settings,
-        chosen=choice.phrase(last.time),
-        history=_history(first, last),
-    )
-    print(page.rstrip())
+    history = _history(first, last)
+    return report(first, last, seconds, incidents, settings, chosen=chosen, history=history)
 
 
 def _history(first: View, last: View) -> dict[str, Record] | None:
@@ -394,27 +433,6 @@ def _record_live(
         _talk_about_silence(session.view.cluster)
     session.stop()
     _refuse_failure(session)
-
-
-def export(args: Namespace) -> int:
-    """Serves the metrics page until stopped."""
-    from trntop.exporters.server import build_app, parse_listen, serve
-
-    sources = parse_all(args.sources)
-    settings = settings_of(args, export__listen=args.listen)
-    host, port = parse_listen(settings.export.listen)
-    if args.port is not None:
-        _, port = parse_listen(str(args.port))
-    session = opening.session(sources, settings, speed=args.speed, loop=args.loop, guest=False)
-    app = build_app(
-        lambda: None if session.failure else session.view, max_series=settings.export.max_series
-    )
-    session.start()
-    try:
-        serve(app, host, port)
-    finally:
-        session.stop()
-    return 0
 
 
 def doctor(args: Namespace) -> int:

@@ -7,14 +7,16 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import dropwhile
 
-from trntop import lemons
+from trntop import blackbox, lemons
+from trntop.blackbox import BlackBox
 from trntop.catalog import SOURCES
 from trntop.collection import Collector
 from trntop.errors import SettingsError, UsageError
 from trntop.model import NeffProfile, Reading
 from trntop.monitor import Monitor
-from trntop.runner import Playback, Session, Tap
+from trntop.runner import Playback, Session, Span, Tap
 from trntop.settings import Settings, load
 from trntop.sources import Origin, Source
 from trntop.text import clean
@@ -59,6 +61,9 @@ class Streams:
         self._plain: dict[str, str] = {}
         """Node → file, for files that do not name their node."""
         self._makers: list[Callable[[], Iterable[Reading]]] = []
+        self._later: list[Callable[[float], Iterable[Reading]]] = []
+        """The same from a time on."""
+        self._spans: list[Callable[[], Span | None]] = []
         for source in sources:
             if source.origin is Origin.RECORDING:
                 recording = open_recording(source.text)
@@ -66,10 +71,15 @@ class Streams:
                     self._claim(recording.node, source.text)
                 self._recordings.append(recording)
                 self._makers.append(partial(iter, recording))
+                self._later.append(recording.iter_from)
+                self._spans.append(recording.span)
             else:
                 simulation = simulator.parse(source.text)
                 start = time.time() - (WARM_UP if simulation.minutes is None else 0.0)
-                self._makers.append(partial(simulator.simulate, simulation, start))
+                make = partial(simulator.simulate, simulation, start)
+                self._makers.append(make)
+                self._later.append(partial(_skipped, make))
+                self._spans.append(partial(_span, start, simulation.minutes))
 
     def _claim(self, node: str, text: str) -> None:
         """Keeps two files that name no node from becoming one node by their equal names."""
@@ -81,9 +91,19 @@ class Streams:
 
     def __call__(self) -> Iterable[Reading]:
         """The readings from the start."""
-        if len(self._makers) == 1:
-            return self._makers[0]()
-        return heapq.merge(*(make() for make in self._makers), key=lambda one: one.time)
+        return _merged([make() for make in self._makers])
+
+    def since(self, time: float) -> Iterable[Reading]:
+        """The readings from `time` on."""
+        return _merged([make(time) for make in self._later])
+
+    def span(self) -> Span | None:
+        """Times of the first and the last reading; None where only reading on would tell."""
+        spans = [find() for find in self._spans]
+        known = [span for span in spans if span is not None]
+        if len(known) < len(spans):
+            return None
+        return min(first for first, _ in known), max(last for _, last in known)
 
     def notes(self) -> list[str]:
         """What was lost in damaged files, as far as they have been read."""
@@ -92,6 +112,19 @@ class Streams:
             for recording in self._recordings
             if (note := recording.damage.note())
         ]
+
+
+def _merged(streams: list[Iterable[Reading]]) -> Iterable[Reading]:
+    return streams[0] if len(streams) == 1 else heapq.merge(*streams, key=lambda one: one.time)
+
+
+def _span(start: float, minutes: float | None) -> Span | None:
+    return None if minutes is None else (start, start + 60 * minutes)
+
+
+def _skipped(make: Callable[[], Iterable[Reading]], time: float) -> Iterable[Reading]:
+    """What a stream gives from `time` on, by running through what is before."""
+    return dropwhile(lambda reading: reading.time < time, make())
 
 
 def endless(sources: list[Source]) -> bool:
@@ -152,26 +185,59 @@ def session(
     tap: Tap | None = None,
     guest: bool = True,
     standard_input: int = 0,
+    lasting: bool = False,
 ) -> Session:
-    """A session over the sources, not yet started; for `guest` see `collectors`."""
+    """A session over the sources, not yet started; for `guest` see `collectors`.
+
+    A `lasting` one, which somebody leaves running, keeps a black box of live sources and tells of
+    their incidents.
+
+    Raises:
+        SettingsError: what is said of the webhook is wrong.
+    """
     description = clean(" ".join(source.text for source in sources))
     if not sources[0].stream:
         live = collectors(sources, settings, guest=guest, standard_input=standard_input)
         monitor = Monitor(settings, settings.collect.period)
-        session = Session(monitor, collectors=live, description=description, tap=tap)
+        kept = settings.blackbox
+        keep = lasting and kept.seconds and (guest or kept.agent)
+        box = BlackBox(kept.seconds, kept.megabytes << 20) if keep else None
+        session = Session(monitor, collectors=live, description=description, tap=tap, black_box=box)
+        if lasting:
+            _tell_of_incidents(session, settings)
         # What is live, and only that, counts for the nodes' history.
         if history := lemons.default_path(os.environ):
             session.subscribe(lemons.Watch(lemons.Lemons(history)))
         return session
     streams = Streams(sources)
+    unbounded = endless(sources)
     return Session(
         Monitor(settings, profiles=known_profiles(settings)),
         stream=streams,
-        playback=Playback(speed=speed, loop=loop, catch_up=endless(sources)),
+        stream_from=None if unbounded else streams.since,
+        span=streams.span,
+        playback=Playback(speed=speed, loop=loop, catch_up=unbounded),
         description=description,
         tap=tap,
         notes=streams.notes,
     )
+
+
+def _tell_of_incidents(session: Session, settings: Settings) -> None:
+    def tell(text: str) -> None:
+        session.tell(text)
+
+    state = lemons.default_path(os.environ)
+    if session.black_box is not None and settings.blackbox.on_critical and state is not None:
+        folder = state.with_name("blackbox")
+        session.subscribe(blackbox.OnCritical(session.black_box, folder, tell))
+    notify = settings.notify
+    if notify.webhook or notify.webhook_file:
+        from trntop import webhook
+        from trntop.exporters import document
+
+        target = webhook.target_of(notify)
+        session.subscribe(webhook.Webhook(target, notify, document.incident, tell))
 
 
 def until(readings: Iterable[Reading], seconds: float) -> Iterator[Reading]:

@@ -1,21 +1,33 @@
-"""`trntop rules`: what is looked for, with the numbers in force, and the runbook of each kind."""
+"""`trntop rules`: what is looked for, with the numbers in force, and the runbook of each kind.
+
+Or the same for another program: `trntop rules prometheus`, `trntop rules grafana`.
+"""
 
 import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 from trntop.analysis.custom import rule_of
 from trntop.analysis.rule import Rule
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.analysis.rulebook import rules as in_force
+from trntop.analysis.runbook import runbook, title
 from trntop.cli.choice import known_kind
 from trntop.cli.opening import settings_of
+from trntop.errors import UsageError
 from trntop.exporters import document
 from trntop.exporters.grid import Column, fill, lines, wrapped
 from trntop.settings import Analysis, Settings
+
+PROMETHEUS, GRAFANA = "prometheus", "grafana"
+"""In the place of a KIND: all of them, for that program."""
+OPTIONS = {
+    PROMETHEUS: ("tests", "runbook_url", "dashboard_url", "selector"),
+    GRAFANA: ("dashboard", "output"),
+}
+"""What may be said for one of these only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +53,12 @@ class Row:
 def rules(args: Namespace) -> int:
     """The rules as a table or JSON; of one kind, everything."""
     settings = settings_of(args)
+    _check(args)
+    if args.kind == PROMETHEUS:
+        sys.stdout.write(prometheus(args, settings))
+        return 0
+    if args.kind == GRAFANA:
+        return grafana(args)
     rows = list(table(settings))
     if args.kind is not None:
         rows = [row for row in rows if row.kind == known_kind(args.kind, settings)]
@@ -56,6 +74,60 @@ def rules(args: Namespace) -> int:
     return 0
 
 
+def prometheus(args: Namespace, settings: Settings) -> str:
+    """A file of recording rules and alerts for Prometheus; with `--tests`, their unit tests.
+
+    Raises:
+        SettingsError: `analysis.disabled` names no kind of incident.
+    """
+    from trntop.exporters import rules as files
+
+    kinds = in_force(settings.analysis, settings.rules)
+    given = {
+        "runbooks": args.runbook_url, "dashboards": args.dashboard_url, "selector": args.selector,
+    }  # fmt: skip
+    links = files.Links(
+        titles={rule.kind: about for rule in kinds if (about := title(rule.kind))},
+        **{name: text for name, text in given.items() if text},
+    )
+    groups = (
+        *files.recording_groups(),
+        files.incident_group(kinds, settings.analysis, links),
+        files.watch_group(settings.analysis, links),
+    )
+    return files.unit_tests(groups) if args.tests else files.rule_file(groups)
+
+
+def grafana(args: Namespace) -> int:
+    """A dashboard on standard output, or all of them into a folder.
+
+    Raises:
+        UsageError: neither is asked for, there is no such dashboard, or no such folder.
+    """
+    from trntop.exporters import shipped_dashboards as dashboards
+
+    if (args.dashboard is None) == (args.output is None):
+        names = ", ".join(dashboards.NAMES)
+        raise UsageError(f"say --dashboard NAME ({names}) or -o DIR for all of them")
+    if args.dashboard is not None:
+        sys.stdout.write(dashboards.read(args.dashboard))
+        return 0
+    for path in dashboards.write(args.output):
+        print(f"trntop: wrote {path}", file=sys.stderr)
+    return 0
+
+
+def _check(args: Namespace) -> None:
+    """That no option is given where it means nothing."""
+    for word, names in OPTIONS.items():
+        given = [name for name in names if getattr(args, name)]
+        if given and args.kind != word:
+            option = given[0].replace("_", "-")
+            raise UsageError(f"--{option} is for trntop rules {word}")
+    if args.json and args.kind in OPTIONS:
+        raise UsageError(f"--json is not for trntop rules {args.kind}")
+
+
 def table(settings: Settings) -> Iterator[Row]:
     """The rules of trntop and those of the user, in the order in which they are listed.
 
@@ -68,12 +140,6 @@ def table(settings: Settings) -> Iterator[Row]:
         yield _row(rule, analysis, "on" if rule.kind in active else "off")
     for rule in map(rule_of, settings.rules):
         yield _row(rule, analysis, "own" if rule.kind in active else "off")
-
-
-def runbook(kind: str) -> str:
-    """What to do about incidents of a kind, as Markdown; empty for rules of the user's own."""
-    page = files("trntop") / "runbooks" / f"{kind}.md"
-    return page.read_text("utf-8") if page.is_file() else ""
 
 
 def _row(rule: Rule, settings: Analysis, state: str) -> Row:

@@ -1,0 +1,76 @@
+"""Which job a scheduler gave the node or its devices to, from files that its prolog writes.
+
+The form is that of dcgm-exporter's `--hpc-job-mapping-dir`: a file for each device index, with a
+job id a line. Most jobs on Trainium take whole nodes, so that a file `all` may stand for every
+device.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from trntop.catalog import JOB_MAPPING
+from trntop.collection import Finding
+from trntop.decode import allocations
+from trntop.decode.allocations import ALL, PERIOD, decode_jobs
+from trntop.text import clean
+
+from .polled import AbsentError
+from .sysfs import read, reason
+
+MAX_FILES = 256
+MAX_JOBS = 64
+"""Job ids read of one file."""
+REMEDY = "have Slurm's prolog write it and its epilog remove it: deploy/slurm"
+
+
+class JobMappingReader:
+    """Gives the payload of source `job-mapping`.
+
+    Args:
+        folder: where the files are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self) -> bytes:
+        """What the files say; none says that nobody was given anything.
+
+        Raises:
+            AbsentError: there is no such folder.
+            OSError: it cannot be read.
+        """
+        try:
+            names = sorted(entry.name for entry in self._folder.iterdir() if entry.is_file())
+        except (FileNotFoundError, NotADirectoryError):
+            raise AbsentError(f"no folder {clean(str(self._folder))}", REMEDY) from None
+        # A prolog writes beside the file and renames; what else is there is not ours.
+        names = [name for name in names if name == ALL or allocations.index_of(name) is not None]
+        files: dict[str, list[str]] = {}
+        errors = []
+        if len(names) > MAX_FILES:
+            errors.append(f"{len(names):,} files; only {MAX_FILES} are read")
+        for name in names[:MAX_FILES]:
+            try:
+                lines = read(str(self._folder / name)).decode(errors="replace").splitlines()
+            except FileNotFoundError:
+                continue  # the job ended meanwhile
+            except OSError as error:
+                errors.append(f"{clean(name)}: {reason(error)}")
+                continue
+            files[name] = [clean(line.strip()) for line in lines[:MAX_JOBS] if line.strip()]
+        return msgspec.json.encode({"period": PERIOD, "files": files, "errors": errors})
+
+
+def examine(folder: Path) -> Finding:
+    """Whether a scheduler tells who has the node."""
+    try:
+        sample = decode_jobs(JobMappingReader(folder)())
+    except AbsentError as error:
+        return Finding(JOB_MAPPING, False, error.found, error.remedy)
+    except OSError as error:
+        return Finding(JOB_MAPPING, False, f"{clean(str(folder))}: {reason(error)}", REMEDY)
+    jobs = [one.holder for one in sample.facts["allocations"]]
+    held = f"held by {', '.join(jobs[:4])}{', …' * (len(jobs) > 4)}" if jobs else "held by no job"
+    return Finding(JOB_MAPPING, True, "; ".join([held, *sample.problems]))

@@ -1,0 +1,120 @@
+"""Which pod has which Neuron devices, as the kubelet tells it on a Unix socket.
+
+Format: https://github.com/kubernetes/kubelet/blob/master/pkg/apis/podresources/v1/api.proto, whose
+messages are read without the runtime of Protocol Buffers: a handful of strings is all there is in
+them, and what concerns Neuron is written down as JSON.
+"""
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trntop.catalog import POD_RESOURCES
+from trntop.collection import Finding
+from trntop.decode.allocations import (
+    CORE_RESOURCE,
+    DEVICE_RESOURCES,
+    DRIVER,
+    PERIOD,
+    decode_pods,
+)
+from trntop.text import clean
+
+from .grpc_call import call
+from .polled import AbsentError
+from .protobuf import WireError, all_of, text_of
+
+METHOD = "/v1.PodResourcesLister/List"
+DEADLINE = 10.0
+"""Seconds that the kubelet gets for an answer."""
+NO_CLIENT = "the Python package h2 is not installed", "pip install 'trntop[kubernetes]'"
+
+_RESOURCES = (*DEVICE_RESOURCES, CORE_RESOURCE)
+
+
+class PodResourcesReader:
+    """Gives the payload of source `pod-resources`.
+
+    Args:
+        path: the kubelet's socket.
+        deadline: seconds that it gets for an answer.
+    """
+
+    def __init__(self, path: Path, deadline: float = DEADLINE) -> None:
+        self._path = path
+        self._deadline = deadline
+
+    def __call__(self) -> bytes:
+        """The containers that have Neuron devices; none says that nobody was given any.
+
+        Raises:
+            AbsentError: there is no kubelet, or h2 is missing.
+            OSError: it does not answer.
+        """
+        try:
+            found = stat.S_ISSOCK(self._path.stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            found = False
+        if not found:
+            raise AbsentError(f"no socket {clean(str(self._path))}: no kubelet here")
+        try:
+            answer = call(self._path, METHOD, self._deadline)
+        except ImportError as error:
+            raise AbsentError(*NO_CLIENT) from error
+        try:
+            pods = list(_pods(answer))
+        except WireError as error:
+            raise OSError(f"the kubelet's answer cannot be read: {error}") from error
+        return msgspec.json.encode({"period": PERIOD, "pods": pods})
+
+
+def _pods(answer: bytes) -> Iterator[dict[str, Any]]:
+    """ListPodResourcesResponse: the pods that have something of Neuron's."""
+    for pod in all_of(answer, 1):
+        containers = [_container(one) for one in all_of(pod, 3)]
+        held = [one for one in containers if one.keys() - {"name"}]
+        if held:
+            yield {"namespace": text_of(pod, 2), "name": text_of(pod, 1), "containers": held}
+
+
+def _container(container: bytes) -> dict[str, Any]:
+    """ContainerResources, without what is not Neuron's."""
+    devices = [
+        {"resource": resource, "ids": [one.decode(errors="replace") for one in all_of(given, 2)]}
+        for given in all_of(container, 2)
+        if (resource := text_of(given, 1)) in _RESOURCES
+    ]
+    claims = [
+        {
+            "namespace": text_of(given, 3),
+            "name": text_of(given, 2),
+            "driver": DRIVER,
+            "pool": text_of(part, 3),
+            "device": text_of(part, 4),
+        }
+        for given in all_of(container, 5)
+        for part in all_of(given, 4)
+        if text_of(part, 2) == DRIVER
+    ]
+    held = {"devices": devices, "claims": claims}
+    return {"name": text_of(container, 1)} | {key: value for key, value in held.items() if value}
+
+
+def examine(path: Path) -> Finding:
+    """Whether the kubelet tells who has the devices."""
+    try:
+        sample = decode_pods(PodResourcesReader(path)())
+    except AbsentError as error:
+        remedy = error.remedy or "none on a machine without Kubernetes; else mount its folder"
+        return Finding(POD_RESOURCES, False, error.found, remedy)
+    except PermissionError:
+        return Finding(POD_RESOURCES, False, f"{clean(str(path))}: no permission", "run as root")
+    except OSError as error:
+        found = f"{clean(str(path))}: {error.strerror or error}"
+        return Finding(POD_RESOURCES, False, found, "look at the kubelet's log")
+    held = len(sample.facts["allocations"])
+    said = f"{held} container{'s' * (held != 1)} with Neuron devices"
+    return Finding(POD_RESOURCES, True, "; ".join([said, *sample.problems]))

@@ -1,0 +1,54 @@
+"""The table of EFA cards, on the dashboards of a node and of all cards."""
+
+from grafana_foundation_sdk.models import dashboard
+
+from .board import to_cards, to_node
+from .common import GIGABITS
+from .panels import LIMITS, Column, above, below, rows
+from .promql import most, rate, series
+
+BY = "node, efa_device"
+
+
+def worst(node: str) -> str:
+    """The cards that send most of their packets again, as many as the user wants."""
+    return f"topk($top, {most(BY, series('trn_efa_retransmit_ratio', node))})"
+
+
+def cards(node: str, height: int = 10) -> dashboard.Panel:
+    """The worst cards of the nodes that the matcher `node` stands for."""
+    chosen = worst(node)
+
+    def of(metric: str) -> str:
+        return f"{most(BY, series(metric, node))} and on ({BY}) {chosen}"
+
+    def per_second(metric: str) -> str:
+        return f"{most(BY, rate(metric, node))} and on ({BY}) {chosen}"
+
+    sent = most(BY, rate("trn_efa_tx_bytes_total", node))
+    received = most(BY, rate("trn_efa_rx_bytes_total", node))
+    line_rate = most(BY, series("trn_efa_link_bytes_per_second", node))
+    return rows(
+        "EFA cards",
+        "Those that send most again first. A card is degraded when it retransmits more than "
+        f"{LIMITS.retransmits:.1%} while its siblings are well; that one carries less says "
+        "nothing by itself, since many jobs use cards unevenly.",
+        {"node": "node", "efa_device": "card"},
+        Column("retransmits", chosen, "percentunit", above(LIMITS.retransmits)),
+        Column("tx", f"{sent} * 8 and on ({BY}) {chosen}", GIGABITS),
+        Column("rx", f"{received} * 8 and on ({BY}) {chosen}", GIGABITS),
+        Column("of line rate", f"{sent} / {line_rate} and on ({BY}) {chosen}", "percentunit",
+               bar=True),
+        Column("of siblings", of("trn_efa_tx_sibling_ratio"), "percentunit",
+               below(LIMITS.card_traffic)),
+        Column("time-outs/s", per_second("trn_efa_retrans_timeout_events_total"), "cps",
+               above(0.0001)),
+        Column("drops/s", per_second("trn_efa_rx_drops_total"), "cps", above(0.0001)),
+        Column("unresponsive/s", per_second("trn_efa_unresponsive_remote_events_total"), "cps",
+               above(0.0001)),
+        Column("impaired/s", per_second("trn_efa_impaired_remote_conn_events_total"), "cps",
+               above(0.0001)),
+        sort="retransmits",
+        links={"node": [to_node(), to_cards()]},
+        height=height,
+    )  # fmt: skip

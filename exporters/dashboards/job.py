@@ -1,0 +1,182 @@
+"""One training job: how it gets on, where its time goes, which node holds it back."""
+
+from grafana_foundation_sdk.models import dashboard
+
+from .board import Board, choice, how_many, to_cards, to_node
+from .common import GIGABITS, SHARE_SCALE, counts, found
+from .layout import Section
+from .panels import LIMITS, SEVERITIES, UNKNOWN, Column, Query, above, heat, lines, one, rows
+from .promql import RUN, at_job, mean, most, of_job, rate, series, severity_rank, worst_rows
+
+_BY_JOB = "{{training_job}}"
+_SHARE = "percentunit"
+
+
+def board() -> Board:
+    """The dashboard."""
+    return Board(
+        "job",
+        "trntop / job",
+        "One training job: its pace, where the time of a step goes, which node holds it back.",
+        [
+            choice("training_job", "Training job", "trn_job_info", "training_job", several=False),
+            how_many(),
+        ],
+        [
+            Section("", [*_head(), found(at_job, height=6)]),
+            Section("Its nodes, those that wait least first", [_nodes()]),
+            Section("Where the time of a step goes", _step()),
+            Section("Its nodes over time, the worst", _heat()),
+            Section("How it learns", _learning()),
+            Section("What its nodes do", _hardware()),
+        ],
+        at_job,
+    )
+
+
+def _job(metric: str) -> str:
+    return mean("training_job", series(metric, RUN))
+
+
+def _head() -> list[dashboard.Panel]:
+    simulated, real = (
+        of_job(series("trn_instance_info", f'simulated="{value}"')) for value in ("true", "false")
+    )
+    nodes = most("training_job, node", series("trn_job_info", RUN))
+    return [
+        one("Data", "SIMULATED as soon as one of the job's nodes is made up.",
+            Query(f"max({simulated}) or max({real}) * 0"),
+            mapped={"1": ("SIMULATED", "purple"), "0": ("real", UNKNOWN)}, filled=True),
+        one("Nodes and ranks", "That report steps.",
+            Query(f"count({nodes})", "nodes"),
+            Query(f"sum({most('training_job, node', series('trn_job_ranks', RUN))})", "ranks")),
+        counts(at_job, width=3),
+        one("Step", "The newest.", Query(most("training_job", series("trn_job_step", RUN))),
+            unit="locale", width=2),
+        one("Step time", "Mean over the nodes that report it.",
+            Query(_job("trn_job_step_seconds")), unit="s", width=2),
+        one("Tokens/s", "Of the whole job.", Query(_job("trn_job_tokens_per_second")), width=2),
+        one("MFU", "As the job reports it.", Query(_job("trn_job_mfu_ratio")), unit=_SHARE,
+            width=2),
+        one("Comm share of step", "Mean over the nodes that report it.",
+            Query(_job("trn_job_comm_share_ratio")), unit=_SHARE,
+            steps=above(LIMITS.comm_share)),
+        one("Exposed", "Communication that no computation hides, as a share of the step.",
+            Query(_job("trn_job_exposed_comm_share_ratio")), unit=_SHARE,
+            steps=above(critical=LIMITS.exposed_comm_share), width=2),
+        one("Loss", "As the job reports it.", Query(_job("trn_job_loss")), width=2),
+    ]  # fmt: skip
+
+
+def _nodes() -> dashboard.Panel:
+    def reported(metric: str) -> str:
+        return most("node", series(metric, RUN))
+
+    def of_node(metric: str) -> str:
+        return of_job(most("node", series(metric)))
+
+    return rows(
+        "Nodes",
+        "In a synchronous job all nodes are slow together. The one that holds the others back "
+        "waits least: it computes longest and communicates shortest.",
+        {"node": "node"},
+        Column("comm", reported("trn_job_comm_seconds"), "s"),
+        Column("compute", reported("trn_job_compute_seconds"), "s"),
+        Column("exposed", reported("trn_job_exposed_comm_seconds"), "s"),
+        Column("step time", reported("trn_job_step_seconds"), "s"),
+        Column("step", reported("trn_job_step"), "locale"),
+        Column("severity", of_job(severity_rank("node")), mapped=SEVERITIES),
+        Column("utilization", of_node("trn_node_neuroncore_utilization_mean_ratio"), _SHARE,
+               bar=True),
+        Column("TE", of_node("trn_node_tensor_engine_busy_mean_ratio"), _SHARE),
+        Column("HBM, fullest", of_node("trn_node_device_memory_used_max_ratio"), _SHARE,
+               above(LIMITS.memory)),
+        Column("EFA tx", of_job(f"{most('node', series('trn_node_efa_tx_bytes_per_second'))} * 8"),
+               GIGABITS),
+        Column("retransmits", of_node("trn_node_efa_retransmit_max_ratio"), _SHARE,
+               above(LIMITS.retransmits)),
+        sort="comm",
+        rising=True,
+        links={"node": [to_node(), to_cards()]},
+        height=10,
+    )  # fmt: skip
+
+
+def _step() -> list[dashboard.Panel]:
+    hidden = f"{_job('trn_job_comm_seconds')} - {_job('trn_job_exposed_comm_seconds')}"
+    return [
+        lines("Parts of a step",
+              "Means over the nodes. Hidden communication runs while something computes.",
+              Query(_job("trn_job_step_seconds"), "step"),
+              Query(_job("trn_job_compute_seconds"), "compute"),
+              Query(_job("trn_job_exposed_comm_seconds"), "comm, exposed"),
+              Query(hidden, "comm, hidden"), unit="s"),
+        lines("Comm share of step", "The limit is the rulebook's.",
+              Query(_job("trn_job_comm_share_ratio"), "comm"),
+              Query(_job("trn_job_exposed_comm_share_ratio"), "exposed"),
+              unit=_SHARE, limit=LIMITS.comm_share),
+        lines("Comm ÷ compute", "1: as long in communication as in computation.",
+              Query(_job("trn_job_comm_compute_ratio"), _BY_JOB),
+              unit=_SHARE),
+    ]  # fmt: skip
+
+
+def _heat() -> list[dashboard.Panel]:
+    steady = "Rows are the worst by their mean over the shown time; choose how many above."
+    return [
+        heat("Compute time, longest", f"{steady} The node that holds the others back is here.",
+             Query(worst_rows("trn_job_compute_seconds", RUN), "{{node}}"),
+             scheme="Oranges", top=None, unit="s"),
+        heat("Comm time, shortest", f"{steady} The others wait for the node that waits least.",
+             Query(worst_rows("trn_job_comm_seconds", RUN, lowest=True), "{{node}}"),
+             scheme="Blues", top=None, unit="s"),
+        heat("Comm share of step, largest",
+             f"{steady} Full colour at twice the limit of {LIMITS.comm_share:.0%}.",
+             Query(worst_rows("trn_job_comm_share_ratio", RUN), "{{node}}"),
+             scheme="Oranges", top=SHARE_SCALE),
+    ]  # fmt: skip
+
+
+def _learning() -> list[dashboard.Panel]:
+    return [
+        lines("Loss and gradient", "As the job reports them.",
+              Query(_job("trn_job_loss"), "loss"),
+              Query(_job("trn_job_grad_norm"), "norm of the gradient"), unit="short"),
+        lines("Throughput", "Of the whole job.",
+              Query(_job("trn_job_tokens_per_second"), "tokens/s"),
+              Query(_job("trn_job_samples_per_second"), "sequences/s"),
+              Query(_job("trn_job_tokens_per_second_per_device"), "tokens/s per device"),
+              unit="short"),
+        lines("MFU", "As the job reports it.", Query(_job("trn_job_mfu_ratio"), "MFU"),
+              unit=_SHARE),
+        lines("Steps", "The newest.", Query(most("training_job", series("trn_job_step", RUN)),
+              "step"), unit="locale"),
+        lines("Step time by the log", "What its lines state, and the pace at which they appear.",
+              Query(_job("trn_job_logged_step_seconds"), "stated"),
+              Query(_job("trn_job_step_pace_seconds"), "pace"), unit="s", width=16),
+    ]  # fmt: skip
+
+
+def _hardware() -> list[dashboard.Panel]:
+    def each(metric: str, how: str = "bottomk") -> Query:
+        return Query(f"{how}(5, {of_job(most('node', series(metric)))})", "{{node}}")
+
+    completed = most("node", rate("trn_node_executions_completed_total"))
+    return [
+        lines("Utilization, lowest", "The five lowest nodes of each moment.",
+              each("trn_node_neuroncore_utilization_mean_ratio"), unit=_SHARE, top=1),
+        lines("Tensor engines, least busy", "The five lowest nodes of each moment.",
+              each("trn_node_tensor_engine_busy_mean_ratio"), unit=_SHARE, top=1),
+        lines("HBM, fullest device", "The five fullest nodes of each moment.",
+              each("trn_node_device_memory_used_max_ratio", "topk"), unit=_SHARE,
+              limit=LIMITS.memory, top=1),
+        lines("Executions", "The five slowest nodes of each moment.",
+              Query(f"bottomk(5, {of_job(completed)})", "{{node}}"), unit="ops"),
+        lines("EFA traffic", "Of the job's nodes together.",
+              Query("sum(" + of_job(most("node", series("trn_node_efa_tx_bytes_per_second")))
+                    + ") * 8", "transmitted"), unit=GIGABITS),
+        lines("Phases", "Nodes of the job in each phase.",
+              Query("count by (phase) ("
+                    + of_job(most("node, phase", series("trn_node_phase"))) + ")", "{{phase}}"),
+              unit="short", stacked=True),
+    ]  # fmt: skip

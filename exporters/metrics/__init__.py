@@ -1,0 +1,1 @@
+"""Prometheus' and OpenMetrics' pages, and who else takes them."""

@@ -1,0 +1,66 @@
+"""The names of AWS's node exporter for EFA (`node_exporter --collector.amazonefa`).
+
+Source: `4.validation_and_observability/3.efa-node-exporter/amazon_efa_linux.go` in
+https://github.com/aws-samples/awsome-distributed-training. Counters without `_total`, with the
+labels `device` and `port`, and one `node_amazonefa_info` a card. The counters of the admin queue
+are published by it only where the driver keeps them with the port's (before 1.14.0), here always.
+Its `node_amazonefa_lifespan` is a setting of the kernel and not kept.
+"""
+
+import math
+from collections.abc import Iterator
+
+from trntop.catalog import CATALOG, EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, Entity, Kind
+from trntop.model import Cluster, NodeView
+
+from ..exposition import Block, Family, labels, number
+from .places import Pairs, placed
+
+PORT = "1"
+"""An EFA card has one port."""
+
+_UNKNOWN_THERE = ("alloc_mr_err", "get_dma_mr_err")
+
+_INFO = Family("node_amazonefa_info", Kind.GAUGE, "EFA cards whose counters can be read; always 1")
+_COUNTERS = {
+    f"efa_{name}_total": Family(
+        f"node_amazonefa_{name}", Kind.COUNTER, CATALOG[f"efa_{name}_total"].help
+    )
+    for name in EFA_PORT_COUNTERS | EFA_DEVICE_COUNTERS
+    if name not in _UNKNOWN_THERE
+}
+
+
+def families(cluster: Cluster) -> Iterator[Block]:
+    """The cards of all nodes."""
+    info: list[str] = []
+    counters: dict[str, list[str]] = {name: [] for name in _COUNTERS}
+    for view, place in placed(cluster, lambda _: ()):
+        info += [f"{_INFO.name}{labels(pairs)} 1\n" for pairs in _cards(view, place)]
+        ports = [
+            labels([("device", str(card)), ("port", PORT), *place])
+            for card in view.inventory.of(Entity.EFA)
+        ]
+        for name, family in _COUNTERS.items():
+            column = view.frame.columns.get(name)
+            if column is not None:
+                counters[name] += [
+                    f"{family.name}{port} {number(value)}\n"
+                    for port, value in zip(ports, column.tolist(), strict=True)
+                    if math.isfinite(value)
+                ]
+    if info:
+        yield _INFO, info
+    for name, family in _COUNTERS.items():
+        if counters[name]:
+            yield family, counters[name]
+
+
+def _cards(view: NodeView, place: Pairs) -> Iterator[Pairs]:
+    """The cards that are there: not those that went silent, nor all while EFA is not read."""
+    sent = view.frame.columns.get("efa_tx_bytes_total")
+    if sent is None:
+        return
+    for card, value in zip(view.inventory.of(Entity.EFA), sent.tolist(), strict=True):
+        if math.isfinite(value):
+            yield (("device", str(card)), *place)

@@ -1,0 +1,95 @@
+"""The two text formats in which pages of metrics are written, and what both share.
+
+A family is a header and lines; the lines are the same in both formats, so that only headers are
+written twice. A line has no timestamp, and an absent value has no line.
+
+https://prometheus.io/docs/instrumenting/exposition_formats/ and
+https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from trntop.catalog import Kind
+
+END = "# EOF\n"
+"""How a page in OpenMetrics ends, so that one cut short is told from a whole one."""
+
+_UNITS = ("bytes", "seconds", "ratio")
+"""Units that stand at the end of a family's name."""
+_WHOLE = 1e15
+"""Below this an integral float is exact and written without a fraction."""
+
+
+class Format(Enum):
+    """A text format; its value is the content type that announces it."""
+
+    TEXT = "text/plain; version=0.0.4; charset=utf-8"
+    OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+    @property
+    def content_type(self) -> str:
+        """For the `Content-Type` header."""
+        return self.value
+
+
+@dataclass(frozen=True)
+class Family:
+    """A metric: its name as on its lines, kind and help."""
+
+    name: str
+    kind: Kind
+    help: str
+
+    def header(self, written: Format) -> str:
+        """What stands before its lines: its type, help and, in OpenMetrics, unit."""
+        return self._text if written is Format.TEXT else self._openmetrics
+
+    @cached_property
+    def _text(self) -> str:
+        help_text = self.help.replace("\\", "\\\\").replace("\n", "\\n")
+        return f"# HELP {self.name} {help_text}\n# TYPE {self.name} {self.kind}\n"
+
+    @cached_property
+    def _openmetrics(self) -> str:
+        # There a suffix of the lines' name is no part of the family's.
+        name, kind = self.name, str(self.kind)
+        if self.kind is Kind.COUNTER:
+            # One whose name somebody else chose may lack the suffix, and is then none.
+            kind = "counter" if name.endswith("_total") else "unknown"
+            name = name.removesuffix("_total")
+        elif name.endswith("_info"):
+            kind, name = "info", name.removesuffix("_info")
+        unit = next((unit for unit in _UNITS if kind != "info" and name.endswith(f"_{unit}")), "")
+        return (
+            f"# TYPE {name} {kind}\n"
+            + (f"# UNIT {name} {unit}\n" if unit else "")
+            + f"# HELP {name} {escape(self.help)}\n"
+        )
+
+
+Block = tuple[Family, list[str]]
+"""A family and its finished lines, `name{labels} value` with a newline each."""
+
+
+def escape(value: str) -> str:
+    """A label's value between its quotes."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def labels(pairs: Iterable[tuple[str, object]]) -> str:
+    """`{name="value",…}`, empty values left out: to Prometheus they are the same."""
+    inside = ",".join(f'{name}="{escape(str(value))}"' for name, value in pairs if value != "")
+    return f"{{{inside}}}" if inside else ""
+
+
+def shortest(value: float) -> float | int:
+    """The same value as what has the shortest `repr` that is exact."""
+    return int(value) if value.is_integer() and -_WHOLE < value < _WHOLE else value
+
+
+def number(value: float) -> str:
+    """A finite value as short as it is exact."""
+    return repr(shortest(value))

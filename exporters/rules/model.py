@@ -1,0 +1,79 @@
+"""What a rule file for Prometheus consists of.
+
+https://prometheus.io/docs/prometheus/latest/configuration/recording_rules/ and alerting_rules/
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .yaml_text import Value, yaml_text
+
+BY_PLACE = ("instance", "node", "pod", "provenance")
+"""Labels by which the same series of two nodes differ; summed over, they go."""
+HEAD = "# Made by {}, from the rulebook and the settings in force there.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A value that Prometheus computes at each evaluation and keeps: `level:metric:operations`."""
+
+    record: str
+    expr: str
+
+    def document(self) -> Mapping[str, Value]:
+        """As the rule file has it."""
+        return {"record": self.record, "expr": self.expr}
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A condition of which people are told."""
+
+    alert: str
+    expr: str
+    labels: Mapping[str, str]
+    """Among them `severity`: critical, warning or info."""
+    annotations: Mapping[str, str]
+    """`summary`, a sentence, and `description`; links where there are any."""
+    wait: str = ""
+    """How long it must hold; empty where the expression has its own hold."""
+
+    def document(self) -> Mapping[str, Value]:
+        """As the rule file has it."""
+        wait = {"for": self.wait} if self.wait else {}
+        return {
+            "alert": self.alert,
+            "expr": self.expr,
+            **wait,
+            "labels": self.labels,
+            "annotations": self.annotations,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rules that are evaluated one after the other, at one time."""
+
+    name: str
+    rules: Sequence[Recording | Alert] = field(default_factory=tuple)
+
+    def document(self) -> Mapping[str, Value]:
+        """As the rule file has it."""
+        return {"name": self.name, "rules": [rule.document() for rule in self.rules]}
+
+
+def labels_of(*names: str) -> str:
+    """Labels between parentheses."""
+    return f"({', '.join(names)})"
+
+
+def over(operation: str, expr: str, *names: str) -> str:
+    """An aggregation over nodes, and over the labels `names`."""
+    return f"{operation} without {labels_of(*BY_PLACE, *names)} ({expr})"
+
+
+def rule_file(groups: Sequence[Group]) -> str:
+    """A rule file: commonly `trntop.rules.yml`."""
+    return HEAD.format("trntop rules prometheus") + yaml_text(
+        {"groups": [group.document() for group in groups]}
+    )

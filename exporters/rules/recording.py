@@ -1,0 +1,161 @@
+"""Recording rules: clusters and training jobs as a whole, so that no board sums up nodes itself.
+
+Names are `level:metric:operations`. A level `cluster` is one scrape job, `training_job` a run on
+it. Shares are a sum over a sum, both of the nodes that tell both; worst nodes stand beside them,
+because means hide them.
+"""
+
+from collections.abc import Iterator
+
+from trntop.catalog import METRIC_PREFIX
+
+from ..metrics.status import INSTANCE_LABELS
+from .model import BY_PLACE, Group, Recording, labels_of, over
+
+WINDOW = "5m"
+"""Over which counters become rates: it spans two scrapes of 60 s though some fail."""
+FEWEST_PEERS = 4
+"""Nodes of a job below which a median says nothing of any of them."""
+
+HELD = f"incident:{METRIC_PREFIX}incident_opened_timestamp_seconds:held"
+PEERS = f"node:{METRIC_PREFIX}job_compute_seconds:ratio_to_median"
+HELD_FOR = "15m"
+"""How long incidents outlast the loss of whoever reported them."""
+
+_SUMMED = (
+    "node_neuroncores",
+    "node_neuroncores_busy",
+    "node_neuroncore_flops_per_second",
+    "node_device_memory_used_bytes",
+    "node_device_memory_total_bytes",
+    "node_hbm_bytes_per_second",
+    "node_efa_tx_bytes_per_second",
+    "node_efa_rx_bytes_per_second",
+    "node_efa_cards",
+    "node_efa_cards_expected",
+    "node_devices",
+)
+_WORST = (
+    ("min", "node_neuroncore_utilization_min_ratio"),
+    ("max", "node_device_memory_used_max_ratio"),
+    ("max", "node_efa_retransmit_max_ratio"),
+    ("max", "node_efa_tx_imbalance_ratio"),
+    ("max", "node_device_latency_p99_seconds"),
+)
+_COUNTED = (
+    "node_executions_completed",
+    "node_executions_failed",
+)
+
+
+def recording_groups() -> tuple[Group, ...]:
+    """All of them, but for the one that alerts are made from."""
+    return (
+        Group("trntop-nodes", tuple(_nodes())),
+        Group("trntop-clusters", tuple(_clusters())),
+        Group("trntop-training-jobs", tuple(_jobs())),
+    )
+
+
+def held() -> Recording:
+    """Since when each incident lasts, in unix seconds.
+
+    Those of an exporter that cannot be scraped stay as they were at its last scrape: silence is
+    no recovery. The rule reads its own last value for that.
+    """
+    active = f"{METRIC_PREFIX}incident_active"
+    opened = f"{METRIC_PREFIX}incident_opened_timestamp_seconds"
+    return Recording(
+        HELD,
+        f"{active} * {opened}\nor\n(\n  {HELD}\n  and on (job, instance)\n"
+        f"  (up == 0 and max_over_time(up[{HELD_FOR}]) == 1)\n)",
+    )
+
+
+def _nodes() -> Iterator[Recording]:
+    counter = f"{METRIC_PREFIX}efa_tx_bytes"
+    yield Recording(
+        f"node:{counter}:rate{WINDOW}",
+        f"sum without (efa_device) (rate({counter}_total[{WINDOW}]))",
+    )
+    for name in _COUNTED:
+        metric = f"{METRIC_PREFIX}{name}"
+        yield Recording(f"node:{metric}:rate{WINDOW}", f"rate({metric}_total[{WINDOW}])")
+    compute = f"{METRIC_PREFIX}job_compute_seconds"
+    beside = f"ignoring {labels_of(*BY_PLACE)} group_left ()"
+    yield Recording(
+        PEERS,
+        f"{compute}\n/ {beside}\n"
+        f"(\n  {over('quantile', f'0.5, {compute}')}\n"
+        f"  and\n  {over('count', compute)} >= {FEWEST_PEERS}\n)",
+    )
+
+
+def _clusters() -> Iterator[Recording]:
+    identity = [name for name in INSTANCE_LABELS if name != "instance_type"]
+    for name, dropped in (
+        ("instance_info", (*identity, "lnc")),
+        ("node_phase", ()),
+        ("incident_active", ("training_job", "component")),
+    ):
+        metric = f"{METRIC_PREFIX}{name}"
+        yield Recording(f"cluster:{metric}:count", over("count", metric, *dropped))
+    for name in _SUMMED:
+        metric = f"{METRIC_PREFIX}{name}"
+        yield Recording(f"cluster:{metric}:sum", over("sum", metric))
+    for operation, name in _WORST:
+        metric = f"{METRIC_PREFIX}{name}"
+        yield Recording(f"cluster:{metric}:{operation}", over(operation, metric))
+    for name in _COUNTED:
+        rate = f"{METRIC_PREFIX}{name}:rate{WINDOW}"
+        yield Recording(f"cluster:{rate}", over("sum", f"node:{rate}"))
+    failed, completed = (f"{METRIC_PREFIX}{name}" for name in reversed(_COUNTED))
+    yield Recording(
+        f"cluster:{failed}:ratio_rate{WINDOW}",
+        f"cluster:{failed}:rate{WINDOW}\n/\n"
+        f"(cluster:{failed}:rate{WINDOW} + cluster:{completed}:rate{WINDOW} > 0)",
+    )
+    for name, part, whole in (
+        ("neuroncores_busy", "node_neuroncores_busy", "node_neuroncores"),
+        ("device_memory_used", "node_device_memory_used_bytes", "node_device_memory_total_bytes"),
+        ("efa_tx_share", "node_efa_tx_bytes_per_second", "node_efa_link_bytes_per_second"),
+    ):
+        yield _share(
+            f"cluster:{METRIC_PREFIX}{name}:ratio", f"{METRIC_PREFIX}{part}",
+            f"{METRIC_PREFIX}{whole}",
+        )  # fmt: skip
+    cores = f"{METRIC_PREFIX}node_neuroncores"
+    mean = f"{METRIC_PREFIX}node_neuroncore_utilization_mean_ratio"
+    yield _share(f"cluster:{METRIC_PREFIX}neuroncore_utilization:ratio", f"{mean} * {cores}", cores)
+
+
+def _jobs() -> Iterator[Recording]:
+    """Values of a run, where nodes tell the mean of their ranks: weighted by those."""
+    level, metric = "training_job", f"{METRIC_PREFIX}job"
+    ranks, step = f"{metric}_ranks", f"{metric}_step_seconds"
+    yield Recording(f"{level}:{ranks}:sum", over("sum", ranks))
+    yield Recording(f"{level}:{metric}_info:count", over("count", f"{metric}_info"))
+    yield Recording(f"{level}:{metric}_step:max", over("max", f"{metric}_step"))
+    mean = _share("", f"{step} * {ranks}", ranks).expr
+    # A training log tells no ranks.
+    yield Recording(f"{level}:{step}:avg", f"{mean}\nor\n{over('avg', step)}")
+    yield Recording(f"{level}:{step}:max", over("max", step))
+    for name in ("comm", "exposed_comm"):
+        part = f"{metric}_{name}_seconds"
+        yield _share(
+            f"{level}:{metric}_{name}_share:ratio", f"{part} * {ranks}", f"{step} * {ranks}"
+        )
+    yield _share(
+        f"{level}:{metric}_comm_compute:ratio", f"{metric}_comm_seconds * {ranks}",
+        f"{metric}_compute_seconds * {ranks}",
+    )  # fmt: skip
+    # What each rank reports of the whole run is the same everywhere, but for when it was said.
+    for name in ("tokens_per_second", "loss", "mfu_ratio"):
+        yield Recording(f"{level}:{metric}_{name}:avg", over("avg", f"{metric}_{name}"))
+    yield Recording(f"{level}:{PEERS.partition(':')[2]}_max", over("max", PEERS))
+
+
+def _share(record: str, part: str, whole: str) -> Recording:
+    """A sum over a sum, both over the nodes that tell both."""
+    parts, wholes = over("sum", f"{part} and {whole}"), over("sum", f"{whole} and {part}")
+    return Recording(record, f"{parts}\n/\n({wholes} > 0)")

@@ -1,0 +1,30 @@
+"""Whether the pages hold live values."""
+
+from trntop.model import View
+
+from ..metrics.status import UP
+
+MAX_REASONS = 3
+
+
+def why_not_ready(view: View | None) -> str:
+    """Why the pages hold no live values, empty when they do."""
+    if view is None:
+        return "not collecting"
+    if view.ended:
+        return "the recording has ended"
+    nodes = view.cluster.nodes
+    if not nodes:
+        return "no node has been heard yet"
+    sources = [
+        (name, source) for name, node in nodes.items() for source in node.frame.sources
+    ]  # fmt: skip
+    if any(source.state in UP for _, source in sources):
+        return ""
+    reasons = [
+        f"{name}: {source.name} {source.state}{f' ({source.reason})' if source.reason else ''}"
+        for name, source in sources[:MAX_REASONS]
+    ]
+    if len(sources) > MAX_REASONS:
+        reasons.append("…")
+    return "no source is heard; " + "; ".join(reasons)

@@ -1,0 +1,232 @@
+"""Against a real gRPC server, and against what is none."""
+
+import base64
+import builtins
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.collectors.notebook import Notebook, running
+from trntop.catalog import POD_RESOURCES
+from trntop.collectors import grpc_call
+from trntop.collectors.pod_resources import METHOD, PodResourcesReader, examine
+from trntop.collectors.polled import AbsentError, Polled
+from trntop.decode.allocations import decode_pods
+from trntop.model import Allocation, State
+
+FAKE = Path(__file__).parent.parent / "fakes" / "kubelet.py"
+
+# Encoded by Google's protobuf from the kubelet's api.proto: pod ml/pretrain-0 with devices 0, 1, 8
+# (and an EFA card, CPUs and huge pages), research/notebook with two cores, inference/serve-7f9c
+# with two devices by dynamic allocation (and a GPU), and a pod that has nothing.
+ANSWER = base64.b64decode(
+    "CrUBCgpwcmV0cmFpbi0wEgJtbBqTAQoGd29ya2VyEiEKFWF3cy5hbWF6b24uY29tL25ldXJvbhIBMBIBMRoCCgAS"
+    "IAoVYXdzLmFtYXpvbi5jb20vbmV1cm9uEgE4GgQKAggBEiMKFXZwYy5hbWF6b25hd3MuY29tL2VmYRIKcmRtYXAx"
+    "NnMyNxoEAAG/ASIZCg1odWdlcGFnZXMtMk1pEICAgIAqGgIKABoNCgdzaWRlY2FyGgKsAgpECghub3RlYm9vaxII"
+    "cmVzZWFyY2gaLgoHanVweXRlchIjChlhd3MuYW1hem9uLmNvbS9uZXVyb25jb3JlEgIxMhICMTMKoAIKCnNlcnZl"
+    "LTdmOWMSCWluZmVyZW5jZRqGAgoEdmxsbSrPARIYc2VydmUtN2Y5Yy1uZXVyb25zLXpkazc2GglpbmZlcmVuY2Ui"
+    "UwolCiNuZXVyb24uYXdzLmNvbS9uZXVyb249bmV1cm9uZGV2aWNlNBIObmV1cm9uLmF3cy5jb20aC2lwLTEwLTAt"
+    "MC0xIg1uZXVyb25kZXZpY2U0IlMKJQojbmV1cm9uLmF3cy5jb20vbmV1cm9uPW5ldXJvbmRldmljZTUSDm5ldXJv"
+    "bi5hd3MuY29tGgtpcC0xMC0wLTAtMSINbmV1cm9uZGV2aWNlNSosEgVvdGhlchoJaW5mZXJlbmNlIhgSD2dwdS5l"
+    "eGFtcGxlLmNvbSIFZ3B1LTAKJwoNY29yZWRucy01ZDc4YxILa3ViZS1zeXN0ZW0aCQoHY29yZWRucw=="
+)
+HELD = (
+    Allocation(namespace="ml", pod="pretrain-0", container="worker", devices=(0, 1, 8)),
+    Allocation(namespace="research", pod="notebook", container="jupyter", cores=(12, 13)),
+    Allocation(
+        namespace="inference",
+        pod="serve-7f9c",
+        container="vllm",
+        claim="inference/serve-7f9c-neurons-zdk76",
+        devices=(4, 5),
+    ),
+)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path: a socket's has at most 107 bytes."""
+    path = Path(tempfile.mkdtemp(prefix="trntop-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@contextlib.contextmanager
+def kubelet(folder: Path, delay: float = 0.0) -> Iterator[Path]:
+    """Runs one on `folder/k.sock` that answers with `folder/answer`."""
+    pytest.importorskip("grpc", reason="grpcio is not installed")
+    path = folder / "k.sock"
+    arguments = [sys.executable, str(FAKE), str(path), str(folder / "answer"), f"--delay={delay}"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == "ready\n"
+            yield path
+        finally:
+            server.kill()
+    path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def listener(folder: Path, *says: bytes) -> Iterator[Path]:
+    """A server that says the same to everybody, and closes."""
+    path = folder / "k.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(str(path))
+        server.listen()
+        server.settimeout(5.0)
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                for chunk in says:
+                    connection.sendall(chunk)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield path
+        thread.join()
+
+
+def test_it_tells_who_has_what(folder: Path) -> None:
+    (folder / "answer").write_bytes(ANSWER)
+    with kubelet(folder) as path:
+        payload = PodResourcesReader(path)()
+        sample = decode_pods(payload)
+        assert sample.facts["allocations"] == HELD
+        assert sample.problems == ()
+        assert b"coredns" not in payload, "who has no Neuron device is nobody's business"
+        assert examine(path).found == "3 containers with Neuron devices"
+        (folder / "answer").write_bytes(b"")
+        assert decode_pods(PodResourcesReader(path)()).facts == {"allocations": ()}
+
+
+def test_the_payload_is_plain_json(folder: Path) -> None:
+    (folder / "answer").write_bytes(ANSWER)
+    with kubelet(folder) as path:
+        first, second, third = json.loads(PodResourcesReader(path)())["pods"]
+    neuron = "aws.amazon.com/neuron"
+    assert first == {
+        "namespace": "ml",
+        "name": "pretrain-0",
+        "containers": [
+            {
+                "name": "worker",
+                "devices": [
+                    {"resource": neuron, "ids": ["0", "1"]},
+                    {"resource": neuron, "ids": ["8"]},
+                ],
+            }
+        ],
+    }
+    assert second["containers"][0]["devices"][0]["ids"] == ["12", "13"]
+    assert third["containers"][0]["claims"][0] == {
+        "namespace": "inference",
+        "name": "serve-7f9c-neurons-zdk76",
+        "driver": "neuron.aws.com",
+        "pool": "ip-10-0-0-1",
+        "device": "neurondevice4",
+    }
+
+
+def test_a_long_answer_comes_in_many_frames(folder: Path) -> None:
+    (folder / "answer").write_bytes(5000 * ANSWER)
+    with kubelet(folder) as path:
+        assert grpc_call.call(path, METHOD, 10.0) == 5000 * ANSWER
+
+
+def test_a_refusal_says_why(folder: Path) -> None:
+    with kubelet(folder) as path:
+        with pytest.raises(OSError, match="gRPC status 14, not yet: 50% of \ufffd pods"):
+            PodResourcesReader(path)()
+        with pytest.raises(OSError, match="gRPC status 12"):
+            grpc_call.call(path, "/v1.PodResourcesLister/Get", 5.0)
+        assert not examine(path).ok
+
+
+def test_a_slow_one_is_given_up(folder: Path) -> None:
+    (folder / "answer").write_bytes(ANSWER)
+    with kubelet(folder, delay=30.0) as path, pytest.raises(OSError, match=r"within 0\.3 s"):
+        PodResourcesReader(path, deadline=0.3)()
+
+
+def test_an_answer_that_is_none(folder: Path) -> None:
+    (folder / "answer").write_bytes(b"\x0a\x7fcut")
+    with kubelet(folder) as path, pytest.raises(OSError, match="cannot be read: cut off"):
+        PodResourcesReader(path)()
+
+
+def test_an_answer_beyond_the_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_call, "MAX_BYTES", 1 << 20)
+    (folder / "answer").write_bytes(bytes(2 << 20))
+    with kubelet(folder) as path, pytest.raises(OSError, match="more than 1 MiB"):
+        PodResourcesReader(path)()
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        (b"HTTP/1.0 400 Bad Request\r\n\r\n", "closed in the middle"),
+        (bytes.fromhex("000000 04 00 00000001"), "does not speak HTTP/2"),
+        (b"", "closed in the middle"),
+    ],
+)
+def test_what_does_not_speak_grpc(folder: Path, says: bytes, why: str) -> None:
+    with listener(folder, says) as path, pytest.raises(OSError, match=why):
+        PodResourcesReader(path)()
+
+
+def test_no_kubelet_here(folder: Path) -> None:
+    reader = PodResourcesReader(folder / "k.sock")
+    with pytest.raises(AbsentError, match="no socket"):
+        reader()
+    (folder / "k.sock").touch()
+    with pytest.raises(AbsentError, match="no socket"):
+        reader()
+    assert "mount" in examine(folder / "k.sock").remedy
+
+
+def test_without_the_package_the_remedy_is_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported = builtins.__import__
+
+    def refuse(name: str, *rest: Any) -> Any:
+        if name.startswith("h2"):
+            raise ModuleNotFoundError(name)
+        return imported(name, *rest)
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(str(folder / "k.sock"))
+        monkeypatch.setattr(builtins, "__import__", refuse)
+        finding = examine(folder / "k.sock")
+    assert not finding.ok
+    assert finding.remedy == "pip install 'trntop[kubernetes]'"
+
+
+async def test_the_last_answer_stands_while_a_kubelet_restarts(folder: Path) -> None:
+    (folder / "answer").write_bytes(ANSWER)
+    sink = Notebook()
+    reader = PodResourcesReader(folder / "k.sock")
+    collector = Polled("n", POD_RESOURCES, reader, 0.05, deadline=5.0, recheck=0.05)
+    with kubelet(folder):
+        async with running(collector, sink):
+            await sink.until(lambda: len(sink.readings) > 1)
+            (folder / "answer").unlink()
+            await sink.until(lambda: sink.reasons(State.DOWN))
+            heard = len(sink.readings)
+            (folder / "answer").write_bytes(ANSWER)
+            await sink.until(lambda: len(sink.readings) > heard)
+    assert "not yet" in sink.reasons(State.DOWN)[0]
+    assert {reading.source for reading in sink.readings} == {POD_RESOURCES}

@@ -1,0 +1,321 @@
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import socket
+import ssl
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.builders import make_view
+from tests.serving import Authority, app_of, raw, served, serving
+from trntop.exporters.web import connection
+from trntop.exporters.web.access import Access
+from trntop.exporters.web.connection import MAX_HEAD_BYTES, Crowd, HttpConnection
+
+ROOT = Path(__file__).parents[3]
+HEALTHY = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n"
+LAST = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class TestDeadlines:
+    async def test_slow_heads_are_cut_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connection, "HEAD_SECONDS", 0.05)
+        async with serving(app_of()) as (client, port):
+            silent, writer = await asyncio.open_connection("127.0.0.1", port)
+            slow, slow_writer = await asyncio.open_connection("127.0.0.1", port)
+            slow_writer.write(b"GET /metrics HTTP/1.1\r\n")
+            assert await asyncio.wait_for(silent.read(), 2) == b""
+            with contextlib.suppress(ConnectionResetError):
+                assert await asyncio.wait_for(slow.read(), 2) == b""
+            writer.close()
+            slow_writer.close()
+            assert (await client.get("/metrics")).status_code == 200
+
+    async def test_rest_between_scrapes_is_allowed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connection, "HEAD_SECONDS", 0.05)
+        async with served(app_of()) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            for _ in range(2):
+                writer.write(HEALTHY)
+                answer = await asyncio.wait_for(reader.readuntil(b"healthy\n"), 2)
+                assert answer.startswith(b"HTTP/1.1 200")
+                await asyncio.sleep(0.15)
+            writer.close()
+
+    async def test_unread_responses_are_cut_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connection, "READ_SECONDS", 0.1)
+        lost = asyncio.Event()
+        losing = HttpConnection.connection_lost
+
+        def connection_lost(self: HttpConnection, error: Exception | None) -> None:
+            losing(self, error)
+            lost.set()
+
+        monkeypatch.setattr(HttpConnection, "connection_lost", connection_lost)
+        app = app_of(make_view(60, efa=16), max_series=10**6)
+        async with served(app) as port:
+            sock = socket.socket()
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
+            sock.send(b"GET /metrics/detail HTTP/1.1\r\nHost: x\r\n\r\n" * 4)
+            await asyncio.wait_for(lost.wait(), 5)
+            sock.close()
+
+
+class TestRequests:
+    async def test_pipelined(self) -> None:
+        async with served(app_of()) as port:
+            answer = await raw(port, HEALTHY * 20 + LAST)
+        assert answer.count(b"HTTP/1.1 200 OK") == answer.count(b"healthy\n") == 21
+
+    async def test_the_whole_url_as_a_proxy_sends_it(self) -> None:
+        request = b"GET http://x/-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        async with served(app_of()) as port:
+            status = (await raw(port, request)).partition(b"\r\n")[0]
+        assert status in (b"HTTP/1.1 200 OK", b"HTTP/1.1 404 Not Found")
+
+    @pytest.mark.parametrize(
+        "request_line",
+        [
+            b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 70_000,
+            b"GET /metrics?" + b"&".join(b"name[]=m%d" % n for n in range(10_000)),
+        ],
+        ids=["a header of 70 kB", "10,000 names"],
+    )
+    async def test_a_head_that_is_too_long(self, request_line: bytes) -> None:
+        assert len(request_line) > MAX_HEAD_BYTES
+        async with serving(app_of()) as (client, port):
+            answer = await raw(port, request_line + b" HTTP/1.1\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 431 ")
+            assert (await client.get("/metrics")).status_code == 200
+
+    async def test_a_refused_client_that_goes_on_sending_is_cut_off(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "LINGER_SECONDS", 0.1)
+        async with served(app_of()) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 70_000)
+            assert (await asyncio.wait_for(reader.read(), 2)).startswith(b"HTTP/1.1 431 ")
+            with pytest.raises(ConnectionError):
+                for _ in range(200):
+                    writer.write(b"x" * 1000)
+                    await writer.drain()
+                    await asyncio.sleep(0.01)
+            writer.close()
+
+    @pytest.mark.parametrize(
+        "garbage",
+        [
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+            b"GET /metrics HTTP/1.1\r\n\r\n",
+            b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: a\r\n\r\n",
+            b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        ],
+    )
+    async def test_garbage(self, garbage: bytes) -> None:
+        async with serving(app_of()) as (client, port):
+            answer = await raw(port, garbage)
+            assert answer.startswith((b"HTTP/1.1 4", b"HTTP/1.1 5")) or not answer
+            assert (await client.get("/-/healthy")).status_code == 200
+
+
+class FakeTransport(asyncio.Transport):
+    aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class TestCrowd:
+    def test_the_one_that_asked_longest_ago_goes(self) -> None:
+        crowd = Crowd(3)
+        first, second, third, fourth, fifth = (FakeTransport() for _ in range(5))
+        for one in (first, second, third):
+            crowd.note(one)
+        crowd.note(first)
+        crowd.note(fourth)
+        assert [one.aborted for one in (first, second, third, fourth)] == [0, 1, 0, 0]
+        crowd.forget(third)
+        crowd.note(fifth)
+        assert not first.aborted
+
+    async def test_nobody_keeps_others_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connection, "MAX_PLAIN", 20)
+        async with serving(app_of()) as (client, port):
+            await client.get("/-/healthy")
+            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
+            assert (await client.get("/-/healthy")).status_code == 200
+            gone = await asyncio.wait_for(idle[0][0].read(), 2)
+            assert gone == b""
+            for _, writer in idle:
+                writer.close()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def access_of(authority: Authority, tmp_path: Path) -> Access:
+    certificate, key = authority.issue("server", "127.0.0.1")
+    file = tmp_path / "web.yml"
+    file.write_text(f"tls_server_config: {{cert_file: {certificate}, key_file: {key}}}")
+    return Access(file, lambda _: None)
+
+
+class TestTls:
+    async def test_slow_and_broken_handshakes(
+        self, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
+        access = access_of(authority, tmp_path)
+        async with serving(app_of(), access, authority.trust()) as (client, port):
+            silent, writer = await asyncio.open_connection("127.0.0.1", port)
+            half, half_writer = await asyncio.open_connection("127.0.0.1", port)
+            half_writer.write(b"\x16\x03\x01\x02\x00\x01")
+            gone = await asyncio.open_connection("127.0.0.1", port)
+            gone[1].transport.abort()
+            assert await raw(port, LAST) == b""
+            assert (await client.get("/metrics")).status_code == 200
+            for reader in (silent, half):
+                with contextlib.suppress(ConnectionResetError):
+                    assert await asyncio.wait_for(reader.read(), 3) == b""
+            writer.close()
+            half_writer.close()
+
+    async def test_a_request_right_behind_the_handshake(
+        self, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What comes in one packet with the handshake's end is not lost."""
+        monkeypatch.setattr(connection, "LINGER_SECONDS", 0.1)
+        access = access_of(authority, tmp_path)
+        trust = authority.trust()
+        async with served(app_of(), access) as port:
+            for _ in range(5):
+                assert b"healthy\n" in await asyncio.to_thread(shaken, port, trust)
+
+    async def test_it_stops_at_once_with_handshakes_open(
+        self, authority: Authority, tmp_path: Path
+    ) -> None:
+        async with served(app_of(), access_of(authority, tmp_path)) as port:
+            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+            await asyncio.sleep(0.05)
+            start = time.monotonic()
+        assert time.monotonic() - start < 1.5
+        for _, writer in idle:
+            writer.close()
+
+
+def shaken(port: int, trust: ssl.SSLContext) -> bytes:
+    """The answer to a request that is sent together with the last bytes of the handshake."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    secure = trust.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with socket.create_connection(("127.0.0.1", port), 5) as sock:
+        while True:
+            try:
+                secure.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                sock.sendall(outgoing.read())
+                incoming.write(sock.recv(65536))
+        secure.write(LAST)
+        sock.sendall(outgoing.read())
+        while data := sock.recv(65536):
+            incoming.write(data)
+        incoming.write_eof()
+        with contextlib.suppress(ssl.SSLError):
+            return secure.read(65536) + secure.read(65536)
+    return b""
+
+
+@pytest.fixture
+def descriptors() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2048:
+        pytest.skip("too few open files are allowed here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.contextmanager
+def exporter() -> Iterator[tuple[int, str]]:
+    """`trntop export` in a process of its own: its id and URL."""
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "trntop", "export", "sim:healthy?nodes=1&minutes=1"),
+            *("--listen", "127.0.0.1:0"),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    with process:
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            assert line.startswith("trntop: serving http://127.0.0.1:"), line
+            yield process.pid, line.split()[2].removesuffix("/metrics")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=5) == 0
+        finally:
+            process.kill()
+
+
+async def crowd_of(port: int, count: int, said: bytes) -> list[Streams]:
+    opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
+    for _, writer in opened:
+        writer.write(said)
+    return opened
+
+
+async def scraped(client: httpx.AsyncClient) -> float:
+    start = time.perf_counter()
+    assert (await client.get("/metrics")).status_code == 200
+    return time.perf_counter() - start
+
+
+def held(pid: int) -> tuple[int, int]:
+    """How many descriptors and threads a process has."""
+    threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
+    return len(list(Path(f"/proc/{pid}/fd").iterdir())), threads
+
+
+async def test_scrapes_among_a_thousand_idle_and_half_open_connections(descriptors: None) -> None:
+    with exporter() as (pid, address):
+        async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=10) as client:
+            port = int(address.rpartition(":")[2])
+            for _ in range(200):
+                if (await client.get("/-/ready")).status_code == 200:
+                    break
+                await asyncio.sleep(0.05)
+            files, threads = held(pid)
+            idle = await crowd_of(port, 500, b"")
+            slow = await crowd_of(port, 500, b"GET /metrics HTTP/1.1\r\nX-Slow: ")
+            for _, writer in slow:
+                writer.write(b"x")
+            spent = [await scraped(client) for _ in range(30)]
+            assert statistics.median(spent) < 0.1
+            together = await asyncio.gather(*(scraped(client) for _ in range(50)))
+            assert max(together) < 5
+            assert held(pid)[1] == threads
+        for _, writer in (*idle, *slow):
+            writer.transport.abort()
+        for _ in range(100):
+            if held(pid)[0] <= files:
+                break
+            await asyncio.sleep(0.05)
+        assert held(pid) == (pytest.approx(files, abs=2), threads)

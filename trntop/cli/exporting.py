@@ -1,0 +1,159 @@
+"""`trntop export`: serves pages of metrics until stopped, or writes one to a file."""
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trntop.analysis import rulebook
+from trntop.catalog import Page
+from trntop.cli import opening
+from trntop.cli.opening import settings_of
+from trntop.errors import UsageError
+from trntop.model import View
+from trntop.runner import Session
+from trntop.settings import Settings
+from trntop.sources import Source, parse_all
+
+if TYPE_CHECKING:
+    import socket
+
+    from trntop.exporters.metrics.pages import Exposition
+    from trntop.exporters.web.access import Access
+
+HUNG_SECONDS = 15.0
+HUNG_PERIODS = 3
+"""How long after its last tick a live session counts as hung: the longer of the two."""
+
+
+def export(args: Namespace) -> int:
+    """Serves the pages of metrics, or writes `/metrics` to a file."""
+    from trntop.exporters.web.listening import parse_listen
+
+    sources = parse_all(args.sources)
+    for address in args.listen or ():
+        parse_listen(address)  # here it is an option that is wrong, below it would be a setting
+    settings = settings_of(
+        args,
+        export__listen=args.listen,
+        export__web_config_file=args.web_config_file,
+        export__max_series=args.max_series,
+        export__compat=args.compat,
+    )
+    if args.textfile is not None:
+        return _write(args, sources, settings)
+    if args.once:
+        raise UsageError("--once goes with --textfile")
+    return _serve(args, sources, settings)
+
+
+def _serve(args: Namespace, sources: list[Source], settings: Settings) -> int:
+    from trntop.exporters.web.server import build_app, serve
+
+    exposition = _exposition(settings)
+    session = _session(args, sources, settings)
+    # All that can be wrong with how it is asked to serve shows before anything is collected.
+    access = _access(settings)
+    sockets = _sockets(args, settings)
+    session.start()
+    try:
+        serve(build_app(lambda: latest(session), exposition), sockets, access)
+    finally:
+        session.stop()
+    return 0
+
+
+def _session(args: Namespace, sources: list[Source], settings: Settings) -> Session:
+    session = opening.session(
+        sources, settings, speed=args.speed, loop=args.loop, guest=False, lasting=True
+    )
+    session.tell = _say
+    return session
+
+
+def _write(args: Namespace, sources: list[Source], settings: Settings) -> int:
+    from trntop.exporters.metrics import textfile
+    from trntop.exporters.metrics.exposition import Format
+
+    if args.listen or args.port is not None or args.systemd_socket:
+        raise UsageError("--textfile writes instead of serving: say no address with it")
+    file = textfile.Textfile(args.textfile)
+    # node_exporter has `process_…` of its own and would refuse a second one.
+    exposition = _exposition(settings, usage=dict)
+
+    def page(view: View | None) -> bytes:
+        return exposition.render(view).body(Page.METRICS, Format.TEXT)
+
+    if args.once:
+        from trntop.cli.commands import snapshot_view
+
+        try:
+            file.write(page(snapshot_view(sources, settings)))
+        except textfile.TextfileError as error:
+            _say(str(error))
+            return 1
+        return 0
+    session = _session(args, sources, settings)
+    session.start()
+    try:
+        textfile.run(file, lambda: page(latest(session)), _say)
+    finally:
+        session.stop()
+    return 0
+
+
+def latest(session: Session) -> View | None:
+    """The newest view; what a session that broke or hangs saw last is not the present."""
+    view = session.view
+    if session.failure:
+        return None
+    if session.playback is None:
+        # A thread that waits for a dead file system raises nothing, and its last view looks fresh.
+        since = session.clock.now() - view.time
+        if since > max(HUNG_SECONDS, HUNG_PERIODS * session.period):
+            return None
+    return view
+
+
+def _exposition(
+    settings: Settings, usage: Callable[[], Mapping[str, float]] | None = None
+) -> "Exposition":
+    from trntop.exporters.metrics.compat import compat_of
+    from trntop.exporters.metrics.pages import Exposition
+
+    return Exposition(
+        settings.export.max_series,
+        usage,
+        rules=rulebook.rules(settings.analysis, settings.rules),
+        compat=compat_of(settings.export.compat),
+    )
+
+
+def _access(settings: Settings) -> "Access | None":
+    if not settings.export.web_config_file:
+        return None
+    from trntop.exporters.web.access import Access
+
+    return Access(Path(settings.export.web_config_file), _say)
+
+
+def _sockets(args: Namespace, settings: Settings) -> "list[socket.socket]":
+    from trntop.exporters.web.listening import from_systemd, listen, parse_listen
+
+    addresses = list(settings.export.listen)
+    if args.systemd_socket:
+        if args.listen or args.port is not None:
+            raise UsageError("--web.systemd-socket and --listen or --port: only one of them")
+        return from_systemd(os.environ)
+    if args.port is not None:
+        if len(addresses) > 1:
+            raise UsageError("--port goes with one address; say the port in each --listen")
+        host, _ = parse_listen(addresses[0])
+        addresses = [f"{f'[{host}]' if ':' in host else host}:{args.port}"]
+    return listen(addresses)
+
+
+def _say(text: str) -> None:
+    print(f"trntop: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,136 @@
+"""`trntop targets`: the nodes of a host list, as Prometheus' service discovery takes them.
+
+Printed, it is what `file_sd_configs` reads; served with `--listen`, what `http_sd_configs` asks
+for. Format: Prometheus' documentation, "Writing HTTP service discovery": a JSON list of
+`{"targets": ["HOST:PORT"], "labels": {…}}`, the whole list each time, `[]` for none.
+"""
+
+import re
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from trntop.errors import TrntopError, UsageError
+from trntop.hostlist import MAX_BYTES, expand_all
+from trntop.text import clean
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+PATH = "/targets"
+
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Targets that share their labels."""
+
+    targets: list[str]
+    labels: dict[str, str]
+
+
+class Inventory:
+    """Where the nodes stand: on the command line, and in a file that may change.
+
+    Args:
+        nodes: host lists.
+        file: of host lists, any number a line; `#` begins a remark.
+        port: of each node's exporter.
+        labels: of all targets.
+    """
+
+    def __init__(
+        self, nodes: list[str], file: Path | None, port: int, labels: dict[str, str]
+    ) -> None:
+        self._nodes = nodes
+        self._file = file
+        self._port = port
+        self._labels = labels
+
+    def document(self) -> bytes:
+        """The list as JSON; the file is read anew.
+
+        Raises:
+            UsageError: a host list cannot be understood.
+            TrntopError: the file cannot be read.
+        """
+        listed = () if self._file is None else _hosts(self._file)
+        hosts = dict.fromkeys((*expand_all(self._nodes), *listed))
+        targets = [f"{host}:{self._port}" for host in hosts]
+        return msgspec.json.encode([Group(targets, self._labels)] if targets else [])
+
+
+def targets(args: Namespace) -> int:
+    """Prints the targets, or serves them."""
+    if not args.nodes and args.file is None:
+        raise UsageError("name nodes, such as trn-[001-016], or a --file of them")
+    if not 0 < args.port < 65536:
+        raise UsageError(f"{args.port}: no port of an exporter")
+    inventory = Inventory(args.nodes, args.file, args.port, _labels(args.labels))
+    document = inventory.document()
+    if args.listen is None:
+        sys.stdout.buffer.write(msgspec.json.format(document, indent=2) + b"\n")
+        return 0
+    from trntop.exporters.web.listening import listen
+    from trntop.exporters.web.server import serve
+
+    serve(build_app(inventory), listen([args.listen]), announce=_announce)
+    return 0
+
+
+def _announce(address: str) -> None:
+    print(f"trntop: serving {address}{PATH}", file=sys.stderr, flush=True)
+
+
+def build_app(inventory: Inventory) -> "Starlette":
+    """The list over HTTP, at `/targets` and at `/`.
+
+    Where it cannot be told the answer is 503 with the reason: Prometheus then keeps the targets
+    it has.
+    """
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import PlainTextResponse, Response
+    from starlette.routing import Route
+
+    # Starlette runs a plain function in a thread: the file may hang on a network.
+    def listed(_: Request) -> Response:
+        try:
+            return Response(inventory.document(), media_type="application/json")
+        except TrntopError as error:
+            return PlainTextResponse(f"{error}\n", 503)
+
+    app = Starlette(routes=[Route(path, listed) for path in (PATH, "/")])
+    app.router.redirect_slashes = False
+    return app
+
+
+def _labels(assignments: list[str]) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for assignment in assignments:
+        name, separator, value = assignment.partition("=")
+        if not separator or not _LABEL.fullmatch(name):
+            raise UsageError(f"--label {clean(assignment, 80)}: say NAME=VALUE, such as cluster=a")
+        labels[name] = clean(value)
+    return labels
+
+
+def _hosts(path: Path) -> tuple[str, ...]:
+    """The hosts of a file of host lists with remarks."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise TrntopError(f"{path}: a file of nodes has at most {MAX_BYTES >> 20} MiB")
+        lines = data.decode().splitlines()
+    except OSError as error:
+        raise TrntopError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TrntopError(f"{path}: not UTF-8 at byte {error.start}") from error
+    try:
+        return expand_all(line.partition("#")[0] for line in lines)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error

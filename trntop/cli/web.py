@@ -1,0 +1,98 @@
+"""The dashboard in a browser: textual-serve starts the same command anew for each page opened.
+
+Nobody is asked for a password, so it stays on this machine unless told otherwise, and answers only
+pages that it has served itself: any other page in the browser could reach it too.
+"""
+
+import ipaddress
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from textual_serve.server import Server
+
+import trntop
+
+MAX_PAGES = 8
+"""Dashboards at the same time: each is a process."""
+LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def serve(arguments: Sequence[str], host: str, port: int) -> int:
+    """Serves `trntop ARGUMENTS` until stopped.
+
+    Args:
+        arguments: as on the command line; the started ones draw for the browser because of the
+            environment that textual-serve gives them.
+        host: the interface.
+        port: the port.
+    """
+    # Each page starts a program of this very package, and none from the folder one stands in.
+    root = str(Path(trntop.__file__).parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        part for part in (root, os.environ.get("PYTHONPATH", "")) if part
+    )
+    command = shlex.join([sys.executable, "-P", "-m", "trntop", *arguments])
+    if not _is_local(host):
+        print(
+            f"trntop: whoever reaches {host} sees the dashboard and may use it: no password",
+            file=sys.stderr,
+        )
+    Pages(command, host, port).serve()
+    return 0
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Pages(Server):
+    """textual-serve's server, for pages of its own only."""
+
+    def __init__(self, command: str, host: str, port: int) -> None:
+        super().__init__(command, host=host, port=port, title="trntop")
+        self._local = _is_local(host)
+        self._names = LOCAL_NAMES | {host}
+        self._open = 0
+
+    def initialize_logging(self) -> None:
+        """Says what goes wrong, and not each request."""
+        logging.basicConfig(level=logging.WARNING, format="trntop: %(message)s")
+
+    async def on_startup(self, app: web.Application) -> None:
+        """Says where it is."""
+        print(f"trntop: the dashboard is on {self.public_url}", file=sys.stderr, flush=True)
+
+    async def handle_index(self, request: web.Request) -> web.Response:
+        """The page; it leads back to where the browser has found it, through whatever tunnel."""
+        self._refuse_strangers(request)
+        self.public_url = f"http://{request.host}"
+        response: web.Response = await super().handle_index(request)  # type: ignore[assignment]
+        return response
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        """The dashboard of one page."""
+        self._refuse_strangers(request)
+        # Browsers do not keep other sites from opening web sockets: servers have to.
+        if urlsplit(request.headers.get("Origin", "")).netloc != request.host:
+            raise web.HTTPForbidden(text="this is not a page of trntop\n")
+        if self._open >= MAX_PAGES:
+            raise web.HTTPServiceUnavailable(text=f"{MAX_PAGES} dashboards are open already\n")
+        self._open += 1
+        try:
+            return await super().handle_websocket(request)
+        finally:
+            self._open -= 1
+
+    def _refuse_strangers(self, request: web.Request) -> None:
+        """Keeps names out that some other site gives to this machine."""
+        if self._local and urlsplit(f"//{request.host}").hostname not in self._names:
+            raise web.HTTPForbidden(text=f"say http://{self.host}:{self.port}\n")
