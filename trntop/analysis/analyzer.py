@@ -84,9 +84,11 @@ class Analyzer:
 
     @staticmethod
     def _pace(running: _Running, number: int, now: float) -> None:
-        """Sets when a rule is to look next: not all of the same pace in the same tick."""
+        """Sets when a rule is to look next: not all of the same pace in the same tick, but
+        neighbours, which read the same.
+        """
         pace = running.rule.pace
-        early = number % pace if running.due == -math.inf and pace else 0.0
+        early = (number + 1) // 2 % pace if running.due == -math.inf and pace else 0.0
         running.due = now + pace - early
 
     def _restart(self, now: float) -> None:

@@ -1,7 +1,7 @@
 """Runs a rule of the user's own: one quantity against one number, for every part that has it."""
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 
 import numpy as np
 
@@ -13,15 +13,6 @@ from trntop.analysis.tick import Tick
 from trntop.catalog import CATALOG, Entity
 from trntop.model import NO_VALUE, Column, Evidence, Severity
 from trntop.own_rule import OwnRule
-
-_FORMS: dict[str, Callable[[float | None], str]] = {
-    "ratio": units.percent,
-    "bytes": units.bytes_iec,
-    "bytes_per_second": units.bytes_rate,
-    "flops_per_second": units.flops,
-    "seconds": units.seconds,
-}
-
 
 CLEAR_HOLD = 10.0
 """Seconds a value must be back before the incident closes."""
@@ -127,8 +118,4 @@ class Custom:
         """Nothing of the past is kept."""
 
     def _shown(self, value: float) -> str:
-        unit = CATALOG[self._name].unit
-        if form := _FORMS.get(unit):
-            return form(value)
-        noun = unit.replace("_per_second", "/s").replace("per_second", "/s")
-        return f"{value:,.6g} {noun}"
+        return units.stated(value, CATALOG[self._name].unit)

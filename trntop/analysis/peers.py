@@ -5,6 +5,8 @@ same work. What sets it apart for ever (another rack, another clock) is its bias
 away; what remains is judged by a cumulative sum, and by the size of the effect.
 """
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
@@ -34,13 +36,23 @@ LEAST_NOISE = 0.004
 """Standard deviation, as a share, below which no noise is believed to be."""
 MEMORY = 60
 """Rounds over which the bias is a mean."""
-SAMPLED = 2048
-"""Members from which the noise is told, about."""
 SCALE_MEMORY = 20
 EFFECT = 0.35
 """Weight of the newest round in the mean effect."""
 CLEARED = 0.5
 """Share of the limit below which an effect is over."""
+
+
+SAMPLED = 2048
+"""Of so many members some tell as well what is usual."""
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def _some(values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+    """About `SAMPLED` of them, where they are more."""
+    # An odd step: nodes have even numbers of parts, and each place on a node shall be told.
+    return values[:: len(values) // SAMPLED | 1]
 
 
 def excess(values: Column, groups: npt.NDArray[np.int64]) -> Column:
@@ -59,7 +71,7 @@ def group_median(values: Column, groups: npt.NDArray[np.int64]) -> Column:
     if not len(known):
         return result
     if (groups == groups[0]).all():  # one job of all: no sorting by group
-        result[:] = np.median(values[known])
+        result[:] = np.median(values[_some(known)])
         return result
     order = known[np.lexsort((values[known], groups[known]))]
     sorted_groups, sorted_values = groups[order], values[order]
@@ -178,8 +190,7 @@ class Peers:
     def _learn_noise(self, residual: Column, population: str) -> None:
         if len(residual) < 3:
             return
-        # Of many, some tell as well what is usual.
-        residual = residual[:: max(1, len(residual) // SAMPLED)]
+        residual = _some(residual)
         spread = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
         noise, rounds = self._noise.get(population, (0.0, 0))
         rounds = min(rounds + 1, SCALE_MEMORY)

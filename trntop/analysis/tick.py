@@ -1,7 +1,7 @@
 """One tick of all nodes as columns: what the detectors read."""
 
 from collections.abc import Mapping, Sequence
-from operator import is_, itemgetter
+from operator import attrgetter, is_, itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from trntop.analysis.progress import Progress
 
 Shared = TypeVar("Shared")
+
+_FRAME, _INVENTORY, _COLUMNS = map(attrgetter, ("frame", "inventory", "columns"))
 
 
 class Tick:
@@ -37,12 +39,12 @@ class Tick:
         """Node → the job that ran on it last, where it has one and no more."""
         self.progress: Progress
         """How the jobs get on."""
-        self.frames = [view.frame for view in views]
+        self.frames = list(map(_FRAME, views))
         self.number = axes.ticks
         """Counts the ticks of a stream."""
         self.stand = axes.stand
         """Changes with any inventory."""
-        self._tables = [frame.columns for frame in self.frames]
+        self._tables = list(map(_COLUMNS, self.frames))
         self._axes = axes
         self._columns: dict[str, Column] = {}
 
@@ -131,7 +133,7 @@ class Axes:
     def tick(self, cluster: Cluster) -> Tick:
         """Lays a cluster out."""
         views = list(cluster.nodes.values())
-        before, self._inventories = self._inventories, [view.inventory for view in views]
+        before, self._inventories = self._inventories, list(map(_INVENTORY, views))
         if cluster.names != self._nodes.keys:
             self.stand += 1
             self._nodes = Axis(cluster.names)

@@ -35,7 +35,7 @@ class NodeSilent:
             self._heard = carried(self._heard, self._nodes, tick.nodes)
             self._nodes = tick.nodes
             # Some are due sooner than others, so that no tick looks at all of them.
-            self._patience = self._limit * np.linspace(0.5, 1.0, len(tick.nodes))
+            self._patience = self._limit * np.linspace(0.75, 1.0, len(tick.nodes))
         heard = self._heard
         for place in np.flatnonzero(~(tick.time - heard <= self._patience)).tolist():
             heard[place] = tick.views[place].frame.heard
