@@ -103,3 +103,14 @@ def test_bad_use(arguments: list[str], says: str, capsys: pytest.CaptureFixture[
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert says in err
+
+
+@pytest.mark.parametrize("text", ["nonsense", 'job="a', "job=a", 'a="b"}', 'a="b",'])
+def test_a_selector_that_is_none(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "prometheus", "--selector", text]) == 2
+    assert "say label matchers" in capsys.readouterr().err
+
+
+def test_selectors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "prometheus", "--selector", 'job="a", cluster=~"x|\\"y"']) == 0
+    assert 'job="a"' in capsys.readouterr().out

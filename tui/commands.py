@@ -8,6 +8,7 @@ from textual.content import Content
 from textual.fuzzy import Matcher
 
 from .messages import NodeAsked
+from .render.incidents import summary
 from .screens.frame import Frame
 
 FEW = 12
@@ -25,7 +26,7 @@ class Jump(Provider):
             return
         for incident in scene.incidents:
             if incident.node in scene.cluster.nodes:
-                yield incident.summary, str(incident.node)
+                yield summary(incident, scene), str(incident.node)
         for name in scene.cluster.names:
             yield name, name
 

@@ -16,6 +16,11 @@ and red ask for a person, always with a sign and a word: ▲ warning, ● critic
 of the peak HBM bandwidth, *retx* retransmitted packets of the worst EFA card, *sib* a card's
 traffic beside the median of its siblings, *pwr* power as a share of the most a device may take.
 
+**EFA.** A row is a node, a column a rail: the cards of one name, which talk to one another.
+`m` colours them by share of line rate, retransmits, traffic beside siblings or latency; `[` `]`
+choose a card. *near* are the devices on its PCI bus, else on its NUMA node. Latency is what a
+prober measured one way: cards count none.
+
 **util and TE.** A core that waits in a collective counts as utilized: *util* says busy, and no
 more. *TE* is the share of time in which the tensor engines really multiplied matrices or loaded
 weights. High util with low TE is waiting, or work bound by memory. Each cell of a device's *util*
@@ -37,6 +42,23 @@ bound alone is **~≥ 30** or **~≤ 40**.
 *training* · *checkpointing* · *evaluating* · *stalled* no step for long, or busy cores whose
 tensor engines idle · *idle* processes without work. Telemetry's own word (**r**) counts before
 what is concluded (**d**).
+
+**Ranks.** One step of each rank on a common scale: ▆ compute, ▅ compute that covers
+communication, ░ waiting in communication, · not told. *vs peers* is compute beside the median.
+
+**The run's strip.** ━ training · c compiling · w warming up · k checkpointing · e evaluating ·
+! stalled · . idle; a cell shows the rarest stage in it.
+
+**Time.** ← → five seconds, with Shift a minute; `o` the moment at which the incident began; `l` the
+present. A recording also goes to a time typed after `:` and, held, on by a tick with `.`, back with
+`,`. `b` marks a baseline: columns then show the change since.
+
+**Finding.** `/` filters: `util<30 & node~trn-0` (docs/filter.md) · `f` faults only · `s`, `S` or a
+click on a title sorts · `c` columns. `e` explains every number: its formula, inputs and sources.
+
+**The program itself.** *own cpu* is a share of one core, *KiB/s* what the terminal gets. On a slow
+line pictures are left out, **1 of 4 ticks**, and nothing else: readings and incidents go on.
+*LOADING* shows how much of the past a stream has caught up with.
 
 ## Keys here
 """

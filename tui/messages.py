@@ -17,9 +17,25 @@ class ViewChanged(Message, bubble=False):
         return isinstance(message, ViewChanged)
 
 
+class Told(Message, bubble=False):
+    """A word for the user, from whatever thread.
+
+    Args:
+        text: the words; foreign ones are shown as they are.
+        good: whether it is good news.
+    """
+
+    def __init__(self, text: str, good: bool) -> None:
+        super().__init__()
+        self.text = text
+        self.good = good
+
+
 class NodeAsked(Message):
     """The user wants to see a node."""
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, part: str | None = None) -> None:
         super().__init__()
         self.node = node
+        self.part = part
+        """A component, as an incident names it."""

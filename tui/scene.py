@@ -6,9 +6,12 @@ from enum import StrEnum
 from functools import cached_property
 
 from trntop.history import History
-from trntop.jobs import job_mean, job_value
+from trntop.jobs import job_value, means_of
 from trntop.model import Cluster, Incident, NodeView, Phase, Severity, Stage, State, View
+from trntop.own_rule import OwnRule
 from trntop.settings import Analysis
+
+from .past import HistoryUntil
 
 
 class Mode(StrEnum):
@@ -20,6 +23,8 @@ class Mode(StrEnum):
     PLAYING = "playing"
     """A recording moves on."""
     PAUSED = "paused"
+    PAST = "past"
+    """An earlier tick is shown; what comes is kept meanwhile."""
     ENDED = "ended"
     FAILED = "failed"
     """The collection stopped by itself."""
@@ -47,16 +52,32 @@ class Scene:
     """One picture. Immutable; what is computed from it is computed once, when first asked for."""
 
     view: View
-    history: History
+    history: History | HistoryUntil
     limits: Analysis
+    own_rules: tuple[OwnRule, ...] = ()
+    """The user's own, that values are judged by beside ours."""
     description: str = ""
     mode: Mode = Mode.LIVE
     speed: float = 1.0
     cost: float | None = None
     """Share of one core that this process uses."""
+    traffic: float | None = None
+    """Bytes a second to the terminal; None where that is not known."""
+    every: int = 1
+    """Ticks to a picture: more than one where the terminal takes no more."""
+    loaded: float | None = None
+    """How much of the past has been caught up with, from 0 to 1; None where there is none."""
     failure: str = ""
     notes: tuple[str, ...] = ()
     """What was lost in damaged recordings."""
+    behind: float = 0.0
+    """Seconds by which the shown tick is older than the newest."""
+    later: tuple[Incident, ...] = ()
+    """Incidents that were not known yet at the shown tick, where it is an earlier one."""
+    span: tuple[float, float] | None = None
+    """Where a recording begins and ends, if that is known."""
+    baseline: View | None = None
+    """The tick that changes are shown against, once the user has marked one."""
     utc: bool = False
     """Whether clock times are shown in UTC instead of local time."""
 
@@ -114,6 +135,18 @@ class Scene:
         return self.cluster.has_parts
 
 
+_MEANS = (
+    "job_step_seconds",
+    "job_step_pace_seconds",
+    "job_tokens_per_second",
+    "job_tokens_per_second_per_device",
+    "job_loss",
+    "job_mfu_ratio",
+    "job_comm_share_ratio",
+    "job_exposed_comm_share_ratio",
+)
+
+
 def job_figures(cluster: Cluster, job: str) -> JobFigures:
     """The figures of one job."""
     steps = [
@@ -121,18 +154,19 @@ def job_figures(cluster: Cluster, job: str) -> JobFigures:
         for name in cluster.jobs.get(job, ())
         if (step := job_value(cluster.nodes[name], job, "job_step")) is not None
     ]
+    means = means_of(cluster, job, _MEANS)
     return JobFigures(
         job=job,
         nodes=len(cluster.jobs.get(job, ())),
         step=max(steps, default=None),
-        step_seconds=job_mean(cluster, job, "job_step_seconds"),
-        step_pace_seconds=job_mean(cluster, job, "job_step_pace_seconds"),
-        tokens_per_second=job_mean(cluster, job, "job_tokens_per_second"),
-        tokens_per_second_per_device=job_mean(cluster, job, "job_tokens_per_second_per_device"),
-        loss=job_mean(cluster, job, "job_loss"),
-        mfu=job_mean(cluster, job, "job_mfu_ratio"),
-        comm_share=job_mean(cluster, job, "job_comm_share_ratio"),
-        exposed_share=job_mean(cluster, job, "job_exposed_comm_share_ratio"),
+        step_seconds=means.get("job_step_seconds"),
+        step_pace_seconds=means.get("job_step_pace_seconds"),
+        tokens_per_second=means.get("job_tokens_per_second"),
+        tokens_per_second_per_device=means.get("job_tokens_per_second_per_device"),
+        loss=means.get("job_loss"),
+        mfu=means.get("job_mfu_ratio"),
+        comm_share=means.get("job_comm_share_ratio"),
+        exposed_share=means.get("job_exposed_comm_share_ratio"),
     )
 
 

@@ -1,10 +1,13 @@
 """The colour themes. Colours stand here and nowhere else.
 
 A busy core is no alarm, so the scale of levels runs through calm blues and greens; warning and
-error are kept for what needs a person. `trntop-deuteranopia` differs in blue and orange only.
+error are kept for what needs a person. `trntop-deuteranopia` differs in blue and orange only,
+`trntop-contrast` in nothing that needs a good eye or screen.
 """
 
-from textual.theme import Theme
+from dataclasses import replace
+
+from textual.theme import BUILTIN_THEMES, Theme
 
 DARK = Theme(
     name="trntop-dark",
@@ -67,7 +70,7 @@ LIGHT = Theme(
     secondary="#5b7486",
     accent="#0b7a6f",
     success="#2c7a3f",
-    warning="#a65f00",
+    warning="#9f5b00",
     error="#c42b2b",
     variables={
         "level-low": "#dfe8ec",
@@ -81,5 +84,56 @@ LIGHT = Theme(
     },
 )
 
-THEMES = (DARK, DEUTERANOPIA, LIGHT)
+CONTRAST = Theme(
+    name="trntop-contrast",
+    dark=True,
+    background="#000000",
+    surface="#000000",
+    panel="#1c1c1c",
+    foreground="#ffffff",
+    primary="#5fd7ff",
+    secondary="#afd7ff",
+    accent="#87ffff",
+    success="#87ff87",
+    warning="#ffd700",
+    error="#ff8787",
+    variables={
+        "level-low": "#303030",
+        "level-mid": "#0087af",
+        "level-high": "#afffff",
+        "footer-background": "#000000",
+        "footer-key-foreground": "#87ffff",
+        "footer-description-foreground": "#ffffff",
+        "muted-contrast": "12",
+        "faint-contrast": "9",
+        "border": "#b2b2b2",
+        "border-blurred": "#8a8a8a",
+    },
+)
+
+ANSI = replace(
+    BUILTIN_THEMES["ansi-dark"],
+    name="trntop-ansi",
+    primary="ansi_cyan",
+    accent="ansi_bright_cyan",
+    error="ansi_bright_red",
+    variables={
+        **BUILTIN_THEMES["ansi-dark"].variables,
+        "level-low": "ansi_bright_black",
+        "level-mid": "ansi_blue",
+        "level-high": "ansi_cyan",
+        "footer-background": "ansi_default",
+        "footer-key-foreground": "ansi_bright_cyan",
+        "footer-description-foreground": "ansi_default",
+        "border": "ansi_bright_black",
+        "border-blurred": "ansi_bright_black",
+    },
+)
+"""The terminal's own 16 colours, whatever they are: for terminals that have no more, and for users
+who have chosen them."""
+
+THEMES = (DARK, DEUTERANOPIA, LIGHT, CONTRAST, ANSI)
 """Our own, in the order of the key that changes them."""
+
+AUTO = "auto"
+"""The setting that leaves the choice to the terminal."""

@@ -118,17 +118,21 @@ def judged(width: int = 8, height: int = 8) -> dashboard.Panel:
 def states(*matchers: str, width: int = 12, height: int = 8) -> dashboard.Panel:
     """Sources, silent ones first."""
     by = "node, source"
+    up = most(by, series("trntop_source_up", *matchers))
+    age = most(by, series("trntop_source_age_seconds", *matchers))
     return rows(
         "Sources",
-        "What feeds each node. Values of a silent source are absent everywhere, not old; "
-        "`trntop doctor` on the node says what a missing one needs.",
+        "What feeds each node. Values of a silent source are absent everywhere, not old. *never* "
+        "heard was one that need not be there, such as Slurm's where there is none; "
+        "`trntop doctor` on the node says what it needs.",
         {"node": "node", "source": "source"},
         Column(
             "heard",
-            most(by, series("trntop_source_up", *matchers)),
-            mapped={"0": ("silent", CRITICAL), "1": ("heard", WELL)},
+            # One that was never heard has no age; it is no trouble, and stands last.
+            f"{up} == 1 or {up} and {age} or {up} + 2",
+            mapped={"0": ("silent", CRITICAL), "1": ("heard", WELL), "2": ("never", UNKNOWN)},
         ),
-        Column("age", most(by, series("trntop_source_age_seconds", *matchers)), unit="s"),
+        Column("age", age, unit="s"),
         Column(
             "problems/s",
             f"sum by ({by}) ({rate('trntop_source_events_total', TROUBLE, *matchers)})",

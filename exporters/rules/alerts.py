@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trntop.analysis.rule import Rule
-from trntop.catalog import FOREIGN, LOOP_PACED, METRIC_PREFIX
+from trntop.catalog import FOREIGN, LOOP_PACED, METRIC_PREFIX, NEURON_MONITOR
 from trntop.own_rule import KINDS
 from trntop.settings import Analysis as Settings
 
@@ -172,11 +172,13 @@ def _watch(settings: Settings, links: Links) -> Iterator[Alert]:
         },
         DOWN_FOR,
     )
-    told = "|".join((*LOOP_PACED, *FOREIGN))
+    told, up = "|".join((*LOOP_PACED, *FOREIGN)), "trntop_source_up"
     yield Alert(
         "TrntopSourceDown",
-        # What speaks when a training loop does is silent when that rests.
-        f'trntop_source_up{{source!~"{told}"}} == 0',
+        # What speaks when a training loop does is silent when that rests. One that was never heard
+        # (it has no age) need not exist: no node has all of Slurm, a kubelet and EFA.
+        f'{up}{{source!~"{told}"}} == 0\nand (trntop_source_age_seconds or '
+        f'{up}{{source="{NEURON_MONITOR}"}})',
         {"severity": "warning"},
         {
             "summary": "A source of a node is not heard.",

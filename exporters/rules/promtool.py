@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from urllib.parse import quote_plus
 
-from trntop.catalog import METRIC_PREFIX
+from trntop.catalog import METRIC_PREFIX, NEURON_MONITOR
 
 from ..metrics import exposition
 from .model import HEAD, Alert, Group
@@ -275,22 +275,36 @@ def _matched(absent: Alert, firing: tuple[Mapping[str, str], str]) -> tuple[Mapp
 
 
 def _of_sources(alert: Alert) -> Iterator[Test]:
-    labels = {"node": "trn-001", "source": "efa", **NODE}
-    up = series("trntop_source_up", **labels)
-    steps = series("trntop_source_up", **{**labels, "source": "steps"})
-    fires = (labels, "0")
-    yield _test("a source: healthy", [(up, ALWAYS)], _at(30, alert))
+    def told(source: str, *parts: tuple[object, int], heard: bool = True) -> list[Input]:
+        """Whether a source is up, and its age if it was ever heard."""
+        labels = {"node": "trn-001", "source": source, **NODE}
+        ages = [("stale" if value == "stale" else 2, minutes) for value, minutes in parts]
+        up = (series("trntop_source_up", **labels), _run(*parts))
+        return [up, (series("trntop_source_age_seconds", **labels), _run(*ages))][: 1 + heard]
+
+    def fires(source: str) -> tuple[Mapping[str, str], str]:
+        return {"node": "trn-001", "source": source, **NODE}, "0"
+
+    yield _test("a source: healthy", told("efa", (1, 60)), _at(30, alert))
     yield _test(
-        "a source: firing, but not for one that may rest",
-        [(up, _run((1, 5), (0, 55))), (steps, _run((0, 60)))],
-        _at(14, alert), _at(15, alert, fires),
+        "a source: firing, but not for one that may rest or need not be there",
+        [
+            *told("efa", (1, 5), (0, 55)), *told("steps", (0, 60)),
+            *told("pod-resources", (0, 60), heard=False),
+        ],
+        _at(14, alert), _at(15, alert, fires("efa")),
     )  # fmt: skip
     yield _test(
-        "a source: stale", [(up, _run((0, 20), ("stale", 1)))],
-        _at(19, alert, fires), _at(20, alert),
+        "a source: firing, never heard and yet on every node",
+        told(NEURON_MONITOR, (0, 60), heard=False),
+        _at(9, alert), _at(10, alert, fires(NEURON_MONITOR)),
     )  # fmt: skip
     yield _test(
-        "a source: reset, it comes back in time", [(up, _run((0, 8), (1, 2), (0, 8), (1, 40)))],
+        "a source: stale", told("efa", (0, 20), ("stale", 1)),
+        _at(19, alert, fires("efa")), _at(20, alert),
+    )  # fmt: skip
+    yield _test(
+        "a source: reset, it comes back in time", told("efa", (0, 8), (1, 2), (0, 8), (1, 40)),
         _at(10, alert), _at(17, alert), _at(30, alert),
     )  # fmt: skip
     yield _test("a source: absent", _exporter(ALWAYS), _at(30, alert))

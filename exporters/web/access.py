@@ -113,6 +113,9 @@ class Access:
                 context = tls.context_of(server, self._warn)
             except SettingsError as error:
                 raise SettingsError(f"{self._path}: tls_server_config: {error}") from error
+        if config == WebConfig():
+            # Cut short, perhaps: whoever names a file believes that it protects something.
+            self._warn("says nothing: neither TLS nor passwords are in force")
         if config.http_server_config.http2:
             self._warn("http2: HTTP/1.1 is what is spoken")
         limit = config.rate_limit

@@ -66,9 +66,11 @@ def bind(host: str, port: int) -> socket.socket:
                     ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG
                 )
             )
-        family, *_, address = socket.getaddrinfo(
+        found = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        )
+        # As other exporters do, IPv4 where a name has both.
+        family, *_, address = min(found, key=lambda one: one[0] != socket.AF_INET)
         return _prompt(
             socket.create_server((str(address[0]), port), family=family, backlog=BACKLOG)
         )

@@ -1,13 +1,14 @@
 """A small run to draw: sixteen nodes, five minutes of history, calm or in trouble."""
 
 import math
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import cast
 
 import numpy as np
 
 from tests.builders import NOON, make_node, view_of
+from trntop.blackbox import BlackBox
 from trntop.history import History
 from trntop.jobs import job_means
 from trntop.model import Evidence, Incident, NodeView, Severity, State, View
@@ -134,12 +135,18 @@ def history(*, trouble: bool = False, nodes: int = 16) -> History:
 
     Shared between tests: nobody writes to it.
     """
+    # A fleet of many nodes is drawn for its size, not for its past.
+    make = partial(view, trouble=trouble, nodes=nodes)
+    return past_of(lambda time: make(time=time), 300 if nodes == 16 else 0)
+
+
+def past_of(make: Callable[[float], View], seconds: int, every: int = 5) -> History:
+    """What led to noon, by views of which the ones between repeat the one before."""
     past = History(300)
     cluster = None
-    # A fleet of many nodes is drawn for its size, not for its past.
-    for second in range(300 if nodes == 16 else 0, -1, -1):
-        if cluster is None or second % 5 == 0:
-            cluster = view(trouble=trouble, nodes=nodes, time=NOON - second).cluster
+    for second in range(seconds, -1, -1):
+        if cluster is None or second % every == 0:
+            cluster = make(NOON - second).cluster
         object.__setattr__(cluster, "time", NOON - second)
         past.append(cluster, job_means(cluster))
     return past
@@ -172,12 +179,26 @@ class FakeSession:
         self.lost: tuple[str, ...] = ()
         self.started = self.stopped = False
         self.subscribers: list[Subscriber] = []
+        self.black_box: BlackBox | None = None
+        self.tell: Callable[[str], None] = print
+        self.period = 1.0
+        self.seekable = False
+        self.span: tuple[float, float] | None = None
+        self.sought: list[float] = []
+        self.steps = 0
 
     def notes(self) -> tuple[str, ...]:
         return self.lost
 
     def subscribe(self, subscriber: Subscriber) -> None:
         self.subscribers.append(subscriber)
+
+    def seek(self, time: float) -> bool:
+        self.sought.append(time)
+        return time < self.view.time
+
+    def step(self) -> None:
+        self.steps += 1
 
     def start(self) -> None:
         self.started = True

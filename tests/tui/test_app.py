@@ -6,6 +6,8 @@ import dataclasses
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import msgspec
@@ -17,6 +19,7 @@ from textual.widgets import Static
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
 from tests.tui.scenes import (
     COMM_INCIDENT,
+    EFA_INCIDENT,
     SETTINGS,
     VICTIM,
     FakeSession,
@@ -32,6 +35,7 @@ from trntop.monitor import Monitor
 from trntop.runner import Playback, Session
 from trntop.settings import Settings
 from trntop.tui.app import TrntopApp, run
+from trntop.tui.cost import Cost
 from trntop.tui.messages import ViewChanged
 from trntop.tui.screens.cluster import ClusterScreen
 from trntop.tui.screens.frame import Frame
@@ -94,7 +98,7 @@ async def test_places() -> None:
         await press(pilot, "j", "2")
         assert isinstance(app.screen, NodeScreen)
         assert app.screen.node == "trn-011"
-        await press(pilot, "3")
+        await press(pilot, "5")
         assert isinstance(app.screen, IncidentsScreen)
         await press(pilot, "enter")
         assert isinstance(app.screen, NodeScreen)
@@ -133,9 +137,9 @@ async def test_next_and_previous_node() -> None:
     async with running(app) as pilot:
         await press(pilot, "2", "n")
         assert cast(NodeScreen, app.screen).node == "trn-001"
-        await press(pilot, "right", "right")
+        await press(pilot, "n", "n")
         assert cast(NodeScreen, app.screen).node == "trn-000"
-        await press(pilot, "p", "left")
+        await press(pilot, "p", "p")
         assert cast(NodeScreen, app.screen).node == "trn-001"
         assert " trn-001  trn2.48xlarge" in picture(app)
         await press(pilot, "j", "k")
@@ -165,29 +169,6 @@ async def test_a_node_that_is_gone_leaves_the_cursor() -> None:
         session.publish(view(nodes=2))
         await pilot.pause()
         assert cast(ClusterScreen, app.screen).subject == "trn-000"
-
-
-async def test_sorting() -> None:
-    nodes = [
-        make_node(0),
-        make_node(1),
-        make_node(2, columns={"efa_tx_bytes_per_second": [9e10, 9e10]}),
-    ]
-    app = app_of(session_of(view_of(*nodes)))
-    async with running(app, (160, 36)) as pilot:
-        table = cast(ClusterScreen, app.screen).table
-        seen = {}
-        for _ in range(11):
-            await press(pilot, "s")
-            seen[table.sorted_by] = [node.name for node in table.rows]
-        assert table.sorted_by == "worst"
-        assert list(seen)[:4] == ["node", "util", "engine", "hbm"]
-        assert seen["efa"][0] == "trn-002"
-        assert seen["step"] == ["trn-002", "trn-001", "trn-000"]
-        await press(pilot, "S")
-        assert [node.name for node in table.rows] == ["trn-000", "trn-001", "trn-002"]
-        await press(pilot, "s", "S")
-        assert [node.name for node in table.rows] == ["trn-002", "trn-001", "trn-000"]
 
 
 async def test_the_map_shows_waiting_where_it_is_coloured_by_tensor_engines() -> None:
@@ -273,7 +254,7 @@ async def test_help() -> None:
         keys = str(app.screen.query_one("#keys", Static).content)
         assert "Leave trntop" in keys
         assert "Sort by the next column" in keys
-        assert "Copy" not in keys
+        assert "Copy selected" not in keys
         for key in ("question_mark", "escape", "q"):
             assert isinstance(app.screen, HelpScreen)
             await press(pilot, key)
@@ -288,11 +269,140 @@ async def test_themes() -> None:
     async with running(app) as pilot:
         assert app.theme == "trntop-dark"
         themes = []
-        for _ in range(3):
+        for _ in range(5):
             await press(pilot, "t")
             await pilot.pause()
             themes.append(app.theme)
-        assert themes == ["trntop-deuteranopia", "trntop-light", "trntop-dark"]
+        assert themes == [
+            "trntop-deuteranopia", "trntop-light", "trntop-contrast", "trntop-ansi", "trntop-dark",
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("environ", "colours", "theme", "glyphs"),
+    [
+        ({"LANG": "C.UTF-8"}, "truecolor", "trntop-dark", "block"),
+        ({"LANG": "C.UTF-8"}, "standard", "trntop-ansi", "block"),
+        ({"LANG": "en_US"}, "256", "trntop-dark", "ascii"),
+    ],
+)
+def test_what_the_settings_leave_open_follows_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], colours: str, theme: str, glyphs: str
+) -> None:
+    app = make_app(nodes=1)
+    monkeypatch.setattr(type(app.console), "color_system", colours)
+    app.suit(environ)
+    assert (app.theme, app.glyphs.name, app.ascii) == (theme, glyphs, glyphs == "ascii")
+
+
+def test_what_the_settings_say_holds_on_any_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = make_app(nodes=1, settings=with_screen(theme="trntop-light", graph="braille"))
+    monkeypatch.setattr(type(app.console), "color_system", "standard")
+    app.suit({"LANG": "C"})
+    assert (app.theme, app.glyphs.name, app.ascii) == ("trntop-light", "braille", False)
+
+
+async def test_copying_what_the_cursor_is_on() -> None:
+    app = make_app(trouble=True)
+    async with running(app) as pilot:
+        await press(pilot, "down", "y")
+        assert app.clipboard == "trn-011"
+        await press(pilot, "5", "y")
+        assert app.clipboard == EFA_INCIDENT.summary
+        await press(pilot, "question_mark", "y")
+        assert app.clipboard == EFA_INCIDENT.summary
+
+
+async def test_a_picture_of_the_screen(tmp_path: Path) -> None:
+    settings = msgspec.structs.replace(
+        SETTINGS, blackbox=msgspec.structs.replace(SETTINGS.blackbox, folder=str(tmp_path))
+    )
+    app = make_app(settings=settings)
+    async with running(app) as pilot:
+        await press(pilot, "x")
+        await asyncio.to_thread(app._files.wait)
+        await pilot.pause()
+        (path,) = await asyncio.to_thread(lambda: list(tmp_path.iterdir()))
+        assert path.suffix == ".svg"
+        assert "trn-001" in path.read_text()
+
+
+class TestASlowLine:
+    @staticmethod
+    async def published(app: TrntopApp, pilot: Pilot[int], second: int) -> float:
+        """Publishes a view; the time of the one that is shown then."""
+        cast(FakeSession, app.session).publish(view(time=NOON + second))
+        await pilot.pause()
+        scene = app.latest()
+        assert scene is not None
+        return scene.view.time - NOON
+
+    async def test_pictures_are_skipped_and_the_newest_is_shown_in_the_end(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        busy = False
+        monkeypatch.setattr(TrntopApp, "line_is_busy", property(lambda _: busy))
+        app = make_app()
+        async with running(app, (200, 60)) as pilot:
+            assert await self.published(app, pilot, 1) == 1
+            assert "ticks" not in picture(app).splitlines()[0]
+            for round_ in range(1, 5):
+                busy = True
+                for second in range(3):
+                    assert await self.published(app, pilot, 10 * round_ + second) < 10 * round_
+                busy = False
+                app.line_rested()
+                await pilot.pause()
+                scene = app.latest()
+                assert scene is not None
+                assert scene.view.time == NOON + 10 * round_ + 2
+            assert "1 of 4 ticks" in picture(app).splitlines()[0]
+            for second in range(50, 60):
+                await self.published(app, pilot, second)
+            assert "ticks" not in picture(app).splitlines()[0]
+
+    async def test_the_past_that_the_user_looks_at_stays(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        app = make_app()
+        async with running(app) as pilot:
+            await press(pilot, "space")
+            assert await self.published(app, pilot, 5) == 0
+            app.line_rested()
+            await pilot.pause()
+            assert await self.published(app, pilot, 6) == 0
+
+
+async def test_a_past_that_is_caught_up_with_says_how_far() -> None:
+    playback = Playback(catch_up=True)
+    app = make_app(playback=playback)
+    session = cast(FakeSession, app.session)
+    session.clock = SimpleNamespace(now=lambda: NOON + 100)  # type: ignore[attr-defined]
+    async with running(app) as pilot:
+        assert "LOADING 0 %" in picture(app)
+        app._drawn_at = 0.0
+        session.publish(view(time=NOON + 40))
+        await pilot.pause()
+        assert "LOADING 40 %" in picture(app)
+        session.publish(view(time=NOON + 41))
+        await pilot.pause()
+        assert "LOADING 40 %" in picture(app), "few pictures, to be done soon"
+        playback.catch_up = False
+        session.publish(view(time=NOON + 100))
+        await pilot.pause()
+        assert "LOADING" not in picture(app)
+
+
+async def test_the_own_cost_stands_where_there_is_room() -> None:
+    app = make_app()
+    app._cost = Cost(
+        iter([0.0, 3.0, 3.0, 3.0, 3.0]).__next__, iter([0.0, 0.03, 0.03, 0.03, 0.03]).__next__,
+        iter([0, 30720]).__next__,
+    )  # fmt: skip
+    async with running(app, (200, 60)):
+        line = picture(app).splitlines()[0]
+        assert "own cpu 1.0 %" in line
+        assert "10 KiB/s" in line
 
 
 async def test_theme_of_the_settings() -> None:
@@ -327,7 +437,7 @@ async def test_keys_on_an_empty_cluster() -> None:
     app = app_of(session_of(make_view(nodes=0)))
     async with running(app) as pilot:
         assert "waiting for the first reading" in picture(app)
-        for screen in ("1", "3"):
+        for screen in ("1", "5"):
             await press(pilot, screen)
             await press(
                 pilot, "2", "g", "s", "S", "j", "k", "enter", "n", "end", "home", "pagedown"
@@ -335,10 +445,10 @@ async def test_keys_on_an_empty_cluster() -> None:
         assert app.is_running
 
 
-async def test_an_incident_of_the_whole_job_leads_nowhere() -> None:
+async def test_an_incident_of_the_whole_job_leads_to_no_node() -> None:
     app = app_of(session_of(make_view(incidents=[COMM_INCIDENT])))
     async with running(app) as pilot:
-        await press(pilot, "3", "enter", "2", "g")
+        await press(pilot, "5", "2", "g")
         assert isinstance(app.screen, IncidentsScreen)
 
 
@@ -350,7 +460,7 @@ async def test_all_evidence_can_be_reached_on_a_small_screen() -> None:
     ]
     app = app_of(session_of(make_view(incidents=found)))
     async with running(app, (80, 24)) as pilot:
-        await press(pilot, "3")
+        await press(pilot, "5")
         await pilot.pause()
         assert "piece 0" in picture(app), "the table takes no more than it needs"
         await press(pilot, *"JJJJJ")
@@ -364,7 +474,7 @@ async def test_all_evidence_can_be_reached_on_a_small_screen() -> None:
 async def test_the_evidence_follows_the_cursor() -> None:
     app = make_app(trouble=True)
     async with running(app) as pilot:
-        await press(pilot, "3", "end")
+        await press(pilot, "5", "end")
         await pilot.pause()
         assert "92.2 GiB of 96 GiB used" in picture(app)
 
@@ -385,7 +495,7 @@ async def test_views_that_pile_up_are_one() -> None:
         for generation in range(2, 102):
             session.publish(make_view(generation=generation))
         await pilot.pause()
-        scene = app._latest()
+        scene = app.latest()
         assert scene is not None
         assert scene.view.generation == 101
     distinct = {message.view.generation for message in handled}
@@ -397,7 +507,7 @@ async def test_hidden_screens_are_left_alone() -> None:
     session = cast(FakeSession, app.session)
     async with running(app) as pilot:
         cluster = shown(app)
-        await press(pilot, "3")
+        await press(pilot, "5")
         before = cluster.scene
         session.publish(view(time=NOON + 1))
         await pilot.pause()
@@ -443,7 +553,7 @@ async def test_an_unchanged_picture_is_not_painted_again() -> None:
 async def test_any_size() -> None:
     app = make_app(trouble=True)
     async with running(app, (1, 1)) as pilot:
-        for key in ("1", "2", "3"):
+        for key in ("1", "2", "5"):
             await press(pilot, key)
             for size in ((20, 5), (2, 50), (250, 3)):
                 await pilot.resize_terminal(*size)
@@ -532,7 +642,7 @@ class TestWelcome:
         app, _ = self.app(self.down())
         async with running(app) as pilot:
             assert isinstance(app.screen, WelcomeScreen)
-            for key, screen in (("3", IncidentsScreen), ("1", ClusterScreen)):
+            for key, screen in (("5", IncidentsScreen), ("1", ClusterScreen)):
                 await press(pilot, key)
                 cast(FakeSession, app.session).publish(self.down())
                 await pilot.pause()
@@ -610,11 +720,11 @@ async def test_hostile_names_are_text() -> None:
     ]
     app = app_of(session_of(view_of(*made, incidents=found)))
     async with running(app, (160, 50)) as pilot:
-        for key in ("1", "3", "1", "2", "n", "n", "n", "n", "n", "n"):
+        for key in ("1", "5", "1", "2", "n", "n", "n", "n", "n", "n"):
             await press(pilot, key)
             drawn = picture(app)
             assert all(char.isprintable() for char in drawn.replace("\n", ""))
-            if key == "3":
+            if key == "5":
                 assert all(name in drawn for name in HOSTILE if name.isprintable())
         await press(pilot, "ctrl+p", "r")
         await pilot.pause(0.2)

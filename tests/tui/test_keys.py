@@ -9,13 +9,24 @@ from textual.binding import Binding
 import trntop.tui
 from trntop.tui.app import TrntopApp
 from trntop.tui.screens.cluster import ClusterScreen
+from trntop.tui.screens.columns import ColumnsScreen
+from trntop.tui.screens.comm import CommScreen
+from trntop.tui.screens.efa import EfaScreen
+from trntop.tui.screens.explain import ExplainScreen
+from trntop.tui.screens.frame import Frame
 from trntop.tui.screens.incidents import IncidentsScreen
 from trntop.tui.screens.node import NodeScreen
+from trntop.tui.screens.run import RunScreen
+from trntop.tui.screens.time_code import TimeCodeScreen
 from trntop.tui.screens.welcome import WelcomeScreen
+from trntop.tui.widgets.filter_bar import FilterInput
 from trntop.tui.widgets.row_table import RowTable
 
 OWNERS: tuple[type, ...] = (
-    TrntopApp, ClusterScreen, NodeScreen, IncidentsScreen, WelcomeScreen, RowTable,
+    TrntopApp, Frame, ExplainScreen, TimeCodeScreen, ClusterScreen, NodeScreen, IncidentsScreen,
+    WelcomeScreen, RowTable,
+    ColumnsScreen, FilterInput, EfaScreen,
+    CommScreen, RunScreen,
 )  # fmt: skip
 FOLDER = Path(trntop.tui.__path__[0])
 

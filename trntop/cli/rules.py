@@ -3,6 +3,7 @@
 Or the same for another program: `trntop rules prometheus`, `trntop rules grafana`.
 """
 
+import re
 import shutil
 import sys
 from argparse import Namespace
@@ -23,6 +24,9 @@ from trntop.settings import Analysis, Settings
 
 PROMETHEUS, GRAFANA = "prometheus", "grafana"
 """In the place of a KIND: all of them, for that program."""
+_MATCHER = r'\s*\w+\s*(?:=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"\s*'
+_SELECTOR = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*")
+"""PromQL's label matchers, without the braces around them."""
 OPTIONS = {
     PROMETHEUS: ("tests", "runbook_url", "dashboard_url", "selector"),
     GRAFANA: ("dashboard", "output"),
@@ -124,6 +128,8 @@ def _check(args: Namespace) -> None:
         if given and args.kind != word:
             option = given[0].replace("_", "-")
             raise UsageError(f"--{option} is for trntop rules {word}")
+    if args.selector and not _SELECTOR.fullmatch(args.selector):
+        raise UsageError(f'--selector {args.selector}: say label matchers such as job="trntop"')
     if args.json and args.kind in OPTIONS:
         raise UsageError(f"--json is not for trntop rules {args.kind}")
 

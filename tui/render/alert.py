@@ -8,7 +8,7 @@ from trntop.catalog import EFA_SOURCE, NEURON_MONITOR
 from trntop.model import Severity, SourceState, State
 
 from ..scene import Mode, Scene
-from .incidents import wrap
+from .incidents import summary, wrap
 from .line import Part, fit, flow, length, line
 from .pen import Pen
 
@@ -98,4 +98,4 @@ def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
     if width < 100:
         lead = [(f" {glyphs.severities[first.severity]} ", style), lead[1]]
     text = ink.strong if first.severity is Severity.CRITICAL else ink.text
-    return _sentence(lead, first.summary, text, end, width)
+    return _sentence(lead, summary(first, scene), text, end, width)

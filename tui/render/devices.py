@@ -56,10 +56,11 @@ def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
         return [line([(part, ink.muted)], width) for part in reason]
     plan = _plan(node, width)
     complaints = dict(_complaints(node))
+    blamed = _blamed(scene, node)
     means = device_utilization(node)
     lines = [_title(frame, plan, width, pen)]
     for index, device in enumerate(devices):
-        severity = complaints[index][0] if index in complaints else None
+        severity = complaints[index][0] if index in complaints else blamed.get(index)
         sign = pen.glyphs.severities[severity] if severity else " "
         style = ink.severity(severity) if severity else ink.muted
         mean = float(means[index]) if means[index] == means[index] else None
@@ -188,6 +189,20 @@ def _complaints(node: NodeView) -> Iterator[tuple[int, tuple[Severity, str]]]:
             yield index, (Severity.CRITICAL, f"{errors:.0f} ECC errors that were not corrected")
         elif unhealthy := link.get("unhealthy"):
             yield index, (Severity.WARNING, f"calls itself unhealthy: {unhealthy}")
+
+
+def _blamed(scene: Scene, node: NodeView) -> dict[int, Severity]:
+    """Devices that open incidents name, by themselves or by one of their cores."""
+    inventory = node.inventory
+    places = {f"device:{key}": place for place, key in enumerate(inventory.of(Entity.DEVICE))}
+    for core, owner in zip(inventory.of(Entity.CORE), inventory.core_device.tolist(), strict=False):
+        if (device := f"device:{owner}") in places:
+            places[f"core:{core}"] = places[device]
+    return {
+        places[one.component]: one.severity
+        for one in reversed(scene.by_node.get(node.name, ()))
+        if one.component in places
+    }
 
 
 _EXPLAINED = (("TE", ENGINE), ("HBM bandwidth", BANDWIDTH))

@@ -31,6 +31,8 @@ EVENTS = {
     "efa_impaired_remote_conn_events_per_second": "impaired connections",
 }
 NARROWEST_BAR = 4
+NEAR = 9
+"""Cells of the devices that a card is near to."""
 TITLED_BAR = 11
 """From this length on the bar's title says what its full length stands for."""
 
@@ -42,7 +44,7 @@ class _Plan:
     name: int
     bar: int
     siblings: int
-    numa: int
+    near: int
 
 
 def outliers(node: NodeView, least: float) -> frozenset[int]:
@@ -54,6 +56,18 @@ def outliers(node: NodeView, least: float) -> frozenset[int]:
     return frozenset(np.flatnonzero(column > max(least, FACTOR * typical)).tolist())
 
 
+def near_devices(node: NodeView) -> dict[str, tuple[list[int], list[int]]]:
+    """Card → the devices on its PCI bus, and those on its NUMA node that have no nearer card."""
+    inventory = node.inventory
+    found: dict[str, tuple[list[int], list[int]]] = {}
+    for device in map(int, inventory.of(Entity.DEVICE)):
+        bus = inventory.device_links.get(device, {}).get("pci", "").rpartition(":")[0]
+        for card in inventory.near_cards(device):
+            on_bus = bool(bus) and inventory.efa_links[card].get("pci", "").startswith(f"{bus}:")
+            found.setdefault(card, ([], []))[not on_bus].append(device)
+    return found
+
+
 def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
     """A header and a line per card; below, how many are missing and what else is wrong."""
     ink, frame = pen.ink, node.frame
@@ -62,11 +76,11 @@ def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
         reason = wrap(f"no EFA cards known: {frame.why_absent(TX)}", width)
         return [line([(part, ink.muted)], width) for part in reason]
     plan = _plan([str(card) for card in cards], width)
-    severities = _severities(scene, node)
-    gone = node.lost_cards
+    found = severities(scene, node)
+    gone, near = node.lost_cards, near_devices(node)
     lines = [_title(frame, plan, width, pen)]
     for index in sorted(range(len(cards)), key=lambda place: units.natural(str(cards[place]))):
-        card, severity = str(cards[index]), severities.get(index)
+        card, severity = str(cards[index]), found.get(index)
         sign = pen.glyphs.severities[severity] if severity else " "
         style = ink.severity(severity) if severity else ink.text
         parts: list[Part] = [(f"{sign} ", style), (fit(card, plan.name), style)]
@@ -88,9 +102,10 @@ def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
         resent = frame.at(RETRANSMIT, index)
         number = pen.number(bare(units.percent(resent)), RETRANSMIT, 7)
         parts += _stressed(number, style, when=severity is not None and resent is not None)
-        if plan.numa:
-            link = node.inventory.efa_links.get(card, {})
-            parts.append((fit(link.get("numa_node", units.ABSENT), plan.numa, "right"), ink.muted))
+        if plan.near:
+            on_bus, on_node = near.get(card, ([], []))
+            devices = units.ranges(on_bus or on_node) or units.ABSENT
+            parts.append((fit(devices, plan.near, "right"), ink.muted))
         lines.append(line(parts, width))
     notes = [*_fewer(node), *_events(node)]
     sign = pen.glyphs.severities[Severity.WARNING]
@@ -106,9 +121,9 @@ def _plan(names: list[str], width: int) -> _Plan:
     name = min(14, max(map(len, names)))
     rest = width - (2 + name + 8 + 7 + 7)
     siblings = 7 if rest >= 7 else 0
-    numa = 5 if rest - siblings >= 5 + TITLED_BAR else 0
-    bar = min(20, rest - siblings - numa)
-    return _Plan(name, bar if bar >= NARROWEST_BAR else 0, siblings, numa)
+    near = NEAR if rest - siblings >= NEAR + TITLED_BAR else 0
+    bar = min(20, rest - siblings - near)
+    return _Plan(name, bar if bar >= NARROWEST_BAR else 0, siblings, near)
 
 
 def _title(frame: Frame, plan: _Plan, width: int, pen: Pen) -> Strip:
@@ -121,12 +136,12 @@ def _title(frame: Frame, plan: _Plan, width: int, pen: Pen) -> Strip:
         fit("rx", 6, "right") + " ",
         fit("sib %", plan.siblings, "right") if plan.siblings else "",
         fit("retx %", 7, "right"),
-        fit("numa", plan.numa, "right") if plan.numa else "",
+        fit("near dev", plan.near, "right") if plan.near else "",
     ]
     return line([("".join(parts), pen.ink.muted)], width)
 
 
-def _severities(scene: Scene, node: NodeView) -> dict[int, Severity]:
+def severities(scene: Scene, node: NodeView) -> dict[int, Severity]:
     """Card → how bad it is: by its incident, else by what sets it apart from its siblings.
 
     That a card carries less than others says nothing by itself: many jobs use cards unevenly.

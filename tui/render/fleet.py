@@ -1,31 +1,41 @@
-"""The columns of the fleet table."""
+"""The columns of the fleet table, their order, and what has changed since a baseline."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trntop import units
 from trntop.catalog import Entity
-from trntop.model import Incident, NodeView, State
+from trntop.model import Incident, NodeView, Stage, State
 
+from ..measures import BANDWIDTH as BANDWIDTH
+from ..measures import ENGINE as ENGINE
+from ..measures import MEASURES, Measure
+from ..measures import MEMORY as MEMORY
+from ..measures import PACE as PACE
+from ..measures import STEP as STEP
+from ..measures import TRANSMIT as TRANSMIT
+from ..measures import UTILIZATION as UTILIZATION
+from ..scene import Scene
 from . import run
 from .graph import Values, bar, sparkline
 from .line import Part, fit, length
 from .pen import Pen, bare
 from .table import Column
 
-UTILIZATION = "node_neuroncore_utilization_mean_ratio"
-ENGINE = "node_tensor_engine_busy_mean_ratio"
-MEMORY = "node_device_memory_used_max_ratio"
-BANDWIDTH = "node_hbm_bandwidth_ratio"
-TRANSMIT = "node_efa_tx_bytes_per_second"
-RETRANSMIT = "node_efa_retransmit_max_ratio"
-COMM = "job_comm_share_ratio"
-EXPOSED = "job_exposed_comm_share_ratio"
-STEP = "job_step_seconds"
-PACE = "job_step_pace_seconds"
-"""A step's time where no job states it: by the pace of its log lines."""
+WORST = "worst"
+"""The standard order: incidents first, then the silent, then by name."""
+NODE = "node"
+"""The column that is always there."""
+OPTIONAL = ("efa_rx", "power", "cpu", "job", "type")
+"""Columns that are shown only where they are asked for."""
+ASKED_FOR = 50
+"""What an optional column is worth more than it were: it was asked for."""
+NOTABLE = 0.1
+"""Share of what it was from which a change is drawn as bright as other numbers."""
+ARROW_CELLS = 7
+"""From this width on, a change has an arrow before its sign."""
 
 ORDER = (State.DOWN, State.STALE, State.LATE, State.STARTING, State.FRESH, State.ENDED)
 """States from the one that needs a look most."""
@@ -41,25 +51,11 @@ class FleetRow:
     """Recent EFA traffic, oldest first."""
     trail_top: float = 0.0
     """What the full height of the trail stands for, the same for all rows."""
+    before: NodeView | None = None
+    """The node at the baseline; None where there is none, or the node was not there."""
 
 
-def job_worst(node: NodeView, quantity: str) -> float | None:
-    """A job quantity of a node; the largest where it runs several jobs."""
-    column = node.frame.columns.get(quantity)
-    if column is None or not node.inventory.of(Entity.JOB) or np.isnan(column).all():
-        return None
-    return float(np.nanmax(column))
-
-
-def _sort_by(quantity: str) -> Callable[[NodeView], float]:
-    """Largest first; absent values at the end."""
-    job = quantity.startswith("job_")
-
-    def key(node: NodeView) -> float:
-        value = job_worst(node, quantity) if job else node.frame.value(quantity)
-        return float("-inf") if value is None else value
-
-    return key
+Draw = Callable[[FleetRow, int, Pen], list[Part]]
 
 
 def badness(incidents: Sequence[Incident], node: NodeView) -> tuple[int, int]:
@@ -80,71 +76,103 @@ def _name(row: FleetRow, width: int, pen: Pen) -> list[Part]:
     return [(fit(text, width), pen.ink.severity(severity))]
 
 
-def _utilization(row: FleetRow, width: int, pen: Pen) -> list[Part]:
-    value = row.node.frame.value(UTILIZATION)
-    number = pen.number(bare(units.percent(value)), UTILIZATION, 5)
-    cells = width - 6
-    if cells < 4:
-        return [(" " * max(0, width - 5), pen.ink.text), *number]
-    style = pen.ink.level(value or 0.0)
-    return [*bar(value, cells, pen.glyphs, style, pen.ink.rule), (" ", pen.ink.text), *number]
-
-
-def _share(quantity: str) -> Callable[[FleetRow, int, Pen], list[Part]]:
-    """A node's ratio in percent."""
+def _number(measure: Measure) -> Draw:
+    """The number as it is."""
 
     def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
-        return pen.number(bare(units.percent(row.node.frame.value(quantity))), quantity, width)
+        text = bare(measure.form(measure.of(row.node)))
+        return pen.number(text, measure.quantity_of(row.node), width)
 
     return draw
 
 
-def _transmit(row: FleetRow, width: int, pen: Pen) -> list[Part]:
-    value = row.node.frame.value(TRANSMIT)
-    number = pen.number(bare(units.gigabits(value)), TRANSMIT, 6)
-    cells = width - 7
-    if cells < 4 or row.trail is None:
-        return [(" " * max(0, width - 6), pen.ink.text), *number]
-    trail = sparkline(row.trail[-cells:], pen.glyphs, row.trail_top)
-    return [*number, (" ", pen.ink.text), (fit(trail, cells, "right"), pen.ink.graph)]
+def _change(measure: Measure) -> Draw:
+    """By how much it is more or less than at the baseline; in points, where it is percent."""
 
-
-def _retransmit(row: FleetRow, width: int, pen: Pen) -> list[Part]:
-    value = row.node.frame.value(RETRANSMIT)
-    number = pen.number(bare(units.percent(value)), RETRANSMIT, width)
-    blamed = [one for one in row.incidents if (one.component or "").startswith("efa:")]
-    if blamed and value is not None:
-        number[0] = (number[0][0], pen.ink.severity(blamed[0].severity))
-    return number
-
-
-def _job(
-    quantity: str, form: Callable[[float | None], str]
-) -> Callable[[FleetRow, int, Pen], list[Part]]:
     def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
-        return pen.number(bare(form(job_worst(row.node, quantity))), quantity, width)
+        now = measure.of(row.node)
+        before = None if row.before is None else measure.of(row.before)
+        if now is None or before is None:
+            return pen.number(units.ABSENT, measure.quantity, width)
+        size = bare(measure.form(abs(now - before)))
+        if not size.strip("0.<"):
+            return [(fit("0 ", width, "right"), pen.ink.faint)]
+        arrow, sign = (pen.glyphs.up, "+") if now > before else (pen.glyphs.down, "-")
+        lead = f"{arrow} " if width >= ARROW_CELLS else ""
+        parts = pen.number(f"{lead}{sign}{size}", measure.quantity_of(row.node), width)
+        if abs(now - before) < NOTABLE * abs(before):
+            parts[0] = (parts[0][0], pen.ink.muted)
+        return parts
 
     return draw
 
 
-def _comm(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+def _with_bar(number: Draw, measure: Measure) -> Draw:
+    """The level beside the number, where there is room."""
+
+    def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+        cells = width - 6
+        if cells < 4:
+            return number(row, width, pen)
+        value = measure.of(row.node)
+        level = bar(value, cells, pen.glyphs, pen.ink.level(value or 0.0), pen.ink.rule)
+        return [*level, (" ", pen.ink.text), *number(row, 5, pen)]
+
+    return draw
+
+
+def _with_trail(number: Draw) -> Draw:
+    """The last seconds beside the number, where there is room."""
+
+    def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+        cells = width - 7
+        if cells < 4 or row.trail is None:
+            return number(row, width, pen)
+        trail = sparkline(row.trail[-cells:], pen.glyphs, row.trail_top)
+        parts = [*number(row, 6, pen), (" ", pen.ink.text)]
+        return [*parts, (fit(trail, cells, "right"), pen.ink.graph)]
+
+    return draw
+
+
+def _with_blame(number: Draw) -> Draw:
+    """In the colour of the incident that a card of the node has."""
+
+    def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+        parts = number(row, width, pen)
+        blamed = [one for one in row.incidents if (one.component or "").startswith("efa:")]
+        if blamed and parts[0][1] is pen.ink.text:
+            parts[0] = (parts[0][0], pen.ink.severity(blamed[0].severity))
+        return parts
+
+    return draw
+
+
+def _with_bounds(number: Draw) -> Draw:
     """The share that jobs report, else the estimated range."""
-    if job_worst(row.node, COMM) is not None:
-        return _job(COMM, units.percent)(row, width, pen)
-    return pen.number(run.comm_bounds(row.node.frame), "", width)
+
+    def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+        if MEASURES["comm"].of(row.node) is not None:
+            return number(row, width, pen)
+        return pen.number(run.comm_bounds(row.node.frame), "", width)
+
+    return draw
 
 
-def _step(row: FleetRow, width: int, pen: Pen) -> list[Part]:
-    """The time of a step that jobs state, else the one worked out."""
-    return _job(_step_quantity(row.node), units.plain_seconds)(row, width, pen)
+def _text(of: Callable[[NodeView], str]) -> Draw:
+    def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+        text = of(row.node)
+        return [(fit(text or units.ABSENT, width), pen.ink.text if text else pen.ink.faint)]
+
+    return draw
 
 
-def _step_quantity(node: NodeView) -> str:
-    return STEP if job_worst(node, STEP) is not None else PACE
+def _job(node: NodeView) -> str:
+    return ", ".join(str(job) for job in node.inventory.of(Entity.JOB))
 
 
-def _by_step(node: NodeView) -> float:
-    return _sort_by(_step_quantity(node))(node)
+def _type(node: NodeView) -> str:
+    return node.inventory.instance_type
 
 
 def _phase(row: FleetRow, width: int, pen: Pen) -> list[Part]:
@@ -184,28 +212,115 @@ def _state(row: FleetRow, width: int, pen: Pen) -> list[Part]:
     return [*parts, (" " * max(0, width - length(parts)), pen.ink.text)]
 
 
-def columns(name_width: int) -> tuple[Column[FleetRow], ...]:
-    """The table's columns; the name's takes the longest name up to a third of 80 columns."""
+def columns(name_width: int, *, changes: bool = False) -> tuple[Column[FleetRow], ...]:
+    """All columns; the name's takes the longest name up to a third of 80 columns.
+
+    Args:
+        name_width: cells of the longest name.
+        changes: whether numbers are shown as their change since the baseline.
+    """
     names = min(max(name_width, 4), 26)
+
+    def number(name: str, width: int, rank: int, wide: int = 0) -> Column[FleetRow]:
+        measure = MEASURES[name]
+        draw = _change(measure) if changes else _number(measure)
+        if name == "util" and not changes:
+            draw = _with_bar(draw, measure)
+        elif name == "efa_tx":
+            draw = _with_trail(draw)
+        elif name == "retx":
+            draw = _with_blame(draw)
+        elif name == "comm" and not changes:
+            draw = _with_bounds(draw)
+        title, unit = measure.title, measure.unit
+        if changes:  # points have no sign of their own, and the card's name no room
+            title, unit = title.removeprefix("EFA "), f"±{unit.removesuffix('%')}"
+        return Column(
+            name, title, width, rank, draw, unit=unit, wide=wide,
+            align="left" if name == "efa_tx" else "right",
+            help=measure.help,
+        )  # fmt: skip
+
     return (
-        Column("node", "  node", min(names, 12) + 2, 100, _name, wide=names + 2),
-        Column("util", "util", 6, 90, _utilization, unit="%", wide=26, align="right",
-               sort=_sort_by(UTILIZATION)),
-        Column("engine", "TE", 5, 82, _share(ENGINE), unit="%", align="right",
-               sort=_sort_by(ENGINE)),
-        Column("hbm", "HBM", 6, 70, _share(MEMORY), unit="%", align="right",
-               sort=_sort_by(MEMORY)),
-        Column("bandwidth", "HBM bw", 8, 65, _share(BANDWIDTH), unit="%", align="right",
-               sort=_sort_by(BANDWIDTH)),
-        Column("efa", "EFA tx", 11, 80, _transmit, unit="Gb/s", wide=24,
-               sort=_sort_by(TRANSMIT)),
-        Column("retransmit", "retx", 7, 60, _retransmit, unit="%", align="right",
-               sort=_sort_by(RETRANSMIT)),
-        Column("comm", "comm", 7, 75, _comm, unit="%", align="right", sort=_sort_by(COMM)),
-        Column("exposed", "exposed", 9, 43, _job(EXPOSED, units.percent), unit="%",
-               align="right", sort=_sort_by(EXPOSED)),
-        Column("step", "step", 7, 40, _step, unit="s", align="right", sort=_by_step),
-        Column("phase", "phase", 13, 44, _phase),
-        Column("incident", "incident", 14, 45, _incident, wide=24),
-        Column("state", "state", 7, 85, _state, wide=15),
-    )  # fmt: skip
+        Column(NODE, "  node", min(names, 12) + 2, 100, _name, wide=names + 2, help="its name"),
+        number("util", 6, 90, 26),
+        number("te", 5, 82),
+        number("hbm", 6, 70),
+        number("hbm_bw", 8, 65),
+        number("efa_tx", 11, 80, 24),
+        number("efa_rx", 11, 79),
+        number("retx", 7, 60),
+        number("comm", 7, 75),
+        number("exposed", 9, 43),
+        number("step", 7, 40),
+        number("power", 7, 42),
+        number("cpu", 6, 41),
+        Column("phase", "phase", 13, 44, _phase, help="what its run is busy with"),
+        Column("job", "job", 12, 39, _text(_job), wide=24, help="the jobs that report from it"),
+        Column("type", "type", 14, 38, _text(_type), wide=18, help="EC2 instance type"),
+        Column("incident", "incident", 14, 45, _incident, wide=24, help="its worst incident"),
+        Column("state", "state", 7, 85, _state, wide=15, help="whether it speaks, and its age"),
+    )
+
+
+TITLES: Mapping[str, str] = {one.id: one.title.strip() for one in columns(4)}
+"""Column → what its header says, without the unit."""
+
+
+def chosen(
+    found: Sequence[Column[FleetRow]], wanted: Sequence[str]
+) -> tuple[Column[FleetRow], ...]:
+    """The columns that are wanted, in their order; the standard ones where none is named."""
+    if not wanted:
+        return tuple(one for one in found if one.id not in OPTIONAL)
+    return tuple(
+        replace(one, rank=one.rank + ASKED_FOR) if one.id in OPTIONAL else one
+        for one in found
+        if one.id == NODE or one.id in wanted
+    )
+
+
+def order(scene: Scene, by: str, *, reverse: bool) -> list[int]:
+    """The places of the cluster's nodes in the order of a column, largest or worst first.
+
+    What is absent comes last either way; what is equal stays in the order of names. With a
+    baseline, numbers are ordered by their change.
+    """
+    ranks = _ranks(scene, by)
+    return np.argsort(ranks if reverse else -ranks, kind="stable").tolist()  # type: ignore[no-any-return]
+
+
+def _ranks(scene: Scene, by: str) -> Values:
+    """What the nodes are sorted by, `[node]`."""
+    nodes = scene.cluster.nodes
+    if (measure := MEASURES.get(by)) is not None:
+        values = measure.over(scene.cluster)
+        return values if scene.baseline is None else values - _then(scene, measure)
+    if by in ("job", "type"):
+        of = _job if by == "job" else _type
+        texts = [of(node) for node in nodes.values()]
+        place = {text: -float(index) for index, text in enumerate(sorted(set(texts)))}
+        return np.array([place[text] if text else np.nan for text in texts])
+    if by == "phase":
+        places = {stage: -float(index) for index, stage in enumerate(Stage)}
+        phases = [node.frame.phase for node in nodes.values()]
+        return np.array([places[one.stage] if one else np.nan for one in phases])
+    if by == NODE:
+        return -np.arange(len(nodes), dtype=np.float64)
+    by_node = scene.by_node
+    pairs = [badness(by_node.get(name, ()), node) for name, node in nodes.items()]
+    badnesses = np.array(pairs, np.float64).reshape(-1, 2)
+    # One step of severity is more than all states.
+    weights = {WORST: (len(ORDER), 1), "incident": (1, 0), "state": (0, 1)}[by]
+    return badnesses @ np.array(weights, np.float64)
+
+
+def _then(scene: Scene, measure: Measure) -> Values:
+    """A measure at the baseline, along the nodes of today."""
+    assert scene.baseline is not None
+    before = scene.baseline.cluster
+    values = measure.over(before)
+    if before.names == scene.cluster.names:
+        return values
+    known = dict(zip(before.names, values.tolist(), strict=True))
+    return np.array([known.get(name, np.nan) for name in scene.cluster.names])

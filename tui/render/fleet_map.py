@@ -9,8 +9,9 @@ from textual.strip import Strip
 from trntop.catalog import Entity
 from trntop.model import NodeView, State
 
+from ..filter.fields import Places
+from ..measures import ENGINE, UTILIZATION
 from ..scene import Scene, worst
-from .fleet import ENGINE, UTILIZATION
 from .graph import runs
 from .line import Part, fit, line
 from .pen import Pen
@@ -61,14 +62,33 @@ LAYERS = (
 """A core that waits counts as utilized; its tensor engine shows that it waits."""
 
 
-def draw(scene: Scene, width: int, height: int, pen: Pen, layer: Layer = LAYERS[0]) -> list[Strip]:
+def draw(
+    scene: Scene,
+    width: int,
+    height: int,
+    pen: Pen,
+    layer: Layer = LAYERS[0],
+    chosen: Places | None = None,
+) -> list[Strip]:
     """Lines of the map: a tile of devices per node, else a named cell, else a bare cell.
 
     The finest of the three that fits into `height` lines is taken.
+
+    Args:
+        scene: what is drawn.
+        width: cells.
+        height: lines, at most.
+        pen: what to draw with.
+        layer: what colours stand for.
+        chosen: `[node]`, whether it is looked at; the others are dimmed. None is all.
     """
     nodes = list(scene.cluster.nodes.values())
     if not nodes or width < 4:
         return []
+    dimmed = frozenset[str]()
+    if chosen is not None:
+        pairs = zip(nodes, chosen.tolist(), strict=True)
+        dimmed = frozenset(node.name for node, looked_at in pairs if not looked_at)
     tails = tail_names([node.name for node in nodes])
     name = max(map(len, tails))
     devices = min(
@@ -79,10 +99,10 @@ def draw(scene: Scene, width: int, height: int, pen: Pen, layer: Layer = LAYERS[
         least = _lines(len(nodes), name + 2 + devices, 3, width)
         for tile in range(4 * devices, 0, -devices):
             if _lines(len(nodes), name + 2 + tile, 3, width) == least <= height:
-                return _tiles(nodes, tails, name, tile, scene, width, pen, layer)
+                return _tiles(nodes, tails, name, tile, scene, width, pen, layer, dimmed)
     if name <= 6 and _lines(len(nodes), name + 3, 1, width) <= height:
-        return _tiles(nodes, tails, name, 1, scene, width, pen, layer)
-    return _cells(nodes, scene, width, height, pen, layer)
+        return _tiles(nodes, tails, name, 1, scene, width, pen, layer, dimmed)
+    return _cells(nodes, scene, width, height, pen, layer, dimmed)
 
 
 def _lines(count: int, cells: int, gap: int, width: int) -> int:
@@ -124,6 +144,7 @@ def _tiles(
     width: int,
     pen: Pen,
     layer: Layer,
+    dimmed: frozenset[str],
 ) -> list[Strip]:
     cells = name + 2 + tile
     least = 3 if tile > 1 else 1
@@ -140,8 +161,11 @@ def _tiles(
         ):
             severity = worst(node, scene)
             style = pen.ink.severity(severity) if severity else pen.ink.muted
-            sign = _sign(node, scene, pen)
-            parts += [sign, (f"{fit(tail, name)} ", style), *_strip(node, tile, pen, layer)]
+            strip = _strip(node, tile, pen, layer)
+            if node.name in dimmed:  # what is wrong with it keeps its sign
+                style = pen.ink.rule
+                strip = [("".join(text for text, _ in strip), style)]
+            parts += [_sign(node, scene, pen), (f"{fit(tail, name)} ", style), *strip]
             parts.append((" " * gap, pen.ink.text))
         rows.append(line(parts, width))
     return rows
@@ -167,7 +191,13 @@ def _strip(node: NodeView, tile: int, pen: Pen, layer: Layer) -> list[Part]:
 
 
 def _cells(
-    nodes: list[NodeView], scene: Scene, width: int, height: int, pen: Pen, layer: Layer
+    nodes: list[NodeView],
+    scene: Scene,
+    width: int,
+    height: int,
+    pen: Pen,
+    layer: Layer,
+    dimmed: frozenset[str],
 ) -> list[Strip]:
     """One cell a node; where even that is too much, a cell stands for the least of several."""
     room = max(1, width * max(1, height))
@@ -178,9 +208,13 @@ def _cells(
         cells: list[Part] = []
         for group in groups[start : start + width]:
             signs = [sign for node in group if (sign := _sign(node, scene, pen))[0] != " "]
-            known = [value for node in group if (value := node.frame.value(layer.node)) is not None]
+            looked_at = [node for node in group if node.name not in dimmed]
+            values = (node.frame.value(layer.node) for node in looked_at)
+            known = [value for value in values if value is not None]
             if signs:
                 cells.append(signs[0])
+            elif not looked_at:
+                cells.append((pen.glyphs.cell, pen.ink.rule))
             elif known:
                 cells.append((pen.glyphs.cell, pen.ink.level(min(known))))
             else:

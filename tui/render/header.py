@@ -8,6 +8,7 @@ from textual.strip import Strip
 from trntop import units
 from trntop.model import Phase, Severity, Stage, State
 
+from .. import timecode
 from ..scene import JobFigures, Mode, Scene
 from . import run
 from .fleet import PACE, STEP
@@ -17,6 +18,9 @@ from .pen import Pen
 
 SPARK_SECONDS = 4.0
 """Stream time of one cell of a sparkline in the header."""
+WIDE = 100
+"""Cells from which on the program's name stands before the place."""
+LONGEST_CRUMB = 24
 
 
 def identity(scene: Scene) -> str:
@@ -35,25 +39,38 @@ def identity(scene: Scene) -> str:
 
 def _mode(scene: Scene, pen: Pen) -> list[Part]:
     glyphs, ink = pen.glyphs, pen.ink
+    if scene.loaded is not None:
+        return [
+            (f"{glyphs.states[State.STARTING]} LOADING {units.percent(scene.loaded)}", ink.accent)
+        ]
     clock = f" {units.clock(scene.view.time, utc=scene.utc)}"
+    place = ("", ink.faint)
+    if scene.span is not None:
+        place = (f" {timecode.position(scene.view.time, scene.span)}", ink.muted)
     if scene.mode is Mode.LIVE:
         return [(f"{glyphs.live} LIVE", ink.ok), (clock, ink.text)]
     if scene.mode is Mode.PLAYING:
         speed = f" ×{scene.speed:g}"
-        return [(f"{glyphs.live} PLAY{speed}", ink.accent), (clock, ink.text)]
+        return [(f"{glyphs.live} PLAY{speed}", ink.accent), (clock, ink.text), place]
+    if scene.mode is Mode.PAST:
+        ago = f" {units.age(scene.behind)} ago"
+        past = (f"{glyphs.paused} PAST", ink.warning)
+        return [past, (clock, ink.strong), place if scene.span else (ago, ink.muted)]
     if scene.mode is Mode.PAUSED:
-        return [(f"{glyphs.paused} PAUSED", ink.warning), (clock, ink.text)]
+        return [(f"{glyphs.paused} PAUSED", ink.warning), (clock, ink.text), place]
     if scene.mode is Mode.ENDED:
-        return [(f"{glyphs.ended} ENDED", ink.muted), (clock, ink.text)]
+        return [(f"{glyphs.ended} ENDED", ink.muted), (clock, ink.text), place]
     if scene.mode is Mode.FAILED:
         return [(f"{glyphs.states[State.DOWN]} STOPPED", ink.critical), (clock, ink.text)]
     return [(f"{glyphs.states[State.STARTING]} WAITING", ink.muted)]
 
 
-def first_line(scene: Scene, width: int, pen: Pen) -> list[tuple[int, list[Part]]]:
-    """Groups from the left: program, job, nodes, and the states that are not well."""
+def first_line(
+    scene: Scene, width: int, pen: Pen, crumbs: Sequence[str] = ()
+) -> list[tuple[int, list[Part]]]:
+    """Groups from the left: place, job, nodes, and the states that are not well."""
     ink = pen.ink
-    groups: list[tuple[int, list[Part]]] = [(100, [(" trntop", ink.key)])]
+    groups: list[tuple[int, list[Part]]] = [(100, _place(crumbs, width, pen))]
     job = scene.job
     if job is not None:
         others = len(scene.cluster.jobs) - 1
@@ -74,6 +91,16 @@ def first_line(scene: Scene, width: int, pen: Pen) -> list[tuple[int, list[Part]
     if scene.description and width >= 100:
         groups.append((20, [(scene.description, ink.faint)]))
     return groups
+
+
+def _place(crumbs: Sequence[str], width: int, pen: Pen) -> list[Part]:
+    """Program and screen: `trntop ▸ cluster ▸ trn-007`; the program goes where space is short."""
+    ink = pen.ink
+    names = ["trntop", *crumbs] if width >= WIDE or not crumbs else list(crumbs)
+    parts: list[Part] = []
+    for name in names[:-1]:
+        parts += [(f" {name[:LONGEST_CRUMB]}", ink.muted), (f" {pen.glyphs.cursor}", ink.faint)]
+    return [*parts, (f" {names[-1][:LONGEST_CRUMB]}", ink.key)]
 
 
 def _stages(scene: Scene, pen: Pen) -> list[tuple[Stage, list[Part]]]:
@@ -97,23 +124,35 @@ def _lasted(scene: Scene, phases: Sequence[Phase]) -> str:
     return "" if since is None else f" {units.span(scene.view.time - since)}"
 
 
-def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
-    """Both lines."""
+def draw(scene: Scene, width: int, pen: Pen, crumbs: Sequence[str] = ()) -> list[Strip]:
+    """Both lines; `crumbs` say where the user is, from the outermost place inwards."""
     ink = pen.ink
     right: list[tuple[int, list[Part]]] = []
-    if scene.cost is not None:
-        right.append((10, [(f"own cpu {units.percent(scene.cost)}", ink.faint)]))
+    right.extend(_own(scene, pen))
     if scene.cluster.simulated:
         right.append((99, [(" SIMULATED ", ink.badge)]))
     right.append((98, _mode(scene, pen)))
     right[-1][1].append((" ", ink.text))
     gap = ("  ", ink.faint)
-    top = flow(first_line(scene, width, pen), width, gap, right=right)
+    top = flow(first_line(scene, width, pen, crumbs), width, gap, right=right)
     job = scene.job
     groups = _instead(scene, pen)
     groups += _fleet(scene, pen) if job is None else _job(scene, job, width, pen)
     groups[0][1].insert(0, (" ", ink.text))
     return [top, flow(groups, width, ("   ", ink.faint))]
+
+
+def _own(scene: Scene, pen: Pen) -> list[tuple[int, list[Part]]]:
+    """What the program costs, and how many ticks the terminal keeps up with."""
+    ink = pen.ink
+    groups: list[tuple[int, list[Part]]] = []
+    if scene.every > 1:
+        groups.append((86, [(f"1 of {scene.every} ticks", ink.warning)]))
+    if scene.cost is not None:
+        groups.append((30, [(f"own cpu {units.percent(scene.cost)}", ink.faint)]))
+    if scene.traffic is not None:
+        groups.append((29, [(f"{scene.traffic / 1024:.0f} KiB/s", ink.faint)]))
+    return groups
 
 
 def _instead(scene: Scene, pen: Pen) -> list[tuple[int, list[Part]]]:

@@ -12,6 +12,10 @@ from trntop.model import Severity, State
 LEVELS = 16
 """Steps of the utilization scale. Few, because each change of colour is bytes to the terminal."""
 
+MUTED, FAINT = 6.5, 4.5
+"""Contrast of the quieter texts to their ground, unless the theme says more: what is read last can
+still be read (WCAG 2, level AA)."""
+
 SHADES = 6
 """Steps from the ground to the top of a chart."""
 
@@ -74,13 +78,19 @@ def level_of(ratio: float) -> int:
 
 def ink(variables: Mapping[str, str]) -> Ink:
     """The styles for a theme's variables (`App.theme_variables`)."""
-    names = ("background", "foreground", "primary", "accent", "success", "warning", "error")
+    names = (
+        "background", "foreground", "primary", "accent", "success", "warning", "error", "surface",
+    )  # fmt: skip
     base = tuple(_colour(variables.get(name, "")) for name in names)
     scale = tuple(
         _colour(variables.get(name, ""), base[default])
         for name, default in (("level-low", 0), ("level-mid", 2), ("level-high", 1))
     )
-    return _ink(base, scale)
+    quiet = tuple(
+        float(variables.get(name, default))
+        for name, default in (("muted-contrast", MUTED), ("faint-contrast", FAINT))
+    )
+    return _ink(base, scale, quiet)
 
 
 def _colour(text: str, default: Color | None = None) -> Color:
@@ -90,18 +100,54 @@ def _colour(text: str, default: Color | None = None) -> Color:
         return default if default is not None else Color(128, 128, 128)
 
 
+def contrast(one: Color, other: Color) -> float:
+    """The contrast of two colours as WCAG 2 defines it, from 1 to 21."""
+    low, high = sorted(map(luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(colour: Color) -> float:
+    """Relative luminance as WCAG 2 defines it, from 0 to 1."""
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in colour.normalized
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
 @lru_cache(maxsize=8)
-def _ink(base: tuple[Color, ...], scale: tuple[Color, ...]) -> Ink:
-    background, foreground, primary, accent, success, warning, error = base
+def _ink(base: tuple[Color, ...], scale: tuple[Color, ...], quiet: tuple[float, ...]) -> Ink:
+    background, foreground, primary, accent, success, warning, error, surface = base
+    own = any(colour.ansi is not None for colour in base)
 
     def front(colour: Color, *, bold: bool = False) -> Style:
         return Style(color=colour.rich_color, bold=bold or None)
 
     def toward(share: float) -> Color:
         """Between background and foreground; terminal palettes cannot be mixed."""
-        if background.ansi is not None or foreground.ansi is not None:
-            return Color.parse("ansi_bright_black") if share < 0.7 else foreground
-        return background.blend(foreground, share)
+        return Color.parse("ansi_bright_black") if own else background.blend(foreground, share)
+
+    def readable(least: float) -> Style:
+        """The quietest text that has at least this contrast on either ground."""
+        if own:
+            # Bright black may be the ground itself: the terminal knows best what is dim.
+            return Style(color=foreground.rich_color, dim=True)
+        shares = (background.blend(foreground, step / 40) for step in range(41))
+        grounds = (background, surface)
+        found = (
+            colour
+            for colour in shares
+            if min(contrast(colour, ground) for ground in grounds) >= least
+        )
+        return front(next(found, foreground))
+
+    def on(ground: Color) -> Color:
+        """What can be read on a level of the scale."""
+        if ground.ansi is not None:
+            return Color.parse("ansi_black")
+        return max(
+            (Color(0, 0, 0), Color(255, 255, 255)), key=lambda colour: contrast(colour, ground)
+        )
 
     def shades(colour: Color) -> tuple[Style, ...]:
         if colour.ansi is not None:
@@ -121,16 +167,16 @@ def _ink(base: tuple[Color, ...], scale: tuple[Color, ...]) -> Ink:
             steps.append(low.blend(middle, place) if place <= 1 else middle.blend(high, place - 1))
     return Ink(
         text=front(foreground),
-        muted=front(toward(0.62)),
-        faint=front(toward(0.36)),
+        muted=front(foreground) if own else readable(quiet[0]),
+        faint=readable(quiet[1]),
         strong=front(foreground, bold=True),
         accent=front(accent),
         ok=front(success),
         warning=front(warning, bold=True),
         critical=front(error, bold=True),
-        badge=Style(color=background.rich_color, bgcolor=warning.rich_color, bold=True),
+        badge=Style(color=on(warning).rich_color, bgcolor=warning.rich_color, bold=True),
         key=front(accent, bold=True),
-        cursor=Style(bgcolor=toward(0.13).rich_color, bold=True),
+        cursor=Style(bgcolor=None if own else toward(0.13).rich_color, bold=True),
         rule=front(toward(0.18)),
         graph=front(primary),
         area=shades(primary),
@@ -138,7 +184,7 @@ def _ink(base: tuple[Color, ...], scale: tuple[Color, ...]) -> Ink:
         levels=tuple(front(colour) for colour in steps),
         cells=tuple(
             Style(
-                color=(colour.get_contrast_text(0.95)).rich_color,
+                color=on(colour).rich_color,
                 bgcolor=colour.rich_color,
             )
             for colour in steps

@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from itertools import chain, repeat
 
+from rich.segment import Segment
 from textual.strip import Strip
 
 from trntop import hbm, units
 from trntop.catalog import EXECUTION_ERRORS, EXECUTION_STATUSES, Entity
+from trntop.jobs import holders
 from trntop.model import NodeView, Process, Runtime, State
 
+from ..measures import BANDWIDTH, COMM, ENGINE, UTILIZATION, job_worst
 from ..scene import Scene
 from . import incidents, run
-from .fleet import BANDWIDTH, COMM, ENGINE, UTILIZATION, job_worst, state_parts
+from .fleet import state_parts
 from .line import Part, fit, flow, length, line
 from .pen import Pen, bare
 
@@ -19,16 +22,25 @@ Paint = Callable[[Scene, NodeView, int, Pen], list[Strip]]
 
 
 def identity(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
-    """Name, type, place, versions, state; below, what the node is busy with."""
+    """Name, type, holder, place, versions, state; below, what the node is busy with.
+
+    Then its worst incident, where another one stands in the alert line.
+    """
     ink, facts = pen.ink, node.inventory.facts
     names = scene.cluster.names
+    wrong = scene.by_node.get(node.name, ())
     groups: list[tuple[int, list[Part]]] = [(100, [(f" {node.name}", ink.strong)])]
+    if wrong:
+        sign, style = pen.glyphs.severities[wrong[0].severity], ink.severity(wrong[0].severity)
+        groups = [(100, [(f" {sign} {node.name}", style)])]
     devices = len(node.inventory.of(Entity.DEVICE))
     if node.inventory.instance_type:
         groups.append((80, [(node.inventory.instance_type, ink.text)]))
     if devices:
         chips = f"{devices} device{'s' * (devices > 1)}"
         groups.append((60, [(f"{chips}{_cores(node)}", ink.muted)]))
+    if given := holders(node.inventory):
+        groups.append((50, [(f"given to {given}", ink.muted)]))
     for rank, key in ((30, "availability_zone"), (40, "instance_id"), (20, "ultraserver_id")):
         if value := facts.get(key):
             groups.append((rank, [(value, ink.muted)]))
@@ -39,7 +51,11 @@ def identity(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
         (50, [(f"{names.index(node.name) + 1}/{len(names)} ", ink.faint)]),
     ]
     gap = ("  ", ink.faint)
-    return [flow(groups, width, gap, right=right), flow(_at_work(scene, node, pen), width, gap)]
+    lines = [flow(groups, width, gap, right=right), flow(_at_work(scene, node, pen), width, gap)]
+    if wrong and wrong[0] is not scene.incidents[0]:
+        (said,) = incidents.brief(scene, wrong[0], width - 1, pen)
+        lines.append(Strip.join([Strip([Segment(" ", ink.text)]), said]))
+    return lines
 
 
 def _cores(node: NodeView) -> str:

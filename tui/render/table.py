@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from rich.style import Style
 from textual.strip import Strip
@@ -33,8 +33,8 @@ class Column(Generic[Row]):
     wide: int = 0
     """Most cells it grows to where there is room; 0 keeps `width`."""
     align: Align = "left"
-    sort: Callable[[Any], float] | None = None
-    """Key for sorting rows by this column, largest first; None where that says nothing."""
+    help: str = ""
+    """What it shows, in a phrase."""
 
 
 Layout = Sequence[tuple[Column[Row], int]]
@@ -58,13 +58,23 @@ def _needed(columns: Sequence[Column[Row]]) -> int:
     return 2 + sum(column.width for column in columns) + GAP * max(0, len(columns) - 1)
 
 
+def column_at(columns: Layout[Row], x: int) -> Column[Row] | None:
+    """The column that stands at the cell `x` of a line; a gap belongs to the one before it."""
+    end = 2
+    for column, cells in columns:
+        end += cells + GAP
+        if 2 <= x < end:
+            return column
+    return None
+
+
 def header(columns: Layout[Row], width: int, pen: Pen, sorted_by: str, reverse: bool) -> Strip:
     """The line of titles and units; the sorted column is marked."""
     parts: list[Part] = [("  ", pen.ink.muted)]
     for index, (column, cells) in enumerate(columns):
         if index:
             parts.append((" " * GAP, pen.ink.muted))
-        title = f"{column.title} {column.unit}".strip()
+        title = f"{column.title} {column.unit}".rstrip()
         if column.id == sorted_by:
             arrow = pen.glyphs.up if reverse else pen.glyphs.down
             title = f"{title}{arrow}" if len(title) < cells + 1 else title

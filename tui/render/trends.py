@@ -137,7 +137,7 @@ def one(trend: Trend, now: float, width: int, height: int, pen: Pen) -> list[Str
         [(90, title), (95, number)],
         width,
         (" ", ink.faint),
-        right=[(10, [(_bounds(trend, scale), ink.faint)])],
+        right=[(10, [(_bounds(trend, scale), ink.faint)])] if newest is not None else [],
     )
     seconds = SECONDS / graph_width
     # Whole seconds per cell keep slots of equal weight at one reading a second.

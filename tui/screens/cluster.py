@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
@@ -10,14 +10,18 @@ from textual.content import Content
 from textual.getters import query_one
 from textual.reactive import reactive
 
+from ..arrangement import Arrangement, Keeper
 from ..messages import NodeAsked
-from ..render import devices, efa
+from ..render import devices, efa, fleet
+from ..render.glyphs import Glyphs
 from ..render.line import printable
+from ..selection import ALL, Selection
+from ..widgets.filter_bar import FilterBar
 from ..widgets.fleet_table import FleetTable
 from ..widgets.node_panel import NodePanel
 from ..widgets.overview import FleetMap, Trends
 from ..widgets.row_table import RowTable
-from .frame import Frame
+from .frame import Frame, Latest
 
 
 class ClusterScreen(Frame):
@@ -26,6 +30,14 @@ class ClusterScreen(Frame):
     CSS_PATH = "cluster.tcss"
     PLACE = "cluster"
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "Filter", key_display="/", id="cluster.filter",
+                tooltip="Show the nodes that match, such as util<30 & node~trn-0"),
+        Binding("escape", "clear", "Clear", id="cluster.clear",
+                tooltip="Show all nodes again"),
+        Binding("f", "faults", "Faults", id="cluster.faults",
+                tooltip="Show only nodes with an open incident, or not fresh"),
+        Binding("c", "columns", "Columns", show=False, id="cluster.columns",
+                tooltip="Choose the columns, and the one to sort by"),
         Binding("s", "sort", "Sort", id="cluster.sort", tooltip="Sort by the next column"),
         Binding(
             "S,shift+s", "reverse", "Reverse", show=False, id="cluster.reverse",
@@ -38,25 +50,34 @@ class ClusterScreen(Frame):
     ]  # fmt: skip
 
     table = query_one(FleetTable)
+    bar = query_one(FilterBar)
 
-    node: reactive[str | None] = reactive(None, repaint=False)
+    selection: reactive[Selection] = reactive(ALL, repaint=False, bindings=True)
+    """The nodes that are shown."""
+    node: reactive[str | None] = reactive(None, repaint=False, init=False)
     """The node under the cursor, shown in part where there is room."""
+
+    def __init__(self, latest: Latest, glyphs: Glyphs, keeper: Keeper | None = None) -> None:
+        super().__init__(latest, glyphs)
+        self._keeper = keeper or Keeper()
 
     def body(self) -> ComposeResult:
         """Map and charts above or beside the table."""
-        fleet = FleetMap(glyphs=self.glyphs, id="map").data_bind(Frame.scene)
+        yield FilterBar(glyphs=self.glyphs).data_bind(Frame.scene, ClusterScreen.selection)
+        heat = FleetMap(glyphs=self.glyphs, id="map")
+        heat.data_bind(Frame.scene, ClusterScreen.selection)
         trends = Trends(glyphs=self.glyphs, id="trends").data_bind(Frame.scene)
         trends.border_title = "last minutes"
-        nodes = FleetTable(glyphs=self.glyphs, id="nodes").data_bind(Frame.scene)
-        nodes.border_title = "nodes · worst first"
+        nodes = FleetTable(glyphs=self.glyphs, id="nodes")
+        nodes.data_bind(Frame.scene, ClusterScreen.selection)
         cores = NodePanel(devices.draw, glyphs=self.glyphs, id="devices")
         cards = NodePanel(efa.draw, glyphs=self.glyphs, id="cards")
         cores.data_bind(Frame.scene, ClusterScreen.node)
         cards.data_bind(Frame.scene, ClusterScreen.node)
-        for panel in (fleet, trends, nodes, cores, cards):
+        for panel in (heat, trends, nodes, cores, cards):
             panel.add_class("panel")
         peek = Horizontal(cores, cards, id="peek")
-        yield Container(Container(fleet, nodes, peek, id="left"), trends, id="cluster")
+        yield Container(Container(heat, nodes, peek, id="left"), trends, id="cluster")
 
     @property
     def subject(self) -> str | None:
@@ -72,6 +93,9 @@ class ClusterScreen(Frame):
     @on(RowTable.Moved)
     def _follow(self) -> None:
         self.node = self.subject
+
+    def watch_node(self) -> None:
+        """Names it; only then, since a title that is set again repaints its whole panel."""
         for panel, what in (("#devices", "devices and cores"), ("#cards", "EFA cards")):
             # Content, because a border title given as a string is parsed as markup.
             title = Content(printable(f"{self.node or 'no node'} · {what}"))
@@ -81,9 +105,86 @@ class ClusterScreen(Frame):
     def _open(self, event: RowTable.Chosen) -> None:
         self.post_message(NodeAsked(event.key))
 
+    def on_mount(self) -> None:
+        """Arranges the table as it was left."""
+        kept = self._keeper.load()
+        known = (fleet.WORST, *fleet.TITLES)
+        if strange := [name for name in (kept.sort, *kept.columns) if name and name not in known]:
+            self.notify(
+                f"no column is called {printable(strange[0])}; known are {', '.join(known)}",
+                severity="warning",
+                markup=False,
+            )
+        self.table.wanted = tuple(name for name in kept.columns if name in known)
+        if kept.sort in known:
+            self.table.sorted_by, self.table.reverse = kept.sort, kept.reverse
+        self.selection = Selection(faults=kept.faults)
+
+    @on(FleetTable.Arranged)
+    def _arranged(self) -> None:
+        table = self.table
+        self._keeper.save(
+            Arrangement(
+                sort=table.sorted_by,
+                reverse=table.reverse,
+                columns=table.wanted,
+                faults=self.selection.faults,
+            )
+        )
+
+    @on(FilterBar.Changed)
+    def _select(self, event: FilterBar.Changed) -> None:
+        self.selection = event.selection
+
+    @on(FilterBar.Closed)
+    def _back_to_table(self) -> None:
+        self.table.focus()
+        self.refresh_bindings()
+
+    async def action_filter(self) -> None:
+        """Lets the user type what to look for."""
+        await self.bar.open()
+        self.refresh_bindings()
+
+    async def action_clear(self) -> None:
+        """Shows all nodes again."""
+        await self.bar.clear()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """There is something to clear while nodes are left out, or something is typed."""
+        editing = self.is_mounted and self.bar.editing
+        if action == "clear":
+            return editing or self.selection.narrow
+        if editing and action in ("filter", "faults", "sort", "map", "explain"):
+            return False
+        return super().check_action(action, parameters)
+
+    def watch_selection(self, before: Selection, now: Selection) -> None:
+        """That only faults are shown is remembered; a filter is not."""
+        if self.is_mounted:
+            self.call_next(self._follow)
+            if before.faults is not now.faults:
+                self._arranged()
+
+    def action_faults(self) -> None:
+        """Shows only nodes with a fault, or all again."""
+        self.selection = Selection(self.selection.filter, faults=not self.selection.faults)
+
+    @work
+    async def action_columns(self) -> None:
+        """Lets the user choose columns."""
+        from .columns import Choice, ColumnsScreen
+
+        table = self.table
+        names = tuple(column.id for column in table.columns())
+        found: Choice = await self.app.push_screen_wait(
+            ColumnsScreen(names, table.fitting(), table.sorted_by, self.glyphs)
+        )
+        table.choose(found.columns, found.sort)
+
     def action_sort(self) -> None:
         """Sorts by the next column."""
-        self._titled(self.table.sort_by_next())
+        self.table.sort_by_next()
 
     def action_reverse(self) -> None:
         """Turns the order round."""
@@ -92,7 +193,3 @@ class ClusterScreen(Frame):
     def action_map(self) -> None:
         """Colours the map by the next quantity."""
         self.query_one(FleetMap).turn()
-
-    def _titled(self, column: str) -> None:
-        order = "worst first" if column == "worst" else f"by {column}"
-        self.table.border_title = f"nodes · {order}"

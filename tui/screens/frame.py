@@ -4,12 +4,17 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 from textual.screen import Screen
-from textual.widgets import Footer
 
+from trntop.catalog import inputs
+from trntop.model import Incident
+
+from ..measures import MEASURES
 from ..render.glyphs import Glyphs
 from ..scene import Scene
+from ..widgets.keys_bar import KeysBar
 from ..widgets.overview import AlertStrip, RunHeader
 
 Latest = Callable[[], Scene | None]
@@ -24,6 +29,14 @@ class Frame(Screen[None]):
     """
 
     AUTO_FOCUS = "*"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "e", "explain", "Explain", id="frame.explain",
+            tooltip="What the numbers are, where they come from, and what is wrong with them",
+        ),
+    ]  # fmt: skip
+    QUANTITIES: ClassVar[tuple[str, ...]] = tuple(one.quantity for one in MEASURES.values())
+    """The quantities whose values are shown, by their names in the catalog."""
     PLACE: ClassVar[str] = ""
     """The action that leads here; its key is greyed while the screen is shown."""
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 -- an instance variable in Textual
@@ -38,6 +51,8 @@ class Frame(Screen[None]):
     ]
 
     scene: reactive[Scene | None] = reactive(None, repaint=False)
+    crumbs: reactive[tuple[str, ...]] = reactive((), repaint=False)
+    """Where the user is, from the outermost place inwards."""
 
     def __init__(self, latest: Latest, glyphs: Glyphs) -> None:
         super().__init__()
@@ -46,20 +61,54 @@ class Frame(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Header, alert, the screen's own part, keys."""
-        yield RunHeader(glyphs=self.glyphs).data_bind(Frame.scene)
+        yield RunHeader(glyphs=self.glyphs).data_bind(Frame.scene, Frame.crumbs)
         yield AlertStrip(glyphs=self.glyphs).data_bind(Frame.scene)
         yield from self.body()
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeysBar()
 
     def body(self) -> ComposeResult:
         """The screen's own part."""
         raise NotImplementedError
 
     @property
+    def trail(self) -> tuple[str, ...]:
+        """What `crumbs` are while the screen is in front."""
+        return (self.PLACE,) if self.PLACE else ()
+
+    @property
     def subject(self) -> str | None:
         """The node that the user is looking at."""
         return None
 
+    @property
+    def incident(self) -> Incident | None:
+        """The incident that the user is looking at: the one in the alert line."""
+        return next(iter(self.scene.incidents), None) if self.scene else None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A screen without numbers explains none."""
+        if action == "explain" and not self.QUANTITIES:
+            return False
+        return super().check_action(action, parameters)
+
+    def action_explain(self) -> None:
+        """Shows what the numbers are, those of the incident's evidence first."""
+        from .explain import ExplainScreen
+
+        seen = self.incident.evidence if self.incident else ()
+        first = next(
+            (
+                name
+                for one in seen
+                for name in self.QUANTITIES
+                if one.quantity in (name, *inputs(name))
+            ),
+            None,
+        )
+        node = self.subject if self.scene and self.subject in self.scene.cluster.nodes else None
+        self.app.push_screen(ExplainScreen(self.latest, self.glyphs, self.QUANTITIES, node, first))
+
     def on_screen_resume(self) -> None:
         """Shows the present; while hidden nothing was computed."""
+        self.crumbs = self.trail
         self.scene = self.latest()

@@ -8,9 +8,10 @@ from textual.binding import ActiveBinding, Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Markdown, Static
+from textual.widgets import Markdown, Static
 
 from ..help import READING
+from ..widgets.keys_bar import KeysBar
 
 Key = tuple[str, str, str]
 """Keys, what they do in a word, and in a sentence."""
@@ -30,6 +31,7 @@ def keys_of(active: Iterable[ActiveBinding]) -> list[Key]:
 
 
 def _spelled(binding: Binding) -> str:
+    *modifiers, key = binding.key.split("+")
     names = {
         "question_mark": "?",
         "plus": "+",
@@ -42,7 +44,7 @@ def _spelled(binding: Binding) -> str:
         "left": "←",
         "right": "→",
     }
-    return names.get(binding.key, binding.key)
+    return "+".join([*(name.capitalize() for name in modifiers), names.get(key, key)])
 
 
 def table(keys: Sequence[Key]) -> Content:
@@ -75,7 +77,7 @@ class HelpScreen(ModalScreen[None]):
         with VerticalScroll(id="help"):
             yield Markdown(READING)
             yield Static(table(self._keys), id="keys")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeysBar()
 
     def action_scroll(self, lines: int) -> None:
         """Moves the text."""

@@ -1,4 +1,4 @@
-"""What went wrong: open and past, with the evidence."""
+"""What went wrong: open and past, with the evidence and what to do about it."""
 
 from typing import ClassVar
 
@@ -8,10 +8,15 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.getters import query_one
 
+from trntop.model import Incident
+
 from ..messages import NodeAsked
 from ..widgets.incident_table import IncidentDetail, IncidentTable
 from ..widgets.row_table import RowTable
 from .frame import Frame
+
+OF_COMMUNICATION = ("comm_bound", "latency_regression", "straggler")
+"""Kinds that the communication screen tells more of, where they name no node."""
 
 
 class IncidentsScreen(Frame):
@@ -22,10 +27,12 @@ class IncidentsScreen(Frame):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="incidents.back", tooltip="Back to the fleet"),
+        Binding("f", "only", "Only", id="incidents.only",
+                tooltip="List all, the open ones, the past ones, or only those of this kind"),
         Binding("J,shift+j", "scroll(1)", "Evidence down", show=False, id="incidents.down",
-                tooltip="Scroll the evidence down"),
+                tooltip="Scroll the evidence and the runbook down"),
         Binding("K,shift+k", "scroll(-1)", "Evidence up", show=False, id="incidents.up",
-                tooltip="Scroll the evidence up"),
+                tooltip="Scroll the evidence and the runbook up"),
     ]  # fmt: skip
 
     table = query_one(IncidentTable)
@@ -33,12 +40,13 @@ class IncidentsScreen(Frame):
     evidence = query_one("#detail", VerticalScroll)
 
     def body(self) -> ComposeResult:
-        """Table above, evidence below; side by side on a wall."""
+        """Table above, evidence and runbook below."""
         table = IncidentTable(glyphs=self.glyphs, id="incidents").data_bind(Frame.scene)
-        table.border_title = "incidents · open first"
         detail = IncidentDetail(glyphs=self.glyphs).data_bind(Frame.scene)
-        scroll = VerticalScroll(detail, id="detail")
-        scroll.border_title = "what was seen · J, K scroll"
+        scroll = VerticalScroll(detail, id="detail", can_focus=False)
+        scroll.border_title = (
+            "evidence and runbook · J, K scroll · Enter goes there · o to the onset"
+        )
         for panel in (table, scroll):
             panel.add_class("panel")
         yield Container(table, scroll, id="split")
@@ -49,9 +57,18 @@ class IncidentsScreen(Frame):
         current = self.table.current
         return None if current is None else current.node
 
+    @property
+    def incident(self) -> Incident | None:
+        """The incident under the cursor."""
+        return self.table.current
+
     async def action_back(self) -> None:
         """Shows the fleet."""
         await self.run_action("app.cluster")
+
+    def action_only(self) -> None:
+        """Lists other incidents."""
+        self.table.next_choice()
 
     def action_scroll(self, step: int) -> None:
         """Scrolls the evidence."""
@@ -59,12 +76,20 @@ class IncidentsScreen(Frame):
 
     @on(RowTable.Moved)
     def _moved(self, event: RowTable.Moved) -> None:
-        self.detail.incident = event.key
-        self.evidence.scroll_home(animate=False)
+        if event.key != self.detail.incident:
+            self.detail.incident = event.key
+            self.evidence.scroll_home(animate=False)
 
     @on(RowTable.Chosen)
-    def _open(self) -> None:
-        if self.subject is not None and self.scene and self.subject in self.scene.cluster.nodes:
-            self.post_message(NodeAsked(self.subject))
+    async def _open(self) -> None:
+        """Goes to the place: the node, or the screen that tells of whole jobs."""
+        incident = self.incident
+        if incident is None or self.scene is None:
+            return
+        if incident.node is None:
+            place = "comm" if incident.kind in OF_COMMUNICATION else "run"
+            await self.run_action(f"app.{place}" if incident.job else "app.cluster")
+        elif incident.node in self.scene.cluster.nodes:
+            self.post_message(NodeAsked(incident.node, incident.component))
         else:
-            self.notify("this incident concerns the whole job, no single node", timeout=3)
+            self.notify(f"{incident.node} is not there any more", timeout=3, markup=False)

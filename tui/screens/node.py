@@ -7,11 +7,16 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.reactive import reactive
 
+from trntop.model import Incident
+
 from ..render import devices, efa, host
 from ..render import node as parts
 from ..render.glyphs import Glyphs
 from ..widgets.node_panel import NodeDrawing, NodePanel, NodeTrends
 from .frame import Frame, Latest
+
+_PANELS = {"efa": "cards", "device": "devices", "core": "devices", "runtime": "processes"}
+"""Kind of component → the panel that shows it."""
 
 
 class NodeScreen(Frame):
@@ -19,11 +24,33 @@ class NodeScreen(Frame):
 
     CSS_PATH = "node.tcss"
     PLACE = "node"
+    QUANTITIES = (
+        *Frame.QUANTITIES,
+        "neuroncore_utilization_ratio",
+        "physical_core_tensor_engine_busy_ratio",
+        "device_memory_used_bytes",
+        "device_hbm_bytes_per_second",
+        "efa_tx_bytes_per_second",
+        "efa_retransmit_ratio",
+        "efa_tx_sibling_ratio",
+        "node_comm_share_floor_ratio",
+        "node_comm_share_ceiling_ratio",
+        "node_executions_completed_per_second",
+        "node_total_latency_p50_seconds",
+        "node_total_latency_p99_seconds",
+        "node_executions_failed_total",
+        "node_ecc_uncorrected_events",
+        "node_unhealthy_components",
+        "node_memory_available_bytes",
+        "node_network_rx_bytes_per_second",
+        "node_disk_read_bytes_per_second",
+        "node_lustre_read_bytes_per_second",
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="node.back", tooltip="Back to where you came from"),
-        Binding("n,right", "turn(1)", "Next", key_display="n", id="node.next",
+        Binding("n", "turn(1)", "Next", id="node.next",
                 tooltip="The next node by name"),
-        Binding("p,left", "turn(-1)", "Prev", key_display="p", id="node.previous",
+        Binding("p", "turn(-1)", "Prev", id="node.previous",
                 tooltip="The previous node by name"),
         Binding("j", "scroll(1)", "Down", show=False, id="node.down", tooltip="Scroll down"),
         Binding("k", "scroll(-1)", "Up", show=False, id="node.up", tooltip="Scroll up"),
@@ -58,9 +85,31 @@ class NodeScreen(Frame):
         return panel.data_bind(Frame.scene, NodeScreen.node)
 
     @property
+    def trail(self) -> tuple[str, ...]:
+        """The screen that led here, and the node."""
+        below = [one.PLACE for one in self.app.screen_stack if isinstance(one, Frame)]
+        return (*below[:-1], self.node or "")
+
+    def go_to(self, part: str) -> None:
+        """Scrolls to where a component is shown."""
+        if panel := _PANELS.get(part.partition(":")[0]):
+            self.query_one(f"#{panel}").scroll_visible(top=True, animate=False)
+
+    @property
     def subject(self) -> str | None:
         """This node."""
         return self.node
+
+    @property
+    def incident(self) -> Incident | None:
+        """The worst of this node, else the one in the alert line."""
+        found = self.scene.by_node.get(self.node or "", ()) if self.scene else ()
+        return found[0] if found else super().incident
+
+    def watch_node(self) -> None:
+        """Another node."""
+        if self.is_current:
+            self.crumbs = self.trail
 
     def action_back(self) -> None:
         """Leaves the node."""

@@ -38,6 +38,7 @@ class WelcomeScreen(Frame):
     """
 
     CSS_PATH = "welcome.tcss"
+    QUANTITIES = ()
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("d", "demo", "Demo", id="welcome.demo", tooltip="Watch a simulated run"),
     ]
@@ -59,7 +60,9 @@ class WelcomeScreen(Frame):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """No demo is promised where there is none."""
-        return action != "demo" or self._demo is not None
+        if action == "demo" and self._demo is None:
+            return False
+        return super().check_action(action, parameters)
 
     def action_demo(self) -> None:
         """Starts the simulation."""

@@ -4,6 +4,7 @@ A tick changes a few numbers of a screen. Comparing the new lines with the old o
 anything is repainted keeps an unchanged picture free, and the bytes to the terminal few.
 """
 
+import logging
 from collections.abc import Hashable, Sequence
 from itertools import takewhile, zip_longest
 
@@ -12,10 +13,15 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
+from trntop.model import Severity
+
 from ..render.glyphs import BLOCK, Glyphs
 from ..render.ink import ink
+from ..render.line import line
 from ..render.pen import Pen
 from ..scene import Scene
+
+log = logging.getLogger(__name__)
 
 
 class Drawn(Widget):
@@ -83,7 +89,7 @@ class Drawn(Widget):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many lines as the drawing has at this width."""
-        return len(self.draw(width, 0)) if width > 0 else 0
+        return len(self._drawn(width, 0)) if width > 0 else 0
 
     def notify_style_update(self) -> None:
         """The theme may have changed: the next line is drawn with new ink."""
@@ -91,9 +97,22 @@ class Drawn(Widget):
         self._drawn_for = None
 
     def _lines(self) -> Sequence[Strip]:
-        self._drawing = self.draw(*self.size)
+        self._drawing = self._drawn(*self.size)
         self._drawn_for = self._key()
         return self._drawing
+
+    def _drawn(self, width: int, height: int) -> Sequence[Strip]:
+        """The lines, or one that says why there are none: the other panels go on."""
+        try:
+            return self.draw(width, height)
+        except Exception as error:
+            if self.app.is_headless:
+                # Pictures and tests are to fail, not to show it.
+                raise
+            log.exception("%s cannot be drawn", type(self).__name__)
+            sign = self.glyphs.severities[Severity.WARNING]
+            text = f"{sign} this panel failed: {type(error).__name__}: {error}"
+            return [line([(text, self.pen.ink.warning)], width)]
 
     def _key(self) -> Hashable:
         """What, besides the inputs, a drawing depends on."""

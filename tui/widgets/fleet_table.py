@@ -4,16 +4,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.cells import cell_len
+from textual.content import Content
+from textual.message import Message
+from textual.reactive import reactive
 
+from trntop import units
 from trntop.model import NodeView
 
+from ..measures import TRANSMIT
 from ..render import fleet, table
 from ..render.glyphs import BLOCK, Glyphs
 from ..render.graph import AIR, Values, buckets
+from ..selection import ALL, Selection
 from .row_table import RowTable
 
-WORST = "worst"
-"""The standard order: incidents first, then the silent, then by name."""
 TRAIL_CELLS = 17
 TRAIL_SECONDS = 4.0
 
@@ -21,11 +25,20 @@ TRAIL_SECONDS = 4.0
 class FleetTable(RowTable[NodeView]):
     """Nodes, worst first unless sorted by a column."""
 
+    selection: reactive[Selection] = reactive(ALL, repaint=False)
+    """The nodes that are shown."""
+
+    class Arranged(Message):
+        """The user sorts by another column, or the other way round."""
+
     def __init__(self, *, glyphs: Glyphs = BLOCK, id: str | None = None) -> None:  # noqa: A002
         super().__init__(glyphs=glyphs, id=id)
-        self.sorted_by = WORST
-        self._columns: tuple[table.Column[fleet.FleetRow], ...] = fleet.columns(8)
-        self._names: tuple[str, ...] = ()
+        self.sorted_by = fleet.WORST
+        self.wanted: tuple[str, ...] = ()
+        """Names of the columns; none for the standard ones."""
+        self._columns: tuple[table.Column[fleet.FleetRow], ...] = ()
+        self._title = ""
+        self._drawn_from: tuple[tuple[str, ...], tuple[str, ...], bool] | None = None
 
     def key(self, row: NodeView) -> str:
         """The node's name."""
@@ -35,62 +48,109 @@ class FleetTable(RowTable[NodeView]):
         """As wide as the names need."""
         return self._columns
 
+    @property
+    def nothing(self) -> str:
+        """Why there is no row."""
+        if self.scene is None or not self.scene.cluster.nodes:
+            return ""
+        if self.selection.filter is None:
+            return "no node has an open incident, and all are fresh"
+        return "no node matches the filter"
+
     def watch_scene(self) -> None:
         """Sorts and shows the nodes of the new tick."""
         if self.scene is None:
             return
         names = self.scene.cluster.names
-        if names != self._names:
-            self._names = names
-            self._columns = fleet.columns(max(map(cell_len, names), default=4))
-        self.show(self._sorted(list(self.scene.cluster.nodes.values())))
+        since = self.scene.baseline
+        source = (names, self.wanted, since is not None)
+        if source != self._drawn_from:
+            self._drawn_from = source
+            found = fleet.columns(max(map(cell_len, names), default=4), changes=since is not None)
+            self._columns = fleet.chosen(found, self.wanted)
+        nodes = list(self.scene.cluster.nodes.values())
+        places = fleet.order(self.scene, self.sorted_by, reverse=self.reverse)
+        if self.selection.narrow:
+            shown = self.selection.places(self.scene).tolist()
+            places = [place for place in places if shown[place]]
+        self._name_it(len(places), len(nodes))
+        self.show([nodes[place] for place in places])
 
-    def sort_by_next(self) -> str:
-        """Sorts by the next column, then by the standard order again; returns its name."""
-        ids = [WORST, "node", *(column.id for column in self._columns if column.sort)]
-        self.sorted_by = ids[(ids.index(self.sorted_by) + 1) % len(ids)]
-        self.reverse = False
+    def watch_selection(self) -> None:
+        """Other nodes."""
         self.watch_scene()
-        return self.sorted_by
+
+    def sort_by_next(self) -> None:
+        """Sorts by the next column that is seen, then by the standard order again."""
+        ids = [fleet.WORST, *self.fitting()]
+        place = ids.index(self.sorted_by) + 1 if self.sorted_by in ids else 0
+        self.sort_by(ids[place % len(ids)])
+
+    def sort_by(self, column: str) -> None:
+        """Sorts by a column."""
+        self._arrange(column, reverse=False)
 
     def turn(self) -> None:
         """Turns the order round."""
-        self.reverse = not self.reverse
+        self._arrange(self.sorted_by, reverse=not self.reverse)
+
+    def choose(self, columns: tuple[str, ...], sort: str) -> None:
+        """Takes other columns, and sorts by one of them."""
+        self.wanted = columns
+        self._arrange(sort, reverse=self.reverse and sort == self.sorted_by)
+
+    def _arrange(self, column: str, *, reverse: bool) -> None:
+        self.sorted_by, self.reverse = column, reverse
         self.watch_scene()
+        self.post_message(self.Arranged())
+
+    def header_clicked(self, column: str) -> None:
+        """Sorts by this column; the other way round where it is so already."""
+        if column == self.sorted_by:
+            self.turn()
+        else:
+            self.sort_by(column)
+
+    def fitting(self) -> list[str]:
+        """Names of the columns for which there is room."""
+        return [column.id for column, _ in self.layout_at(self.size.width)]
+
+    def _name_it(self, shown: int, all_nodes: int) -> None:
+        """The title says in which order, how many, and since when changes count."""
+        assert self.scene is not None
+        worst = self.sorted_by == fleet.WORST
+        parts = ["nodes", "worst first" if worst else f"by {fleet.TITLES[self.sorted_by]}"]
+        if self.reverse:
+            parts[-1] += ", turned round"
+        if self.selection.narrow:
+            parts.append(f"{shown:,} of {all_nodes:,}")
+        if (before := self.scene.baseline) is not None:
+            parts.append(f"± since {units.clock(before.time, utc=self.scene.utc)}")
+        if (title := " · ".join(parts)) != self._title:
+            self._title = title
+            self.border_title = Content(title)
 
     def prepare(self, rows: Sequence[NodeView]) -> Sequence[Any]:
         """Rows with their incidents and the trail of their EFA traffic."""
         if self.scene is None:
             return ()
+        before = self.scene.baseline
+        then = before.cluster.nodes if before is not None else {}
         trails = self._trails([row.name for row in rows])
         top = max((float(trail[trail == trail].max(initial=0.0)) for trail in trails), default=0.0)
         return [
-            fleet.FleetRow(row, self.scene.by_node.get(row.name, ()), trail, AIR * top)
+            fleet.FleetRow(
+                row, self.scene.by_node.get(row.name, ()), trail, AIR * top, then.get(row.name)
+            )
             for row, trail in zip(rows, trails, strict=True)
         ]
 
     def _trails(self, names: Sequence[str]) -> list[Values]:
         assert self.scene is not None
         count = int(TRAIL_CELLS * TRAIL_SECONDS) + 1
-        times, values = self.scene.history.nodes(fleet.TRANSMIT, names, count)
+        times, values = self.scene.history.nodes(TRANSMIT, names, count)
         now = self.scene.view.time
         return [
             buckets(times, values[:, column], now, TRAIL_CELLS, TRAIL_SECONDS)
             for column in range(len(names))
         ]
-
-    def _sorted(self, nodes: list[NodeView]) -> list[NodeView]:
-        assert self.scene is not None
-        by_node = self.scene.by_node
-        if self.sorted_by == "node":
-            return nodes[::-1] if self.reverse else nodes
-        if self.sorted_by == WORST:
-            # The mapping is sorted by name and sorting is stable, so rows of one rank stand still.
-            return sorted(
-                nodes,
-                key=lambda node: fleet.badness(by_node.get(node.name, ()), node),
-                reverse=not self.reverse,
-            )
-        key = next(column.sort for column in self._columns if column.id == self.sorted_by)
-        assert key is not None
-        return sorted(nodes, key=key, reverse=not self.reverse)

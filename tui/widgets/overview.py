@@ -6,6 +6,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from ..render import alert, fleet_map, header, trends
+from ..selection import ALL, Selection
 from .drawn import Drawn
 
 
@@ -14,9 +15,16 @@ class RunHeader(Drawn):
 
     DEFAULT_CSS = "RunHeader { height: 2; }"
 
+    crumbs: reactive[tuple[str, ...]] = reactive((), repaint=False)
+    """Where the user is."""
+
+    def watch_crumbs(self) -> None:
+        """Another place."""
+        self.redraw()
+
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """Two lines."""
-        return header.draw(self.scene, width, self.pen) if self.scene else ()
+        return header.draw(self.scene, width, self.pen, self.crumbs) if self.scene else ()
 
 
 class AlertStrip(Drawn):
@@ -39,11 +47,17 @@ class AlertStrip(Drawn):
 class FleetMap(Drawn):
     """Every node in one picture."""
 
+    selection: reactive[Selection] = reactive(ALL, repaint=False)
+    """The nodes that are not dimmed."""
     shown_layer: reactive[fleet_map.Layer] = reactive(fleet_map.LAYERS[0], repaint=False)
 
     def watch_shown_layer(self) -> None:
         """Other colours."""
         self.border_title = f"fleet · {self.shown_layer.title} of each device"
+        self.redraw()
+
+    def watch_selection(self) -> None:
+        """Others are dimmed."""
         self.redraw()
 
     def turn(self) -> None:
@@ -56,7 +70,8 @@ class FleetMap(Drawn):
         if self.scene is None:
             return ()
         most = height or self._most_lines()
-        return fleet_map.draw(self.scene, width, most, self.pen, self.shown_layer)
+        chosen = self.selection.places(self.scene) if self.selection.narrow else None
+        return fleet_map.draw(self.scene, width, most, self.pen, self.shown_layer, chosen)
 
     def _most_lines(self) -> int:
         most = self.styles.max_height

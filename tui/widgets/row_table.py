@@ -13,6 +13,7 @@ from textual.strip import Strip
 
 from ..render import table
 from ..render.glyphs import BLOCK, Glyphs
+from ..render.line import line
 from .drawn import Drawn
 
 Row = TypeVar("Row")
@@ -91,6 +92,19 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True):
         return rows
 
     @property
+    def nothing(self) -> str:
+        """What is said where there is no row."""
+        return ""
+
+    def header_clicked(self, column: str) -> None:
+        """A column's title was clicked on: nothing, unless a table sorts by columns."""
+
+    def layout_at(self, width: int) -> table.Layout[Any]:
+        """The columns that are drawn at this width, each with its cells."""
+        # The last cell stays free: the scroll bar stands beside it.
+        return table.layout(self.columns(), width - 1)
+
+    @property
     def position(self) -> int:
         """Index of the row under the cursor; 0 in an empty table."""
         if self.cursor is not None:
@@ -117,10 +131,11 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True):
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """The header and the visible rows."""
-        # The last cell stays free: the scroll bar stands beside it.
-        columns = table.layout(self.columns(), width - 1)
+        columns = self.layout_at(width)
         pen, first, position = self.pen, self.scroll_offset.y, self.position
         lines = [table.header(columns, width, pen, self.sorted_by, self.reverse)]
+        if not self.rows and self.nothing:
+            lines.append(line([(f"  {self.nothing}", pen.ink.muted)], width))
         visible = self.prepare(self.rows[first : first + height - 1])
         for index, row in enumerate(visible, first):
             lines.append(
@@ -163,8 +178,14 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """A click moves the cursor, a second one on the same row opens it."""
-        index = event.y + self.scroll_offset.y - 1 - self.gutter.top
-        if event.y - self.gutter.top < 1 or not 0 <= index < len(self.rows):
+        x, y = event.x - self.gutter.left, event.y - self.gutter.top
+        if y == 0:
+            column = table.column_at(self.layout_at(self.size.width), x)
+            if column is not None:
+                self.header_clicked(column.id)
+            return
+        index = y + self.scroll_offset.y - 1
+        if y < 1 or not 0 <= index < len(self.rows):
             return
         if index == self.position and event.chain > 1:
             self.action_choose()

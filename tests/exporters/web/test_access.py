@@ -63,6 +63,19 @@ def tls(pair: tuple[Path, Path], *more: str) -> str:
     return "tls_server_config:\n" + "".join(f"  {line}\n" for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", ["says nothing: neither TLS nor passwords are in force"]),
+        ("tls_server_config:\n", ["says nothing: neither TLS nor passwords are in force"]),
+        (USERS, []),
+    ],
+)
+def test_a_file_that_protects_nothing_says_so(config: Config, text: str, said: list[str]) -> None:
+    config.access(text).close()
+    assert config.said == said
+
+
 class TestPasswords:
     async def test_who_gets_in(self, config: Config) -> None:
         async with serving(app_of(), config.access(USERS)) as (client, _):
@@ -141,7 +154,7 @@ class TestReadAgain:
     async def test_tls_neither_comes_nor_goes(self, config: Config, authority: Authority) -> None:
         pair = authority.issue("server", "127.0.0.1")
         config.access(tls(pair)).close()
-        plain = config.access("")
+        plain = config.access(USERS)
         config.replace(tls(pair))
         assert plain.context() is None
         assert config.said == ["TLS comes and goes with a restart only; what was in force stays"]

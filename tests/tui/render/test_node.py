@@ -12,9 +12,20 @@ from tests.tui.scenes import CARD, EFA_INCIDENT, VICTIM, scene
 from trntop import units
 from trntop.catalog import SOURCES, Entity
 from trntop.history import History
-from trntop.model import Incident, Neff, NodeView, Phase, Process, Runtime, Stage, State
+from trntop.model import (
+    Allocation,
+    Incident,
+    Neff,
+    NodeView,
+    Phase,
+    Process,
+    Runtime,
+    Severity,
+    Stage,
+    State,
+)
 from trntop.settings import Analysis
-from trntop.tui.render import devices, efa, host, incidents, node, run, welcome
+from trntop.tui.render import devices, efa, host, node, run, welcome
 from trntop.tui.scene import Scene
 
 PAINTS = {
@@ -71,6 +82,22 @@ class TestIdentity:
     def test_an_estimate_where_no_job_reports(self) -> None:
         assert "comm ~3-40 %" in drawn(node.identity, make_node(0, jobs=()), 120)
 
+    def test_whom_it_was_given_to(self) -> None:
+        made = changed(make_node(0), allocations=(Allocation("4711", whole=True),))
+        (who, _) = drawn(node.identity, made, 100).splitlines()
+        assert "4 cores (LNC=2)  given to job 4711  " in who
+        assert "i-00000000" not in who, "who has it matters more than where it is"
+
+    def test_its_incident_where_another_stands_above(self) -> None:
+        made = make_node(3)
+        own = make_incident("ecc_uncorrected", node=made.name, summary="device 1 has errors")
+        above = make_incident("hang", node="trn-000", severity=Severity.CRITICAL)
+        who, _, said = drawn(node.identity, made, 100, above, own).splitlines()
+        assert who.startswith(" ▲ trn-003")
+        assert said.startswith(" ▲ warning")
+        assert said.endswith("device 1 has errors")
+        assert len(drawn(node.identity, made, 100, own).splitlines()) == 2
+
     def test_nothing_known(self) -> None:
         work = drawn(node.identity, make_node(0, state=State.DOWN), 120).splitlines()[1]
         assert work == " phase –  util –  TE –  HBM bw –  comm –"
@@ -118,6 +145,14 @@ class TestDevices:
         lines = devices.draw(of(made), made, 35, PEN)
         assert lines[0].text.rstrip() == "dev    util % TE % HBM GiB  bw %"
         assert lines[1].text.rstrip() == "  0 ▆▆▆▆   92  34d   50.9d   38d"
+
+    @pytest.mark.parametrize("component", ["device:1", "core:5"])
+    def test_a_device_that_an_incident_names_is_marked(self, component: str) -> None:
+        made = make_node(0, 2, 4, 2)
+        found = make_incident("straggler", node=made.name, component=component)
+        _, first, second, *_ = drawn(devices.draw, made, 110, found).splitlines()
+        assert first.startswith("  0")
+        assert second.startswith("▲ 1")
 
     def test_all_numbers_where_there_is_room(self) -> None:
         first = drawn(devices.draw, make_node(0, 2, 4, 2), 110).splitlines()[1]
@@ -245,10 +280,13 @@ class TestEfa:
             "▲ rdmap32s27: 2.5 drops/s, 1 impaired connections/s",
         ]
 
-    def test_numa_nodes_where_there_is_room(self) -> None:
-        made = make_node(0, 1, 1, 2)
-        assert "numa" not in drawn(efa.draw, made, 55)
-        assert "numa" in drawn(efa.draw, made, 80)
+    def test_the_nearest_devices_where_there_is_room(self) -> None:
+        made = make_node(0, 4, 1, 2)
+        assert "near dev" not in drawn(efa.draw, made, 55)
+        title, first, second, _ = drawn(efa.draw, made, 80).splitlines()
+        assert title.endswith("near dev")
+        assert first.endswith("0-1")
+        assert second.endswith("2-3")
         assert "tx of 200 Gb/s" in drawn(efa.draw, made, 55)
         assert "tx Gb/s" in drawn(efa.draw, made, 42)
 
@@ -383,32 +421,6 @@ class TestIncidents:
 
     def test_none(self) -> None:
         assert drawn(node.found, make_node(5)) == "✓ none"
-
-    def test_detail(self) -> None:
-        whole = scene(trouble=True)
-        shown = text(incidents.detail(whole, EFA_INCIDENT, 60, PEN))
-        assert shown.startswith("● critical  efa_degraded")
-        assert f"where  {VICTIM} efa:{CARD}" in shown
-        assert "11:59:16, still lasts, 44 s" in shown
-        assert "· 16 nodes wait 0.9 s longer in each step" in shown
-        assert max(map(len, shown.splitlines())) <= 60
-
-    def test_detail_of_nothing(self) -> None:
-        assert text(incidents.detail(scene(), None, 60, PEN)) == "nothing has happened"
-
-    def test_how_long_it_lasted(self) -> None:
-        found = make_incident(opened_at=NOON - 113)
-        assert "still lasts, 1 min 53 s" in text(incidents.detail(scene(), found, 60, PEN))
-
-    def test_place(self) -> None:
-        assert incidents.place(make_incident(node=None, job="j")) == "j"
-        assert incidents.place(make_incident(node=None)) == "cluster"
-
-    def test_wrap(self) -> None:
-        assert incidents.wrap("a bb ccc", 4) == ["a bb", "ccc"]
-        assert incidents.wrap("", 4) == [""]
-        assert incidents.wrap("a /long/path", 5) == ["a", "/long", "/path"]
-        assert incidents.wrap("longword", 4) == ["long", "word"]
 
 
 class TestWelcome:

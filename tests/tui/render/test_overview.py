@@ -36,6 +36,17 @@ class TestHeader:
         assert "limit 25 %" in second
         assert "exposed 8.2 % r" in second
 
+    def test_where_the_user_is(self) -> None:
+        crumbs = ("cluster", "trn-007")
+        assert header.draw(scene(), 120, PEN, crumbs)[0].text.startswith(
+            " trntop ▸ cluster ▸ trn-007  pretrain-13b"
+        )
+        assert header.draw(scene(), 80, PEN, crumbs)[0].text.startswith(" cluster ▸ trn-007  ")
+        assert header.draw(scene(), 120, PLAIN, ("efa",))[0].text.startswith(" trntop > efa  ")
+        long = header.draw(scene(), 120, PEN, ("n" * 99,))[0]
+        assert long.cell_length == 120
+        assert "n" * 25 not in long.text
+
     @pytest.mark.parametrize("width", [1, 20, 40, 80, 120, 200])
     @pytest.mark.parametrize("trouble", [False, True])
     def test_it_fits(self, width: int, trouble: bool) -> None:

@@ -1,6 +1,6 @@
 from tests.tui.render.pens import PEN
 from trntop.tui.render.line import fit
-from trntop.tui.render.table import Column, header, layout, row
+from trntop.tui.render.table import Column, column_at, header, layout, row
 
 COLUMNS: list[Column[str]] = [
     Column("a", "name", 6, 100, lambda v, w, p: [(fit(v, w), p.ink.text)], wide=10),
@@ -44,3 +44,10 @@ def test_rows_are_as_wide_as_the_table() -> None:
     assert plain.text.startswith("  node")
     assert chosen.text.startswith("▸ node")
     assert all(one.style and one.style.bgcolor for one in chosen)
+
+
+def test_a_cell_belongs_to_a_column() -> None:
+    columns = layout(COLUMNS, 30)
+    found = [column_at(columns, x) for x in range(30)]
+    ids = "".join(one.id if one else "." for one in found)
+    assert ids == ".." + "a" * 12 + "b" * 6 + "c" * 7 + "." * 3

@@ -1,0 +1,162 @@
+"""What filters let through, and where they make no sense."""
+
+import re
+
+import pytest
+
+from tests.builders import make_node, view_of
+from tests.tui.scenes import VICTIM, node, scene
+from trntop.history import History
+from trntop.model import Allocation, State
+from trntop.settings import Analysis
+from trntop.tui.filter import Filter, FilterError
+from trntop.tui.filter.language import MAX_LENGTH
+from trntop.tui.scene import Scene
+
+TROUBLE = scene(trouble=True)
+"""Sixteen nodes; trn-007 has a bad card, trn-011 is stale."""
+
+
+def found(text: str, shown: Scene = TROUBLE) -> list[str]:
+    places = Filter(text).places(shown)
+    assert len(places) == len(shown.cluster.nodes)
+    return [name for name, there in zip(shown.cluster.names, places, strict=True) if there]
+
+
+def scene_of(*nodes) -> Scene:  # type: ignore[no-untyped-def]
+    return Scene(view_of(*nodes), History(10), Analysis())
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("01", ["trn-001", "trn-010", "trn-011", "trn-012", "trn-013", "trn-014", "trn-015"]),
+        ("TRN-007", [VICTIM]),
+        ('"007"', [VICTIM]),
+        ("node=trn-007", [VICTIM]),
+        ("node~7$", [VICTIM]),
+        ("node~'0(07|11)$'", [VICTIM, "trn-011"]),
+        ("node!~trn & node~trn", []),
+        ("state=stale", ["trn-011"]),
+        ("state!=fresh", ["trn-011"]),
+        ("incident", [VICTIM]),
+        ("fault", [VICTIM, "trn-011"]),
+        ("incidents>=1", [VICTIM]),
+        ("kind=efa_degraded", [VICTIM]),
+        ("severity=critical & !state=stale", [VICTIM]),
+        ("part=efa:rdmap96s27", [VICTIM]),
+        ("part~'^efa:'", [VICTIM]),
+        ("!phase=training", ["trn-011"]),
+        ("retx>1", [VICTIM]),
+        ("retx>1%", [VICTIM]),
+        ("retx > 1 %", [VICTIM]),
+        ("retx > 1 % | state=stale", [VICTIM, "trn-011"]),
+        ("efa_tx<335 Gb/s", ["trn-006", "trn-012"]),
+        ("efa_tx<41.5GB/s", ["trn-006", "trn-012"]),
+        ("node_efa_retransmit_max_ratio>0.01", [VICTIM]),
+        ("trn_node_efa_retransmit_max_ratio>0.01", [VICTIM]),
+        ("efa_retransmit_ratio>1%", [VICTIM]),
+        ("te=none", ["trn-011"]),
+        ("efa_retransmit_ratio=none", ["trn-011"]),
+        ("te!=none & 011", []),
+        ("(007 | 008) & !incident", ["trn-008"]),
+        ("007 | 008 & incident", [VICTIM]),
+        ("!(util>0) & !te>0", ["trn-011"]),
+        ("!!007", [VICTIM]),
+        ("age>1min", []),
+    ],
+)
+def test_who_is_let_through(text: str, names: list[str]) -> None:
+    assert found(text) == names
+
+
+def test_unknown_values_fulfil_no_comparison() -> None:
+    for sign in ("<", ">=", "=", "!="):
+        assert "trn-011" not in found(f"util{sign}1000")
+    assert "trn-011" in found("!util<1000")
+
+
+def test_jobs_are_those_that_report_and_those_of_the_scheduler() -> None:
+    from dataclasses import replace
+
+    given = make_node(1, jobs=())
+    held = replace(given.inventory, allocations=(Allocation(job="4711", whole=True),))
+    shown = scene_of(node(0, jobs=("a", "b")), replace(given, inventory=held))
+    assert found("job=a", shown) == found("job~^B$", shown) == ["trn-000"]
+    assert found("job=4711", shown) == ["trn-001"]
+    assert found("job!=a", shown) == ["trn-001"]
+    assert found("type=trn2.48xlarge", shown) == ["trn-000", "trn-001"]
+
+
+def test_words_of_states_may_be_written_with_hyphens() -> None:
+    for text in ("phase=warming-up", "phase='warming up'", "phase=Warming_Up"):
+        assert found(text) == []
+
+
+def test_an_empty_fleet() -> None:
+    for text in (
+        "util<3",
+        "efa_retransmit_ratio>0",
+        "state=stale",
+        "job=a",
+        "fault",
+        "x",
+        "te=none",
+    ):
+        assert found(text, scene_of()) == []
+
+
+def test_what_is_remembered_of_words_follows_the_nodes() -> None:
+    made = Filter("state=stale")
+    before = scene_of(node(0), node(1))
+    after = scene_of(node(0), node(1, state=State.STALE))
+    assert [made.places(one).tolist() for one in (before, after)] == [[False] * 2, [False, True]]
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "message"),
+    [
+        ("utl<3", 0, "unknown name utl; did you mean util?"),
+        ("a & qqq=3", 4, "unknown name qqq; known are node, state"),
+        ("efa_retransmit_rato<3", 0, "did you mean efa_retransmit_ratio?"),
+        ("util", 4, "util must be compared, such as util>30"),
+        ("state", 5, "state must be compared, such as state=starting"),
+        ("node & a", 4, "node must be compared"),
+        ("util<", 5, "a value is missing"),
+        ("util<&3", 5, "a value is missing"),
+        ("util<x", 5, "x is no number"),
+        ("util<1.2.3", 5, "1.2.3 is no number to compare with"),
+        ("util<9e999", 5, "no number to compare with"),
+        ("util~3", 4, "util is a number: < <= > >= = !="),
+        ("node<3", 4, "node is a word: = != ~ !~"),
+        ("util<30GiB", 7, "this is in %, not in GiB"),
+        ("util<30 GiB", 8, "this is in %, not in GiB"),
+        ("node_memory_used_bytes>3s", 24, "this is in bytes, not in s"),
+        ("util<30q", 7, "unknown unit q; known are %"),
+        ("state=stal", 6, "state is one of starting, fresh"),
+        ("node~'a(b'", 7, "this ( is never closed"),
+        ("node~a[", 6, "this [ is never closed"),
+        ("", 0, "a name is missing"),
+        ("a & ", 4, "a name is missing"),
+        ("a | | b", 4, "expected a name before |"),
+        ("a b", 2, "expected & or | before it"),
+        ("(a b)", 3, "expected & or | before it"),
+        ("(a", 2, "a ) is missing"),
+        ("a)", 1, "this ) closes nothing"),
+        ("'abc", 0, "this quote is never closed"),
+        ("node~'abc", 5, "this quote is never closed"),
+        ("=3", 0, "expected a name before ="),
+        ("(" * 21 + "a", 20, "nested too deeply"),
+        ("x" * (MAX_LENGTH + 1), MAX_LENGTH, "at most 300 characters"),
+    ],
+)
+def test_mistakes_have_a_place(text: str, at: int, message: str) -> None:
+    with pytest.raises(FilterError, match=re.escape(message)) as caught:
+        Filter(text)
+    assert caught.value.at == at
+
+
+def test_mistakes_repeat_nothing_that_a_terminal_obeys() -> None:
+    with pytest.raises(FilterError) as caught:
+        Filter("util<\x1b[31m")
+    assert "\x1b" not in str(caught.value)

@@ -1,0 +1,81 @@
+"""Cards and links to draw."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tests.builders import NOON, efa_name, make_node, view_of
+from trntop.catalog import Entity
+from trntop.history import History
+from trntop.model import Incident, NodeView
+from trntop.settings import Analysis
+from trntop.tui.render.fabric import Fabric
+from trntop.tui.scene import Scene
+
+FACTS = {"tool": "fi_pingpong", "statistic": "mean", "size_bytes": "64", "load": "training"}
+
+
+def scene_of(*nodes: NodeView, incidents: Sequence[Incident] = ()) -> Scene:
+    return Scene(
+        view=view_of(*nodes, incidents=incidents), history=History(60), limits=Analysis(), utc=True
+    )
+
+
+def fabric_of(*nodes: NodeView, incidents: Sequence[Incident] = ()) -> Fabric:
+    return Fabric(scene_of(*nodes, incidents=incidents))
+
+
+def cards(
+    index: int, efa: int = 4, columns: Mapping[str, Sequence[float] | None] | None = None
+) -> NodeView:
+    """A node with two devices and some cards."""
+    return make_node(index, 2, 2, efa, columns=columns)
+
+
+def renamed(node: NodeView, *names: str) -> NodeView:
+    """The same node with other names for its cards."""
+    keys = {**node.inventory.keys, Entity.EFA: names}
+    return replace(node, inventory=replace(node.inventory, keys=keys, efa_links={}))
+
+
+def probing(
+    node: NodeView,
+    latencies: Mapping[str, float],
+    *,
+    facts: Mapping[str, str] = FACTS,
+    age: float = 5.0,
+) -> NodeView:
+    """The same node with links: `peer` or `card>peer` → seconds."""
+    inventory, frame = node.inventory, node.frame
+    links = tuple(latencies)
+    return NodeView(
+        replace(
+            inventory,
+            keys={**inventory.keys, Entity.LINK: links},
+            links={link: dict(facts) for link in links},
+        ),
+        replace(
+            frame,
+            columns={
+                **frame.columns,
+                "link_latency_seconds": np.array(list(latencies.values())),
+                "link_probe_size_bytes": np.full(len(links), 64.0),
+                "link_probe_timestamp_seconds": NOON - age - np.arange(len(links)),
+            },
+        ),
+    )
+
+
+def probed(count: int = 4, slow: tuple[int, int] | None = None) -> list[NodeView]:
+    """Nodes each of which probes those after it from its first card; one pair may be slow."""
+    return [
+        probing(
+            cards(index),
+            {
+                f"{efa_name(0)}>trn-{peer:03d}": 54e-6 if (index, peer) == slow else 16e-6
+                for peer in range(index + 1, count)
+            },
+        )
+        for index in range(count)
+    ]

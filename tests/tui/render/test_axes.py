@@ -1,0 +1,78 @@
+"""Charts whose values and times can be read."""
+
+import numpy as np
+import pytest
+
+from tests.builders import NOON
+from tests.tui.render.pens import PEN, PLAIN, pen, text
+from trntop.tui.render import axes
+from trntop.tui.render.glyphs import BRAILLE
+from trntop.tui.render.graph import chart
+
+
+@pytest.mark.parametrize(
+    ("value", "top"),
+    [(4.31, 4.4), (4.4, 4.4), (0.51, 0.52), (971e3, 980e3), (1.0, 1.0), (0.0, 1.0), (-1.0, 1.0)],
+)
+def test_round_numbers(value: float, top: float) -> None:
+    assert axes.nice(value) == pytest.approx(top)
+
+
+def test_a_range_around_values() -> None:
+    low, top = axes.bounds(np.array([2.31, np.nan, 2.34]))
+    assert low < 2.31 < 2.34 < top
+    assert top - low < 0.2
+    assert axes.bounds(np.array([np.nan])) == (0.0, 1.0)
+    low, top = axes.bounds(np.zeros(3))
+    assert low < 0 < top
+
+
+def test_a_steady_curve_is_a_level_within() -> None:
+    low, top = axes.bounds(np.full(4, 2.3))
+    rows = text(axes.curve(np.full(4, 2.3), 5, PEN, low, top)).splitlines()
+    assert [bool(row.strip()) for row in rows].count(True) == 1
+    assert not rows[0].strip()
+
+
+def test_a_curve_has_a_point_per_value() -> None:
+    values = np.array([0.0, 0.5, np.nan, 1.0])
+    assert text(axes.curve(values, 2, PEN, 0.0, 1.0)).splitlines() == [" ▁ ▔", "▁"]
+    assert text(axes.curve(values, 2, PLAIN, 0.0, 1.0)).splitlines() == [" * *", "*"]
+    assert text(axes.curve(values, 1, pen(BRAILLE), 0.0, 1.0)) == "⣀⠒ ⠉"
+
+
+def test_values_stand_beside_their_heights() -> None:
+    body = chart(np.full(30, 1.0), 4, PEN, top=2.0)
+    drawn = axes.framed(body, [(0.5, "25 %"), (1.0, "50 %"), (0.0, "0 %")], 10, NOON, 6, PEN)
+    rows = text(drawn).splitlines()
+    assert [row[:6] for row in rows] == [" 50 %┤", " 25 %┤", "     │", "  0 %┤", "      "]
+    assert rows[-1].endswith("now")
+    assert all(strip.cell_length == 36 for strip in drawn)
+
+
+def test_times_before_now() -> None:
+    axis = axes.time_axis(60, 5.0, NOON, PEN).text
+    assert len(axis) == 60
+    assert axis.endswith(" now")
+    assert axis.index("-4 min") == 60 - 1 - 48
+    assert axis.index("-2 min") == 60 - 1 - 24
+
+
+def test_a_moment_is_marked_and_no_label_hides_it() -> None:
+    mark = axes.Mark(NOON - 61, "!", PEN.ink.critical)
+    assert axes.time_axis(60, 5.0, NOON, PEN, [mark]).text[60 - 1 - 13] == "!"
+    at_now = axes.Mark(NOON, "b", PEN.ink.accent)
+    assert axes.time_axis(60, 5.0, NOON, PEN, [at_now]).text.endswith("─b")
+    gone = axes.Mark(NOON - 9000, "!", PEN.ink.critical)
+    assert "!" not in axes.time_axis(60, 5.0, NOON, PEN, [gone]).text
+
+
+@pytest.mark.parametrize("width", [0, 1, 3, 12])
+def test_an_axis_may_be_too_short_for_words(width: int) -> None:
+    assert axes.time_axis(width, 60.0, NOON, PEN).cell_length == width
+
+
+def test_slots_are_whole_seconds() -> None:
+    assert axes.slots(100, 300) == 3
+    assert axes.slots(110, 300) == 3
+    assert axes.slots(1000, 300) == 1

@@ -1,0 +1,128 @@
+"""One card in full."""
+
+import dataclasses
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.builders import NOON, efa_name, make_incident, make_node, view_of
+from tests.tui.render.fabrics import cards, fabric_of, probed
+from tests.tui.render.pens import PEN, PLAIN, text
+from tests.tui.scenes import CARD, VICTIM, scene
+from trntop.model import Incident, NodeView, State
+from trntop.tui.render import card
+from trntop.tui.render.fabric import Fabric
+
+
+def drawn(node: NodeView, *found: Incident, place: int = 0, width: int = 80) -> str:
+    return text(card.draw(fabric_of(node, incidents=found), node, place, width, PEN))
+
+
+@pytest.mark.parametrize("width", [20, 40, 56, 76, 120])
+@pytest.mark.parametrize("state", [State.FRESH, State.STALE, State.DOWN])
+def test_it_fits(width: int, state: State) -> None:
+    node = make_node(0, 2, 2, 4, state=state, reason="gone")
+    lines = card.draw(fabric_of(node), node, 1, width, PEN)
+    assert {line.cell_length for line in lines} == {width}
+    shown = text(card.draw(fabric_of(node), node, 1, width, PLAIN))
+    assert shown.translate({ord("–"): "-", ord("·"): ".", ord("…"): "."}).isascii()
+
+
+class TestVerdict:
+    def test_its_incident_with_what_was_seen(self) -> None:
+        whole = Fabric(scene(trouble=True))
+        node = whole.scene.cluster.nodes[VICTIM]
+        place = node.inventory.of(card.Entity.EFA).index(CARD)
+        shown = text(card.draw(whole, node, place, 76, PEN))
+        assert shown.startswith("● efa_degraded since 11:59:16, for 44 s: retransmits 2.1 %")
+        assert "2.1 % d limit 0.2 %" in shown
+
+    def test_that_of_a_link(self) -> None:
+        found = make_incident("latency_regression", node="trn-001", component="link:trn-003")
+        nodes = probed(4, slow=(1, 3))
+        fabric = fabric_of(*nodes, incidents=[found])
+        shown = text(card.draw(fabric, nodes[1], 0, 76, PEN))
+        assert shown.startswith("▲ latency_regression since ")
+        assert "latency 35.0 µs  median of 2  slowest 54.0 µs trn-003  newest 5 s ago" in shown
+        assert text(card.draw(fabric, nodes[1], 1, 76, PEN)).startswith("✓ nothing is wrong")
+
+    def test_what_has_no_incident(self) -> None:
+        assert drawn(cards(0)).startswith("✓ nothing is wrong with it")
+        lost = cards(0, 2, {"efa_tx_bytes_total": [np.nan, 1]})
+        assert drawn(lost).startswith("● lost:")
+        more = cards(0, 4, {"efa_retrans_pkts_per_second": [1e5, 0, 0, 0]})
+        assert drawn(more).startswith("▲ resends far more than its siblings; no incident yet")
+        silent = make_node(0, state=State.STALE, reason="silent for 14 s")
+        assert drawn(silent).startswith("traffic unknown: efa: silent for 14 s")
+
+    def test_a_link_that_is_down(self) -> None:
+        node = cards(0, 2)
+        links = {efa_name(0): {"state": "1: DOWN"}}
+        node = replace(node, inventory=replace(node.inventory, efa_links=links))
+        assert drawn(node).startswith("▲ its link is not up: 1: DOWN")
+
+
+class TestPlace:
+    def test_the_devices_and_cores_it_serves(self) -> None:
+        shown = drawn(make_node(0, 4, 2, 2))
+        assert "near    devices 0-1 · cores 0-3 · on its NUMA node" in shown
+        assert "place   PCI 0000:10:1b.0 · NUMA node 0 · driver 2.17.3g · port 4: ACTIVE" in shown
+
+    def test_its_bus_before_its_numa_node(self) -> None:
+        node = make_node(0, 4, 2, 2)
+        places = dict(node.inventory.device_links)
+        places[1] = {**places[1], "pci": "0000:10:1e.0"}
+        node = replace(node, inventory=replace(node.inventory, device_links=places))
+        shown = drawn(node)
+        assert "near    device 1 · cores 2-3 · on its PCI bus" in shown
+        assert "near    device 0 · cores 0-1 · on its NUMA node" in shown
+
+    def test_nothing_known(self) -> None:
+        node = cards(0, 2)
+        node = replace(node, inventory=replace(node.inventory, efa_links={}, device_links={}))
+        assert "near" not in drawn(node)
+        assert "place" not in drawn(node)
+
+
+class TestCounters:
+    def node(self, time: float = NOON, sent: float = 5e12, dropped: float = 7.0) -> NodeView:
+        return make_node(0, 2, 2, 2, time=time, columns={
+            "efa_tx_bytes_total": [sent, 1.0],
+            "efa_rx_drops_total": [dropped, 0.0],
+            "efa_rx_drops_per_second": [2.0, 0.0],
+            "efa_rdma_read_wr_err_total": [0.0, 0.0],
+            "efa_retrans_pkts_total": None,
+        })  # fmt: skip
+
+    def test_rates_and_totals(self) -> None:
+        lines = card.draw(fabric_of(self.node()), self.node(), 0, 80, PEN)
+        shown = text(lines)
+        dropped = next(line for line in lines if line.text.startswith("received and dropped"))
+        assert dropped.text.split() == ["received", "and", "dropped", "2d", "7"]
+        assert [part.style for part in dropped if "2" in part.text] == [PEN.ink.warning]
+        assert "4.55 TiB" in shown
+        assert "failed RDMA reads" in shown.partition("never:")[2]
+        assert "sent again" in shown.partition("– not told:")[2]
+        assert "(needs EFA driver 2.17.0, Nitro v4" in shown.replace("\n", " ")
+
+    def test_the_change_since_a_baseline(self) -> None:
+        fabric = fabric_of(self.node())
+        then = view_of(self.node(NOON - 60, sent=4e12, dropped=9.0), time=NOON - 60)
+        fabric.scene = dataclasses.replace(fabric.scene, baseline=then)
+        shown = text(card.draw(fabric, self.node(), 0, 80, PEN)).splitlines()
+        assert next(line for line in shown if "per second" in line).endswith("since 11:59:00")
+        assert next(line for line in shown if line.startswith("bytes sent")).endswith("+931 GiB")
+        dropped = next(line for line in shown if line.startswith("received and dropped"))
+        assert dropped.endswith("–"), "it began again: what there was before is not known"
+
+    def test_a_card_that_was_not_there_at_the_baseline(self) -> None:
+        fabric = fabric_of(self.node())
+        fabric.scene = dataclasses.replace(fabric.scene, baseline=view_of(time=NOON - 60))
+        shown = text(card.draw(fabric, self.node(), 0, 80, PEN)).splitlines()
+        assert next(line for line in shown if line.startswith("bytes sent")).endswith("–")
+
+
+def test_no_card() -> None:
+    assert "no card of that name" in text(card.missing(cards(0), 60, PEN))
+    assert "no EFA cards known" in text(card.missing(make_node(0, efa=0), 60, PEN))

@@ -1,0 +1,89 @@
+"""The line of the filter, and what it dims in the map."""
+
+import numpy as np
+import pytest
+
+from tests.tui.render.pens import PEN, text
+from tests.tui.scenes import scene
+from trntop.tui.filter import Filter
+from trntop.tui.render import filter as drawing
+from trntop.tui.render import fleet_map
+from trntop.tui.selection import ALL, Selection
+
+
+def test_what_holds() -> None:
+    line = drawing.kept("util<30", True, 12, 1000, 100, PEN).text
+    assert line.startswith(" / util<30   faults only")
+    assert line.rstrip().endswith("12 of 1,000 nodes   / edit  Esc clear")
+    alone = drawing.kept("", True, 1, 1, 60, PEN).text
+    assert alone.startswith(" faults only")
+    assert "1 of 1 node " in alone
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_a_long_filter_leaves_room_for_the_count(width: int) -> None:
+    line = drawing.kept("x" * 300, False, 3, 16, width, PEN)
+    assert line.cell_length == width
+    assert "3 of 16 nodes" in line.text or width < 30
+
+
+def test_names_are_offered() -> None:
+    assert drawing.hint(3, 16, ["hbm", "hbm_bw"], 80, PEN).text.split() == [
+        "3", "of", "16", "nodes", "Tab", "hbm", "hbm_bw",
+    ]  # fmt: skip
+    assert "Tab" not in drawing.hint(3, 16, [], 80, PEN).text
+
+
+@pytest.mark.parametrize(
+    ("at", "shown"),
+    [
+        (4, "       ▴ it makes no sense"),
+        (60, " " * 45 + "it makes no sense ▴"),
+        (500, " " * 61 + "it makes no sense ▴"),
+    ],
+)
+def test_a_mistake_is_pointed_at(at: int, shown: str) -> None:
+    line = drawing.problem("it makes no sense", at, False, 80, PEN)
+    assert line.text.rstrip() == shown
+    assert line.cell_length == 80
+    assert next(iter(line)).style is PEN.ink.warning
+    assert next(iter(drawing.problem("more", 4, True, 80, PEN))).style is PEN.ink.muted
+
+
+class TestMap:
+    @pytest.mark.parametrize("size", [(118, 6), (40, 6), (4, 2)])
+    def test_others_are_dimmed(self, size: tuple[int, int]) -> None:
+        shown = scene(trouble=True)
+        plain = fleet_map.draw(shown, *size, PEN)
+        chosen = Filter("007 | 011").places(shown)
+        dimmed = fleet_map.draw(shown, *size, PEN, chosen=chosen)
+        assert text(dimmed) == text(plain) or size == (4, 2)
+        assert dimmed != plain
+        everybody = np.ones(16, np.bool_)
+        assert fleet_map.draw(shown, *size, PEN, chosen=everybody) == plain
+
+    def test_what_is_wrong_keeps_its_sign(self) -> None:
+        shown = scene(trouble=True)
+        nobody = np.zeros(16, np.bool_)
+        for size in ((118, 6), (40, 6)):
+            lines = fleet_map.draw(shown, *size, PEN, chosen=nobody)
+            styles = {part.text: part.style for line in lines for part in line}
+            assert any(PEN.ink.critical is style for style in styles.values())
+
+
+class TestSelection:
+    def test_all_is_no_choice(self) -> None:
+        assert not ALL.narrow
+        assert ALL.count(scene()) == 16
+
+    def test_filter_and_faults_both_hold(self) -> None:
+        shown = scene(trouble=True)
+        assert Selection(faults=True).count(shown) == 2
+        assert Selection(Filter("state=stale"), faults=True).count(shown) == 1
+        assert Selection(Filter("000"), faults=True).count(shown) == 0
+
+    def test_a_scene_is_looked_at_once(self) -> None:
+        shown = scene(trouble=True)
+        choice = Selection(Filter("incident"))
+        assert choice.places(shown) is choice.places(shown)
+        assert choice.places(scene()) is not choice.places(shown)

@@ -1,0 +1,168 @@
+"""Columns of the fleet, their order, and changes since a baseline."""
+
+import dataclasses
+
+import pytest
+
+from tests.builders import NOON, make_node, view_of
+from tests.tui.render.pens import PEN, PLAIN
+from tests.tui.scenes import VICTIM, node, scene, view
+from trntop.history import History
+from trntop.model import NodeView, State
+from trntop.settings import Analysis
+from trntop.tui.measures import MEASURES
+from trntop.tui.render import fleet
+from trntop.tui.render.fleet import FleetRow
+from trntop.tui.render.line import length
+from trntop.tui.scene import Scene
+
+NAMES = tuple(f"trn-{index:03d}" for index in range(16))
+SENT = "efa_tx_bytes_per_second"
+
+
+def scene_of(*nodes: NodeView, before: tuple[NodeView, ...] | None = None) -> Scene:
+    baseline = None if before is None else view_of(*before, time=NOON - 60)
+    return Scene(view_of(*nodes), History(10), Analysis(), baseline=baseline)
+
+
+def sending(index: int, rate: float | None) -> NodeView:
+    """A node with two cards that send `rate` bytes a second each."""
+    return make_node(index, columns={SENT: None if rate is None else [rate, rate]})
+
+
+def names(shown: Scene, by: str, *, reverse: bool = False) -> list[str]:
+    return [shown.cluster.names[place] for place in fleet.order(shown, by, reverse=reverse)]
+
+
+def drawn(row: FleetRow, name: str, width: int = 0, *, changes: bool = False) -> str:
+    column = next(one for one in fleet.columns(8, changes=changes) if one.id == name)
+    parts = column.draw(row, width or column.width, PEN)
+    assert length(parts) == (width or column.width)
+    return "".join(text for text, _ in parts)
+
+
+class TestOrder:
+    def test_worst_first(self) -> None:
+        shown = scene(trouble=True)
+        found = names(shown, fleet.WORST)
+        assert found[:3] == [VICTIM, "trn-011", "trn-000"]
+        assert names(shown, fleet.WORST, reverse=True)[-2:] == ["trn-011", VICTIM]
+        assert names(shown, "incident")[:2] == [VICTIM, "trn-000"]
+        assert names(shown, "state")[:2] == ["trn-011", "trn-000"]
+
+    def test_by_name(self) -> None:
+        assert names(scene(), "node") == list(NAMES)
+        assert names(scene(), "node", reverse=True) == list(NAMES[::-1])
+
+    def test_what_is_absent_comes_last_either_way(self) -> None:
+        shown = scene_of(sending(0, None), sending(1, 1e9), sending(2, 3e9))
+        assert names(shown, "efa_tx") == ["trn-002", "trn-001", "trn-000"]
+        assert names(shown, "efa_tx", reverse=True) == ["trn-001", "trn-002", "trn-000"]
+
+    def test_equal_ones_stand_still(self) -> None:
+        shown = scene_of(*(sending(index, 1e9) for index in range(4)))
+        for reverse in (False, True):
+            assert names(shown, "efa_tx", reverse=reverse) == list(NAMES[:4])
+
+    def test_by_words(self) -> None:
+        shown = scene_of(node(0, jobs=("b",)), make_node(1, jobs=()), node(2, jobs=("a",)))
+        assert names(shown, "job") == ["trn-002", "trn-000", "trn-001"]
+        assert names(shown, "type") == list(NAMES[:3])
+        assert len(names(shown, "phase")) == 3
+
+    def test_by_change_since_the_baseline(self) -> None:
+        before = (sending(0, 1e9), sending(1, 5e9))
+        shown = scene_of(sending(0, 4e9), sending(1, 5e9), sending(2, 9e9), before=before)
+        assert names(shown, "efa_tx") == ["trn-000", "trn-001", "trn-002"]
+        assert names(shown, "efa_tx", reverse=True) == ["trn-001", "trn-000", "trn-002"]
+
+    @pytest.mark.parametrize("column", [*fleet.columns(4)], ids=lambda one: one.id)
+    def test_every_column_sorts(self, column: fleet.Column[FleetRow]) -> None:
+        for shown in (scene(trouble=True), scene_of()):
+            assert sorted(names(shown, column.id)) == list(shown.cluster.names)
+
+
+class TestMeasures:
+    def test_one_and_all_agree(self) -> None:
+        shown = scene_of(
+            node(0, jobs=("a", "b")), make_node(1, jobs=()), node(2, state=State.STALE)
+        )
+        for measure in MEASURES.values():
+            all_of_them = [
+                None if value != value else value for value in measure.over(shown.cluster)
+            ]
+            assert all_of_them == [measure.of(one) for one in shown.cluster.nodes.values()]
+
+    def test_a_pace_stands_in_for_a_step(self) -> None:
+        paced = make_node(columns={"job_step_seconds": None, "job_logged_steps_per_second": [0.4]})
+        step = MEASURES["step"]
+        assert (step.of(paced), step.quantity_of(paced)) == (2.5, "job_step_pace_seconds")
+        assert step.over(scene_of(paced).cluster).tolist() == [2.5]
+
+
+class TestColumns:
+    def test_the_standard_ones(self) -> None:
+        shown = fleet.chosen(fleet.columns(8), ())
+        assert not {one.id for one in shown} & set(fleet.OPTIONAL)
+        assert [one.id for one in shown][:3] == ["node", "util", "te"]
+
+    def test_those_asked_for_stand_in_the_usual_order_beside_the_name(self) -> None:
+        shown = fleet.chosen(fleet.columns(8), ("state", "cpu", "util"))
+        assert [one.id for one in shown] == ["node", "util", "cpu", "state"]
+        usual = {one.id: one.rank for one in fleet.columns(8)}
+        assert shown[2].rank > usual["state"]
+        assert shown[1].rank == usual["util"]
+
+    def test_every_one_says_what_it_is(self) -> None:
+        for column in fleet.columns(8):
+            assert column.help
+            assert len(f"{column.title} {column.unit}".strip()) <= max(column.width, column.wide)
+
+    @pytest.mark.parametrize("changes", [False, True])
+    def test_all_draw_what_they_promise(self, changes: bool) -> None:
+        for one in (*view(trouble=True).cluster.nodes.values(), make_node(columns={})):
+            for column in fleet.columns(8, changes=changes):
+                for width in {column.width, column.wide or column.width}:
+                    row = FleetRow(one, before=one)
+                    assert length(column.draw(row, width, PEN)) == width
+                    assert length(column.draw(FleetRow(one), width, PLAIN)) == width
+
+
+class TestChanges:
+    def test_more_and_less(self) -> None:
+        rows = [
+            FleetRow(sending(0, now), before=sending(0, then))
+            for now, then in ((4e9, 1e9), (1e9, 4e9), (1e9, 1e9), (None, 1e9), (1e9, None))
+        ]
+        shown = [drawn(row, "efa_tx", changes=True).strip() for row in rows]
+        assert shown == ["▴ +48d", "▾ -48d", "0", "–", "–"]
+
+    def test_shares_change_by_points(self) -> None:
+        now, then = (
+            make_node(columns={"job_step_seconds": [4.0], "job_comm_seconds": [seconds]})
+            for seconds in (1.2, 0.4)
+        )
+        assert drawn(FleetRow(now, before=then), "comm", changes=True).strip() == "▴ +20r"
+
+    def test_a_node_that_was_not_there_has_no_change(self) -> None:
+        assert drawn(FleetRow(sending(0, 1e9)), "efa_tx", changes=True).strip() == "–"
+
+    def test_small_changes_are_quiet(self) -> None:
+        column = next(one for one in fleet.columns(8, changes=True) if one.id == "efa_tx")
+        for now, style in ((1.05e9, PEN.ink.muted), (1.5e9, PEN.ink.text), (1e9, PEN.ink.faint)):
+            row = FleetRow(sending(0, now), before=sending(0, 1e9))
+            assert column.draw(row, 11, PEN)[0][1] is style
+
+    def test_headers_say_so(self) -> None:
+        titles = {one.id: f"{one.title} {one.unit}" for one in fleet.columns(8, changes=True)}
+        assert (titles["util"], titles["efa_tx"], titles["step"]) == (
+            "util ±",
+            "tx ±Gb/s",
+            "step ±s",
+        )
+
+    def test_a_baseline_elsewhere_is_aligned_by_name(self) -> None:
+        shown = scene(trouble=True)
+        earlier = view(nodes=12, time=NOON - 60)
+        shown = dataclasses.replace(shown, baseline=earlier)
+        assert set(names(shown, "util")[-5:]) == set(NAMES[11:])

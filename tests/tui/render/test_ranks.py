@@ -1,0 +1,214 @@
+"""One step of every rank, and who is waited for."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tests.builders import make_incident, make_node
+from tests.tui.crews import COMPUTE, JOB, STEP, crew_of, crewed, scene_of
+from tests.tui.render.pens import PEN, PLAIN, text
+from trntop.model import Incident, NodeView, Severity
+from trntop.tui.render import blame, ranks, table
+from trntop.tui.render.line import length
+from trntop.tui.render.pen import Pen
+
+
+def crew(*nodes: NodeView) -> ranks.Crew:
+    return ranks.Roster().crew(scene_of(*nodes), JOB)
+
+
+def rows(found: ranks.Crew, nodes: list[NodeView], *, whole: bool = False) -> list[ranks.RankRow]:
+    order = found.slowest if whole else found.order
+    return ranks.rows(scene_of(*nodes), found, order.tolist(), whole)
+
+
+def drawn(
+    nodes: list[NodeView], width: int = 120, *, whole: bool = False, pen: Pen = PEN
+) -> list[str]:
+    found = crew(*nodes)
+    columns = ranks.RankColumns(found, 0.07, whole).all()
+    fitted = table.layout(columns, width)
+    lines = [table.header(fitted, width, pen, "", False)]
+    lines += [
+        table.row(fitted, row, width, pen, cursor=False) for row in rows(found, nodes, whole=whole)
+    ]
+    return text(lines).splitlines()
+
+
+class TestCrew:
+    def test_ranks_stand_in_the_order_of_their_numbers(self) -> None:
+        found = crew(crewed(0, [COMPUTE] * 12))
+        assert found.ranks == tuple(str(rank) for rank in range(12))
+        assert len(found) == 12
+
+    def test_who_computes_longest_is_first(self) -> None:
+        found = crew(*crew_of(2, 4, {(1, 2): 3.6}))
+        assert found.ranks[found.order[0]] == "6"
+        assert found.lead[found.order[0]] == pytest.approx(0.2)
+        assert [found.ranks[place] for place in found.order[1:]] == list("0123457")
+
+    def test_even_ranks_stand_still(self) -> None:
+        found = crew(*crew_of(1, 4, {(0, 1): 3.02, (0, 2): 2.97}))
+        assert found.order.tolist() == [0, 1, 2, 3]
+
+    def test_ranks_of_a_stage_are_peers(self) -> None:
+        node = crewed(0, [3.0, 3.0, 2.0, 2.2], stage=[0, 0, 1, 1])
+        found = crew(node)
+        assert found.staged
+        assert found.lead.tolist() == pytest.approx([0, 0, -1 / 21, 1 / 21])
+        assert found.order[0] == 3
+
+    def test_without_compute_the_least_wait_counts(self) -> None:
+        node = crewed(0, [2.0, 3.5, 2.0])
+        columns = {name: value for name, value in node.frame.columns.items()
+                   if name != "rank_compute_seconds"}  # fmt: skip
+        bare = dataclasses.replace(node, frame=dataclasses.replace(node.frame, columns=columns))
+        found = crew(bare)
+        assert np.isnan(found.lead).all()
+        assert found.order.tolist() == [1, 0, 2]
+
+    def test_of_a_node_its_slowest_rank(self) -> None:
+        found = crew(*crew_of(3, 4, {(1, 2): 3.6, (2, 0): 3.01}))
+        assert [found.ranks[place] for place in found.slowest] == ["6", "0", "8"]
+
+    def test_another_job_has_other_ranks(self) -> None:
+        scene = scene_of(crewed(0, [COMPUTE]), crewed(1, [COMPUTE] * 2, job="other"))
+        roster = ranks.Roster()
+        assert len(roster.crew(scene, JOB)) == 1
+        assert len(roster.crew(scene, "other")) == 2
+        assert len(roster.crew(scene, "nobody")) == 0
+
+    def test_ranks_that_come_are_seen(self) -> None:
+        roster = ranks.Roster()
+        assert len(roster.crew(scene_of(crewed(0, [COMPUTE])), JOB)) == 1
+        assert len(roster.crew(scene_of(*crew_of(2, 4)), JOB)) == 8
+
+    def test_a_node_without_ranks_has_none(self) -> None:
+        found = crew(crewed(0, [COMPUTE]), make_node(1))
+        assert found.ranks == ("0",)
+        assert found.scale == 4.0
+
+    def test_nothing_is_known_of_no_ranks(self) -> None:
+        found = crew(make_node(0))
+        assert len(found) == 0
+        assert np.isnan(found.newest)
+        assert found.order.tolist() == found.slowest.tolist() == []
+
+
+class TestTimeline:
+    def bar(self, node: NodeView, width: int = 40) -> str:
+        found = crew(node)
+        row = ranks.rows(scene_of(node), found, [0], False)[0]
+        parts = ranks.timeline(row, width, PEN)
+        assert length(parts) == width
+        return "".join(part for part, _ in parts)
+
+    def test_compute_then_covered_then_waiting(self) -> None:
+        assert self.bar(crewed(0, [3.0])) == "▆" * 25 + "▅" * 5 + "░" * 10
+
+    def test_what_nobody_told_is_not_waiting(self) -> None:
+        assert self.bar(crewed(0, [3.0], comm=False)) == "▆" * 30 + "·" * 10
+
+    def test_an_absent_step_is_blank(self) -> None:
+        node = crewed(0, [3.0])
+        node.frame.columns["rank_step_seconds"][:] = np.nan
+        assert self.bar(node).isspace()
+
+    def test_all_ranks_have_one_scale(self) -> None:
+        found = crew(crewed(0, [3.0, 3.0]))
+        assert found.scale == STEP
+
+
+class TestTable:
+    def test_the_slow_one_stands_out(self) -> None:
+        nodes = crew_of(2, 4, {(1, 2): 3.6})
+        top, first, second, *_ = drawn(nodes)
+        assert "one step, 0 to 4.00 s" in top
+        assert first.split()[:3] == ["trn-001", "6", "+20.0d"]
+        assert second.split()[:3] == ["trn-000", "0", "+0.0d"]
+        assert "3.60r" in first
+        assert "0.40r" in first
+
+    def test_a_row_per_node(self) -> None:
+        lines = drawn(crew_of(3, 4, {(1, 2): 3.6}), whole=True)
+        assert len(lines) == 4
+        assert "slowest rank" in lines[0]
+        assert "6 +3 " in lines[1]
+
+    def test_stages_where_they_are_told(self) -> None:
+        assert " pp " in drawn([crewed(0, [3.0, 3.0], stage=[0, 1])])[0]
+        assert " pp " not in drawn(crew_of())[0]
+
+    def test_who_is_behind_is_a_warning(self) -> None:
+        nodes = [crewed(0, [COMPUTE] * 2), crewed(1, [COMPUTE] * 2, step=1200)]
+        found = crew(*nodes)
+        columns = {one.id: one for one in ranks.RankColumns(found, 0.07, whole=False).all()}
+        late = rows(found, nodes)[-1]
+        assert columns["step"].draw(late, 9, PEN)[0][1] == PEN.ink.warning
+        assert found.newest == 1204
+
+    @pytest.mark.parametrize("width", [20, 60, 80, 200])
+    def test_it_fits(self, width: int) -> None:
+        found = crew(*crew_of())
+        fitted = table.layout(ranks.RankColumns(found, 0.07, whole=True).all(), width)
+        for row in rows(found, crew_of(), whole=True):
+            assert table.row(fitted, row, width, PEN, cursor=False).cell_length == width
+
+    def test_ascii(self) -> None:
+        assert "\n".join(drawn(crew_of(), pen=PLAIN)).isascii()
+
+
+class TestBlame:
+    def blame(self, *nodes: NodeView, incidents: Sequence[Incident] = (), height: int = 20) -> str:
+        scene = scene_of(*nodes, incidents=incidents)
+        found = ranks.Roster().crew(scene, JOB)
+        lines = blame.draw(scene, JOB, found, 100, height, PEN)
+        assert len(lines) <= height
+        return text(lines)
+
+    def test_nobody(self) -> None:
+        drawn = self.blame(*crew_of(2, 4, {(0, 0): 3.03}))
+        assert drawn.startswith("✓ no incident names anybody")
+        assert "ranks compute alike, at most 1.0 % d above their median" in drawn
+        assert "1.00 s r of each step of 4.00 s, the median rank" in drawn
+
+    def test_a_slow_rank_is_named_before_any_incident(self) -> None:
+        drawn = " ".join(self.blame(*crew_of(2, 4, {(1, 2): 3.6})).split())
+        assert "rank 6 on trn-001 computes 3.60 s r, 20 % d above its peers (limit 7.0 %)" in drawn
+        assert "least 400 ms r: rank 6 on trn-001" in drawn
+
+    def test_an_incident_with_its_onset_and_evidence(self) -> None:
+        one = make_incident("efa_degraded", job=JOB, node="trn-001")
+        drawn = self.blame(*crew_of(), incidents=[one])
+        assert drawn.startswith("▲ trn-001 efa:rdmap32s27  since 11:59:00, 1 min  efa_degraded")
+        assert "retransmits 2.1 %" in drawn
+        assert "· 16 nodes wait 0.9 s a step" in drawn
+
+    def test_where_space_ends_the_place_and_the_ranks_stay(self) -> None:
+        one = make_incident("efa_degraded", job=JOB, node="trn-001")
+        first, second, third = self.blame(*crew_of(), incidents=[one], height=3).splitlines()
+        assert "trn-001 efa:rdmap32s27" in first
+        assert second.split()[0] == "slowest"
+        assert third.split()[0] == "waits"
+
+    def test_much_communication_without_a_culprit(self) -> None:
+        much = make_incident("comm_bound", job=JOB, node=None, severity=Severity.CRITICAL)
+        drawn = self.blame(*crew_of(), incidents=[much])
+        assert drawn.startswith("● comm is much, but nobody stands out")
+
+    def test_only_what_explains_this_job(self) -> None:
+        others = [
+            make_incident("efa_degraded", job="other", node="trn-009"),
+            make_incident("memory_pressure", job=JOB),
+        ]
+        assert "no incident names anybody" in self.blame(*crew_of(), incidents=others)
+        scene = scene_of(*crew_of(), incidents=others)
+        assert [one.job for one in blame.suspects(scene, "")] == ["other"]
+
+    def test_nodes_that_are_behind(self) -> None:
+        late = crewed(1, [COMPUTE] * 2, step=1200)
+        later = crewed(2, [COMPUTE] * 2, step=1190)
+        drawn = self.blame(crewed(0, [COMPUTE] * 2), late, later)
+        assert "4 of 6 ranks are steps behind: trn-001 and 1 more" in drawn

@@ -1,0 +1,159 @@
+"""The EFA screen: the cursor on a node and a card, the layers, the ways in and out."""
+
+from typing import cast
+
+from tests.builders import make_node, view_of
+from tests.tui.render.fabrics import probed
+from tests.tui.scenes import CARD, EFA_INCIDENT, VICTIM, app_of, make_app
+from tests.tui.test_app import picture, press, running, session_of
+from trntop.tui.app import TrntopApp
+from trntop.tui.screens.cluster import ClusterScreen
+from trntop.tui.screens.efa import EfaScreen
+from trntop.tui.screens.node import NodeScreen
+from trntop.tui.widgets.card_map import CardDetail
+
+LEFT, RIGHT = "left_square_bracket", "right_square_bracket"
+
+
+def shown(app: TrntopApp) -> EfaScreen:
+    assert isinstance(app.screen, EfaScreen)
+    return app.screen
+
+
+def card_of(app: TrntopApp) -> str:
+    """The card under the cursor."""
+    fabric, column = shown(app).fabric, shown(app).look.column
+    assert fabric is not None
+    assert column is not None
+    return fabric.rails.names[column]
+
+
+async def test_the_sick_card_is_under_the_cursor_at_once() -> None:
+    app = make_app(trouble=True)
+    async with running(app) as pilot:
+        await press(pilot, "4")
+        assert shown(app).node == VICTIM
+        assert card_of(app) == CARD
+        assert shown(app).incident is EFA_INCIDENT
+        drawn = picture(app)
+        assert "trntop ▸ efa" in drawn
+        assert f"{VICTIM} · {CARD}" in drawn
+        assert "● efa_degraded since" in drawn, "the card is told of without any further key"
+        assert "EFA cards count no latency" in drawn
+
+
+async def test_moving_about() -> None:
+    app = make_app(trouble=True)
+    async with running(app) as pilot:
+        await press(pilot, "4", RIGHT, RIGHT)
+        assert card_of(app) == "rdmap128s27"
+        await press(pilot, *[LEFT] * 20)
+        assert card_of(app) == "rdmap16s27"
+        await press(pilot, "down", "j")
+        assert shown(app).node == "trn-000"
+        assert card_of(app) == "rdmap16s27", "a card that was chosen stays"
+        await press(pilot, "enter")
+        assert isinstance(app.screen, NodeScreen)
+        assert app.screen.crumbs == ("efa", "trn-000")
+        await press(pilot, "n")
+        assert app.screen.crumbs == ("efa", "trn-001")
+        await press(pilot, "escape", "escape")
+        assert isinstance(app.screen, ClusterScreen)
+        assert app.screen.crumbs == ("cluster",)
+
+
+async def test_the_mouse_points_at_a_card() -> None:
+    app = make_app()
+    async with running(app) as pilot:
+        await press(pilot, "4")
+        region = shown(app).table.content_region
+        await pilot.click(offset=(region.x + 15 + 5 * 3, region.y + 4))
+        await pilot.pause()
+        assert shown(app).node == "trn-003"
+        assert card_of(app) == "rdmap64s27"
+        await pilot.click(offset=(region.x + 5, region.y + 2))
+        await pilot.pause()
+        assert shown(app).node == "trn-001"
+        assert card_of(app) == "rdmap64s27"
+
+
+async def test_layers_and_orders() -> None:
+    app = make_app(trouble=True)
+    async with running(app) as pilot:
+        await press(pilot, "4", "m")
+        assert "retransmits, share of packets" in picture(app)
+        await press(pilot, "m", "m")
+        assert "latency, slowest link" in picture(app)
+        await press(pilot, "m")
+        assert "share of line rate" in picture(app)
+        assert shown(app).table.current is not None
+        await press(pilot, "s")
+        first = shown(app).table.rows[0]
+        assert first.name == "trn-000"
+        assert "by name" in picture(app)
+        await press(pilot, "s")
+        assert shown(app).table.rows[0].name == VICTIM
+
+
+async def test_where_room_is_short_the_pairs_stand_with_latency() -> None:
+    app = app_of(session_of(view_of(*probed(6, slow=(1, 3)))))
+    async with running(app, (80, 24)) as pilot:
+        await press(pilot, "4")
+        assert "nothing is wrong with it" in picture(app)
+        assert "fi_pingpong" not in picture(app)
+        await press(pilot, "m", "m", "m")
+        assert "nothing is wrong with it" not in picture(app)
+        assert "trn-001 ▸ trn-003" in picture(app)
+
+
+async def test_means_stay_in_sight_however_many_nodes_there_are() -> None:
+    app = make_app(nodes=100)
+    async with running(app) as pilot:
+        await press(pilot, "4")
+        drawn = picture(app)
+        assert "mean" in drawn
+        assert "needs a look" in drawn
+        await press(pilot, "end")
+        assert "trn-099" in picture(app)
+
+
+async def test_counters_scroll() -> None:
+    app = make_app()
+    async with running(app) as pilot:
+        await press(pilot, "4", "J")
+        detail = shown(app).detail
+        assert detail.scroll_offset.y == 3
+        await press(pilot, "K")
+        assert detail.scroll_offset.y == 0
+
+
+async def test_a_fleet_without_cards() -> None:
+    app = app_of(session_of(view_of(make_node(0, efa=0))))
+    async with running(app) as pilot:
+        await press(pilot, "4", RIGHT, LEFT, "m")
+        drawn = picture(app)
+        assert "no EFA cards known" in drawn
+        assert shown(app).look.column is None
+
+
+async def test_nodes_that_go_take_their_cards_along() -> None:
+    session = session_of(view_of(make_node(0, 2, 2, 4), make_node(1, 2, 2, 4)))
+    app = app_of(session)
+    async with running(app) as pilot:
+        await press(pilot, "4", "end", RIGHT)
+        assert shown(app).node == "trn-001"
+        session.publish(view_of(make_node(0, 2, 2, 0)))
+        await pilot.pause()
+        await pilot.pause()
+        assert shown(app).node == "trn-000"
+        assert "no EFA cards known" in picture(app)
+        session.publish(view_of())
+        await pilot.pause()
+        await pilot.pause()
+        assert shown(app).node is None
+        assert shown(app).query_one(CardDetail).draw(40, 0) == ()
+        session.publish(view_of(make_node(0, 2, 2, 4)))
+        await pilot.pause()
+        await pilot.pause()
+        assert cast(str, shown(app).node) == "trn-000"
+        assert card_of(app) == "rdmap32s27"

@@ -1,0 +1,142 @@
+"""What keys write to files, and what they say where they cannot; and the bell."""
+
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import pytest
+
+from tests.builders import NOON, make_incident, make_view, view_of
+from tests.reports import monitor_reading, report, runtime
+from tests.tui.scenes import SETTINGS, FakeSession, node, view
+from tests.tui.test_app import press, running
+from trntop.blackbox import BlackBox
+from trntop.model import View
+from trntop.recording import open_recording
+from trntop.runner import Playback, Session
+from trntop.settings import Blackbox, Notify, Settings
+from trntop.tui.app import TrntopApp
+from trntop.tui.files import Seen
+
+
+def settings_of(folder: Path, **notify: object) -> Settings:
+    return msgspec.structs.replace(
+        SETTINGS,
+        blackbox=Blackbox(folder=str(folder)),
+        notify=msgspec.convert(notify, Notify),
+    )
+
+
+def make_report(first: View, last: View, seconds: float) -> str:
+    return f"from {first.time - NOON:.0f} to {last.time - NOON:.0f}, {seconds:.0f} s seen\n"
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+def app_of(session: FakeSession, settings: Settings) -> TrntopApp:
+    return TrntopApp(cast(Session, session), settings=settings, report=make_report, utc=True)
+
+
+def filled() -> BlackBox:
+    box = BlackBox(900, 1 << 30)
+    for second in range(61):
+        box.take(monitor_reading(report(runtime()), NOON - 60 + second, "trn-007"))
+    return box
+
+
+async def said_after(app: TrntopApp, key: str) -> list[str]:
+    async with running(app) as pilot:
+        await press(pilot, key)
+        app._files.wait()
+        await pilot.pause()
+        return [one.message for one in app._notifications]
+
+
+async def test_w_writes_the_black_box(tmp_path: Path) -> None:
+    session = FakeSession(make_view())
+    session.black_box = filled()
+    (said,) = await said_after(app_of(session, settings_of(tmp_path)), "w")
+    (file,) = files(tmp_path)
+    assert said.startswith("the last 1 min (61 readings, ")
+    assert said.endswith(f"are in {file}")
+    assert len(list(open_recording(file))) == 61
+
+
+async def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    session = FakeSession(make_view())
+    session.black_box = filled()
+    (said,) = await said_after(app_of(session, settings_of(tmp_path / "missing")), "w")
+    assert said.startswith("not written: ")
+    assert "there is no folder" in said
+
+
+@pytest.mark.parametrize(
+    ("shown", "playback", "reason"),
+    [
+        (make_view(), None, "blackbox.seconds is 0"),
+        (make_view(), Playback(), "this is a recording already: fake"),
+        (make_view(simulated=True), Playback(), "a simulation is not kept; trntop record fake"),
+    ],
+)
+async def test_where_nothing_is_kept_it_says_why(
+    tmp_path: Path, shown: View, playback: Playback | None, reason: str
+) -> None:
+    session = FakeSession(shown, playback=playback)
+    (said,) = await said_after(app_of(session, settings_of(tmp_path)), "w")
+    assert reason in said
+    assert not files(tmp_path)
+
+
+async def test_r_writes_the_report(tmp_path: Path) -> None:
+    session = FakeSession(view(time=NOON - 10))
+    app = app_of(session, settings_of(tmp_path))
+    async with running(app) as pilot:
+        for second in (-9, -8, 400, 401):
+            session.publish(view(time=NOON + second))
+            await pilot.pause()
+        await press(pilot, "r")
+        app._files.wait()
+        await press(pilot, "r")
+        app._files.wait()
+        await pilot.pause()
+        first, second = (one.message for one in app._notifications)
+    assert first == f"the report of 3 s is in {tmp_path}/trntop-report-20251120T120641Z.md"
+    assert second.endswith("-2.md")
+    assert {file.read_text() for file in files(tmp_path)} == {"from -10 to 401, 3 s seen\n"}
+
+
+async def test_a_word_from_the_collection_is_shown_as_it_is(tmp_path: Path) -> None:
+    session = FakeSession(make_view())
+    app = app_of(session, settings_of(tmp_path))
+    async with running(app) as pilot:
+        session.tell("black box: [/red]")
+        await pilot.pause()
+        (notification,) = app._notifications
+        assert (notification.message, notification.severity) == ("black box: [/red]", "warning")
+        assert not notification.markup
+
+
+async def test_the_bell_rings_once_for_an_incident(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rung: list[bool] = []
+    monkeypatch.setattr(TrntopApp, "bell", lambda _: rung.append(True))
+    for bell, times in ((True, 1), (False, 0)):
+        rung.clear()
+        session = FakeSession(make_view(incidents=()))
+        async with running(app_of(session, settings_of(tmp_path, bell=bell))) as pilot:
+            for _ in range(2):
+                session.publish(view_of(node(0), incidents=(make_incident(),)))
+                await pilot.pause()
+        assert len(rung) == times
+
+
+def test_a_gap_is_not_seen() -> None:
+    seen = Seen()
+    for second in (0, 1, 2, 500, 501, 400, 401):
+        seen.take(view_of(time=NOON + second))
+    assert seen.seconds == 4
+    assert seen.first is not None
+    assert seen.first.time == NOON

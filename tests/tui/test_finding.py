@@ -1,0 +1,318 @@
+"""Finding nodes: filter, faults only, order, columns, baseline, and what of it is remembered."""
+
+import dataclasses
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.app import App
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from tests.builders import NOON, make_node, view_of
+from tests.tui.render.pens import text
+from tests.tui.scenes import VICTIM, scene, view
+from trntop.history import History
+from trntop.settings import Analysis, Screen
+from trntop.tui.arrangement import Arrangement, Keeper
+from trntop.tui.render.glyphs import BLOCK
+from trntop.tui.scene import Scene
+from trntop.tui.screens.cluster import ClusterScreen
+from trntop.tui.screens.columns import ColumnsScreen
+from trntop.tui.themes import DARK
+from trntop.tui.widgets.filter_bar import FilterLine
+
+FILTERED = "incident | state=stale"
+
+
+class Fleet(App[None]):
+    """The cluster's screen alone."""
+
+    def __init__(self, shown: Scene, keeper: Keeper | None = None) -> None:
+        super().__init__()
+        self.register_theme(DARK)
+        self.theme = DARK.name
+        self.cluster = ClusterScreen(lambda: shown, BLOCK, keeper)
+
+    def on_mount(self) -> None:
+        self.push_screen(self.cluster)
+
+    @property
+    def names(self) -> list[str]:
+        return [node.name for node in self.cluster.table.rows]
+
+    @property
+    def line(self) -> str:
+        """What stands in the bar under what is typed."""
+        return text(self.cluster.bar._line.draw(100, 0))
+
+
+TROUBLE = scene(trouble=True)
+
+
+@asynccontextmanager
+async def running(
+    shown: Scene = TROUBLE, keeper: Keeper | None = None, size: tuple[int, int] = (120, 36)
+) -> AsyncIterator[tuple[Fleet, Pilot[None]]]:
+    app = Fleet(shown, keeper)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        yield app, pilot
+
+
+async def typed(pilot: Pilot[None], what: str) -> None:
+    """Types into the open bar at once."""
+    pilot.app.screen.query_one(Input).value = what
+    await pilot.pause()
+    await pilot.pause()
+
+
+async def test_a_filter_is_typed_kept_changed_and_cleared() -> None:
+    async with running() as (app, pilot):
+        await pilot.press("slash")
+        await pilot.press("0", "0", "7")
+        await pilot.pause()
+        assert app.names == [VICTIM]
+        assert app.line.strip() == "1 of 16 nodes"
+        await pilot.press("enter")
+        await pilot.pause()
+        assert not app.cluster.query(Input)
+        assert app.focused is app.cluster.table
+        assert app.line.startswith(" / 007")
+        assert "nodes · worst first · 1 of 16" in str(app.cluster.table.border_title)
+        assert app.cluster.node == VICTIM
+        await pilot.press("slash")
+        assert app.cluster.query_one(Input).value == "007"
+        await typed(pilot, FILTERED)
+        assert app.names == [VICTIM, "trn-011"]
+        await pilot.press("enter", "escape")
+        await pilot.pause()
+        assert len(app.names) == 16
+        assert app.line == ""
+        assert app.cluster.bar.size.height == 0
+
+
+async def test_escape_while_typing_shows_all_again() -> None:
+    async with running() as (app, pilot):
+        await pilot.press("slash")
+        await typed(pilot, "007")
+        await pilot.press("escape")
+        await pilot.pause()
+        assert len(app.names) == 16
+        assert app.focused is app.cluster.table
+
+
+async def test_a_mistake_stands_where_it_is_and_is_not_kept() -> None:
+    async with running() as (app, pilot):
+        await pilot.press("slash")
+        await typed(pilot, "007")
+        await typed(pilot, "utl<3 & a")
+        assert app.line == "   ▴ unknown name utl; did you mean util?"
+        assert app.names == [VICTIM]
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.cluster.bar.editing
+        await typed(pilot, "  ")
+        assert len(app.names) == 16
+        await pilot.press("enter")
+        await pilot.pause()
+        assert not app.cluster.bar.editing
+        assert not app.cluster.selection.narrow
+
+
+async def test_rows_stay_while_a_name_is_typed_but_an_empty_find_may_be_kept() -> None:
+    async with running() as (app, pilot):
+        await pilot.press("slash")
+        await typed(pilot, "uti")
+        assert len(app.names) == 16
+        assert app.line == "   0 of 16 nodes   Tab util"
+        await typed(pilot, "util<1")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.names == []
+        assert "no node matches the filter" in text(app.cluster.table.draw(80, 10))
+        assert app.cluster.node is None
+
+
+async def test_names_are_completed() -> None:
+    async with running() as (app, pilot):
+        await pilot.press("slash")
+        await pilot.press("u", "t")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        await pilot.press("tab")
+        assert app.cluster.query_one(Input).value == "util"
+
+
+async def test_the_filter_follows_the_ticks() -> None:
+    async with running() as (app, pilot):
+        await pilot.press("slash")
+        await typed(pilot, "incident")
+        await pilot.press("enter")
+        app.cluster.scene = scene()
+        await pilot.pause()
+        assert app.names == []
+        app.cluster.scene = TROUBLE
+        await pilot.pause()
+        assert app.names == [VICTIM]
+
+
+async def test_without_a_filter_a_tick_lays_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running() as (app, pilot):
+        asked: list[object] = []
+        monkeypatch.setattr(FilterLine, "refresh", lambda *_, **given: asked.append(given))
+        app.cluster.scene = scene()
+        await pilot.pause()
+        assert not asked
+
+
+async def test_faults_only() -> None:
+    async with running() as (app, pilot):
+        await pilot.press("f")
+        await pilot.pause()
+        assert app.names == [VICTIM, "trn-011"]
+        assert app.line.startswith(" faults only")
+        await pilot.press("slash")
+        await typed(pilot, "011")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.names == ["trn-011"]
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.names == [VICTIM, "trn-011"]
+        app.cluster.scene = scene()
+        await pilot.pause()
+        assert "no node has an open incident" in text(app.cluster.table.draw(80, 10))
+        await pilot.press("escape")
+        await pilot.pause()
+        assert len(app.names) == 16
+
+
+async def test_a_click_on_what_holds_opens_it() -> None:
+    async with running() as (app, pilot):
+        await pilot.press("f")
+        await pilot.pause()
+        await pilot.click(app.cluster.bar)
+        await pilot.pause()
+        assert app.cluster.bar.editing
+
+
+async def test_sorting_by_keys() -> None:
+    nodes = [
+        make_node(0),
+        make_node(1),
+        make_node(2, columns={"efa_tx_bytes_per_second": [9e10, 9e10]}),
+    ]
+    shown = Scene(view_of(*nodes), History(10), Analysis())
+    async with running(shown, size=(200, 36)) as (app, pilot):
+        table = app.cluster.table
+        seen = {}
+        for _ in range(12):
+            await pilot.press("s")
+            seen[table.sorted_by] = app.names
+        assert table.sorted_by == "worst"
+        assert list(seen)[:4] == ["node", "util", "te", "hbm"]
+        assert seen["efa_tx"][0] == "trn-002"
+        assert set(seen) == {"worst", *table.fitting()}
+        await pilot.press("S")
+        assert app.names == ["trn-000", "trn-001", "trn-002"]
+        await pilot.press("s", "S")
+        assert app.names == ["trn-002", "trn-001", "trn-000"]
+        assert str(table.border_title) == "nodes · by node, turned round"
+
+
+async def test_sorting_by_clicks_on_titles() -> None:
+    async with running() as (app, pilot):
+        table = app.cluster.table
+        header = text(table.draw(table.size.width, 2)[:1])
+        place = header.index("retx") + table.gutter.left
+        await pilot.click(table, offset=(place, table.gutter.top))
+        assert (table.sorted_by, table.reverse) == ("retx", False)
+        assert app.names[0] == VICTIM
+        await pilot.click(table, offset=(place, table.gutter.top))
+        assert (table.sorted_by, table.reverse) == ("retx", True)
+        assert app.names[-2:] == [VICTIM, "trn-011"]
+        await pilot.click(table, offset=(table.gutter.left, table.gutter.top))
+        assert table.sorted_by == "retx"
+
+
+async def test_columns_are_chosen() -> None:
+    async with running() as (app, pilot):
+        table = app.cluster.table
+        await pilot.press("c")
+        await pilot.pause()
+        assert isinstance(app.screen, ColumnsScreen)
+        assert app.focused is app.screen.choices
+        rows = [str(one.prompt) for one in app.screen.choices.options]
+        assert rows[0].startswith("[✓] util %")
+        assert any(row.startswith("[ ] cpu %") for row in rows)
+        assert any("no room at this width" in row for row in rows)
+        await pilot.press("space", "j", "s", "j", "k")
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "util" not in [column.id for column in table.columns()]
+        assert table.sorted_by == "te"
+        await pilot.press("c")
+        await pilot.pause()
+        await pilot.press("d", "c")
+        await pilot.pause()
+        assert table.wanted == ()
+        assert table.sorted_by == "worst"
+
+
+async def test_all_columns_but_the_name_may_go() -> None:
+    async with running() as (app, pilot):
+        await pilot.press("c")
+        await pilot.pause()
+        chooser = app.screen
+        assert isinstance(chooser, ColumnsScreen)
+        for place in range(len(chooser.choices.options)):
+            chooser.choices.highlighted = place
+            if chooser._columns[place].id in chooser._ticked:
+                chooser.action_tick()
+        await pilot.press("enter")
+        await pilot.pause()
+        assert [column.id for column in app.cluster.table.columns()] == ["node"]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 60)])
+async def test_changes_since_a_baseline(size: tuple[int, int]) -> None:
+    since = dataclasses.replace(TROUBLE, baseline=view(time=NOON - 60))
+    async with running(since, size=size) as (app, pilot):
+        table = app.cluster.table
+        assert str(table.border_title) == "nodes · worst first · ± since 11:59:00"
+        drawn = text(table.draw(table.size.width, 5))
+        assert "comm ±" in drawn
+        assert "+14r" in drawn
+        app.cluster.scene = TROUBLE
+        await pilot.pause()
+        assert "±" not in text(table.draw(table.size.width, 5))
+        assert str(table.border_title) == "nodes · worst first"
+
+
+async def test_the_arrangement_is_remembered(tmp_path: Path) -> None:
+    keeper = Keeper(tmp_path / "screen.json")
+    async with running(keeper=keeper) as (app, pilot):
+        await pilot.press("s", "s", "S", "f", "c")
+        await pilot.pause()
+        await pilot.press("space", "escape")
+        await pilot.pause()
+        wanted = app.cluster.table.wanted
+    keeper.wait(10)
+    left = keeper.load()
+    assert left == Arrangement(sort="util", reverse=True, columns=wanted, faults=True)
+    async with running(keeper=keeper) as (app, pilot):
+        assert app.cluster.table.wanted == wanted
+        assert app.names == [VICTIM, "trn-011"]
+        assert str(app.cluster.table.border_title) == "nodes · by util, turned round · 2 of 16"
+
+
+async def test_settings_may_say_how_it_is() -> None:
+    wanted = Keeper(wanted=Screen(sort="retx", columns=("retx", "cpu", "nonsense")))
+    async with running(keeper=wanted) as (app, _):
+        table = app.cluster.table
+        assert [column.id for column in table.columns()] == ["node", "retx", "cpu"]
+        assert app.names[0] == VICTIM
+        (told,) = [one.message for one in app._notifications]
+        assert told.startswith("no column is called nonsense; known are worst, node, util")

@@ -1,0 +1,89 @@
+"""Keys of the user's own: what is refused, and that the screen and its help follow."""
+
+import msgspec
+import pytest
+from textual.widgets import Static
+
+from tests.tui.scenes import SETTINGS, make_app
+from trntop.errors import SettingsError
+from trntop.settings import Settings
+from trntop.tui.app import TrntopApp
+from trntop.tui.keys import bindings, checked
+from trntop.tui.screens.cluster import ClusterScreen
+from trntop.tui.screens.help import HelpScreen
+
+
+def settings(**keys: str) -> Settings:
+    own = {name.replace("__", "."): value for name, value in keys.items()}
+    return msgspec.structs.replace(
+        SETTINGS, screen=msgspec.structs.replace(SETTINGS.screen, keys=own)
+    )
+
+
+def refusal(**keys: str) -> str:
+    with pytest.raises(SettingsError) as caught:
+        make_app(settings=settings(**keys))
+    return str(caught.value)
+
+
+def test_every_key_of_every_screen_is_known() -> None:
+    ids = {binding.id for _, binding in bindings(TrntopApp)}
+    assert {"app.quit", "cluster.sort", "node.next", "incidents.back", "table.open"} <= ids
+    assert None not in ids
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"app.quit": "Q,ctrl+q"},
+        {"app.help": "f1"},
+        {"app.help": "slash,ctrl+h", "cluster.filter": "?"},
+        {"app.theme": "b", "app.baseline": "t"},
+        {"node.next": "s"},
+        {"app.onset": "ü"},
+        {"app.quit": "ctrl+shift+q"},
+    ],
+)
+def test_what_can_be_done(keys: dict[str, str]) -> None:
+    ids = {binding.id for _, binding in bindings(TrntopApp)}
+    if set(keys) <= ids:
+        assert checked(keys, TrntopApp) == keys
+
+
+def test_an_unknown_id() -> None:
+    assert refusal(app__qit="Q") == (
+        "screen.keys: no key is called 'app.qit'; did you mean app.quit?"
+    )
+    assert "known are app." in refusal(zzzzzzzz="Q")
+
+
+def test_an_unknown_key() -> None:
+    assert "'hyper' is no key; say x, X, f5" in refusal(app__quit="hyper")
+    assert "'' is no key" in refusal(app__quit="Q,")
+    assert "modifiers are alt, ctrl" in refusal(app__quit="hyper+q")
+
+
+def test_a_key_for_two_things() -> None:
+    assert "screen.keys: s would be " in refusal(app__quit="s")
+    assert "cluster.sort" in refusal(app__quit="s")
+    assert "question_mark would be" in refusal(app__quit="?")
+    assert "app.theme" in refusal(table__open="t")
+
+
+async def test_the_screen_and_its_help_follow() -> None:
+    app = make_app(settings=settings(app__help="f1", cluster__sort="z"))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.press("s", "question_mark")
+        await pilot.pause()
+        assert isinstance(app.screen, ClusterScreen)
+        before = app.screen.table.sorted_by
+        await pilot.press("z")
+        assert app.screen.table.sorted_by != before
+        await pilot.press("f1")
+        await pilot.pause()
+        assert isinstance(app.screen, HelpScreen)
+        lines = str(app.screen.query_one("#keys", Static).content).splitlines()
+        assert any(line.startswith("f1 ") and "Help" in line for line in lines)
+        assert any(line.startswith("z ") and "Sort" in line for line in lines)
+        assert any(line.startswith("Shift+←") for line in lines)

@@ -1,0 +1,164 @@
+"""Going back in time: what is kept, and what the screens show of it."""
+
+import numpy as np
+import pytest
+from textual.pilot import Pilot
+
+from tests.builders import NOON, view_of
+from tests.tui.scenes import make_app, node
+from trntop.catalog import CATALOG, Entity
+from trntop.history import History
+from trntop.model import Cluster, View
+from trntop.tui.app import TrntopApp
+from trntop.tui.past import FEW, HistoryUntil, Past
+from trntop.tui.scene import Mode
+
+
+def views(count: int, nodes: int = 2) -> list[View]:
+    return [
+        view_of(*(node(index, time=NOON + second) for index in range(nodes)), time=NOON + second)
+        for second in range(count)
+    ]
+
+
+def test_the_view_of_a_moment() -> None:
+    past = Past()
+    assert past.span is None
+    assert past.at(NOON) is None
+    made = views(5)
+    for view in made:
+        past.append(view)
+    assert past.span == (NOON, NOON + 4)
+    assert past.at(NOON + 2) is made[2]
+    assert past.at(NOON + 2.9) is made[2]
+    assert past.at(NOON - 100) is made[0]
+    assert past.at(NOON + 100) is made[4]
+
+
+def test_what_is_too_old_is_forgotten() -> None:
+    past = Past(seconds=40.0, dense=10.0)
+    for view in views(100, nodes=1):
+        past.append(view)
+    span = past.span
+    assert span is not None
+    assert span[1] == NOON + 99
+    assert 40 <= span[1] - span[0] <= 40 + FEW
+
+
+def test_a_clock_that_goes_back_begins_anew() -> None:
+    past = Past()
+    made = views(5)
+    for view in (*made[3:], *made[:2]):
+        past.append(view)
+    assert past.span == (NOON, NOON + 1)
+
+
+def test_the_budget_thins_them_out_and_then_leaves_parts_away() -> None:
+    made = views(200, nodes=1)
+    columns = made[0].cluster.nodes["trn-000"].frame.columns
+    size = sum(column.nbytes for column in columns.values()) + 150 * len(columns)
+    dense = Past(seconds=200.0, dense=50.0, budget=100 * size)
+    small = Past(seconds=200.0, dense=50.0, budget=20 * size)
+    for view in made:
+        dense.append(view)
+        small.append(view)
+    assert not dense.slim
+    near, far = dense.at(NOON + 170), dense.at(NOON + 120)
+    assert near is made[170]
+    assert far is not None
+    assert NOON + 115 <= far.time <= NOON + 120
+    assert len(dense._old.times) < 80
+    assert small.slim
+    slim = small.at(NOON + 150)
+    assert slim is not None
+    columns = slim.cluster.nodes["trn-000"].frame.columns
+    assert columns
+    assert {CATALOG[name].entity for name in columns} <= {Entity.NODE, Entity.JOB}
+
+
+def test_a_history_that_ends_earlier() -> None:
+    history = History(seconds=100)
+    for second in range(60):
+        cluster = Cluster(NOON + second, {"n": node(0, time=NOON + second, name="n")})
+        history.append(cluster, {"job/x": float(second)})
+    cut = HistoryUntil(history, NOON + 29.5, NOON + 59)
+    times, values = cut.scalar("job/x", 10)
+    assert times.tolist() == [NOON + second for second in range(20, 30)]
+    assert values.tolist() == list(range(20, 30))
+    times, table = cut.nodes("node_efa_tx_bytes_per_second", ["n"], 5)
+    assert times[-1] == NOON + 29
+    assert table.shape == (5, 1)
+    times, row = cut.node("node_efa_tx_bytes_per_second", "n", 5)
+    assert (len(times), len(row)) == (5, 5)
+    assert not np.isnan(row).any()
+    assert len(HistoryUntil(history, NOON - 1, NOON + 59).scalar("job/x", 10)[0]) == 0
+
+
+async def feed(app: TrntopApp, pilot: Pilot[int], count: int) -> None:
+    """Lets the past of some seconds be known."""
+    for view in views(count):
+        app._past.append(view)
+    app.session.view = view
+    app._show_again()
+    await pilot.pause()
+
+
+@pytest.mark.parametrize("keys", [("left",), ("shift+left", "right"), ("left", "left", "right")])
+async def test_back_and_on(keys: tuple[str, ...]) -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        await feed(app, pilot, 100)
+        now = app.session.view.time
+        await pilot.press(*keys)
+        seconds = sum({"left": 5, "shift+left": 60, "right": -5}[key] for key in keys)
+        scene = app.latest()
+        assert scene is not None
+        assert scene.mode is Mode.PAST
+        assert scene.view.time == now - seconds
+        assert scene.behind == seconds
+        await pilot.press("l")
+        scene = app.latest()
+        assert scene is not None
+        assert scene.behind == 0
+        assert scene.mode is not Mode.PAST
+
+
+async def test_on_into_the_present() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        await feed(app, pilot, 30)
+        await pilot.press("left", "right")
+        scene = app.latest()
+        assert scene is not None
+        assert scene.mode is not Mode.PAST
+
+
+async def test_to_the_onset_of_the_worst_incident() -> None:
+    app = make_app(trouble=True)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        scene = app.latest()
+        assert scene is not None
+        onset = scene.incidents[0].opened_at
+        for second in range(100, 0, -1):
+            app._past.append(View(1, scene.view.time - second, scene.cluster, scene.view.incidents))
+        await pilot.press("o")
+        scene = app.latest()
+        assert scene is not None
+        assert scene.view.time == onset
+
+
+async def test_a_baseline_is_marked_and_forgotten() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        await pilot.press("b")
+        scene = app.latest()
+        assert scene is not None
+        assert scene.baseline is scene.view
+        await pilot.press("b")
+        scene = app.latest()
+        assert scene is not None
+        assert scene.baseline is None

@@ -1,0 +1,237 @@
+"""The driver's measure of a line, without a line: the loop and the system are made up."""
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from rich.cells import cell_len
+from textual.events import CursorPosition
+
+from trntop.tui import terminal
+from trntop.tui.terminal import Outlet, Terminal, plain, speaks_utf8
+
+
+@pytest.mark.parametrize(
+    ("environ", "answer"),
+    [
+        ({}, True),
+        ({"LANG": "de_DE.UTF-8"}, True),
+        ({"LANG": "C.utf8"}, True),
+        ({"LC_CTYPE": "UTF-8", "LANG": "C"}, True),
+        ({"LANG": "de_DE.utf8@euro"}, True),
+        ({"LC_ALL": "C", "LANG": "de_DE.UTF-8"}, False),
+        ({"LANG": "en_US.ISO-8859-1"}, False),
+        ({"LANG": "en_US"}, False),
+    ],
+)
+def test_the_locale_tells_the_characters(environ: dict[str, str], answer: bool) -> None:
+    assert speaks_utf8(environ) is answer
+
+
+def test_plain_text_keeps_its_cells() -> None:
+    text = "16 × trn2 – ▇▇ ╭─╮ 節点 e\u0301 ⏎ 😀"
+    assert plain(text).isascii()
+    assert len(plain(text)) == cell_len(text)
+    assert plain("─│╭×…") == "-|+x."
+
+
+class TestOutlet:
+    def test_it_writes_in_order_and_says_when_it_is_empty(self) -> None:
+        reader, writer = os.pipe()
+        emptied = threading.Event()
+        outlet = Outlet(writer, emptied.set, lambda: None)
+        outlet.write(b"a" * 10000)
+        outlet.write(b"b")
+        got = b""
+        while len(got) < 10001:
+            got += os.read(reader, 4096)
+        assert emptied.wait(5)
+        assert got == b"a" * 10000 + b"b"
+        outlet.close(5)
+        os.close(reader)
+        os.close(writer)
+
+    def test_nobody_waits_for_a_reader_that_does_not_read(self) -> None:
+        reader, writer = os.pipe()
+        outlet = Outlet(writer, lambda: None, lambda: None)
+        for _ in range(100):
+            outlet.write(b"x" * 4096)
+        assert not outlet.idle
+        outlet.drop()
+        outlet.close(0.01)
+        os.set_blocking(reader, False)
+        while True:
+            try:
+                os.read(reader, 65536)
+            except BlockingIOError:
+                break
+        os.close(reader)
+        os.close(writer)
+
+    def test_a_reader_that_is_gone(self) -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        lost = threading.Event()
+        outlet = Outlet(writer, lambda: None, lost.set)
+        outlet.write(b"x")
+        assert lost.wait(5)
+        outlet.close(5)
+        os.close(writer)
+
+    def test_a_terminal_that_does_not_block_is_waited_for(self) -> None:
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        emptied = threading.Event()
+        outlet = Outlet(writer, emptied.set, lambda: None)
+        size = 300_000
+        outlet.write(b"x" * size)
+        got = 0
+        while got < size:
+            got += len(os.read(reader, 65536))
+        assert emptied.wait(5)
+        outlet.close(5)
+        os.close(reader)
+        os.close(writer)
+
+
+class Loop:
+    """What the driver asks of an event loop."""
+
+    def __init__(self) -> None:
+        self.soon: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.later: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
+
+    def call_soon(self, call: Callable[..., None], *arguments: Any) -> None:
+        self.soon.append((call, arguments))
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(self, seconds: float, call: Callable[..., None], *arguments: Any) -> None:
+        self.later.append((seconds, call, arguments))
+
+    def run(self) -> None:
+        while self.soon:
+            call, arguments = self.soon.pop(0)
+            call(*arguments)
+
+    def expire(self) -> None:
+        waiting, self.later = self.later, []
+        for _, call, arguments in waiting:
+            call(*arguments)
+
+
+class Pipe:
+    """An outlet whose reader is the test."""
+
+    def __init__(self) -> None:
+        self.content = b""
+        self.idle = False
+
+    def write(self, data: bytes) -> None:
+        self.content += data
+
+
+class Line:
+    """A driver on that loop and outlet, with a clock by hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(terminal.time, "monotonic", lambda: self.now)
+        self.loop, self.pipe = Loop(), Pipe()
+        self.driver = Terminal.__new__(Terminal)
+        self.driver._loop = cast(Any, self.loop)
+        self.driver._outlet = cast(Any, self.pipe)
+        self.driver._answered_all = threading.Event()
+        self.settled = 0
+        self.driver.settled = self._settled
+
+    def _settled(self) -> None:
+        self.settled += 1
+
+    def write(self, count: int) -> None:
+        self.driver.write("x" * count)
+        self.loop.run()
+
+    def answer(self) -> None:
+        self.driver.process_message(CursorPosition(0, 0))
+        self.loop.run()
+
+    def empty(self) -> None:
+        self.pipe.idle = True
+        self.driver._emptied()
+        self.loop.run()
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> Line:
+    return Line(monkeypatch)
+
+
+def test_a_picture_is_followed_by_one_question(line: Line) -> None:
+    line.driver.write("abc")
+    line.driver.write("def")
+    line.loop.run()
+    assert line.pipe.content == b"abcdef\x1b[6n"
+    assert line.driver.on_their_way == 10
+    line.answer()
+    assert line.driver.on_their_way == 0
+    assert line.settled
+
+
+def test_the_line_rests_as_long_as_it_worked(line: Line) -> None:
+    line.write(100)
+    line.now += 3
+    line.answer()
+    assert line.driver.busy
+    assert [seconds for seconds, call, _ in line.loop.later if call == line.driver._settled] == [3]
+    line.now += 3.1
+    assert not line.driver.busy
+
+
+def test_what_came_after_the_question_is_asked_for_anew(line: Line) -> None:
+    line.write(100)
+    line.write(50)
+    assert line.pipe.content.count(b"\x1b[6n") == 1
+    line.answer()
+    assert line.driver.on_their_way == 50 + 4
+    line.answer()
+    assert line.driver.on_their_way == 0
+
+
+def test_a_terminal_that_never_answers_counts_by_the_system(line: Line) -> None:
+    line.write(100)
+    assert line.driver.busy
+    line.empty()
+    assert line.driver.on_their_way == 0
+    line.now += 1
+    line.write(100)
+    line.empty()
+    assert not line.driver.on_their_way
+
+
+def test_a_terminal_that_answers_does_not_count_by_the_system(line: Line) -> None:
+    line.write(1)
+    line.answer()
+    line.write(100)
+    line.empty()
+    assert line.driver.on_their_way
+    assert line.driver.busy
+
+
+def test_a_lost_answer_is_not_waited_for_for_ever(line: Line) -> None:
+    line.write(1)
+    line.answer()
+    line.write(100)
+    line.loop.expire()
+    assert line.driver.busy, "the system has not taken it either"
+    line.pipe.idle = True
+    line.loop.expire()
+    assert line.driver.on_their_way == 0
+
+
+def test_ascii(line: Line) -> None:
+    line.driver.ascii = True
+    line.driver.write("\x1b[1m×\x1b[0m")
+    assert line.pipe.content == b"\x1b[1mx\x1b[0m"

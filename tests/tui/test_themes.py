@@ -1,0 +1,73 @@
+"""Themes that can be read: by contrast, by luminance, and without telling red from green."""
+
+from itertools import combinations, pairwise
+
+import pytest
+from rich.style import Style
+from textual.color import Color
+from textual.theme import Theme
+
+from trntop.tui.render.ink import FAINT, MUTED, Ink, contrast, ink, luminance
+from trntop.tui.themes import CONTRAST, DEUTERANOPIA, THEMES
+
+MIXED = [theme for theme in THEMES if not theme.ansi]
+"""Those whose colours are ours, and not the terminal's."""
+DEUTERANOPE = (
+    (0.367322, 0.860646, -0.227968),
+    (0.280085, 0.672501, 0.047413),
+    (-0.011820, 0.042940, 0.968881),
+)
+"""What an eye without the middle cones sees of linear red, green and blue: Machado, Oliveira and
+Fernandes, "A Physiologically-based Model for Simulation of Color Vision Deficiency", 2009."""
+
+
+def ink_of(theme: Theme) -> Ink:
+    return ink(theme.to_color_system().generate() | theme.variables)
+
+
+def front(style: Style) -> Color:
+    assert style.color is not None
+    return Color.from_rich_color(style.color)
+
+
+@pytest.mark.parametrize("theme", MIXED, ids=lambda one: one.name)
+def test_all_text_can_be_read(theme: Theme) -> None:
+    made = ink_of(theme)
+    grounds = [Color.parse(str(colour)) for colour in (theme.background, theme.surface)]
+    least = {"muted": MUTED, "faint": FAINT}
+    if theme is CONTRAST:
+        least = dict.fromkeys(("text", "strong", "accent", "warning", "critical", "muted"), 9.0)
+    for name in ("text", "muted", "faint", "strong", "accent", "ok", "warning", "critical", "key"):
+        for ground in grounds:
+            assert contrast(front(getattr(made, name)), ground) >= least.get(name, 4.5), name
+    foot = Color.parse(theme.variables["footer-background"])
+    for name in ("footer-key-foreground", "footer-description-foreground"):
+        assert contrast(Color.parse(theme.variables[name]), foot) >= 4.5
+    for style in (*made.cells, made.badge):
+        assert style.bgcolor is not None
+        assert contrast(front(style), Color.from_rich_color(style.bgcolor)) >= 4.5
+
+
+@pytest.mark.parametrize("theme", MIXED, ids=lambda one: one.name)
+def test_levels_differ_without_their_colour(theme: Theme) -> None:
+    steps = [luminance(front(style)) for style in ink_of(theme).levels]
+    if not theme.dark:
+        steps.reverse()
+    assert all(low < high for low, high in pairwise(steps))
+
+
+def seen(colour: Color) -> tuple[float, ...]:
+    """A colour in linear light, as a deuteranope sees it."""
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in colour.normalized
+    ]
+    return tuple(sum(a * b for a, b in zip(row, linear, strict=True)) for row in DEUTERANOPE)
+
+
+def test_deuteranopes_tell_what_is_well_from_what_is_not() -> None:
+    made = ink_of(DEUTERANOPIA)
+    shown = {name: seen(front(getattr(made, name))) for name in ("ok", "warning", "critical")}
+    for (one, first), (other, second) in combinations(shown.items(), 2):
+        distance = sum((a - b) ** 2 for a, b in zip(first, second, strict=True)) ** 0.5
+        assert distance > 0.3, (one, other)

@@ -1,0 +1,128 @@
+"""The numbers by which nodes are compared: what columns show, filters ask for and sorting uses.
+
+A measure has one value per node, in the catalog's base unit, and a form and a unit in which people
+read it. Its name is that of its column and the word for it in a filter.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trntop import units
+from trntop.catalog import CATALOG, Entity
+from trntop.model import NO_VALUE, Cluster, Column, NodeView
+
+UTILIZATION = "node_neuroncore_utilization_mean_ratio"
+ENGINE = "node_tensor_engine_busy_mean_ratio"
+MEMORY = "node_device_memory_used_max_ratio"
+BANDWIDTH = "node_hbm_bandwidth_ratio"
+TRANSMIT = "node_efa_tx_bytes_per_second"
+RECEIVE = "node_efa_rx_bytes_per_second"
+RETRANSMIT = "node_efa_retransmit_max_ratio"
+COMM = "job_comm_share_ratio"
+EXPOSED = "job_exposed_comm_share_ratio"
+STEP = "job_step_seconds"
+PACE = "job_step_pace_seconds"
+"""A step's time where no job states it: by the pace of its log lines."""
+POWER = "node_device_power_mean_ratio"
+PROCESSOR = "node_cpu_busy_ratio"
+
+PERCENT, GIGABIT = 0.01, 1e9 / 8
+"""In base units: a ratio, bytes per second."""
+
+_NOTHING = np.empty(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One number of a node."""
+
+    name: str
+    title: str
+    quantity: str
+    unit: str
+    """As columns show it."""
+    size: float
+    """Of that unit, in base units."""
+    form: Callable[[float | None], str]
+    help: str
+    """What it is, in a phrase."""
+    instead: str = ""
+    """The quantity that is asked where the first is absent."""
+
+    def quantity_of(self, node: NodeView) -> str:
+        """The quantity that a node's value is taken from."""
+        return self.instead if self.instead and _one(node, self.quantity) is None else self.quantity
+
+    def of(self, node: NodeView) -> float | None:
+        """A node's value, None when absent; of several jobs the largest."""
+        return _one(node, self.quantity_of(node))
+
+    def over(self, cluster: Cluster) -> Column:
+        """The values of all nodes, `[node]`, NaN where absent."""
+        values = largest(cluster, self.quantity)
+        if not self.instead:
+            return values
+        return np.where(np.isnan(values), largest(cluster, self.instead), values)
+
+
+def job_worst(node: NodeView, quantity: str) -> float | None:
+    """A job quantity of a node; the largest where it runs several jobs."""
+    column = node.frame.columns.get(quantity)
+    known = [] if column is None else [value for value in column.tolist() if value == value]
+    return max(known, default=None)
+
+
+def _one(node: NodeView, quantity: str) -> float | None:
+    if CATALOG[quantity].entity is Entity.NODE:
+        return node.frame.value(quantity)
+    return job_worst(node, quantity)
+
+
+def parts(cluster: Cluster, quantity: str) -> tuple[Column, npt.NDArray[np.int64]]:
+    """The values of all parts of all nodes, `[part]`, and the place of each one's node."""
+    columns = [view.frame.columns.get(quantity, _NOTHING) for view in cluster.nodes.values()]
+    if not columns:
+        return _NOTHING, np.empty(0, np.int64)
+    sizes = np.fromiter(map(len, columns), np.int64, len(columns))
+    return np.concatenate(columns), np.repeat(np.arange(len(columns)), sizes)
+
+
+def largest(cluster: Cluster, quantity: str) -> Column:
+    """A quantity's largest value on each node, `[node]`, NaN where absent."""
+    if CATALOG[quantity].entity is Entity.NODE:
+        return cluster.column(quantity)
+    found = np.full(len(cluster.nodes), NO_VALUE)
+    values, owner = parts(cluster, quantity)
+    np.fmax.at(found, owner, values)
+    return found
+
+
+def _share(name: str, title: str, quantity: str, what: str) -> Measure:
+    return Measure(name, title, quantity, "%", PERCENT, units.percent, what)
+
+
+def _rate(name: str, title: str, quantity: str, what: str) -> Measure:
+    return Measure(name, title, quantity, "Gb/s", GIGABIT, units.gigabits, what)
+
+
+MEASURES: Mapping[str, Measure] = {
+    one.name: one
+    for one in (
+        _share("util", "util", UTILIZATION, "cores busy or waiting, mean over the cores"),
+        _share("te", "TE", ENGINE, "tensor engines at work, mean over the cores and 20 s"),
+        _share("hbm", "HBM", MEMORY, "memory in use of the fullest device"),
+        _share("hbm_bw", "HBM bw", BANDWIDTH, "of the peak bandwidth, mean of 20 s"),
+        _rate("efa_tx", "EFA tx", TRANSMIT, "sent by all EFA cards"),
+        _rate("efa_rx", "EFA rx", RECEIVE, "received by all EFA cards"),
+        _share("retx", "retx", RETRANSMIT, "packets sent again, of the worst EFA card"),
+        _share("comm", "comm", COMM, "part of a step in which a collective runs"),
+        _share("exposed", "exposed", EXPOSED, "part of a step in which only collectives run"),
+        Measure("step", "step", STEP, "s", 1.0, units.plain_seconds, "time of a step", PACE),
+        _share("power", "power", POWER, "of the most that devices may take, mean"),
+        _share("cpu", "cpu", PROCESSOR, "processors of the host at work"),
+    )
+}
+"""By name, in the order of the columns."""

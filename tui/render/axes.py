@@ -1,0 +1,157 @@
+"""Charts with axes that can be read: values on the left, times below, moments marked on them."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.style import Style
+from textual.strip import Strip
+
+from trntop import units
+
+from .glyphs import Glyphs
+from .graph import Values, buckets, runs
+from .line import Part, fit, line
+from .pen import Pen
+
+LEAST = 12
+"""Least cells of a chart's body that are worth reading."""
+TICKS = (10.0, 15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1800.0, 3600.0)
+"""Seconds between two times on the axis; the smallest that leaves room is taken."""
+
+Form = Callable[[float | None], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment that stands out on the time axis."""
+
+    time: float
+    sign: str
+    style: Style
+
+
+def slots(width: int, seconds: float) -> float:
+    """Whole seconds per cell, so that `width` cells span at least `seconds`."""
+    return float(max(1, math.ceil(seconds / max(1, width))))
+
+
+def nice(value: float) -> float:
+    """The next round number above `value`: a scale that stays where it is while values move."""
+    if not value > 0:
+        return 1.0
+    unit = 10.0 ** math.floor(math.log10(value)) / 5
+    return math.ceil(value / unit - 1e-9) * unit
+
+
+def bounds(values: Values) -> tuple[float, float]:
+    """A range of round numbers around `values` for a curve that need not begin at 0."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return 0.0, 1.0
+    low, top = float(known.min()), float(known.max())
+    # A steady curve is a level in the middle, not noise from bottom to top.
+    spread = max(top - low, 0.02 * max(abs(low), abs(top)), 1e-12)
+    unit = 10.0 ** math.floor(math.log10(spread)) / 2
+    return math.floor(low / unit - 0.2) * unit, math.ceil(top / unit + 0.2) * unit
+
+
+def curve(values: Values, height: int, pen: Pen, low: float, top: float) -> list[Strip]:
+    """A line of one cell per value between `low` and `top`, for what has no meaning at 0."""
+    levels = _levels(pen.glyphs)
+    steps = height * len(levels)
+    scale = steps / (top - low) if top > low else 0.0
+    places = [
+        -1 if value != value else min(steps - 1, max(0, int((value - low) * scale)))
+        for value in values.tolist()
+    ]
+    rows = []
+    for row in reversed(range(height)):
+        cells: list[Part] = []
+        for place in places:
+            inside = place - row * len(levels)
+            shown = place >= 0 and 0 <= inside < len(levels)
+            cells.append((levels[inside], pen.ink.graph) if shown else (" ", pen.ink.faint))
+        rows.append(line(runs(cells), len(places)))
+    return rows
+
+
+def _levels(glyphs: Glyphs) -> str:
+    """A point at several heights of a cell, lowest first."""
+    if glyphs.name == "braille":
+        return "⣀⠤⠒⠉"
+    return "▁─▔" if glyphs.half else "*"
+
+
+def framed(
+    body: Sequence[Strip],
+    labels: Sequence[tuple[float, str]],
+    seconds: float,
+    now: float,
+    gutter: int,
+    pen: Pen,
+    marks: Sequence[Mark] = (),
+) -> list[Strip]:
+    """`body` with values on its left and times below.
+
+    Args:
+        body: lines of the graph, top first.
+        labels: height from 0 to 1 and text of each value named on the left.
+        seconds: per cell of the body.
+        now: time of its last cell.
+        gutter: cells for the values.
+        pen: what to draw with.
+        marks: moments shown on the time axis.
+    """
+    height = len(body)
+    width = body[0].cell_length if body else 0
+    at: dict[int, str] = {}
+    for share, text in labels:
+        # The first label of a row stays: they come in the order of their weight.
+        at.setdefault(height - 1 - min(height - 1, max(0, int(share * height))), text)
+    side, tick = ("│", "┤") if pen.glyphs.half else ("|", "+")
+    rows = []
+    for y, strip in enumerate(body):
+        text = fit(at.get(y, ""), gutter - 1, "right")
+        rule = tick if y in at else side
+        left = line([(text, pen.ink.faint), (rule, pen.ink.rule)], gutter)
+        rows.append(Strip.join([left, strip]))
+    below = time_axis(width, seconds, now, pen, marks)
+    rows.append(Strip.join([line([(" " * gutter, pen.ink.rule)], gutter), below]))
+    return rows
+
+
+def time_axis(
+    width: int, seconds: float, now: float, pen: Pen, marks: Sequence[Mark] = ()
+) -> Strip:
+    """Times before `now` in a rule, and marks where something happened."""
+    cells: list[Part] = [(pen.glyphs.rule, pen.ink.rule)] * width
+    last = math.floor(now / seconds)
+    taken: set[int] = set()
+    for mark in marks:
+        place = math.floor(mark.time / seconds) - last + width - 1
+        if 0 <= place < width:
+            cells[place] = (mark.sign, mark.style)
+            taken.add(place)
+
+    def write(place: int, text: str) -> None:
+        over = range(place, place + len(text))
+        if place >= 0 and over.stop <= width and taken.isdisjoint(over):
+            cells[over.start : over.stop] = [(char, pen.ink.faint) for char in text]
+
+    write(width - 4, " now")
+    step = next((one for one in TICKS if one / seconds >= 14), TICKS[-1])
+    ago = step
+    while (place := width - 1 - round(ago / seconds)) >= 0:
+        write(place, f"-{units.age(ago)} ")
+        ago += step
+    return line(runs(cells), width)
+
+
+def series(
+    times: Values, values: Values, now: float, width: int, seconds: float
+) -> tuple[Values, float]:
+    """`values` in `width` slots that span `seconds`, and the seconds of one slot."""
+    slot = slots(width, seconds)
+    return buckets(times, values, now, width, slot), slot

@@ -1,0 +1,144 @@
+"""Jobs as rows, the one that most needs a look first."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from trntop import units
+from trntop.jobs import job_stage
+from trntop.model import Incident, Stage
+
+from ..measures import COMM, PACE, STEP
+from ..scene import JobFigures, Scene, job_figures
+from . import run
+from .graph import bar
+from .line import Part, fit
+from .pen import Pen, bare
+from .table import Column
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One job of the table."""
+
+    figures: JobFigures
+    incidents: tuple[Incident, ...] = ()
+    stage: Stage | None = None
+
+
+def worst_first(scene: Scene) -> list[JobFigures]:
+    """All jobs, in the order by which the header chooses the one that it shows."""
+    if scene.job is None:
+        return []
+    if len(scene.cluster.jobs) == 1:
+        return [scene.job]
+    figures = [job_figures(scene.cluster, job) for job in scene.cluster.jobs]
+    troubled = {incident.job: incident.severity.rank for incident in reversed(scene.incidents)}
+    return sorted(
+        figures,
+        key=lambda one: (troubled.get(one.job, -1), one.comm_share or 0.0, one.nodes),
+        reverse=True,
+    )
+
+
+def incidents_of(scene: Scene, job: str) -> tuple[Incident, ...]:
+    """The open incidents of a job, and of its nodes where they name no job; worst first."""
+    nodes = frozenset(scene.cluster.jobs.get(job, ()))
+    return tuple(
+        one
+        for one in scene.incidents
+        if one.job == job or (one.job is None and one.node is not None and one.node in nodes)
+    )
+
+
+def row_of(scene: Scene, figures: JobFigures) -> JobRow:
+    """The row of a job."""
+    nodes = scene.cluster.jobs.get(figures.job, ())
+    return JobRow(figures, incidents_of(scene, figures.job), job_stage(scene.cluster, nodes))
+
+
+def _name(row: JobRow, width: int, pen: Pen) -> list[Part]:
+    if not row.incidents:
+        return [("  ", pen.ink.text), (fit(row.figures.job, width - 2), pen.ink.text)]
+    severity = row.incidents[0].severity
+    text = f"{pen.glyphs.severities[severity]} {row.figures.job}"
+    return [(fit(text, width), pen.ink.severity(severity))]
+
+
+def _nodes(row: JobRow, width: int, pen: Pen) -> list[Part]:
+    return [(fit(str(row.figures.nodes), width, "right"), pen.ink.text)]
+
+
+def stage(row: JobRow, width: int, pen: Pen) -> list[Part]:
+    """What the job is at."""
+    if row.stage is None:
+        return [(fit(units.ABSENT, width), pen.ink.faint)]
+    return [(fit(row.stage.value, width), run.style_of(row.stage, pen.ink))]
+
+
+def figure(
+    value: Callable[[JobRow], float | None],
+    form: Callable[[float | None], str],
+    quantity: str,
+    *,
+    limit: float | None = None,
+) -> Callable[[JobRow, int, Pen], Sequence[Part]]:
+    """A number of a job in a cell; above `limit` it is a warning."""
+
+    def draw(row: JobRow, width: int, pen: Pen) -> list[Part]:
+        one = value(row)
+        number = pen.number(bare(form(one)), quantity, width)
+        if limit is not None and one is not None and one > limit:
+            number[0] = (number[0][0], pen.ink.warning)
+        return number
+
+    return draw
+
+
+def step_seconds(row: JobRow, width: int, pen: Pen) -> list[Part]:
+    """As the job states it, else by the pace of its log."""
+    one = row.figures
+    if one.step_seconds is None and one.step_pace_seconds is not None:
+        text, quantity = units.plain_seconds(one.step_pace_seconds), PACE
+    else:
+        text, quantity = units.plain_seconds(one.step_seconds), STEP
+    return pen.number(text, quantity, width)
+
+
+def share_bar(limit: float) -> Callable[[JobRow, int, Pen], Sequence[Part]]:
+    """The comm share as a bar up to twice its limit, and as a number."""
+
+    def draw(row: JobRow, width: int, pen: Pen) -> list[Part]:
+        share = row.figures.comm_share
+        over = share is not None and share > limit
+        number = pen.number(bare(units.percent(share)), COMM, 5)
+        if over:
+            number[0] = (number[0][0], pen.ink.warning)
+        cells = width - 6
+        if cells < 6:
+            return [(" " * max(0, width - 5), pen.ink.text), *number]
+        scale = min(1.0, 2 * limit) or 1.0
+        drawn = bar(
+            None if share is None else share / scale, cells, pen.glyphs,
+            pen.ink.warning if over else pen.ink.graph, pen.ink.rule,
+            limit=limit / scale, limit_style=pen.ink.strong,
+        )  # fmt: skip
+        return [*drawn, (" ", pen.ink.text), *number]
+
+    return draw
+
+
+def _found(row: JobRow, width: int, pen: Pen) -> list[Part]:
+    if not row.incidents:
+        return [(" " * width, pen.ink.text)]
+    first = row.incidents[0]
+    where = first.node or ""
+    more = f" +{len(row.incidents) - 1}" if len(row.incidents) > 1 else ""
+    text = f"{pen.glyphs.severities[first.severity]} {first.kind} {where}".rstrip() + more
+    return [(fit(text, width), pen.ink.severity(first.severity))]
+
+
+NAME: Column[JobRow] = Column("job", "  job", 14, 100, _name, wide=28)
+NODES: Column[JobRow] = Column("nodes", "nodes", 5, 60, _nodes, align="right")
+STEP_SECONDS: Column[JobRow] = Column("step", "step", 8, 85, step_seconds, unit="s", align="right")
+PHASE: Column[JobRow] = Column("phase", "phase", 13, 80, stage)
+FOUND: Column[JobRow] = Column("incident", "incident", 16, 40, _found, wide=36)

@@ -1,0 +1,193 @@
+"""Probe results as a matrix, node by node, and the slowest links by name."""
+
+from textual.strip import Strip
+
+from trntop import units
+from trntop.model import Severity
+
+from .fabric import Fabric
+from .fleet_map import tail_names
+from .graph import runs
+from .incidents import wrap
+from .ink import level_of
+from .layers import microseconds, slowness
+from .line import Part, beside, fit, line
+from .pen import Pen, mark
+from .probed import LATENCY, Pairs
+
+WORST = 4
+"""Links that are named."""
+NAMED = 31
+"""Least cells that a named link takes."""
+WIDEST_NAMED = 50
+WIDEST = 5
+"""Cells of a pair that shows its number, the gap included."""
+GAP = 1
+LONGEST = 12
+"""Cells of a node's name."""
+TRIED = "EFA cards count no latency: a prober has to send messages of its own."
+HOW = (
+    "Results of fi_pingpong, ib_send_lat or nccom-test are shown here once they are given to "
+    "trntop as readings of the source `probe` (docs/recording.md says how).",
+    "To see it: trntop 'sim:latency-regression?nodes=8'",
+)
+
+
+def draw(fabric: Fabric, width: int, height: int, pen: Pen) -> list[Strip]:
+    """How it was probed, the matrix, and the slowest links.
+
+    Args:
+        fabric: what to draw.
+        width: cells.
+        height: lines there are; 0 asks for as many as it takes.
+        pen: to draw with.
+    """
+    pairs = fabric.pairs
+    if not pairs.probes:
+        return [*_failed(pairs, width, pen), *_empty(width, pen)]
+    names = tail_names(list(pairs.nodes))
+    label = min(LONGEST, max(map(len, names)))
+    head = _head(fabric, width, pen)
+    room = (height or 99) - len(head)
+    bins = -(-len(names) // _share(len(names), room))
+    if width - label - 1 - bins - GAP >= NAMED:
+        matrix = _matrix(fabric, names, label, width - NAMED - GAP, room, pen)
+        wide = max(strip.cell_length for strip in matrix)
+        worst = _worst(fabric, min(WIDEST_NAMED, width - wide - GAP), pen)
+        body = beside([(matrix, wide), (worst, width - wide - GAP)], GAP)
+    else:
+        worst = _worst(fabric, min(width, WIDEST_NAMED), pen)
+        body = _matrix(fabric, names, label, width, max(4, room - len(worst)), pen)
+        body += worst
+    return [*head, *(strip.adjust_cell_length(width) for strip in body)]
+
+
+def _head(fabric: Fabric, width: int, pen: Pen) -> list[Strip]:
+    """By which tool, of what, under which load, and how old."""
+    pairs, now = fabric.pairs, fabric.scene.view.time
+    assert pairs.kind is not None
+    tool, statistic, size = pairs.kind
+    median = f"median {units.seconds(pairs.typical)}{mark(LATENCY)} of {len(pairs.probes)} links"
+    said = [median, tool, statistic, f"{size} B" if size else ""]
+    said += [f"load {one}" for one in pairs.loads[:2]]
+    times = [probe.time for probe in pairs.probes]
+    said.append(f"{units.age(now - max(times))} to {units.age(now - min(times))} old")
+    if pairs.others:
+        said.append(f"{pairs.others} probed otherwise left out")
+    text = " · ".join(part for part in said if part)
+    return [
+        *_wrapped(text, width, pen),
+        *_failed(pairs, width, pen),
+    ]
+
+
+def _wrapped(text: str, width: int, pen: Pen) -> list[Strip]:
+    return [line([(part, pen.ink.muted)], width) for part in wrap(text, width)]
+
+
+def _failed(pairs: Pairs, width: int, pen: Pen) -> list[Strip]:
+    """The links that could not be probed."""
+    if not pairs.failed:
+        return []
+    named = ", ".join(f"{one.node} {pen.glyphs.cursor} {one.peer}" for one in pairs.failed[:3])
+    more = f" +{len(pairs.failed) - 3}" if len(pairs.failed) > 3 else ""
+    sign = pen.glyphs.severities[Severity.WARNING]
+    return [line([(fit(f"{sign} no answer: {named}{more}", width), pen.ink.warning)], width)]
+
+
+def _empty(width: int, pen: Pen) -> list[Strip]:
+    first, *rest = (wrap(text, width) for text in (TRIED, *HOW))
+    lines = [line([(part, pen.ink.text)], width) for part in first]
+    return lines + [line([(part, pen.ink.muted)], width) for text in rest for part in text]
+
+
+def _matrix(
+    fabric: Fabric, names: list[str], label: int, width: int, height: int, pen: Pen
+) -> list[Strip]:
+    """A row and a column a node; where there is no room, a cell stands for several, the worst."""
+    ink, pairs = pen.ink, fabric.pairs
+    count = len(names)
+    room = max(1, width - label - 1)
+    share = max(_share(count, height), -(-count // room))
+    table, bad = pairs.matrix(share), _bad(fabric, share)
+    shown = names[::share]
+    cell = max(1, min(WIDEST, room // len(shown)))
+    cell = cell if cell in (1, 2, WIDEST) else 2
+    lines = [_columns(shown, label, cell, share, pen)]
+    for row, name in enumerate(shown):
+        cells: list[Part] = []
+        for column in range(len(shown)):
+            severity = bad.get((row, column))
+            cells.append(_pair(table[row, column], severity, max(1, cell - 1), pairs, pen))
+            if cell > 1:
+                cells.append((" ", ink.faint))
+        lines.append(
+            line([(fit(name, label), ink.muted), (" ", ink.faint), *runs(cells)],
+                 label + 1 + cell * len(shown))
+        )  # fmt: skip
+    return lines
+
+
+def _share(count: int, height: int) -> int:
+    """Nodes that one row stands for, so that all fit below the heading."""
+    return -(-count // max(1, height - 1))
+
+
+def _columns(names: list[str], label: int, cell: int, share: int, pen: Pen) -> Strip:
+    """The names above the columns where they fit, else the first and the last."""
+    width = cell * len(names)
+    if max(map(len, names)) < cell:
+        text = "".join(fit(name, cell) for name in names)
+    else:
+        first, last = names[0], names[-1]
+        inner = width - len(first) - (cell > 1)
+        text = first + fit(last, inner, "right") if inner > len(last) else ""
+    lead = f"{f'{share}×' if share > 1 else '':<{label + 1}}"
+    return line([(lead, pen.ink.faint), (fit(text, width), pen.ink.muted)], label + 1 + width)
+
+
+def _bad(fabric: Fabric, share: int) -> dict[tuple[int, int], Severity]:
+    """Cells with a link that an open incident names."""
+    places = {name: place // share for place, name in enumerate(fabric.pairs.nodes)}
+    found = {}
+    for probe, incident in fabric.blamed.items():
+        start, end = places[probe.node], places[probe.peer]
+        found[start, end] = found[end, start] = incident.severity
+    return found
+
+
+def _pair(value: float, severity: Severity | None, size: int, pairs: Pairs, pen: Pen) -> Part:
+    """One pair: its colour beside the usual latency, its number where there is room."""
+    ink, glyphs = pen.ink, pen.glyphs
+    text = microseconds(value) if size >= WIDEST - 1 and value == value else ""
+    if severity is not None:
+        sign = glyphs.severities[severity]
+        return fit(text or sign * size, size, "right"), ink.severity(severity)
+    if value != value:
+        return glyphs.absent.center(size), ink.faint
+    level = level_of(slowness(value, pairs.typical))
+    if text:
+        return fit(text, size, "right"), ink.cells[level]
+    return glyphs.cell * size, ink.levels[level]
+
+
+def _worst(fabric: Fabric, width: int, pen: Pen) -> list[Strip]:
+    """The slowest links by name, beside the median of all."""
+    ink, pairs, now = pen.ink, fabric.pairs, fabric.scene.view.time
+    names = dict(zip(pairs.nodes, tail_names(list(pairs.nodes)), strict=True))
+    lines = [line([("  slowest", ink.muted)], width)]
+    for probe in pairs.worst(WORST):
+        incident = fabric.blamed.get(probe)
+        severity = incident.severity if incident else None
+        sign = pen.glyphs.severities[severity] if severity else " "
+        style = ink.severity(severity) if severity else ink.text
+        times = f"{probe.seconds / pairs.typical:.1f}×"
+        tail = f" {units.seconds(probe.seconds):>7} {times:>5} {units.age(now - probe.time):>5}"
+        ends = f"{probe.node} {pen.glyphs.cursor} {probe.peer}"
+        if len(ends) > width - 2 - len(tail):
+            ends = f"{names[probe.node]} {pen.glyphs.cursor} {names[probe.peer]}"
+        lines.append(
+            line([(f"{sign} ", style), (fit(ends, max(1, width - 2 - len(tail))), style),
+                  (tail, ink.muted if severity is None else style)], width)
+        )  # fmt: skip
+    return lines

@@ -1,0 +1,126 @@
+"""How much of a step is communication, and who is waited for."""
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.content import Content
+from textual.getters import query_one
+from textual.reactive import reactive
+
+from trntop.model import Incident
+
+from ..messages import NodeAsked
+from ..render import blame, comm, ranks
+from ..render.line import printable
+from ..scene import JobFigures
+from ..widgets.job_table import JobPanel, JobTable
+from ..widgets.rank_table import Blame, BoundsTable, RankTable
+from ..widgets.row_table import RowTable
+from .frame import Frame
+
+
+class CommScreen(Frame):
+    """The shares over time, whom the job waits for, and one step of every rank."""
+
+    CSS_PATH = "comm.tcss"
+    PLACE = "comm"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back", show=False, id="comm.back", tooltip="Back to the fleet"),
+        Binding(
+            "m", "rows", "Ranks", id="comm.rows",
+            tooltip="A row for each rank, or for each node's slowest one",
+        ),
+    ]  # fmt: skip
+
+    QUANTITIES = (
+        "job_comm_share_ratio", "job_exposed_comm_share_ratio", "job_comm_compute_ratio",
+        "job_step_seconds", "job_compute_seconds", "job_comm_seconds", "job_exposed_comm_seconds",
+        "node_comm_share_floor_ratio", "node_comm_share_ceiling_ratio",
+    )  # fmt: skip
+
+    jobs = query_one(JobTable)
+    ranks = query_one(RankTable)
+    bounds = query_one(BoundsTable)
+
+    job: reactive[JobFigures | None] = reactive(None, repaint=False)
+    """The job under the cursor."""
+
+    _titled = ""
+    """The job that the title names."""
+
+    def body(self) -> ComposeResult:
+        """Jobs where there are several, shares and blame, ranks."""
+        jobs = JobTable(comm.columns, glyphs=self.glyphs, id="jobs")
+        jobs.border_title = "jobs · worst first · Tab: to the ranks"
+        roster = ranks.Roster()
+        shares = JobPanel(comm.shares, glyphs=self.glyphs, id="shares")
+        shares.border_title = "comm share of step"
+        guilty = Blame(roster, glyphs=self.glyphs, id="blame")
+        guilty.border_title = "who is waited for"
+        table = RankTable(roster, glyphs=self.glyphs, id="ranks")
+        bounded = BoundsTable(glyphs=self.glyphs, id="bounds")
+        bounded.border_title = "comm share by node · estimated"
+        for panel in (shares, guilty, table, bounded):
+            panel.data_bind(CommScreen.job, Frame.scene).add_class("panel")
+        jobs.add_class("panel")
+        yield jobs
+        yield Container(shares, guilty, id="top")
+        yield table
+        yield bounded
+
+    @property
+    def subject(self) -> str | None:
+        """The node of the row under the cursor."""
+        if self.ranks.display:
+            return self.ranks.node
+        current = self.bounds.current
+        return None if current is None else current.name
+
+    @property
+    def incident(self) -> Incident | None:
+        """The one that explains the job's communication best, else that of the alert line."""
+        if self.scene is None or self.job is None:
+            return super().incident
+        found = blame.suspects(self.scene, self.job.job)
+        return next(iter(found), None) or blame.bound(self.scene, self.job.job) or super().incident
+
+    def watch_scene(self) -> None:
+        """The first job may have become another.
+
+        Not bound to the table: the job must be known before the panels are measured.
+        """
+        if self.is_mounted:
+            self.jobs.scene = self.scene
+            self._follow()
+
+    @on(RowTable.Moved, "#jobs")
+    def _follow(self) -> None:
+        self.job = self.jobs.current
+        self.set_class(len(self.jobs.rows) > 1, "-several")
+        told = self.job is not None and self.job.comm_share is not None
+        self.ranks.display, self.bounds.display = told, not told
+        name = printable(f"{self.job.job} · " if self.job else "")
+        if name != self._titled:  # a title that is set again repaints its whole panel
+            self._titled = name
+            # Content, because a border title given as a string is parsed as markup.
+            self.query_one("#shares").border_title = Content(f"{name}comm share of step")
+
+    @on(RowTable.Chosen, "#ranks, #bounds")
+    def _open(self) -> None:
+        if self.subject is not None:
+            self.post_message(NodeAsked(self.subject))
+
+    @on(RowTable.Chosen, "#jobs")
+    def _to_ranks(self) -> None:
+        (self.ranks if self.ranks.display else self.bounds).focus()
+
+    async def action_back(self) -> None:
+        """Shows the fleet."""
+        await self.run_action("app.cluster")
+
+    def action_rows(self) -> None:
+        """Turns between ranks and nodes."""
+        self.ranks.whole = not self.ranks.by_node

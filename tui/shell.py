@@ -1,0 +1,192 @@
+"""An app that minds its terminal: a slow one, one that goes away, and its own defects."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Timer
+
+from rich.console import RenderableType
+from textual import constants
+from textual._compositor import LayoutUpdate
+from textual.actions import ActionParseResult
+from textual.app import App
+from textual.dom import DOMNode
+from textual.driver import Driver
+
+from .journal import Journal
+from .render.line import printable
+from .terminal import WINDOW, Terminal
+
+log = logging.getLogger(__name__)
+
+LAST_SECONDS = 1.8
+"""After which the program ends by force, if it hangs while it ends."""
+HUNG_UP = 128 + signal.SIGHUP
+
+
+class Shell(App[int]):
+    """Paints when the terminal has taken what was painted before, and always gives it back.
+
+    Args:
+        journal: the file for what goes wrong; None for none.
+    """
+
+    _line: Terminal | None = None
+    """The terminal, where it is one and not a browser or nothing."""
+    ascii = False
+    """Whether the terminal has no other characters."""
+
+    def __init__(self, journal: Path | None) -> None:
+        self._held: ExitStack | None = None
+        """While it is open nothing is painted."""
+        self._missed = False
+        """Whether something would have been painted meanwhile that Textual has forgotten."""
+        self._leaving = False
+        self._journal = Journal(journal, self._warn_later)
+        super().__init__()
+
+    def get_driver_class(self) -> type[Driver]:
+        """Our own, unless the environment asks for another, as the web server does."""
+        return super().get_driver_class() if constants.DRIVER else Terminal
+
+    def on_mount(self) -> None:
+        """Takes the terminal's news, and the signals of the system."""
+        if isinstance(self._driver, Terminal):
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                # Ends as a shell reports a signal, but with the terminal put back.
+                loop.add_signal_handler(number, self.exit, 128 + number, 128 + number)
+            self._line = self._driver
+            self._line.ascii = self.ascii
+            self._line.settled = self._settled_later
+            self._line.gone = lambda: self.exit(HUNG_UP, HUNG_UP)
+        if not self.is_headless:
+            logging.getLogger("trntop").addHandler(self._journal)
+
+    def on_unmount(self) -> None:
+        """Nobody is there to be told any more."""
+        logging.getLogger("trntop").removeHandler(self._journal)
+        self._journal.close()
+
+    @property
+    def line_is_busy(self) -> bool:
+        """Whether the terminal is better left alone until it has taken the last picture."""
+        return self._line is not None and self._line.busy
+
+    @property
+    def written(self) -> int | None:
+        """Bytes to the terminal so far; None where there is none."""
+        return None if self._line is None else self._line.written
+
+    def line_rested(self) -> None:
+        """The terminal has taken everything, after it was busy."""
+
+    def leaving(self) -> None:
+        """The program ends."""
+
+    def post_display_hook(self) -> None:
+        """After each painting: paints no more while much has not arrived."""
+        if self._line is None:
+            return
+        if self._held is not None:
+            self._missed = True
+            return
+        if self._line.on_their_way > WINDOW:
+            # Later, since Textual may be about to paint the rest of the same picture.
+            self.call_later(self._hold_painting)
+
+    def _hold_painting(self) -> None:
+        if self._held is None and self._line is not None and self._line.on_their_way > WINDOW:
+            self._held = ExitStack()
+            self._held.enter_context(self.batch_update())
+
+    def _settled_later(self) -> None:
+        self.call_later(self._settled)
+
+    def _settled(self) -> None:
+        assert self._line is not None
+        if self._held is not None and self._line.on_their_way <= WINDOW:
+            self._held.close()
+            self._held = None
+            if self._missed:
+                self._missed = False
+                self.screen.refresh()
+        if not self._line.busy:
+            self.line_rested()
+
+    def exit(
+        self,
+        result: int | None = None,
+        return_code: int = 0,
+        message: RenderableType | None = None,
+    ) -> None:
+        """Ends, by force where something hangs: a program nobody sees must not live on."""
+        if not self._leaving:
+            self._leaving = True
+            self.leaving()
+            if self._line is not None:
+                timer = Timer(LAST_SECONDS, self._end_by_force, (self._line, return_code))
+                timer.daemon = True
+                timer.start()
+        super().exit(result, return_code, message)
+
+    @staticmethod
+    def _end_by_force(line: Terminal, return_code: int) -> None:
+        line.restore()
+        os._exit(return_code)
+
+    async def run_action(
+        self,
+        action: "str | ActionParseResult",
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """Does what a key asks for; a defect there ends the key's work, not the program."""
+        try:
+            return await super().run_action(action, default_namespace, namespaces)
+        except Exception:
+            if self.is_headless:
+                raise
+            log.exception("%s failed", action)
+            return True
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        """The screen as SVG; our own is a sixth of the size and asks no other machine for fonts."""
+        from .picture import svg
+
+        update = self.screen._compositor.render_update(
+            full=True, screen_stack=self._background_screens, simplify=True
+        )
+        assert isinstance(update, LayoutUpdate)
+        ground = self.theme_variables["background"]
+        return svg(update.strips, self.size.width, ground, title or self.title)
+
+    def guarded(self, call: Callable[[], None]) -> None:
+        """Calls; a defect there is told and kept, and the program goes on."""
+        try:
+            call()
+        except Exception:
+            if self.is_headless:
+                raise
+            log.exception("a tick cannot be shown")
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Ends with one line instead of a page with the values of all variables."""
+        if self.is_headless:
+            # Tests and pictures want to know all of it.
+            super()._handle_exception(error)
+            return
+        log.critical("trntop ends by a defect", exc_info=error)
+        where = f"; {self._journal.path} tells where" if self._journal.path else ""
+        text = f"trntop: internal error: {type(error).__name__}: {error}{where}"
+        self.exit(return_code=70, message=printable(text))
+
+    def _warn_later(self, text: str) -> None:
+        self.call_later(self._warn, text)
+
+    def _warn(self, text: str) -> None:
+        self.notify(text, severity="warning", timeout=10, markup=False)

@@ -1,0 +1,58 @@
+"""Moments as people type and read them: `14:03:12`, `+5m`, `-1h30m`; `12:30 of 1:03:00`."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
+_AWAY = re.compile(r"([+-])((?:\s*\d+(?:\.\d+)?\s*(?:h|min|m|s)?)+)")
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(h|min|m|s)?")
+_SECONDS = {"h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, None: 1.0}
+
+FORMS = "14:03:12, +5m or -30s"
+"""What may be typed, by example."""
+
+
+def parse(text: str, now: float, span: tuple[float, float] | None = None, *, utc: bool) -> float:
+    """The unix time that is meant.
+
+    Args:
+        text: a time of day, or how far from `now`.
+        now: the time that is shown.
+        span: where the recording begins and ends; of a time of day, the one in it is meant, else
+            that nearest to `now`.
+        utc: whether times of day are in UTC, else local.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    text = text.strip()
+    if away := _AWAY.fullmatch(text):
+        seconds = sum(float(number) * _SECONDS[unit or None] for number, unit in _parts(away[2]))
+        return now + seconds if away[1] == "+" else now - seconds
+    if (clock := _CLOCK.fullmatch(text)) is None:
+        raise ValueError(f"say a time such as {FORMS}")
+    hour, minute, second = (int(part or 0) for part in clock.groups())
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError(f"{text} is no time of day")
+    today = datetime.fromtimestamp(now, UTC if utc else None)
+    at = today.replace(hour=hour, minute=minute, second=second, microsecond=0)
+    days = [(at + timedelta(days=day)).timestamp() for day in (-1, 0, 1)]
+    if span is not None:
+        days = [one for one in days if span[0] <= one <= span[1]] or days
+    return min(days, key=lambda one: abs(one - now))
+
+
+def _parts(text: str) -> list[tuple[str, str]]:
+    return _PART.findall(text)
+
+
+def position(time: float, span: tuple[float, float]) -> str:
+    """How far into a recording a time is: `12:30 of 1:03:00`."""
+    first, last = span
+    return f"{_stopwatch(min(time, last) - first)} of {_stopwatch(last - first)}"
+
+
+def _stopwatch(seconds: float) -> str:
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

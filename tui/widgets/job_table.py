@@ -1,0 +1,105 @@
+"""The jobs, and panels that draw the one under the cursor."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from ..render import jobs, table
+from ..render.glyphs import BLOCK, Glyphs
+from ..render.pen import Pen
+from ..scene import JobFigures, Scene
+from .drawn import Drawn
+from .row_table import RowTable
+
+Columns = Callable[[Scene], Sequence[table.Column[jobs.JobRow]]]
+Paint = Callable[[Scene, JobFigures | None, int, int, Pen], Sequence[Strip]]
+
+
+class JobTable(RowTable[JobFigures]):
+    """Jobs, the one that most needs a look first; hidden where there is but one.
+
+    Args:
+        columns: makes the columns for a scene.
+        glyphs: what graphs are drawn with.
+        id: of the widget.
+    """
+
+    DEFAULT_CSS = """
+    JobTable { height: auto; max-height: 8; display: none; }
+    JobTable.-many { display: block; }
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        *,
+        glyphs: Glyphs = BLOCK,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        super().__init__(glyphs=glyphs, id=id)
+        self.can_focus = False
+        self._columns = columns
+
+    def key(self, row: JobFigures) -> str:
+        """The job's name."""
+        return row.job
+
+    def columns(self) -> Sequence[table.Column[Any]]:
+        """As the screen wants them."""
+        return self._columns(self.scene) if self.scene else ()
+
+    def watch_scene(self) -> None:
+        """The jobs of the new tick."""
+        if self.scene is not None:
+            found = jobs.worst_first(self.scene)
+            many = len(found) > 1
+            self.set_class(many, "-many")
+            self.show(found)
+            if many != self.can_focus:
+                # What is hidden must not take the keys; what has appeared chooses all else.
+                self.can_focus = many
+                if many:
+                    self.focus()
+
+    def prepare(self, rows: Sequence[JobFigures]) -> Sequence[Any]:
+        """Rows with their incidents and stages."""
+        assert self.scene is not None
+        return [jobs.row_of(self.scene, row) for row in rows]
+
+
+class JobDrawing(Drawn):
+    """Draws one job of the scene; None where no job reports."""
+
+    job: reactive[JobFigures | None] = reactive(None, repaint=False)
+
+    def watch_job(self) -> None:
+        """Another job, or newer figures of it."""
+        self.redraw()
+
+
+class JobPanel(JobDrawing):
+    """What a given function draws of a job.
+
+    Args:
+        paint: makes the lines from scene, job, width, height and pen; height 0 is all of them.
+        glyphs: what graphs are drawn with.
+        id: of the widget.
+    """
+
+    def __init__(
+        self,
+        paint: Paint,
+        *,
+        glyphs: Glyphs = BLOCK,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        super().__init__(glyphs=glyphs, id=id)
+        self._paint = paint
+
+    def draw(self, width: int, height: int) -> Sequence[Strip]:
+        """Lines for the area."""
+        if self.scene is None:
+            return ()
+        return self._paint(self.scene, self.job, width, height, self.pen)

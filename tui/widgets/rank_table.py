@@ -1,0 +1,160 @@
+"""The ranks of a job, and the nodes' bounds where no rank tells of communication."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from textual.content import Content
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from trntop.model import NodeView
+
+from ..render import blame, bounds, ranks, table
+from ..render.glyphs import BLOCK, Glyphs
+from ..scene import JobFigures
+from .job_table import JobDrawing
+from .row_table import RowTable
+
+
+class RankTable(RowTable[int]):
+    """Ranks, whoever computes longest first; a row per node where there are many.
+
+    Args:
+        roster: knows who the ranks of a job are.
+        glyphs: what bars are drawn with.
+        id: of the widget.
+    """
+
+    job: reactive[JobFigures | None] = reactive(None, repaint=False)
+    whole: reactive[bool | None] = reactive(None, repaint=False)
+    """Whether a row stands for its node; None decides by how many ranks there are."""
+
+    def __init__(
+        self,
+        roster: ranks.Roster,
+        *,
+        glyphs: Glyphs = BLOCK,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        super().__init__(glyphs=glyphs, id=id)
+        self._roster = roster
+        self._crew: ranks.Crew | None = None
+
+    @property
+    def by_node(self) -> bool:
+        """Whether a row stands for its node."""
+        many = self._crew is not None and len(self._crew) > ranks.MANY
+        return many if self.whole is None else self.whole
+
+    @property
+    def node(self) -> str | None:
+        """The node of the row under the cursor."""
+        place = self.current
+        return None if place is None or self._crew is None else self._named(place)
+
+    def _named(self, place: int) -> str:
+        assert self._crew is not None
+        return self._crew.nodes[int(self._crew.node[place])]
+
+    @property
+    def nothing(self) -> str:
+        """Why there is no rank."""
+        return "single ranks are not known: of so many nodes the past keeps means only"
+
+    def key(self, row: int) -> str:
+        """The node, or the rank."""
+        assert self._crew is not None
+        return self._named(row) if self.by_node else self._crew.ranks[row]
+
+    def columns(self) -> Sequence[table.Column[Any]]:
+        """As wide as the names need."""
+        if self.scene is None or self._crew is None:
+            return ()
+        return ranks.RankColumns(self._crew, self.scene.limits.straggler, whole=self.by_node).all()
+
+    def prepare(self, rows: Sequence[int]) -> Sequence[Any]:
+        """The figures of the visible ranks."""
+        if self.scene is None or self._crew is None:
+            return ()
+        return ranks.rows(self.scene, self._crew, rows, self.by_node)
+
+    def watch_scene(self) -> None:
+        """The ranks of the new tick."""
+        if self.scene is None:
+            return
+        self._crew = self._roster.crew(self.scene, self.job.job if self.job else "")
+        order = self._crew.slowest if self.by_node else self._crew.order
+        what = "nodes, by their slowest rank" if self.by_node else "ranks"
+        self.border_title = f"{what} · slowest compute first: the others wait for it"
+        self.border_subtitle = self._legend()
+        self.show(order.tolist())
+
+    def _legend(self) -> Content:
+        signs = (sign for sign, _ in ranks.kinds(self.pen))
+        colours = ("$primary", "$accent", "$foreground 62%")
+        return Content("  ").join(
+            Content.assemble((sign, colour), f" {name}")
+            for sign, colour, name in zip(signs, colours, ranks.KINDS, strict=False)
+        )
+
+    def watch_job(self) -> None:
+        """The ranks of another job."""
+        self.watch_scene()
+
+    def watch_whole(self) -> None:
+        """Other rows."""
+        self.cursor = None
+        self.watch_scene()
+
+
+class BoundsTable(RowTable[NodeView]):
+    """Nodes and their estimated communication share."""
+
+    job: reactive[JobFigures | None] = reactive(None, repaint=False)
+
+    def key(self, row: NodeView) -> str:
+        """The node's name."""
+        return row.name
+
+    def columns(self) -> Sequence[table.Column[Any]]:
+        """As wide as the names need."""
+        return bounds.BoundsColumns(self.scene).all() if self.scene else ()
+
+    def watch_scene(self) -> None:
+        """The nodes of the job, or all."""
+        if self.scene is not None:
+            nodes = self.scene.cluster.nodes
+            names = self.scene.cluster.jobs.get(self.job.job, ()) if self.job else nodes
+            self.show(bounds.order([nodes[name] for name in names]))
+
+    def watch_job(self) -> None:
+        """The nodes of another job."""
+        self.watch_scene()
+
+
+class Blame(JobDrawing):
+    """Whom the job waits for.
+
+    Args:
+        roster: knows who the ranks of a job are.
+        glyphs: what signs are drawn with.
+        id: of the widget.
+    """
+
+    def __init__(
+        self,
+        roster: ranks.Roster,
+        *,
+        glyphs: Glyphs = BLOCK,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        super().__init__(glyphs=glyphs, id=id)
+        self._roster = roster
+
+    def draw(self, width: int, height: int) -> Sequence[Strip]:
+        """Incidents and what the ranks say."""
+        if self.scene is None:
+            return ()
+        job = self.job.job if self.job else ""
+        crew = self._roster.crew(self.scene, job)
+        return blame.draw(self.scene, job, crew, width, height, self.pen)
