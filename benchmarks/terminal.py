@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
+QUESTION, ANSWER = b"\x1b[6n", b"\x1b[1;1R"
 TRNTOP = (sys.executable, "-m", "trntop")
 
 
@@ -40,6 +41,8 @@ class Terminal:
         except OSError:  # the other end is closed
             return b""
         self.output += len(chunk)
+        # As terminals do: the dashboard asks how far it has come.
+        os.write(self._master, ANSWER * chunk.count(QUESTION))
         return chunk
 
     def until(self, text: bytes, seconds: float = 20.0) -> float:
@@ -53,6 +56,17 @@ class Terminal:
             if self.process.poll() is not None:
                 break
         raise RuntimeError(f"{text!r} was never written; the end: {seen[-500:]!r}")
+
+    def answer(self, keys: bytes, text: bytes, seconds: float = 20.0) -> float:
+        """Seconds from pressing `keys` until `text` has been written."""
+        os.write(self._master, keys)
+        pressed = time.perf_counter()
+        seen = b""
+        while time.perf_counter() < pressed + seconds:
+            seen = seen[-len(text) :] + self.read(0.05)
+            if text in seen:
+                return time.perf_counter() - pressed
+        raise RuntimeError(f"{keys!r} never led to {text!r}; the end: {seen[-500:]!r}")
 
     def drain(self, seconds: float) -> None:
         """Lets the program run for a while, reading all it writes."""

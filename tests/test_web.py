@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, ClientTimeout, WSMsgType, WSServerHandshakeError
 from aiohttp.test_utils import TestClient, TestServer, unused_port
+from textual_serve import server
 
 from trntop.cli import main
 from trntop.cli.web import MAX_PAGES, Pages
@@ -39,6 +40,19 @@ FLAGS = (
 async def client(pages: Pages) -> AsyncIterator[TestClient[Any, Any]]:
     async with TestClient(TestServer(await pages._make_app())) as made:
         yield made
+
+
+class NoProgram:
+    """In the place of what a page starts."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    async def start(self, width: int, height: int) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
 
 
 def pages_of(host: str = "127.0.0.1") -> Pages:
@@ -66,8 +80,9 @@ async def test_the_page_leads_back_to_where_it_was_found() -> None:
     ],
 )
 async def test_only_its_own_pages_may_open_the_dashboard(
-    host: str, origin: str, status: int
+    host: str, origin: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(server, "AppService", NoProgram)
     headers = {"Host": host} | ({"Origin": origin} if origin else {})
     async with client(pages_of()) as browser:
         try:

@@ -35,7 +35,7 @@ def svg(lines: Iterable[Iterable[Strip]], width: int, ground: str, title: str) -
     Args:
         lines: strips of each row, side by side.
         width: cells of a row.
-        ground: the colour behind everything, as in `#0c1117`; any other word is the terminal's own.
+        ground: the colour behind everything, as hexadecimals; any other word is the terminal's own.
         title: what the picture is called, for those who do not see it.
     """
     page = _Page(
@@ -153,6 +153,6 @@ def _style(style: Style, ground: str) -> tuple[str, str, str]:
 
 
 def _hex(color: Color | None) -> str:
-    """`#0c1117`; empty where the terminal's own is meant."""
+    """In hexadecimals; empty where the terminal's own is meant."""
     known = color is not None and not color.is_default
     return color.get_truecolor(SVG_EXPORT_THEME).hex if known and color else ""

@@ -130,7 +130,10 @@ def _build() -> tuple[_Parser, frozenset[str]]:
 
     def pace(sub: _Parser) -> None:
         sub.add_argument(
-            "--speed", type=_positive, default=1.0, help="times real time for recordings and simulations (1)"
+            "--speed",
+            type=_positive,
+            default=1.0,
+            help="times real time for recordings and simulations (1)",
         )
         sub.add_argument("--loop", action="store_true", help="start a recording anew at its end")
 

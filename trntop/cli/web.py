@@ -5,7 +5,6 @@ pages that it has served itself: any other page in the browser could reach it to
 """
 
 import ipaddress
-import logging
 import os
 import shlex
 import sys
@@ -64,8 +63,7 @@ class Pages(Server):
         self._open = 0
 
     def initialize_logging(self) -> None:
-        """Says what goes wrong, and not each request."""
-        logging.basicConfig(level=logging.WARNING, format="trntop: %(message)s")
+        """Python's own way says what goes wrong, and not each request."""
 
     async def on_startup(self, app: web.Application) -> None:
         """Says where it is."""

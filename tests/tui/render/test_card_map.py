@@ -95,7 +95,7 @@ class TestLabels:
     def test_bus_above_slot(self) -> None:
         names = ["rdmap16s27", "rdmap16s28", "rdmap112s27", "rdmap112s28"]
         assert card_map.labels(names, 3) == (" 16    112   ", " 27 28 27 28 ")
-        assert card_map.labels(names, 5)[1] == " 27   28   27   28   "
+        assert card_map.labels(names, 5)[1] == "   27   28   27   28 "
 
     @pytest.mark.parametrize(
         ("names", "cell"),
