@@ -394,6 +394,9 @@ class NodeView:
         """
         order = (State.FRESH, State.LATE, State.ENDED, State.STARTING, State.STALE, State.DOWN)
         sources = self.frame.sources
+        for one in sources:  # mostly the first tells
+            if one.state is State.FRESH and one.period is not None and one.period <= PULSE:
+                return State.FRESH
         quick = [one for one in sources if one.period is not None and one.period <= PULSE]
         states = {source.state for source in quick or sources}
         return next((state for state in order if state in states), State.STARTING)

@@ -25,7 +25,8 @@ FEW = 8
 _PER_COLUMN = 112
 _PER_NODE = 2048
 """Bytes of a column and of a node beside the numbers, about."""
-_WHOLE = (Entity.NODE, Entity.JOB)
+_WHOLE = frozenset(one.name for one in CATALOG.values() if one.entity in (Entity.NODE, Entity.JOB))
+"""Quantities that there is one of per node or job."""
 
 
 class Past:
@@ -64,9 +65,11 @@ class Past:
             self._until_measured = MEASURED_EVERY
         self._until_measured = max(0, self._until_measured - 1)
         self._newest = view
-        self._new.append(_slimmed(view) if self._slim else view)
+        if self._new.takes(view.time):
+            self._new.append(_slimmed(view) if self._slim else view)
         for kept in self._new.take_until(view.time - self._dense_seconds):
-            self._old.append(kept)
+            if self._old.takes(kept.time):
+                self._old.append(kept)
         self._old.take_until(view.time - self._seconds)
 
     def at(self, time: float) -> View | None:
@@ -101,11 +104,14 @@ class _Row:
     def first(self) -> View | None:
         return self._views[0] if self._views else None
 
+    def takes(self, time: float) -> bool:
+        """Whether a view of this time is not too near to the one before."""
+        return not self.times or time - self.times[-1] >= self.gap
+
     def append(self, view: View) -> None:
-        """Takes a view, unless it is too near to the one before."""
-        if not self.times or view.time - self.times[-1] >= self.gap:
-            self.times.append(view.time)
-            self._views.append(view)
+        """Takes a view."""
+        self.times.append(view.time)
+        self._views.append(view)
 
     def take_until(self, time: float) -> list[View]:
         """Removes the views up to a time, a few at once: each removal moves all that follow."""
@@ -180,9 +186,8 @@ def _slimmed(view: View) -> View:
             replace(
                 node.frame,
                 columns={
-                    quantity: values
-                    for quantity, values in node.frame.columns.items()
-                    if CATALOG[quantity].entity in _WHOLE
+                    quantity: node.frame.columns[quantity]
+                    for quantity in _WHOLE & node.frame.columns.keys()
                 },
             ),
         )

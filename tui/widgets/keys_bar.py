@@ -1,58 +1,105 @@
 """The keys at the foot of a screen, as many as there is room for."""
 
-from textual.app import ComposeResult
-from textual.events import Resize
-from textual.widgets import Footer
-from textual.widgets._footer import FooterKey
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual.events import Click, MouseMove
+from textual.screen import Screen
+from textual.strip import Strip
+
+from ..render.line import Part, line
+from .drawn import Drawn
 
 LAST = ("help", "quit", "cluster", "node", "comm", "efa", "incidents", "run")
 """Actions whose keys stay longest, the most important first: what leads on from any place."""
 FIRST = "pause"
 """The action whose key goes first."""
-EDGE = 2
-"""Cells beside the keys."""
 
 
-class KeysBar(Footer):
-    """A footer that leaves keys out instead of cutting the last ones off; `?` lists them all."""
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key that does something here."""
 
-    def __init__(self) -> None:
-        super().__init__(compact=True, show_command_palette=False)
-        self._cells = 0
-        """Of the screen when the keys were chosen."""
+    key: str
+    shown: str
+    word: str
+    action: str
+    enabled: bool
+    tooltip: str
 
-    def compose(self) -> ComposeResult:
-        """The keys that fit, in their order."""
-        self._cells = self.app.size.width
-        keys = [key for key in super().compose() if isinstance(key, FooterKey)]
-        shown = fitting([(key.action, _cells(key)) for key in keys], self._cells - EDGE)
-        yield from (key for place, key in enumerate(keys) if place in shown)
-
-    async def on_resize(self, event: Resize) -> None:
-        """Chooses anew."""
-        if self.app.size.width != self._cells:
-            await self.recompose()
+    @property
+    def cells(self) -> int:
+        """With the blank after it."""
+        return len(self.shown) + len(self.word) + 2
 
 
-def _cells(key: FooterKey) -> int:
-    return len(f"{key.key_display} {key.description} ")
+class KeysBar(Drawn):
+    """A line of keys, for the mouse too; `?` lists those that are left out."""
 
-
-def fitting(keys: list[tuple[str, int]], width: int) -> set[int]:
-    """The places of the keys to show.
-
-    Args:
-        keys: action and cells of each, in their order.
-        width: cells for all.
+    DEFAULT_CSS = """
+    KeysBar { dock: bottom; height: 1; padding-left: 1; background: $background; }
     """
-    kept = set(range(len(keys)))
+
+    def on_mount(self) -> None:
+        """Follows what has the focus."""
+        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+
+    def _changed(self, _: Screen[object]) -> None:
+        self.redraw()
+
+    def _keys(self, width: int) -> list[Key]:
+        """The keys that fit, in their order."""
+        found: dict[str, Key] = {}
+        for _, binding, enabled, tooltip in self.screen.active_bindings.values():
+            if binding.show and binding.action not in found:
+                shown = self.app.get_key_display(binding)
+                text = tooltip or binding.description
+                found[binding.action] = Key(
+                    binding.key, shown, binding.description, binding.action, enabled, text
+                )
+        return fitting(list(found.values()), width)
+
+    def draw(self, width: int, height: int) -> Sequence[Strip]:
+        """One line."""
+        ink = self.pen.ink
+        parts: list[Part] = []
+        for key in self._keys(width):
+            parts.append((key.shown, ink.key if key.enabled else ink.faint))
+            parts.append((f" {key.word} ", ink.muted if key.enabled else ink.faint))
+        return [line(parts, width)]
+
+    def _at(self, x: int) -> Key | None:
+        """The key at a cell."""
+        end = self.gutter.left
+        for key in self._keys(self.size.width):
+            if end <= x < end + key.cells - 1:
+                return key
+            end += key.cells
+        return None
+
+    def on_click(self, event: Click) -> None:
+        """Presses the key under the mouse."""
+        key = self._at(event.x)
+        if key is not None and key.enabled:
+            self.app.simulate_key(key.key)
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        """Says what the key under the mouse does."""
+        key = self._at(event.x)
+        self.tooltip = None if key is None else key.tooltip
+
+
+def fitting(keys: Sequence[Key], width: int) -> list[Key]:
+    """The keys to show in so many cells: the less important are left out."""
+    kept = dict(enumerate(keys))
 
     def weight(place: int) -> tuple[bool, int]:
-        action = keys[place][0]
+        action = keys[place].action
         if action in LAST:
             return True, -LAST.index(action)
         return False, -len(keys) if action == FIRST else -place
 
-    while len(kept) > 1 and sum(keys[place][1] for place in kept) > width:
-        kept.remove(min(kept, key=weight))
-    return kept
+    # The blank after the last one needs no room.
+    while len(kept) > 1 and sum(key.cells for key in kept.values()) - 1 > width:
+        del kept[min(kept, key=weight)]
+    return list(kept.values())

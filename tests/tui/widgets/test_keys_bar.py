@@ -1,47 +1,93 @@
 from textual.app import App, ComposeResult
 from textual.binding import Binding
-from textual.widgets._footer import FooterKey
+from textual.pilot import Pilot
 
-from trntop.tui.widgets.keys_bar import KeysBar, fitting
+from trntop.tui.themes import DARK
+from trntop.tui.widgets.keys_bar import Key, KeysBar, fitting
 
-KEYS = [("open", 7), ("sort", 7), ("cluster", 10), ("run", 6), ("pause", 12), ("help", 7)]
+KEYS = [
+    Key(action[0], action[0], "x" * cells, action, True, "")
+    for action, cells in (
+        ("open", 4), ("sort", 4), ("cluster", 7), ("run", 3), ("pause", 9), ("help", 4),
+    )
+]  # fmt: skip
 
 
 def test_the_screens_own_keys_go_before_those_that_lead_on() -> None:
     def shown(width: int) -> list[str]:
-        return [KEYS[place][0] for place in sorted(fitting(KEYS, width))]
+        return [key.action for key in fitting(KEYS, width)]
 
-    assert shown(49) == ["open", "sort", "cluster", "run", "pause", "help"]
-    assert shown(48) == ["open", "sort", "cluster", "run", "help"]
-    assert shown(36) == ["open", "cluster", "run", "help"]
-    assert shown(24) == ["cluster", "run", "help"]
+    assert shown(48) == ["open", "sort", "cluster", "run", "pause", "help"]
+    assert shown(47) == ["open", "sort", "cluster", "run", "help"]
+    assert shown(35) == ["open", "cluster", "run", "help"]
+    assert shown(23) == ["cluster", "run", "help"]
     assert shown(20) == ["cluster", "help"]
     assert shown(1) == ["help"]
 
 
 class Barred(App[None]):
     BINDINGS = [  # noqa: RUF012 -- an instance variable in Textual
-        Binding("s", "sort", "Sort"),
+        Binding("s", "sort", "Sort", tooltip="In another order"),
         Binding("space", "pause", "Pause"),
         Binding("question_mark", "help", "Help", key_display="?"),
     ]
+    helped = 0
+    can_sort = False
+
+    def on_mount(self) -> None:
+        self.register_theme(DARK)
+        self.theme = DARK.name
 
     def compose(self) -> ComposeResult:
         yield KeysBar()
 
+    def action_sort(self) -> None:
+        raise AssertionError
+
+    def action_help(self) -> None:
+        self.helped += 1
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return None if action == "sort" and not self.can_sort else True
+
+
+def shown(pilot: Pilot[None]) -> str:
+    return pilot.app.query_one(KeysBar).render_line(0).text.rstrip()
+
 
 async def test_keys_come_and_go_with_the_width() -> None:
-    app = Barred()
-    async with app.run_test(size=(80, 5)) as pilot:
-
-        def shown() -> list[str]:
-            return [key.description for key in app.query(FooterKey)]
-
+    async with Barred().run_test(size=(80, 5)) as pilot:
         await pilot.pause()
-        assert shown() == ["Sort", "Pause", "Help"]
+        assert shown(pilot) == "s Sort space Pause ? Help"
         await pilot.resize_terminal(16, 5)
         await pilot.pause()
-        assert shown() == ["Sort", "Help"]
-        await pilot.resize_terminal(16, 6)
+        assert shown(pilot) == "s Sort ? Help"
+
+
+async def test_the_mouse_presses_them_and_is_told_what_they_do() -> None:
+    app = Barred()
+    async with app.run_test(size=(80, 5), tooltips=True) as pilot:
         await pilot.pause()
-        assert shown() == ["Sort", "Help"]
+        await pilot.click(KeysBar, offset=(21, 0))
+        assert app.helped == 1
+        # One that does nothing now, a gap, and the blanks behind them all.
+        await pilot.click(KeysBar, offset=(2, 0))
+        await pilot.click(KeysBar, offset=(7, 0))
+        await pilot.click(KeysBar, offset=(60, 0))
+        assert app.helped == 1
+        await pilot.hover(KeysBar, offset=(2, 0))
+        assert app.query_one(KeysBar).tooltip == "In another order"
+        await pilot.hover(KeysBar, offset=(60, 0))
+        assert app.query_one(KeysBar).tooltip is None
+
+
+async def test_a_key_that_comes_to_work_is_no_longer_grey() -> None:
+    app = Barred()
+    async with app.run_test(size=(80, 5)) as pilot:
+        await pilot.pause()
+        bar = app.query_one(KeysBar)
+        before = list(bar.render_line(0))[0].style
+        app.can_sort = True
+        app.refresh_bindings()
+        await pilot.pause()
+        assert list(bar.render_line(0))[0].style != before
