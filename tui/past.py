@@ -18,6 +18,8 @@ BUDGET = 160 << 20
 """Bytes that the views may take, about: half for the newest, half for those before."""
 MEASURED_EVERY = 60
 """Views after which their size is looked at again."""
+LOOKED_AT = 64
+"""Nodes by which the size of all is judged, about."""
 LEAST = 30
 """Views that each half shall hold at least; else nodes are kept without their parts."""
 FEW = 8
@@ -166,16 +168,18 @@ class HistoryUntil:
 
 def _size(view: View, before: View) -> int:
     """Bytes of what is new in a view: columns that nobody told anew are those of before."""
+    nodes = view.cluster.nodes
+    every = 1 + len(nodes) // LOOKED_AT
     size = 0
-    for name, node in view.cluster.nodes.items():
+    for name in view.cluster.names[::every]:
         known = before.cluster.nodes.get(name)
         columns = {} if known is None else known.frame.columns
         size += _PER_NODE + sum(
             _PER_COLUMN + values.nbytes
-            for quantity, values in node.frame.columns.items()
+            for quantity, values in nodes[name].frame.columns.items()
             if columns.get(quantity) is not values
         )
-    return size
+    return size * every
 
 
 def _slimmed(view: View) -> View:

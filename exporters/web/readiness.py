@@ -17,9 +17,7 @@ def why_not_ready(view: View | None) -> str:
     nodes = view.cluster.nodes
     if not nodes:
         return "no node has been heard yet"
-    everything = [
-        (name, source) for name, node in nodes.items() for source in node.frame.sources
-    ]
+    everything = [(name, source) for name, node in nodes.items() for source in node.frame.sources]
     # A host can always be read: where there are sources of devices, they tell.
     sources = [one for one in everything if one[1].name in DEVICE_SOURCES] or everything
     if any(source.state in UP for _, source in sources):

@@ -86,8 +86,8 @@ async def test_a_key_that_comes_to_work_is_no_longer_grey() -> None:
     async with app.run_test(size=(80, 5)) as pilot:
         await pilot.pause()
         bar = app.query_one(KeysBar)
-        before = list(bar.render_line(0))[0].style
+        before = next(iter(bar.render_line(0))).style
         app.can_sort = True
         app.refresh_bindings()
         await pilot.pause()
-        assert list(bar.render_line(0))[0].style != before
+        assert next(iter(bar.render_line(0))).style != before
