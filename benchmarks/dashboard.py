@@ -80,10 +80,10 @@ def _dashboard(nodes: int, budget: float | None, seconds: int, *, quick: bool) -
         Figure(f"{label}: CPU", cpu, "%", budget, f"{memory}{whole}"),
         Figure("  to the terminal", rate, "KiB/s", TRAFFIC_BUDGET),
         *(
-            Figure(f"  {what} to paint, p95", _p95(times), "ms", KEY_BUDGET, _median(times))
-            for what, times in (
-                ("a key that moves the cursor", moves),
-                ("one that changes the screen", turns),
+            Figure(f"  {what} to paint, p95", _p95(times), "ms", limit, _median(times))
+            for what, times, limit in (
+                ("a key that moves the cursor", moves, KEY_BUDGET),
+                ("one that changes the whole screen", turns, None),
             )
             if times
         ),

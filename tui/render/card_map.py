@@ -349,6 +349,8 @@ def _cell(one: CardRow, column: int, size: int, pen: Pen) -> Part:
         return " " * size, ink.faint
     if (severity := one.marks.get(column)) is not None:
         sign = glyphs.severities[severity]
+        if len(text) >= size and text[:1].isdigit():
+            text = f"{float(text):.0f}"  # the panel of the card has the rest
         shown = f"{sign}{text}".center(size) if text else sign * size
         return fit(shown, size), ink.severity(severity)
     if value != value:

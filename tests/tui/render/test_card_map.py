@@ -7,7 +7,7 @@ import pytest
 from textual.strip import Strip
 
 from tests.builders import efa_name, make_incident, make_node
-from tests.tui.render.fabrics import cards, fabric_of, probed, renamed
+from tests.tui.render.fabrics import cards, fabric_of, probed, probing, renamed
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import CARD, VICTIM, scene
 from trntop.model import Severity, State
@@ -140,6 +140,12 @@ class TestMap:
         assert style is not None
         assert style.color == PEN.ink.severity(Severity.CRITICAL).color
         assert not any("●" in line.text for line in others)
+
+    def test_beside_its_sign_a_long_number_is_rounded(self) -> None:
+        prober = probing(cards(0, 16), {f"{efa_name(0)}>trn-001": 50.8e-6})
+        bad = make_incident(node="trn-000", component=f"efa:{efa_name(0)}")
+        made = fabric_of(prober, cards(1, 16), incidents=[bad])
+        assert "[▲51 ]" in rows(made, look(LATENCY, 0), cursor="trn-000")[1].text
 
     def test_calm_cards_are_coloured_numbers(self) -> None:
         line = rows(fabric_of(cards(0, 4, {TX: [1.25e10] * 4})), look(), 78)[1]

@@ -69,7 +69,7 @@ class TestHeader:
         ("mode", "shown"),
         [
             (Mode.PLAYING, "▶ PLAY ×1"),
-            (Mode.PAUSED, "⏸ PAUSED"),
+            (Mode.PAUSED, "‖ PAUSED"),
             (Mode.ENDED, "■ ENDED"),
             (Mode.FAILED, "✕ STOPPED"),
             (Mode.WAITING, "… WAITING"),

@@ -186,6 +186,14 @@ class TestBlame:
         assert "retransmits 2.1 %" in drawn
         assert "· 16 nodes wait 0.9 s a step" in drawn
 
+    def test_what_does_not_fit_into_its_first_line_is_left_out_whole(self) -> None:
+        one = make_incident("efa_degraded", job=JOB, node="trn-001")
+        scene = scene_of(*crew_of(), incidents=[one])
+        crew = ranks.Roster().crew(scene, JOB)
+        for width, end in ((60, "1 min"), (47, "1 min"), (46, "11:59:00"), (39, "rdmap32s27")):
+            head = text(blame.draw(scene, JOB, crew, width, 20, PEN)[:1]).rstrip()
+            assert head.endswith(end), width
+
     def test_where_space_ends_the_place_and_the_ranks_stay(self) -> None:
         one = make_incident("efa_degraded", job=JOB, node="trn-001")
         first, second, third = self.blame(*crew_of(), incidents=[one], height=3).splitlines()

@@ -1,0 +1,188 @@
+"""Draws the gallery: `python docs/gallery/draw.py [SHOT…]`, in a checkout.
+
+Each shot is a moment of a simulation and the keys that lead to a screen: in all sizes in the first
+theme, and in all themes in the middle size. The page that shows them is written along.
+"""
+
+import argparse
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from trntop.collectors.simulator import parse, simulate
+from trntop.history import History
+from trntop.model import View
+from trntop.monitor import Monitor, play
+from trntop.runner import Session
+from trntop.settings import Settings
+from trntop.tui.app import TrntopApp
+from trntop.tui.cost import Cost
+from trntop.tui.themes import CONTRAST, DARK, DEUTERANOPIA, LIGHT
+
+HERE = Path(__file__).parent
+START = 1763650000.0
+SIZES = ((120, 36), (80, 24), (200, 60))
+THEMES = (DARK, LIGHT, CONTRAST, DEUTERANOPIA)
+KEPT = 130
+"""Views before the moment that one can go back to."""
+PRICE = 44.0
+"""US dollars for a node and hour: an invented one."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A simulation, and how many seconds it has run."""
+
+    source: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A screen."""
+
+    moment: Moment
+    keys: tuple[str, ...]
+    """From the screen of the cluster."""
+    title: str
+    caption: str
+
+
+CALM = Moment("sim:healthy?nodes=16&seed=7", 200)
+SICK = Moment("sim:demo?seed=7", 170)
+SLOW = Moment("sim:slow-node?nodes=8&seed=7", 200)
+FAR = Moment("sim:latency-regression?nodes=8&seed=7", 300)
+LARGE = Moment("sim:slow-node?nodes=64&seed=7", 200)
+LONG = Moment("sim:recompile?nodes=4&checkpoints=150&seed=7", 600)
+
+SHOTS = {
+    "calm": Shot(CALM, (), "All is well", "Nothing asks for a look: the blue-green of the map is "
+        "work, and neither amber nor red is to be seen."),
+    "cluster": Shot(SICK, (), "A card holds sixteen nodes back", "The alert names the card and the "
+        "node, the node leads the table, and the graphs show since when."),
+    "node": Shot(SICK, ("enter",), "The node behind it", "`Enter`: devices and cores, HBM, and the "
+        "card among its siblings."),
+    "efa": Shot(SICK, ("4",), "All EFA cards side by side", "`4`: a row is a node, a column is a "
+        "rail. The counters of the card under the cursor stand below."),
+    "incidents": Shot(SICK, ("5",), "What is wrong, why, and what to do", "`5`: evidence with its "
+        "numbers, and the runbook."),
+    "onset": Shot(SICK, ("5", "o"), "The moment at which it began", "`o` goes back to it, and all "
+        "screens show that second until `l`: a card that nobody had noticed yet."),
+    "explain": Shot(SICK, ("e",), "What a number is", "`e`: its formula, what it is computed from, "
+        "the state of its source, and who judges it."),
+    "filter": Shot(SICK, ("slash", *"efa_tx<125 & node~trn-0"), "Finding", "`/`: an expression narrows "
+        "table and map while it is typed."),
+    "columns": Shot(SICK, ("c",), "Columns", "`c`: which to show, and by which to sort."),
+    "comm": Shot(SLOW, ("3",), "Whom the others wait for", "`3`: one step of each rank on a common "
+        "scale. Seven nodes wait for the eighth."),
+    "run": Shot(LONG, ("6",), "How the run gets on", "`6`: phases, pace, loss, pauses, and what "
+        "they cost at a price of the user's own."),
+    "latency": Shot(FAR, ("4", "m", "m", "m"), "Latency between nodes", "`m` turns the map "
+        "of cards to what a prober measured; the matrix shows the pair."),
+    "fleet": Shot(LARGE, ("m",), "Larger fleets", "A cell a node, `m` turns the map to another "
+        "quantity; the table has the worst first."),
+    "help": Shot(SICK, ("question_mark",), "Help", "`?`: how to read it all, and every key."),
+}  # fmt: skip
+
+
+class Still(Session):
+    """Shows what was, up to a moment, and stands."""
+
+    def __init__(self, moment: Moment) -> None:
+        super().__init__(Monitor(Settings()), description=moment.source)
+        self.past, self._ended = played(moment)
+
+    @property
+    def history(self) -> History:
+        """That of the simulation."""
+        return self._ended
+
+    def start(self) -> None:
+        """Shows the moment."""
+        self._publish(self.past[-1])
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+@cache
+def played(moment: Moment) -> tuple[tuple[View, ...], History]:
+    """The last views up to a moment, and the history behind it."""
+    monitor = Monitor(Settings())
+    views: deque[View] = deque(maxlen=KEPT)
+    for view in play(simulate(parse(moment.source), START), monitor):
+        views.append(view)
+        if view.time >= START + moment.seconds:
+            break
+    return tuple(views), monitor.history
+
+
+async def draw(shot: Shot, size: tuple[int, int]) -> Iterator[tuple[str, str]]:
+    """Names of themes and pictures in them; only in the first where the size is not the first."""
+    settings = Settings(screen=msgspec.structs.replace(Settings().screen, price_per_hour=PRICE))
+    session = Still(shot.moment)
+    app = TrntopApp(session, settings=settings, utc=True)
+    app._cost = Cost(lambda: 0.0)
+    pictures = []
+    async with app.run_test(size=size) as pilot:
+        if "o" in shot.keys:
+            for view in session.past:
+                session._publish(view)
+                await pilot.pause()
+        await pilot.pause()
+        await pilot.press(*shot.keys)
+        for theme in THEMES if size == SIZES[0] else THEMES[:1]:
+            app.theme = theme.name
+            await pilot.pause(0.1)
+            pictures.append((theme.name, app.export_screenshot(title=shot.title)))
+    return iter(pictures)
+
+
+def name_of(shot: str, size: tuple[int, int], theme: str) -> str:
+    """The file of a picture."""
+    look = "" if theme == THEMES[0].name else f"-{theme.removeprefix('trntop-')}"
+    return f"{shot}-{size[0]}x{size[1]}{look}.svg"
+
+
+def page() -> str:
+    """The page that shows the pictures."""
+    text = (
+        "# Gallery\n\nEvery screen, drawn from seeded simulations (the header says `SIMULATED`) by "
+        "`python docs/gallery/draw.py`. A picture of your own screen is one key away: `x`.\n"
+    )
+    for name, shot in SHOTS.items():
+        sizes = [
+            f"[{size[0]} × {size[1]}]({name_of(name, size, THEMES[0].name)})" for size in SIZES[1:]
+        ]
+        themes = [
+            f"[{theme.name.removeprefix('trntop-')}]({name_of(name, SIZES[0], theme.name)})"
+            for theme in THEMES[1:]
+        ]
+        text += (
+            f"\n## {shot.title}\n\n{shot.caption}\n\n"
+            f"![{shot.title}]({name_of(name, SIZES[0], THEMES[0].name)})\n\n"
+            f"`{shot.moment.source}` · {' · '.join([*sizes, *themes])}\n"
+        )
+    return text
+
+
+def main() -> None:
+    """Draws what is asked for, else everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("shots", nargs="*", metavar="SHOT", help=f"of {', '.join(SHOTS)}")
+    wanted = parser.parse_args().shots or list(SHOTS)
+    for name in wanted:
+        for size in SIZES:
+            for theme, picture in asyncio.run(draw(SHOTS[name], size)):
+                path = HERE / name_of(name, size, theme)
+                path.write_text(picture, encoding="utf-8", newline="\n")
+    (HERE / "README.md").write_text(page(), encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    main()
