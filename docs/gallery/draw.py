@@ -75,8 +75,8 @@ SHOTS = {
         "screens show that second until `l`: a card that nobody had noticed yet."),
     "explain": Shot(SICK, ("e",), "What a number is", "`e`: its formula, what it is computed from, "
         "the state of its source, and who judges it."),
-    "filter": Shot(SICK, ("slash", *"efa_tx<125 & node~trn-0"), "Finding", "`/`: an expression narrows "
-        "table and map while it is typed."),
+    "filter": Shot(SICK, ("slash", *"efa_tx<125 & node~trn-0"), "Finding", "`/`: an "
+        "expression narrows table and map while it is typed."),
     "columns": Shot(SICK, ("c",), "Columns", "`c`: which to show, and by which to sort."),
     "comm": Shot(SLOW, ("3",), "Whom the others wait for", "`3`: one step of each rank on a common "
         "scale. Seven nodes wait for the eighth."),
