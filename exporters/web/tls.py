@@ -3,7 +3,7 @@
 import ipaddress
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -64,10 +64,7 @@ def context_of(config: TlsServer, warn: Say) -> ssl.SSLContext:
     context.set_alpn_protocols(["http/1.1"])
     _set_suites(context, config)
     if config.curve_preferences:
-        # Python offers all groups that OpenSSL knows, or one.
-        context.set_ecdh_curve(CURVES[config.curve_preferences[0]])
-        if len(config.curve_preferences) > 1:
-            warn(f"curve_preferences: only the first, {config.curve_preferences[0]}, is offered")
+        _set_curve(context, config.curve_preferences, warn)
     _set_client_auth(context, config, warn)
     _load_certificate(context, config, warn)
     return context
@@ -97,6 +94,18 @@ def _check(config: TlsServer) -> None:
             raise SettingsError(f"{what}: TLS12 and TLS13 are spoken, older versions are not safe")
     if config.min_version > config.max_version:
         raise SettingsError("min_version is above max_version")
+
+
+def _set_curve(context: ssl.SSLContext, names: Sequence[str], warn: Say) -> None:
+    """Python offers all groups that OpenSSL knows, or one; older ones cannot choose X25519."""
+    first = names[0]
+    try:
+        context.set_ecdh_curve(CURVES[first])
+    except ssl.SSLError:
+        warn(f"curve_preferences: this Python cannot choose {first}; all groups are offered")
+        return
+    if len(names) > 1:
+        warn(f"curve_preferences: only the first, {first}, is offered")
 
 
 def _set_suites(context: ssl.SSLContext, config: TlsServer) -> None:
