@@ -1,6 +1,7 @@
 """The dashboard: which screen is shown, and what is shown on it."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -193,6 +194,8 @@ class TrntopApp(Shell):
         self._sought: float | None = None
         """The time of the recording that is on its way."""
         self._past = Past()
+        self._arrived: deque[View] = deque()
+        """Views on their way into it: messages replace each other while a stream catches up."""
         self._baseline: View | None = None
         self._seen = Seen()
         self._files = Files(settings.blackbox.folder, self._tell, report)
@@ -259,6 +262,7 @@ class TrntopApp(Shell):
     def _taken(self, session: Session, view: View) -> None:
         """On the session's thread: only hands the view over."""
         if session is self.session:
+            self._arrived.append(view)
             self.post_message(ViewChanged(view))
 
     def _wind_up(self) -> Thread:
@@ -273,14 +277,15 @@ class TrntopApp(Shell):
 
     @on(ViewChanged)
     def _changed(self, event: ViewChanged) -> None:
-        self._sought = None
-        self._past.append(event.view)
+        sought, self._sought = self._sought is not None, None
+        while self._arrived:
+            self._past.append(self._arrived.popleft())
         self._seen.take(event.view)
         if self._changes(event.view) and self.settings.notify.bell:
             self.bell()
         if self._shown_at is not None:
             return
-        if self._loaded(event.view) is not None:
+        if self._loaded(event.view) is not None and not sought:
             # The past is run through fast: its pictures would only hold that up.
             if not self.line_is_busy and monotonic() - self._drawn_at > LOADING_SECONDS:
                 self._drawn_at = monotonic()

@@ -115,6 +115,8 @@ class Shell(App[int]):
             if self._missed:
                 self._missed = False
                 self.screen.refresh()
+            # What it put off it paints when it is idle next, which may be long: nothing may come.
+            self.screen.check_idle()
         if not self._line.busy:
             self.line_rested()
 

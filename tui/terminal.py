@@ -29,7 +29,7 @@ SLICE = 4096
 """Bytes that are handed to the system at once."""
 WINDOW = 8192
 """Bytes on their way above which nothing more is painted until some have arrived."""
-PATIENCE = 15.0
+PATIENCE = 5.0
 """Seconds after which a question counts as lost, if the system took everything."""
 CLOSING_SECONDS = 0.4
 """How long the end waits for a terminal that reads no more."""
@@ -304,6 +304,7 @@ class Terminal(LinuxDriver):
             return
         if self._outlet.idle:
             self._answers, self._asked_at = False, None
+            self._busy_since = time.monotonic()  # a lost answer is no slow line: no rest
             self._arrived(self.written)
         else:
             self._loop.call_later(PATIENCE, self._doubt, asked_at)
