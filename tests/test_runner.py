@@ -304,18 +304,6 @@ def test_beyond_the_ends_the_ends_are_shown(sought: float, shown: float) -> None
         player.shown(shown)
 
 
-def test_in_a_loop_the_times_go_on_where_one_went_back() -> None:
-    with Player(10, loop=True, speed=1000) as player:
-        player.shown(1001)
-        player.playback.paused = False
-        second = player.wait(lambda view: view.time > 1015)
-        player.playback.paused = True
-        player.seek(second.time - 2)
-        player.shown(second.time - 2)
-        player.playback.paused = False
-        player.wait(lambda view: view.time > 1030)
-
-
 def test_without_a_way_to_move_nothing_is_sought() -> None:
     session = Session(Monitor(Settings()), stream=lambda: stream(5), playback=Playback(speed=1000))
     session.start()
