@@ -126,7 +126,7 @@ class LatencyRegression:
         if guilty is None:
             node, component = prober.node, cast(str | None, f"link:{peer.node}")
             where = f"{prober.node} to {peer.node}"
-            what = f"latency is {units.seconds(worst.latency)}, {times} (either end may be it)"
+            what = f"latency is {units.seconds(worst.latency)}, {times} (either end)"
         else:
             node, component = guilty.node, f"efa:{guilty.card}" if guilty.card else None
             where = f"{guilty.node}: card {guilty.card}" if guilty.card else guilty.node
