@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trntop.errors import UsageError
-from trntop.hostlist import MAX_BYTES, MAX_HOSTS, expand, expand_all
+from trntop.hostlist import MAX_BYTES, MAX_HOSTS, expand_all
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from trntop.hostlist import MAX_BYTES, MAX_HOSTS, expand, expand_all
     ],
 )
 def test_expands(text: str, hosts: list[str]) -> None:
-    assert expand(text) == tuple(hosts)
+    assert expand_all([text]) == tuple(hosts)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_expands(text: str, hosts: list[str]) -> None:
 )
 def test_says_what_is_wrong(text: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
-        expand(text)
+        expand_all([text])
     message = str(caught.value)
     assert says in message
     assert message.isprintable()
@@ -97,13 +97,13 @@ def test_ranges_are_ranges(ranges: list[tuple[int, int, int, int]]) -> None:
         least = len(start) if start.startswith("0") else 0
         numbers = range(first, first + more + 1, step)
         expected |= dict.fromkeys(f"trn{number:0{least}d}" for number in numbers)
-    assert expand(f"trn[{','.join(parts)}]") == tuple(expected)
+    assert expand_all([f"trn[{','.join(parts)}]"]) == tuple(expected)
 
 
 @given(st.text(alphabet="trn-[]0123,/ \x1bä", max_size=40))
 def test_any_text_is_expanded_or_refused(text: str) -> None:
     try:
-        hosts = expand(text)
+        hosts = expand_all([text])
     except UsageError:
         return
     assert len(hosts) == len(set(hosts)) <= MAX_HOSTS

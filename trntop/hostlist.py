@@ -46,15 +46,6 @@ class _Numbers:
             yield f"{number:0{self.width}d}"
 
 
-def expand(text: str) -> tuple[str, ...]:
-    """The hosts of a list, each once, in the order of the text.
-
-    Raises:
-        UsageError: it cannot be read, or would be more than `MAX_HOSTS`.
-    """
-    return expand_all([text])
-
-
 def expand_all(texts: Iterable[str]) -> tuple[str, ...]:
     """The hosts of several lists, each once, in the order of the texts.
 

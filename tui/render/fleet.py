@@ -9,14 +9,7 @@ from trntop import units
 from trntop.catalog import Entity
 from trntop.model import Incident, NodeView, Stage, State
 
-from ..measures import BANDWIDTH as BANDWIDTH
-from ..measures import ENGINE as ENGINE
 from ..measures import MEASURES, Measure
-from ..measures import MEMORY as MEMORY
-from ..measures import PACE as PACE
-from ..measures import STEP as STEP
-from ..measures import TRANSMIT as TRANSMIT
-from ..measures import UTILIZATION as UTILIZATION
 from ..scene import Scene
 from . import run
 from .graph import Values, bar, sparkline

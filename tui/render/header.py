@@ -9,9 +9,9 @@ from trntop import units
 from trntop.model import Phase, Severity, Stage, State
 
 from .. import timecode
+from ..measures import PACE, STEP
 from ..scene import JobFigures, Mode, Scene
 from . import run
-from .fleet import PACE, STEP
 from .graph import Values, bar, buckets, sparkline
 from .line import Part, flow
 from .pen import Pen

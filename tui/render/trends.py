@@ -9,8 +9,8 @@ from textual.strip import Strip
 
 from trntop import units
 
+from ..measures import BANDWIDTH, ENGINE, MEMORY, TRANSMIT, UTILIZATION
 from ..scene import Scene
-from .fleet import BANDWIDTH, ENGINE, MEMORY, TRANSMIT, UTILIZATION
 from .graph import Values, buckets, chart
 from .line import Part, beside, flow, length, line
 from .pen import Pen

@@ -6,7 +6,6 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
-from textual.content import Content
 from textual.getters import query_one
 from textual.reactive import reactive
 
@@ -95,11 +94,9 @@ class ClusterScreen(Frame):
         self.node = self.subject
 
     def watch_node(self) -> None:
-        """Names it; only then, since a title that is set again repaints its whole panel."""
+        """Names it above its panels."""
         for panel, what in (("#devices", "devices and cores"), ("#cards", "EFA cards")):
-            # Content, because a border title given as a string is parsed as markup.
-            title = Content(printable(f"{self.node or 'no node'} · {what}"))
-            self.query_one(panel).border_title = title
+            self.entitle(panel, f"{self.node or 'no node'} · {what}")
 
     @on(RowTable.Chosen)
     def _open(self, event: RowTable.Chosen) -> None:

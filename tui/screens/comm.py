@@ -6,7 +6,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.content import Content
 from textual.getters import query_one
 from textual.reactive import reactive
 
@@ -14,7 +13,6 @@ from trntop.model import Incident
 
 from ..messages import NodeAsked
 from ..render import blame, comm, ranks
-from ..render.line import printable
 from ..scene import JobFigures
 from ..widgets.job_table import JobPanel, JobTable
 from ..widgets.rank_table import Blame, BoundsTable, RankTable
@@ -47,9 +45,6 @@ class CommScreen(Frame):
 
     job: reactive[JobFigures | None] = reactive(None, repaint=False)
     """The job under the cursor."""
-
-    _titled = ""
-    """The job that the title names."""
 
     def body(self) -> ComposeResult:
         """Jobs where there are several, shares and blame, ranks."""
@@ -102,11 +97,8 @@ class CommScreen(Frame):
         self.set_class(len(self.jobs.rows) > 1, "-several")
         told = self.job is not None and self.job.comm_share is not None
         self.ranks.display, self.bounds.display = told, not told
-        name = printable(f"{self.job.job} · " if self.job else "")
-        if name != self._titled:  # a title that is set again repaints its whole panel
-            self._titled = name
-            # Content, because a border title given as a string is parsed as markup.
-            self.query_one("#shares").border_title = Content(f"{name}comm share of step")
+        name = f"{self.job.job} · " if self.job else ""
+        self.entitle("#shares", f"{name}comm share of step")
 
     @on(RowTable.Chosen, "#ranks, #bounds")
     def _open(self) -> None:

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.reactive import reactive
 from textual.screen import Screen
 
@@ -13,6 +14,7 @@ from trntop.model import Incident
 
 from ..measures import MEASURES
 from ..render.glyphs import Glyphs
+from ..render.line import printable
 from ..scene import Scene
 from ..widgets.keys_bar import KeysBar
 from ..widgets.overview import AlertStrip, RunHeader
@@ -56,6 +58,7 @@ class Frame(Screen[None]):
 
     def __init__(self, latest: Latest, glyphs: Glyphs) -> None:
         super().__init__()
+        self._titles: dict[str, str] = {}
         self.latest = latest
         self.glyphs = glyphs
 
@@ -107,6 +110,13 @@ class Frame(Screen[None]):
         )
         node = self.subject if self.scene and self.subject in self.scene.cluster.nodes else None
         self.app.push_screen(ExplainScreen(self.latest, self.glyphs, self.QUANTITIES, node, first))
+
+    def entitle(self, panel: str, text: str) -> None:
+        """Sets a panel's title; one that is set again would repaint the whole panel."""
+        if self._titles.get(panel) != text:
+            self._titles[panel] = text
+            # Content, because a border title given as a string is parsed as markup.
+            self.query_one(panel).border_title = Content(printable(text))
 
     def on_screen_resume(self) -> None:
         """Shows the present; while hidden nothing was computed."""

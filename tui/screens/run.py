@@ -7,7 +7,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.content import Content
 from textual.getters import query_one
 from textual.reactive import reactive
 
@@ -15,7 +14,6 @@ from trntop.model import Incident
 
 from ..render import curves, phases, runs
 from ..render.jobs import incidents_of
-from ..render.line import printable
 from ..scene import JobFigures
 from ..widgets.job_table import JobPanel, JobTable
 from ..widgets.row_table import RowTable
@@ -48,9 +46,6 @@ class RunScreen(Frame):
 
     job: reactive[JobFigures | None] = reactive(None, repaint=False)
     """The job under the cursor."""
-
-    _titled = ""
-    """The job that the title names."""
 
     def body(self) -> ComposeResult:
         """Jobs where there are several, phases, numbers, charts."""
@@ -95,11 +90,7 @@ class RunScreen(Frame):
     @on(RowTable.Moved, "#jobs")
     def _follow(self) -> None:
         self.job = self.jobs.current
-        name = printable(self.job.job if self.job else "all nodes")
-        if name != self._titled:  # a title that is set again repaints its whole panel
-            self._titled = name
-            # Content, because a border title given as a string is parsed as markup.
-            self.query_one("#phases").border_title = Content(f"{name} · last 15 min")
+        self.entitle("#phases", f"{self.job.job if self.job else 'all nodes'} · last 15 min")
 
     async def action_back(self) -> None:
         """Shows the fleet."""
