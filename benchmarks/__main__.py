@@ -12,7 +12,7 @@ from benchmarks.figure import Figure
 
 NAMES = (
     "decode", "page", "soak", "analyzer", "cold_start", "dashboard", "steps", "traces", "agent",
-    "detection", "analyze", "seek",
+    "detection", "analyze", "seek", "engine", "ssh", "streams",
 )  # fmt: skip
 
 

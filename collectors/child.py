@@ -9,13 +9,13 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Sequence
-from typing import Self, cast
+from typing import Protocol, Self, cast
 
 from trntop.text import clean
 
 from .pace import rest
 
-STDOUT, STDERR = 1, 2
+STDIN, STDOUT, STDERR = 0, 1, 2
 LINGER = 0.1
 """Seconds for the last output of a dead child, whose pipes a grandchild may hold open."""
 REAP = 0.1
@@ -40,6 +40,18 @@ class LastLine:
         """The last line that is not blank, cleaned; empty when nothing was said."""
         lines = self._tail.decode(errors="replace").split("\n")
         return next((clean(line.strip(), limit) for line in reversed(lines) if line.strip()), "")
+
+
+class Process(Protocol):
+    """A program that runs, here or elsewhere."""
+
+    ended: "asyncio.Future[int]"
+    """The return code (negative: the signal), once it is dead and its output read."""
+    errors: LastLine
+
+    async def end(self, grace: float) -> None:
+        """Ends it with all it started: asks, and after `grace` seconds kills."""
+        ...
 
 
 class Child(asyncio.SubprocessProtocol):

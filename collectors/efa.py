@@ -7,7 +7,6 @@ vanishing, or by reads that fail.
 """
 
 import contextlib
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,14 @@ import msgspec
 from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, EFA_SOURCE, Entity
 from trntop.collection import Finding
 from trntop.decode import efa
-from trntop.text import clean
 from trntop.versions import numbers
 
 from . import sysfs
 from .polled import AbsentError
-from .sysfs import Held, first_line
+from .sysfs import Entry, Files, Readable, Root, files_of, first_line, line_of
 
+FOLDER = "sys/class/infiniband"
+VERSION = "sys/module/efa/version"
 AMAZON = "0x1d0f"
 """PCI vendor; other machines' InfiniBand cards, and NVLink bridges, stand in the same folder."""
 EFA_DEVICES = "0xefa"
@@ -45,8 +45,8 @@ class _Card:
     folder: int
     """The folder's inode number, which a card that comes back does not get again."""
     facts: dict[str, Any] = field(default_factory=dict)
-    texts: dict[str, Held] = field(default_factory=dict)
-    counters: dict[str, tuple[tuple[str, str, Held], ...]] = field(default_factory=dict)
+    texts: dict[str, Readable] = field(default_factory=dict)
+    counters: dict[str, tuple[tuple[str, str, Readable], ...]] = field(default_factory=dict)
     """Place (`port`, `device`) → name, path below the card's folder, and file of each counter."""
 
     def outdated(self, folder: int) -> bool:
@@ -61,9 +61,8 @@ class EfaReader:
         root: where `/sys` hangs.
     """
 
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._folder = str(root / "sys/class/infiniband")
-        self._version = root / "sys/module/efa/version"
+    def __init__(self, root: Root = Path("/")) -> None:
+        self._files = files_of(root)
         self._cards: dict[str, _Card | None] = {}
         """By name; None for what is no EFA card."""
         self._seen = False
@@ -78,79 +77,83 @@ class EfaReader:
         if not cards and not self._seen:
             raise AbsentError("no EFA card in /sys/class/infiniband", DRIVER_REMEDY)
         self._seen = True
-        driver = first_line(self._version) or None
+        driver = line_of(self._files, VERSION) or None
         devices = {name: _read(card) for name, card in cards.items()}
         return msgspec.json.encode({"driver": driver, "devices": devices})
 
     def _look(self) -> dict[str, _Card]:
         """The cards that are there now."""
         try:
-            with os.scandir(self._folder) as entries:
-                found = sorted(entry.name for entry in entries if entry.name.isascii())
+            entries = self._files.entries(FOLDER)
+            found = sorted(entry.name for entry in entries if entry.name.isascii())
         except FileNotFoundError:
             found = []
         except OSError as error:
-            raise AbsentError(f"/sys/class/infiniband cannot be listed: {error.strerror}") from None
+            raise AbsentError(f"/{FOLDER} cannot be listed: {error.strerror}") from None
         known, self._cards = self._cards, {}
         for name in found[:MAX_CARDS]:
             card = known.get(name)
             try:
-                inode = Path(self._folder, name).stat().st_ino
+                inode = self._files.inode(f"{FOLDER}/{name}")
             except OSError:
                 continue  # it went while we looked
             if name not in known or (card is not None and card.outdated(inode)):
-                card = _find(f"{self._folder}/{name}", inode)
+                card = _find(self._files, f"{FOLDER}/{name}", inode)
             self._cards[name] = card
         return {name: card for name, card in self._cards.items() if card is not None}
 
 
-def _find(folder: str, inode: int) -> _Card | None:
+def _find(files: Files, folder: str, inode: int) -> _Card | None:
     """The card in `folder`, None when it is no EFA card."""
-    device = Path(folder, "device")
-    model = first_line(device / "device")
-    if first_line(device / "vendor") != AMAZON or not model.startswith(EFA_DEVICES):
+    device = f"{folder}/device"
+    model = line_of(files, f"{device}/device")
+    if line_of(files, f"{device}/vendor") != AMAZON or not model.startswith(EFA_DEVICES):
         return None
-    card = _Card(inode, {"pci": _pci(device)})
+    card = _Card(inode, {"pci": _pci(files, device)})
     with contextlib.suppress(ValueError):
-        card.facts["numa_node"] = int(first_line(device / "numa_node"))
+        card.facts["numa_node"] = int(line_of(files, f"{device}/numa_node"))
     port = min(
-        (path.parent.name for path in Path(folder, "ports").glob("*/hw_counters")),
+        (
+            one.name
+            for one in _listed(files, f"{folder}/ports")
+            if _listed(files, f"{folder}/ports/{one.name}/hw_counters")
+        ),
         key=lambda name: (len(name), name),
         default="1",
     )
     for place, path in (("port", f"ports/{port}/hw_counters"), ("device", "hw_counters")):
         card.counters[place] = tuple(
-            (name, f"{path}/{name}", Held(f"{folder}/{path}/{name}"))
-            for name in _listed(Path(folder, path))
+            (name, f"{path}/{name}", files.held(f"{folder}/{path}/{name}"))
+            for name in sorted(one.name for one in _listed(files, f"{folder}/{path}"))
             if name in _KNOWN  # `lifespan` stands there too, and is none
         )
-    provider = "p2p" if (device / "p2p").exists() else "gdr"
+    provider = "p2p" if any(one.name == "p2p" for one in _listed(files, device)) else "gdr"
     for name, path in (
         ("rate", f"{folder}/ports/{port}/rate"),
         ("state", f"{folder}/ports/{port}/state"),
         ("p2p", f"{device}/{provider}"),
     ):
-        card.texts[name] = Held(path)
+        card.texts[name] = files.held(path)
     return card
 
 
-def _listed(folder: Path) -> list[str]:
+def _listed(files: Files, folder: str) -> list[Entry]:
     try:
-        return sorted(path.name for path in folder.iterdir())
+        return files.entries(folder)
     except OSError:
         return []
 
 
-def _pci(device: Path) -> str | None:
+def _pci(files: Files, device: str) -> str | None:
     """The PCI address of the card."""
     try:
-        for line in (device / "uevent").read_text(errors="replace").splitlines():
+        for line in sysfs.text(files.read(f"{device}/uevent")).splitlines():
             key, _, value = line.partition("=")
             if key == "PCI_SLOT_NAME":
                 return value.strip()
     except OSError:
         pass
-    return device.resolve().name if device.is_symlink() else None
+    return files.target(device) or None
 
 
 def _read(card: _Card) -> dict[str, Any]:
@@ -204,7 +207,7 @@ def examine(root: Path = Path("/")) -> Finding:
         return Finding(EFA_SOURCE, False, error.found, error.remedy)
     cards = [str(card) for card in sample.keys[Entity.EFA]]
     shown = ", ".join(cards[:4]) + (", …" if len(cards) > 4 else "")
-    driver = clean(first_line(root / "sys/module/efa/version")) or "unknown"
+    driver = first_line(root / VERSION) or "unknown"
     found = f"{len(cards)} EFA card{'s' * (len(cards) > 1)} ({shown}), driver {driver}"
     if sample.problems:
         found += f"; {sample.problems[0]}"

@@ -1,10 +1,10 @@
-"""neuron-ls on this machine: runs it now and then."""
+"""neuron-ls: runs it now and then; on this machine, or where a runner says."""
 
 import asyncio
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -15,7 +15,7 @@ from trntop.errors import DecodeError
 from trntop.model import Reading, State, Status
 from trntop.text import clean
 
-from .child import Child, LastLine, obituary
+from .child import Child, obituary
 from .executable import NotRunnableError, locate
 
 PERIOD = 60.0
@@ -43,6 +43,11 @@ class FailedError(Exception):
     """neuron-ls gave nothing that can be used; the text says why."""
 
 
+def too_long() -> FailedError:
+    """It wrote more than is taken."""
+    return FailedError(f"neuron-ls wrote more than {MAX_BYTES >> 20} MiB")
+
+
 class _Output:
     """What a process writes, up to a limit."""
 
@@ -58,8 +63,32 @@ class _Output:
             self.full.set_result(None)
 
 
-class Lister:
-    """Asks neuron-ls for its JSON, in the form that this version understands.
+class Answer(NamedTuple):
+    """What one run of neuron-ls gave."""
+
+    code: int
+    """What it exited with; negative for a signal."""
+    output: bytes
+    said: str
+    """The last line of its complaints, cleaned."""
+
+
+class Runner(Protocol):
+    """Runs neuron-ls."""
+
+    async def run(self, arguments: Sequence[str]) -> Answer:
+        """One run.
+
+        Raises:
+            NotRunnableError: it is not installed.
+            FailedError: it hangs, or writes without end.
+            OSError: it cannot be executed.
+        """
+        ...
+
+
+class LocalRunner:
+    """Runs neuron-ls on this machine.
 
     Args:
         command: neuron-ls's name, path, or argument list.
@@ -71,6 +100,40 @@ class Lister:
     ) -> None:
         self._command = command
         self._deadline = deadline
+
+    async def run(self, arguments: Sequence[str]) -> Answer:
+        """See `Runner`."""
+        output = _Output()
+        child = await Child.start([*locate(self._command), *arguments], output.feed)
+        either: list[asyncio.Future[Any]] = [child.ended, output.full]
+        try:
+            await asyncio.wait(either, timeout=self._deadline, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended = child.ended.done()
+            await child.end(GRACE)
+        if output.full.done():
+            raise too_long()
+        if not ended:
+            raise FailedError(f"neuron-ls did not answer within {self._deadline:g} s")
+        return Answer(child.ended.result(), bytes(output.data), child.errors.text())
+
+
+class Lister:
+    """Asks neuron-ls for its JSON, in the form that this version understands.
+
+    Args:
+        command: neuron-ls's name, path, or argument list.
+        deadline: seconds that one run may take.
+        runner: runs it, if not on this machine.
+    """
+
+    def __init__(
+        self,
+        command: str | Sequence[str] = "neuron-ls",
+        deadline: float = DEADLINE,
+        runner: Runner | None = None,
+    ) -> None:
+        self._runner = runner or LocalRunner(command, deadline)
         self._forms: tuple[tuple[str, ...], ...] = FORMS
 
     async def ask(self) -> bytes:
@@ -81,34 +144,18 @@ class Lister:
             FailedError: it fails, hangs, or writes something else.
             OSError: it cannot be executed.
         """
-        argv = locate(self._command)
         while self._forms:
-            answer = await self._run([*argv, *self._forms[0]])
+            answer = _judge(await self._runner.run(self._forms[0]))
             if answer is not None:
                 return answer
             self._forms = self._forms[1:]
         self._forms = FORMS  # another version may be installed by the next time
         raise FailedError(f"neuron-ls knows neither -j nor --output-format json; {UPDATE}")
 
-    async def _run(self, argv: Sequence[str]) -> bytes | None:
-        """The output of one run, None when it does not know these arguments."""
-        output = _Output()
-        child = await Child.start(argv, output.feed)
-        either: list[asyncio.Future[Any]] = [child.ended, output.full]
-        try:
-            await asyncio.wait(either, timeout=self._deadline, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ended = child.ended.done()
-            await child.end(GRACE)
-        if output.full.done():
-            raise FailedError(f"neuron-ls wrote more than {MAX_BYTES >> 20} MiB")
-        if not ended:
-            raise FailedError(f"neuron-ls did not answer within {self._deadline:g} s")
-        return _judge(child.ended.result(), bytes(output.data), child.errors)
 
-
-def _judge(code: int, output: bytes, errors: LastLine) -> bytes | None:
-    said = errors.text()
+def _judge(answer: Answer) -> bytes | None:
+    """The JSON in an answer, None when neuron-ls does not know these arguments."""
+    code, output, said = answer
     if code:
         if _REFUSED.search(output[:1024]) or _REFUSED.search(said.encode()):
             return None
@@ -149,11 +196,12 @@ class NeuronLs:
     """The collector that runs neuron-ls each `period` seconds.
 
     Args:
-        node: name of this machine.
+        node: name of the machine.
         command: neuron-ls's name, path, or argument list.
         period: seconds between runs.
         deadline: seconds that one run may take.
         recheck: seconds between looks for a program that cannot be run.
+        runner: runs it, if not on this machine.
     """
 
     source = NEURON_LS
@@ -166,9 +214,10 @@ class NeuronLs:
         *,
         deadline: float = DEADLINE,
         recheck: float = RECHECK,
+        runner: Runner | None = None,
     ) -> None:
         self.node = node
-        self._lister = Lister(command, deadline)
+        self._lister = Lister(command, deadline, runner)
         self._period = period
         self._recheck = recheck
         self._counts = Counter(runs=0, failures=0)

@@ -1,15 +1,17 @@
-"""neuron-monitor on this machine: runs it, restarts it, ends it."""
+"""neuron-monitor: runs it, restarts it, ends it; on this machine, or where a launch says."""
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 from trntop.catalog import NEURON_MONITOR
 from trntop.collection import Sink
 from trntop.model import Reading, State, Status
 
 from .backoff import Backoff
-from .child import Child, obituary
+from .child import Child, Process, obituary
 from .executable import NotRunnableError, locate
 from .intake import Intake
 from .neuron_config import configuration_file
@@ -26,6 +28,12 @@ FAREWELL = 0.2
 """The same when trntop quits, which takes less than half a second."""
 
 
+Launch = Callable[[Callable[[bytes], None]], contextlib.AbstractAsyncContextManager[Process]]
+"""Starts neuron-monitor, whose output goes to the function given, as it comes. Raises
+NotRunnableError or OSError if there is none to start.
+"""
+
+
 class NeuronMonitor:
     """The collector that owns a neuron-monitor process.
 
@@ -33,13 +41,14 @@ class NeuronMonitor:
     status, and tries again.
 
     Args:
-        node: name of this machine.
+        node: name of the machine.
         command: neuron-monitor's name, path, or argument list.
         period: seconds between reports.
         silence: seconds without a report after which the process counts as hung.
         patience: seconds between asking a hung process to end and killing it.
         recheck: seconds between looks for a program that cannot be run.
         backoff: the waits between restarts.
+        launch: starts it, if not on this machine.
     """
 
     source = NEURON_MONITOR
@@ -54,9 +63,10 @@ class NeuronMonitor:
         patience: float = PATIENCE,
         recheck: float = RECHECK,
         backoff: Backoff | None = None,
+        launch: Launch | None = None,
     ) -> None:
         self.node = node
-        self._command = command
+        self._launch = launch or partial(_launched, command, period)
         self._period = period
         self._silence = silence or max(SILENT_PERIODS * period, MIN_SILENCE)
         self._patience = patience
@@ -89,10 +99,8 @@ class NeuronMonitor:
             NotRunnableError: there is no such program.
             OSError: it cannot be executed, or its configuration cannot be written.
         """
-        argv = locate(self._command)
-        with configuration_file(self._period) as config:
+        async with self._launch(run.intake.feed) as child:
             run.say(State.STARTING, run.restarted or "starting neuron-monitor")
-            child = await Child.start([*argv, "-c", str(config)], run.intake.feed)
             run.counts["starts"] += 1
             child.ended.add_done_callback(lambda _: run.intake.arrived.set())
             try:
@@ -109,7 +117,7 @@ class NeuronMonitor:
         last_words = child.errors.text()
         return f"{reason}: {last_words}" if last_words else reason
 
-    async def _follow(self, child: Child, run: "_Run") -> int:
+    async def _follow(self, child: Process, run: "_Run") -> int:
         """Passes reports on until the process ends; its return code.
 
         Raises:
@@ -134,6 +142,16 @@ class NeuronMonitor:
                     run.healthy = loop.time() - born
                     deadline.reschedule(loop.time() + self._silence)
                     await asyncio.sleep(hold(self._period))
+
+
+@contextlib.asynccontextmanager
+async def _launched(
+    command: Sequence[str] | str, period: float, take: Callable[[bytes], None]
+) -> AsyncIterator[Child]:
+    """neuron-monitor as a child of this process."""
+    argv = locate(command)
+    with configuration_file(period) as config:
+        yield await Child.start([*argv, "-c", str(config)], take)
 
 
 class _Run:

@@ -5,7 +5,6 @@ loaded. Driver 2.30.2 counts live; before, a process's counts were added when it
 """
 
 import errno
-import os
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from trntop.versions import numbers
 from . import sysfs
 from .neuron_tree import CORE_NODES, DEVICE_NODES, GONE, Device, Node, Tree
 from .polled import AbsentError
-from .sysfs import first_line
+from .sysfs import Files, Root, files_of, line_of
 
 MAX_ERRORS = 4
 """Unreadable nodes of a device that are named."""
@@ -41,9 +40,9 @@ class NeuronSysfsReader:
         period: seconds between readings, as the payload states it.
     """
 
-    def __init__(self, root: Path = Path("/"), period: float = 10.0) -> None:
+    def __init__(self, root: Root = Path("/"), period: float = 10.0) -> None:
         self._period = period
-        self._class = root / CLASS
+        self._files = files_of(root)
         self._tree = Tree(root, DEVICE_NODES, CORE_NODES)
 
     def __call__(self) -> bytes:
@@ -55,7 +54,9 @@ class NeuronSysfsReader:
         self._tree.look()
         forbidden: set[str] = set()
         devices = {
-            str(index): _gone(device) if index in self._tree.gone else _read(device, forbidden)
+            str(index): _gone(device)
+            if index in self._tree.gone
+            else _read(self._files, device, forbidden)
             for index, device in self._tree.devices.items()
         }
         names = ", ".join(sorted(forbidden)[:MAX_ERRORS])
@@ -66,7 +67,7 @@ class NeuronSysfsReader:
                 "class": {
                     name: value
                     for name in CLASS_ATTRIBUTES
-                    if (value := first_line(self._class / name))
+                    if (value := line_of(self._files, f"{CLASS}/{name}"))
                 },
                 "devices": devices,
                 "errors": [f"no permission to read {names}; root has it"] if forbidden else [],
@@ -83,29 +84,25 @@ def _gone(device: Device, why: str = GONE) -> dict[str, Any]:
     return {**_blank(device), "lost": why}
 
 
-def _read(device: Device, forbidden: set[str]) -> dict[str, Any]:
+def _read(files: Files, device: Device, forbidden: set[str]) -> dict[str, Any]:
     """One device's part of the payload; adds the names of what may not be read."""
     result = _blank(device)
     errors = list(device.unread)
     failed = 0
     try:
-        # Paths from the device's folder cost half of those from the root.
-        folder = os.open(device.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        with files.within(device.folder) as read:
+            for node in device.nodes:
+                try:
+                    _put(result, node, read(node.path))
+                except PermissionError:
+                    forbidden.add(node.name)
+                except (OSError, ValueError) as error:
+                    if isinstance(error, OSError) and error.errno == errno.ENODEV:
+                        return _gone(device, sysfs.reason(error))
+                    failed += 1
+                    errors.append(f"{node.path}: {sysfs.reason(error)}")
     except OSError as error:
         return _gone(device, sysfs.reason(error))
-    try:
-        for node in device.nodes:
-            try:
-                _put(result, node, sysfs.read(node.path, folder))
-            except PermissionError:
-                forbidden.add(node.name)
-            except (OSError, ValueError) as error:
-                if isinstance(error, OSError) and error.errno == errno.ENODEV:
-                    return _gone(device, sysfs.reason(error))
-                failed += 1
-                errors.append(f"{node.path}: {sysfs.reason(error)}")
-    finally:
-        os.close(folder)
     if failed and failed == len(device.nodes):
         return _gone(device, errors[-1])
     if errors:

@@ -6,18 +6,17 @@ Counters are cleared by writing to them, and `reset` resets a device: files are 
 reading only, and only those of the table.
 """
 
-import os
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from functools import lru_cache
 from typing import NamedTuple
 
 from trntop.catalog import CORE_STATUS_ALIASES, CORE_STATUSES, SYSFS_ECC, SYSFS_MEMORY_CATEGORIES
 
 from .polled import AbsentError
-from .sysfs import first_line
+from .sysfs import Root, files_of, line_of
 
 TREE = "sys/devices/virtual/neuron_device"
 VERSION = "sys/module/neuron/version"
@@ -100,6 +99,7 @@ class Device:
 
     index: int
     folder: str
+    """Its path from where `/sys` hangs."""
     inode: int
     cores: tuple[int, ...]
     nodes: tuple[Node, ...]
@@ -107,8 +107,14 @@ class Device:
     """What of it could not be looked at, and why."""
 
 
+@lru_cache(maxsize=64)
+def _alike(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The same nodes of whichever device had them first: devices, and machines, are alike."""
+    return nodes
+
+
 class Tree:
-    """The devices of this machine; looked through once, and again when something changed.
+    """The devices of a machine; looked through once, and again when something changed.
 
     Args:
         root: where `/sys` hangs.
@@ -116,14 +122,14 @@ class Tree:
         core_nodes: what is wanted of their cores.
     """
 
-    def __init__(self, root: Path, device_nodes: Table, core_nodes: Table) -> None:
+    def __init__(self, root: Root, device_nodes: Table, core_nodes: Table) -> None:
         self.driver = ""
         """Version of the driver, empty when it does not say."""
         self.devices: dict[int, Device] = {}
         """All that were ever there since the driver was loaded."""
         self.gone: set[int] = set()
         """Those of them that are no longer listed."""
-        self._root = root
+        self._files = files_of(root)
         self._tables = (device_nodes, core_nodes)
 
     def look(self) -> None:
@@ -132,7 +138,7 @@ class Tree:
         Raises:
             AbsentError: there is no device.
         """
-        driver = first_line(self._root / VERSION)
+        driver = line_of(self._files, VERSION)
         if driver != self.driver:
             self.driver = driver
             self.devices = {}
@@ -153,12 +159,11 @@ class Tree:
     def _listed(self) -> Iterator[tuple[int, tuple[str, int]]]:
         """Index, folder and inode number of each device, in order."""
         try:
-            with os.scandir(self._root / TREE) as entries:
-                found = [
-                    (int(match[1]), (entry.path, entry.inode()))
-                    for entry in entries
-                    if (match := _DEVICE.fullmatch(entry.name))
-                ]
+            found = [
+                (int(match[1]), (f"{TREE}/{entry.name}", entry.inode))
+                for entry in self._files.entries(TREE)
+                if (match := _DEVICE.fullmatch(entry.name))
+            ]
         except FileNotFoundError:
             return
         except OSError as error:
@@ -175,12 +180,11 @@ class Tree:
         while folders:
             parts, core = folders.popleft()
             try:
-                with os.scandir("/".join((folder, *parts))) as listing:
-                    found = [
-                        (entry.name, entry.is_dir(follow_symlinks=False))
-                        for entry in listing
-                        if entry.name.isascii() and not entry.is_symlink()
-                    ]
+                found = [
+                    (entry.name, entry.folder)
+                    for entry in self._files.entries("/".join((folder, *parts)))
+                    if entry.name.isascii() and not entry.link
+                ]
             except OSError as error:
                 unread.append(f"{'/'.join(parts)}: {error.strerror}")
                 continue
@@ -200,9 +204,8 @@ class Tree:
                         cores.add(number)
                     if number is None or number < MAX_CORES:
                         folders.append(((*parts, name), number))
-        return Device(
-            index, folder, inode, tuple(sorted(cores)), tuple(nodes.values()), tuple(unread)
-        )
+        found_nodes = _alike(tuple(nodes.values()))
+        return Device(index, folder, inode, tuple(sorted(cores)), found_nodes, tuple(unread))
 
     def _place(self, parts: tuple[str, ...], core: int | None) -> tuple[str, str] | None:
         """Group and name of the file at `parts`, None when it is not wanted."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from trntop.collection import Sink
 from trntop.model import Reading, State, Status
 
-from .worker import StuckError, Worker
+from .worker import Caller, StuckError, Worker
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ class Polled:
         period: seconds between reads.
         deadline: seconds after which a read counts as stuck.
         recheck: seconds between looks for what is absent.
+        worker: what calls `read`, if not a thread of this machine.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Polled:
         *,
         deadline: float = 5.0,
         recheck: float = 30.0,
+        worker: Caller | None = None,
     ) -> None:
         self.node = node
         self.source = source
@@ -59,7 +61,7 @@ class Polled:
         self._period = period
         self._deadline = deadline
         self._recheck = recheck
-        self._worker = Worker(f"trntop {source}")
+        self._worker = worker or Worker(f"trntop {source}")
         self._counts = Counter(skipped=0, stuck=0)
         self._stuck_since: float | None = None
 

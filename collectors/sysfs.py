@@ -1,8 +1,11 @@
-"""Small files that the kernel writes."""
+"""Small files that the kernel writes: this machine's, or another's of which there is a dump."""
 
+import contextlib
 import os
 import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from trntop.text import clean
 
@@ -102,3 +105,133 @@ def _highest_held() -> int:
     """The kernel gives out the lowest free number: a high one says that few are left."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (1 << 20 if soft == resource.RLIM_INFINITY else soft) - SPARE_DESCRIPTORS
+
+
+class Entry(NamedTuple):
+    """What a folder holds."""
+
+    name: str
+    inode: int
+    """Another one when it was replaced by a new one of the same name."""
+    folder: bool
+    """Whether it is a folder itself; a link to one is none."""
+    link: bool
+
+
+class Readable(Protocol):
+    """A file that is read over and over."""
+
+    def read(self) -> bytes:
+        """What it holds now.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        ...
+
+
+class Files(Protocol):
+    """A tree of such files; paths begin with `sys/` or `proc/`."""
+
+    def entries(self, folder: str) -> list[Entry]:
+        """What is in `folder`, in no order.
+
+        Raises:
+            OSError: it cannot be listed.
+        """
+        ...
+
+    def inode(self, path: str) -> int:
+        """The number of what `path` leads to.
+
+        Raises:
+            OSError: there is nothing.
+        """
+        ...
+
+    def target(self, path: str) -> str:
+        """The name of what the link at `path` leads to, empty when it is no link."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """What the file holds.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        ...
+
+    def held(self, path: str) -> Readable:
+        """The file, to be read again and again."""
+        ...
+
+    def within(self, folder: str) -> contextlib.AbstractContextManager[Callable[[str], bytes]]:
+        """A quicker `read` for many files below `folder`.
+
+        Raises:
+            OSError: there is no such folder.
+        """
+        ...
+
+
+class Folder:
+    """The files of this machine.
+
+    Args:
+        root: where `/sys` and `/proc` hang.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = str(root).rstrip("/")
+
+    def entries(self, folder: str) -> list[Entry]:
+        """See `Files`."""
+        with os.scandir(f"{self._root}/{folder}") as found:
+            return [
+                Entry(one.name, one.inode(), one.is_dir(follow_symlinks=False), one.is_symlink())
+                for one in found
+            ]
+
+    def inode(self, path: str) -> int:
+        """See `Files`."""
+        return Path(self._root, path).stat().st_ino
+
+    def target(self, path: str) -> str:
+        """See `Files`."""
+        place = Path(self._root, path)
+        return place.resolve().name if place.is_symlink() else ""
+
+    def read(self, path: str) -> bytes:
+        """See `Files`."""
+        return read(f"{self._root}/{path}")
+
+    def held(self, path: str) -> Held:
+        """See `Files`."""
+        return Held(f"{self._root}/{path}")
+
+    @contextlib.contextmanager
+    def within(self, folder: str) -> Iterator[Callable[[str], bytes]]:
+        """See `Files`."""
+        # Paths from an open folder cost half of those from the root.
+        descriptor = os.open(f"{self._root}/{folder}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield lambda path: read(path, descriptor)
+        finally:
+            os.close(descriptor)
+
+
+Root = Path | Files
+"""Where `/sys` hangs: a folder of this machine, or a dump of another."""
+
+
+def files_of(root: Root) -> Files:
+    """The files below `root`."""
+    return Folder(root) if isinstance(root, Path) else root
+
+
+def line_of(files: Files, path: str) -> str:
+    """First line of the file at `path`, cleaned; empty when it cannot be read."""
+    try:
+        return clean(text(files.read(path)[:256]).partition("\n")[0].strip())
+    except OSError:
+        return ""

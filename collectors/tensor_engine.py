@@ -15,7 +15,7 @@ from trntop.decode import tensor_engine
 from . import sysfs
 from .neuron_tree import GONE, TENSOR_ENGINE_NODES, Device, Tree
 from .polled import AbsentError
-from .sysfs import Held
+from .sysfs import Files, Root, files_of
 
 MAX_ERRORS = 8
 """Unreadable cores that are named."""
@@ -29,8 +29,9 @@ class TensorEngineReader:
         root: where `/sys` hangs.
     """
 
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._tree = Tree(root, {}, TENSOR_ENGINE_NODES)
+    def __init__(self, root: Root = Path("/")) -> None:
+        self._files = files_of(root)
+        self._tree = Tree(self._files, {}, TENSOR_ENGINE_NODES)
         self._cores: dict[int, _Cores] = {}
 
     def __call__(self) -> bytes:
@@ -50,7 +51,9 @@ class TensorEngineReader:
         known, self._cores = self._cores, {}
         for index, device in tree.devices.items():
             cores = known.get(index)
-            self._cores[index] = cores if cores and cores.device is device else _Cores(device)
+            if cores is None or cores.device is not device:
+                cores = _Cores(self._files, device)
+            self._cores[index] = cores
         errors: list[str] = []
         devices = {
             str(index): cores.lost(errors) if index in tree.gone else cores.read(errors)
@@ -62,9 +65,11 @@ class TensorEngineReader:
 class _Cores:
     """The cores of a device and the files they are read from."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, files: Files, device: Device) -> None:
         self.device = device
-        self._files = {node.core: Held(f"{device.folder}/{node.path}") for node in device.nodes}
+        self._files = {
+            node.core: files.held(f"{device.folder}/{node.path}") for node in device.nodes
+        }
 
     def read(self, errors: list[str]) -> dict[str, str | None]:
         """The text of each core, None where there is none."""

@@ -9,13 +9,29 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
 
 class StuckError(Exception):
     """A read has not returned in time; its thread still hangs in it."""
+
+
+class Caller(Protocol):
+    """What calls reads, one at a time, never a second while one hangs."""
+
+    async def call(self, read: Callable[[], T], seconds: float) -> T:
+        """What `read` returns or raises.
+
+        Raises:
+            StuckError: it, or the one before it, has not returned after `seconds`.
+        """
+        ...
+
+    def close(self) -> None:
+        """Nothing is called any more."""
+        ...
 
 
 class _Outcome(NamedTuple):

@@ -60,6 +60,43 @@ def analysis(
     }
 
 
+def inventory(
+    view: View | None, version: str, period: float, streams: Mapping[str, int]
+) -> Document:
+    """What an agent speaks for, without values.
+
+    Args:
+        view: the newest view; None while nothing is collected.
+        version: of the agent.
+        period: seconds between its ticks.
+        streams: figures of the clients that listen, by name.
+    """
+    nodes = {} if view is None else view.cluster.nodes
+    return {
+        "schema": SCHEMA,
+        "version": version,
+        "time": None if view is None else _number(view.time),
+        "period_seconds": _number(period),
+        "streams": dict(streams),
+        "nodes": [_existing(node) for node in nodes.values()],
+    }
+
+
+def _existing(node: NodeView) -> Document:
+    """What there is of a node, and who tells of it."""
+    inventory = node.inventory
+    return {
+        "node": node.name,
+        "state": str(node.state),
+        "simulated": node.frame.simulated,
+        "instance_type": inventory.instance_type or None,
+        "facts": dict(inventory.facts),
+        "lnc": inventory.lnc,
+        "sources": [_source(source, node.frame.time) for source in node.frame.sources],
+        "parts": {str(entity): list(keys) for entity, keys in inventory.keys.items() if keys},
+    }
+
+
 def incident(incident: Incident) -> Document:
     """One incident; `closed_at` is null while it lasts; `returns`: how often it came back."""
     return {

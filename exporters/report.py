@@ -4,20 +4,19 @@ All times are UTC: who takes over may sit elsewhere. Foreign text (names, summar
 escaped, so that no name of a job becomes a heading, a link or HTML where the report is shown.
 """
 
-import re
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from trntop import units
 from trntop.analysis.rulebook import RULEBOOK
-from trntop.catalog import DEVICE_SOURCES, SOURCES
+from trntop.catalog import DEVICE_SOURCES, FAR, SOURCES
 from trntop.jobs import job_value
 from trntop.lemons import Record
 from trntop.model import Cluster, Evidence, Incident, Severity, SourceState, State, View
 from trntop.settings import Analysis, Settings
 
-from .grid import cells, plural
+from .grid import plural
+from .markdown import moment, plain, table
 
 MAX_TOLD = 20
 """Closed incidents whose evidence is told."""
@@ -26,11 +25,6 @@ MAX_SEEN = 3
 MAX_ROWS = 200
 """Closed incidents, and nodes, that are listed; the others are counted."""
 MAX_NAMES = 6
-
-_SPECIAL = re.compile(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
-_LEADING = re.compile(r"^(#|[-+=](?=\s|$|[-+=])|\d{1,9}(?=[.)]))")
-
-Table = Sequence[Sequence[str]]
 
 
 def report(
@@ -70,19 +64,19 @@ def _head(
     first: View, last: View, seconds: float, incidents: Sequence[Incident], chosen: str
 ) -> Iterator[str]:
     cluster = last.cluster
-    yield f"# trntop report, {_moment(last.time)}"
+    yield f"# trntop report, {moment(last.time)}"
     if cluster.simulated:
         yield "**SIMULATED**: these values were made up by a simulator."
     yield f"**{_verdict(last, incidents, chosen)}**"
     types = Counter(view.inventory.instance_type for view in cluster.nodes.values())
-    named = ", ".join(f"{count} × {_plain(kind)}" for kind, count in types.items() if kind)
+    named = ", ".join(f"{count} × {plain(kind)}" for kind, count in types.items() if kind)
     lines = [
         f"- Nodes: {len(cluster.nodes)}{f', {named}' if named else ''} ({_names(cluster.names)})",
-        f"- Time: {_moment(first.time)} to {_moment(last.time)}, {units.span(seconds)} of it seen",
+        f"- Time: {moment(first.time)} to {moment(last.time)}, {units.span(seconds)} of it seen",
     ]
     lines += [f"- Job: {_job(cluster, job, names)}" for job, names in cluster.jobs.items()]
     if chosen:
-        lines.append(f"- Only incidents {_plain(chosen)}")
+        lines.append(f"- Only incidents {plain(chosen)}")
     yield "\n".join(lines)
 
 
@@ -112,7 +106,7 @@ def _job(cluster: Cluster, job: str, names: Sequence[str]) -> str:
     steps = [job_value(cluster.nodes[name], job, "job_step") for name in names]
     newest = max((step for step in steps if step is not None), default=None)
     step = "" if newest is None else f", step {units.count(newest)}"
-    return f"{_plain(job)}, {plural(len(names), 'node')}{step}"
+    return f"{plain(job)}, {plural(len(names), 'node')}{step}"
 
 
 # Incidents
@@ -129,16 +123,16 @@ def _open(
     advice = {rule.kind: rule.advice for rule in RULEBOOK}
     for number, one in enumerate(lasting, 1):
         age = units.span(last.time - one.opened_at)
-        yield f"### {number}. {_plain(one.kind)}, {one.severity}, for {age}"
-        yield _plain(one.summary)
-        lines = [f"- Since {_moment(one.opened_at)}{_noticed(one)}"]
+        yield f"### {number}. {plain(one.kind)}, {one.severity}, for {age}"
+        yield plain(one.summary)
+        lines = [f"- Since {moment(one.opened_at)}{_noticed(one)}"]
         if where := _where(one):
             lines.append(f"- Where: {where}")
-        lines += [f"- {_plain(_evidence(evidence))}" for evidence in one.evidence]
+        lines += [f"- {plain(_evidence(evidence))}" for evidence in one.evidence]
         if known := history.get(one.node or ""):
             lines.append(f"- This node before: {_counts(known)}")
         if advice.get(one.kind):
-            lines.append(f"- First: {_plain(advice[one.kind])}")
+            lines.append(f"- First: {plain(advice[one.kind])}")
             lines.append(f"- Runbook: `trntop rules {one.kind}`")
         yield "\n".join(lines)
 
@@ -160,7 +154,7 @@ def _evidence(evidence: Evidence) -> str:
 
 def _where(incident: Incident) -> str:
     job = f"job {incident.job}" if incident.job else ""
-    return ", ".join(_plain(part) for part in (incident.node, incident.component, job) if part)
+    return ", ".join(plain(part) for part in (incident.node, incident.component, job) if part)
 
 
 def _closed(incidents: Sequence[Incident]) -> Iterator[str]:
@@ -175,25 +169,25 @@ def _closed(incidents: Sequence[Incident]) -> Iterator[str]:
     rows = [("from, UTC", "lasted", "kind", "severity", "where", "what")]
     rows += [
         (
-            _moment(one.opened_at).removesuffix(" UTC"),
+            moment(one.opened_at).removesuffix(" UTC"),
             units.span((one.closed_at or one.opened_at) - one.opened_at)
             + (f", back {one.returns} ×" if one.returns else ""),
-            _plain(one.kind),
+            plain(one.kind),
             str(one.severity),
             _where(one),
-            _plain(one.summary),
+            plain(one.summary),
         )
         for one in over[:MAX_ROWS]
     ]
-    yield _table(rows)
+    yield table(rows)
     if len(over) > MAX_ROWS:
         yield f"and {len(over) - MAX_ROWS:,} before these (`trntop analyze --json` has them all)"
     told = [one for one in over[:MAX_TOLD] if one.evidence]
     if told:
         yield "### What was seen of them"
         yield "\n".join(
-            f"- {_moment(one.opened_at)} {_plain(one.kind)}: "
-            + "; ".join(_plain(_evidence(evidence)) for evidence in one.evidence[:MAX_SEEN])
+            f"- {moment(one.opened_at)} {plain(one.kind)}: "
+            + "; ".join(plain(_evidence(evidence)) for evidence in one.evidence[:MAX_SEEN])
             for one in told
         )
 
@@ -211,12 +205,12 @@ def _nodes(incidents: Sequence[Incident], history: Mapping[str, Record] | None) 
         rows[0].append("before, 90 days")
     worst = sorted(here, key=lambda node: (-here[node].total(), units.natural(node)))
     for node in worst[:MAX_ROWS]:
-        row = [_plain(node), f"{here[node].total()}", _kinds(here[node])]
+        row = [plain(node), f"{here[node].total()}", _kinds(here[node])]
         if history is not None:
             known = history.get(node)
             row.append(_counts(known) if known else "never")
         rows.append(row)
-    yield _table(rows)
+    yield table(rows)
     if len(worst) > MAX_ROWS:
         yield f"and {plural(len(worst) - MAX_ROWS, 'node')} more"
 
@@ -228,7 +222,7 @@ def _counts(record: Record) -> str:
 def _kinds(kinds: Counter[str]) -> str:
     """`efa_degraded 3, straggler`."""
     return ", ".join(
-        _plain(kind) + (f" {count}" if count > 1 else "") for kind, count in kinds.most_common()
+        plain(kind) + (f" {count}" if count > 1 else "") for kind, count in kinds.most_common()
     )
 
 
@@ -255,10 +249,10 @@ def _unseen(cluster: Cluster) -> Iterator[str]:
             why = f"{source.state}: {source.reason}" if source.reason else str(source.state)
             found.setdefault((source.name, why), []).append(node)
     lines = [
-        f"- {source} of {plural(len(nodes), 'node')} ({_names(nodes)}), {_plain(why)}"
+        f"- {source} of {plural(len(nodes), 'node')} ({_names(nodes)}), {plain(why)}"
         for (source, why), nodes in found.items()
     ]
-    if missing := [source for source in SOURCES if source not in there]:
+    if missing := [one for one in SOURCES if one not in there and one not in FAR]:
         lines.append(f"- On no node: {', '.join(missing)}")
     if lines:
         yield "## What could not be seen"
@@ -286,44 +280,14 @@ def _settings(settings: Settings) -> Iterator[str]:
 
 def _shown(value: float | tuple[str, ...]) -> str:
     if isinstance(value, tuple):
-        return _plain(", ".join(value)) or "none"
+        return plain(", ".join(value)) or "none"
     return f"{value:g}"
 
 
 # Text
 
 
-def _plain(text: str) -> str:
-    """Foreign text as Markdown shows it unchanged, on one line."""
-    escaped = _SPECIAL.sub(lambda found: f"\\{found[0]}", " ".join(text.split()))
-    # What would begin a heading, a list or a rule; after a number, its dot is what makes a list.
-    return _LEADING.sub(
-        lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", escaped
-    )
-
-
 def _names(names: Iterable[str]) -> str:
     named = sorted(names, key=units.natural)
     more = f", … {len(named) - MAX_NAMES} more" if len(named) > MAX_NAMES else ""
-    return ", ".join(map(_plain, named[:MAX_NAMES])) + more
-
-
-def _moment(unix: float) -> str:
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(unix))
-    except (ValueError, OverflowError, OSError):  # a recording may hold any number
-        return units.ABSENT
-
-
-def _table(rows: Table) -> str:
-    """A Markdown table whose columns also line up as plain text; the last one is not padded."""
-    widths = [max(cells(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
-
-    def line(row: Sequence[str]) -> str:
-        *padded, last = row
-        for place, width in enumerate(widths):
-            padded[place] += " " * (width - cells(padded[place]))
-        return f"| {' | '.join(padded)} | {last} |"
-
-    rule = f"|{'|'.join('-' * (width + 2) for width in widths)}|------|"
-    return "\n".join([line(rows[0]), rule, *map(line, rows[1:])])
+    return ", ".join(map(plain, named[:MAX_NAMES])) + more

@@ -15,6 +15,7 @@ from tests.builders import NOON, make_incident, make_node, view_of
 from tests.reports import monitor_reading, report, runtime
 from trntop import blackbox
 from trntop.blackbox import MAX_FILES, BlackBox, OnCritical, append, save, stamp
+from trntop.catalog import AGENT
 from trntop.cli import opening
 from trntop.collection import Sink
 from trntop.errors import RecordingError, SettingsError
@@ -81,6 +82,23 @@ def test_it_takes_no_more_than_it_may() -> None:
     assert box.bytes <= whole // 2
     assert kept[-1].end == unbounded[-1].end
     assert kept[0].start > unbounded[0].start
+
+
+def test_of_too_many_streams_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blackbox, "MAX_STREAMED", 3)
+    box = filled(1)
+    for name in "abc":
+        box.take(Reading(name, AGENT, NOON, b"x"))
+    assert sum(one.readings for one in box.segments()) == 4
+    box.take(Reading("d", AGENT, NOON + 1, b"x"))
+    assert box.streams_left_out
+    with pytest.raises(RecordingError, match="of more than 3 streams nothing is kept here"):
+        save(box, tmp_path)
+    box.take(reading(2))  # what is not streamed is kept all the same
+    box.take(Reading("a", AGENT, NOON + 3, b"x"))
+    assert save(box, tmp_path).readings == 1
 
 
 def test_a_clock_that_goes_back_begins_a_new_segment() -> None:

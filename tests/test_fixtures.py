@@ -8,7 +8,7 @@ import pytest
 
 from tests import make_fixtures
 from tests.make_fixtures import FOLDER, RECORDINGS, TEXTS
-from trntop.catalog import FOREIGN, POD_RESOURCES, SOURCES
+from trntop.catalog import FAR, FOREIGN, POD_RESOURCES, SOURCES
 from trntop.envelope import is_report
 from trntop.model import Reading
 from trntop.monitor import Monitor, play
@@ -52,7 +52,7 @@ def test_one_recording_holds_every_source() -> None:
     counts = Counter(
         reading.source for reading in readings(FOLDER / "every-source-1-node.jsonl.zst")
     )
-    assert set(counts) == set(SOURCES) - {*FOREIGN, POD_RESOURCES}
+    assert set(counts) == set(SOURCES) - {*FOREIGN, *FAR, POD_RESOURCES}
     assert counts["tensor-engine"] == counts["neuron-monitor"] == 40
 
 

@@ -158,7 +158,7 @@ def test_the_tap_sees_every_reading_first() -> None:
     assert seen == stream(5)
 
 
-def test_a_session_tells_whose_clock_is_off() -> None:
+def test_a_session_brings_clocks_together() -> None:
     readings = [
         monitor_reading(report(runtime()), 1000.0 + t + (60.0 if node == "b" else 0.0), node)
         for t in range(20)
@@ -169,7 +169,6 @@ def test_a_session_tells_whose_clock_is_off() -> None:
     assert session.wait(5)
     session.stop()
     assert session.view.time < 1030
-    assert list(session.clock_offsets) == ["b"]
 
 
 class Player:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trntop import envelope
+from trntop.catalog import AGENT
 from trntop.compression import CODECS, Encoder
 from trntop.errors import RecordingError
 from trntop.model import Reading, Severity, View
@@ -33,6 +34,10 @@ APART = 900.0
 MAX_FILES = 5
 """Recordings that incidents have written; the oldest gives way."""
 MAX_NAMES = 99
+MAX_STREAMED = 128
+"""Nodes whose agents stream here and are kept. Of more, a minute would take all there is, and
+writing it down more than reading it: their agents may keep boxes of their own.
+"""
 
 _CODEC = next(one for one in CODECS if SUFFIX.endswith(one.suffix))
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -69,14 +74,23 @@ class BlackBox:
         self._bytes = 0
         self._count = 0
         self._open: _Open | None = None
+        self._streamed: set[str] = set()
+        """Nodes whose agents stream, the first of them."""
 
     @property
     def bytes(self) -> int:
         """What is kept, compressed; without what the compressor still holds back."""
         return self._bytes + (self._open.bytes if self._open else 0)
 
+    @property
+    def streams_left_out(self) -> bool:
+        """Whether so many agents stream that none of them is kept."""
+        return len(self._streamed) > MAX_STREAMED
+
     def take(self, reading: Reading) -> None:
         """Takes one reading."""
+        if reading.source == AGENT and not self._has_room(reading.node):
+            return
         line = envelope.line(reading)
         with self._lock:
             current = self._open
@@ -89,6 +103,18 @@ class BlackBox:
             if current is None:
                 current = self._open = _Open(reading.time)
             current.add(reading, line)
+
+    def _has_room(self, node: str) -> bool:
+        """Whether messages of agents are kept; once there are too many, those before go too."""
+        streamed = self._streamed
+        if node not in streamed and len(streamed) <= MAX_STREAMED:
+            streamed.add(node)
+            if len(streamed) > MAX_STREAMED:
+                with self._lock:
+                    self._open = None
+                    self._segments.clear()
+                    self._bytes = 0
+        return not self.streams_left_out
 
     def segments(self, after: int = -1) -> list[Segment]:
         """Everything there is, or what came after the segment of this number."""
@@ -167,6 +193,11 @@ def save(box: BlackBox, folder: Path, *, note: str = "", created: float | None =
         RecordingError: nothing was kept yet, or the file cannot be written; says why.
     """
     segments = box.segments()
+    if not segments and box.streams_left_out:
+        raise RecordingError(
+            f"nothing to write: of more than {MAX_STREAMED} streams nothing is kept here; agents"
+            " keep boxes of their own (blackbox.agent)"
+        )
     if not segments:
         raise RecordingError("nothing to write: no reading has come yet")
     path = free_path(folder, _stem(segments), SUFFIX)

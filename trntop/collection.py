@@ -6,7 +6,7 @@ payloads to the sink; decoding is not its business.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from trntop.model import Reading, Status
 
@@ -26,6 +26,18 @@ class Sink(Protocol):
         """Takes the source's word on its own state."""
         ...
 
+    def claim(self, node: str, speaker: str) -> str:
+        """Who speaks for a node of another machine: `speaker`, unless another was first."""
+        ...
+
+    def forget(self, node: str) -> None:
+        """The node is no longer watched; whoever speaks for it says so and falls silent."""
+        ...
+
+    def tell(self, text: str) -> None:
+        """Tells the user what concerns no node alone."""
+        ...
+
 
 class Collector(Protocol):
     """One live source of one node."""
@@ -38,6 +50,15 @@ class Collector(Protocol):
 
         On cancellation everything it started is ended before it returns.
         """
+        ...
+
+
+@runtime_checkable
+class Attentive(Protocol):
+    """A collector that tells more of the node that the user is looking at."""
+
+    def look_at(self, node: str | None) -> None:
+        """The user looks at this node now, or at none. Called on the collection loop."""
         ...
 
 

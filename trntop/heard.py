@@ -12,6 +12,8 @@ import numpy as np
 
 from trntop.catalog import (
     CATALOG,
+    CLOUDWATCH,
+    FLEET,
     LOG,
     NEURON_MONITOR,
     POD_RESOURCES,
@@ -26,10 +28,17 @@ from trntop.model import STALE_PERIODS, Column, Key, Sample, SourceState, State,
 LATE_PERIODS = 2.0
 SLACK = 0.5
 """Seconds of jitter forgiven before a source is called late."""
-MIN_STALE = {STEPS: 15.0, LOG: 60.0, PROBE: 900.0, POD_RESOURCES: 60.0}
+MIN_STALE = {
+    STEPS: 15.0,
+    LOG: 60.0,
+    PROBE: 900.0,
+    POD_RESOURCES: 60.0,
+    CLOUDWATCH: 300.0,
+    FLEET: 1800.0,
+}
 """Seconds; these come by the loop's pace, not by ours, and a checkpoint is no silence. A log may
 tell of each tenth step only, a link is probed once in minutes, and a kubelet takes its time to
-restart.
+restart. CloudWatch is minutes late by itself, and what a list tells stands until it says otherwise.
 """
 DEFAULT_PERIOD = 5.0
 """neuron-monitor's own, taken until a source's pace is known."""

@@ -5,7 +5,7 @@ collection thread writes, screens read copies under a lock.
 """
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,33 @@ class Ring:
         self._rows[slot] = row
         self._written += 1
 
+    def fill(self, times: Times, rows: Samples, slots: Sequence[int]) -> None:
+        """Puts what is known of some columns into rows that lack it, and before the oldest row.
+
+        Args:
+            times: `[n]`, rising.
+            rows: `[n, slot]`.
+            slots: the columns.
+        """
+        known_times, known = self.last(len(self))
+        if len(times) and len(known):
+            # A row takes the newest value before it, unless that was of another time.
+            at = np.searchsorted(times, known_times, side="right") - 1
+            step = 1.5 * float(np.max(np.diff(times), initial=0.0))
+            near = (at >= 0) & (known_times - times[np.maximum(at, 0)] <= step)
+            filled = known[:, slots]
+            lacking = np.isnan(filled) & near[:, None]
+            known[:, slots] = np.where(lacking, rows[np.maximum(at, 0)], filled)
+        room = self.capacity - len(known)
+        before = times < (known_times[0] if len(known) else np.inf)
+        early = np.flatnonzero(before)[-room:] if room else np.empty(0, np.int64)
+        wide = np.full((len(early), self.width), np.nan, np.float32)
+        wide[:, slots] = rows[early]
+        count = len(early) + len(known)
+        self._times[:count] = np.concatenate([times[early], known_times])
+        self._rows[:count] = np.concatenate([wide, known])
+        self._written = count
+
     def last(self, count: int) -> tuple[Times, Samples]:
         """Copies of the newest `count` rows, oldest first: times `[n]`, values `[n, width]`."""
         count = min(count, len(self))
@@ -89,6 +116,12 @@ class _Series:
             total = np.where(valid, rows, 0).sum(axis=0)
             mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
             self.coarse.append(time, mean)
+
+    def fill(self, times: Times, rows: Samples, slots: Sequence[int], width: int) -> None:
+        """As `Ring.fill`, at both resolutions."""
+        for ring, step in ((self.fine, 1), (self.coarse, self._step)):
+            ring.widen(width)
+            ring.fill(times[::step], rows[::step], slots)
 
 
 class History:
@@ -129,6 +162,40 @@ class History:
                 series.silent += 1
                 if series.silent > series.fine.capacity:
                     del self._scalars[key]
+
+    def fill(
+        self,
+        times: Sequence[float],
+        scalars: Mapping[str, Sequence[float | None]],
+        nodes: Mapping[str, Mapping[str, Sequence[float | None]]],
+        tick: float,
+    ) -> None:
+        """Takes what was before the first tick, or was not known then.
+
+        Args:
+            times: unix seconds, rising.
+            scalars: key → a value for each time, None where there was none.
+            nodes: node → kept quantity → the same.
+            tick: seconds between rows: a value stands until the next, as it does on screen.
+        """
+        at = np.asarray(times, np.float64)
+        if not len(at):
+            return
+        ticks = np.arange(at[0], at[-1] + tick / 2, tick)
+        places = np.searchsorted(at, ticks + tick / 2, side="right") - 1
+        with self._lock:
+            for key, values in scalars.items():
+                self._of(self._scalars, key).fill(ticks, _held([values], places), [0], 1)
+            for node in nodes:
+                self._nodes.setdefault(node, len(self._nodes))
+            for quantity in KEPT:
+                told = [(self._nodes[node], table[quantity]) for node, table in nodes.items()
+                        if quantity in table]  # fmt: skip
+                if told:
+                    slots = [slot for slot, _ in told]
+                    series = self._of(self._series, quantity)
+                    rows = _held([values for _, values in told], places)
+                    series.fill(ticks, rows, slots, len(self._nodes))
 
     def _of(self, table: dict[str, _Series], key: str) -> _Series:
         series = table.get(key)
@@ -172,3 +239,8 @@ class History:
                 return np.empty(0), np.empty(0, np.float32)
             times, rows = series.fine.last(count)
             return times, rows[:, 0]
+
+
+def _held(columns: Sequence[Sequence[float | None]], places: npt.NDArray[np.intp]) -> Samples:
+    """Rows of these columns at places of theirs, `[place, column]`; None becomes NaN."""
+    return np.array(columns, np.float32).T[places]

@@ -62,7 +62,7 @@ INSTANCE_TYPES = {
         InstanceType("trn1.2xlarge", TRAINIUM1, 1, 8, 0, None),
         InstanceType("trn1.32xlarge", TRAINIUM1, 16, 128, 8, 100.0),
         InstanceType("trn1n.32xlarge", TRAINIUM1, 16, 128, 16, 100.0),
-        InstanceType("trn2.3xlarge", TRAINIUM2, 1, 12, None, None),
+        InstanceType("trn2.3xlarge", TRAINIUM2, 1, 12, 1, 200.0),
         InstanceType("trn2.48xlarge", TRAINIUM2, 16, 192, 16, 200.0),
         InstanceType("trn2u.48xlarge", TRAINIUM2, 16, 192, 16, 200.0),
         # Trainium3 instance types have no public name yet; their chip is known all the same.

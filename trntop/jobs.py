@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from trntop import units
 from trntop.catalog import Entity, Provenance
 from trntop.model import Allocation, Cluster, Inventory, NodeView, Stage
@@ -67,20 +69,16 @@ def job_mean(cluster: Cluster, job: str, quantity: str) -> float | None:
 
 
 def means_of(cluster: Cluster, job: str, quantities: Sequence[str]) -> dict[str, float]:
-    """Means of several job quantities over the nodes that report them; none of what nobody does."""
-    seats = [
-        (view.frame.columns, view.inventory.keys[Entity.JOB].index(job))
-        for view in (cluster.nodes[name] for name in cluster.jobs.get(job, ()))
-    ]
+    """Means of several job quantities over the nodes that report them; none of what nobody does.
+
+    Where only the worst nodes are shown, the engine's word counts: it knows the others.
+    """
+    if cluster.whole is not None and (told := cluster.whole.jobs.get(job)) is not None:
+        return {name: told[name] for name in quantities if name in told}
     means = {}
     for quantity in quantities:
-        known = [
-            value
-            for columns, place in seats
-            if (column := columns.get(quantity)) is not None
-            and (value := column.item(place)) == value
-        ]
-        if known:
+        values = cluster.job_column(job, quantity)
+        if known := values[~np.isnan(values)].tolist():
             means[quantity] = sum(known) / len(known)
     return means
 
@@ -99,12 +97,17 @@ def job_stage(cluster: Cluster, nodes: Iterable[str]) -> Stage | None:
 
 
 def job_means(cluster: Cluster) -> Mapping[str, float]:
-    """The series that the history keeps: `job/quantity` → mean over its nodes; and the stages."""
+    """The series that the history keeps: `job/quantity` → mean over its nodes; and the stages.
+
+    Of a cluster behind an engine also `/quantity` → value over all nodes.
+    """
     means = {
         f"{job}/{quantity}": mean
         for job in cluster.jobs
         for quantity, mean in means_of(cluster, job, JOB_HISTORY).items()
     }
+    if cluster.whole is not None:
+        means.update((f"/{name}", value) for name, value in cluster.whole.values.items())
     for job, nodes in (*cluster.jobs.items(), ("", cluster.names)):
         if (stage := job_stage(cluster, nodes)) is not None:
             means[f"{job}/{STAGE}"] = float(STAGES.index(stage))

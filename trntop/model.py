@@ -5,6 +5,7 @@
     Inventory  what exists on a node; changes rarely
     Frame      one tick of one node: one array per quantity; immutable
     Cluster    node → (inventory, frame), swapped whole
+    Whole      what an engine tells of all nodes, of which a cluster may hold the worst only
     Incident   what the analysis found
     View       one tick of everything: what screens and exporters read
 
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trntop.catalog import CATALOG, UNCORRECTED_ECC, Entity, Provenance, Quantity, inputs
+from trntop.catalog import CATALOG, FLEET, UNCORRECTED_ECC, Entity, Provenance, Quantity, inputs
 
 Column = npt.NDArray[np.float64]
 Key = int | str
@@ -317,9 +318,14 @@ class Frame:
     """What the run on this node is busy with; None when nothing tells."""
 
     @cached_property
+    def speakers(self) -> tuple[SourceState, ...]:
+        """The sources that speak for the node: that a list names it is no sign of life."""
+        return tuple([source for source in self.sources if source.name != FLEET])
+
+    @cached_property
     def heard(self) -> float:
         """When any source of the node was last heard; NaN before the first reading."""
-        times = [source.time for source in self.sources if source.time is not None]
+        times = [source.time for source in self.speakers if source.time is not None]
         return max(times, default=NO_VALUE)
 
     def value(self, name: str) -> float | None:
@@ -393,10 +399,15 @@ class NodeView:
         What comes once a minute says nothing of life while anything quicker is there.
         """
         order = (State.FRESH, State.LATE, State.ENDED, State.STARTING, State.STALE, State.DOWN)
-        sources = self.frame.sources
-        for one in sources:  # mostly the first tells
-            if one.state is State.FRESH and one.period is not None and one.period <= PULSE:
+        for one in self.frame.sources:  # mostly one of the first tells
+            if (
+                one.state is State.FRESH
+                and one.period is not None
+                and one.period <= PULSE
+                and one.name != FLEET
+            ):
                 return State.FRESH
+        sources = self.frame.speakers or self.frame.sources
         quick = [one for one in sources if one.period is not None and one.period <= PULSE]
         states = {source.state for source in quick or sources}
         return next((state for state in order if state in states), State.STARTING)
@@ -404,7 +415,7 @@ class NodeView:
     @property
     def patience(self) -> float:
         """Seconds of silence that its quickest source may take."""
-        periods = [one.period for one in self.frame.sources if one.period is not None]
+        periods = [one.period for one in self.frame.speakers if one.period is not None]
         return STALE_PERIODS * min(periods, default=0.0)
 
     @property
@@ -420,12 +431,40 @@ class NodeView:
         return None if heard != heard else max(0.0, self.frame.time - heard)
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A cluster as an engine tells of it, which may have more nodes than are shown."""
+
+    nodes: int = 0
+    chosen: bool = False
+    """Whether the shown nodes are only the worst of them."""
+    down: int = 0
+    """Nodes that the engine does not reach."""
+    newest: float | None = None
+    """When the newest sample was taken; None before the first."""
+    old: bool = False
+    """Whether that is so long ago that nothing here is the present."""
+    simulated: bool = False
+    judged: bool = True
+    """Whether somebody tells of incidents."""
+    values: Mapping[str, float] = field(default_factory=dict)
+    """Node quantity → its value over all nodes: a mean, a sum or the worst."""
+    jobs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Job → job quantity → its value over all nodes; `nodes` is how many these are."""
+    notes: tuple[str, ...] = ()
+    """What the engine or the questions to it left out."""
+    problem: str = ""
+    """Why there is no newer answer."""
+
+
 @dataclass(frozen=True, eq=False)
 class Cluster:
     """All nodes at one tick, sorted by name."""
 
     time: float = 0.0
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
+    whole: Whole | None = None
+    """What an engine tells of all nodes; None where each speaks for itself."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -435,6 +474,8 @@ class Cluster:
     @property
     def simulated(self) -> bool:
         """Whether any node's values are made up."""
+        if self.whole is not None and self.whole.simulated:
+            return True
         return any(view.frame.simulated for view in self.nodes.values())
 
     @property
@@ -452,15 +493,52 @@ class Cluster:
         return {job: tuple(nodes) for job, nodes in jobs.items()}
 
     def column(self, name: str) -> Column:
-        """One node quantity over all nodes, `[node]`, NaN where absent."""
-        return np.fromiter(
-            (
-                column[0] if (column := view.frame.columns.get(name)) is not None else NO_VALUE
+        """One node quantity over all nodes, `[node]`, NaN where absent; not to be changed."""
+        found = self._columns.get(name)
+        if found is None:
+            values = (
+                column.item(0) if (column := view.frame.columns.get(name)) is not None else NO_VALUE
                 for view in self.nodes.values()
-            ),
-            np.float64,
-            len(self.nodes),
-        )
+            )
+            found = self._columns[name] = np.fromiter(values, np.float64, len(self.nodes))
+            found.flags.writeable = False
+        return found
+
+    def job_column(self, job: str, name: str) -> Column:
+        """A job quantity over the nodes of the job, NaN where absent; not to be changed."""
+        found = self._job_columns.get((job, name))
+        if found is None:
+            values = (
+                column.item(place) if (column := columns.get(name)) is not None else NO_VALUE
+                for columns, place in self._seats(job)
+            )
+            found = self._job_columns[job, name] = np.fromiter(values, np.float64)
+            found.flags.writeable = False
+        return found
+
+    def _seats(self, job: str) -> list[tuple[Mapping[str, Column], int]]:
+        """Of each node of a job its columns, and the job's place in those of jobs."""
+        found = self._seated.get(job)
+        if found is None:
+            views = [self.nodes[name] for name in self.jobs.get(job, ())]
+            found = self._seated[job] = [
+                (view.frame.columns, view.inventory.keys[Entity.JOB].index(job)) for view in views
+            ]
+        return found
+
+    @cached_property
+    def _seated(self) -> dict[str, list[tuple[Mapping[str, Column], int]]]:
+        return {}
+
+    @cached_property
+    def _job_columns(self) -> dict[tuple[str, str], Column]:
+        """As `_columns`, of jobs."""
+        return {}
+
+    @cached_property
+    def _columns(self) -> dict[str, Column]:
+        """What was asked for so far: history and screen want the same of each tick."""
+        return {}
 
 
 class Severity(StrEnum):

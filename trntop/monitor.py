@@ -2,18 +2,22 @@
 
 import logging
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Protocol, TypeVar
 
 from trntop.analysis import Analyzer
+from trntop.catalog import AGENT, ENGINE
 from trntop.decode import decoders
 from trntop.derive import recipe
 from trntop.errors import DecodeError
 from trntop.history import History
 from trntop.jobs import job_means
-from trntop.model import Cluster, NeffProfile, Reading, Sample, Status, View
+from trntop.model import Cluster, Incident, NeffProfile, NodeView, Reading, Sample, Status, View
 from trntop.node import NodeState
+from trntop.remote import RemoteNode
 from trntop.settings import Settings
 from trntop.skew import Skew
+from trntop.told import Told as Engine
 
 MAX_NODES = 40_000
 MAX_UNKNOWN = 64
@@ -76,6 +80,11 @@ class Monitor:
         )
         self.settings = settings
         self._nodes: dict[str, NodeState] = {}
+        self._remotes: dict[str, RemoteNode] = {}
+        """Nodes that an agent speaks for."""
+        self._engine: Engine | None = None
+        """What an engine tells of all nodes; then agents have judged them, and nobody does here."""
+        self._incidents: tuple[Incident, ...] = ()
         self._order: list[str] = []
         self._analyzer = Analyzer(settings.analysis, period, settings.rules)
         self._generation = 0
@@ -91,6 +100,12 @@ class Monitor:
 
     def feed(self, reading: Reading) -> None:
         """Takes one reading; a payload that cannot be decoded is counted and shown."""
+        if reading.source == AGENT:
+            self._feed_remote(reading)
+            return
+        if reading.source == ENGINE:
+            self._feed_engine(reading)
+            return
         decoder = self._decoders.get(reading.source)
         if decoder is None:
             known = self.unknown_sources
@@ -115,26 +130,66 @@ class Monitor:
             return
         node.feed(reading, sample)
 
+    def _feed_remote(self, reading: Reading) -> None:
+        """Takes what an agent says of a node."""
+        if (node := self._remote(reading.node)) is None:
+            return
+        try:
+            node.feed(reading)
+        except DecodeError as error:
+            node.problem(str(error))
+
+    def _feed_engine(self, reading: Reading) -> None:
+        """Takes what an engine says of all nodes; those that it shows no more are forgotten."""
+        engine = self._told()
+        try:
+            engine.take(reading)
+        except DecodeError as error:
+            engine.complain(str(error))
+            return
+        roster = engine.roster
+        if roster is not None and (gone := self._remotes.keys() - roster):
+            for name in gone:
+                del self._remotes[name]
+            self._list()
+
+    def _told(self) -> Engine:
+        if self._engine is None:
+            self._engine = Engine(self.history, self.period)
+        return self._engine
+
     def status(self, status: Status) -> None:
         """Takes a collector's word on its source."""
-        if (node := self._node(status.node)) is not None:
+        if status.source == ENGINE:
+            self._told().status(status)
+            return
+        find = self._remote if status.source == AGENT else self._node
+        if (node := find(status.node)) is not None:
             node.status(status)
+
+    def forget(self, name: str) -> None:
+        """A node is no longer watched; what was wrong with it ends."""
+        self._nodes.pop(name, None)
+        self._remotes.pop(name, None)
+        self._list()
 
     def end(self, now: float) -> None:
         """The stream is over at `now`: what is not stale stands, in the state *ended*."""
         self.ended = True
-        for node in self._nodes.values():
+        for node in self._all():
             node.end(now)
 
     def restart(self) -> None:
         """The stream's clock was set back: what was known belongs to another time."""
-        for node in self._nodes.values():
+        for node in self._all():
             node.restart()
+        if self._engine is not None:
+            self._engine.restart()
 
     def resume(self) -> None:
         """A looped stream begins anew."""
         self.ended = False
-        for node in self._nodes.values():
+        for node in self._all():
             node.resume()
 
     def tick(self, now: float, lag: float = 0.0) -> View:
@@ -143,24 +198,57 @@ class Monitor:
 
     def look(self, now: float) -> Cluster:
         """The nodes at `now`, not yet judged."""
-        return Cluster(now, {name: self._nodes[name].view(now) for name in self._order})
+        nodes = {name: self._view(name, now) for name in self._order}
+        return Cluster(now, nodes, None if self._engine is None else self._engine.whole(now))
+
+    def _view(self, name: str, now: float) -> NodeView:
+        node, remote = self._nodes.get(name), self._remotes.get(name)
+        if remote is None:
+            assert node is not None
+            return node.view(now)
+        return remote.view(now, None if node is None else node.view(now))
+
+    def _all(self) -> Iterator[NodeState | RemoteNode]:
+        return chain(self._nodes.values(), self._remotes.values())
 
     def judge(self, cluster: Cluster, lag: float = 0.0) -> View:
         """What is wrong with the nodes of a tick."""
         if self._recipe.wanted is None:
             self.history.append(cluster, dict(job_means(cluster)))
-        incidents = self._analyzer.tick(cluster)
+        if self._engine is None:
+            self._incidents = self._analyzer.tick(cluster)
+        else:
+            self._incidents = self._engine.incidents(cluster.time)
+        return self._shown(cluster, lag)
+
+    def glance(self, now: float) -> View:
+        """The nodes at `now`, between two ticks, with what was wrong at the one before."""
+        return self._shown(self.look(now))
+
+    def _shown(self, cluster: Cluster, lag: float = 0.0) -> View:
         self._generation += 1
-        return View(self._generation, cluster.time, cluster, incidents, self.ended, lag)
+        return View(self._generation, cluster.time, cluster, self._incidents, self.ended, lag)
 
     def _node(self, name: str) -> NodeState | None:
         node = self._nodes.get(name)
-        if node is None:
-            if len(self._nodes) >= MAX_NODES:
-                return None
+        if node is None and self._has_room(name):
             node = self._nodes[name] = NodeState(name, self._profiles, self._recipe)
-            self._order = sorted(self._nodes)
+            self._list()
         return node
+
+    def _remote(self, name: str) -> RemoteNode | None:
+        node = self._remotes.get(name)
+        if node is None and self._has_room(name):
+            node = self._remotes[name] = RemoteNode(name)
+            self._list()
+        return node
+
+    def _has_room(self, name: str) -> bool:
+        known = name in self._nodes or name in self._remotes
+        return known or len(self._order) < MAX_NODES
+
+    def _list(self) -> None:
+        self._order = sorted(self._nodes.keys() | self._remotes.keys())
 
 
 def play(

@@ -15,7 +15,7 @@ from itertools import chain
 
 from trntop.blackbox import BlackBox
 from trntop.clock import SteadyClock
-from trntop.collection import Collector
+from trntop.collection import Attentive, Collector
 from trntop.history import History
 from trntop.model import Cluster, Reading, State, Status, View
 from trntop.monitor import Monitor, play
@@ -115,6 +115,10 @@ class Session:
         self._done = threading.Event()
         self._called = asyncio.Event()
         """Ends a wait of the stream early."""
+        self._focus: str | None = None
+        """The node that the user is looking at."""
+        self._awaited: str | None = None
+        """The same, until a collector has told more of it."""
         self._sought: _Sought | None = None
         """The moment that the user wants to see next."""
         self._steps = 0
@@ -143,11 +147,6 @@ class Session:
     def seekable(self) -> bool:
         """Whether one may move in the stream."""
         return self._stream_from is not None
-
-    @property
-    def clock_offsets(self) -> dict[str, float]:
-        """Node → seconds its clock is ahead of the stream's time, for those that are off."""
-        return self._skew.offsets
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Calls `subscriber` with each new view, on the session's thread: return at once."""
@@ -189,6 +188,27 @@ class Session:
     def _seek(self, sought: "_Sought") -> None:
         self._sought = sought
         self._called.set()
+
+    def look_at(self, node: str | None) -> None:
+        """Tells collectors which node the user is looking at, or none; from any thread."""
+        if node != self._focus:
+            self._focus = node
+            self._call(self._turn)
+
+    def _turn(self) -> None:
+        attentive = [one for one in self._collectors if isinstance(one, Attentive)]
+        self._awaited = self._focus if attentive else None
+        for collector in attentive:
+            collector.look_at(self._focus)
+
+    def _heard(self, node: str) -> None:
+        """Shows at once, not at the next tick, what was asked of the node that is looked at."""
+        if node == self._awaited:
+            self._awaited = None
+            # Once the collector is through with it: one node may take several messages.
+            asyncio.get_running_loop().call_soon(
+                lambda: self._publish(self._monitor.glance(self.clock.now()))
+            )
 
     def step(self) -> None:
         """Shows the next tick of a stream that is held; from any thread."""
@@ -240,7 +260,10 @@ class Session:
             subscriber(view)
 
     async def _collect(self) -> None:
-        sink = _Sink(self._monitor, self.clock, self._tap)
+        sink = _Sink(
+            self._monitor, self.clock, self._tap, lambda text: self.tell(text), self._heard
+        )
+        self._turn()
         tasks = [asyncio.create_task(_guarded(one, sink)) for one in self._collectors]
         period = self._monitor.settings.collect.period
         loop = asyncio.get_running_loop()
@@ -437,10 +460,20 @@ class _Sought:
 class _Sink:
     """What collectors see of the session."""
 
-    def __init__(self, monitor: Monitor, clock: SteadyClock, tap: Tap | None) -> None:
+    def __init__(
+        self,
+        monitor: Monitor,
+        clock: SteadyClock,
+        tap: Tap | None,
+        tell: Callable[[str], None],
+        heard: Callable[[str], None],
+    ) -> None:
         self._monitor = monitor
         self._clock = clock
         self._tap = tap
+        self._speakers: dict[str, str] = {}
+        self.tell = tell
+        self._heard = heard
 
     def now(self) -> float:
         return self._clock.now()
@@ -449,9 +482,17 @@ class _Sink:
         if self._tap is not None:
             self._tap(reading)
         self._monitor.feed(reading)
+        self._heard(reading.node)
 
     def status(self, status: Status) -> None:
         self._monitor.status(status)
+
+    def claim(self, node: str, speaker: str) -> str:
+        return self._speakers.setdefault(node, speaker)
+
+    def forget(self, node: str) -> None:
+        self._speakers.pop(node, None)
+        self._monitor.forget(node)
 
 
 async def _guarded(collector: Collector, sink: _Sink) -> None:

@@ -156,6 +156,24 @@ class Export(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Most series on one page; what is beyond is dropped and counted."""
     compat: tuple[Text, ...] = ()
     """Other exporters whose names are on `/metrics` too: `neuron-monitor`, `amazonefa`."""
+    allow_probes: bool = False
+    """Whether `trntop check` may look at this node and probe from it; `probe_token_file` goes with
+    it.
+    """
+    probe_token_file: str = ""
+    """File whose first line a check has to send as `Authorization: Bearer`. Without TLS it can be
+    read on the way.
+    """
+    probe_every: Annotated[float, Meta(ge=0, le=600)] = 0.0
+    """Seconds between probes of links from this node to others, one at a time; 0 probes none."""
+    probe_peers: str = ""
+    """Agents that it may probe, all of which allow it and have the same list: `trn-[001-016]`.
+    This node may stand among them.
+    """
+    probe_provider: Literal["efa", "tcp"] = "efa"
+    """Provider of libfabric that these probes use."""
+    probe_load: Annotated[float, Meta(ge=0, le=1000)] = 0.5
+    """Load average per vCPU above which this node is not probed."""
 
 
 class Screen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -218,6 +236,76 @@ class Blackbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """
 
 
+class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Other machines: how their agents, and engines, are reached."""
+
+    port: Annotated[int, Meta(ge=1, le=65535)] = 10042
+    """Port of agents of which only the host is named."""
+    via: Literal["agent", "ssh"] = "agent"
+    """How nodes are reached that a list, `slurm:` or `ec2:` only names."""
+    connect: Annotated[float, Meta(ge=0.1, le=300)] = 5.0
+    """Seconds in which a connection has to be there and its first answer has to come."""
+    refresh: Annotated[float, Meta(ge=5, le=86400)] = 30.0
+    """Seconds between looks at lists of nodes that may change."""
+    ca_file: str = ""
+    """File of the certificates that servers are checked with; empty means the system's."""
+    cert_file: str = ""
+    """Certificate with which trntop shows who it is; `key_file` goes with it."""
+    key_file: str = ""
+    """Its key."""
+    user: str = ""
+    """Name for servers that ask for one; `password_file` goes with it."""
+    password_file: str = ""
+    """File whose first line is the password."""
+    token_file: str = ""
+    """File whose first line is sent as `Authorization: Bearer`."""
+    tenant: str = ""
+    """Tenant of a Mimir or Thanos engine, sent as `X-Scope-OrgID`."""
+    ssh: Text = "ssh"
+    """Command that runs OpenSSH for `ssh://`, with its own options if need be: `ssh -F FILE`."""
+    region: str = ""
+    """AWS region for `ec2:`, `cloudwatch:` and Amazon Managed Prometheus; empty means what the AWS
+    configuration says.
+    """
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`trntop check`: when a node is not fit, and what a check may cost."""
+
+    slow: Annotated[float, Meta(ge=1, le=1000)] = 1.5
+    """Times the median latency of the nodes above which a pair is slow: a warning."""
+    very_slow: Annotated[float, Meta(ge=1, le=1000)] = 2.5
+    """Times the median above which it fails."""
+    deviations: Annotated[float, Meta(ge=0, le=1000)] = 6.0
+    """Deviations of the nodes (their median, scaled as a standard deviation is) that it must be
+    above it besides.
+    """
+    load: Annotated[float, Meta(ge=0.01, le=10_000)] = 1.0
+    """Load average per core, of either side of a probe, above which it is not judged for being
+    slow: it had to wait for its core.
+    """
+    baseline: Annotated[float, Meta(ge=1, le=1000)] = 1.5
+    """Times what an earlier check found above which a node, or all of them, became slower."""
+    retransmits: Share = 0.002
+    """Share of a card's packets that were sent again during the check above which that is told."""
+    clock_skew: Annotated[float, Meta(ge=0.001, le=86400)] = 1.0
+    """Seconds by which a node's clock may differ from the others'."""
+    memlock_gib: Annotated[float, Meta(ge=0, le=1_000_000)] = 16.0
+    """Least limit of locked memory, in GiB."""
+    huge_pages: Annotated[int, Meta(ge=0, le=10_000_000)] = 5128
+    """Least number of 2 MiB pages that the kernel has set aside: what EFA's installer asks for."""
+    pairs: Annotated[int, Meta(ge=1, le=10_000)] = 128
+    """Most pairs that are probed at a time; 1 where the nodes share a machine."""
+    inspect_seconds: Annotated[float, Meta(ge=0.5, le=600)] = 20.0
+    """Seconds after which a look at a node counts as failed."""
+    time_limit: Annotated[float, Meta(ge=1, le=86400)] = 900.0
+    """Seconds after which a check ends with what it has."""
+    keep: Annotated[int, Meta(ge=0, le=10_000)] = 20
+    """Results that are kept in `trntop/checks` in `$XDG_STATE_HOME` (`~/.local/state`), the newest;
+    0 keeps none.
+    """
+
+
 class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who is told of the incidents of live sources."""
 
@@ -246,6 +334,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     screen: Screen = Screen()
     history: History = History()
     blackbox: Blackbox = Blackbox()
+    fleet: Fleet = Fleet()
+    check: Check = Check()
     notify: Notify = Notify()
     rules: tuple[OwnRule, ...] = ()
     """Rules of the user's own, in the order of the file."""

@@ -20,6 +20,24 @@ class Origin(Enum):
     """neuron-monitor's output on standard input."""
     RECORDING = auto()
     SIMULATION = auto()
+    AGENT = auto()
+    """Nodes whose agents, or other exporters, are asked over HTTP: `http://trn-[001-016]:10042`,
+    or a host list alone.
+    """
+    SSH = auto()
+    """Nodes on which nothing is installed: `ssh://trn-[001-016]`."""
+    NODES_FILE = auto()
+    """A file that lists such sources, watched: `@FILE`."""
+    DNS = auto()
+    """The addresses of a name, such as a headless service of Kubernetes: `dns:NAME[:PORT]`."""
+    SLURM = auto()
+    """The nodes of a job: `slurm:JOBID`."""
+    EC2 = auto()
+    """Instances by tag, type, id: `ec2:tag/Name=run7`."""
+    CLOUDWATCH = auto()
+    """Container Insights' metrics of a cluster: `cloudwatch:CLUSTER`."""
+    ENGINE = auto()
+    """A server that speaks Prometheus' API: `prometheus+http://HOST[?match=…]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +53,25 @@ class Source:
         return self.origin in (Origin.RECORDING, Origin.SIMULATION)
 
 
-KNOWN = "a source is local, - (standard input), a recording's file, or sim:SCENARIO"
+_SCHEMES = {
+    "sim": Origin.SIMULATION,
+    "http": Origin.AGENT,
+    "https": Origin.AGENT,
+    "ssh": Origin.SSH,
+    "dns": Origin.DNS,
+    "slurm": Origin.SLURM,
+    "ec2": Origin.EC2,
+    "cloudwatch": Origin.CLOUDWATCH,
+    "prometheus+http": Origin.ENGINE,
+    "prometheus+https": Origin.ENGINE,
+}
+_HOSTS = re.compile(r"[^/\s]*[\[,][^/\s]*|[\w.-]+:\d{1,5}")
+"""What is taken for a list of hosts: brackets, commas or a port tell it from a file's name."""
+KNOWN = (
+    "a source is local, - (standard input), a recording's file, sim:SCENARIO, nodes such as "
+    "trn-[001-016], http://HOST:PORT or ssh://HOST, @FILE, dns:, slurm:, ec2:, cloudwatch: "
+    "or prometheus+http://HOST"
+)
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 
 
@@ -52,13 +88,18 @@ def parse(text: str) -> Source:
         if stat.S_ISREG(os.fstat(0).st_mode):
             return Source(Origin.RECORDING, "/dev/stdin")
         return Source(Origin.STDIN, text)
-    if text.startswith("sim:"):
-        return Source(Origin.SIMULATION, text)
     if "\0" in text:
         raise UsageError(f"a NUL byte in the source's name; {KNOWN}")
+    scheme = _SCHEME.match(text)
+    if scheme and (origin := _SCHEMES.get(scheme[1].lower())):
+        return Source(origin, text)
+    if text.startswith("@"):
+        return Source(Origin.NODES_FILE, text)
     if Path(text).exists():
         return Source(Origin.RECORDING, text)
-    if scheme := _SCHEME.match(text):
+    if _HOSTS.fullmatch(text):
+        return Source(Origin.AGENT, text)
+    if scheme:
         raise UsageError(f"{clean(scheme[1])}: is no source trntop knows; {KNOWN}")
     raise UsageError(f"{clean(text)}: no such file; {KNOWN}")
 
@@ -81,6 +122,9 @@ def parse_all(texts: list[str]) -> list[Source]:
     ]
     if len(set(names)) < len(names):
         raise UsageError("a source is named twice")
-    if not sources[0].stream and len(sources) > 1:
+    here = [one for one in sources if one.origin in (Origin.LOCAL, Origin.STDIN)]
+    if len(here) > 1:
         raise UsageError("local and - are both this machine: name one of them")
+    if len(sources) > 1 and any(one.origin is Origin.ENGINE for one in sources):
+        raise UsageError("a prometheus+http source stands alone: it speaks for the whole cluster")
     return sources

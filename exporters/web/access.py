@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trntop.errors import SettingsError
 
-from . import tls, web_config
+from . import probes, tls, web_config
 from .auth import BusyError, Verifier
 from .web_config import WebConfig
 
@@ -176,17 +176,22 @@ class _Guard:
                 MutableHeaders(scope=message).update(headers)
             await send(message)
 
-        refusal = await self._refusal(force, Headers(scope=scope).get("authorization", ""))
+        # A check's header holds its token, and so no password: that lock is its own.
+        users = {} if probes.is_locked(scope.get("path", "")) else force.users
+        authorization = Headers(scope=scope).get("authorization", "")
+        refusal = await self._refusal(force, users, authorization)
         await (refusal or self._app)(scope, receive, with_headers)
 
-    async def _refusal(self, force: _InForce, authorization: str) -> Response | None:
+    async def _refusal(
+        self, force: _InForce, users: dict[bytes, bytes], authorization: str
+    ) -> Response | None:
         if force.bucket and not force.bucket.take():
             wait = str(max(1, math.ceil(force.bucket.seconds)))
             return PlainTextResponse("too many requests\n", 429, {"Retry-After": wait})
-        if not force.users:
+        if not users:
             return None
         try:
-            if await self._verifier.allows(force.users, authorization):
+            if await self._verifier.allows(users, authorization):
                 return None
         except BusyError:
             return PlainTextResponse("too many unchecked passwords\n", 503, {"Retry-After": "5"})

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 HEAD_SECONDS = 10.0
 """How long a client may take to shake hands, and to send a request's head."""
 READ_SECONDS = 30.0
-"""How long it may take to read a response."""
+"""How long it may take to read a response; one that goes on for ever, a part of it."""
 LINGER_SECONDS = 1.0
 """How long it may go on sending a request that was refused, so that it sees the refusal."""
 MAX_HEAD_BYTES = 32 << 10
@@ -56,6 +56,13 @@ class Crowd:
         self._open.pop(transport, None)
 
 
+class Ongoing(Protocol):
+    """A response that has no end, such as a stream; handlers find it as `state["ongoing"]`."""
+
+    def taken(self) -> None:
+        """The client took what it was sent, and may wait for more."""
+
+
 class HttpConnection(H11Protocol):
     """uvicorn's HTTP, with deadlines for what the client does.
 
@@ -65,10 +72,24 @@ class HttpConnection(H11Protocol):
 
     _deadline: asyncio.TimerHandle | None = None
     _refused = False
+    _goes_on = False
 
     def __init__(self, *, crowd: Crowd, **given: Any) -> None:
         super().__init__(**given)
         self._crowd = crowd
+        self.app_state = {**self.app_state, "ongoing": self}
+
+    def taken(self) -> None:
+        """A response without an end goes on: its client took what there was so far."""
+        self._goes_on = True
+        self._crowd.note(self.transport)
+        self._allow(READ_SECONDS)
+
+    def shutdown(self) -> None:
+        """The server stops."""
+        super().shutdown()
+        if self._goes_on:
+            self.transport.close()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connected."""

@@ -66,6 +66,14 @@ def accepts_gzip(header: str) -> bool:
     return False
 
 
+def prefers_json(accept: str) -> bool:
+    """Whether an `Accept` header names JSON, and nothing that it weighs higher."""
+    weights: dict[str, float] = {}
+    for one in _ranges(accept):
+        weights[one.media] = max(one.quality, weights.get(one.media, 0.0))
+    return 0 < weights.get("application/json", 0.0) >= max(weights.values(), default=0.0)
+
+
 def _answer(one: _Range) -> tuple[Format, str] | None:
     if one.media in _ANY:
         return _LAST_RESORT

@@ -7,11 +7,10 @@ import asyncio
 import contextlib
 import gzip
 import html
-import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import uvicorn
@@ -23,7 +22,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trntop import __version__
+from trntop import __version__, descriptors
 from trntop.catalog import Page
 from trntop.model import View
 
@@ -31,7 +30,10 @@ from ..metrics.exposition import Format
 from .connection import MAX_HEAD_BYTES, MAX_PLAIN, maker
 from .listening import BACKLOG, url
 from .negotiation import accepts_gzip, negotiate
+from .probes import Probes
 from .readiness import why_not_ready
+from .stream import ABOUT as ABOUT_STREAMS
+from .stream import Streams
 
 if TYPE_CHECKING:
     from .access import Access
@@ -42,8 +44,6 @@ IDLE_SECONDS = 75
 """How long a connection may rest between requests; longer than a usual scrape interval."""
 GRACE_SECONDS = 1
 """What responses under way get when the server stops; idle connections get nothing."""
-OWN_DESCRIPTORS = 256
-"""Files that are open besides connections, at most."""
 
 ABOUT = {
     Page.METRICS: "nodes, jobs, incidents, and what tells a sick device or card from its siblings",
@@ -107,14 +107,23 @@ class _Nosniff:
         await self._app(scope, receive, with_header)
 
 
-def build_app(latest: Latest, renderer: Renderer) -> Starlette:
+def build_app(
+    latest: Latest,
+    renderer: Renderer,
+    streams: Streams | None = None,
+    probes: Probes | None = None,
+) -> Starlette:
     """The exporter's application.
 
     Args:
         latest: gives the newest view, or None when there is none (any more); called on each
             request, must return at once.
         renderer: makes the pages.
+        streams: what trntop itself listens to; by default one that is told of no new views.
+        probes: what a check may do; by default nothing.
     """
+    streams = streams or Streams(latest, 1.0)
+    probes = probes or Probes()
     cache = _Cache(latest, renderer)
 
     def metrics(page: Page) -> Callable[[Request], Response]:
@@ -138,7 +147,11 @@ def build_app(latest: Latest, renderer: Renderer) -> Starlette:
         "/-/ready": ready,
     }
     app = Starlette(
-        routes=[Route(path, _on_loop(respond)) for path, respond in endpoints.items()],
+        routes=[
+            *(Route(path, _on_loop(respond)) for path, respond in endpoints.items()),
+            *streams.routes,
+            *probes.routes,
+        ],
         middleware=[Middleware(_Nosniff)],
     )
     app.router.redirect_slashes = False
@@ -168,8 +181,9 @@ def _landing(view: View | None) -> str:
     simulated = (
         "<p><strong>SIMULATED values</strong></p>\n" if view and view.cluster.simulated else ""
     )
+    about = {**{page.path: ABOUT[page] for page in Page}, **ABOUT_STREAMS}
     pages = "\n".join(
-        f'<li><a href="{page.path}">{page.path}</a>: {ABOUT[page]}</li>' for page in Page
+        f'<li><a href="{path}">{path}</a>: {what}</li>' for path, what in about.items()
     )
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -231,6 +245,7 @@ def serve(
     access: "Access | None" = None,
     *,
     announce: Callable[[str], None] | None = None,
+    at_end: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, on the main thread.
 
@@ -240,8 +255,9 @@ def serve(
         access: who may connect and ask; without it anybody, without TLS.
         announce: is told the URL of each socket, all of which listen then; without it standard
             error is.
+        at_end: awaited when nobody is served any more.
     """
-    _raise_descriptor_limit()
+    descriptors.allow(MAX_PLAIN)  # what is not allowed is refused one by one
     addresses = [url(one, secure=access is not None and access.secure) for one in sockets]
 
     def told() -> None:
@@ -249,7 +265,7 @@ def serve(
             (announce or _announce)(address)
 
     try:
-        asyncio.run(_serve(Server(app, access), list(sockets), told))
+        asyncio.run(_serve(Server(app, access), list(sockets), told, at_end))
     finally:
         if access is not None:
             access.close()
@@ -259,21 +275,18 @@ def _announce(address: str) -> None:
     print(f"trntop: serving {address}/metrics", file=sys.stderr, flush=True)
 
 
-def _raise_descriptor_limit() -> None:
-    """Lets as many connections be open as are allowed; the usual limit is 1024 files."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MAX_PLAIN + OWN_DESCRIPTORS
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 async def _serve(
-    server: Server, sockets: list[socket.socket], listening: Callable[[], None]
+    server: Server,
+    sockets: list[socket.socket],
+    listening: Callable[[], None],
+    at_end: Callable[[], Awaitable[None]] | None,
 ) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.stop)
     listening()  # only now: whoever hears of it may stop it
-    await server.serve(sockets=sockets)
+    try:
+        await server.serve(sockets=sockets)
+    finally:
+        if at_end is not None:
+            await at_end()

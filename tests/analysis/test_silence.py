@@ -3,6 +3,7 @@
 from tests.analysis.harness import Stretch, stretches
 from tests.reports import monitor_reading, report, runtime, step_reading
 from trntop.analysis.detectors.silence import NodeSilent
+from trntop.catalog import FLEET
 from trntop.model import Reading
 from trntop.settings import Analysis
 
@@ -57,3 +58,15 @@ def test_a_node_of_which_one_source_still_speaks_is_not_silent() -> None:
 
 def test_nobody_is_silent_when_the_recording_ends() -> None:
     assert silent(*BEAT[:20]) == []
+
+
+def test_what_a_list_says_is_no_sign_of_life_but_may_be_why() -> None:
+    spoke = [monitor_reading(report(runtime()), float(t), "b") for t in range(20)]
+    lists = [
+        Reading("b", FLEET, float(t), b'{"facts": {"instance_state": "stopped"}, "period": 30}')
+        for t in range(0, 200, 30)
+    ]
+    (found,) = silent(*BEAT[:200], *spoke, *lists)
+    assert found.verdict.since == 19.0
+    assert found.verdict.says["last"] == "neuron-monitor"
+    assert "EC2 says: stopped" in found.verdict.evidence[0].text

@@ -22,6 +22,9 @@ class Notebook:
     def __init__(self) -> None:
         self.readings: list[Reading] = []
         self.statuses: list[Status] = []
+        self.forgotten: list[str] = []
+        self.told: list[str] = []
+        self.speakers: dict[str, str] = {}
         self._news = asyncio.Event()
 
     def now(self) -> float:
@@ -33,6 +36,18 @@ class Notebook:
 
     def status(self, status: Status) -> None:
         self.statuses.append(status)
+        self._news.set()
+
+    def claim(self, node: str, speaker: str) -> str:
+        return self.speakers.setdefault(node, speaker)
+
+    def forget(self, node: str) -> None:
+        self.speakers.pop(node, None)
+        self.forgotten.append(node)
+        self._news.set()
+
+    def tell(self, text: str) -> None:
+        self.told.append(text)
         self._news.set()
 
     @property

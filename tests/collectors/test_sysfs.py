@@ -5,7 +5,7 @@ import pytest
 
 from tests.fakes.sysfs_tree import descriptors
 from trntop.collectors import sysfs
-from trntop.collectors.sysfs import Held, first_line
+from trntop.collectors.sysfs import Held, files_of, first_line, line_of
 
 
 def test_first_line(tmp_path: Path) -> None:
@@ -78,3 +78,26 @@ def test_numbers_and_texts() -> None:
     assert sysfs.number(b"12\n") == 12
     assert sysfs.number(b"%d\n" % ((1 << 64) - 1)) == (1 << 64) - 1
     assert sysfs.text(b" NEURON\xff \n") == "NEURON�"
+
+
+def test_a_folder_of_this_machine(tmp_path: Path) -> None:
+    (tmp_path / "sys/class/net").mkdir(parents=True)
+    (tmp_path / "sys/class/net/link").symlink_to("../../class")
+    (tmp_path / "sys/mtu").write_text("9001\n1500\n")
+    folder = files_of(tmp_path)
+    found = {entry.name: (entry.folder, entry.link) for entry in folder.entries("sys/class/net")}
+    assert found == {"link": (False, True)}
+    assert {entry.name: entry.folder for entry in folder.entries("sys")} == {
+        "class": True,
+        "mtu": False,
+    }
+    assert folder.read("sys/mtu") == folder.held("sys/mtu").read() == b"9001\n1500\n"
+    assert line_of(folder, "sys/mtu") == "9001"
+    assert line_of(folder, "sys/none") == ""
+    assert folder.target("sys/class/net/link") == "class"
+    assert folder.target("sys/mtu") == ""
+    assert folder.inode("sys/class/net/link") == folder.inode("sys/class")
+    with folder.within("sys") as inside:
+        assert inside("mtu") == b"9001\n1500\n"
+    with pytest.raises(OSError, match="No such file"), folder.within("proc"):
+        pass

@@ -11,7 +11,8 @@ import pytest
 
 from tests.builders import NOON, make_incident, make_node, make_view, view_of, with_state
 from trntop.catalog import NEURON_MONITOR, STEPS
-from trntop.exporters.report import MAX_ROWS, _plain, report
+from trntop.exporters.markdown import plain
+from trntop.exporters.report import MAX_ROWS, report
 from trntop.lemons import Blame, Record
 from trntop.model import Incident, Severity, State, View
 from trntop.own_rule import OwnRule
@@ -173,7 +174,7 @@ def test_simulated_values_say_so() -> None:
     ],
 )
 def test_foreign_text_stays_text(foreign: str, shown: str) -> None:
-    assert _plain(foreign) == shown
+    assert plain(foreign) == shown
 
 
 def test_foreign_text_is_rendered_as_it_is() -> None:
@@ -182,7 +183,7 @@ def test_foreign_text_is_rendered_as_it_is() -> None:
     dice = random.Random(1)
     for _ in range(500):
         text = "".join(dice.choices(pieces, k=dice.randint(1, 12)))
-        page = f"- {_plain(text)}\n\n| a | b |\n|---|---|\n| {_plain(text)} | x |\n"
+        page = f"- {plain(text)}\n\n| a | b |\n|---|---|\n| {plain(text)} | x |\n"
         item, cell = re.findall(r"<(?:li|td)>(.*?)</(?:li|td)>", markdown.render(page))[:2]
         assert html.unescape(item) == html.unescape(cell) == " ".join(text.split())
 

@@ -282,3 +282,32 @@ def trn2_48xlarge(root: Path) -> None:
     for name, text in (("sys_vendor", "Amazon EC2"), ("product_name", "trn2.48xlarge")):
         write(root / "sys/class/dmi/id" / name, text)
     (root / "proc").symlink_to("/proc")
+
+
+def fit_node(root: Path) -> None:
+    """A trn2.48xlarge on which all that EFA needs is in place, with a `/proc` of its own."""
+    neuron_tree(root)
+    efa_tree(root)
+    for name, text in (
+        ("sys_vendor", "Amazon EC2"),
+        ("product_name", "trn2.48xlarge"),
+        ("board_asset_tag", "i-simulated"),
+    ):
+        write(root / "sys/class/dmi/id" / name, text)
+    for module in ("ib_uverbs", "ib_core"):
+        write(root / "sys/module" / module / "refcnt", 1)
+    for index in range(16):
+        write(root / f"dev/infiniband/uverbs{index}", "")
+    write(root / "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", 5128)
+    write(root / "proc/sys/kernel/osrelease", "6.1.0-simulated")
+    write(
+        root / "proc/self/limits",
+        "Limit                     Soft Limit           Hard Limit           Units\n"
+        "Max locked memory         unlimited            unlimited            bytes",
+    )
+    write(
+        root / "opt/amazon/efa_installed_packages",
+        "# EFA installer version: 1.43.3\nlibfabric1-aws_2.1.0amzn5.0_amd64.deb\n"
+        "libnccl-ofi_1.16.3-1_amd64.deb",
+    )
+    write(root / "etc/environment", "FI_PROVIDER=efa\nFI_EFA_USE_DEVICE_RDMA=1")

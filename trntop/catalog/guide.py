@@ -6,17 +6,23 @@
 from dataclasses import dataclass
 
 from trntop.catalog.names import (
+    CLOUDWATCH,
+    EFA_EXPORTER,
     EFA_SOURCE,
+    FLEET,
     HOST,
     JOB_MAPPING,
     KERNEL_LOG,
     LOG,
+    NEURON_EXPORTER,
     NEURON_LS,
     NEURON_MONITOR,
     NEURON_SYSFS,
+    OBSERVER,
     POD_RESOURCES,
     PROBE,
     PROFILES,
+    SSH,
     STEPS,
     TENSOR_ENGINE,
 )
@@ -122,6 +128,49 @@ GUIDE = {
         "says into a recording or a stream",
         "a prober of the cluster's own; EFA cards count no latency",
         "no latency: traffic and retransmits are all that cards tell",
+    ),
+    NEURON_EXPORTER: Guide(
+        "what AWS's neuron-monitor-prometheus.py publishes of a node: utilization and HBM use per "
+        "NeuronCore, executions, latency, errors, ECC",
+        "its page, `http://HOST:8000/metrics`, polled each 5 s (docs/nodes.md)",
+        "the script, or its DaemonSet, on a node without an agent of trntop",
+        "these values, unless an agent, ssh or CloudWatch tells them; FLOP/s, tensor engines and "
+        "HBM bandwidth are not on the page",
+    ),
+    EFA_EXPORTER: Guide(
+        "traffic, retransmits, drops and errors of each EFA card, as AWS's EFA node exporter "
+        "publishes them",
+        "its page, `http://HOST:9100/metrics`, polled each 5 s",
+        "node_exporter with the collector `amazonefa` on a node without an agent of trntop",
+        "no EFA columns of such a node",
+    ),
+    OBSERVER: Guide(
+        "what is public of Neuron Observer's metrics: utilization of the node, uncorrected memory "
+        "errors, EFA counters",
+        "its page of metrics, polled each 5 s; a beta, whose names may change",
+        "Neuron Observer (Trn2, Trn3 on EKS) on a node without an agent of trntop",
+        "these values, unless another source tells them",
+    ),
+    CLOUDWATCH: Guide(
+        "Container Insights' metrics of each node of a cluster: utilization, HBM use, latency, "
+        "execution errors, EFA traffic, by the minute",
+        "GetMetricData of CloudWatch, each 60 s, one to three minutes late",
+        "the CloudWatch agent with accelerated compute metrics on the nodes, boto3 "
+        "(`pip install 'trntop[aws]'`) and permission (docs/nodes.md)",
+        "nothing of nodes that cannot be reached otherwise",
+    ),
+    FLEET: Guide(
+        "what a list of nodes tells of a node: EC2's id, type, zone, placement group, network "
+        "nodes, capacity block, scheduled events and status checks; Slurm's job",
+        "the list that the nodes come from: `ec2:`, `slurm:`, labels in a file (docs/nodes.md)",
+        "for EC2, boto3 (`pip install 'trntop[aws]'`) and permission (docs/nodes.md)",
+        "these facts, as far as the node itself does not tell them",
+    ),
+    SSH: Guide(
+        "whether a node on which nothing is installed answers, and if not, why",
+        "OpenSSH and a shell on the node, which read the other sources there (docs/ssh.md)",
+        "ssh to the node without a question asked: a key or an agent, and a known host key",
+        "no value of such a node",
     ),
 }
 """Source → its guide, for every source there is."""

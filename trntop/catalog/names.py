@@ -13,6 +13,17 @@ PROFILES = "profiles"
 JOB_MAPPING = "job-mapping"
 POD_RESOURCES = "pod-resources"
 PROBE = "probe"
+NEURON_EXPORTER = "neuron-exporter"
+EFA_EXPORTER = "efa-exporter"
+OBSERVER = "observer"
+CLOUDWATCH = "cloudwatch"
+FLEET = "fleet"
+SSH = "ssh"
+"""The connection to a node on which nothing is installed."""
+AGENT = "agent"
+"""Messages of an agent that speaks for a node, see `trntop.wire`; they have no decoder."""
+ENGINE = "engine"
+"""What an engine tells of the cluster as a whole, see `trntop.told`; it has no decoder either."""
 SOURCES = (
     NEURON_MONITOR,
     NEURON_SYSFS,
@@ -27,6 +38,12 @@ SOURCES = (
     JOB_MAPPING,
     POD_RESOURCES,
     PROBE,
+    NEURON_EXPORTER,
+    EFA_EXPORTER,
+    OBSERVER,
+    CLOUDWATCH,
+    FLEET,
+    SSH,
 )
 """Every source that has a decoder. Where two give the same quantity, the earlier one counts."""
 DEVICE_SOURCES = (NEURON_MONITOR, NEURON_SYSFS, TENSOR_ENGINE, NEURON_LS, EFA_SOURCE)
@@ -36,7 +53,11 @@ SCHEDULERS = (JOB_MAPPING, POD_RESOURCES)
 LOOP_PACED = (STEPS, LOG)
 """Those that speak when a training loop does."""
 FOREIGN = (PROBE,)
-"""Those that no collector of trntop reads: other programs write them into what it is given."""
+"""Those that speak now and then: probes that were asked for, or that other programs tell of."""
+PAGES = (NEURON_EXPORTER, EFA_EXPORTER, OBSERVER)
+"""Pages of metrics of other programs, polled over HTTP."""
+FAR = (*PAGES, CLOUDWATCH, FLEET, SSH)
+"""Those that no collector of the node itself reads: pages, AWS, lists of nodes, connections."""
 
 MEMORY_CATEGORIES = (
     "constants",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from trntop.catalog.names import (
+    AGENT,
     CPU_MODES,
     EFA_SOURCE,
     EXECUTION_ERRORS,
@@ -31,6 +32,12 @@ def nodes() -> Iterator[Quantity]:
             f"node_vcpu_{mode}_ratio", "ratio", node,
             f"Share of vCPU time in mode {mode.replace('_', ' ')}", source=source,
         )  # fmt: skip
+    yield Quantity(
+        "node_clock_offset_seconds", "seconds", node,
+        "How far the node's clock is ahead of this one, by the quickest of its last frames; the "
+        "way here makes it look behind by what it takes",
+        source=AGENT,
+    )  # fmt: skip
     yield Quantity("node_vcpus", "vcpus", node, "vCPUs of the node", source=source)
     yield Quantity(
         "node_context_switches", "switches", node,

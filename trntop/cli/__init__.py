@@ -36,6 +36,20 @@ a SOURCE is
   FILE                a recording, or a file of neuron-monitor reports; plain, .gz or .zst
   sim:SCENARIO        a simulation, e.g. 'sim:efa-degraded?nodes=4&type=trn1.32xlarge&seed=7';
                       {SCENARIOS}
+other machines, several if need be:
+  trn-[001-016]       nodes whose agents (trntop export) stream; also trn-007:10042,
+                      https://trn-[001-016], http://HOST:8000/metrics of another exporter
+  ssh://trn-[001-016] nodes on which nothing is installed
+  @FILE  dns:NAME  slurm:JOBID  ec2:tag/Name=run7
+                      lists of nodes, watched: who joins is shown, who leaves is not
+  prometheus+http://HOST
+                      what a Prometheus, VictoriaMetrics, Thanos or Mimir knows of all nodes
+  cloudwatch:CLUSTER  Container Insights, where nothing else can be reached
+"""
+
+
+CHECKED = """\
+agents answer with --allow-probes and want their token: --set fleet.token_file=FILE
 """
 
 
@@ -189,6 +203,8 @@ def _build() -> tuple[_Parser, frozenset[str]]:
         "--seconds", type=_positive, default=60.0, help="how long to watch live sources (60)"
     )
 
+    _add_compare(command)
+    _add_check(command)
     _add_export(command, pace)
 
     rules = command(
@@ -252,6 +268,105 @@ def _build() -> tuple[_Parser, frozenset[str]]:
     return parser, frozenset(commands.choices)
 
 
+def _add_check(command: Callable[..., _Parser]) -> None:
+    """`check`."""
+    check = command(
+        "check",
+        "whether the nodes and EFA between them are fit for a job; exits with 0 if they pass, 1"
+        " with a warning, 2 if something fails, 3 if that cannot be told",
+        sources="", module="checking",
+    )  # fmt: skip
+    check.epilog = CHECKED
+    check.add_argument(
+        "nodes", nargs="*", metavar="NODE",
+        help="such as trn-[001-016], ssh://trn-[001-016], slurm:JOBID (this machine alone)",
+    )  # fmt: skip
+    extent = check.add_mutually_exclusive_group()
+    extent.add_argument(
+        "--quick", action="store_true", help="two partners for each node (the default)"
+    )
+    extent.add_argument("--full", action="store_true", help="every pair")
+    check.add_argument("--per-card", action="store_true", help="each EFA card by itself")
+    check.add_argument(
+        "--plan", action="store_true", help="say what would be done and how long, and do nothing"
+    )
+    check.add_argument("--disturb", action="store_true", help="probe nodes with running jobs too")
+    check.add_argument(
+        "--ec2", action="store_true",
+        help="ask EC2 for zones, subnets, security groups and interfaces of the nodes (needs"
+        " trntop[aws]; asked anyway with ec2:)",
+    )  # fmt: skip
+    check.add_argument(
+        "--time-limit", type=_positive, metavar="SECONDS", help="end with what there is (900)"
+    )
+    probe = check.add_argument_group("probes")
+    probe.add_argument("--provider", choices=("efa", "tcp"), default="efa", help="(efa)")
+    probe.add_argument(
+        "--tool", choices=("fi_pingpong", "ib_send_lat", "ib_write_bw", "nccom-test"),
+        default="fi_pingpong",
+        help="(fi_pingpong)",
+    )  # fmt: skip
+    probe.add_argument(
+        "--size", type=_size, default=64, metavar="BYTES", help="of a message, e.g. 1M (64)"
+    )
+    probe.add_argument("--iterations", type=_count, default=1000, metavar="N", help="(1000)")
+    probe.add_argument(
+        "--repeats", type=_count, default=3, metavar="N", help="runs of each probe (3)"
+    )
+    probe.add_argument(
+        "--deadline", type=_positive, default=10.0, metavar="SECONDS", help="of each probe (10)"
+    )
+    report = check.add_argument_group("report")
+    form = report.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as JSON")
+    form.add_argument("--markdown", action="store_true", help="to be pasted into a ticket")
+    report.add_argument(
+        "--junit", type=Path, metavar="FILE", help="also as JUnit XML, for continuous integration"
+    )
+    report.add_argument(
+        "--write", type=Path, metavar="FILE",
+        help="also the probes as a recording, which trntop replay shows",
+    )  # fmt: skip
+    report.add_argument(
+        "--baseline", type=Path, metavar="FILE",
+        help="compare with this result of --json (the newest kept one of the same nodes)",
+    )  # fmt: skip
+    report.add_argument(
+        "--no-keep", action="store_false", dest="keep", help="do not keep the result as a baseline"
+    )
+    report.add_argument(
+        "--import-nccom", type=Path, metavar="FILE", dest="nccom",
+        help="add a report of nccom-test, its JSON or its table",
+    )  # fmt: skip
+    report.add_argument(
+        "--stage", action="append", default=[], metavar="RECORDING", dest="stages",
+        help="add what a finished run spent in communication, and a forecast for twice its nodes;"
+        " repeatable, for runs of different sizes",
+    )  # fmt: skip
+
+
+def _add_compare(command: Callable[..., _Parser]) -> None:
+    """`compare`, whose two sources are A and B."""
+    compare = command("compare", "two runs side by side", sources="", module="comparing")
+    for side in "ab":
+        compare.add_argument(
+            side, metavar=side.upper(),
+            help="a recording or sim:SCENARIO; of a part of it, SOURCE@10m-20m from its beginning",
+        )  # fmt: skip
+    form = compare.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as JSON")
+    form.add_argument("--markdown", action="store_true", help="as a table for a ticket")
+    compare.add_argument(
+        "--from", dest="start", metavar="TIME", help="of both, from here on: 90s, 10m, 2h"
+    )
+    compare.add_argument("--to", dest="end", metavar="TIME", help="of both, up to here")
+    for side in "ab":
+        compare.add_argument(
+            f"--price-{side}", type=_positive, metavar="DOLLARS",
+            help=f"for a node of {side.upper()} and hour (screen.price_per_hour)",
+        )  # fmt: skip
+
+
 def _add_export(command: Callable[..., _Parser], pace: Callable[[_Parser], None]) -> None:
     """`export`, whose options are also spelled as those of the Prometheus exporters."""
     export = command("export", "the Prometheus exporter", module="exporting")
@@ -277,6 +392,21 @@ def _add_export(command: Callable[..., _Parser], pace: Callable[[_Parser], None]
     export.add_argument(
         "--compat", metavar="NAMES",
         help="also the names of other exporters: neuron-monitor,amazonefa",
+    )  # fmt: skip
+    export.add_argument(
+        "--allow-probes", action="store_true", default=None,
+        help="let trntop check look at this node and probe from it",
+    )  # fmt: skip
+    export.add_argument(
+        "--probe-token-file", metavar="FILE", help="with --allow-probes: the token that it sends"
+    )
+    export.add_argument(
+        "--probe-every", type=_duration, metavar="SECONDS",
+        help="with --allow-probes: probe the way to other agents now and then, e.g. each 5m",
+    )  # fmt: skip
+    export.add_argument(
+        "--probe-peers", metavar="NODES",
+        help="with --probe-every: those agents, the same list for all, such as trn-[001-016]",
     )  # fmt: skip
     export.add_argument(
         "--textfile", type=Path, metavar="FILE",
@@ -343,6 +473,15 @@ def _positive(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is no number above 0")
     return value
+
+
+def _duration(text: str) -> float:
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    factor = units.get(text[-1:].lower())
+    try:
+        return _positive(text if factor is None else text[:-1]) * (factor or 1.0)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text} is no time: say 300 or 5m") from None
 
 
 def _size(text: str) -> int:

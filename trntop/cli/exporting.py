@@ -15,13 +15,16 @@ from trntop.errors import UsageError
 from trntop.model import View
 from trntop.runner import Session
 from trntop.settings import Settings
-from trntop.sources import Source, parse_all
+from trntop.sources import Origin, Source, parse_all
 
 if TYPE_CHECKING:
     import socket
 
+    from trntop.collectors.probes.turns import Turns
+    from trntop.collectors.probing import Probing
     from trntop.exporters.metrics.pages import Exposition
     from trntop.exporters.web.access import Access
+    from trntop.exporters.web.probes import Probes
 
 HUNG_SECONDS = 15.0
 HUNG_PERIODS = 3
@@ -41,6 +44,10 @@ def export(args: Namespace) -> int:
         export__web_config_file=args.web_config_file,
         export__max_series=args.max_series,
         export__compat=args.compat,
+        export__allow_probes=args.allow_probes,
+        export__probe_token_file=args.probe_token_file,
+        export__probe_every=args.probe_every,
+        export__probe_peers=args.probe_peers,
     )
     if args.textfile is not None:
         return _write(args, sources, settings)
@@ -50,24 +57,39 @@ def export(args: Namespace) -> int:
 
 
 def _serve(args: Namespace, sources: list[Source], settings: Settings) -> int:
+    from trntop.collectors.probes.turns import Turns
     from trntop.exporters.web.server import build_app, serve
+    from trntop.exporters.web.stream import Streams
 
     exposition = _exposition(settings)
-    session = _session(args, sources, settings)
+    turns = Turns()
+    session = _session(args, sources, settings, _probing(sources, settings, turns))
     # All that can be wrong with how it is asked to serve shows before anything is collected.
     access = _access(settings)
+    probes = _probes(sources, settings, turns)
     sockets = _sockets(args, settings)
+    streams = Streams(lambda: latest(session), session.period)
+    session.subscribe(streams.publish)
     session.start()
     try:
-        serve(build_app(lambda: latest(session), exposition), sockets, access)
+        app = build_app(lambda: latest(session), exposition, streams, probes)
+        serve(app, sockets, access, at_end=probes.close)
     finally:
         session.stop()
     return 0
 
 
-def _session(args: Namespace, sources: list[Source], settings: Settings) -> Session:
+def _session(
+    args: Namespace, sources: list[Source], settings: Settings, probing: "Probing | None" = None
+) -> Session:
     session = opening.session(
-        sources, settings, speed=args.speed, loop=args.loop, guest=False, lasting=True
+        sources,
+        settings,
+        speed=args.speed,
+        loop=args.loop,
+        guest=False,
+        lasting=True,
+        probing=probing,
     )
     session.tell = _say
     return session
@@ -137,6 +159,35 @@ def _access(settings: Settings) -> "Access | None":
     from trntop.exporters.web.access import Access
 
     return Access(Path(settings.export.web_config_file), _say)
+
+
+def _probing(sources: list[Source], settings: Settings, turns: "Turns") -> "Probing | None":
+    """What probes from here now and then, if it is asked for."""
+    if not settings.export.probe_every:
+        return None
+    if not any(source.origin is Origin.LOCAL for source in sources):
+        raise UsageError("--probe-every is for an agent of this machine: its source is local")
+    from trntop.collectors.probing import probing_of
+
+    return probing_of(opening.node_name(), settings, turns)
+
+
+def _probes(sources: list[Source], settings: Settings, turns: "Turns") -> "Probes":
+    """What a check may do here: nothing, unless it is allowed and a token is named."""
+    from trntop.exporters.web.probes import Probes, Token
+
+    export = settings.export
+    if not export.allow_probes:
+        if export.probe_token_file:
+            raise UsageError("--probe-token-file goes with --allow-probes")
+        return Probes()
+    if not export.probe_token_file:
+        raise UsageError("--allow-probes needs --probe-token-file FILE, whose token a check sends")
+    from trntop.collectors.probes.local import LocalHost
+
+    simulated = any(source.origin is Origin.SIMULATION for source in sources)
+    host = LocalHost(settings, opening.node_name(), turns, simulated=simulated)
+    return Probes(host, Token(Path(export.probe_token_file)))
 
 
 def _sockets(args: Namespace, settings: Settings) -> "list[socket.socket]":

@@ -8,18 +8,23 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import dropwhile
+from typing import TYPE_CHECKING
 
-from trntop import blackbox, lemons
+from trntop import blackbox, interpreter, lemons
 from trntop.blackbox import BlackBox
 from trntop.catalog import SOURCES
 from trntop.collection import Collector
 from trntop.errors import SettingsError, UsageError
 from trntop.model import NeffProfile, Reading
 from trntop.monitor import Monitor
-from trntop.runner import Playback, Session, Span, Tap
+from trntop.runner import Playback, Session, Span, Subscriber, Tap
 from trntop.settings import Settings, load
 from trntop.sources import Origin, Source
 from trntop.text import clean
+
+if TYPE_CHECKING:
+    from trntop.collectors.checks import KeptChecks
+    from trntop.collectors.probing import Probing
 
 WARM_UP = 120.0
 """Seconds of its past that an endless simulation shows at once, so that no graph is empty."""
@@ -140,14 +145,16 @@ def endless(sources: list[Source]) -> bool:
 def collectors(
     sources: list[Source], settings: Settings, *, guest: bool = True, standard_input: int = 0
 ) -> list[Collector]:
-    """Live collectors for local sources; `standard_input` is the descriptor that `-` reads.
+    """Live collectors for sources; `standard_input` is the descriptor that `-` reads.
 
     A `guest` leaves what only one can receive to an agent on this machine.
 
     Raises:
-        SettingsError: `collect.disabled` names no source.
+        SettingsError: `collect.disabled` names no source, or a setting is wrong.
+        UsageError: a source is not written as it should be.
     """
     from trntop.collectors import local
+    from trntop.collectors.fleet import collectors_of
     from trntop.collectors.stdin import StandardInput
 
     for name in settings.collect.disabled:
@@ -160,8 +167,10 @@ def collectors(
         if source.origin is Origin.STDIN:
             # What is piped in may be another machine's: nothing of this one is mixed into it.
             made.append(StandardInput(node, standard_input))
-        else:
+        elif source.origin is Origin.LOCAL:
             made += local(node, settings.collect, guest=guest)
+        else:
+            made += collectors_of(source, settings)
     return made
 
 
@@ -186,11 +195,12 @@ def session(
     guest: bool = True,
     standard_input: int = 0,
     lasting: bool = False,
+    probing: "Probing | None" = None,
 ) -> Session:
     """A session over the sources, not yet started; for `guest` see `collectors`.
 
     A `lasting` one, which somebody leaves running, keeps a black box of live sources and tells of
-    their incidents.
+    their incidents. `probing` is one more of them.
 
     Raises:
         SettingsError: what is said of the webhook is wrong.
@@ -202,8 +212,15 @@ def session(
         kept = settings.blackbox
         keep = lasting and kept.seconds and (guest or kept.agent)
         box = BlackBox(kept.seconds, kept.megabytes << 20) if keep else None
+        checks: list[KeptChecks] = _kept_checks() if lasting and guest else []
+        probed = [] if probing is None else [probing]
+        live += [*checks, *probed]
         session = Session(monitor, collectors=live, description=description, tap=tap, black_box=box)
+        watching: list[Subscriber] = [*checks, *probed]
+        for one in watching:
+            session.subscribe(one)
         if lasting:
+            interpreter.prepare()
             _tell_of_incidents(session, settings)
         # What is live, and only that, counts for the nodes' history.
         if history := lemons.default_path(os.environ):
@@ -221,6 +238,15 @@ def session(
         tap=tap,
         notes=streams.notes,
     )
+
+
+def _kept_checks() -> "list[KeptChecks]":
+    """What shows the newest `trntop check` of this machine on the screen of EFA."""
+    from trntop.check import kept
+    from trntop.collectors.checks import KeptChecks
+
+    folder = kept.folder_of(os.environ)
+    return [] if folder is None else [KeptChecks(folder)]
 
 
 def _tell_of_incidents(session: Session, settings: Settings) -> None:

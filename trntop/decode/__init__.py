@@ -7,31 +7,43 @@ it can be used. One bad field or group spares the rest: it becomes a problem of 
 from collections.abc import Callable, Collection, Mapping
 
 from trntop.catalog import (
+    CLOUDWATCH,
+    EFA_EXPORTER,
     EFA_SOURCE,
+    FLEET,
     HOST,
     JOB_MAPPING,
     KERNEL_LOG,
     LOG,
+    NEURON_EXPORTER,
     NEURON_LS,
     NEURON_MONITOR,
     NEURON_SYSFS,
+    OBSERVER,
     POD_RESOURCES,
     PROBE,
     PROFILES,
+    SSH,
     STEPS,
     TENSOR_ENGINE,
 )
 from trntop.decode import (
     allocations,
+    cloudwatch,
     efa,
+    efa_page,
+    fleet,
     host,
     kernel_log,
     log,
     neuron_ls,
     neuron_monitor,
+    neuron_page,
     neuron_sysfs,
+    observer_page,
     probe,
     profiles,
+    ssh,
     steps,
     tensor_engine,
 )
@@ -53,6 +65,12 @@ DECODERS: dict[str, Decoder] = {
     JOB_MAPPING: allocations.decode_jobs,
     POD_RESOURCES: allocations.decode_pods,
     PROBE: probe.decode,
+    NEURON_EXPORTER: neuron_page.decode,
+    EFA_EXPORTER: efa_page.decode,
+    OBSERVER: observer_page.decode,
+    CLOUDWATCH: cloudwatch.decode,
+    FLEET: fleet.decode,
+    SSH: ssh.decode,
 }
 """Decoders by source. Readings of other sources are kept in recordings and otherwise ignored."""
 

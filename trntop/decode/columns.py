@@ -103,8 +103,13 @@ def read_tables(tables: Sequence[Table]) -> list[Values]:
 def _within(raw: Values, scale: Values, limit: Values, cap: Values) -> Values:
     with np.errstate(over="ignore"):  # infinite is out of range as well
         values = raw * scale
-    good = (values >= 0) & (values <= limit) & (raw != UINT32_SENTINEL)
-    return np.where(good, np.minimum(values, cap), np.nan)
+    good = values >= 0
+    good &= values <= limit
+    good &= raw != UINT32_SENTINEL
+    np.minimum(values, cap, out=values)
+    if not good.all():
+        values[~good] = np.nan
+    return values
 
 
 _REMEMBERED = 16_384

@@ -25,6 +25,7 @@ from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import (
     CATALOG,
     EFA_SOURCE,
+    FAR,
     FOREIGN,
     NEURON_MONITOR,
     SOURCES,
@@ -66,8 +67,8 @@ HOSTILE = [
 ]
 
 
-def with_links(node: NodeView) -> NodeView:
-    """The node with two links: one of a known card, one of none."""
+def seen_from_afar(node: NodeView) -> NodeView:
+    """The node as an agent tells of it, with two links: one of a known card, one of none."""
     links = ("rdmap16s27>trn-007", "trn-008")
     inventory = dataclasses.replace(
         node.inventory, keys={**node.inventory.keys, Entity.LINK: links}
@@ -75,13 +76,14 @@ def with_links(node: NodeView) -> NodeView:
     columns = {
         name: np.array([1.0, 2.0]) for name in CATALOG if CATALOG[name].entity is Entity.LINK
     }
+    columns["node_clock_offset_seconds"] = np.array([0.25])
     frame = dataclasses.replace(node.frame, columns={**node.frame.columns, **columns})
     return NodeView(inventory, frame)
 
 
 def test_every_exported_quantity_is_on_its_page_and_no_other() -> None:
     # The bounds of the communication share are for nodes where no job reports it.
-    rendered = exposition().render(view_of(with_links(make_node(0)), make_node(1, jobs=())))
+    rendered = exposition().render(view_of(seen_from_afar(make_node(0)), make_node(1, jobs=())))
     found = {page: names(rendered.body(page, Format.TEXT)) for page in Page}
     for quantity in CATALOG.values():
         pages = [page for page in Page if quantity.metric in found[page]]
@@ -165,7 +167,7 @@ def test_labels_of_a_physical_core() -> None:
 
 
 def test_labels_of_a_link() -> None:
-    body = body_of(view_of(with_links(make_node())), Page.DETAIL)
+    body = body_of(view_of(seen_from_afar(make_node())), Page.DETAIL)
     assert named(body, "trn_link_latency_seconds") == [
         ({"efa_device": "rdmap16s27", "peer": "trn-007", "node": "trn-000"}, 1),
         ({"peer": "trn-008", "node": "trn-000"}, 2),
@@ -253,7 +255,7 @@ def test_stale_source_leaves_its_state_and_takes_its_values() -> None:
     view = make_view(1, states={NEURON_MONITOR: State.STALE}, reason="silent for 14 s")
     metrics, detail, cores = (body_of(view, page) for page in Page)
     up = {pairs["source"]: value for pairs, value in named(metrics, "trntop_source_up")}
-    heard = set(SOURCES) - set(FOREIGN)
+    heard = set(SOURCES) - {*FOREIGN, *FAR}
     assert up == dict.fromkeys(heard, 1) | {NEURON_MONITOR: 0}
     ages = {pairs["source"]: value for pairs, value in named(metrics, "trntop_source_age_seconds")}
     assert ages[NEURON_MONITOR] == 14
@@ -361,7 +363,7 @@ class TestTally:
         )
 
     def test_one_node_that_knows_is_enough(self) -> None:
-        blind, probing = make_node(0), with_links(make_node(1))
+        blind, probing = make_node(0), seen_from_afar(make_node(1))
         body = body_of(view_of(blind, probing))
         assert ({"kind": "latency_regression"}, 0) in named(body, "trn_incidents")
 

@@ -8,7 +8,7 @@ from trntop import units
 from trntop.analysis.axis import Axis, carried
 from trntop.analysis.detector import Signal, Verdict
 from trntop.analysis.tick import Tick
-from trntop.catalog import LOOP_PACED
+from trntop.catalog import FLEET, LOOP_PACED
 from trntop.model import Column, Evidence, NodeView, SourceState, State
 from trntop.settings import Analysis as Settings
 
@@ -52,9 +52,12 @@ class NodeSilent:
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         """Says who was heard last and when, and what the sources' collectors say."""
         view = tick.view(str(key))
-        sources = sorted(view.frame.sources, key=lambda one: -(one.time or 0.0))
+        speakers = sorted(view.frame.speakers, key=lambda one: -(one.time or 0.0))
+        # What its list says of a node may be why: that it was stopped.
+        listed = [one for one in view.frame.sources if one.name == FLEET and one.reason]
+        sources = [*listed, *speakers]
         return Verdict(
-            says={"node": view.name, "last": sources[0].name},
+            says={"node": view.name, "last": speakers[0].name},
             job=tick.job_of.get(view.name),
             node=view.name,
             evidence=tuple(Evidence(_last_word(one), view.name) for one in sources[:SOURCES]),
@@ -68,7 +71,7 @@ class NodeSilent:
 
 def _loop_paced(view: NodeView) -> bool:
     """Whether all that was ever heard of a node came at the pace of a training loop."""
-    return all(one.name in LOOP_PACED for one in view.frame.sources if one.time is not None)
+    return all(one.name in LOOP_PACED for one in view.frame.speakers if one.time is not None)
 
 
 def _last_word(source: SourceState) -> str:

@@ -255,9 +255,10 @@ class Ranks:
         few = np.bincount(layout.pair_job, counts > 0)[layout.pair_job] == 2
         if few.any():
             known = ~np.isnan(times)
+            told = np.bincount(layout.pair[known], minlength=size)
             sums = np.bincount(layout.pair[known], times[known], size)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                seconds = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+            # Who tells only how long the whole step took says nothing of his own part in it.
+            seconds = np.where(told > 0, sums / np.maximum(told, 1), np.nan)
             mean = np.where(few, self._few.off(layout, seconds, self._whole.value > 0.3), mean)
         return mean
 
@@ -301,7 +302,7 @@ class _Few:
         now = dict(zip(layout.pairs.keys, seconds.tolist(), strict=True))
         change = np.full(len(seconds), np.nan)
         for place, (key, value) in enumerate(now.items()):
-            if value == value:
+            if value > 0:
                 usual = self._usual.setdefault(key, value)
                 change[place] = value / usual - 1.0
                 if not held[place]:

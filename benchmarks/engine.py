@@ -1,0 +1,490 @@
+"""An engine with a whole cluster in it, and what the cluster screen costs it and us.
+
+A generator serves what simulated agents serve, under as many names: 1,000 nodes with all their
+pages, and 31,250 nodes with their roll-ups, of which one target speaks for 125, as a relay does. A
+real Prometheus scrapes it, with the recording rules of `trntop rules prometheus`; VictoriaMetrics
+is given the same and has no rules. Then the screen's questions are asked as a dashboard asks them,
+the answers decoded, fed to a monitor, and a tick taken.
+
+`python -m benchmarks.engine --list` prints the single questions too.
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import math
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+
+from benchmarks.figure import Figure
+from benchmarks.terminal import rss_mib
+from trntop.analysis.rulebook import RULEBOOK
+from trntop.catalog import Page
+from trntop.collectors import simulator
+from trntop.collectors.engine.address import parse
+from trntop.collectors.engine.asking import Asker
+from trntop.collectors.engine.client import Client, Result
+from trntop.collectors.engine.own import Own
+from trntop.collectors.engine.probe import Capabilities, probe
+from trntop.collectors.engine.questions import MAX_QUERIES
+from trntop.collectors.engine.selectors import Scope
+from trntop.collectors.engine.telling import Teller
+from trntop.exporters.metrics.exposition import Format
+from trntop.exporters.metrics.pages import Exposition
+from trntop.model import Cluster, Reading, Status, View
+from trntop.monitor import Monitor, play
+from trntop.settings import Fleet, Settings
+
+FULL, ROLLUPS = 1000, 31_250
+"""Nodes with all their series, and with the roll-ups that a global server keeps."""
+REFRESH, DRILL = 2.0, 0.3
+"""Budgets, seconds."""
+MODELS = 8
+"""Simulated nodes; all others are theirs by another name."""
+STEPS, STEP = 6, 15.0
+"""Pages of each that are served in turn, and the seconds between them."""
+INTERVAL = 15
+DETAIL_INTERVAL = 30
+RULES_INTERVAL = {"full": 15, "rollups": 120}
+"""Seconds: some fifty rules over 31,250 nodes take long on two busy cores; what is measured falls
+between two evaluations.
+"""
+BLOCK = 125
+"""Nodes that one target speaks for."""
+REFRESHES, DRILLS = 7, 20
+START_SECONDS = 600.0
+_NODE = re.compile(rb'node="(trn-\d+)"')
+_ROLLUP = re.compile(rb"^trn_(node_|job_|instance_info|incident)")
+"""What is kept of a node's `/metrics` in the large cluster."""
+
+
+def name_of(number: int) -> str:
+    return f"n-{number:05d}"
+
+
+def run(*, quick: bool) -> list[Figure]:
+    sizes = ((200, "full"), (2500, "rollups")) if quick else ((FULL, "full"), (ROLLUPS, "rollups"))
+    figures = []
+    for nodes, kind in sizes:
+        if shutil.which("prometheus"):
+            figures += measure("Prometheus", nodes, kind)
+    if shutil.which("victoria-metrics"):
+        figures += measure("VictoriaMetrics", *sizes[1])
+    return figures
+
+
+def measure(engine: str, nodes: int, kind: str, *, listed: bool = False) -> list[Figure]:
+    """The figures of one engine with one cluster in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        make = _prometheus if engine == "Prometheus" else _victoria
+        with make(Path(folder), nodes, kind) as (url, pid):
+            return asyncio.run(_measure(engine, url, pid, nodes, kind, listed=listed))
+
+
+class _Ear:
+    """Feeds a monitor, as a session does."""
+
+    def __init__(self) -> None:
+        self.monitor = Monitor(Settings())
+
+    def now(self) -> float:
+        return time.time()
+
+    def reading(self, reading: Reading) -> None:
+        self.monitor.feed(reading)
+
+    def status(self, status: Status) -> None:
+        self.monitor.status(status)
+
+    def claim(self, node: str, speaker: str) -> str:
+        return speaker
+
+    def forget(self, node: str) -> None:
+        self.monitor.forget(node)
+
+    def tell(self, text: str) -> None:
+        print(text, file=sys.stderr)
+
+
+class _Timed(Client):
+    """Notes how long each question takes."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(parse(f"prometheus+{url}"), Fleet())
+        self.url = url
+        self.spent: dict[str, tuple[float, int]] = {}
+        self.rules = 0.0
+        """Seconds that one evaluation of the rules took."""
+
+    async def instant(self, query: str, at: float, seconds: float) -> Result:
+        began = time.perf_counter()
+        found = await super().instant(query, at, seconds)
+        self.spent[query] = time.perf_counter() - began, len(found.rows)
+        return found
+
+
+async def _measure(
+    engine: str, url: str, pid: int, nodes: int, kind: str, *, listed: bool
+) -> list[Figure]:
+    client, ear = _Timed(url), _Ear()
+    asker = Asker(client)
+    try:
+        found = await _ready(client, asker, nodes, kind)
+        teller = Teller("engine", asker, ear)
+        teller.interval, teller.pause = found.interval, max(found.interval, 5.0)
+        own = Own(asker, teller, Scope(), found)
+        first, _ = await _timed(own.refresh, ear, asker.begin(), None)
+        taken, cpu = [], []
+        for _ in range(REFRESHES):
+            await asyncio.sleep(1.0)
+            wall, processor = await _timed(own.refresh, ear, asker.begin(), None)
+            taken.append(wall)
+            cpu.append(processor)
+        asked = dict(asker.asked)
+        spent = [
+            (key, query, *client.spent.get(query, (math.nan, 0))) for key, query in asked.items()
+        ]
+        view = ear.monitor.tick(time.time())
+        drills = []
+        for node in itertools.islice(itertools.cycle(list(teller.nodes.values())), DRILLS):
+            wall, _ = await _timed(own.drill, ear, node, asker.now())
+            drills.append(wall)
+    finally:
+        await client.close()
+    whole = view.cluster.whole
+    shown = f"{len(view.cluster.nodes):,} of {whole.nodes if whole else 0:,} nodes shown"
+    rules = ", recorded" if own._questions.recorded else ""
+    if listed:
+        _list(spent)
+    what = f"{engine}, {nodes:,} nodes, {kind}{rules}"
+    return [
+        Figure(
+            f"{what}: refresh", statistics.median(taken), "s", REFRESH,
+            f"at most {max(taken):.2f} s, the first {first:.2f} s; {shown}; own processor "
+            f"{1e3 * statistics.median(cpu):.0f} ms; the engine holds "
+            f"{rss_mib(pid):,.0f} MiB, its rules took {client.rules:.1f} s",
+        ),
+        Figure("  questions in it", len(asked), "", MAX_QUERIES, ", ".join(asked)),
+        Figure(
+            "  all of one node", statistics.median(drills), "s", DRILL,
+            f"at most {max(drills):.2f} s, the past with it",
+        ),
+    ]  # fmt: skip
+
+
+async def _timed(
+    call: Callable[..., Awaitable[None]], ear: _Ear, *arguments: object
+) -> tuple[float, float]:
+    """Seconds until it can be painted, and of this process's time."""
+    began, busy = time.perf_counter(), time.process_time()
+    await call(*arguments)
+    ear.monitor.tick(time.time())
+    return time.perf_counter() - began, time.process_time() - busy
+
+
+async def _ready(client: "_Timed", asker: Asker, nodes: int, kind: str) -> Capabilities:
+    """What the engine has, once it has it all."""
+    deadline = time.monotonic() + START_SECONDS
+    wanted = {"count(trn_instance_info)": nodes}
+    if kind == "full":
+        wanted["count(group by (node) (trn_neuroncore_utilization_ratio))"] = nodes
+    for query, count in wanted.items():
+        while True:
+            rows = (await client.instant(query, asker.now(), 60.0)).rows
+            if rows and rows[0].value and float(rows[0].value[1]) >= count:
+                break
+            assert time.monotonic() < deadline, f"{query} gives {rows}"
+            await asyncio.sleep(2.0)
+    await asyncio.sleep(2 * INTERVAL)  # rates want a second look
+    while not await _judged(client, nodes):
+        assert time.monotonic() < deadline, "the rules are never through"
+        await asyncio.sleep(2.0)
+    return await probe(client, Scope(), asker.now())
+
+
+async def _judged(client: "_Timed", nodes: int) -> bool:
+    """Whether the rules, if there are any, have summed up all nodes, and rest."""
+    async with httpx.AsyncClient(base_url=client.url, trust_env=False, timeout=60.0) as http:
+        answer = await http.get("/api/v1/rules")
+        asked = {"query": "sum(cluster:trn_instance_info:count)"}
+        counted = (await http.get("/api/v1/query", params=asked)).json()["data"]["result"]
+    groups = answer.json()["data"]["groups"] if answer.status_code == 200 else []
+    client.rules = sum(group["evaluationTime"] for group in groups)
+    ends = [
+        datetime.fromisoformat(re.sub(r"\.\d+", "", group["lastEvaluation"])).timestamp()
+        + group["evaluationTime"]
+        for group in groups
+    ]
+    return not groups or (
+        bool(counted)
+        and float(counted[0]["value"][1]) >= nodes
+        and max(ends) < time.time() < min(ends) + 40
+    )
+
+
+def _list(spent: Sequence[tuple[str, str, float, int]]) -> None:
+    for key, query, seconds, rows in spent:
+        text = query if len(query) < 90 else f"{query[:60]} … {query[-25:]}"
+        print(f"    {key:<26} {1e3 * seconds:>6.0f} ms {rows:>7,} series  {text}")
+
+
+# --- the engines -------------------------------------------------------------------------------
+
+
+@contextmanager
+def _prometheus(folder: Path, nodes: int, kind: str) -> Iterator[tuple[str, int]]:
+    port = _free_port()
+    with _generator(kind) as address:
+        jobs = [("trntop", Page.METRICS)]
+        if kind == "full":
+            jobs += [("trntop-detail", Page.DETAIL), ("trntop-cores", Page.CORES)]
+        rules = folder / "rules.yml"
+        command = [sys.executable, "-m", "trntop", "rules", "prometheus"]
+        rules.write_bytes(subprocess.run(command, capture_output=True, check=True).stdout)
+        config = {
+            "global": {
+                "scrape_interval": f"{INTERVAL}s",
+                "evaluation_interval": f"{RULES_INTERVAL[kind]}s",
+            },
+            "rule_files": [str(rules)],
+            "scrape_configs": [
+                {
+                    "job_name": job,
+                    "honor_labels": kind == "rollups",
+                    "scrape_interval":
+                        f"{INTERVAL if page is Page.METRICS else DETAIL_INTERVAL}s",
+                    "static_configs": list(_targets(address, nodes, kind, page)),
+                }
+                for job, page in jobs
+            ],
+        }  # fmt: skip
+        file = folder / "prometheus.yml"
+        file.write_text(json.dumps(config))
+        arguments = (
+            "prometheus", f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+        )  # fmt: skip
+        with _process(arguments, folder, f"http://127.0.0.1:{port}", "/-/ready") as found:
+            yield found
+
+
+def _targets(address: str, nodes: int, kind: str, page: Page) -> Iterator[Mapping[str, object]]:
+    if kind == "full":
+        for number in range(nodes):
+            path = f"/{name_of(number)}{page.path}"
+            labels = {"__metrics_path__": path, "instance": f"{name_of(number)}:10042"}
+            yield {"targets": [address], "labels": labels}
+    else:
+        for first in range(0, nodes, BLOCK):
+            path = f"/block/{first}/{min(BLOCK, nodes - first)}"
+            labels = {"__metrics_path__": path, "instance": f"relay-{first}"}
+            yield {"targets": [address], "labels": labels}
+
+
+@contextmanager
+def _victoria(folder: Path, nodes: int, kind: str) -> Iterator[tuple[str, int]]:
+    assert kind == "rollups"
+    address = f"127.0.0.1:{_free_port()}"
+    arguments = (
+        "victoria-metrics", f"-storageDataPath={folder / 'data'}", f"-httpListenAddr={address}",
+    )  # fmt: skip
+    over = threading.Event()
+    with _process(arguments, folder, f"http://{address}", "/health") as found:
+        feeder = threading.Thread(target=_feed, args=(address, nodes, over), daemon=True)
+        feeder.start()
+        try:
+            yield found
+        finally:
+            over.set()
+            feeder.join(INTERVAL)
+
+
+def _feed(address: str, nodes: int, over: threading.Event) -> None:
+    """Gives it the cluster every interval, a block at a time, as scrapes would come."""
+    models = _models("rollups")
+    began = time.monotonic()
+    pause = INTERVAL / (nodes / BLOCK)
+    with httpx.Client(base_url=f"http://{address}", trust_env=False, timeout=60.0) as client:
+        for turn in itertools.count():
+            for first in range(0, nodes, BLOCK):
+                body = _block(models, first, min(BLOCK, nodes - first), time.monotonic() - began)
+                client.post(
+                    "/api/v1/import/prometheus", params={"extra_label": "job=trntop"}, content=body
+                )
+                due = began + turn * INTERVAL + (first / BLOCK + 1) * pause
+                if over.wait(max(0.0, due - time.monotonic())):
+                    return
+
+
+@contextmanager
+def _process(
+    arguments: Sequence[str], folder: Path, url: str, ready: str
+) -> Iterator[tuple[str, int]]:
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            arguments, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=folder
+        )
+    try:
+        deadline = time.monotonic() + 60
+        with httpx.Client(base_url=url, trust_env=False) as client:
+            while True:
+                try:
+                    if client.get(ready).status_code == 200:
+                        break
+                except httpx.TransportError:
+                    pass
+                assert process.poll() is None, (folder / "log").read_text()[-2000:]
+                assert time.monotonic() < deadline, "the engine does not get ready"
+                time.sleep(0.1)
+        yield url, process.pid
+    finally:
+        process.kill()
+        process.wait(30)
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+# --- the generator -----------------------------------------------------------------------------
+
+Models = Sequence[Mapping[Page, Sequence[bytes]]]
+"""Simulated node → page → its contents from step to step."""
+
+
+def _models(kind: str) -> Models:
+    """What the simulated agents serve; the node's name stands in it as `node="trn-…"`."""
+    text = f"sim:efa-degraded?nodes={MODELS}&minutes={(60 + STEPS * STEP) / 60:g}&onset=40"
+    views = list(
+        play(
+            simulator.simulate(simulator.parse(f"{text}&duration=600"), time.time() - 60.0),
+            Monitor(Settings()),
+        )
+    )
+    steps = views[60 :: int(STEP)][:STEPS]
+    found = []
+    for name in steps[0].cluster.nodes:
+        exposition = Exposition(rules=RULEBOOK)
+        pages: dict[Page, list[bytes]] = {}
+        for view in steps:
+            rendered = exposition.render(_of(view, name))
+            for page in Page if kind == "full" else (Page.METRICS,):
+                body = rendered.body(page, Format.TEXT)
+                pages.setdefault(page, []).append(body if kind == "full" else _rolled_up(body))
+        found.append(pages)
+    return found
+
+
+def _of(view: View, name: str) -> View:
+    own = tuple(found for found in view.incidents if found.node == name)
+    return View(
+        view.generation, view.time, Cluster(view.time, {name: view.cluster.nodes[name]}), own
+    )
+
+
+def _rolled_up(body: bytes) -> bytes:
+    return b"".join(line for line in body.splitlines(keepends=True) if _ROLLUP.match(line))
+
+
+def _page(models: Models, number: int, page: Page, seconds: float) -> bytes:
+    """What one node serves now. Only the first of those by one model keep its incidents."""
+    bodies = models[number % len(models)][page]
+    body = bodies[min(len(bodies) - 1, int(seconds / STEP))]
+    if number >= len(models):
+        body = re.sub(rb"(?m)^trn_incident_.*\n", b"", body)
+    name = name_of(number).encode()
+    return _NODE.sub(b'instance="%s:10042",node="%s"' % (name, name), body)
+
+
+def _block(models: Models, first: int, count: int, seconds: float) -> bytes:
+    """What a relay of so many nodes serves."""
+    pages = (_page(models, first + one, Page.METRICS, seconds) for one in range(count))
+    return b"".join(pages)
+
+
+def _serve(kind: str, port: int) -> None:
+    models = _models(kind)
+    began = time.monotonic()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            seconds = time.monotonic() - began
+            parts = self.path.split("/")
+            if parts[1] == "block":
+                body = _block(models, int(parts[2]), int(parts[3]), seconds)
+            else:
+                number = int(parts[1].partition("-")[2])
+                page = next(one for one in Page if one.path == f"/{'/'.join(parts[2:])}")
+                body = _page(models, number, page, seconds)
+            self.send_response(200)
+            self.send_header("Content-Type", Format.TEXT.content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server.daemon_threads = True
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    print("ready", flush=True)
+    server.serve_forever()
+
+
+@contextmanager
+def _generator(kind: str) -> Iterator[str]:
+    port = _free_port()
+    process = subprocess.Popen(
+        (sys.executable, "-m", "benchmarks.engine", "--serve", str(port), "--kind", kind),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # a scrape that is given up leaves a traceback
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline(), "the generator has ended"
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine", description=__doc__)
+    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--kind", choices=("full", "rollups"), default="full")
+    parser.add_argument("--engine", choices=("Prometheus", "VictoriaMetrics"), default="Prometheus")
+    parser.add_argument("--nodes", type=int, default=FULL)
+    parser.add_argument("--list", action="store_true", help="print the single questions")
+    args = parser.parse_args()
+    if args.serve:
+        _serve(args.kind, args.serve)
+        return
+    for figure in measure(args.engine, args.nodes, args.kind, listed=args.list):
+        print(figure.line(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""One engine: asks, hands on what an agent of each node would say, and waits.
+
+Each refresh is one instant of the server's time for all its questions. While there is no answer,
+the screen keeps what it has, with its age. The node that the user looks at is asked for whole, as
+soon as the cursor rests on it, and no longer than that.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from trntop.catalog import ENGINE
+from trntop.collection import Sink
+from trntop.collectors.backoff import Backoff
+from trntop.model import State
+from trntop.settings import Fleet
+
+from .address import Address
+from .asking import Asker
+from .client import Client, EngineError, Trouble
+from .foreign import Foreign
+from .own import Own
+from .probe import Capabilities, probe
+from .selectors import Scope
+from .telling import Teller
+
+LEAST_REFRESH = 5.0
+"""Seconds between refreshes, at least; more where samples come less often."""
+PROBE_EVERY = 600.0
+"""Seconds after which the server is looked at again: rules may have been added."""
+REST = 0.08
+"""Seconds that a cursor has to rest on a node before all of it is asked for."""
+
+
+class EngineCollector:
+    """All nodes of one engine.
+
+    Args:
+        address: where it is, and what is asked of it.
+        fleet: how it is reached.
+        least: seconds between refreshes, at least.
+        wall: unix seconds of this machine.
+    """
+
+    source = ENGINE
+
+    def __init__(
+        self,
+        address: Address,
+        fleet: Fleet,
+        least: float = LEAST_REFRESH,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.node = address.name
+        self._scope = Scope(address.match)
+        self._least = least
+        self._client = Client(address, fleet)
+        self.asker = Asker(self._client, wall)
+        self._probed_at: float | None = None
+        self._found: Capabilities | None = None
+        self._way: Own | Foreign | None = None
+        self._focus: str | None = None
+        self._turned = asyncio.Event()
+
+    def look_at(self, node: str | None) -> None:
+        """Tells all of this node from now on, and of the one before no more than of others."""
+        self._focus = node
+        self._turned.set()
+
+    async def run(self, sink: Sink) -> None:
+        """Refreshes until cancelled."""
+        teller = Teller(self.node, self.asker, sink)
+        backoff = Backoff(first=1.0, longest=30.0)
+        watch = asyncio.create_task(self._watch(teller))
+        try:
+            while True:
+                began = self.asker.wall()
+                try:
+                    await self._refresh(teller)
+                    pause = max(0.0, teller.pause - (self.asker.wall() - began))
+                    backoff = Backoff(first=1.0, longest=30.0)
+                except EngineError as error:
+                    pause = backoff.wait(0.0) if error.wait is None else error.wait
+                    teller.say(State.DOWN, f"{error} (again in {pause:.0f} s)")
+                    if error.kind in (Trouble.BAD_QUERY, Trouble.NO_ENGINE):
+                        self._probed_at = None  # it may be another server by now
+                await asyncio.sleep(pause)
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+            await self._client.close()
+
+    async def _refresh(self, teller: Teller) -> None:
+        at = self.asker.begin()
+        if self._way is None or self._probed_at is None or at - self._probed_at > PROBE_EVERY:
+            found = await probe(self._client, self._scope, at)
+            at = self._probed_at = self.asker.begin()
+            if found != self._found or self._way is None:
+                kind = Own if found.own else Foreign
+                self._way = kind(self.asker, teller, self._scope, found)
+                self._found = found
+            teller.interval = found.interval
+            teller.pause = max(found.interval, self._least)
+        await self._way.refresh(at, self._focus)
+        self._turned.set()
+
+    async def _watch(self, teller: Teller) -> None:
+        """Keeps one node told whole: that which is looked at, anew with each refresh."""
+        drilling: asyncio.Task[None] | None = None
+        asked: str | None = None
+        try:
+            while True:
+                await self._turned.wait()
+                self._turned.clear()
+                if drilling is not None and (self._focus != asked or drilling.done()):
+                    await _ended(drilling)
+                    drilling = None
+                if self._focus not in teller.nodes:
+                    teller.whole = asked = None
+                elif drilling is None:
+                    rest = 0.0 if self._focus == asked else REST
+                    if self._focus != asked:
+                        teller.whole = None
+                    asked = self._focus
+                    drilling = asyncio.create_task(self._drill(teller, asked, rest))
+        finally:
+            if drilling is not None:
+                await _ended(drilling)
+
+    async def _drill(self, teller: Teller, name: str | None, rest: float) -> None:
+        await asyncio.sleep(rest)
+        node = teller.nodes.get(name or "")
+        if node is None or self._way is None:
+            return
+        try:
+            await self._way.drill(node, self.asker.now())
+        except* EngineError as group:
+            teller.whole = None
+            teller.say(State.DOWN, f"all of {node.name}: {group.exceptions[0]}")
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await asyncio.gather(task, return_exceptions=True)

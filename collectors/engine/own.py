@@ -1,0 +1,240 @@
+"""An engine that has trntop's own series: the refresh, and all of one node."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+from trntop.catalog import METRIC_PREFIX
+from trntop.derive import RATES
+from trntop.history import KEPT
+from trntop.model import Severity
+from trntop.text import clean
+
+from . import sums
+from .asking import SECONDS, Answers, Asker, Rows
+from .client import EngineError, Row, number
+from .nodes import OF_CARDS, OF_PARTS, Drafts, Node
+from .probe import Capabilities
+from .questions import COMPLETED, MAX_CARDS, MAX_SHOWN, MAX_WHOLE, RETRANSMIT, SOME_CARDS, Questions
+from .selectors import Scope
+from .sums import Sums
+from .telling import Teller
+
+NODE_SECONDS = 5.0
+"""For each question on one node."""
+PAST = 900.0
+"""Seconds of the past that graphs begin with."""
+PAST_STEP = 5.0
+"""Seconds between its values, at least."""
+PAST_NODES = 64
+"""Nodes whose past is asked for at the start; that of others when they are looked at."""
+MAX_DOWN = 50
+"""Nodes out of reach among the worst that are shown."""
+_RANK = {one.value: -one.rank for one in Severity}
+
+
+class Own:
+    """Asks for nodes by trntop's names.
+
+    Args:
+        asker: asks.
+        teller: hands on.
+        scope: the series that the user chose.
+        found: what the engine has.
+    """
+
+    def __init__(self, asker: Asker, teller: Teller, scope: Scope, found: Capabilities) -> None:
+        self._asker = asker
+        self._teller = teller
+        self._questions = Questions(scope, found.names, found.interval, found.jobs)
+        self._large: bool | None = None
+        """Whether there are too many nodes to show all; None before they are counted."""
+        self._cards: list[str] | None = []
+        """The nodes whose cards are asked for; None is all."""
+        self._with_past: set[str] = set()
+
+    async def refresh(self, at: float, focus: str | None) -> None:
+        """One look at everything.
+
+        Raises:
+            EngineError: it cannot be had.
+        """
+        first = self._large is None
+        if first:
+            found = await self._asker.refresh({"count": self._questions.count()}, at, ("count",))
+            count = sum(value for _, value in found.rows("count"))
+            self._large = count > MAX_WHOLE
+            self._cards = None if count <= MAX_CARDS else []
+            self._asker.asked.clear()
+        if self._large:
+            await self._worst(at, focus)
+        else:
+            await self._all(at, focus)
+        if first:
+            await self._past(at)
+
+    async def _all(self, at: float, focus: str | None) -> None:
+        asked = self._questions.whole(self._cards)
+        found = await self._asker.refresh(asked, at, ("about", "nodes"))
+        drafts = Drafts(self._teller.targets)
+        for key in ("about", "nodes", "jobs", "silent", "resent"):
+            drafts.take(found.rows(key))
+        drafts.take_times(found.rows("times"))
+        drafts.take_as(COMPLETED, found.rows("completed"))
+        drafts.take_as("efa_tx_bytes_per_second", found.rows("tx"))
+        total = Sums()
+        total.take_nodes(drafts.nodes.values())
+        self._large = len(drafts) > MAX_WHOLE
+        self._cards = _with_cards(drafts, focus)
+        down = self._down(drafts, found.rows("down"))
+        await self._teller.hand_on(drafts, at, OF_CARDS, down)
+        roster = self._teller.roster(at)
+        self._teller.tell(total, roster, len(down), found.told("incidents"))
+
+    async def _worst(self, at: float, focus: str | None) -> None:
+        found = await self._asker.refresh(self._questions.cluster(), at)
+        total = Sums()
+        total.take_recorded(found.rows("recorded"))
+        total.take_counted(found.rows("count"))
+        total.take_combined(found.rows("means") + found.rows("traffic"), found.rows("sizes"))
+        if not self._questions.recorded:
+            self._asker.notes.append("no recorded values: see trntop rules prometheus")
+        unreached = found.rows("down")
+        total.nodes += len(unreached)
+        self._large = not 0 < total.nodes <= MAX_WHOLE
+        chosen = self._choose(found, focus)
+        detail = await self._asker.refresh(
+            {f"{key} of the worst": text for key, text in self._questions.some(chosen).items()},
+            at,
+            ("nodes of the worst",),
+        )
+        drafts = Drafts(self._teller.targets)
+        drafts.take(detail.rows("nodes of the worst"))
+        drafts.take_times(detail.rows("times of the worst"))
+        drafts.take_as("efa_tx_bytes_per_second", detail.rows("tx of the worst"))
+        down = self._down(drafts, unreached[:MAX_DOWN])
+        await self._teller.hand_on(drafts, at, OF_CARDS, down)
+        roster = [*map(clean, drafts.nodes), *down]
+        self._teller.keep(set(roster))
+        self._teller.tell(total, roster, len(unreached), found.told("incidents"), chosen=True)
+
+    def _choose(self, found: Answers, focus: str | None) -> list[str]:
+        """The labels of the worst nodes: of incidents first, then the ends of each measure."""
+        blamed = sorted(
+            found.rows("incidents"),
+            key=lambda one: (_RANK.get(one[0].get("severity", ""), 1), one[1]),
+        )
+        chosen: dict[str, None] = {}
+        if focus is not None and (node := self._teller.nodes.get(focus)) is not None:
+            chosen[node.label] = None
+        chosen |= dict.fromkeys(labels.get("node", "") for labels, _ in blamed[: MAX_SHOWN // 2])
+        lists = []
+        for key, largest in (
+            ("resent most", True),
+            ("slowest", True),
+            ("least used", False),
+            ("fullest", True),
+        ):
+            rows = sorted(found.rows(key), key=lambda one: one[1], reverse=largest)
+            lists.append([labels.get("node", "") for labels, _ in rows])
+        for place in range(max(map(len, lists))):
+            chosen |= dict.fromkeys(one[place] for one in lists if place < len(one))
+        chosen.pop("", None)
+        return list(chosen)[:MAX_SHOWN]
+
+    def _down(self, drafts: Drafts, rows: Rows) -> dict[str, str]:
+        """Nodes that the server does not reach: label → why."""
+        labels_of: dict[str, list[str]] = {}
+        for label, target in self._teller.targets.items():
+            labels_of.setdefault(target, []).append(label)
+        down: dict[str, str] = {}
+        for labels, _ in rows:
+            target = labels.get("instance", "")
+            host = labels.get("node") or target.rpartition(":")[0] or target
+            for label in labels_of.get(target) or [host]:
+                if label and label not in drafts.nodes:
+                    down[label] = f"its agent at {clean(target)} cannot be scraped"
+        return down
+
+    async def drill(self, node: Node, at: float) -> None:
+        """Tells all of one node.
+
+        Raises:
+            EngineError: it cannot be had.
+        """
+        found = await self._asker.at_once(self._questions.node(node.label), at, NODE_SECONDS)
+        drafts = Drafts(self._teller.targets)
+        drafts.take(found.rows("all"))
+        drafts.take_times(found.rows("times"))
+        draft = drafts.nodes.get(node.label)
+        if draft is None or not draft.values:
+            return
+        for row in found.results["counters"].rows:
+            if (rate := _rate(row)) is not None:
+                drafts.take_as(rate[0], [(row.metric, rate[1])])
+        self._teller.whole = node.name
+        self._teller.send(node, draft, at if draft.time is None else draft.time, OF_PARTS)
+        if node.name not in self._with_past:
+            self._with_past.add(node.name)
+            await self._ask_past(self._questions.past((node.label,)), at)
+
+    async def _past(self, at: float) -> None:
+        """What was before the first tick: of the cluster, and where they are few, of the nodes."""
+        queries = self._questions.past(None)
+        nodes = self._teller.nodes.values()
+        if nodes and len(nodes) <= PAST_NODES:
+            self._with_past.update(self._teller.nodes)
+            queries |= self._questions.past(node.label for node in nodes)
+        await self._ask_past(queries, at)
+
+    async def _ask_past(self, queries: Mapping[str, str], at: float) -> None:
+        step = max(self._questions.interval, PAST_STEP)
+        scalars: dict[str, dict[float, float]] = {}
+        tables: dict[str, dict[str, dict[float, float]]] = {}
+        for key, query in queries.items():
+            try:
+                found = await self._asker.client.range(query, at - PAST, at, step, SECONDS)
+            except EngineError as error:
+                self._asker.notes.append(f"no past: {error}")
+                continue
+            for row in found.rows:
+                values = {
+                    moment: value for moment, text in row.values if (value := number(text)) == value
+                }
+                if key != "nodes":
+                    if where := sums.key_of(row.metric):
+                        scalars[where] = values
+                elif (name := _quantity(row)) in KEPT and self._speaks(row):
+                    tables.setdefault(clean(row.metric.get("node", "")), {})[name] = values
+        self._teller.tell_past(scalars, tables)
+
+    def _speaks(self, row: Row) -> bool:
+        """Whether its target is the one that counts for its node."""
+        target = row.metric.get("instance", "")
+        return self._teller.targets.get(row.metric.get("node", ""), target) == target
+
+
+def _with_cards(drafts: Drafts, focus: str | None) -> list[str] | None:
+    """The nodes whose cards are asked for next: those that resend most, if they are many."""
+    if len(drafts) <= MAX_CARDS:
+        return None
+
+    def resent(label: str) -> float:
+        return drafts.nodes[label].values.get(RETRANSMIT, {}).get("", -1.0)
+
+    worst = sorted(drafts.nodes, key=resent, reverse=True)[:SOME_CARDS]
+    return [*worst, focus] if focus in drafts.nodes.keys() - set(worst) and focus else worst
+
+
+def _quantity(row: Row) -> str:
+    return row.metric.get("__name__", "").removeprefix(METRIC_PREFIX)
+
+
+def _rate(row: Row) -> tuple[str, float] | None:
+    """The rate of a counter by its samples; None where it was reset, or one sample is all."""
+    quantity = RATES.get(_quantity(row))
+    samples = [(moment, number(text)) for moment, text in row.values]
+    if quantity is None or len(samples) < 2:
+        return None
+    (begun, first), (ended, last) = samples[0], samples[-1]
+    rising = all(after >= before for (_, before), (_, after) in pairwise(samples))
+    return (quantity, (last - first) / (ended - begun)) if rising and ended > begun else None

@@ -1,0 +1,212 @@
+"""Hands on what the engine knows: of each node as its agent would, and of the whole cluster."""
+
+import asyncio
+from collections.abc import Mapping
+
+from trntop.catalog import AGENT, ENGINE
+from trntop.collection import Sink
+from trntop.derive import Recipe
+from trntop.model import Reading, Severity, State, Status
+from trntop.text import clean
+from trntop.told import VERSION, Bulletin, Past, ToldIncident, encode
+
+from .asking import Asker, Rows
+from .client import Labels
+from .nodes import Draft, Drafts, Node
+from .sums import Sums
+
+CHUNK = 20
+"""Nodes that are put into messages before others get their turn."""
+FORGET = 3600.0
+"""Seconds for which a node that is gone is still shown."""
+
+
+class Teller:
+    """What the session has heard of one engine.
+
+    Args:
+        name: what the engine goes by.
+        asker: tells its time, and what was left out.
+        sink: the session.
+    """
+
+    def __init__(self, name: str, asker: Asker, sink: Sink) -> None:
+        self._name = name
+        self._asker = asker
+        self._sink = sink
+        self.interval = 0.0
+        """Seconds between the samples of a node."""
+        self.pause = 0.0
+        """Seconds between refreshes."""
+        self.nodes: dict[str, Node] = {}
+        """Name → what is kept of it."""
+        self.targets: dict[str, str] = {}
+        """Label of a node → the target that speaks for it."""
+        self.whole: str | None = None
+        """The node of which all is told, apart from the others."""
+        self._newest: float | None = None
+
+    @property
+    def period(self) -> float:
+        """Seconds that pass before a node is heard again, as a rule: a sample may wait for a
+        refresh.
+        """
+        return (self.interval + self.pause) / 2 + 1.0
+
+    def say(self, state: State, reason: str = "") -> None:
+        """The engine's own state."""
+        self._sink.status(Status(self._name, ENGINE, state, reason))
+
+    async def hand_on(
+        self, drafts: Drafts, at: float, what: Recipe, down: Mapping[str, str]
+    ) -> None:
+        """Gives what an agent of each node would say.
+
+        Args:
+            drafts: the nodes that were answered for.
+            at: the time of the questions.
+            what: what is computed beside what was told.
+            down: nodes that the engine does not reach, and why.
+        """
+        self._note_doubles(drafts)
+        self._newest = None
+        # In the order of their times, as a recording wants them.
+        timed = sorted(
+            ((at if draft.time is None else draft.time, draft) for draft in drafts.nodes.values()),
+            key=lambda pair: pair[0],
+        )
+        for place, (stamp, draft) in enumerate(timed):
+            self._newest = stamp
+            node = self._known(draft.label)
+            if node is None:
+                continue
+            node.seen = at
+            self.targets[draft.label] = draft.instance
+            if node.name != self.whole:
+                self.send(node, draft, stamp, what)
+            if place % CHUNK == CHUNK - 1:
+                await asyncio.sleep(0)
+        for name, reason in down.items():
+            if (node := self._known(name)) is not None:
+                node.seen = at
+                self._sink.status(Status(node.name, AGENT, State.DOWN, reason))
+
+    def _note_doubles(self, drafts: Drafts) -> None:
+        if drafts.doubles:
+            label, other = next(iter(drafts.doubles.items()))
+            more = f" and {len(drafts.doubles) - 1} more" if len(drafts.doubles) > 1 else ""
+            self._asker.notes.append(
+                f"{clean(label)}{more}: told by two targets; {clean(other)} is left out"
+            )
+        for label in drafts.doubles.keys() - drafts.nodes.keys():
+            self.targets.pop(label, None)  # the first is gone: the second speaks from now on
+
+    def _known(self, label: str) -> Node | None:
+        """What is kept of a node; None where another one has its name."""
+        name = clean(label)
+        node = self.nodes.get(name)
+        if node is None:
+            node = self.nodes[name] = Node(name, label, self.period)
+        if node.label != label:
+            self._asker.notes.append(f"two nodes would be called {name}: one is left out")
+            return None
+        return node
+
+    def send(self, node: Node, draft: Draft, stamp: float, what: Recipe) -> None:
+        """Gives what an agent of one node would say."""
+        if not draft.values and not draft.facts:
+            return
+        moment = self._asker.ours(stamp, self._sink)
+        for message in node.messages(draft, moment, what):
+            self._sink.reading(Reading(node.name, AGENT, moment, message, draft.simulated))
+
+    def roster(self, at: float) -> list[str]:
+        """The nodes that were there within the last hour; the others are forgotten."""
+        self.keep({name for name, node in self.nodes.items() if at - node.seen < FORGET})
+        return list(self.nodes)
+
+    def keep(self, names: set[str]) -> None:
+        """Forgets all other nodes."""
+        for name in self.nodes.keys() - names:
+            self.targets.pop(self.nodes.pop(name).label, None)
+
+    def tell(
+        self,
+        total: Sums,
+        roster: list[str],
+        down: int,
+        incidents: Rows | None,
+        *,
+        chosen: bool = False,
+    ) -> None:
+        """Says what is true of the whole cluster.
+
+        Args:
+            total: its values.
+            roster: the nodes that are shown.
+            down: how many nodes the engine does not reach.
+            incidents: those that are open, since when; None where nobody tells.
+            chosen: whether the shown nodes are only the worst.
+        """
+        newest = self._newest
+        bulletin = Bulletin(
+            v=VERSION,
+            period=self.period,
+            nodes=max(total.nodes, len(roster)),
+            roster=tuple(roster),
+            chosen=chosen,
+            down=down,
+            newest=None if newest is None else self._asker.ours(newest, self._sink),
+            simulated=total.simulated,
+            values={name: value for name, value in total.values.items() if value == value},
+            jobs=total.jobs,
+            incidents=None
+            if incidents is None
+            else tuple(filter(None, (self._incident(*row) for row in incidents))),
+            notes=tuple(dict.fromkeys(self._asker.notes)),
+        )
+        self._give(encode(bulletin), simulated=total.simulated)
+
+    def tell_past(
+        self,
+        scalars: Mapping[str, Mapping[float, float]],
+        tables: Mapping[str, Mapping[str, Mapping[float, float]]],
+    ) -> None:
+        """Hands on what was before.
+
+        Args:
+            scalars: key of a series → the server's time → value.
+            tables: node → quantity → the same.
+        """
+        every = [*scalars.values(), *(one for table in tables.values() for one in table.values())]
+        times = sorted({moment for series in every for moment in series})
+        if not times:
+            return
+        past = Past(
+            v=VERSION,
+            times=tuple(self._asker.ours(moment, self._sink) for moment in times),
+            scalars={key: tuple(map(series.get, times)) for key, series in scalars.items()},
+            nodes={
+                node: {name: tuple(map(series.get, times)) for name, series in table.items()}
+                for node, table in tables.items()
+            },
+        )
+        self._give(encode(past))
+
+    def _give(self, data: bytes, *, simulated: bool = False) -> None:
+        self._sink.reading(Reading(self._name, ENGINE, self._sink.now(), data, simulated))
+
+    def _incident(self, labels: Labels, opened: float) -> ToldIncident | None:
+        kind = labels.get("kind", "")
+        try:
+            severity = Severity(labels.get("severity", ""))
+        except ValueError:
+            return None
+        return ToldIncident(
+            kind,
+            severity,
+            self._asker.ours(opened, self._sink),
+            labels.get("training_job") or None,
+            labels.get("node") or None,
+            labels.get("component") or None,
+        )

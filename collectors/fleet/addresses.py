@@ -1,0 +1,186 @@
+"""From what a list of nodes says to addresses that may be asked, and names for them.
+
+A list may be another program's, or another person's: what comes from it is checked here. Names
+and passwords never stand in an address (they would show in messages and recordings), only http,
+https and ssh are spoken, and link-local addresses are refused: behind 169.254.169.254 and its
+like a cloud hands out credentials.
+"""
+
+import ipaddress
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from trntop.errors import UsageError
+from trntop.hostlist import MAX_HOSTS, MAX_NAME, expand_all
+from trntop.settings import Fleet
+from trntop.text import clean
+
+from .target import Target, named
+
+MAX_LENGTH = 2048
+"""Longest address."""
+SECRETS = "say fleet.user and fleet.password_file instead"
+
+_ADDRESS = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://"
+    r"(?:(?P<user>[^@/?#]*)@)?"
+    r"(?P<host>\[[^\]@/?#]*:[^\]@/?#]*\]|(?:\[[^\]:/?#]*\]|[^\[\]:/?#])+)"
+    r"(?::(?P<port>\d{1,5}))?(?P<path>/[^?#]*)?",
+)
+_HOST_PORT = re.compile(r"(?P<host>(?:\[[^\]:]*\]|[^\[\]:/@])+)(?::(?P<port>\d{1,5}))?")
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?\.?", re.ASCII)
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*", re.ASCII)
+_PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*", re.ASCII)
+_QUERY = re.compile(r"([?#]).+", re.DOTALL)
+_MASKED = re.compile(r"(://)[^@/?#]*@")
+_METADATA = (
+    ipaddress.ip_network("169.254.0.0/16"),
+    ipaddress.ip_network("fe80::/10"),
+    # The same services of EC2 over IPv6: metadata, time, DNS, credentials of pods.
+    ipaddress.ip_network("fd00:ec2::/32"),
+)
+
+
+class Place(NamedTuple):
+    """One node of a list on its way to a target."""
+
+    address: str
+    facts: Mapping[str, str] = {}
+    name: str = ""
+    """What it goes by, where the list says so; else it goes by its host."""
+
+
+def shown(text: str) -> str:
+    """An address as it may be shown: without what could be a secret."""
+    return clean(_QUERY.sub(r"\1…", _MASKED.sub(r"\1…@", text)), 80)
+
+
+def expand(text: str, fleet: Fleet) -> list[str]:
+    """The addresses of one entry: a host list, with a port or not, or a URL with one in it.
+
+    `trn-[001-016]`, `trn-001:9000`, `http://trn-[001-016]:8000/metrics`, `ssh://ada@trn-001`.
+
+    Raises:
+        UsageError: it is none, or none that may be asked.
+    """
+    if len(text) > MAX_LENGTH:
+        raise UsageError(f"{shown(text)}: longer than {MAX_LENGTH} characters")
+    if not text.isprintable() or " " in text or "\\" in text:
+        raise UsageError(f"{shown(text)}: an address has no blanks or control characters")
+    if "://" not in text:
+        match = _HOST_PORT.fullmatch(text)
+        if match is None or text.lower().startswith(("javascript:", "data:", "file:")):
+            raise UsageError(f"{shown(text)}: neither a host list nor an address")
+        port = _port(match["port"], text)
+        return [host_address(host, fleet, port) for host in _hosts(match["host"])]
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{shown(text)}: no address such as http://HOST:PORT or ssh://HOST")
+    scheme, user, path = match["scheme"].lower(), match["user"], match["path"] or ""
+    if scheme not in ("http", "https", "ssh"):
+        raise UsageError(f"{shown(text)}: only http, https and ssh are spoken")
+    if user is not None and (scheme != "ssh" or not _USER.fullmatch(user)):
+        raise UsageError(f"{shown(text)}: names and passwords are not written here; {SECRETS}")
+    if path and (not _PATH.fullmatch(path) or (scheme == "ssh" and path != "/")):
+        raise UsageError(f"{shown(text)}: {clean(path, 40)} is no path")
+    port = _port(match["port"], text)
+    tail = f":{port}" if port else ""
+    head = f"{scheme}://{f'{user}@' if user else ''}"
+    return [f"{head}{host}{tail}{path.rstrip('/')}" for host in _hosts(match["host"])]
+
+
+def host_address(host: str, fleet: Fleet, port: int | None = None) -> str:
+    """Where a host is reached that a list only names, by the setting `fleet.via`."""
+    host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    if fleet.via == "ssh":
+        return f"ssh://{host}{f':{port}' if port else ''}"
+    return f"http://{host}:{port or fleet.port}"
+
+
+def host_of(address: str) -> str:
+    """The host of an address, without brackets."""
+    match = _ADDRESS.fullmatch(address)
+    return match["host"].strip("[]") if match else ""
+
+
+def _port(text: str | None, whole: str) -> int | None:
+    if text is None:
+        return None
+    if not 0 < int(text) < 65536:
+        raise UsageError(f"{shown(whole)}: a port is a number from 1 to 65535")
+    return int(text)
+
+
+def _hosts(text: str) -> Sequence[str]:
+    """The hosts of a host list, or the one address.
+
+    Raises:
+        UsageError: one of them is no host, or may not be asked.
+    """
+    if ":" in text:
+        return [f"[{checked_ip(text.strip('[]'))}]"]
+    hosts = expand_all([text]) if "[" in text else [text]
+    for host in hosts:
+        checked_host(host)
+    return hosts
+
+
+def checked_host(host: str) -> str:
+    """A host's name, or its IPv4 address in the usual form.
+
+    Raises:
+        UsageError: it is neither, or may not be asked.
+    """
+    if len(host) > MAX_NAME or not _HOST.fullmatch(host):
+        raise UsageError(f"{clean(host, 80)}: no name of a host")
+    # What ends in a number the resolver takes for an IPv4 address, in whatever spelling.
+    if re.fullmatch(r"\d+|0[xX][0-9A-Fa-f]*", host.rstrip(".").rpartition(".")[2], re.ASCII):
+        return checked_ip(host)
+    return host
+
+
+def checked_ip(text: str) -> str:
+    """An IP address.
+
+    Raises:
+        UsageError: it is none, or may not be asked.
+    """
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise UsageError(f"{clean(text, 80)}: no IP address in the usual form") from None
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    if any(mapped in network for network in _METADATA if network.version == mapped.version):
+        raise UsageError(f"{clean(text, 80)}: link-local, where clouds keep credentials: refused")
+    if mapped.is_multicast or mapped.is_unspecified:
+        raise UsageError(f"{clean(text, 80)}: not the address of a machine")
+    return str(address)
+
+
+def targets_of(places: Iterable[Place]) -> list[Target]:
+    """Targets with names of their own; an address that stands twice is one.
+
+    A node goes by what its list calls it where no other is called so, else by its host.
+
+    Raises:
+        UsageError: there are more than `MAX_HOSTS`.
+    """
+    unique: dict[str, Place] = {}
+    for place in places:
+        unique.setdefault(place.address, place)
+        if len(unique) > MAX_HOSTS:
+            raise UsageError(f"more than {MAX_HOSTS:,} nodes")
+    by_host = named(unique)
+    count = Counter(
+        place.name or target.name for place, target in zip(unique.values(), by_host, strict=True)
+    )
+    return [
+        Target(
+            place.name if place.name and count[place.name] == 1 else target.name,
+            place.address,
+            place.facts,
+        )
+        for place, target in zip(unique.values(), by_host, strict=True)
+    ]

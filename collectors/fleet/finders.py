@@ -1,0 +1,56 @@
+"""Lists of nodes that change: files, DNS, Slurm, EC2."""
+
+from pathlib import Path
+
+from trntop.collection import Collector
+from trntop.errors import UsageError
+from trntop.settings import Settings
+from trntop.sources import Origin, Source
+from trntop.text import clean
+
+from .. import aws
+from . import connection
+from .dns import Dns
+from .ec2 import Ec2
+from .nodes_file import NodesFile
+from .slurm import Slurm
+from .target import Finder, FindError
+from .watch import Watch
+
+
+def collectors(source: Source, settings: Settings) -> list[Collector]:
+    """The collector of a list.
+
+    Raises:
+        UsageError: the source is not written as it should be, or the file cannot be read.
+        SettingsError: what is needed to reach its nodes is wrong or missing.
+    """
+    connection.check(settings.fleet)
+    return [Watch(finder(source, settings), settings)]
+
+
+def finder(source: Source, settings: Settings) -> Finder:
+    """What looks for the nodes of a source.
+
+    Raises:
+        UsageError: the source is not written as it should be, or the file cannot be read.
+        SettingsError: boto3 is missing.
+    """
+    fleet = settings.fleet
+    text = source.text.partition(":")[2]
+    match source.origin:
+        case Origin.NODES_FILE:
+            nodes = NodesFile(Path(source.text[1:]), fleet)
+            try:
+                nodes.look()  # so that mistakes show before anything is drawn
+            except FindError as error:
+                raise UsageError(str(error)) from None
+            return nodes
+        case Origin.DNS:
+            return Dns(text, fleet)
+        case Origin.SLURM:
+            return Slurm(text, fleet)
+        case Origin.EC2:
+            aws.require("ec2:")
+            return Ec2(text, fleet)
+    raise UsageError(f"{clean(source.text)}: is no list of nodes")

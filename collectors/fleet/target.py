@@ -1,0 +1,76 @@
+"""What a node is called, and how it is reached."""
+
+import ipaddress
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from trntop.errors import TrntopError
+from trntop.text import clean
+
+
+class FindError(TrntopError):
+    """A list of nodes cannot be had now; the list before stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One node that is to be watched."""
+
+    name: str
+    """What it goes by on the screen, cleaned; unique in a list."""
+    address: str
+    """`http://HOST:PORT`, `https://HOST:PORT/PATH` or `ssh://[USER@]HOST[:PORT]`."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What the list tells of the node: its instance id, zone, state, …"""
+
+
+class Finder(Protocol):
+    """A list of nodes."""
+
+    text: str
+    """What the user wrote, cleaned."""
+    period: float | None
+    """Seconds between looks; None where the list never changes."""
+
+    async def find(self) -> list[Target]:
+        """The nodes now.
+
+        Raises:
+            FindError: why there is no answer.
+        """
+        ...
+
+
+def named(addresses: Iterable[str]) -> list[Target]:
+    """Targets for addresses, each by the shortest name that tells it from the others.
+
+    That is the host without its domain, the host, host and port, or the whole address.
+    """
+    choices = [_names(address) for address in dict.fromkeys(addresses)]
+    counts = [Counter(names) for names in zip(*choices, strict=True)]
+    return [
+        Target(
+            clean(next(n for n, seen in zip(names, counts, strict=True) if seen[n] == 1)), names[-1]
+        )
+        for names in choices
+    ]
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address rather than a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _names(address: str) -> tuple[str, ...]:
+    """What an address may go by, the shortest first."""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    short = host if is_address(host) else host.partition(".")[0]
+    return short, host, f"{host}:{parts.port}", address

@@ -1,0 +1,1 @@
+"""Probes of latency and bandwidth, with the tools that a node has installed."""

@@ -1,0 +1,33 @@
+"""The script that a node runs, with its parameters set."""
+
+import json
+import shlex
+from importlib import resources
+
+from trntop.settings import Collect
+
+from ..neuron_config import configuration
+from ..neuron_tree import CORE_NODES, DEVICE_NODES
+
+SHELL = "exec sh -s"
+"""What the login shell is given, whichever it is; the script follows on standard input."""
+
+
+def text(tag: str, settings: Collect) -> str:
+    """The script, for a POSIX shell's standard input.
+
+    Args:
+        tag: begins each line of its answers.
+        settings: what is read, where and how often.
+    """
+    names = sorted({name for _, name in (*DEVICE_NODES, *CORE_NODES)} | {"total"})
+    parameters = {
+        "tag": tag,
+        "root": settings.root,
+        "monitor": settings.neuron_monitor,
+        "lister": settings.neuron_ls,
+        "config": json.dumps(configuration(settings.period)),
+        "texts": f"({'|'.join(names)})",
+    }
+    head = "".join(f"{name}={shlex.quote(value)}\n" for name, value in parameters.items())
+    return head + resources.files(__package__).joinpath("node.sh").read_text()

@@ -1,0 +1,287 @@
+"""The conductor over a made-up fleet: order, deadlines, and what it leaves behind (nothing)."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from itertools import combinations
+
+import pytest
+
+from tests.check.fleet import LATENCY, Fleet, failed, inspection, refusal
+from trntop.check import course
+from trntop.check.model import BusyError, Outcome, ProbeError, ProbeSpec, UnreachableError
+from trntop.check.plan import Plan
+from trntop.check.result import Check, Progress
+from trntop.errors import TrntopError
+
+SPEC = ProbeSpec(seconds=0.2)
+
+
+def told(check: Check, outcome: Outcome = Outcome.FAIL) -> dict[str, str]:
+    """Node (or component, where it is nobody's) → what is said of it."""
+    return {one.node or one.component: one.text for one in check.findings if one.outcome is outcome}
+
+
+def test_a_fleet_that_is_well_passes() -> None:
+    fleet = Fleet(8)
+    check = fleet.run()
+    assert check.outcome is Outcome.PASS, check.findings
+    assert check.verdict == "PASS: 8 nodes are fit"
+    assert len(fleet.probes) == 8
+    assert sorted(fleet.closed) == fleet.names
+    assert not fleet.running
+    assert [place.ratio for place in check.places] == [1.0] * 8
+
+
+def test_pairs_of_a_round_run_at_once_but_never_two_on_a_host() -> None:
+    fleet = Fleet(8)
+    fleet.run()
+    assert fleet.most == 8  # FakeHost refuses a second one
+    few = Fleet(8)
+    few.run(Plan(pairs=1))
+    assert few.most == 2
+
+
+def test_a_full_tournament_probes_every_pair() -> None:
+    fleet = Fleet(7)
+    fleet.run(Plan(extent="full"))
+    met = sorted(tuple(sorted(pair)) for *pair, _ in fleet.probes)
+    assert met == list(combinations(fleet.names, 2))
+
+
+def test_cards_are_probed_one_after_another_with_their_like() -> None:
+    fleet = Fleet(2)
+    check = fleet.run(Plan(per_card=True))
+    assert len(fleet.probes) == 8
+    assert {(one.card, one.peer_card) for one in check.trials} == {
+        (f"rdmap{16 * place}s27",) * 2 for place in range(1, 9)
+    }
+
+
+def test_one_node_is_probed_against_itself() -> None:
+    fleet = Fleet(1)
+    check = fleet.run()
+    assert fleet.probes == [("trn-001", "trn-001", "")]
+    assert check.outcome is Outcome.PASS
+    broken = Fleet(1, lambda *_: failed("fi_getinfo: no data available"))
+    check = broken.run()
+    assert told(check) == {
+        "trn-001": "the probe against itself fails: fi_getinfo: no data available"
+    }
+
+
+def test_without_nodes_nothing_can_be_told() -> None:
+    fleet = Fleet(2)
+    fleet.broken = dict.fromkeys(fleet.names, UnreachableError("connection refused"))
+    check = fleet.run()
+    assert check.outcome is Outcome.UNKNOWN
+    assert not any(one.action or "drain" in one.next_step for one in check.findings)
+    assert fleet.probes == []
+
+
+def test_who_answers_something_else_is_not_to_be_drained() -> None:
+    fleet = Fleet(4)
+    fleet.broken["trn-002"] = ProbeError("no agent of trntop answers there")
+    check = fleet.run()
+    assert told(check) == {}
+    assert told(check, Outcome.UNKNOWN) == {
+        "trn-002": "refuses to be checked: no agent of trntop answers there"
+    }
+
+
+def test_who_refuses_and_who_hangs_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(course, "CLOSE", 0.05)
+    fleet = Fleet(6)
+    fleet.broken["trn-002"] = refusal()
+    fleet.hanging.add("trn-005")
+    begun = time.monotonic()
+    check = fleet.run(Plan(inspect_seconds=0.1))
+    assert time.monotonic() - begun < 3
+    assert told(check) == {"trn-005": "does not answer: no answer within 100 ms"}
+    assert told(check, Outcome.UNKNOWN) == {
+        "trn-002": "refuses to be checked: its agent was started without --allow-probes"
+    }
+    assert check.outcome is Outcome.FAIL
+    assert check.outcome.exit_code == 2
+    assert check.verdict == "FAIL: 4 of 6 nodes pass; fail: trn-005; cannot tell: trn-002"
+
+
+def test_a_node_that_dies_during_the_check_is_not_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(course, "CALL", 0.05)
+    monkeypatch.setattr(course, "GRACE", 0.05)
+    monkeypatch.setattr(course, "CLOSE", 0.05)
+    fleet = Fleet(6)
+
+    def answer(one: str, two: str, card: str) -> float:
+        fleet.hanging.add("trn-003")
+        return LATENCY
+
+    fleet.answer = answer
+    check = fleet.run(Plan(spec=SPEC, pairs=1))
+    assert list(told(check)) == ["trn-003"]
+    assert told(check)["trn-003"].startswith("does not answer any more: no answer within")
+    assert {place.node for place in check.places if place.outcome is Outcome.PASS} == {
+        name for name in fleet.names if name != "trn-003"
+    }
+
+
+def test_a_node_that_starts_no_probe_is_told_apart_from_one_that_is_gone() -> None:
+    def answer(one: str, two: str, card: str) -> float | ProbeError:
+        return ProbeError("fi_pingpong is not installed") if one == "trn-003" else LATENCY
+
+    fleet = Fleet(5, answer)
+    check = fleet.run()
+    assert told(check) == {
+        "trn-003": "its side of 2 probes failed: fi_pingpong is not installed"
+    } or told(check, Outcome.WARN) == {
+        "trn-003": "its side of 1 probe failed: fi_pingpong is not installed"
+    }
+
+
+def test_a_node_that_gives_no_answer_once_is_not_gone() -> None:
+    tries = iter(range(9))
+
+    def answer(one: str, two: str, card: str) -> float | ProbeError:
+        if "trn-003" in (one, two) and next(tries) == 1:
+            return UnreachableError("no answer within 12 s")
+        return LATENCY
+
+    check = Fleet(6, answer).run()
+    assert told(check) == {}
+    assert told(check, Outcome.WARN) == {
+        "trn-003": "its side of 1 probe failed: no answer within 12 s"
+    }
+    assert not any(look.error for look in check.looks)
+
+
+def test_a_node_without_the_tool_is_not_probed_and_has_no_fault() -> None:
+    fleet = Fleet(4)
+    fleet.looks["trn-004"] = lambda _: inspection("trn-004", tools={"ib_send_lat": "6.10"})
+    check = fleet.run()
+    assert told(check) == {}
+    assert told(check, Outcome.UNKNOWN) == {
+        "trn-004": "was not probed: fi_pingpong is not installed on it"
+    }
+    (finding,) = [one for one in check.findings if one.node == "trn-004"]
+    assert "Debian's libfabric-bin" in finding.next_step
+    assert not any("trn-004" in probe for probe in fleet.probes)
+
+
+def test_a_node_in_somebody_elses_probe_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(course, "AGAIN", 0.01)
+    busy = iter([BusyError("another probe is under way")] * 3)
+    fleet = Fleet(2, lambda *_: next(busy, LATENCY))
+    assert fleet.run().outcome is Outcome.PASS
+    monkeypatch.setattr(course, "BUSY", 0.05)
+    fleet = Fleet(2, lambda *_: BusyError("another probe is under way"))
+    check = fleet.run()
+    assert told(check) == {}, "nothing is known of it, least of all a fault"
+    assert told(check, Outcome.UNKNOWN)["trn-001"] == "was not probed: another probe is under way"
+
+
+def test_busy_nodes_are_left_alone_unless_told() -> None:
+    def look(seen: int) -> object:
+        return inspection("trn-004", busy=["job 4711", "pid 12 python"])
+
+    fleet = Fleet(4)
+    fleet.looks["trn-004"] = look  # type: ignore[assignment]
+    check = fleet.run()
+    assert told(check, Outcome.UNKNOWN) == {
+        "trn-004": "was not probed: it is used by job 4711, pid 12 python"
+    }
+    assert check.outcome.exit_code == 3
+    assert not any("trn-004" in probe for probe in fleet.probes)
+    assert fleet.run(Plan(disturb=True)).outcome is Outcome.PASS
+
+
+def test_a_passing_disturbance_is_seen_through() -> None:
+    slow = iter([10 * LATENCY])
+    fleet = Fleet(
+        8, lambda one, two, card: next(slow, LATENCY) if "trn-003" in (one, two) else LATENCY
+    )
+    check = fleet.run()
+    assert check.outcome is Outcome.PASS
+    assert [one.stage for one in check.trials].count("again 1.1") == 1
+
+
+def test_a_time_limit_ends_it_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(4, lambda *_: LATENCY)
+
+    async def forever(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("tests.check.fleet.FakeHost.probe", forever)
+    check = fleet.run(Plan(time_limit=0.2))
+    assert check.cut_short == "the time limit of 0 s ran out: round 1"
+    assert check.outcome is Outcome.UNKNOWN
+    assert sorted(fleet.closed) == fleet.names
+    assert not fleet.running
+
+
+def test_cancelled_it_ends_what_runs_everywhere() -> None:
+    fleet = Fleet(4)
+    fleet.hanging.add("trn-002")
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(fleet.check(Plan(inspect_seconds=60)))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert sorted(fleet.closed) == fleet.names
+
+
+def test_a_host_that_breaks_is_no_verdict() -> None:
+    fleet = Fleet(4)
+
+    def answer(*_: str) -> float:
+        raise ZeroDivisionError
+
+    fleet.answer = answer
+    with pytest.raises(ExceptionGroup):
+        fleet.run()
+    assert sorted(fleet.closed) == fleet.names
+
+
+def test_progress_is_told() -> None:
+    steps: list[Progress] = []
+    Fleet(4).run(progress=steps.append)
+    assert [one.stage for one in steps if one.done == one.total] == [
+        "looking at the nodes before the probes",
+        "round 1",
+        "round 2",
+        "looking at the nodes after the probes",
+    ]
+    assert steps[-1].left == 0
+    assert max(one.left for one in steps) > 0
+
+
+def test_facts_that_others_know_are_added() -> None:
+    fleet = Fleet(3)
+    for name in fleet.names:
+        fleet.looks[name] = lambda seen, name=name: inspection(  # type: ignore[misc]
+            name, instance_id=f"i-{name}", facts={"subnet_id": "own"} if name == "trn-003" else {}
+        )
+    asked: list[str] = []
+
+    async def ask(instances: Sequence[str]) -> dict[str, dict[str, str]]:
+        asked.extend(instances)
+        return {one: {"subnet_id": "subnet-1"} for one in instances}
+
+    check = fleet.run(ask=ask)
+    assert asked == ["i-trn-001", "i-trn-002", "i-trn-003"]
+    assert told(check, Outcome.WARN) == {
+        "trn-003": "is in subnet own, 2 of 3 nodes are in subnet-1"
+    }
+    assert all(look.after and look.after.facts for look in check.looks)
+
+    async def refuse(instances: Sequence[str]) -> dict[str, dict[str, str]]:
+        raise TrntopError("no AWS credentials found")
+
+    check = fleet.run(ask=refuse)
+    assert check.outcome is Outcome.PASS
+    assert "interfaces: no AWS credentials found" in check.findings[0].text

@@ -1,0 +1,337 @@
+"""What is judged of a node besides its probes."""
+
+import msgspec
+import pytest
+
+from tests.check.fleet import DEVICE, NOW, Fleet, card, inspection
+from tests.check.test_course import told
+from trntop.check.model import Action, Card, Finding, Inspection, Outcome, ProbeSpec
+from trntop.check.plan import Plan
+from trntop.check.result import Check
+from trntop.settings import Check as Limits
+from trntop.settings import Settings
+
+
+def check_of(count: int = 6, **odd: Inspection) -> Check:
+    """A fleet whose probes are well; `trn_002=…` is what that node looks like."""
+    return _check(count, {name.replace("_", "-"): (look, look) for name, look in odd.items()})
+
+
+def _check(count: int, odd: dict[str, tuple[Inspection, Inspection]]) -> Check:
+    fleet = Fleet(count)
+    for name, looks in odd.items():
+        fleet.looks[name] = lambda seen, looks=looks: looks[seen - 1]  # type: ignore[misc]
+    return fleet.run()
+
+
+def only(check: Check) -> Finding:
+    (finding,) = [one for one in check.findings if one.outcome is not Outcome.PASS]
+    return finding
+
+
+def look(**changes: object) -> Inspection:
+    return inspection("trn-002", **changes)
+
+
+# Cards
+
+
+def test_a_missing_card() -> None:
+    finding = only(check_of(trn_002=look(cards=[card(place) for place in range(7)])))
+    assert (finding.node, finding.outcome, finding.action) == (
+        "trn-002", Outcome.FAIL, Action.REBOOT
+    )  # fmt: skip
+    assert finding.text == "7 EFA cards, 8 expected of a trn1.32xlarge"
+    assert "`kubectl cordon trn-002`" in finding.next_step
+
+
+def test_fewer_cards_on_all_nodes_are_perhaps_meant() -> None:
+    few = {f"trn-00{place}": (inspection("", cards=[card(0)]),) * 2 for place in range(1, 7)}
+    check = _check(6, few)
+    assert check.outcome is Outcome.WARN
+    assert check.findings[0].text.endswith("the other nodes have as many")
+
+
+def test_ec2_knows_better_than_the_table() -> None:
+    seen = {
+        f"trn-00{place}": (inspection("", facts={"efa_interfaces_max": "9"}),) * 2
+        for place in range(1, 4)
+    }
+    assert "8 EFA cards, 9 expected" in _check(3, seen).findings[0].text
+
+
+def test_what_was_launched_with_fewer_cards_lacks_none() -> None:
+    few = look(cards=[card(place) for place in range(4)], facts={"efa_interfaces": "4"})
+    finding = only(check_of(trn_002=few))
+    assert (finding.outcome, finding.node) == (Outcome.WARN, "trn-002")
+    assert finding.text.endswith("8 expected of a trn1.32xlarge; it was launched with as many")
+
+
+def test_no_card_at_all() -> None:
+    bare = {
+        f"trn-00{place}": (inspection("", instance_type="", cards=[], devices=None),) * 2
+        for place in (1, 2)
+    }
+    fleet = Fleet(2)
+    fleet.looks = {name: lambda seen, own=own: own[0] for name, own in bare.items()}  # type: ignore[misc]
+    assert fleet.run().outcome is Outcome.FAIL
+    assert fleet.run(Plan(spec=ProbeSpec(provider="tcp"))).outcome is Outcome.PASS
+
+
+def test_a_type_nobody_knows_is_compared_with_the_others() -> None:
+    seen = {
+        f"trn-00{place}": (inspection("", instance_type="trn9.huge"),) * 2 for place in range(1, 5)
+    }
+    assert _check(4, seen).outcome is Outcome.PASS
+    fewer = inspection("", instance_type="trn9.huge", cards=[card(0)])
+    assert "1 EFA card, 8 expected" in only(_check(4, seen | {"trn-002": (fewer, fewer)})).text
+
+
+def test_cards_that_cannot_be_seen() -> None:
+    check = check_of(trn_002=look(cards=None, problems=["/sys cannot be read"]))
+    assert only(check).outcome is Outcome.UNKNOWN
+    assert any(one.text == "/sys cannot be read" for one in check.findings)
+
+
+def test_a_card_that_disappears_during_the_check() -> None:
+    before, after = look(), look(cards=[card(place) for place in range(7)])
+    texts = told(_check(6, {"trn-002": (before, after)}))
+    assert texts.keys() == {"trn-002"}
+    components = [one.component for one in _check(6, {"trn-002": (before, after)}).findings]
+    assert "efa:rdmap128s27" in components
+
+
+def test_a_slower_line_rate_counts_from_the_driver_on_that_tells_it() -> None:
+    slow = [card(0, rate_gbps=50.0), *(card(place) for place in range(1, 8))]
+    finding = only(check_of(trn_002=look(cards=slow)))
+    assert finding.component == "efa:rdmap16s27"
+    assert "50 Gb/s instead of 100" in finding.text
+    old = {"efa": "2.12.0g", "libfabric": "2.1.0", "kernel": "6.1.0"}
+    older = [msgspec.structs.replace(one, driver="2.12.0g") for one in slow]
+    check = check_of(trn_002=look(cards=older, versions=old))
+    assert {one.check for one in check.findings if one.outcome is not Outcome.PASS} == {"versions"}
+
+
+# Counters
+
+
+def counted(place: int = 0, seconds: float = 60.0, **counts: int) -> tuple[Inspection, Inspection]:
+    """A node on one card of which something was counted between the looks; traffic on all."""
+
+    def after(own: int) -> Card:
+        one = card(own)
+        port = one.port | {"tx_pkts": one.port["tx_pkts"] + 10_000}
+        device = one.device | {"keep_alive_rcvd": one.device["keep_alive_rcvd"] + 12}
+        for name, count in counts.items() if own == place else ():
+            where = device if name in device else port
+            where[name] = where.get(name, 0) + count
+        return msgspec.structs.replace(one, port=port, device=device)
+
+    later = inspection("", cards=[after(own) for own in range(8)], time=NOW + seconds)
+    return inspection(""), later
+
+
+def well(count: int = 6) -> dict[str, tuple[Inspection, Inspection]]:
+    return {f"trn-{place:03}": counted() for place in range(1, count + 1)}
+
+
+def test_large_totals_since_boot_are_no_fault() -> None:
+    check = _check(6, well())
+    assert check.outcome is Outcome.PASS, check.findings
+
+
+def test_retransmits_during_the_check() -> None:
+    finding = only(_check(6, well() | {"trn-002": counted(3, retrans_pkts=500)}))
+    assert (finding.node, finding.component) == ("trn-002", "efa:rdmap64s27")
+    assert "sent 5.0 % of its packets again (500 of 10,000), most cards 0 %" in finding.text
+    assert _check(6, well() | {"trn-002": counted(3, retrans_pkts=15)}).outcome is Outcome.PASS
+
+
+def test_retransmits_everywhere_blame_no_card() -> None:
+    seen = {f"trn-00{place}": _everywhere("retrans_pkts", 300) for place in range(1, 7)}
+    finding = only(_check(6, seen))
+    assert finding.node == "" and "none stands out" in finding.text
+
+
+def _everywhere(counter: str, count: int) -> tuple[Inspection, Inspection]:
+    before, after = counted()
+    cards = [
+        msgspec.structs.replace(one, port=one.port | {counter: one.port.get(counter, 0) + count})
+        for one in after.cards or ()
+    ]
+    return before, msgspec.structs.replace(after, cards=cards)
+
+
+@pytest.mark.parametrize(
+    "counter", ["rx_drops", "retrans_timeout_events", "unresponsive_remote_events", "cmds_err"]
+)
+def test_events_during_the_check(counter: str) -> None:
+    before, after = counted(0, **{counter: 3})
+    if counter not in before.cards[0].port | before.cards[0].device:  # type: ignore[index]
+        before, after = (
+            msgspec.structs.replace(
+                one,
+                cards=[
+                    msgspec.structs.replace(each, port={counter: 0} | each.port)
+                    for each in one.cards or ()
+                ],
+            )
+            for one in (before, after)
+        )
+    finding = only(_check(6, well() | {"trn-002": (before, after)}))
+    assert (finding.outcome, finding.component) == (Outcome.WARN, "efa:rdmap16s27")
+    assert f"({counter}) in the 1 min of the check" in finding.text
+
+
+def test_a_dead_admin_queue_fails_whenever_it_died() -> None:
+    dead = card(2, device=DEVICE | {"no_completion_cmds": 1})
+    finding = only(
+        check_of(trn_002=look(cards=[*map(card, (0, 1)), dead, *map(card, range(3, 8))]))
+    )
+    assert (finding.outcome, finding.action) == (Outcome.FAIL, Action.REBOOT)
+    assert finding.component == "efa:rdmap48s27"
+
+
+def test_a_card_without_a_sign_of_life() -> None:
+    finding = only(_check(6, well() | {"trn-002": counted(1, keep_alive_rcvd=-12)}))
+    assert "gave no sign of life (keep_alive_rcvd) in 1 min" in finding.text
+    short = {f"trn-00{place}": counted(seconds=5) for place in range(1, 7)}
+    short["trn-002"] = counted(1, seconds=5, keep_alive_rcvd=-12)
+    assert _check(6, short).outcome is Outcome.PASS, "too short to tell"
+
+
+def test_counters_that_began_anew() -> None:
+    finding = only(_check(6, well() | {"trn-002": counted(1, rx_drops=-4000)}))
+    assert "its driver was reset" in finding.text
+
+
+# Devices, versions, setup
+
+
+def test_neuron_devices() -> None:
+    assert only(check_of(trn_002=look(devices=15))).text == (
+        "15 Neuron devices, 16 expected of a trn1.32xlarge"
+    )
+    sick = look(unhealthy={"device:3": "Neuron device 3: 2 uncorrected HBM errors"})
+    finding = only(check_of(trn_002=sick))
+    assert (finding.action, finding.component) == (Action.ISOLATE, "device:3")
+
+
+def test_version_skew_names_the_odd_one_out() -> None:
+    odd = {"efa": "2.17.3g", "libfabric": "1.22.0", "kernel": "6.1.0"}
+    finding = only(check_of(trn_002=look(versions=odd)))
+    assert (finding.node, finding.text) == (
+        "trn-002", "libfabric 1.22.0, 5 of 6 nodes have 2.1.0"
+    )  # fmt: skip
+    without = {"efa": "2.17.3g", "kernel": "6.1.0"}
+    assert only(check_of(trn_002=look(versions=without))).text == (
+        "no libfabric was found, 5 of 6 nodes have 2.1.0"
+    )
+
+
+def test_without_a_majority_nobody_is_odd() -> None:
+    odd = {"efa": "2.17.3g", "libfabric": "1.22.0", "kernel": "6.1.0"}
+    finding = only(check_of(4, trn_002=look(versions=odd), trn_003=look(versions=odd)))
+    assert finding.node == ""
+    assert finding.text == (
+        "libfabric differs: 2.1.0 on trn-001, trn-004; 1.22.0 on trn-002, trn-003"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "text"),
+    [
+        ({"modules": {"efa": True, "neuron": False}}, Outcome.FAIL, "neuron is not loaded"),
+        ({"uverbs": False}, Outcome.FAIL, "/dev/infiniband has no uverbs device"),
+        ({"memlock_bytes": 65536.0}, Outcome.WARN, "64.0 KiB of memory, 16.0 GiB or more"),
+        ({"huge_pages": 0}, Outcome.WARN, "0 huge pages of 2 MiB are set aside, 5,128 are"),
+        (
+            {"environment": {"FI_PROVIDER": "tcp", "FI_EFA_USE_DEVICE_RDMA": "1"}},
+            Outcome.WARN,
+            "FI_PROVIDER is tcp, efa is wanted",
+        ),
+        (
+            {
+                "environment": {
+                    "FI_PROVIDER": "efa",
+                    "FI_EFA_USE_DEVICE_RDMA": "1",
+                    "RDMAV_HUGEPAGES_SAFE": "1",
+                }
+            },
+            Outcome.WARN,
+            "RDMAV_HUGEPAGES_SAFE is set",
+        ),
+        (
+            {"cards": [card(0, p2p="NVIDIA"), *(card(place) for place in range(1, 8))]},
+            Outcome.WARN,
+            "1 of 8 EFA cards cannot reach the Neuron devices' memory: their p2p says NVIDIA",
+        ),
+    ],
+)
+def test_setup(changes: dict[str, object], outcome: Outcome, text: str) -> None:
+    finding = only(check_of(trn_002=look(**changes)))
+    assert (finding.node, finding.outcome) == ("trn-002", outcome)
+    assert text in finding.text
+
+
+def test_an_old_kernel_needs_fork_safety() -> None:
+    versions = {"efa": "2.17.3g", "libfabric": "2.1.0", "kernel": "5.10.199-190.amzn2"}
+    seen = {f"trn-00{place}": (inspection("", versions=versions),) * 2 for place in range(1, 4)}
+    assert "FI_EFA_FORK_SAFE is not 1" in _check(3, seen).findings[0].text
+
+
+def test_variables_that_are_not_set_are_a_remark() -> None:
+    check = check_of(trn_002=look(environment={}))
+    assert check.outcome is Outcome.PASS
+    assert {one.text for one in check.findings} == {
+        "FI_PROVIDER is not set on trn-002",
+        "FI_EFA_USE_DEVICE_RDMA is not set on trn-002",
+    }
+
+
+# Location, clocks
+
+
+@pytest.mark.parametrize(
+    ("fact", "outcome"),
+    [
+        ("availability_zone_id", Outcome.FAIL),
+        ("subnet_id", Outcome.WARN),
+        ("placement_group", Outcome.WARN),
+    ],
+)
+def test_one_node_somewhere_else(fact: str, outcome: Outcome) -> None:
+    seen = {f"trn-00{place}": (inspection("", facts={fact: "a"}),) * 2 for place in range(1, 7)}
+    odd = inspection("", facts={fact: "b"})
+    finding = only(_check(6, seen | {"trn-002": (odd, odd)}))
+    assert (finding.node, finding.outcome) == ("trn-002", outcome)
+    assert "b, 5 of 6 nodes are in a" in finding.text
+
+
+def test_security_groups() -> None:
+    shut = look(facts={"security_self_outbound": "no", "security_self_inbound": "yes"})
+    finding = only(check_of(trn_002=shut))
+    assert "lets all traffic out to its own members" in finding.text
+    assert "even beside a rule that lets everything out" in finding.next_step
+    groups = {
+        f"trn-00{place}": (inspection("", facts={"security_groups": "sg-1,sg-2"}),) * 2
+        for place in range(1, 5)
+    }
+    other = inspection("", facts={"security_groups": "sg-3"})
+    finding = only(_check(4, groups | {"trn-002": (other, other)}))
+    assert "trn-002 is not in security group sg-1" in finding.text
+
+
+def test_clocks_against_each_other_not_against_ours() -> None:
+    seen = {f"trn-00{place}": (inspection("", time=NOW + 100),) * 2 for place in range(1, 7)}
+    assert _check(6, seen).outcome is Outcome.PASS, "ours is the one that is wrong"
+    odd = inspection("", time=NOW + 97)
+    finding = only(_check(6, seen | {"trn-002": (odd, odd)}))
+    assert finding.text.startswith("its clock is 3.00 s behind the others'")
+
+
+def test_limits_are_settings() -> None:
+    fleet = Fleet(3)
+    fleet.looks["trn-002"] = lambda _: look(memlock_bytes=65536.0, huge_pages=10)
+    limits = Limits(memlock_gib=0, huge_pages=10)
+    assert fleet.run(settings=Settings(check=limits)).outcome is Outcome.PASS

@@ -1,0 +1,164 @@
+"""What can go wrong with a question, each kind by its name."""
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.collectors.engine.fake_engine import (
+    Answer,
+    Asked,
+    FakeEngine,
+    engine,
+    failure,
+    success,
+    vector,
+)
+from trntop.collectors.engine import client as client_module
+from trntop.collectors.engine.address import parse
+from trntop.collectors.engine.client import Client, EngineError, Result, Trouble, plain
+from trntop.settings import Fleet
+
+
+async def _ask(server: FakeEngine, fleet: Fleet, seconds: float) -> Result:
+    client = Client(parse(f"prometheus+{server.url}"), fleet)
+    try:
+        return await client.instant("up", 1000.0, seconds)
+    finally:
+        await client.close()
+
+
+def ask(server: FakeEngine, fleet: Fleet | None = None, seconds: float = 5.0) -> Result:
+    return asyncio.run(_ask(server, fleet or Fleet(), seconds))
+
+
+def refused(answer: Answer) -> EngineError:
+    with engine(lambda _: answer) as server, pytest.raises(EngineError) as caught:
+        ask(server)
+    return caught.value
+
+
+def test_it_asks_by_post_at_one_instant_with_a_time_limit() -> None:
+    with engine(lambda _: vector([({"a": "b"}, 1)])) as server:
+        assert plain(ask(server).rows) == [({"a": "b"}, 1.0)]
+    (asked,) = server.asked
+    assert asked.path == "/api/v1/query"
+    assert asked.form == {"query": "up", "time": "1000.000", "timeout": "5s", "nocache": "1"}
+    assert asked.headers["Accept-Encoding"] == "identity"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (failure(400, "bad_data", "parse error"), Trouble.BAD_QUERY, "parse error"),
+        (failure(422, "execution", "query processing would load too many samples"),
+         Trouble.TOO_MUCH, "too many samples"),
+        (failure(422, "422", "cannot select more than -search.maxUniqueTimeseries"),
+         Trouble.TOO_MUCH, "maxUniqueTimeseries"),
+        (failure(503, "timeout", "query timed out"), Trouble.SLOW, "query timed out"),
+        (Answer(503, b"<html>overloaded"), Trouble.BUSY, "503"),
+        (Answer(401, b""), Trouble.REFUSED, "fleet.token_file"),
+        (Answer(302, b"", {"Location": "https://login.example/?next=secret"}),
+         Trouble.NO_ENGINE, "elsewhere"),
+        (Answer(404, b"404 page not found"), Trouble.NO_ENGINE, "prefix"),
+        (Answer(200, b"<!DOCTYPE html><form>"), Trouble.NO_ENGINE, "login"),
+        (Answer(200, b'{"status":"error","errorType":"internal","error":"boom"}'),
+         Trouble.BROKEN, "boom"),
+        (Answer(200, b'{"status":"success"}'), Trouble.NO_ENGINE, "as Prometheus"),
+        (Answer(200, b'{"status":"success","data":{"resultType":"vec'), Trouble.NO_ENGINE, "not"),
+        (Answer(200, b"\xff\xfe"), Trouble.NO_ENGINE, "not"),
+        (Answer(200, b"[" * 100_000), Trouble.NO_ENGINE, "not"),
+        (success({"resultType": "scalar", "result": [1, "2"]}), Trouble.NO_ENGINE, "not"),
+        (Answer(200, b"\x1f\x8b", {"Content-Encoding": "gzip"}), Trouble.NO_ENGINE, "compressed"),
+    ],
+)  # fmt: skip
+def test_each_failure_has_its_kind(answer: Answer, kind: Trouble, words: str) -> None:
+    error = refused(answer)
+    assert error.kind is kind
+    assert words in str(error)
+    assert "secret" not in str(error)
+
+
+def test_it_waits_as_long_as_it_is_told() -> None:
+    error = refused(Answer(429, b"slow down", {"Retry-After": "17"}))
+    assert (error.kind, error.wait) == (Trouble.BUSY, 17.0)
+    assert refused(Answer(429, b"", {"Retry-After": "999999"})).wait == client_module.MAX_WAIT
+    assert refused(Answer(429, b"", {"Retry-After": "soon"})).wait is None
+
+
+def test_nobody_there() -> None:
+    with engine(lambda _: vector([])) as server:
+        pass
+    with pytest.raises(EngineError) as caught:
+        ask(server)
+    assert caught.value.kind is Trouble.UNREACHABLE
+    assert "refused" in str(caught.value)
+
+
+def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "SLACK", 0.1)
+
+    def slowly(_: Asked) -> Answer:
+        time.sleep(0.8)
+        return vector([])
+
+    began = time.monotonic()
+    with engine(slowly) as server, pytest.raises(EngineError) as caught:
+        ask(server, seconds=0.2)
+    assert caught.value.kind is Trouble.SLOW
+    assert time.monotonic() - began < 3
+
+
+def test_an_endless_matrix_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "MAX_BYTES", 1 << 20)
+
+    def endless() -> Iterator[bytes]:
+        yield b'{"status":"success","data":{"resultType":"matrix","result":['
+        row = json.dumps({"metric": {"a": "b"}, "values": [[1, "2"]] * 100}).encode()
+        for _ in range(5_000_000 // 100):
+            yield row + b","
+
+    with engine(lambda _: Answer(pieces=endless())) as server:
+        with pytest.raises(EngineError) as caught:
+            ask(server)
+        assert caught.value.kind is Trouble.TOO_MUCH
+        assert "1 MiB" in str(caught.value)
+        assert server.dropped.wait(5)
+
+
+def test_numbers_that_are_none_are_absent_and_warnings_are_told() -> None:
+    answer = vector(
+        [({"n": "1"}, "NaN"), ({"n": "2"}, "+Inf"), ({"n": "3"}, "x"), ({"n": "4"}, "2.5")],
+        warnings=["a store is away", "\x1b[31mred"],
+        isPartial=True,
+    )
+    with engine(lambda _: answer) as server:
+        found = ask(server)
+    assert plain(found.rows) == [({"n": "4"}, 2.5)]
+    assert found.notes[0] == "a store is away"
+    assert "\x1b" not in "".join(found.notes)
+    assert any("partial" in note for note in found.notes)
+
+
+def test_histograms_are_left_out_and_said() -> None:
+    rows = [
+        {"metric": {"n": "1"}, "histogram": [1.0, {"count": "2", "sum": "3", "buckets": []}]},
+        {"metric": {"n": "2"}, "value": [1.0, "2"]},
+    ]
+    with engine(lambda _: success({"resultType": "vector", "result": rows})) as server:
+        found = ask(server)
+    assert plain(found.rows) == [({"n": "2"}, 2.0)]
+    assert "1 histogram" in found.notes[0]
+
+
+def test_secrets_come_from_files_and_the_tenant_from_the_settings(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("abc123\n")
+    with engine(lambda _: vector([])) as server:
+        ask(server, Fleet(token_file=str(token), tenant="ml"))
+    (asked,) = server.asked
+    assert asked.headers["Authorization"] == "Bearer abc123"
+    assert asked.headers["X-Scope-OrgID"] == "ml"

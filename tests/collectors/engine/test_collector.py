@@ -1,0 +1,416 @@
+"""An engine watched by a monitor: what is shown of its nodes, and how old it says it is."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.collectors.engine.fake_engine import (
+    Answer,
+    Asked,
+    Cluster,
+    FakeEngine,
+    engine,
+    failure,
+    vector,
+)
+from trntop.collectors.engine import questions
+from trntop.collectors.engine.address import parse
+from trntop.collectors.engine.collector import EngineCollector
+from trntop.envelope import line
+from trntop.envelope import parse as parse_envelope
+from trntop.model import Reading, Severity, State, Status, View, Whole
+from trntop.monitor import Monitor, play
+from trntop.settings import Fleet, Settings
+
+UTILIZATION = "node_neuroncore_utilization_mean_ratio"
+
+
+class Watched:
+    """A monitor that a collector feeds."""
+
+    def __init__(self, collector: EngineCollector) -> None:
+        self.monitor = Monitor(Settings())
+        self.collector = collector
+        self.readings: list[Reading] = []
+
+    def now(self) -> float:
+        return time.time()
+
+    def reading(self, reading: Reading) -> None:
+        self.readings.append(reading)
+        self.monitor.feed(reading)
+
+    def status(self, status: Status) -> None:
+        self.monitor.status(status)
+
+    def claim(self, node: str, speaker: str) -> str:
+        return speaker
+
+    def forget(self, node: str) -> None:
+        self.monitor.forget(node)
+
+    def tell(self, text: str) -> None:
+        raise AssertionError(text)
+
+    @property
+    def view(self) -> View:
+        return self.monitor.tick(time.time())
+
+    @property
+    def whole(self) -> Whole:
+        return self.view.cluster.whole or Whole()
+
+    async def until(self, condition: Callable[[View], object], seconds: float = 10.0) -> View:
+        deadline = time.monotonic() + seconds
+        while not condition(view := self.view):
+            assert time.monotonic() < deadline, view.cluster.whole
+            await asyncio.sleep(0.02)
+        return view
+
+
+@asynccontextmanager
+async def watching(server: FakeEngine, query: str = "", **fleet: str) -> AsyncIterator[Watched]:
+    """The monitor of a server that is asked twenty times a second."""
+    address = parse(f"prometheus+{server.url}{query}")
+    collector = EngineCollector(address, Fleet(**fleet), least=0.05)  # type: ignore[arg-type]
+    watched = Watched(collector)
+    task = asyncio.create_task(collector.run(watched))
+    try:
+        yield watched
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trntop.collectors.engine.probe.DEFAULT_INTERVAL", 0.1)
+
+
+def run(cluster: Callable[[Asked], Answer], use: Callable[[Watched, FakeEngine], object],
+        query: str = "") -> None:  # fmt: skip
+    async def main() -> None:
+        with engine(cluster) as server:
+            async with watching(server, query) as watched:
+                await use(watched, server)  # type: ignore[misc]
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_nodes_come_with_their_values_and_ages() -> None:
+    cluster = Cluster(["trn-001", "trn-002"])
+    cluster.age = 0.0
+
+    async def use(watched: Watched, server: FakeEngine) -> None:
+        view = await watched.until(lambda view: len(view.cluster.nodes) == 2)
+        node = view.cluster.nodes["trn-001"]
+        assert node.frame.value(UTILIZATION) == pytest.approx(0.9)
+        assert node.inventory.instance_type == "trn2.48xlarge"
+        assert node.inventory.lnc == 2
+        assert view.cluster.whole is not None
+        assert view.cluster.whole.values[UTILIZATION] == pytest.approx(0.9)
+        assert len(watched.collector.asker.asked) <= questions.MAX_QUERIES
+        # All of a refresh are asked for the same moment.
+        times = {one.form["time"] for one in server.asked if "time" in one.form}
+        assert len(times) < len(server.queries)
+        assert not view.cluster.simulated
+
+    run(cluster, use)
+
+
+def test_old_samples_are_shown_as_old_and_incidents_say_so() -> None:
+    """An engine that lags: the newest sample is five minutes old, within its lookback."""
+    cluster = Cluster(["trn-001"])
+    cluster.age = 300.0
+    cluster.incidents = [
+        ({"kind": "efa_degraded", "severity": "critical", "node": "trn-001",
+          "component": "efa:rdmap16s27"}, time.time() - 400.0),
+    ]  # fmt: skip
+
+    async def use(watched: Watched, _server: FakeEngine) -> None:
+        view = await watched.until(lambda view: view.cluster.nodes)
+        node = view.cluster.nodes["trn-001"]
+        assert node.state is State.STALE
+        assert node.frame.value(UTILIZATION) is None
+        assert node.age() == pytest.approx(300, abs=5)
+        whole = watched.whole
+        assert whole.old
+        assert whole.values == {}
+        (incident,) = watched.view.open_incidents
+        assert "as of 5 min ago" in incident.summary
+
+    run(cluster, use)
+
+
+def test_incidents_are_those_that_agents_told() -> None:
+    cluster = Cluster(["trn-001", "trn-002"])
+    cluster.age = 0.0
+    cluster.incidents = [
+        ({"kind": "comm_bound", "severity": "warning", "training_job": "run7"}, time.time() - 9),
+        ({"kind": "efa_down", "severity": "critical", "node": "trn-002"}, time.time() - 5),
+        ({"kind": "odd", "severity": "no severity"}, 1.0),
+    ]
+
+    async def use(watched: Watched, _server: FakeEngine) -> None:
+        view = await watched.until(lambda view: len(view.open_incidents) == 2)
+        first, second = view.open_incidents
+        assert (first.kind, first.severity, first.node) == (
+            "efa_down", Severity.CRITICAL, "trn-002",
+        )  # fmt: skip
+        assert (second.job, second.node) == ("run7", None)
+        assert first.opened_at == pytest.approx(time.time() - 5, abs=2)
+        cluster.incidents = cluster.incidents[:1]
+        view = await watched.until(lambda view: len(view.open_incidents) == 1)
+        assert [one.kind for one in view.incidents] == ["comm_bound", "efa_down"]
+        # A question that fails tells nothing: what was known stands, and that is said.
+        cluster.other["min by (kind"] = failure(503, "timeout", "query timed out")
+        await watched.until(lambda view: view.cluster.whole and not view.cluster.whole.judged)
+        assert len(watched.view.open_incidents) == 1
+        assert any("incidents" in note for note in watched.whole.notes)
+
+    run(cluster, use)
+
+
+def test_a_node_that_cannot_be_scraped_is_down() -> None:
+    cluster = Cluster(["trn-001", "trn-002"])
+    cluster.age = 0.0
+
+    async def use(watched: Watched, _server: FakeEngine) -> None:
+        await watched.until(lambda view: len(view.cluster.nodes) == 2)
+        cluster.nodes.remove("trn-002")
+        cluster.down = ["trn-002", "trn-003"]
+        view = await watched.until(lambda view: "trn-003" in view.cluster.nodes)
+        for name in ("trn-002", "trn-003"):
+            source = view.cluster.nodes[name].frame.sources[0]
+            assert source.state is State.DOWN
+            assert source.reason == f"its agent at {name}:10042 cannot be scraped"
+        assert view.cluster.nodes["trn-001"].state is State.FRESH
+
+    run(cluster, use)
+
+
+def test_a_failure_keeps_what_was_there_and_says_why() -> None:
+    cluster = Cluster(["trn-001"])
+    cluster.age = 0.0
+
+    async def use(watched: Watched, _server: FakeEngine) -> None:
+        await watched.until(lambda view: view.cluster.nodes)
+        cluster.other["trn_node_devices"] = Answer(429, b"", {"Retry-After": "1"})
+        view = await watched.until(lambda view: view.cluster.whole and view.cluster.whole.problem)
+        assert view.cluster.whole is not None
+        assert view.cluster.whole.problem == "429: too many questions (again in 1 s)"
+        assert view.cluster.nodes["trn-001"].frame.value(UTILIZATION) is not None
+        cluster.other.clear()
+        await watched.until(lambda view: view.cluster.whole and not view.cluster.whole.problem)
+
+    run(cluster, use)
+
+
+def test_a_recording_of_it_replays() -> None:
+    cluster = Cluster(["trn-001", "trn-002"])
+    cluster.age = 0.0
+    cluster.incidents = [
+        ({"kind": "efa_down", "severity": "critical", "node": "trn-002"}, time.time() - 5),
+    ]
+
+    async def use(watched: Watched, _server: FakeEngine) -> None:
+        await watched.until(lambda view: len(view.cluster.nodes) == 2 and view.open_incidents)
+        kept = [parse_envelope(line(reading)) for reading in watched.readings]
+        assert None not in kept
+        *_, last = play((one.reading for one in kept if one and one.reading), Monitor(Settings()))
+        assert list(last.cluster.nodes) == ["trn-001", "trn-002"]
+        assert last.cluster.nodes["trn-001"].frame.value(UTILIZATION) == pytest.approx(0.9)
+        assert [one.kind for one in last.open_incidents] == ["efa_down"]
+
+    run(cluster, use)
+
+
+def test_a_server_without_a_metric_of_ours_says_so() -> None:
+    cluster = Cluster([])
+    cluster.names = ["up", "go_goroutines"]
+
+    async def use(watched: Watched, _server: FakeEngine) -> None:
+        view = await watched.until(lambda view: view.cluster.whole and view.cluster.whole.problem)
+        assert view.cluster.whole is not None
+        assert "none of trntop" in view.cluster.whole.problem
+
+    run(cluster, use)
+
+
+def test_two_targets_of_one_node_are_one_node() -> None:
+    cluster = Cluster(["trn-001"])
+    cluster.age = 0.0
+
+    def twice(asked: Asked) -> Answer:
+        rows = cluster._rows(asked.form.get("query", ""))
+        if "trn_node_devices" in asked.form.get("query", "") and rows:
+            more = [({**labels, "instance": "relay:10042"}, 0.1) for labels, _ in rows]
+            return vector([*rows, *more])
+        return cluster(asked)
+
+    async def use(watched: Watched, _server: FakeEngine) -> None:
+        view = await watched.until(lambda view: watched.whole.notes)
+        assert view.cluster.nodes["trn-001"].frame.value(UTILIZATION) == pytest.approx(0.9)
+        assert "two targets" in watched.whole.notes[0]
+        assert "relay:10042" in watched.whole.notes[0]
+
+    run(twice, use)
+
+
+def test_foreign_names_cannot_harm() -> None:
+    hostile = 'a"} or up{x="\x1b]0;title\x07'
+    cluster = Cluster([hostile])
+    cluster.age = 0.0
+
+    async def use(watched: Watched, server: FakeEngine) -> None:
+        view = await watched.until(lambda view: view.cluster.nodes)
+        (name,) = view.cluster.nodes
+        assert "\x1b" not in name
+        watched.collector.look_at(name)
+        await watched.until(lambda _: any(one.endswith("s]") for one in server.queries[8:]))
+        query = next(one for one in server.queries[8:] if one.endswith("s]"))
+        assert 'node=~"a\\"\\\\} or up\\\\{x=\\"' in query
+
+    run(cluster, use)
+
+
+def test_the_node_that_is_looked_at_is_asked_for_whole_and_no_longer() -> None:
+    cluster = Cluster(["trn-001", "trn-002"])
+    cluster.age = 0.0
+    all_of = 'trn_.+|trntop_source_up"'
+
+    def reply(asked: Asked) -> Answer:
+        query = asked.form.get("query", "")
+        if all_of in query:
+            time.sleep(0.3 if "trn-002" in query else 0.0)
+            node = "trn-001" if "trn-001" in query else "trn-002"
+            cores = [
+                (cluster.row(node, "trn_neuroncore_utilization_ratio", neuroncore=str(core),
+                             neuron_device=str(core // 4)), 0.5)
+                for core in range(8)
+            ]  # fmt: skip
+            return vector([*cores, *cluster._facts([node])])
+        return cluster(asked)
+
+    async def use(watched: Watched, server: FakeEngine) -> None:
+        await watched.until(lambda view: len(view.cluster.nodes) == 2)
+        assert not any(all_of in query for query in server.queries)
+        began = time.monotonic()
+        watched.collector.look_at("trn-001")
+        view = await watched.until(
+            lambda view: (
+                "neuroncore_utilization_ratio" in view.cluster.nodes["trn-001"].frame.columns
+            )
+        )
+        assert time.monotonic() - began < 2.0
+        node = view.cluster.nodes["trn-001"]
+        assert node.inventory.core_device.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+        # A cursor that moves on takes its question with it.
+        watched.collector.look_at("trn-002")
+        await watched.until(lambda _: any(all_of in one and "trn-002" in one
+                                          for one in server.queries))  # fmt: skip
+        watched.collector.look_at(None)
+        await asyncio.sleep(0.5)
+        assert "neuroncore_utilization_ratio" not in (
+            watched.view.cluster.nodes["trn-002"].frame.columns
+        )
+        asked = len([one for one in server.queries if all_of in one])
+        await asyncio.sleep(0.3)
+        assert len([one for one in server.queries if all_of in one]) == asked
+
+    run(reply, use)
+
+
+def test_of_a_large_cluster_the_worst_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trntop.collectors.engine.own.MAX_WHOLE", 5)
+    cluster = Cluster([f"trn-{number:03d}" for number in range(20)])
+    cluster.age = 0.0
+    cluster.names += ["cluster:trn_instance_info:count"]
+    cluster.incidents = [
+        ({"kind": "efa_down", "severity": "critical", "node": "trn-013"}, time.time() - 5),
+    ]
+    util = "trn_node_neuroncore_utilization_mean_ratio"
+    recorded = [
+        ({"__name__": "cluster:trn_instance_info:count", "job": "trntop", "simulated": "true"},
+         31250),
+        ({"__name__": "cluster:trn_node_neuroncores:sum", "job": "trntop"}, 2e6),
+        ({"__name__": "cluster:trn_neuroncore_utilization:ratio", "job": "trntop"}, 0.87),
+        ({"__name__": "cluster:trn_node_efa_tx_bytes_per_second:sum", "job": "trntop"}, 1e12),
+        ({"__name__": "training_job:trn_job_step_seconds:avg", "training_job": "run7"}, 4.25),
+        ({"__name__": "training_job:trn_job_comm_share:ratio", "training_job": "run7"}, 0.31),
+        ({"__name__": "training_job:trn_job_info:count", "training_job": "run7"}, 31250),
+    ]  # fmt: skip
+    cluster.other["(cluster:trn_|training_job:trn_).+"] = vector(recorded)
+    cluster.other[f"bottomk(40, {util})"] = vector([(cluster.row("trn-007", util), 0.01)])
+
+    async def use(watched: Watched, _server: FakeEngine) -> None:
+        view = await watched.until(lambda view: view.cluster.nodes)
+        assert list(view.cluster.nodes) == ["trn-007", "trn-013"]
+        whole = watched.whole
+        assert (whole.nodes, whole.chosen) == (31250, True)
+        assert whole.values[UTILIZATION] == pytest.approx(0.87)
+        assert whole.jobs["run7"] == {
+            "job_step_seconds": 4.25, "job_comm_share_ratio": 0.31, "nodes": 31250,
+        }  # fmt: skip
+        assert view.cluster.simulated, "one of those that are not shown is"
+        assert len(watched.collector.asker.asked) <= questions.MAX_QUERIES
+
+    run(cluster, use)
+
+
+@pytest.mark.parametrize("scale", [1, 100])
+def test_series_of_others_show_what_they_allow(scale: int) -> None:
+    """AWS's exporter counts utilization to 1, the CloudWatch agent to 100."""
+    target = {"instance": "10.0.0.7:8000"}
+    mean, top = 0.5 * scale, 0.9 * scale
+
+    def reply(asked: Asked) -> Answer:
+        query = asked.form.get("query", "")
+        if asked.path.endswith("/values"):
+            return _names()
+        if asked.path.endswith("buildinfo"):
+            return Answer(404, b"404 page not found")
+        if query.startswith("label_replace"):
+            return vector([
+                ({**target, "quantity": UTILIZATION}, mean),
+                ({**target, "quantity": "node_neuroncore_utilization_max_ratio"}, top),
+                ({**target, "quantity": "node_total_latency_p99_seconds"}, 3.5),
+            ])  # fmt: skip
+        if query.startswith("max by (instance, NodeName, InstanceId, neuroncore)"):
+            return vector([({**target, "neuroncore": str(core)}, top) for core in range(4)])
+        if query.startswith("max by"):
+            return vector([(target, time.time())])
+        if query.startswith("group by"):
+            return vector([({**target, "instance_type": "trn1.32xlarge"}, 1)])
+        return vector([])
+
+    async def use(watched: Watched, _server: FakeEngine) -> None:
+        view = await watched.until(lambda view: view.cluster.nodes)
+        node = view.cluster.nodes["10.0.0.7"]
+        assert node.frame.value(UTILIZATION) == pytest.approx(0.5)
+        assert node.frame.value("node_total_latency_p99_seconds") == 3.5
+        assert node.inventory.instance_type == "trn1.32xlarge"
+        assert not watched.whole.judged
+        assert any("to 100" in note for note in watched.whole.notes) == (scale == 100)
+        watched.collector.look_at("10.0.0.7")
+        view = await watched.until(
+            lambda view: (
+                "neuroncore_utilization_ratio" in view.cluster.nodes["10.0.0.7"].frame.columns
+            )
+        )
+        cores = view.cluster.nodes["10.0.0.7"].frame.columns["neuroncore_utilization_ratio"]
+        assert cores.tolist() == pytest.approx([0.9] * 4)
+
+    run(reply, use)
+
+
+def _names() -> Answer:
+    return Answer(
+        body=b'{"status":"success","data":["neuroncore_utilization_ratio",'
+        b'"execution_latency_seconds","neuron_hardware_info"]}'
+    )

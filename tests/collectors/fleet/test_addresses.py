@@ -1,0 +1,135 @@
+import time
+
+import pytest
+
+from trntop.collectors.fleet.addresses import (
+    Place,
+    checked_host,
+    checked_ip,
+    expand,
+    host_address,
+    shown,
+    targets_of,
+)
+from trntop.errors import UsageError
+from trntop.hostlist import MAX_HOSTS
+from trntop.settings import Fleet
+
+AGENT, SSH = Fleet(), Fleet(via="ssh")
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("trn-1", ["http://trn-1:10042"]),
+        ("trn-[01-02]", ["http://trn-01:10042", "http://trn-02:10042"]),
+        ("trn-[1-2]:9000", ["http://trn-1:9000", "http://trn-2:9000"]),
+        ("http://trn-[1-2]:8000/metrics", [f"http://trn-{n}:8000/metrics" for n in (1, 2)]),
+        ("HTTPS://trn-1/", ["https://trn-1"]),
+        ("ssh://ada@trn-1:22", ["ssh://ada@trn-1:22"]),
+        ("http://[2001:db8::7]:10042", ["http://[2001:db8::7]:10042"]),
+        ("10.0.1.7", ["http://10.0.1.7:10042"]),
+    ],
+)
+def test_entries_become_addresses(text: str, addresses: list[str]) -> None:
+    assert expand(text, AGENT) == addresses
+
+
+def test_hosts_are_reached_as_the_settings_say() -> None:
+    assert expand("trn-1", SSH) == ["ssh://trn-1"]
+    assert expand("trn-1:2222", SSH) == ["ssh://trn-1:2222"]
+    assert host_address("2001:db8::7", AGENT) == "http://[2001:db8::7]:10042"
+
+
+HOSTILE = [
+    "http://user:hunter2@trn-1:8000",
+    "http://user@trn-1",
+    "ssh://user:hunter2@trn-1",
+    "ssh://-oProxyCommand=evil",
+    "ssh://-l@trn-1",
+    "ssh://trn-1/etc/passwd",
+    "javascript:alert(1)",
+    "javascript://trn-1/%0aalert(1)",
+    "file:///etc/passwd",
+    "data:text/plain,x",
+    "ftp://trn-1",
+    "http://",
+    "http:///metrics",
+    "http://trn 1",
+    "http://trn-1\nhttp://trn-2",
+    "http://trn-1\r\nHost: evil",
+    "http://trn-1\x00",
+    "http://trn-1\\@evil",
+    "http://trn-1?token=hunter2",
+    "http://trn-1#x",
+    "http://trn-1:0",
+    "http://trn-1:65536",
+    "http://trn-1:99999999",
+    "http://trn-1/\x1b]0;x",
+    "http://-trn-1",
+    "http://trn_1..",
+    "http://169.254.169.254/latest/meta-data",
+    "http://169.254.170.2",
+    "http://[fe80::1]",
+    "http://[fd00:ec2::254]",
+    "http://[::ffff:169.254.169.254]",
+    "http://2852039166",
+    "http://0xA9FEA9FE",
+    "http://0251.0376.0251.0376",
+    "http://169.254.43518",
+    "http://0.0.0.0",
+    "http://[::]",
+    "http://239.1.2.3",
+    "169.254.169.254",
+    "trn-[1-999999999]",
+    "trn-[1-",
+    "x" * 5000,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_entries_are_refused_without_their_secrets(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        expand(text, AGENT)
+    said = str(caught.value)
+    assert "hunter2" not in said
+    assert said.isprintable()
+    assert len(said) < 300
+
+
+def test_secrets_are_masked() -> None:
+    assert shown("http://ada:hunter2@trn-1/x") == "http://…@trn-1/x"
+    assert shown("http://trn-1/x?token=hunter2") == "http://trn-1/x?…"
+
+
+@pytest.mark.parametrize("host", ["127.1", "1", "0x7f.1", "010.0.0.1"])
+def test_addresses_have_one_spelling(host: str) -> None:
+    with pytest.raises(UsageError):
+        checked_host(host)
+
+
+def test_other_addresses_may_be_asked() -> None:
+    for text in ("10.0.0.1", "127.0.0.1", "2001:db8::1", "fd12:3456::1", "100.64.0.1"):
+        assert checked_ip(text) == text
+
+
+def test_names_are_short_where_they_can_be() -> None:
+    addresses = ["http://trn-1.a:1", "http://trn-1.b:1", "http://trn-2.a:1", "http://trn-3.a:1"]
+    places = [*map(Place, addresses), Place("http://trn-3.a:2"), Place("http://trn-3.a:2")]
+    names = [target.name for target in targets_of(places)]
+    assert names == ["trn-1.a", "trn-1.b", "trn-2", "trn-3.a:1", "trn-3.a:2"]
+
+
+def test_names_of_the_list_count_where_they_are_one_nodes() -> None:
+    places = [Place("http://10.0.0.1:1", {"a": "b"}, "x"), Place("http://10.0.0.2:1", {}, "y"),
+              Place("http://10.0.0.3:1", {}, "y")]  # fmt: skip
+    targets = targets_of(places)
+    assert [target.name for target in targets] == ["x", "10.0.0.2", "10.0.0.3"]
+    assert targets[0].facts == {"a": "b"}
+
+
+def test_a_list_has_an_end() -> None:
+    began = time.monotonic()
+    with pytest.raises(UsageError, match="more than"):
+        targets_of(Place(f"http://trn-{number}:1") for number in range(MAX_HOSTS + 2))
+    assert time.monotonic() - began < 10

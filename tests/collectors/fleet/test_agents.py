@@ -1,0 +1,415 @@
+"""Nodes whose agents stream: how they are named, what they are called, and what can go wrong."""
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import resource
+import socket
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import bcrypt
+import httpx
+import pytest
+
+from tests.agents import HEAD, agent, answering, chunked, moved, until, writing
+from tests.builders import make_view
+from tests.collectors.notebook import Notebook, running
+from tests.serving import Authority
+from trntop import wire
+from trntop.catalog import AGENT
+from trntop.collectors.fleet import agent as agent_module
+from trntop.collectors.fleet import agents, connection
+from trntop.collectors.fleet.target import Target
+from trntop.collectors.fleet.watch import Listed, Watch
+from trntop.errors import SettingsError, UsageError
+from trntop.exporters.web.access import Access
+from trntop.model import Cluster, Reading, State
+from trntop.monitor import Monitor
+from trntop.settings import Fleet, Settings
+from trntop.sources import parse
+from trntop.wire import framed
+
+QUICK = Fleet(connect=0.5)
+
+
+def watch(*addresses: str, fleet: Fleet = QUICK) -> Watch:
+    """The collector for addresses; `NAME=ADDRESS` gives a node its name."""
+    pairs = [one.rpartition("=") for one in addresses]
+    targets = [Target(name or f"n{place}", url) for place, (name, _, url) in enumerate(pairs)]
+    return Watch(Listed("test", targets), Settings(fleet=fleet))
+
+
+def names(text: str) -> list[tuple[str, str]]:
+    return [(one.name, one.address) for one in agents.targets(text, Fleet())]
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("http://trn-001:9000", [("trn-001", "http://trn-001:9000")]),
+            ("trn-001:9000", [("trn-001", "http://trn-001:9000")]),
+            ("HTTPS://trn-001", [("trn-001", "https://trn-001:10042")]),
+            ("http://trn-001/behind/proxy/", [("trn-001", "http://trn-001:10042/behind/proxy")]),
+            ("http://10.0.0.7:1", [("10.0.0.7", "http://10.0.0.7:1")]),
+            ("http://[::1]:9", [("::1", "http://[::1]:9")]),
+            ("http://[fd00::1],[fd00::2]", [
+                ("fd00::1", "http://[fd00::1]:10042"), ("fd00::2", "http://[fd00::2]:10042"),
+            ]),
+            ("trn-[08-10]", [(f"trn-{n}", f"http://trn-{n}:10042") for n in ("08", "09", "10")]),
+            ("http://trn-[1-2],other:7", [
+                ("trn-1", "http://trn-1:10042"), ("trn-2", "http://trn-2:10042"),
+                ("other", "http://other:7"),
+            ]),
+            ("http://a.east.example,a.west.example,b.east.example", [
+                ("a.east.example", "http://a.east.example:10042"),
+                ("a.west.example", "http://a.west.example:10042"),
+                ("b", "http://b.east.example:10042"),
+            ]),
+            ("http://h:1,h:2", [("h:1", "http://h:1"), ("h:2", "http://h:2")]),
+            ("http://h:1,h:1", [("h", "http://h:1")]),
+        ],
+    )  # fmt: skip
+    def test_hosts(self, text: str, expected: list[tuple[str, str]]) -> None:
+        assert names(text) == expected
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "http://user:hunter2@trn-001", "user:hunter2@trn-001:1", "http://a,u:hunter2@b",
+            "http://a/x@hunter2",
+        ],
+    )  # fmt: skip
+    def test_no_password_is_taken_or_shown(self, text: str) -> None:
+        with pytest.raises(UsageError, match="password_file") as refused:
+            names(text)
+        assert "hunter2@" not in str(refused.value)
+        assert ":hunter2" not in str(refused.value)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "http://", "http:///v1", "http://a?x", "http://a#x", "http://a:0",
+            "http://a:70000", "http://a:b", "http://a\x1b[2J", "http://[1-",
+            "javascript:alert(1)", "http://[::1", "http://[0-999999999]", "127.0.0.300:1",
+        ],
+    )  # fmt: skip
+    def test_what_is_none(self, text: str) -> None:
+        with pytest.raises(UsageError) as refused:
+            names(text)
+        assert "\x1b" not in str(refused.value)
+
+    def test_as_a_source(self) -> None:
+        for text in ("http://trn-[1-4]:9", "trn-[1-4]", "trn-1:10042"):
+            (made,) = agents.collectors(parse(text), Settings())
+            assert made.node == text
+
+
+class TestStream:
+    async def test_what_an_agent_says_becomes_a_node(self) -> None:
+        sink = Notebook()
+        async with agent() as one, running(watch(f"here={one.address}"), sink):
+            await sink.until(lambda: len(sink.readings) == 3)
+            one.tick()
+            await sink.until(lambda: len(sink.readings) == 4)
+        assert {(reading.node, reading.source) for reading in sink.readings} == {("here", AGENT)}
+        assert sink.reasons(State.STARTING) == ["connecting"]
+        monitor = Monitor(Settings())
+        for reading in sink.readings:
+            monitor.feed(reading)
+        node = monitor.look(sink.readings[-1].time).nodes["here"]
+        assert node.state is State.FRESH
+        assert node.inventory.facts["agent_name"] == "trn-000"
+        assert one.view is not None
+        assert (
+            node.frame.columns.keys()
+            >= next(iter(one.view.cluster.nodes.values())).frame.columns.keys()
+        )
+
+    async def test_one_that_speaks_for_several_gives_their_names(self) -> None:
+        sink = Notebook()
+        async with agent(make_view(3)) as one, running(watch(f"relay={one.address}"), sink):
+            await sink.until(lambda: len(sink.readings) == 9)
+            assert sink.forgotten == ["relay"]
+            assert {one.node for one in sink.readings} == {"trn-000", "trn-001", "trn-002"}
+            assert one.view is not None
+            left = dict(list(one.view.cluster.nodes.items())[1:])
+            one.show(dataclasses.replace(moved(one.view, 1), cluster=Cluster(0, left)))
+            await sink.until(lambda: "trn-000" in sink.forgotten)
+
+    async def test_a_name_belongs_to_the_first_that_takes_it(self) -> None:
+        sink = Notebook()
+        async with (
+            agent(make_view(2)) as first,
+            agent(make_view(3)) as second,
+            running(watch(f"a={first.address}"), sink),
+        ):
+            await sink.until(lambda: len(sink.readings) == 6)
+            async with running(watch(f"b={second.address}"), sink):
+                await sink.until(lambda: len(sink.readings) == 9)
+                await asyncio.sleep(0.05)
+                assert {one.node for one in sink.readings[6:]} == {"trn-002"}
+            assert sink.told == [
+                f"{second.address}: trn-{n:03d} is spoken for by {first.address} already"
+                for n in range(2)
+            ]
+
+    async def test_a_target_whose_name_is_taken_says_so(self) -> None:
+        sink = Notebook()
+        sink.claim("here", "http://other")
+        async with agent() as one, running(watch(f"here={one.address}"), sink):
+            await sink.until(lambda: sink.statuses)
+            status = sink.statuses[0]
+            assert (status.node, status.state) == (one.address, State.DOWN)
+            assert status.reason == "here is spoken for by http://other"
+            await until(lambda: one.streams.clients)
+            await asyncio.sleep(0.05)
+            assert sink.readings == []
+
+    async def test_an_agent_that_restarts_is_heard_again(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sink = Notebook()
+        async with agent() as one, running(watch(one.address), sink):
+            await sink.until(lambda: len(sink.readings) == 3)
+            one.show(None)
+            await sink.until(lambda: sink.reasons(State.DOWN))
+            assert sink.reasons(State.DOWN)[0] == "the agent ended the stream"
+            await sink.until(lambda: len(sink.reasons(State.DOWN)) > 1)
+            assert sink.reasons(State.DOWN)[1] == "HTTP 503: not collecting"
+            one.show(make_view(1))
+            await sink.until(lambda: len(sink.readings) == 6)
+
+    async def test_its_clock_is_told(self) -> None:
+        monitor = Monitor(Settings())
+        view = make_view(1)
+        speaker = wire.Speaker("n", 1.0)
+        for second in range(5):
+            now = moved(view, second).cluster.nodes["trn-000"]
+            before, frame = speaker.messages(now)
+            for message in (*before, frame):
+                # Five minutes behind, and each message takes a little while.
+                arrival = view.time + second + 300 + 0.1 + 0.01 * second
+                monitor.feed(Reading("n", AGENT, arrival, message))
+        shown = monitor.look(arrival + 0.5).nodes["n"]
+        assert shown.frame.value("node_clock_offset_seconds") == pytest.approx(-300.1)
+        assert shown.state is State.FRESH
+        times = [one.time for one in shown.frame.sources if one.time is not None]
+        assert max(times) == pytest.approx(arrival, abs=0.1)
+
+
+@contextlib.asynccontextmanager
+async def down(address: str, fleet: Fleet = QUICK) -> AsyncIterator[str]:
+    """Why a node at this address is down."""
+    sink = Notebook()
+    async with running(watch(address, fleet=fleet), sink):
+        await sink.until(lambda: sink.reasons(State.DOWN))
+        yield sink.reasons(State.DOWN)[0]
+
+
+PAGES = "collectors.fleet.pages.poll"
+STREAM = wire.CONTENT_TYPE
+
+
+class TestReasons:
+    @pytest.mark.parametrize(
+        ("answer", "close", "why"),
+        [
+            (b"", False, "no answer within 0.5 s"),
+            (b"H", False, "no answer within 0.5 s"),
+            (b"", True, "connection closed by the other side"),
+            (b"SSH-2.0-OpenSSH_9.2\r\n", False, "no answer within 0.5 s"),
+            (b"220 mail\r\n\r\n", False, "garbage instead of HTTP"),
+            (chunked("text/html", b"<!DOCTYPE"), False, "a web page (HTML)"),
+            (chunked("application/json", b"{}"), False, "it answers with application/json"),
+            (chunked(f"{STREAM}\r\nContent-Encoding: gzip", b""), False, "it compresses (gzip)"),
+            (b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\n\r\n", False,
+             "it redirects (302), which is not followed"),
+            (b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", False, "fleet.user"),
+            (b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", False, "it does not let us in (403)"),
+            (b"HTTP/1.1 500 Oh\r\nContent-Type: text/plain\r\n\r\n\x1b[2Jbroken\nx" + b"y" * 9999,
+             False, "HTTP 500: \ufffd[2Jbroken"),
+            (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 30_000, False, "garbage instead of HTTP"),
+            (HEAD + STREAM.encode() + b"\r\n\r\n", False, "no message within 0.5 s"),
+            (chunked(STREAM, framed(bytes(50_000))[:9000]), False, "no message within 0.5 s"),
+            (chunked(STREAM, b"\xff\xff\xff\xffx"), False, "4,294,967,295 bytes is announced"),
+            (chunked(STREAM, framed(b"garbage")), False, "garbage: no message of a trntop agent"),
+            (chunked(STREAM, framed(b"\x83\xa4type\xa5frame\xa1v\x07\xa4node\xa1n")), False,
+             "the agent speaks version 7, this trntop 1"),
+            (chunked(STREAM, b""), False, "the agent ended the stream"),
+            (chunked(STREAM, bytes(4)) + b"zz\r\n", False, "garbage instead of HTTP"),
+        ],
+    )  # fmt: skip
+    async def test_something_else_answers(self, answer: bytes, close: bool, why: str) -> None:
+        async with answering(answer, close=close) as address, down(address) as reason:
+            assert why in reason
+
+    async def test_nobody_answers(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            port = sock.getsockname()[1]
+        async with down(f"http://127.0.0.1:{port}") as reason:
+            assert reason == "connection refused: nothing listens there"
+
+    async def test_an_unknown_name(self) -> None:
+        async with down("http://no-such-host.invalid:1", Fleet(connect=5)) as reason:
+            assert reason.startswith("name")
+
+    async def test_one_that_falls_silent_is_closed_and_opened_anew(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(agent_module, "SILENCE_SECONDS", 0.3)
+        monkeypatch.setattr(agent_module, "SILENCE_PERIODS", 0.1)
+        (first, held), frame = wire.Speaker("n", 1.0).messages(
+            next(iter(make_view(1).cluster.nodes.values()))
+        )
+        body = b"".join(map(framed, (first, held, frame)))
+        sink = Notebook()
+        async with answering(chunked(STREAM, body)) as address, running(watch(address), sink):
+            await sink.until(lambda: len(sink.readings) >= 6)
+        assert sink.reasons(State.DOWN)[0].startswith("hung: no message for")
+
+    async def test_trickling_bytes_are_no_message(self) -> None:
+        head = chunked(STREAM, framed(bytes(3000))[:5])
+        async with writing(head, [b"x"] * 200, 0.05) as address, down(address) as reason:
+            assert reason == "no message within 0.5 s"
+
+    @pytest.mark.parametrize(
+        ("identity", "known", "why"),
+        [
+            ("127.0.0.1", True, ""),
+            ("other.example", True, "TLS: the certificate is for another"),
+            ("127.0.0.1", False, "TLS: signed by an authority that is not trusted here"),
+        ],
+    )
+    async def test_certificates(self, tmp_path: Path, identity: str, known: bool, why: str) -> None:
+        authority = Authority(tmp_path)
+        certificate, key = authority.issue("server", identity)
+        web = tmp_path / "web.yml"
+        web.write_text(f"tls_server_config: {{cert_file: {certificate}, key_file: {key}}}\n")
+        fleet = Fleet(ca_file=str(authority.file) if known else "", connect=2)
+        sink = Notebook()
+        async with agent(access=Access(web, lambda _: None)) as one:
+            address = f"https://127.0.0.1:{one.port}"
+            async with running(watch(address, fleet=fleet), sink):
+                await sink.until(lambda: sink.readings or sink.reasons(State.DOWN))
+        assert bool(sink.readings) is not bool(why)
+        assert why in "".join(sink.reasons(State.DOWN))
+
+    async def test_tls_is_not_spoken_there(self) -> None:
+        async with agent() as one, down(f"https://127.0.0.1:{one.port}", Fleet(connect=2)) as why:
+            assert why.startswith("TLS:") or "closed" in why
+
+    async def test_passwords_come_from_a_file(self, tmp_path: Path) -> None:
+        hashed = bcrypt.hashpw(b"hunter2", bcrypt.gensalt(4)).decode()
+        web, secret = tmp_path / "web.yml", tmp_path / "password"
+        web.write_text(f"basic_auth_users: {{ann: {hashed}}}\n")
+        secret.write_text("wrong\n")
+        fleet = Fleet(user="ann", password_file=str(secret), connect=2)
+        sink = Notebook()
+        async with (
+            agent(access=Access(web, lambda _: None)) as one,
+            running(watch(one.address, fleet=fleet), sink),
+        ):
+            await sink.until(lambda: sink.reasons(State.DOWN))
+            assert "401" in sink.reasons(State.DOWN)[0]
+            secret.write_text("hunter2\n")  # read again with each try
+            await sink.until(lambda: sink.readings)
+            secret.unlink()
+            one.show(None)
+            await sink.until(lambda: any(str(secret) in one for one in sink.reasons(State.DOWN)))
+        assert "hunter2" not in repr(sink.statuses)
+
+    def test_secrets_that_do_not_fit(self, tmp_path: Path) -> None:
+        empty, binary = tmp_path / "empty", tmp_path / "binary"
+        empty.write_text("\n")
+        binary.write_bytes(b"\xff\xfe\n")
+        for fleet, why in (
+            (Fleet(user="ann"), "go together"),
+            (Fleet(password_file="x"), "go together"),
+            (Fleet(token_file=str(tmp_path / "none")), "No such file"),
+            (Fleet(token_file=str(empty)), "holds no secret"),
+            (Fleet(token_file=str(binary)), "holds what no header may"),
+            (Fleet(token_file="x", user="ann", password_file="y"), "only one of them"),
+            (Fleet(ca_file=str(tmp_path / "none")), "fleet.ca_file"),
+            (Fleet(ca_file=str(empty)), "fleet.ca_file"),
+            (Fleet(cert_file=str(empty)), "go together"),
+            (Fleet(cert_file=str(empty), key_file=str(empty)), "fleet.cert_file"),
+        ):
+            with pytest.raises(SettingsError, match=why):
+                agents.collectors(parse("http://a"), Settings(fleet=fleet))
+
+    async def test_a_token(self, tmp_path: Path) -> None:
+        token = tmp_path / "token"
+        token.write_text("abc123\nnot this\n")
+        secret = connection.Secret(Fleet(token_file=str(token)))
+        request = httpx.Request("GET", "http://x")
+        next(secret.auth_flow(request))
+        assert request.headers["Authorization"] == "Bearer abc123"
+
+
+class TestFlood:
+    async def test_who_says_too_much_waits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(agent_module, "MAX_RATE", 50_000)
+        (first, held), frame = wire.Speaker("n", 1.0).messages(
+            next(iter(make_view(1).cluster.nodes.values()))
+        )
+        sink = Notebook()
+        head = chunked(STREAM, b"".join(map(framed, (first, held))))
+        async with (
+            writing(head, itertools.repeat(framed(frame))) as address,
+            running(watch(address), sink),
+        ):
+            await asyncio.sleep(1.5)
+        taken = sum(len(one.data) for one in sink.readings)
+        assert 50_000 < taken < 50_000 * 3 + (1 << 18)
+
+
+async def test_a_thousand_nodes_and_few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system allows no more open files, the others are told why they are not there."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    sink = Notebook()
+    async with agent() as one:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+            monkeypatch.setattr("trntop.descriptors.allow", lambda _: "not enough open files")
+            targets = [f"n{n}={one.address}" for n in range(60)]
+            async with running(watch(*targets, fleet=Fleet(connect=5)), sink):
+                await sink.until(lambda: sink.reasons(State.DOWN))
+                assert sink.told == ["not enough open files"]
+                assert any("open files" in why for why in sink.reasons(State.DOWN))
+                assert sink.readings
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _frames_of(sink: Notebook, count: int) -> bool:
+    """Whether each of ten nodes has had so many frames."""
+    heads = [(one.node, wire.head(one.data).type) for one in sink.readings]
+    return sum(kind == wire.FRAME for _, kind in heads) == 10 * count
+
+
+async def test_the_ill_do_not_hold_up_the_others() -> None:
+    """Twenty nodes of which ten are ill: the other ten are heard each tick."""
+    sink = Notebook()
+    half = chunked(STREAM, framed(bytes(50_000))[:9000])
+    async with contextlib.AsyncExitStack() as stack:
+        ill = [
+            await stack.enter_async_context(answering(answer))
+            for answer in (b"", half, b"noise\r\n\r\n", chunked("text/html", b"x")) * 2
+        ]
+        ill += ["http://127.0.0.1:9", "http://127.0.0.1:7"]
+        one = await stack.enter_async_context(agent())
+        well = [f"w{place}={one.address}" for place in range(10)]
+        addresses = [*(f"i{place}={address}" for place, address in enumerate(ill)), *well]
+        await stack.enter_async_context(running(watch(*addresses), sink))
+        await sink.until(lambda: len(sink.readings) == 30)
+        for tick in range(10):
+            one.tick()
+            await sink.until(partial(_frames_of, sink, tick + 2), 2)
+            await asyncio.sleep(0.06)
+        reasons = {one.node: one.reason for one in sink.statuses if one.state is State.DOWN}
+    assert set(reasons) == {f"i{place}" for place in range(10)}
+    assert {one.node for one in sink.readings} == {f"w{place}" for place in range(10)}

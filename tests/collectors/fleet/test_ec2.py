@@ -1,0 +1,262 @@
+import datetime
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.moto_server import answer, client_of, launch, reset, simulated_aws
+from trntop.collectors import aws
+from trntop.collectors.fleet.ec2 import Ec2, filters_of
+from trntop.collectors.fleet.target import FindError, Target
+from trntop.errors import UsageError
+from trntop.settings import Fleet
+
+FLEET = Fleet()
+ENDS = datetime.datetime(2026, 12, 1, 11, 30, tzinfo=datetime.UTC)
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+"""moto and werkzeug warn of things of their own."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
+    with pytest.MonkeyPatch.context() as patch, simulated_aws(patch) as url:
+        yield url
+
+
+@pytest.fixture(autouse=True)
+def cloud(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty cloud that can be asked everything, and has little to tell."""
+    reset(server)
+    empty: dict[str, tuple[str, dict[str, Any]]] = {
+        "describe_instance_topology": ("InstanceIds", {"Instances": []}),
+        "describe_capacity_blocks": ("CapacityBlockIds", {"CapacityBlocks": []}),
+        "describe_capacity_reservations": ("CapacityReservationIds", {"CapacityReservations": []}),
+    }
+    for operation, (ids, given) in empty.items():
+        answer(monkeypatch, operation, ids, lambda _, given=given: given)
+    return server
+
+
+def by_id(targets: list[Target]) -> dict[str, Target]:
+    return {target.facts["instance_id"]: target for target in targets}
+
+
+async def test_instances_by_tag_join_and_leave() -> None:
+    (first,) = launch(1, {"Name": "trn-1", "run": "7"})
+    launch(1, {"Name": "other", "run": "8"})
+    nodes = Ec2("tag/run=7", FLEET)
+    (one,) = await nodes.find()
+    assert one.name == "trn-1"
+    private = client_of("ec2").describe_instances(InstanceIds=[first])
+    address = private["Reservations"][0]["Instances"][0]["PrivateIpAddress"]
+    assert one.address == f"http://{address}:10042"
+    (second,) = launch(1, {"Name": "trn-2", "run": "7"})
+    assert by_id(await nodes.find()).keys() == {first, second}
+    client_of("ec2").terminate_instances(InstanceIds=[first])
+    assert by_id(await nodes.find()).keys() == {second}
+
+
+async def test_all_filters_must_hold_and_may_have_wildcards() -> None:
+    wanted = launch(2, {"Name": "a-1", "run": "seven"})
+    launch(1, {"Name": "a-2", "run": "seven"}, "trn1.32xlarge")
+    launch(1, {"Name": "b-1", "run": "eight"})
+    found = await Ec2("tag/run=sev*,type=trn2.48xlarge", FLEET).find()
+    assert by_id(found).keys() == set(wanted)
+
+
+async def test_what_is_told_of_an_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    (instance,) = launch(1, {"Name": "trn-1"})
+    answer(
+        monkeypatch, "describe_instance_topology", "InstanceIds",
+        lambda ids: {"Instances": [
+            {"InstanceId": one, "NetworkNodes": ["nn-1", "nn-2", "nn-3"], "CapacityBlockId": "cb-1"}
+            for one in ids
+        ]},
+    )  # fmt: skip
+    answer(
+        monkeypatch, "describe_capacity_blocks", "CapacityBlockIds",
+        lambda ids: {"CapacityBlocks": [
+            {"CapacityBlockId": one, "UltraserverType": "u-trn2x4", "EndDate": ENDS} for one in ids
+        ]},
+    )  # fmt: skip
+    (one,) = await Ec2("type=trn2.48xlarge", FLEET).find()
+    facts = dict(one.facts)
+    assert facts.pop("launch_time").endswith("Z")
+    assert facts.pop("subnet_id").startswith("subnet-")
+    assert facts == {
+        "instance_id": instance,
+        "instance_name": "trn-1",
+        "instance_type": "trn2.48xlarge",
+        "instance_state": "running",
+        "availability_zone": "us-west-2a",
+        "network_nodes": "nn-1>nn-2>nn-3",
+        "capacity_block": "cb-1",
+        "capacity_block_ends": "2026-12-01T11:30:00Z",
+        "ultraserver_type": "u-trn2x4",
+        "status_checks": "passed",
+    }
+
+
+async def test_checks_that_fail_and_events_that_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    launch(1, {"Name": "trn-1"})
+
+    def statuses(ids: list[str]) -> dict[str, Any]:
+        events = [
+            {"Code": "system-reboot", "Description": "[Completed] reboot", "NotBefore": ENDS},
+            {"Code": "instance-stop", "Description": "hardware", "NotBefore": ENDS},
+            {"Code": "system-maintenance", "Description": "\u202eevil",
+             "NotBefore": ENDS + datetime.timedelta(days=1)},
+        ]  # fmt: skip
+        return {
+            "InstanceStatuses": [
+                {
+                    "InstanceId": one,
+                    "SystemStatus": {"Status": "impaired"},
+                    "InstanceStatus": {"Status": "ok"},
+                    "Events": events,
+                }
+                for one in ids
+            ]
+        }
+
+    answer(monkeypatch, "describe_instance_status", "InstanceIds", statuses)
+    (one,) = await Ec2("type=trn2.48xlarge", FLEET).find()
+    assert one.facts["status_checks"] == "system impaired"
+    assert one.facts["scheduled_event"] == "instance-stop from 2026-12-01T11:30:00Z"
+
+
+async def test_a_stopped_instance_stays_and_says_so() -> None:
+    (instance,) = launch(1, {"Name": "trn-1"})
+    nodes = Ec2("tag/Name=trn-1", FLEET)
+    await nodes.find()
+    client_of("ec2").stop_instances(InstanceIds=[instance])
+    (one,) = await nodes.find()
+    assert one.facts["instance_state"] == "stopped"
+    assert "Client.UserInitiatedShutdown" in one.facts["state_reason"]
+    assert "status_checks" not in one.facts
+
+
+async def test_names_that_are_not_one_nodes_give_way_to_hosts() -> None:
+    launch(2, {"Name": "worker"})
+    nodes = Ec2("tag/Name=worker", FLEET)
+    names = sorted(target.name for target in await nodes.find())
+    assert all(name.startswith("ip-") for name in names)
+    launch(1, {"Name": "worker"})
+    assert set(names) < {target.name for target in await nodes.find()}
+
+
+async def test_a_name_once_given_stays() -> None:
+    (first,) = launch(1, {"Name": "trn-1"})
+    nodes = Ec2("tag/Name=trn-1", FLEET)
+    assert by_id(await nodes.find())[first].name == "trn-1"
+    launch(1, {"Name": "trn-1"})
+    found = by_id(await nodes.find())
+    assert found[first].name == "trn-1"
+    assert len({target.name for target in found.values()}) == 2
+
+
+@pytest.mark.parametrize("tag", ["a b", "\u202eevil", "../etc", "", "-rf", "169.254.169.254"])
+async def test_a_tag_that_is_no_name_is_not_taken(tag: str) -> None:
+    launch(1, {"Name": tag, "run": "7"})
+    (one,) = await Ec2("tag/run=7", FLEET).find()
+    assert one.name.startswith("ip-")
+
+
+async def test_what_may_not_be_asked_is_said_and_spares_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    launch(1, {"Name": "trn-1"})
+
+    def deny(_: list[str]) -> dict[str, Any]:
+        from moto.ec2.exceptions import EC2ClientError
+
+        raise EC2ClientError("UnauthorizedOperation", "You are not, arn:aws:iam::123:role/x")
+
+    answer(monkeypatch, "describe_instance_topology", "InstanceIds", deny)
+    nodes = Ec2("tag/Name=trn-1", FLEET)
+    for _ in range(2):
+        (one,) = await nodes.find()
+        assert one.facts["not_told"] == "ec2:DescribeInstanceTopology: not allowed"
+        assert one.facts["status_checks"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("UnauthorizedOperation", "ec2:DescribeInstances is not allowed to these credentials"),
+        ("ExpiredToken", "the AWS credentials have expired"),
+        ("AuthFailure", "AWS does not know these credentials"),
+        ("InternalError", "ec2:DescribeInstances: InternalError"),
+    ],
+)
+async def test_refusals_in_words(code: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: list[str]) -> dict[str, Any]:
+        from moto.ec2.exceptions import EC2ClientError
+
+        raise EC2ClientError(code, "secret arn:aws:iam::123456789012:role/x")
+
+    monkeypatch.setattr(aws, "TRIES", 1)
+    answer(monkeypatch, "describe_instances", "InstanceIds", refuse)
+    with pytest.raises(FindError, match=said) as caught:
+        await Ec2("tag/Name=trn-1", FLEET).find()
+    assert "123456789012" not in str(caught.value)
+
+
+async def test_throttled_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def throttle(ids: list[str]) -> dict[str, Any]:
+        from moto.ec2.exceptions import EC2ClientError
+
+        asked.append(ids)
+        raise EC2ClientError("RequestLimitExceeded", "slow down")
+
+    monkeypatch.setattr(aws, "TRIES", 1)
+    answer(monkeypatch, "describe_instances", "InstanceIds", throttle)
+    nodes = Ec2("tag/Name=trn-1", FLEET)
+    for _ in range(3):
+        with pytest.raises(FindError, match="too often"):
+            await nodes.find()
+    assert len(asked) == 1
+
+
+async def test_no_credentials_and_nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aws, "TRIES", 1)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(FindError, match="cannot be reached"):
+        await Ec2("tag/Name=trn-1", FLEET).find()
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(FindError, match="no AWS credentials found"):
+        await Ec2("tag/Name=trn-1", FLEET).find()
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    with pytest.raises(FindError, match=r"no AWS region: set fleet\.region"):
+        await Ec2("tag/Name=trn-1", FLEET).find()
+    with pytest.raises(FindError):
+        await Ec2("tag/Name=trn-1", Fleet(region="no such region")).find()
+
+
+async def test_what_answers_is_not_aws(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aws, "TRIES", 1)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"{cloud}/moto-api/nothing")
+    with pytest.raises(FindError):
+        await Ec2("tag/Name=trn-1", FLEET).find()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "tag/=x", "tag/Name", "tag/Name=", "color=red", "type=a,type=b", "type=a\x1b"]
+)
+def test_filters_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError, match="ec2:"):
+        filters_of(text)
+
+
+def test_filters_in_the_words_of_ec2() -> None:
+    filters = filters_of("tag/Name=run7, zone=us-west-2b,state=running")
+    assert filters == [
+        {"Name": "tag:Name", "Values": ["run7"]},
+        {"Name": "availability-zone", "Values": ["us-west-2b"]},
+        {"Name": "instance-state-name", "Values": ["running"]},
+    ]

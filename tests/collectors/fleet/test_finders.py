@@ -1,0 +1,171 @@
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.collectors.notebook import Notebook, running
+from tests.exporter_server import giving, response, server
+from trntop.catalog import EFA_EXPORTER, FLEET, NEURON_EXPORTER, Entity
+from trntop.collectors import aws
+from trntop.collectors.fleet import collectors_of, pages
+from trntop.collectors.fleet.dns import Dns
+from trntop.collectors.fleet.ec2 import Ec2
+from trntop.collectors.fleet.finders import finder
+from trntop.collectors.fleet.nodes_file import NodesFile
+from trntop.collectors.fleet.slurm import Slurm
+from trntop.collectors.fleet.target import FindError, Target
+from trntop.collectors.fleet.watch import Watch
+from trntop.errors import SettingsError, UsageError
+from trntop.model import State
+from trntop.monitor import Monitor
+from trntop.settings import Fleet, Settings
+from trntop.sources import parse
+
+NEURON = (
+    b'neuron_hardware_info{instance_type="trn1.32xlarge",neuron_device_count="1",'
+    b'neuroncore_per_device_count="2"} 1\n'
+    b'neuroncore_utilization_ratio{neuroncore="0",runtime_tag="9"} 0.25\n'
+    b'neuroncore_utilization_ratio{neuroncore="1",runtime_tag="9"} 0.75\n'
+)
+EFA = b'node_amazonefa_tx_bytes{device="rdmap0s1",port="1"} 7\n'
+SETTINGS = Settings(fleet=Fleet(refresh=5))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "PERIOD", 0.05)
+
+
+def test_each_kind_of_list_has_its_finder(tmp_path: Path) -> None:
+    (tmp_path / "nodes").write_text("trn-1\n")
+    found = [
+        finder(parse(text), SETTINGS)
+        for text in (f"@{tmp_path}/nodes", "dns:agents", "slurm:7", "ec2:tag/run=7")
+    ]
+    assert [type(one) for one in found] == [NodesFile, Dns, Slurm, Ec2]
+    assert [one.period for one in found] == [5] * 4
+    assert found[2].text == "slurm:7"
+
+
+@pytest.mark.parametrize("text", ["@/nonexistent", "dns:a b", "slurm:x", "ec2:x", "@"])
+def test_mistakes_show_before_anything_is_watched(text: str) -> None:
+    with pytest.raises(UsageError):
+        collectors_of(parse(text), SETTINGS)
+
+
+def test_without_boto3_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aws.importlib.util, "find_spec", lambda name: None)
+    for text in ("ec2:tag/run=7", "cloudwatch:train"):
+        with pytest.raises(SettingsError, match=r"pip install 'trntop\[aws\]'"):
+            collectors_of(parse(text), SETTINGS)
+
+
+@contextlib.asynccontextmanager
+async def exporters(*bodies: bytes) -> AsyncIterator[list[int]]:
+    """Servers with these pages; their ports."""
+    async with contextlib.AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(server(giving(response(body)))) for body in bodies]
+
+
+async def test_nodes_of_a_file_join_and_leave(tmp_path: Path) -> None:
+    path = tmp_path / "nodes"
+    sink = Notebook()
+    async with exporters(NEURON, EFA) as (first, second):
+        one, two = (f"http://127.0.0.1:{port}/metrics" for port in (first, second))
+        path.write_text(f"{one}\n")
+        nodes = NodesFile(path, SETTINGS.fleet)
+        nodes.period = 0.05
+        async with running(Watch(nodes, SETTINGS), sink):
+            await sink.until(lambda: sink.readings)
+            assert {(r.node, r.source) for r in sink.readings} == {("127.0.0.1", NEURON_EXPORTER)}
+            path.write_text(f"{two}\n")
+            await sink.until(lambda: any(r.source == EFA_EXPORTER for r in sink.readings))
+            assert "127.0.0.1" in sink.forgotten
+            path.write_text("http://a:b@c\n")
+            await sink.until(lambda: sink.told)
+    assert "line 1: http://…@c" in sink.told[0]
+    assert "watched on" in sink.told[0]
+
+
+class Instances:
+    """A list of one stopped instance."""
+
+    text = "ec2:tag/run=7"
+    period: float | None = 0.05
+
+    def __init__(self) -> None:
+        self.targets: list[Target] | None = None
+
+    async def find(self) -> list[Target]:
+        if self.targets is None:
+            raise FindError("no AWS credentials found")
+        return self.targets
+
+
+async def test_a_list_that_fails_from_the_start_is_seen() -> None:
+    sink = Notebook()
+    async with running(Watch(Instances(), SETTINGS), sink):
+        await sink.until(lambda: sink.statuses)
+    status = sink.statuses[0]
+    assert (status.node, status.source) == ("ec2:tag/run=7", FLEET)
+    assert (status.state, status.reason) == (State.DOWN, "no AWS credentials found")
+
+
+async def test_what_ec2_says_of_a_stopped_node_is_its_reason() -> None:
+    sink, instances = Notebook(), Instances()
+    facts = {"instance_state": "stopped", "state_reason": "Client.UserInitiatedShutdown: x",
+             "instance_id": "i-1"}  # fmt: skip
+    instances.targets = [Target("trn-1", "http://127.0.0.1:9", facts)]
+    async with running(Watch(instances, SETTINGS), sink):
+        await sink.until(lambda: sink.readings)
+    monitor = Monitor(SETTINGS)
+    for reading in sink.readings:
+        monitor.feed(reading)
+    view = monitor.tick(sink.readings[-1].time + 1).cluster.nodes["trn-1"]
+    (state,) = view.frame.sources
+    assert (state.state, state.reason) == (
+        State.DOWN, "EC2 says: stopped (Client.UserInitiatedShutdown: x)",
+    )  # fmt: skip
+    assert view.inventory.facts["instance_id"] == "i-1"
+
+
+@pytest.mark.parametrize("path", ["/metrics", ""])
+async def test_a_node_with_pages_only_looks_like_any_other(path: str) -> None:
+    """Whether the page is named, or found where no agent answers."""
+    sink = Notebook()
+    stream = [] if path else [response(b"", "404 Not Found")]
+    async with server(giving(*stream, response(NEURON + EFA))) as port:
+        (collector,) = collectors_of(parse(f"http://127.0.0.1:{port}{path}"), SETTINGS)
+        async with running(collector, sink):
+            await sink.until(lambda: len(sink.readings) >= 4)
+    monitor = Monitor(SETTINGS)
+    for status in sink.statuses:
+        monitor.status(status)
+    for reading in sink.readings:
+        monitor.feed(reading)
+    view = monitor.tick(sink.readings[-1].time + 0.1).cluster.nodes["127.0.0.1"]
+    assert view.state is State.FRESH
+    assert view.frame.value("node_neuroncore_utilization_mean_ratio") == 0.5
+    assert view.inventory.of(Entity.CORE) == (0, 1)
+    assert view.inventory.core_device.tolist() == [0, 0]
+    assert view.frame.at("efa_tx_bytes_total", 0) == 7
+
+
+async def test_that_a_list_names_a_node_is_no_sign_of_life() -> None:
+    """EC2 says it runs, and its agent does not answer: it is down, and was never heard."""
+    sink, instances = Notebook(), Instances()
+    instances.targets = [Target("trn-1", "http://127.0.0.1:9", {"instance_state": "running"})]
+    async with running(Watch(instances, SETTINGS), sink):
+        await sink.until(lambda: sink.reasons(State.DOWN) and sink.readings)
+    monitor = Monitor(SETTINGS)
+    for status in sink.statuses:
+        monitor.status(status)
+    for reading in sink.readings:
+        monitor.feed(reading)
+    view = monitor.tick(sink.readings[-1].time + 0.1).cluster.nodes["trn-1"]
+    assert {one.name: one.state for one in view.frame.sources} == {
+        "agent": State.DOWN, FLEET: State.FRESH,
+    }  # fmt: skip
+    assert view.state is State.DOWN
+    assert view.age() is None

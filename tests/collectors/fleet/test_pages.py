@@ -1,0 +1,235 @@
+import asyncio
+import contextlib
+import gzip
+import time
+import zlib
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from tests.collectors.notebook import Notebook
+from tests.exporter_server import TEXT, Handler, giving, response, server
+from trntop.catalog import EFA_EXPORTER, NEURON_EXPORTER, OBSERVER
+from trntop.collectors.fleet import connection, pages
+from trntop.collectors.fleet.pages import MAX_BYTES, MAX_WIRE, fetch, inflate, kinds, page_url, poll
+from trntop.collectors.fleet.target import FindError, Target
+from trntop.decode import DECODERS
+from trntop.decode.exporter_page import NOTE
+from trntop.model import State
+from trntop.settings import Fleet
+
+NEURON = b'neuron_hardware_info{neuron_device_count="1",neuroncore_per_device_count="2"} 1\n'
+CORES = NEURON + b'neuroncore_utilization_ratio{neuroncore="%d",runtime_tag="1"} %s\n'
+EFA = b'node_amazonefa_tx_bytes{device="rdmap0s1",port="1"} 7\n'
+
+
+async def fetched(handler: Handler) -> bytes:
+    async with server(handler) as port, connection.client(Fleet()) as client:
+        return await fetch(client, f"http://127.0.0.1:{port}/metrics")
+
+
+async def test_a_page_as_it_is() -> None:
+    assert await fetched(giving(response(NEURON))) == NEURON
+
+
+async def test_a_page_packed_with_gzip() -> None:
+    packed = gzip.compress(NEURON * 1000)
+    assert await fetched(giving(response(packed, Content_Encoding="gzip"))) == NEURON * 1000
+
+
+def bomb() -> bytes:
+    """A megabyte that unpacks to 300 MiB."""
+    packer = zlib.compressobj(1, wbits=31)
+    return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(300)), packer.flush()])
+
+
+async def test_a_bomb_is_not_unpacked() -> None:
+    with pytest.raises(FindError, match="more than 16 MiB"):
+        await fetched(giving(response(bomb(), Content_Encoding="gzip")))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (response(b"<html>", Content_Type="text/html"), "text/html"),
+        (response(b"", "404 Not Found"), "HTTP 404"),
+        (response(b"", "401 Unauthorized"), "HTTP 401"),
+        (response(b"", "302 Found", Location="http://169.254.169.254/"), "not followed"),
+        (response(b"", "301 Moved", Location="file:///etc/passwd"), "not followed"),
+        (response(b"x", Content_Encoding="br"), "packed as br"),
+        (response(b"x", Content_Encoding="gzip, gzip"), "packed as gzip, gzip"),
+        (response(b"x", Content_Encoding="gzip"), "cannot be unpacked"),
+        (response(gzip.compress(NEURON)[:-4], Content_Encoding="gzip"), "cannot be unpacked"),
+        (response(gzip.compress(NEURON) + b"more", Content_Encoding="gzip"), "cannot be unpacked"),
+        (response(b"x", Content_Length="100"), "connection closed"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "garbage"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 100_000 + b"\r\n", "garbage"),
+    ],
+)
+async def test_what_is_no_page_is_refused(answer: bytes, said: str) -> None:
+    with pytest.raises(FindError, match=said) as caught:
+        await fetched(giving(answer))
+    assert "169.254" not in str(caught.value)
+
+
+async def test_a_body_without_end_is_cut() -> None:
+    async def pour(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {TEXT}\r\n\r\n".encode())
+        while True:
+            writer.write(b"# more\n" * 10_000)
+            await writer.drain()
+
+    with pytest.raises(FindError, match="more than 4 MiB"):
+        await fetched(pour)
+
+
+@pytest.mark.parametrize("drip", [b"", b"#"])
+async def test_a_body_has_a_deadline_in_all(drip: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "DEADLINE", 0.3)
+
+    async def crawl(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {TEXT}\r\n\r\n".encode())
+        while True:
+            writer.write(drip)
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+    began = time.monotonic()
+    with pytest.raises(FindError, match=r"no whole page within 0\.3 s"):
+        await fetched(crawl)
+    assert time.monotonic() - began < 3
+
+
+async def test_nobody_there() -> None:
+    async with connection.client(Fleet()) as client:
+        with pytest.raises(FindError, match="connection refused"):
+            await fetch(client, "http://127.0.0.1:9/metrics")
+
+
+def test_caps() -> None:
+    assert inflate(gzip.compress(bytes(MAX_BYTES))) == bytes(MAX_BYTES)
+    with pytest.raises(FindError):
+        inflate(gzip.compress(bytes(MAX_BYTES + 1)))
+    assert MAX_WIRE < MAX_BYTES
+
+
+def test_paths() -> None:
+    assert page_url("http://trn-1:8000") == "http://trn-1:8000/metrics"
+    assert page_url("http://trn-1:8000/metrics") == "http://trn-1:8000/metrics"
+    assert page_url("http://trn-1:9/federate/x") == "http://trn-1:9/federate/x"
+
+
+@pytest.mark.parametrize(
+    ("page", "sources"),
+    [
+        (NEURON, (NEURON_EXPORTER,)),
+        (b"# HELP\n" + EFA, (EFA_EXPORTER,)),
+        (NEURON + EFA, (NEURON_EXPORTER, EFA_EXPORTER)),
+        (b'node_scrape_collector_success{collector="amazonefa"} 0\n', (EFA_EXPORTER,)),
+        (b"neuron_device_utilization_avg 3\n", (OBSERVER,)),
+        (b"neuron_runtime_vcpu_usage_ratio 0.1\n", ()),
+        (b"python_gc_objects_collected_total 1\n", ()),
+        (b'# neuron_hardware_info\nx{y="neuron_hardware_info{"} 1\n', ()),
+        (b'trntop_build_info{version="0.0.9"} 1\n' + NEURON, ()),
+    ],
+)
+def test_whose_page_it_is(page: bytes, sources: tuple[str, ...]) -> None:
+    assert kinds(page) == sources
+
+
+@contextlib.asynccontextmanager
+async def polled(
+    handler: Handler, monkeypatch: pytest.MonkeyPatch, path: str = "/metrics"
+) -> AsyncIterator[tuple[Notebook, asyncio.Task[None]]]:
+    monkeypatch.setattr(pages, "PERIOD", 0.05)
+    sink = Notebook()
+    async with server(handler) as port, connection.client(Fleet()) as client:
+        target = Target("trn-1", f"http://127.0.0.1:{port}{path}")
+        task = asyncio.create_task(poll(client, target, sink))
+        try:
+            yield sink, task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_page_is_handed_over_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with polled(giving(response(NEURON + EFA)), monkeypatch, path="") as (sink, _):
+        await sink.until(lambda: len(sink.readings) >= 4)
+    assert [(one.node, one.source) for one in sink.readings[:2]] == [
+        ("trn-1", NEURON_EXPORTER), ("trn-1", EFA_EXPORTER),
+    ]  # fmt: skip
+    for reading in sink.readings:
+        assert reading.data == NEURON + EFA
+        DECODERS[reading.source](reading.data)
+
+
+async def test_percent_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [response(CORES % (0, value)) for value in (b"0.9", b"90", b"1", b"0.5")]
+    async with polled(giving(*answers), monkeypatch) as (sink, _):
+        await sink.until(lambda: len(sink.readings) >= 5)
+    samples = [DECODERS[one.source](one.data) for one in sink.readings[:4]]
+    loads = [sample.columns["neuroncore_utilization_ratio"][0] for sample in samples]
+    assert loads == pytest.approx([0.9, 0.9, 0.01, 0.005])
+    assert [len(sample.problems) for sample in samples] == [0, 1, 0, 0], "said once"
+    assert sink.readings[2].data.startswith(NOTE.encode())
+
+
+async def test_a_page_that_fails_says_so_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = response(NEURON), response(b"", "503 Busy")
+    async with polled(giving(good, bad, good), monkeypatch) as (sink, _):
+        await sink.until(lambda: len(sink.readings) >= 2)
+    assert sink.reasons(State.DOWN) == ["no page of metrics: HTTP 503"]
+    assert sink.statuses[0].source == NEURON_EXPORTER
+
+
+async def test_a_page_that_is_gone_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = giving(response(NEURON), response(b"", "503 Busy"))
+    async with polled(answers, monkeypatch) as (sink, task):
+        with pytest.raises(FindError, match="503"):
+            await asyncio.wait_for(task, 5)
+        assert len(sink.reasons(State.DOWN)) == pages.FAILURES
+
+
+@pytest.mark.parametrize(
+    ("page", "path", "said"),
+    [
+        (b"go_goroutines 8\n", "/metrics", "none of neuron-monitor-prometheus.py"),
+        (b"trntop_build_info 1\n", "/metrics", "leave /metrics out"),
+        (b"trntop_build_info 1\n", "", "too old to stream"),
+    ],
+)
+async def test_a_stranger_is_refused(
+    page: bytes, path: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with polled(giving(response(page)), monkeypatch, path) as (sink, task):
+        with pytest.raises(FindError, match=said):
+            await asyncio.wait_for(task, 5)
+    assert not sink.readings
+
+
+async def test_polls_are_spread_over_the_period() -> None:
+    """Nodes do not look all in one moment: each begins at its own place in the period."""
+    places = {zlib.crc32(f"http://trn-{n}:8000/metrics".encode()) * 10 // 2**32 for n in range(100)}
+    assert places == set(range(10))
+
+
+async def test_what_is_sent_is_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request a period, over a client of its own, that says what it takes."""
+    seen: list[bytes] = []
+
+    async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(response(NEURON, Connection="close"))
+
+    async with server(note) as port, httpx.AsyncClient(trust_env=False) as client:
+        real = client.stream
+        monkeypatch.setattr(
+            client, "stream", lambda *a, **k: seen.append(b"shared") or real(*a, **k)
+        )
+        sink = Notebook()
+        task = asyncio.create_task(poll(client, Target("n", f"http://127.0.0.1:{port}"), sink))
+        await sink.until(lambda: sink.readings)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert not seen, "the shared client holds a thousand streams: a poll must not look at each"

@@ -1,0 +1,171 @@
+"""Lists that change: who joins is watched, who leaves is not, and a list that fails stands."""
+
+import asyncio
+import resource
+
+import msgspec
+import pytest
+
+from tests.agents import agent, until
+from tests.collectors.notebook import Notebook, running
+from trntop import descriptors
+from trntop.catalog import AGENT, FLEET
+from trntop.collectors.fleet import watch as watch_module
+from trntop.collectors.fleet.agent import Agent
+from trntop.collectors.fleet.target import FindError, Target
+from trntop.collectors.fleet.watch import Listed, Watch
+from trntop.model import Reading, State
+from trntop.settings import Fleet, Settings
+
+SETTINGS = Settings(fleet=Fleet(connect=0.5))
+
+
+class Changing:
+    """A list that a test changes."""
+
+    text = "list"
+
+    def __init__(self, *targets: Target) -> None:
+        self.period: float | None = 0.03
+        self.targets = list(targets)
+        self.error = ""
+        self.looks = 0
+
+    async def find(self) -> list[Target]:
+        self.looks += 1
+        if self.error:
+            raise FindError(self.error)
+        return list(self.targets)
+
+
+def frames(sink: Notebook, node: str) -> int:
+    return sum(one.node == node and one.source == AGENT for one in sink.readings)
+
+
+def facts(readings: list[Reading]) -> list[dict[str, str]]:
+    return [msgspec.json.decode(one.data)["facts"] for one in readings if one.source == FLEET]
+
+
+async def test_nodes_join_and_leave() -> None:
+    sink = Notebook()
+    async with agent() as one:
+        a, b = Target("a", one.address), Target("b", one.address)
+        finder = Changing(a)
+        async with running(Watch(finder, SETTINGS), sink):
+            await sink.until(lambda: frames(sink, "a") == 3)
+            finder.targets = [a, b]
+            await sink.until(lambda: frames(sink, "b") == 3)
+            finder.targets = [b]
+            await sink.until(lambda: sink.forgotten == ["a"])
+            before = frames(sink, "a")
+            one.tick()
+            await sink.until(lambda: frames(sink, "b") == 4)
+            assert frames(sink, "a") == before == 3
+            # Another address under the same name is another node.
+            finder.targets = [Target("b", f"{one.address}/")]
+            await sink.until(lambda: sink.forgotten == ["a", "b"])
+
+
+async def test_a_list_that_fails_stands() -> None:
+    sink = Notebook()
+    async with agent() as one:
+        finder = Changing(Target("a", one.address))
+        async with running(Watch(finder, SETTINGS), sink):
+            await sink.until(lambda: frames(sink, "a") == 3)
+            finder.error = "nobody answers"
+            looks = finder.looks
+            await sink.until(lambda: sink.told)
+            while finder.looks < looks + 5:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            one.tick()
+            await sink.until(lambda: frames(sink, "a") == 4)
+        assert sink.told == ["nobody answers; the nodes found before are watched on"]
+        assert sink.forgotten == []
+
+
+async def test_a_list_that_was_never_there_says_why() -> None:
+    sink = Notebook()
+    async with agent() as one:
+        finder = Changing()
+        finder.error = "nobody answers"
+        async with running(Watch(finder, SETTINGS), sink):
+            await sink.until(lambda: sink.statuses)
+            status = sink.statuses[0]
+            assert (status.node, status.source, status.state) == ("list", FLEET, State.DOWN)
+            assert status.reason == "nobody answers"
+            finder.error = ""
+            await sink.until(lambda: sink.statuses[-1].reason == "list: names no node")
+            finder.targets = [Target("a", one.address)]
+            await sink.until(lambda: frames(sink, "a") == 3)
+            assert sink.forgotten == ["list"]
+
+
+async def test_what_the_list_tells_of_a_node() -> None:
+    sink = Notebook()
+    async with agent() as one:
+        finder = Changing(Target("a", one.address, {"zone": "x", "event": "reboot"}))
+        async with running(Watch(finder, SETTINGS), sink):
+            await sink.until(lambda: facts(sink.readings))
+            finder.targets = [Target("a", one.address, {"zone": "y"})]
+            await sink.until(lambda: facts(sink.readings)[-1]["zone"] == "y")
+        told = facts(sink.readings)
+        assert told[0] == {"zone": "x", "event": "reboot"}
+        assert {"zone": "y", "event": ""} in told
+
+
+async def test_a_defect_takes_down_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    running_as = Agent.run
+
+    async def run(self: Agent) -> None:
+        if "b" in self.nodes:
+            raise ZeroDivisionError
+        await running_as(self)
+
+    monkeypatch.setattr(Agent, "run", run)
+    sink = Notebook()
+    async with agent() as one:
+        targets = [Target(name, one.address) for name in "abc"]
+        async with running(Watch(Listed("list", targets), SETTINGS), sink):
+            await sink.until(lambda: frames(sink, "a") == frames(sink, "c") == 3)
+    assert sink.reasons(State.DOWN) == ["internal error: ZeroDivisionError"]
+
+
+async def test_cancelled_it_leaves_nothing_behind() -> None:
+    sink = Notebook()
+    async with agent() as one:
+        before = asyncio.all_tasks()
+        async with running(Watch(Listed("list", [Target("a", one.address)]), SETTINGS), sink):
+            await sink.until(lambda: frames(sink, "a") == 3)
+        await until(lambda: not one.streams.clients)
+        names = {task.get_name() for task in asyncio.all_tasks() - before}
+        assert "a" not in names
+
+
+async def test_very_many_are_told_of_a_better_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "MANY", 3)
+    monkeypatch.setattr(descriptors, "allow", lambda _: "")
+    sink = Notebook()
+    targets = [Target(f"n{n}", "http://127.0.0.1:9") for n in range(4)]
+    async with running(Watch(Listed("list", targets), SETTINGS), sink):
+        await sink.until(lambda: sink.told)
+    assert "a Prometheus server that scrapes them is the better source" in sink.told[0]
+
+
+def test_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [1024, 4096]
+
+    def raised(_: int, new: tuple[int, int]) -> None:
+        limits[:] = new
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(limits))
+    monkeypatch.setattr(resource, "setrlimit", raised)
+    monkeypatch.setattr(descriptors, "_allowed", 0)
+    assert descriptors.allow(100) == ""
+    assert limits == [1024, 4096]
+    assert descriptors.allow(1900) == ""
+    assert limits == [2256, 4096]
+    assert descriptors.allow(3000) == (
+        "5,000 connections need 5,256 open files, and 4,096 are allowed: "
+        "raise the limit (ulimit -Hn, LimitNOFILE=)"
+    )
+    assert limits == [4096, 4096]

@@ -1,0 +1,246 @@
+"""Nodes without anything of trntop: a real sshd on loopback, and a fake srun."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import sysfs_tree as fake
+from tests.network import until
+from tests.sshd import Sshd, needs_sshd, sshd
+from trntop.check.model import Host, ProbeError, ProbeSpec, RefusedError, UnreachableError
+from trntop.collectors.hosts import hosts_of, remote
+from trntop.collectors.hosts.remote import RemoteHost, through_srun
+from trntop.settings import Collect, Fleet, Settings
+from trntop.sources import parse_all
+
+SRUN = Path(__file__).parents[2] / "fakes/srun.py"
+SPEC = ProbeSpec(provider="tcp", iterations=50, repeats=1)
+needs_pingpong = pytest.mark.skipif(
+    shutil.which("fi_pingpong") is None, reason="fi_pingpong is not installed"
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with sshd(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """The files of a node."""
+    root = tmp_path / "node"
+    fake.efa_tree(root, 4, rate=100)
+    fake.neuron_tree(root, 2, 2)
+    fake.bump(next(root.glob("sys/**/neuron1/stats/hardware/mem_ecc_uncorrected")), 3)
+    for path, content in (
+        ("sys/class/dmi/id/sys_vendor", "Amazon EC2"),
+        ("sys/class/dmi/id/product_name", "trn1.32xlarge"),
+        ("sys/module/ib_uverbs/refcnt", 0),
+        ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", 5128),
+        ("proc/sys/kernel/osrelease", "6.1.0-42-aws"),
+        ("proc/77/comm", "slurmd"),
+        ("proc/77/limits", "Max locked memory         8388608              8388608     bytes"),
+        ("dev/infiniband/uverbs0", ""),
+        ("etc/profile.d/efa.sh", "export FI_PROVIDER=efa\nPASSWORD=secret\n"),
+        ("opt/amazon/efa_installed_packages", "# EFA installer version: 1.43.3"),
+        ("run/trntop-jobs/all", "4711"),
+    ):
+        fake.write(root / path, content)
+    return root
+
+
+def settings_of(ssh: str = "ssh", root: Path | str = "/") -> Settings:
+    return Settings(fleet=Fleet(ssh=ssh), collect=Collect(root=str(root)))
+
+
+def over_ssh(ssh: str, root: Path | str = "/") -> list[Host]:
+    return hosts_of(parse_all(["ssh://trn-[001-002]"]), settings_of(ssh, root))
+
+
+def running(what: str) -> dict[int, str]:
+    """Process id → command line of those on this machine in which something stands."""
+    listed = subprocess.run(["ps", "-wweo", "pid,args"], capture_output=True, text=True, check=True)
+    lines = (line.strip().partition(" ") for line in listed.stdout.splitlines()[1:])
+    return {int(pid): words for pid, _, words in lines if what in words}
+
+
+async def _looked_at(host: Host) -> None:
+    """A look finds what is there, by the readers that an agent has."""
+    seen = await host.inspect()
+    assert seen.node == "trn-001"
+    assert abs(seen.time - time.time()) < 5
+    assert seen.instance_type == "trn1.32xlarge"
+    assert seen.cards is not None
+    assert [card.name for card in seen.cards][:2] == ["rdmap16s27", "rdmap16s28"]
+    assert len(seen.cards) == 4
+    assert seen.cards[0].rate_gbps == 100
+    assert seen.cards[0].p2p == "NEURON"
+    assert seen.cards[0].port["tx_bytes"] == 1000
+    assert seen.cards[0].device["completed_cmds"] == 100
+    assert seen.devices == 2
+    assert list(seen.unhealthy) == ["device:1"]
+    assert seen.versions["efa"] == "2.17.3g"
+    assert seen.versions["efa-installer"] == "1.43.3"
+    assert seen.versions["kernel"] == "6.1.0-42-aws"
+    assert seen.modules == {"efa": True, "ib_uverbs": True, "ib_core": False, "neuron": True}
+    assert seen.memlock_bytes == 8388608
+    assert seen.huge_pages == 5128
+    assert seen.uverbs is True
+    assert seen.environment["FI_PROVIDER"] == "efa"
+    assert "PASSWORD" not in seen.environment
+    assert seen.busy == ["job 4711"]
+    assert ("fi_pingpong" in seen.tools) == (shutil.which("fi_pingpong") is not None)
+    assert not seen.simulated
+
+
+async def _probed(here: Host, there: Host) -> None:
+    served = await there.serve(SPEC)
+    results = await here.probe(SPEC, there.name, served)
+    assert await there.end(served) == ""
+    assert [one.error for one in results] == [""] * len(results)
+    assert results[0].peer == "trn-002"
+    assert results[0].seconds is not None and 0 < results[0].seconds < 1
+    assert not results[0].partial
+
+
+@needs_sshd
+async def test_a_look_over_ssh(server: Sshd, machine: Path) -> None:
+    await _looked_at(over_ssh(server.ssh(), machine)[0])
+
+
+@needs_sshd
+async def test_a_look_at_a_node_that_has_nothing(server: Sshd, tmp_path: Path) -> None:
+    seen = await over_ssh(server.ssh(), tmp_path)[0].inspect()
+    assert (seen.cards, seen.uverbs, seen.busy) == ([], False, None)
+    assert any("neuron-ls" in one for one in seen.problems)
+
+
+@needs_sshd
+@needs_pingpong
+async def test_a_probe_over_ssh(server: Sshd) -> None:
+    await _probed(*over_ssh(server.ssh()))
+
+
+@needs_sshd
+@needs_pingpong
+async def test_a_tool_ends_with_its_connection(server: Sshd) -> None:
+    # The port tells this server side from those of other tests.
+    here, there = over_ssh(server.ssh())
+    assert isinstance(there, RemoteHost)
+    served = await there.serve(SPEC)
+    mine = f"-B {served.port}"
+    assert running(mine)
+    for pid, words in running(mine).items():
+        # Of our side the client of ssh alone, as if the network were gone.
+        if words.startswith("ssh "):
+            os.kill(pid, signal.SIGKILL)
+    assert until(lambda: not running(mine), 5), running(mine)
+    await here.close()
+    await there.close()
+
+
+@needs_sshd
+@pytest.mark.parametrize(
+    ("options", "kind", "text"),
+    [
+        (["PubkeyAuthentication no"], RefusedError, "permission denied"),
+        (["HostKeyAlias another"], RefusedError, "its host key is not known"),
+        (["Port 9"], UnreachableError, "connection refused"),
+    ],
+)
+async def test_a_node_that_cannot_be_reached_says_why(
+    server: Sshd, options: list[str], kind: type[ProbeError], text: str
+) -> None:
+    host = over_ssh(server.ssh(*options))[0]
+    with pytest.raises(kind, match=text):
+        await host.inspect()
+
+
+async def test_no_ssh_here() -> None:
+    host = over_ssh("/nonexistent/ssh")[0]
+    with pytest.raises(UnreachableError, match="/nonexistent/ssh: No such file"):
+        await host.inspect()
+
+
+async def test_a_node_that_hangs_has_a_deadline(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("trntop.collectors.hosts.look.SECONDS", 0.3)
+    hung = tmp_path / "ssh"
+    hung.write_text("#!/bin/sh\nexec sleep 4242\n")
+    hung.chmod(0o755)
+    with pytest.raises(UnreachableError, match=r"no answer within 0\.3 s"):
+        await over_ssh(str(hung))[0].inspect()
+    assert not running("sleep 4242")
+
+
+async def test_a_node_that_talks_without_end_is_cut_short(tmp_path: Path) -> None:
+    endless = tmp_path / "ssh"
+    endless.write_text("#!/bin/sh\nexec yes\n")
+    endless.chmod(0o755)
+    with pytest.raises(UnreachableError, match="it says more than 16 MiB"):
+        await over_ssh(str(endless))[0].inspect()
+
+
+# srun
+
+
+@pytest.fixture
+def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A fake srun on the PATH; what it notes."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/srun").symlink_to(SRUN)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    noted = tmp_path / "steps"
+    monkeypatch.setenv("FAKE_SRUN", str(noted))
+    return noted
+
+
+def noted(slurm: Path) -> list[str]:
+    """Node and command of each step."""
+    return slurm.read_text().splitlines()
+
+
+def of_job(root: Path | str = "/") -> list[Host]:
+    environ = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "trn-[001-002]"}
+    return hosts_of(parse_all(["slurm:12"]), settings_of(root=root), environ)
+
+
+async def test_a_look_inside_a_job(slurm: Path, machine: Path) -> None:
+    await _looked_at(of_job(machine)[0])
+    assert noted(slurm) == ["trn-001 sh -s"]
+
+
+@needs_pingpong
+async def test_a_probe_inside_a_job(slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def loopback(_: remote.Srun) -> str:
+        return "127.0.0.1"
+
+    monkeypatch.setattr(remote.Srun, "address", loopback)
+    await _probed(*of_job())
+    assert {line.split()[0] for line in noted(slurm)} == {"trn-001", "trn-002"}
+
+
+@needs_pingpong
+async def test_a_step_ends_with_srun(slurm: Path) -> None:
+    host = of_job()[1]
+    served = await host.serve(SPEC)
+    assert running(f"-B {served.port}")
+    await host.close()
+    mine = f"-B {served.port}"
+    assert until(lambda: not running(mine), 3), running(mine)
+
+
+async def test_a_job_that_is_over(slurm: Path) -> None:
+    host = through_srun("trn-001", "0", Settings())
+    with pytest.raises(
+        UnreachableError, match="srun ended with code 1: srun: error: Unable to confirm"
+    ):
+        await host.inspect()

@@ -1,0 +1,327 @@
+"""The script that a node runs, in each shell that is here, without ssh between."""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from tests.collectors.notebook import Notebook, alive, pids, running, wait_until
+from tests.collectors.ssh.nodes import collect
+from tests.fakes import sysfs_tree
+from tests.sshd import descendants
+from trntop.catalog import EFA_SOURCE, HOST, NEURON_LS, NEURON_MONITOR, NEURON_SYSFS, TENSOR_ENGINE
+from trntop.collectors.backoff import Backoff
+from trntop.collectors.child import STDIN
+from trntop.collectors.efa import EfaReader
+from trntop.collectors.host import HostReader
+from trntop.collectors.neuron_ls import NeuronLs
+from trntop.collectors.neuron_monitor import NeuronMonitor
+from trntop.collectors.neuron_sysfs import NeuronSysfsReader
+from trntop.collectors.ssh import far
+from trntop.collectors.ssh.dump import Dump
+from trntop.collectors.ssh.link import Link
+from trntop.collectors.ssh.machine import MachineReader
+from trntop.collectors.tensor_engine import TensorEngineReader
+from trntop.collectors.worker import StuckError
+from trntop.model import State
+from trntop.settings import Collect
+
+SHELLS = ("dash", "bash", "busybox")
+APPLETS = "sh grep find xargs head tail cat mktemp sed sleep rm setsid"
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    """A shell, and the PATH on which it finds its tools."""
+    path = shutil.which(request.param)
+    if path is None:
+        pytest.skip(f"{request.param} is not installed")
+    if request.param != "busybox":
+        return path, os.environ["PATH"]
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in APPLETS.split():
+        (tools / name).symlink_to(path)
+    return str(tools / "sh"), str(tools)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Collect:
+    return collect(tmp_path, period=0.2)
+
+
+@contextlib.asynccontextmanager
+async def linked(settings: Collect, shell: tuple[str, str] = ("sh", "")) -> AsyncIterator[Link]:
+    path, places = shell
+    environ = {**os.environ, "PATH": places or os.environ["PATH"]}
+    link = await Link.open([path, "-s"], environ, settings)
+    try:
+        await asyncio.wait_for(link.ready, 5)
+        yield link
+    finally:
+        link.close()
+        await link.end(0.1)
+
+
+async def read(link: Link, source: str, dump: Dump, reader: Callable[[], bytes]) -> object:
+    return json.loads(await far.FarReads(link, source, dump).call(reader, 5))
+
+
+async def test_what_is_read_there_is_what_would_be_read_here(
+    settings: Collect, shell: tuple[str, str]
+) -> None:
+    root = Path(settings.root)
+    efa, engines, sysfs = Dump(), Dump(), Dump()
+    here = [EfaReader(root), TensorEngineReader(root), NeuronSysfsReader(root)]
+    there = (
+        (EFA_SOURCE, efa, EfaReader(efa)),
+        (TENSOR_ENGINE, engines, TensorEngineReader(engines)),
+        (NEURON_SYSFS, sysfs, NeuronSysfsReader(sysfs)),
+    )
+
+    async def agree() -> None:
+        for local, (source, dump, reader) in zip(here, there, strict=True):
+            assert await read(link, source, dump, reader) == json.loads(local())
+
+    async with linked(settings, shell) as link:
+        await agree()
+        card = sysfs_tree.efa_tree(root / "other", cards=1)[0]
+        sysfs_tree.bump(sysfs_tree.efa_counter(root, card, "tx_bytes"), 17)
+        sysfs_tree.fail(sysfs_tree.efa_counter(root, card, "rx_bytes"))
+        here[0] = EfaReader(root)  # the one before holds open what is no longer there
+        core = sysfs_tree.core_folder(root, 0, 1)
+        sysfs_tree.write(core / "tensor_engine/pe_cntrs", sysfs_tree.pe_cntrs(7, 8, 9))
+        await agree()
+        sysfs_tree.remove_card(root, card)
+        sysfs_tree.remove_device(root, 1)
+        await agree()
+        sysfs_tree.neuron_device(root, 1, devices=2, cores=2)
+        await agree()
+
+
+@pytest.mark.parametrize(("driver", "layout"), [("2.8.0", "split"), ("1.10.2g", "old")])
+async def test_cards_of_older_drivers(
+    settings: Collect, tmp_path: Path, driver: str, layout: str
+) -> None:
+    root = tmp_path / "older"
+    sysfs_tree.efa_tree(root, cards=2, driver=driver, layout=layout, rate=100)
+    dump = Dump()
+    async with linked(structs.replace(settings, root=str(root))) as link:
+        there = await read(link, EFA_SOURCE, dump, EfaReader(dump))
+    assert there == json.loads(EfaReader(root)())
+
+
+async def test_the_host(settings: Collect, shell: tuple[str, str]) -> None:
+    dump = Dump()
+    reader = MachineReader(dump, 10.0)
+    async with linked(settings, shell) as link:
+        there = await read(link, HOST, dump, reader)
+    here = HostReader(Path(settings.root)).report()
+    assert isinstance(there, dict)
+    assert there["dmi"] == here["dmi"]
+    assert there["cpu"]["count"] == here["cpu"]["count"]
+    assert there["memory"]["total"] == here["memory"]["total"]
+    assert there["errors"] == []
+
+
+async def test_neuron_monitor(
+    settings: Collect, shell: tuple[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FAKE_NEURON_MONITOR_PIDS", str(tmp_path / "pids"))
+    monkeypatch.setenv("FAKE_NEURON_MONITOR", "exit-after:2:3")
+    sink = Notebook()
+    async with linked(settings, shell) as link, _flushing(link):
+        monitor = NeuronMonitor(
+            "n", period=0.2, backoff=Backoff(0.01), launch=far.FarMonitor(link, "-").launch
+        )
+        async with running(monitor, sink):
+            await sink.until(lambda: len(sink.readings) >= 3)
+    assert {reading.source for reading in sink.readings} == {NEURON_MONITOR}
+    assert sink.reasons(State.DOWN)[0].startswith(
+        "neuron-monitor exited with code 3: simulated failure; next start in"
+    )
+    wait_until(lambda: not any(map(alive, pids(tmp_path / "pids"))))
+
+
+async def test_neuron_monitor_that_holds_on(
+    settings: Collect, shell: tuple[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It does not heed SIGTERM, has a child, and writes nothing: it is killed with its child."""
+    monkeypatch.setenv("FAKE_NEURON_MONITOR_PIDS", str(tmp_path / "pids"))
+    monkeypatch.setenv("FAKE_NEURON_MONITOR", "ignore-term-with-child")
+    async with linked(settings, shell) as link, _flushing(link):
+        async with far.FarMonitor(link, "-").launch(lambda chunk: None) as process:
+            await asyncio.to_thread(wait_until, lambda: len(pids(tmp_path / "pids")) == 2)
+            await process.end(0.1)
+            assert process.ended.result() == -signal.SIGKILL
+        wait_until(lambda: not any(map(alive, pids(tmp_path / "pids"))))
+
+
+@pytest.mark.parametrize("mode", ["array", "object", "object-only"])
+async def test_neuron_ls(
+    settings: Collect, shell: tuple[str, str], monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setenv("FAKE_NEURON_LS", mode)
+    sink = Notebook()
+    async with (
+        linked(settings, shell) as link,
+        running(NeuronLs("n", runner=far.FarRunner(link, "-")), sink),
+    ):
+        await sink.until(lambda: sink.readings)
+    assert b"neuron_processes" in sink.readings[0].data
+    assert b"hunter2" not in sink.readings[0].data, "arguments of commands may be secret"
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        ("no-driver", "neuron-ls exited with code 1: no neuron device found"),
+        ("garbage", "neuron-ls wrote no JSON: +--------+"),
+        ("silent", "neuron-ls was silent"),
+        ("huge", "neuron-ls wrote more than 4 MiB"),
+    ],
+)
+async def test_neuron_ls_that_fails(
+    settings: Collect, monkeypatch: pytest.MonkeyPatch, mode: str, reason: str
+) -> None:
+    monkeypatch.setenv("FAKE_NEURON_LS", mode)
+    sink = Notebook()
+    async with (
+        linked(settings) as link,
+        running(NeuronLs("n", runner=far.FarRunner(link, "-")), sink),
+    ):
+        await sink.until(lambda: sink.reasons(State.DOWN))
+    assert sink.reasons(State.DOWN) == [reason]
+
+
+async def test_programs_that_are_missing(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("no program")
+    settings = collect(tmp_path, neuron_monitor="no-such-program", neuron_ls=str(plain))
+    sink = Notebook()
+    async with linked(settings) as link:
+        monitor = NeuronMonitor("n", launch=far.FarMonitor(link, "no-such-program").launch)
+        lister = NeuronLs("n", runner=far.FarRunner(link, str(plain)))
+        async with running(monitor, sink), running(lister, sink):
+            await sink.until(lambda: len(sink.reasons(State.DOWN)) == 2)
+    monitor_reason, lister_reason = sorted(sink.reasons(State.DOWN), key=lambda one: one[:1] == "/")
+    assert monitor_reason.startswith("no-such-program is not installed there: neither on PATH nor")
+    assert lister_reason.startswith(f"{plain} is not executable by this user")
+
+
+async def test_a_machine_of_another_kind(tmp_path: Path) -> None:
+    """No driver, no card, not even /proc: each source says so."""
+    (tmp_path / "root").mkdir()
+    sink = Notebook()
+    settings = collect(tmp_path)
+    async with linked(settings) as link:
+        for source in far.sources("n", link, settings):
+            if source.source in (EFA_SOURCE, TENSOR_ENGINE, NEURON_SYSFS, HOST):
+                async with running(source, sink):
+                    await sink.until(lambda: sink.reasons(State.DOWN))
+                assert sink.readings == []
+                sink.statuses.clear()
+
+
+async def test_a_read_that_hangs_holds_up_no_other(settings: Collect) -> None:
+    """A FIFO that nobody writes to hangs like a driver in trouble."""
+    counter = Path(settings.root) / "sys/module/efa/version"
+    counter.unlink()
+    os.mkfifo(counter)
+    efa, engines = Dump(), Dump()
+    async with linked(settings) as link:
+        with pytest.raises(StuckError):
+            await far.FarReads(link, EFA_SOURCE, efa).call(EfaReader(efa), 0.5)
+        assert await read(link, TENSOR_ENGINE, engines, TensorEngineReader(engines))
+
+
+async def test_a_far_read_waits_for_the_one_before(settings: Collect) -> None:
+    version = Path(settings.root) / "sys/module/efa/version"
+    version.unlink()
+    os.mkfifo(version)
+    dump = Dump()
+    reads, reader = None, EfaReader(dump)
+    async with linked(settings) as link, _flushing(link):
+        reads = far.FarReads(link, EFA_SOURCE, dump)
+        for _ in range(2):
+            with pytest.raises(StuckError):
+                await reads.call(reader, 0.3)
+        await asyncio.to_thread(version.write_text, "2.17.3g\n")  # the first goes on
+        version.unlink()
+        sysfs_tree.write(version, "2.17.4g")
+        assert json.loads(await reads.call(reader, 5))["driver"] == "2.17.4g"
+
+
+@pytest.mark.parametrize("end", ["closed", "killed"])
+async def test_nothing_is_left_when_the_connection_ends(
+    settings: Collect,
+    shell: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    end: str,
+) -> None:
+    monkeypatch.setenv("FAKE_NEURON_MONITOR", "hang")
+    monkeypatch.setenv("FAKE_NEURON_LS", "hang")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with _folders() as folders:
+        async with (
+            linked(settings, shell) as link,
+            far.FarMonitor(link, "-").launch(lambda chunk: None),
+        ):
+            link.ask(NEURON_LS, "-j", "-a")
+            pid = link._transport.get_pid()
+            await asyncio.to_thread(wait_until, lambda: _fakes(pid) == 2)
+            everything = descendants(pid)
+            assert folders()
+            if end == "closed":
+                pipe = link._transport.get_pipe_transport(STDIN)
+                assert pipe is not None
+                pipe.close()
+            else:  # as when its machine shuts down
+                os.kill(pid, signal.SIGTERM)
+            await asyncio.wait_for(link.ended, 5)
+            wait_until(lambda: not any(map(alive, everything)))
+            assert not folders()
+
+
+def _fakes(pid: int) -> int:
+    """How many of the fake programs run below a process."""
+    lines = []
+    for one in descendants(pid):
+        with contextlib.suppress(OSError):
+            lines.append(Path(f"/proc/{one}/cmdline").read_bytes())
+    return sum(line.count(b"/fakes/") for line in lines if b"-S\0-E" in line)
+
+
+@contextlib.asynccontextmanager
+async def _flushing(link: Link) -> AsyncIterator[None]:
+    """A beat, as the collector of a node has it."""
+
+    async def beat() -> None:
+        while True:
+            link.flush()
+            await asyncio.sleep(0.1)
+
+    task = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+@contextlib.contextmanager
+def _folders() -> Iterator[Callable[[], set[Path]]]:
+    """Tells which folders of the script are new."""
+
+    def found() -> set[Path]:
+        return {one for place in ("/dev/shm", "/tmp") for one in Path(place).glob("trntop.??????")}
+
+    before = found()
+    yield lambda: found() - before

@@ -1,0 +1,86 @@
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from trntop.collectors import aws
+from trntop.collectors.aws import AwsError, asked, require, words
+from trntop.errors import SettingsError
+
+known = pytest.importorskip("botocore.exceptions")
+
+
+def refusal(code: str) -> Exception:
+    told = {"Error": {"Code": code, "Message": "arn:aws:sts::123456789012:assumed-role/x"}}
+    error: Exception = known.ClientError(told, "DescribeInstances")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (known.NoRegionError(), "no AWS region"),
+        (known.NoCredentialsError(), "no AWS credentials found"),
+        (known.PartialCredentialsError(provider="env", cred_var="x"), "no AWS credentials found"),
+        (known.UnauthorizedSSOTokenError(), "aws sso login"),
+        (known.SSOTokenLoadError(error_msg="x"), "aws sso login"),
+        (known.TokenRetrievalError(provider="sso", error_msg="x"), "aws sso login"),
+        (known.CredentialRetrievalError(provider="p", error_msg="x"), "aws sso login"),
+        (known.ProfileNotFound(profile="x"), "AWS_PROFILE"),
+        (known.ConnectTimeoutError(endpoint_url="http://x"), "not answered in time"),
+        (known.ReadTimeoutError(endpoint_url="http://x"), "not answered in time"),
+        (known.EndpointConnectionError(endpoint_url="http://x"), "cannot be reached"),
+        (known.ParamValidationError(report="x"), "does not take"),
+        (known.UnknownServiceError(service_name="x", known_service_names=""), "UnknownService"),
+        (refusal("ExpiredToken"), "credentials have expired"),
+        (refusal("RequestExpired"), "credentials have expired"),
+        (refusal("InvalidClientTokenId"), "does not know these credentials"),
+        (refusal("AccessDenied"), "ec2:DescribeX is not allowed to these credentials"),
+        (refusal("UnauthorizedOperation"), "ec2:DescribeX is not allowed"),
+        (refusal("Throttling"), "asked too often"),
+        (refusal("Odd\x1b]0;x"), "ec2:DescribeX: Odd"),
+        (refusal(""), "ec2:DescribeX: refused"),
+    ],
+)
+def test_failures_in_words(error: Exception, said: str) -> None:
+    text = words(error, "ec2:DescribeX")
+    assert said in text
+    assert text.isprintable()
+    assert "123456789012" not in text
+
+
+@pytest.mark.parametrize(
+    ("code", "denied", "throttled"),
+    [
+        ("AccessDenied", True, False),
+        ("RequestLimitExceeded", False, True),
+        ("InternalError", False, False),
+    ],
+)
+def test_what_kind_of_refusal_it_is(code: str, denied: bool, throttled: bool) -> None:
+    def ask() -> Any:
+        raise refusal(code)
+
+    with pytest.raises(AwsError) as caught:
+        list(asked("ec2:DescribeX", ask))
+    assert (caught.value.denied, caught.value.throttled) == (denied, throttled)
+    assert caught.value.__cause__ is None, "the text of AWS is not behind it either"
+
+
+def test_boto3_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    require("ec2:")
+    monkeypatch.setattr(aws.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SettingsError, match="ec2: needs boto3"):
+        require("ec2:")
+
+
+def test_boto3_is_loaded_by_the_first_question_only() -> None:
+    code = (
+        "import sys; from trntop.collectors import cloudwatch; from trntop.collectors.fleet import "
+        "finders; from trntop.settings import Settings; from trntop.sources import parse\n"
+        "finders.finder(parse('ec2:tag/run=7'), Settings())\n"
+        "cloudwatch.collectors(parse('cloudwatch:train'), Settings())\n"
+        "assert not {'boto3', 'botocore', 'textual'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,0 +1,82 @@
+"""Probes of the newest kept check reach a dashboard that runs."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import msgspec
+
+from tests.builders import make_node, view_of
+from tests.check.fleet import NOW, Fleet
+from tests.collectors.notebook import Notebook
+from trntop.check import kept
+from trntop.check.result import Check
+from trntop.collectors.checks import KeptChecks
+from trntop.decode import probe
+from trntop.model import View
+
+
+class Sink(Notebook):
+    def now(self) -> float:
+        return NOW + 60
+
+
+def at(check: Check, hours: float) -> Check:
+    trials = [msgspec.structs.replace(one, time=one.time + 3600 * hours) for one in check.trials]
+    return msgspec.structs.replace(check, started=NOW + 3600 * hours, trials=trials)
+
+
+def showing(*names: str) -> View:
+    return view_of(*(make_node(name=name) for name in names))
+
+
+async def given(folder: Path, sink: Sink, shown: list[str], enough: int) -> None:
+    collector = KeptChecks(folder, period=0.01)
+    collector(showing(*shown))
+    task = asyncio.create_task(collector.run(sink))
+    try:
+        await sink.until(lambda: len(sink.readings) >= enough)
+        await asyncio.sleep(0.05)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_nodes_that_are_shown_get_what_they_probed_once(tmp_path: Path) -> None:
+    sink = Sink()
+    kept.keep(Fleet(4).run(), tmp_path, 5)
+    asyncio.run(given(tmp_path, sink, ["trn-001", "trn-003"], 3))
+    assert sorted({one.node for one in sink.readings}) == ["trn-001", "trn-003"]
+    assert len(sink.readings) == 3  # 1>2, 3>4, 1>3
+    sample = probe.decode(sink.readings[0].data)
+    assert sample.columns["link_latency_seconds"].tolist() == [20e-6]
+    assert json.loads(sink.readings[0].data)["results"][0]["peer"] == "trn-002"
+
+
+def test_a_check_that_is_made_meanwhile_and_a_node_that_joins(tmp_path: Path) -> None:
+    async def watched() -> None:
+        sink = Sink()
+        collector = KeptChecks(tmp_path / "none yet", period=0.01)
+        task = asyncio.create_task(collector.run(sink))
+        try:
+            await asyncio.sleep(0.05)
+            kept.keep(check, tmp_path / "none yet", 5)
+            await asyncio.sleep(0.05)
+            assert not sink.readings
+            collector(showing("trn-001"))
+            await sink.until(lambda: len(sink.readings) == 2)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    check = Fleet(4).run()
+    asyncio.run(watched())
+
+
+def test_what_is_old_or_broken_is_not_shown(tmp_path: Path) -> None:
+    sink = Sink()
+    kept.keep(at(Fleet(4).run(), -1), tmp_path, 5)
+    asyncio.run(given(tmp_path, sink, Fleet(4).names, 0))
+    (tmp_path / "check-20991120T000000Z.json").write_text("{")
+    asyncio.run(given(tmp_path, sink, Fleet(4).names, 0))
+    assert sink.readings == []

@@ -1,0 +1,240 @@
+import asyncio
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.builders import make_view
+from tests.collectors.notebook import Notebook, running
+from trntop.catalog import PROBE
+from trntop.check.model import (
+    BusyError,
+    Inspection,
+    ProbeError,
+    ProbeResult,
+    ProbeSpec,
+    Served,
+)
+from trntop.collectors import probing
+from trntop.collectors.fleet import agents
+from trntop.collectors.probes.turns import Turns
+from trntop.collectors.probing import Probing, disturbance, own, partners, probing_of, wait
+from trntop.decode import probe as decode
+from trntop.errors import UsageError
+from trntop.model import State
+from trntop.settings import Export, Fleet, Settings
+
+SPEC = ProbeSpec(provider="tcp")
+NAMES = [f"trn-{number:03d}" for number in range(1, 9)]
+
+
+class Fake:
+    """A host that answers at once, and remembers what it was asked."""
+
+    def __init__(
+        self, name: str, error: ProbeError | None = None, *, partial: bool = False, busy: int = 0
+    ) -> None:
+        self.name = name
+        self.busy = busy
+        self.error = error
+        self.partial = partial
+        self.asked: list[str] = []
+
+    async def inspect(self) -> Inspection:
+        raise NotImplementedError
+
+    async def serve(self, spec: ProbeSpec) -> Served:
+        self.asked.append("serve")
+        if self.busy:
+            self.busy -= 1
+            raise BusyError("busy: it runs another probe")
+        if self.error is not None:
+            raise self.error
+        return Served(id=self.name, port=7)
+
+    async def probe(self, spec: ProbeSpec, peer: str, server: Served) -> list[ProbeResult]:
+        self.asked.append(f"probe {peer} {server.id}")
+        if self.error is not None:
+            raise self.error
+        result = ProbeResult(
+            tool=spec.tool, peer=peer, size_bytes=64, seconds=2e-5, partial=self.partial
+        )
+        return [result]
+
+    async def end(self, server: Served) -> str:
+        self.asked.append(f"end {server.id}")
+        return ""
+
+    async def close(self) -> None:
+        self.asked.append("close")
+
+
+def prober(here: Fake, *others: Fake, disturbed: Callable[[], str] = str) -> Probing:
+    return Probing(here.name, here, others, 0.01, SPEC, lambda _: disturbed())
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 8, 64])
+def test_each_node_is_at_the_end_of_as_many_links_as_any_other(count: int) -> None:
+    hosts = [Fake(f"trn-{number:03d}") for number in range(count)]
+    links = [
+        (here.name, there.name)
+        for here in hosts
+        for there in partners(here, [one for one in hosts if one is not here])
+    ]
+    each = min(2, count - 1)
+    assert len(set(links)) == count * each
+    assert all(one != two for one, two in links)
+    ends = Counter(itertools.chain.from_iterable(links))
+    assert set(ends.values()) == {2 * each}
+    # All of them hang together: a slow node is compared with the fleet and not with a clique.
+    group, grown = {hosts[0].name}, True
+    while grown:
+        more = {end for link in links if group & set(link) for end in link}
+        grown = bool(more - group)
+        group |= more
+    assert len(group) == count
+
+
+def test_nobody_is_probed_by_one_who_knows_nobody() -> None:
+    assert partners(Fake("trn-001"), []) == []
+
+
+def test_turns_are_spread_and_do_not_follow_from_the_start() -> None:
+    now, every = 1_800_000_000.0, 300.0
+    turns = [now + wait(name, every, now) for name in NAMES]
+    assert len({round(turn) for turn in turns}) == len(NAMES)
+    for name, turn in zip(NAMES, turns, strict=True):
+        assert 0 < turn - now <= every
+        assert now + 7 + wait(name, every, now + 7) in (
+            pytest.approx(turn),
+            pytest.approx(turn + every),
+        )
+        assert wait(name, every, turn + 0.001) == pytest.approx(every, abs=0.01)
+
+
+async def test_results_are_readings_of_source_probe() -> None:
+    here, one, two = (Fake(name) for name in NAMES[:3])
+    sink = Notebook()
+    async with running(prober(here, one, two), sink):
+        await sink.until(lambda: len(sink.readings) >= 2 and len(sink.statuses) >= 2)
+    assert {(reading.node, reading.source) for reading in sink.readings} == {("trn-001", PROBE)}
+    links = [decode.decode(reading.data).part for reading in sink.readings[:2]]
+    assert sorted(links) == ["trn-002", "trn-003"]
+    assert sink.statuses[-1].state is State.FRESH
+    assert sink.statuses[1].counts == {"probes": 2, "skipped": 0}
+    # A server side is ended after its probe, and everything at the end.
+    assert one.asked[:2] == ["serve", "end trn-002"]
+    assert [host.asked[-1] for host in (here, one, two)] == ["close"] * 3
+
+
+async def test_a_node_that_works_is_left_in_peace() -> None:
+    here, there = Fake("trn-001"), Fake("trn-002")
+    reasons = iter(["load 150.0 on 192 vCPUs"])
+    sink = Notebook()
+    async with running(prober(here, there, disturbed=lambda: next(reasons, "")), sink):
+        await sink.until(lambda: sink.readings)
+    assert sink.statuses[0].reason == "not probed: load 150.0 on 192 vCPUs"
+    assert sink.statuses[0].counts == {"probes": 0, "skipped": 1}
+
+
+async def test_a_busy_partner_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "AGAIN_SECONDS", (0.0, 0.0))
+    busy = Fake("trn-002", busy=2)
+    sink = Notebook()
+    async with running(prober(Fake("trn-001"), busy), sink):
+        await sink.until(lambda: sink.readings and sink.statuses)
+    assert sink.counts == {"probes": 1, "skipped": 0}
+
+
+async def test_a_busy_partner_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "AGAIN_SECONDS", (0.0, 0.0))
+    busy = Fake("trn-002", BusyError("trn-002: busy with a probe by 10.42.0.3"))
+    sink = Notebook()
+    async with running(prober(Fake("trn-001"), busy), sink):
+        await sink.until(lambda: sink.statuses)
+        assert sink.statuses[0].reason == "not probed: trn-002: busy with a probe by 10.42.0.3"
+        assert not sink.readings
+
+
+async def test_a_probe_that_fails_says_why_and_has_no_latency() -> None:
+    lost = Fake("trn-002", ProbeError("trn-002: connection refused"))
+    sink = Notebook()
+    async with running(prober(Fake("trn-001"), lost), sink):
+        await sink.until(lambda: sink.readings)
+    sample = decode.decode(sink.readings[0].data)
+    assert np.isnan(sample.columns["link_latency_seconds"]).all()
+    assert sample.problems == ("trn-002: trn-002: connection refused",)
+
+
+async def test_what_ended_early_is_no_latency() -> None:
+    sink = Notebook()
+    here = Fake("trn-001", partial=True)
+    async with running(prober(here, Fake("trn-002")), sink):
+        await sink.until(lambda: sink.readings)
+    result = json.loads(sink.readings[0].data)["results"][0]
+    assert result["error"] == "the probe ended before it was through"
+
+
+async def test_a_server_side_is_ended_if_the_client_breaks() -> None:
+    here, there = Fake("trn-001", ProbeError("fi_pingpong is not installed")), Fake("trn-002")
+    sink = Notebook()
+    async with running(prober(here, there), sink):
+        await sink.until(lambda: sink.readings)
+    assert there.asked[:2] == ["serve", "end trn-002"]
+
+
+async def test_without_others_it_says_so_and_ends() -> None:
+    sink = Notebook()
+    await asyncio.wait_for(prober(Fake("trn-001")).run(sink), 5)
+    assert sink.reasons(State.DOWN) == ["no other node is named that could be probed"]
+
+
+@pytest.mark.parametrize(("every", "count"), [(60.0, 2), (300.0, 2), (301.0, 1), (600.0, 1)])
+def test_a_link_is_probed_often_enough_to_be_remembered(every: float, count: int) -> None:
+    hosts = [Fake(name) for name in NAMES]
+    made = Probing("trn-001", hosts[0], hosts[1:], every, SPEC, lambda _: "")
+    assert len(made.partners) == count
+    assert count * every <= probing.FRESH_SECONDS
+
+
+def test_a_node_is_disturbed_by_load_and_by_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing.os, "cpu_count", lambda: 192)
+    monkeypatch.setattr(probing.os, "getloadavg", lambda: (100.0, 0.0, 0.0))
+    view = make_view(1)
+    (node,) = view.cluster.nodes.values()
+    share = node.frame.columns["node_efa_tx_share_ratio"]
+    assert disturbance(view, node.name, 0.5) == "load 100.0 on 192 vCPUs"
+    share[:] = 0.4
+    assert disturbance(view, node.name, 0.9) == "its EFA cards send at 40 % of their rate"
+    share[:] = np.nan
+    assert disturbance(view, node.name, 0.9) == ""
+    assert disturbance(view, "another", 0.9) == ""
+    assert disturbance(None, node.name, 0.9) == ""
+
+
+def test_a_list_may_hold_this_machine() -> None:
+    targets = agents.targets("trn-[001-003].example,127.0.0.[2-3]:10099", Fleet())
+    assert own(targets, "trn-002", [":10042"]) == "trn-002"
+    assert own(targets, "trn-002.other", [":10042"]) == "trn-002"
+    assert own(targets, "ip-10-0-0-9", ["127.0.0.3:10099"]) == "127.0.0.3"
+    assert own(targets, "ip-10-0-0-9", ["127.0.0.3:10098"]) == ""
+    here = agents.targets("127.0.0.1", Fleet())
+    assert own(here, "ip-10-0-0-9", [":10042"]) == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("export", "text"),
+    [
+        ({"allow_probes": False}, "goes with --allow-probes"),
+        ({"probe_peers": ""}, "needs --probe-peers NODES"),
+        ({"probe_peers": "ssh://trn-001"}, "say nodes such as"),
+    ],
+)
+def test_what_is_missing_is_said(export: dict[str, Any], text: str) -> None:
+    given = {"allow_probes": True, "probe_peers": "trn-[1-2]", "probe_every": 60.0, **export}
+    with pytest.raises(UsageError, match=text):
+        probing_of("trn-1", Settings(export=Export(**given)), Turns())

@@ -1,0 +1,49 @@
+"""Watches sources as the dashboard does, and prints what is seen of each node: one JSON a tick.
+
+Run as `watcher.py SOURCE …`; it ends when it is told to. A line is node → state, reason, seconds
+since the agent was heard last, and unix time of its simulated neuron-monitor's newest report by our
+clock (null where there is none).
+"""
+
+import json
+import sys
+import threading
+
+from trntop.catalog import AGENT, NEURON_MONITOR
+from trntop.cli import opening
+from trntop.model import NodeView, View
+from trntop.settings import Settings
+from trntop.sources import parse_all
+
+
+def seen(node: NodeView, now: float) -> dict[str, object]:
+    """One node of a view."""
+    sources = {one.name: one for one in node.frame.sources}
+    agent, report = sources[AGENT], sources.get(NEURON_MONITOR)
+    return {
+        "state": node.state,
+        "reason": agent.reason,
+        "age": agent.age(now),
+        "report": None if report is None else report.time,
+        "values": len(node.frame.columns),
+    }
+
+
+def main() -> None:
+    """Watches."""
+    session = opening.session(parse_all(sys.argv[1:]), Settings())
+
+    def show(view: View) -> None:
+        nodes = {name: seen(node, view.time) for name, node in view.cluster.nodes.items()}
+        print(json.dumps({"time": view.time, "nodes": nodes}), flush=True)
+
+    session.subscribe(show)
+    session.start()
+    try:
+        threading.Event().wait()
+    finally:
+        session.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""The probes of a check as readings, so that a recording of them shows on the screen of EFA."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from trntop.catalog import names
+from trntop.check.result import Check
+from trntop.model import Reading
+
+
+def readings(check: Check) -> Iterator[Reading]:
+    """One reading of the source `probe` for each probe, of the node that was its client."""
+    for trial in sorted(check.trials, key=lambda one: one.time):
+        results = [
+            # Whole, as a statistic that is left out is not known to be the mean.
+            msgspec.structs.asdict(one)
+            | {"card": one.card or trial.card, "peer_card": one.peer_card or trial.peer_card}
+            for one in trial.results
+        ]
+        document: dict[str, object] = {"results": results}
+        if not results:
+            tool = check.plan.spec.tool
+            document = {
+                "tool": tool, "peer": trial.server, "card": trial.card, "error": trial.error
+            }  # fmt: skip
+        data = msgspec.json.encode(document)
+        yield Reading(trial.client, names.PROBE, trial.time, data, check.simulated)

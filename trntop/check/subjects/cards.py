@@ -1,0 +1,141 @@
+"""EFA cards: how many there must be and how fast, by the instance type and by the other nodes.
+
+The state that the driver reports is hard-coded and says nothing; a card that is broken is gone.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from trntop.check.advice import drain
+from trntop.check.expected import ATTACHED, expected_cards
+from trntop.check.model import Action, Finding, Inspection, Outcome, ProbeSpec
+from trntop.check.result import Look
+from trntop.check.subjects.versions import numbers
+from trntop.instances import INSTANCE_TYPES
+
+REAL_RATES = (2, 13)
+"""Driver from which on the rate is the card's own; before, it is always 100 Gb/s."""
+
+
+def findings(looks: Mapping[str, Look], spec: ProbeSpec) -> Iterator[Finding]:
+    """Missing cards, cards that went during the check, and wrong rates.
+
+    Args:
+        looks: node → what was seen of it.
+        spec: the probes, which need a card or do not.
+    """
+    usual = _usual(looks)
+    for name, look in looks.items():
+        seen = look.newest
+        if seen is None:
+            continue
+        yield from _count(name, seen, usual.get(seen.instance_type), spec)
+        yield from _gone(name, look)
+        yield from _rates(name, seen)
+
+
+def _usual(looks: Mapping[str, Look]) -> dict[str, int]:
+    """Instance type → how many cards most of its nodes have, if there are several nodes."""
+    counts: dict[str, Counter[int]] = {}
+    for look in looks.values():
+        if look.newest is not None and look.newest.cards is not None:
+            own = counts.setdefault(look.newest.instance_type, Counter())
+            own[len(look.newest.cards)] += 1
+    return {
+        kind: own.most_common(1)[0][0]
+        for kind, own in counts.items()
+        if 2 * own.most_common(1)[0][1] > own.total() > 1
+    }
+
+
+def _count(name: str, seen: Inspection, usual: int | None, spec: ProbeSpec) -> Iterator[Finding]:
+    wanted = expected_cards(seen)
+    if seen.cards is None:
+        if wanted != 0:
+            yield Finding(
+                check="cards",
+                outcome=Outcome.UNKNOWN,
+                node=name,
+                text="its EFA cards cannot be seen",
+                next_step="Look at it on the node: `ls /sys/class/infiniband`, `trntop doctor`.",
+            )
+        return
+    have = len(seen.cards)
+    fewer_than_usual = usual is not None and have < usual
+    if wanted is None and not fewer_than_usual:
+        if have == 0:
+            yield Finding(
+                check="cards",
+                outcome=Outcome.FAIL if spec.provider == "efa" else Outcome.PASS,
+                node=name,
+                text="no EFA card, and its instance type is not known",
+                next_step="Without EFA, --provider tcp probes over the ordinary network."
+                if spec.provider == "efa"
+                else "",
+            )
+        return
+    if wanted is not None and have >= wanted:
+        return
+    most = wanted if wanted is not None else usual
+    kind = f" of a {seen.instance_type}" if wanted is not None and seen.instance_type else ""
+    attached = seen.facts.get(ATTACHED) == str(have)
+    text = f"{have} EFA {'card' if have == 1 else 'cards'}, {most} expected{kind}"
+    if have and (attached or (usual is not None and have >= usual)):
+        why = "it was launched with as many" if attached else "the other nodes have as many"
+        yield Finding(
+            check="cards",
+            outcome=Outcome.WARN,
+            node=name,
+            text=f"{text}; {why}",
+            next_step="If they were launched with fewer interfaces on purpose, all is well.",
+        )
+        return
+    yield Finding(
+        check="cards",
+        outcome=Outcome.FAIL,
+        node=name,
+        text=text,
+        action=Action.REBOOT,
+        next_step=drain(
+            name,
+            f"{have} of {most} EFA cards",
+            "Reboot it; if the card stays away, stop and start the instance.",
+        ),
+    )
+
+
+def _gone(name: str, look: Look) -> Iterator[Finding]:
+    if look.before is None or look.after is None:
+        return
+    after = {card.name for card in look.after.cards or ()}
+    for card in look.before.cards or ():
+        if look.after.cards is not None and card.name not in after:
+            yield Finding(
+                check="cards",
+                outcome=Outcome.FAIL,
+                node=name,
+                component=f"efa:{card.name}",
+                text=f"EFA card {card.name} disappeared during the check",
+                action=Action.ISOLATE,
+                next_step=drain(
+                    name, f"EFA card {card.name} disappeared", "Stop and start the instance."
+                ),
+            )
+
+
+def _rates(name: str, seen: Inspection) -> Iterator[Finding]:
+    row = INSTANCE_TYPES.get(seen.instance_type)
+    wanted = row.efa_gbps if row else None
+    for card in seen.cards or ():
+        real = numbers(card.driver or seen.versions.get("efa", "")) >= REAL_RATES
+        if wanted is None or card.rate_gbps is None or not real or card.rate_gbps >= wanted:
+            continue
+        yield Finding(
+            check="cards",
+            outcome=Outcome.FAIL,
+            node=name,
+            component=f"efa:{card.name}",
+            text=f"EFA card {card.name} runs at {card.rate_gbps:g} Gb/s instead of {wanted:g}",
+            action=Action.ISOLATE,
+            next_step=drain(name, f"EFA card {card.name} is slow", "Stop and start the instance."),
+        )

@@ -1,0 +1,30 @@
+"""Clocks of nodes against each other: logs and traces of a job are compared by them."""
+
+from collections.abc import Iterator, Mapping
+from statistics import median_low
+
+from trntop import units
+from trntop.check.model import Finding, Outcome
+from trntop.check.result import Look
+from trntop.settings import Check as Limits
+
+
+def findings(looks: Mapping[str, Look], limits: Limits) -> Iterator[Finding]:
+    """Clocks that are off from the median of all: ours may be the one that is wrong."""
+    offsets = {name: look.clock for name, look in looks.items() if look.clock is not None}
+    if len(offsets) < 2:
+        return
+    usual = median_low(offsets.values())
+    for name, offset in offsets.items():
+        away = offset - usual
+        # What the way there and back took may be on either side.
+        if abs(away) > limits.clock_skew + looks[name].clock_error:
+            side = "ahead of" if away > 0 else "behind"
+            yield Finding(
+                check="clock",
+                outcome=Outcome.WARN,
+                node=name,
+                text=f"its clock is {units.seconds(abs(away))} {side} the others'"
+                f" (±{units.seconds(looks[name].clock_error)})",
+                next_step="Start chronyd or systemd-timesyncd on it; `chronyc tracking` tells.",
+            )

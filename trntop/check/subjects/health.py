@@ -1,0 +1,40 @@
+"""Neuron devices: as many as the instance type has, and none that says it is unwell."""
+
+from collections.abc import Iterator, Mapping
+
+from trntop.check.advice import drain
+from trntop.check.model import Action, Finding, Outcome
+from trntop.check.result import Look
+from trntop.instances import INSTANCE_TYPES
+
+
+def findings(looks: Mapping[str, Look]) -> Iterator[Finding]:
+    """Devices that are missing or unwell."""
+    for name, look in looks.items():
+        seen = look.newest
+        if seen is None:
+            continue
+        row = INSTANCE_TYPES.get(seen.instance_type)
+        if row is not None and seen.devices is not None and seen.devices < row.devices:
+            yield Finding(
+                check="devices",
+                outcome=Outcome.FAIL,
+                node=name,
+                text=f"{seen.devices} Neuron devices, {row.devices} expected of a {row.name}",
+                action=Action.REBOOT,
+                next_step=drain(
+                    name,
+                    f"{seen.devices} of {row.devices} Neuron devices",
+                    "Reboot it; if a device stays away, replace the instance.",
+                ),
+            )
+        for component, trouble in seen.unhealthy.items():
+            yield Finding(
+                check="health",
+                outcome=Outcome.FAIL,
+                node=name,
+                component=component,
+                text=trouble,
+                action=Action.ISOLATE,
+                next_step=drain(name, trouble, "Replace the instance."),
+            )

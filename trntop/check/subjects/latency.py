@@ -1,0 +1,366 @@
+"""Probes between nodes: who is slow or cannot be reached, and who only has to do with them."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from trntop import units
+from trntop.check.advice import drain
+from trntop.check.ends import (
+    WITNESSES,
+    End,
+    Ends,
+    Figure,
+    Link,
+    Quality,
+    is_best_run,
+    is_loaded,
+)
+from trntop.check.majority import names
+from trntop.check.model import Action, Finding, Outcome
+from trntop.settings import Check as Limits
+
+_OUTCOMES = {
+    Quality.GOOD: Outcome.PASS,
+    Quality.SLOW: Outcome.WARN,
+    Quality.VERY_SLOW: Outcome.FAIL,
+    Quality.FAILED: Outcome.FAIL,
+}
+_LOADED = "; a host had no core to spare, so this tells nothing of EFA"
+_WHEN_IDLE = "Check again when nothing else runs: `uptime` tells the load."
+MAX_ERRORS = 2
+MANY = 3
+"""So many nodes or paths, if they are more than"""
+TOO_MANY = 0.25
+"""this share of all, are not slow each by a fault of its own: distance makes them so."""
+
+
+def findings(
+    ends: Ends, limits: Limits, lost: Collection[str], baseline: Ends | None, then: str
+) -> Iterator[Finding]:
+    """Nodes, cards and links that are slow or fail, and how all of them do.
+
+    Args:
+        ends: of this check.
+        limits: the settings in force.
+        lost: nodes that do not answer: theirs is said elsewhere.
+        baseline: ends of an earlier check.
+        then: when that was, in words.
+    """
+    yield from _faults(ends, lost)
+    probed = {end[0] for link in ends.links for end in (link.one, link.two)}
+    if ends.links and all(link.quality is Quality.FAILED for link in ends.links):
+        yield from _nothing_works(ends, probed)
+        return
+    blamed = ends.guilty
+    nodes = {node for node, _ in blamed}
+    if _too_many(len(nodes), len(probed)):
+        yield _many_nodes(nodes, [link for links in blamed.values() for link in links])
+        yield from _unclear(ends, probed)
+    else:
+        yield from _guilty(ends, blamed)
+        yield from _unclear(ends, probed - nodes)
+    paths = ends.unexplained
+    if _too_many(len(paths), len(ends.links)):
+        yield _many_paths(paths, ends)
+    else:
+        yield from (_pair(link, ends) for link in paths)
+    if baseline is not None:
+        yield from _since(ends, baseline, limits, then, {node for node, _ in blamed})
+
+
+def described(figure: Figure) -> str:
+    """`62.9 µs (fi_pingpong, efa, 64 B, mean; load 0.3 of 192 cores)`."""
+    size = "" if figure.size_bytes is None else f", {units.bytes_iec(figure.size_bytes)}"
+    best = is_best_run(figure.tool, figure.statistic)
+    statistic = "mean of the best run" if best else figure.statistic
+    load = f"; {figure.load}" if figure.load else ""
+    how = f"{figure.tool}, {figure.provider or '?'}{size}, {statistic}{load}"
+    return f"{amount(figure)} ({how})"
+
+
+def amount(figure: Figure) -> str:
+    """`62.9 µs`, or `87.0 Gb/s`."""
+    if figure.seconds is not None:
+        return units.seconds(figure.seconds)
+    return units.gigabits(figure.bytes_per_second)
+
+
+def _stated(cost: float, like: Figure) -> str:
+    """A cost in the words of a figure."""
+    return units.seconds(cost) if like.seconds is not None else units.gigabits(1 / cost)
+
+
+def _label(end: End) -> str:
+    return f"{end[0]} {end[1]}".rstrip()
+
+
+def _component(card: str) -> str:
+    return f"efa:{card}" if card else ""
+
+
+# Whose own side failed
+
+
+def _faults(ends: Ends, lost: Collection[str]) -> Iterator[Finding]:
+    faults = {end: errors for end, errors in ends.faults.items() if end[0] not in lost}
+    nodes = {node for node, _ in faults}
+    if len(nodes) > 1 and not any(link.best for link in ends.links):
+        yield _all_fail(faults, nodes)
+        return
+    for (node, card), errors in faults.items():
+        reasons = list(dict.fromkeys(errors))
+        works = bool(ends.of_node(node))
+        yield Finding(
+            check="probe",
+            outcome=Outcome.WARN if works else Outcome.FAIL,
+            node=node,
+            component=_component(card),
+            text=f"its side of {len(errors)} {'probe' if len(errors) == 1 else 'probes'} failed: "
+            + "; ".join(reasons[:MAX_ERRORS]),
+            action=Action.MONITOR if works else Action.ISOLATE,
+            next_step=""
+            if works
+            else drain(node, "probes fail", "Run `fi_info -p efa` and `trntop doctor` on it."),
+        )
+
+
+def _all_fail(faults: Mapping[End, Sequence[str]], nodes: Collection[str]) -> Finding:
+    reasons = list(dict.fromkeys(error for errors in faults.values() for error in errors))
+    return Finding(
+        check="probe",
+        outcome=Outcome.FAIL,
+        text=f"no probe works: {names(nodes)} fail by themselves, so that is no fault of one:"
+        f" {'; '.join(reasons[:MAX_ERRORS])}",
+        next_step="Look at what they share: image, provider, the tool; `fi_info -p efa` tells.",
+    )
+
+
+def _nothing_works(ends: Ends, nodes: Collection[str]) -> Iterator[Finding]:
+    errors = list(dict.fromkeys(error for link in ends.links for error in link.errors))
+    one = next(iter(nodes)) if len(nodes) == 1 else ""
+    count = len(ends.links)
+    yield Finding(
+        check="latency",
+        outcome=Outcome.FAIL,
+        node=one,
+        text=(
+            f"the probe against itself fails: {errors[0]}"
+            if one
+            else f"{'the probe' if count == 1 else f'all {count} probes'} between"
+            f" {names(nodes)} failed, so none is to blame: {'; '.join(errors[:MAX_ERRORS])}"
+        ),
+        next_step="Where no pair works: security groups without a rule for all traffic from and"
+        " to themselves, different zones, a provider that is not installed.",
+    )
+    if not one:
+        yield from _unclear(ends, nodes)
+
+
+def _unclear(ends: Ends, nodes: Collection[str]) -> Iterator[Finding]:
+    """Nodes that nobody can be said to be fine, nor to be to blame."""
+    for node in sorted(nodes, key=units.natural):
+        if not ends.is_fine(node):
+            yield Finding(
+                check="latency",
+                outcome=Outcome.UNKNOWN,
+                node=node,
+                text="it has no good pair, and whether that is its own fault cannot be told",
+            )
+
+
+# Who is to blame
+
+
+def _guilty(ends: Ends, blamed: dict[End, list[Link]]) -> Iterator[Finding]:
+    for node in sorted({node for node, _ in blamed}, key=units.natural):
+        own = [end for end in blamed if end[0] == node]
+        probed = ends.of_ends(node)
+        # Most of its cards at once are not a matter of cards.
+        if len(own) > 1 and 2 * len(own) > len(probed):
+            yield _culprit(ends, node, "", [link for end in own for link in blamed[end]])
+        else:
+            for end in own:
+                yield _culprit(ends, node, end[1], blamed[end])
+
+
+def _too_many(count: int, total: int) -> bool:
+    return count >= MANY and count > TOO_MANY * total
+
+
+def _many_nodes(nodes: Collection[str], links: Sequence[Link]) -> Finding:
+    sure = [link for link in links if not link.loaded]
+    return Finding(
+        check="latency",
+        outcome=_OUTCOMES[max(link.quality for link in sure)] if sure else Outcome.UNKNOWN,
+        text=f"{len(nodes)} nodes are slow or fail with others that are fine ({names(nodes)}): too"
+        f" many for faults of their own{'' if sure else _LOADED}",
+        next_step="Look at what they share and the others do not: placement, image, subnet.",
+    )
+
+
+def _many_paths(paths: Sequence[Link], ends: Ends) -> Finding:
+    sure = [link for link in paths if not link.loaded]
+    worst = max(sure or paths, key=lambda link: (link.quality, link.ratio or 0.0))
+    fine = all(ends.is_fine(end[0]) for link in paths for end in (link.one, link.two))
+    whose = "with nodes that are fine with others" if fine else "and none can be said to cause it"
+    # Within a rack and across are two latencies; that alone is no fault.
+    usual = worst.quality is Quality.SLOW
+    detail = _slowness(worst, ends) if worst.best is not None else _trouble(worst)
+    return Finding(
+        check="latency",
+        outcome=Outcome.PASS if usual else Outcome.WARN if sure else Outcome.UNKNOWN,
+        text=f"{len(paths)} of {len(ends.links)} pairs are slow or fail, {whose}; the worst,"
+        f" {_label(worst.one)} with {_label(worst.two)}: {detail}{'' if sure else _LOADED}",
+        next_step="Two groups of latencies are usual where nodes are in different racks; a cluster"
+        " placement group keeps them close.",
+    )
+
+
+def _culprit(ends: Ends, node: str, card: str, links: Sequence[Link]) -> Finding:
+    who = f"EFA card {card}" if card else "it"
+    sure = [link for link in links if not link.loaded]
+    loaded = len(_partners(sure, node)) < WITNESSES
+    links = links if loaded else sure
+    partners = _partners(links, node)
+    working = [link for link in links if link.best is not None]
+    failed = [link for link in links if link.best is None]
+    worst = max(link.quality for link in links)
+    if not working:
+        text = (
+            f"{who} cannot be probed with {names(partners)}, which work with others: "
+            + "; ".join(dict.fromkeys(e for link in failed for e in link.errors[:1]))
+        )
+    else:
+        slowest = max(working, key=lambda link: link.ratio or 0.0)
+        flaky = [link for link in links if link.flaky or link.best is None]
+        # The milder of its links tells what it is always like.
+        worst = min(worst, max(link.quality for link in working)) if not flaky else worst
+        text = f"{who} is slow with {names(partners)}, which are fine with others: "
+        text += _slowness(slowest, ends)
+        if flaky:
+            text += f"; {_trouble(flaky[0], node)}"
+    if loaded:
+        return Finding(
+            check="latency",
+            outcome=Outcome.UNKNOWN,
+            node=node,
+            component=_component(card),
+            text=text + _LOADED,
+            next_step=_WHEN_IDLE,
+        )
+    reason = f"EFA card {card} slow or lossy" if card else "slow or lossy network"
+    return Finding(
+        check="latency",
+        outcome=_OUTCOMES[worst],
+        node=node,
+        component=_component(card),
+        text=text,
+        action=Action.ISOLATE,
+        next_step=drain(node, reason, "Replace the instance if a second check finds it again."),
+    )
+
+
+def _partners(links: Sequence[Link], node: str) -> list[str]:
+    """The other nodes of its links."""
+    found = {end[0] for link in links for end in (link.one, link.two)} - {node}
+    return sorted(found, key=units.natural)
+
+
+def _slowness(link: Link, ends: Ends) -> str:
+    best = link.best
+    assert best is not None and ends.reference is not None and link.ratio is not None
+    usual = _stated(ends.reference, best)
+    if link.ratio < 1.05:
+        return f"{described(best)}, as the others"
+    return f"{described(best)}, {_times(link.ratio)} the nodes' median of {usual}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.1f} times" if ratio < 9.95 else f"{ratio:,.0f} times"
+
+
+def _trouble(link: Link, node: str = "") -> str:
+    """What else a link of a node does than being slow."""
+    partners = {link.one[0], link.two[0]} - {node} if node else set()
+    partner = f" with {partners.pop()}" if partners else ""
+    if link.errors:
+        tries = len(link.errors) + len(link.figures)
+        count = f"{len(link.errors)} of {tries} probes" if tries > 1 else "the probe"
+        return f"{count}{partner} failed: {link.errors[0]}"
+    return f"{link.lost} messages{partner} were lost"
+
+
+def _pair(link: Link, ends: Ends) -> Finding:
+    one, two = _label(link.one), _label(link.two)
+    told = []
+    if link.best is not None and link.quality is not Quality.FAILED:
+        told.append(_slowness(link, ends))
+    if link.errors or link.lost:
+        told.append(_trouble(link))
+    many = len({end[0] for each in ends.links for end in (each.one, each.two)}) > 2
+    unsure = "; with others, neither is bad often enough to be the one to blame" if many else ""
+    return Finding(
+        check="latency",
+        outcome=Outcome.UNKNOWN if link.loaded else _OUTCOMES[link.quality],
+        component=f"link:{link.one[0]}>{link.two[0]}",
+        text=f"the path between {one} and {two}: {'; '.join(told)}"
+        + (_LOADED if link.loaded else unsure),
+        action=Action.NONE if link.loaded else Action.MONITOR,
+        next_step=_WHEN_IDLE
+        if link.loaded
+        else "Check again with --full, which probes every pair.",
+    )
+
+
+# Since an earlier check
+
+
+def _since(
+    ends: Ends, baseline: Ends, limits: Limits, then: str, guilty: Collection[str]
+) -> Iterator[Finding]:
+    now, before = ends.reference, baseline.reference
+    if now is None or before is None:
+        return
+    if ends.measure != baseline.measure:
+        yield Finding(
+            check="baseline",
+            outcome=Outcome.PASS,
+            text=f"the check of {then} measured something else, so nothing is compared with it",
+        )
+        return
+    shift = now / before
+    bests = {
+        end: best
+        for end in sorted({end for link in ends.links for end in (link.one, link.two)})
+        if (best := ends.best(end)) is not None
+    }
+    sample = next(iter(bests.values()))
+    waited = sum(is_loaded(best, limits) for best in bests.values())
+    loaded = 2 * waited >= len(bests)
+    if shift > limits.baseline:
+        yield Finding(
+            check="baseline",
+            outcome=Outcome.UNKNOWN if loaded else Outcome.WARN,
+            text=f"all nodes are about {shift:.1f} times slower than on {then}:"
+            f" {_stated(now, sample)} instead of {_stated(before, sample)}; none is to blame"
+            f"{_LOADED if loaded else ''}",
+            action=Action.NONE if loaded else Action.MONITOR,
+            next_step=_WHEN_IDLE
+            if loaded
+            else "Look at what all share: versions, placement, the load while it was checked.",
+        )
+    for end, own in bests.items():
+        earlier = baseline.best(end)
+        if earlier is None or end[0] in guilty or is_loaded(own, limits):
+            continue
+        # What all of them lost is said above.
+        change = own.cost / earlier.cost / max(shift, 1.0)
+        if change > limits.baseline:
+            yield Finding(
+                check="baseline",
+                outcome=Outcome.WARN,
+                node=end[0],
+                component=_component(end[1]),
+                text=f"{amount(own)} with its best partner, {amount(earlier)} on {then}",
+                action=Action.MONITOR,
+                next_step="Watch it: it is not slow among the others yet.",
+            )

@@ -1,0 +1,144 @@
+"""What a node needs for EFA besides its cards: modules, limits, peer-to-peer, environment."""
+
+from collections.abc import Iterator, Mapping
+
+from trntop import units
+from trntop.check.advice import drain
+from trntop.check.expected import expected_cards
+from trntop.check.majority import names
+from trntop.check.model import Action, Finding, Inspection, Outcome
+from trntop.check.result import Look
+from trntop.check.subjects.versions import numbers
+from trntop.instances import INSTANCE_TYPES
+from trntop.settings import Check as Limits
+
+EFA_MODULES = ("efa", "ib_uverbs", "ib_core")
+P2P = "NEURON"
+"""What a card says of its peer-to-peer provider where it reaches the Neuron devices' memory."""
+FORK_SAFE = (5, 15)
+"""Kernel from which on a fork is safe without FI_EFA_FORK_SAFE."""
+WANTED = {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
+
+
+def findings(looks: Mapping[str, Look], limits: Limits) -> Iterator[Finding]:
+    """What is missing on each node; what is not set anywhere is one remark."""
+    seen = {name: look.newest for name, look in looks.items() if look.newest is not None}
+    for name, one in seen.items():
+        yield from _kernel(name, one)
+        yield from _limits(name, one, limits)
+        yield from _peers(name, one)
+        yield from _environment(name, one)
+    for variable, value in WANTED.items():
+        without = [
+            name for name, one in seen.items() if one.cards and not one.environment.get(variable)
+        ]
+        if without:
+            yield Finding(
+                check="environment",
+                outcome=Outcome.PASS,
+                node=without[0] if len(without) == 1 else "",
+                text=f"{variable} is not set on {names(without)}",
+                next_step=f"Set {variable}={value} in the job.",
+            )
+
+
+def _kernel(name: str, seen: Inspection) -> Iterator[Finding]:
+    # A machine that has no cards, and is not known to need any, needs no driver for them.
+    wanted = EFA_MODULES if seen.cards or expected_cards(seen) else ()
+    if seen.devices or seen.instance_type in INSTANCE_TYPES:
+        wanted = (*wanted, "neuron")
+    missing = [module for module in wanted if seen.modules.get(module) is False]
+    if missing:
+        yield Finding(
+            check="modules",
+            outcome=Outcome.FAIL,
+            node=name,
+            text=f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not loaded",
+            action=Action.ISOLATE,
+            next_step=drain(
+                name,
+                f"module {missing[0]} is not loaded",
+                "Install the EFA installer and the Neuron driver again, or `modprobe` them.",
+            ),
+        )
+    if seen.uverbs is False and seen.cards:
+        yield Finding(
+            check="uverbs",
+            outcome=Outcome.FAIL,
+            node=name,
+            text="/dev/infiniband has no uverbs device: no process can open an EFA card",
+            next_step="Load ib_uverbs; in a container, pass /dev/infiniband in.",
+        )
+
+
+def _limits(name: str, seen: Inspection, limits: Limits) -> Iterator[Finding]:
+    least = limits.memlock_gib * (1 << 30)
+    if seen.memlock_bytes is not None and seen.memlock_bytes < least:
+        yield Finding(
+            check="memlock",
+            outcome=Outcome.WARN,
+            node=name,
+            text=f"a process may lock {units.bytes_iec(seen.memlock_bytes)} of memory,"
+            f" {units.bytes_iec(least)} or more are wanted",
+            next_step="Set memlock to unlimited in /etc/security/limits.conf, and in the unit of"
+            " slurmd or containerd.",
+        )
+    if seen.huge_pages is not None and seen.cards and seen.huge_pages < limits.huge_pages:
+        yield Finding(
+            check="huge pages",
+            outcome=Outcome.WARN,
+            node=name,
+            text=f"{seen.huge_pages:,} huge pages of 2 MiB are set aside,"
+            f" {limits.huge_pages:,} are wanted",
+            next_step=f"`sysctl -w vm.nr_hugepages={limits.huge_pages}`",
+        )
+
+
+def _peers(name: str, seen: Inspection) -> Iterator[Finding]:
+    cards = seen.cards or []
+    odd = [card for card in cards if P2P not in card.p2p]
+    # Without any word of it the driver may be one that does not tell.
+    if not seen.devices or not odd or not any(card.p2p for card in cards):
+        return
+    said = sorted({card.p2p or "nothing" for card in odd})
+    yield Finding(
+        check="peer-to-peer",
+        outcome=Outcome.WARN,
+        node=name,
+        component=f"efa:{odd[0].name}" if len(odd) == 1 else "",
+        text=f"{len(odd)} of {len(cards)} EFA cards cannot reach the Neuron devices' memory:"
+        f" their p2p says {', '.join(said)} instead of {P2P}",
+        next_step="Load the Neuron driver before the EFA driver, or reboot.",
+    )
+
+
+def _environment(name: str, seen: Inspection) -> Iterator[Finding]:
+    for variable, wanted in WANTED.items():
+        value = seen.environment.get(variable)
+        if value and value != wanted:
+            yield Finding(
+                check="environment",
+                outcome=Outcome.WARN,
+                node=name,
+                text=f"{variable} is {value}, {wanted} is wanted",
+                next_step=f"`export {variable}={wanted}`",
+            )
+    for variable in sorted(seen.environment):
+        if variable.startswith("RDMAV_"):
+            yield Finding(
+                check="environment",
+                outcome=Outcome.WARN,
+                node=name,
+                text=f"{variable} is set: with EFA it must not be",
+                next_step=f"`unset {variable}`",
+            )
+    kernel = numbers(seen.versions.get("kernel", ""))
+    if () < kernel < FORK_SAFE and seen.cards and seen.environment.get("FI_EFA_FORK_SAFE") != "1":
+        yield Finding(
+            check="environment",
+            outcome=Outcome.WARN,
+            node=name,
+            text=f"the kernel {seen.versions['kernel']} is older than 5.15, and FI_EFA_FORK_SAFE"
+            " is not 1: a process that forks may corrupt what it receives",
+            next_step="Set FI_EFA_FORK_SAFE=1 in the job.",
+        )

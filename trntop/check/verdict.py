@@ -1,0 +1,201 @@
+"""From what was seen and probed to pass, warn, fail or cannot tell: of each node, and of all."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from trntop import __version__, units
+from trntop.check import stage
+from trntop.check.ends import Ends
+from trntop.check.expected import expected_cards
+from trntop.check.majority import names
+from trntop.check.model import Finding, Outcome, ProbeResult
+from trntop.check.plan import Plan
+from trntop.check.result import Check, Look, Place, Trial
+from trntop.check.stage import Outlook
+from trntop.check.subjects import (
+    cards,
+    clocks,
+    counters,
+    health,
+    latency,
+    location,
+    reach,
+    setup,
+    versions,
+)
+from trntop.settings import Settings
+
+_GRAVITY = (Outcome.PASS, Outcome.WARN, Outcome.UNKNOWN, Outcome.FAIL)
+"""What outweighs what: of what cannot be told nobody may say that it passed."""
+
+
+def worst(outcomes: Sequence[Outcome]) -> Outcome:
+    """What several outcomes come to."""
+    return max(outcomes, key=_GRAVITY.index, default=Outcome.PASS)
+
+
+def path(finding: Finding) -> str:
+    """The two ends of a link that a finding is about: `trn-005–trn-006`; empty otherwise."""
+    kind, _, ends = finding.component.partition(":")
+    return ends.replace(">", "–") if kind == "link" else ""
+
+
+def gravity(outcome: Outcome) -> int:
+    """For sorting, the worst highest."""
+    return _GRAVITY.index(outcome)
+
+
+def judge(
+    looks: Mapping[str, Look],
+    trials: Sequence[Trial],
+    plan: Plan,
+    settings: Settings,
+    *,
+    started: float,
+    seconds: float,
+    cut_short: str = "",
+    unlearned: str = "",
+    baseline: Check | None = None,
+    imported: Sequence[ProbeResult] = (),
+    outlook: Outlook | None = None,
+) -> Check:
+    """A check from its evidence.
+
+    Args:
+        looks: node → what was seen of it.
+        trials: the probes.
+        plan: what was to be done.
+        settings: in force.
+        started: unix seconds.
+        seconds: how long it took.
+        cut_short: why it ended early, if it did.
+        unlearned: why EC2 told nothing, if it was asked.
+        baseline: an earlier check, to compare with.
+        imported: results of other tools, for the report.
+        outlook: communication of finished stages.
+    """
+    ends = Ends(trials, settings.check)
+    found = list(_findings(looks, ends, plan, settings, baseline))
+    found += _untold(looks, ends, plan, cut_short)
+    if outlook is not None:
+        found += stage.findings(outlook, settings.analysis)
+    if unlearned:
+        text = f"EC2 tells nothing of subnets, security groups and interfaces: {unlearned}"
+        found.append(Finding(check="location", outcome=Outcome.PASS, text=text))
+    if cut_short:
+        found.append(Finding(check="time", outcome=Outcome.UNKNOWN, text=cut_short))
+    # What concerns no single node stands behind those that are named.
+    found.sort(key=lambda one: (-gravity(one.outcome), not one.node, units.natural(one.node)))
+    places = [_place(look, found, ends) for look in looks.values()]
+    places.sort(key=lambda one: (-gravity(one.outcome), units.natural(one.node)))
+    outcome = worst([one.outcome for one in found])
+    return Check(
+        by=f"trntop {__version__}",
+        started=started,
+        seconds=seconds,
+        simulated=_is_simulated(looks, outlook),
+        outcome=outcome,
+        verdict=_verdict(outcome, places, found),
+        cut_short=cut_short,
+        plan=plan,
+        places=places,
+        findings=found,
+        looks=list(looks.values()),
+        trials=list(trials),
+        imported=list(imported),
+        outlook=outlook,
+        compared_with=baseline.started if baseline is not None else None,
+    )
+
+
+def _is_simulated(looks: Mapping[str, Look], outlook: Outlook | None) -> bool:
+    seen = any(look.newest is not None and look.newest.simulated for look in looks.values())
+    return seen or (outlook is not None and any(one.simulated for one in outlook.stages))
+
+
+def _findings(
+    looks: Mapping[str, Look],
+    ends: Ends,
+    plan: Plan,
+    settings: Settings,
+    baseline: Check | None,
+) -> Iterator[Finding]:
+    limits = settings.check
+    yield from reach.findings(looks, plan)
+    yield from cards.findings(looks, plan.spec)
+    yield from counters.findings(looks, limits)
+    yield from health.findings(looks)
+    yield from versions.findings(looks)
+    yield from setup.findings(looks, limits)
+    yield from location.findings(looks)
+    yield from clocks.findings(looks, limits)
+    lost = [name for name, look in looks.items() if look.error]
+    earlier = Ends(baseline.trials, limits) if baseline is not None else None
+    then = _day(baseline.started) if baseline is not None else ""
+    yield from latency.findings(ends, limits, lost, earlier, then)
+
+
+def _untold(looks: Mapping[str, Look], ends: Ends, plan: Plan, cut_short: str) -> Iterator[Finding]:
+    """Nodes that were fit to be probed, but with which no probe came about."""
+    why = cut_short or "there was no other node to probe it with"
+    for name, look in looks.items():
+        idle = look.before is not None and (not look.before.busy or plan.disturb)
+        faulty = any(end[0] == name for end in ends.faults)
+        lacking = look.before is not None and look.before.lacks(plan.spec.tool)
+        probed = ends.of_node(name) or faulty
+        if idle and not look.error and not lacking and not probed:
+            yield Finding(
+                check="latency",
+                outcome=Outcome.UNKNOWN,
+                node=name,
+                text=f"was not probed: {ends.engaged.get(name, why)}",
+            )
+
+
+def _place(look: Look, found: Sequence[Finding], ends: Ends) -> Place:
+    own = [one for one in found if one.node == look.node]
+    bests = [best for end in ends.of_ends(look.node) if (best := ends.best(end)) is not None]
+    best = min(bests, key=lambda one: one.cost, default=None)
+    seen = look.newest
+    return Place(
+        node=look.node,
+        outcome=worst([one.outcome for one in own]),
+        seconds=best.seconds if best else None,
+        ratio=best.cost / ends.reference if best and ends.reference else None,
+        cards=len(seen.cards) if seen and seen.cards is not None else None,
+        expected_cards=expected_cards(seen) if seen else None,
+        card_outcomes={
+            card.name: worst([one.outcome for one in own if one.component == f"efa:{card.name}"])
+            for card in (seen.cards if seen else None) or ()
+        },
+    )
+
+
+def _verdict(outcome: Outcome, places: Sequence[Place], found: Sequence[Finding]) -> str:
+    count = len(places)
+    nodes = "1 node" if count == 1 else f"{count:,} nodes"
+
+    def named(which: Outcome) -> str:
+        own = [one.node for one in places if one.outcome is which]
+        rest = [one for one in found if one.outcome is which and not one.node]
+        others = dict.fromkeys(path(one) or f"{one.check} of all" for one in rest)
+        return ", ".join([*([names(own)] if own else []), *others])
+
+    if not places:
+        told = [one.text for one in found if one.outcome is outcome is not Outcome.PASS]
+        told = told or ["communication is below its limits, no node was looked at"]
+        return f"{outcome.upper()}: {told[0]}"
+    if outcome is Outcome.PASS:
+        return f"PASS: {nodes} {'is' if count == 1 else 'are'} fit"
+    told = [
+        f"{which}: {named(which)}"
+        for which in (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
+        if named(which)
+    ]
+    good = sum(one.outcome is Outcome.PASS for one in places)
+    passing = f"{good} of {nodes} {'passes' if count == 1 else 'pass'}"
+    return f"{outcome.upper()}: {'; '.join([passing, *told])}"
+
+
+def _day(unix: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(unix))

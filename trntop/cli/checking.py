@@ -1,0 +1,313 @@
+"""`trntop check`: is the fabric fit for the next stage?"""
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from trntop import units
+from trntop.check import kept, readings
+from trntop.check.course import Ask, conduct
+from trntop.check.model import Host, Outcome, ProbeError, ProbeResult, ProbeSpec
+from trntop.check.plan import Plan, plan_of
+from trntop.check.result import Check, Progress
+from trntop.check.stage import COMM, EXPOSED, STEP, Outlook, Stage, outlook_of, stage_of
+from trntop.cli import opening
+from trntop.cli.opening import settings_of
+from trntop.errors import SettingsError, TrntopError, UsageError
+from trntop.monitor import Monitor, play
+from trntop.settings import Settings
+from trntop.sources import Origin, Source, parse
+
+CARDS = 16
+"""Cards that a plan reckons with: of a trn2.48xlarge."""
+REDRAWN = 0.2
+"""Least seconds between two states of the line that tells the progress."""
+PERFTEST = ("ib_send_lat", "ib_write_bw")
+"""Tools that know no providers of libfabric."""
+HANDLED = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a check as Ctrl-C does."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+
+
+def check(args: Namespace) -> int:
+    """Looks at nodes and probes them; 0 pass, 1 warn, 2 fail, 3 cannot tell."""
+    sources = _sources(args.nodes)
+    if args.write is not None and args.write.exists():
+        raise UsageError(f"{args.write}: exists already; write to another file")
+    settings = settings_of(args, check__time_limit=args.time_limit)
+    plan = _plan(args, settings)
+    outlook = _outlook(args.stages, settings)
+    try:
+        imported = _imported(args.nccom)
+        # Stages alone are asked about, not this machine.
+        hosts = [] if outlook is not None and not args.nodes else _hosts(sources, settings)
+        if args.plan:
+            print(_told(plan, [host.name for host in hosts]))
+            return 0
+        _talk_about_time(plan, len(hosts))
+        baseline = _baseline(args.baseline, plan, hosts)
+        ask = _ask(sources, args.ec2, settings)
+        found = _run(hosts, plan, settings, baseline, imported, outlook, ask)
+    except (UsageError, SettingsError):
+        raise
+    except TrntopError as error:
+        print(f"trntop: cannot tell: {error}", file=sys.stderr)
+        return Outcome.UNKNOWN.exit_code
+    _report(found, args, settings)
+    if hosts and settings.check.keep and args.keep:
+        _keep(found, settings.check.keep)
+    return found.outcome.exit_code
+
+
+# Before
+
+
+def _sources(texts: Sequence[str]) -> list[Source]:
+    """The NODE arguments; other than elsewhere, a name alone is a node too."""
+    sources = [
+        Source(Origin.AGENT, text) if _is_name(text) else parse(text)
+        for text in dict.fromkeys(texts)
+    ] or [Source(Origin.LOCAL, "local")]
+    if any(source.stream for source in sources):
+        raise UsageError("a check probes nodes: for a finished stage say --stage RECORDING")
+    return sources
+
+
+def _is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None and text != "local" and not Path(text).exists()
+
+
+def _plan(args: Namespace, settings: Settings) -> Plan:
+    from trntop.collectors.probes.tool import check_spec
+
+    if args.per_card and args.provider != "efa":
+        raise UsageError(f"--per-card needs --provider efa: {args.provider} knows no EFA cards")
+    if args.tool in PERFTEST and args.provider != "efa":
+        raise UsageError(f"{args.tool} needs --provider efa: it speaks to EFA cards alone")
+    spec = ProbeSpec(
+        tool=args.tool,
+        provider=args.provider,
+        size_bytes=args.size,
+        iterations=args.iterations,
+        repeats=args.repeats,
+        seconds=args.deadline,
+    )
+    try:
+        check_spec(spec)
+    except ProbeError as error:
+        raise UsageError(f"such a probe cannot be: {error}") from error
+    return plan_of(
+        settings.check,
+        spec,
+        extent="full" if args.full else "quick",
+        per_card=args.per_card,
+        disturb=args.disturb,
+    )
+
+
+def _hosts(sources: list[Source], settings: Settings) -> list[Host]:
+    from trntop.collectors.hosts import hosts_of
+
+    return hosts_of(sources, settings)
+
+
+def _ask(sources: Sequence[Source], wanted: bool, settings: Settings) -> Ask | None:
+    """What asks EC2 of the nodes, if that is wanted or they come from there."""
+    if not wanted and all(source.origin is not Origin.EC2 for source in sources):
+        return None
+    from trntop.collectors.ec2_network import Ec2Network
+
+    return Ec2Network(settings.fleet)
+
+
+def _imported(path: Path | None) -> list[ProbeResult]:
+    if path is None:
+        return []
+    from trntop.collectors.probes import nccom
+
+    try:
+        return nccom.results_of(path)
+    except ProbeError as error:
+        raise UsageError(str(error)) from error
+
+
+def _outlook(paths: Sequence[str], settings: Settings) -> Outlook | None:
+    if not paths:
+        return None
+    return outlook_of([_stage(path, settings) for path in paths], settings.analysis)
+
+
+def _stage(path: str, settings: Settings) -> Stage:
+    streams = opening.Streams([parse(path)])
+    if opening.endless([parse(path)]):
+        raise UsageError(f"{path} never ends: add minutes, e.g. sim:healthy?minutes=10")
+    monitor = Monitor(settings, wanted=frozenset((STEP, COMM, EXPOSED)))
+    stage = stage_of(path, play(streams(), monitor))
+    for note in streams.notes():
+        print(f"trntop: {note}", file=sys.stderr)
+    return stage
+
+
+def _baseline(path: Path | None, plan: Plan, hosts: Sequence[Host]) -> Check | None:
+    if path is not None:
+        return kept.read(path)
+    folder = kept.folder_of(os.environ)
+    if folder is None or not hosts:
+        return None
+    return kept.baseline(folder, plan, [host.name for host in hosts])
+
+
+def _told(plan: Plan, names: Sequence[str]) -> str:
+    """The plan in words, and each of its rounds."""
+    count = len(names)
+    well, worse = plan.seconds(count, CARDS)
+    cards = f", each of {CARDS} cards" if plan.per_card else ""
+    rounds = plan.rounds(count)
+    lines = [
+        f"{plan.extent} check of {count:,} {'node' if count == 1 else 'nodes'}{cards}:"
+        f" {sum(map(len, rounds)):,} pairs in {len(rounds)} rounds, about {units.span(well)},"
+        f" or {units.span(worse)} if there are suspects"
+    ]
+    lines += [
+        f"  round {number}: " + " ".join(f"{names[one]}>{names[two]}" for one, two in pairs)
+        for number, pairs in enumerate(rounds, 1)
+    ]
+    return "\n".join(lines)
+
+
+def _talk_about_time(plan: Plan, count: int) -> None:
+    needed, _ = plan.seconds(count, CARDS)
+    if needed > plan.time_limit:
+        print(
+            f"trntop: this takes about {units.span(needed)}, and ends after"
+            f" {units.span(plan.time_limit)}: see --time-limit",
+            file=sys.stderr,
+        )
+
+
+# During
+
+
+def _run(
+    hosts: Sequence[Host],
+    plan: Plan,
+    settings: Settings,
+    baseline: Check | None,
+    imported: Sequence[ProbeResult],
+    outlook: Outlook | None,
+    ask: Ask | None,
+) -> Check:
+    """Conducts the check. A signal ends it, with all that runs for it."""
+    line = _Line(sys.stderr.isatty())
+
+    async def conducted() -> Check:
+        task = asyncio.current_task()
+        assert task is not None
+        loop = asyncio.get_running_loop()
+        for number in HANDLED:
+            if signal.getsignal(number) is signal.SIG_IGN:  # under nohup
+                continue
+            loop.add_signal_handler(number, task.cancel)
+        return await conduct(
+            hosts,
+            plan,
+            settings,
+            line.tell,
+            baseline=baseline,
+            imported=imported,
+            outlook=outlook,
+            ask=ask,
+        )
+
+    try:
+        return asyncio.run(conducted())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        line.clear()
+
+
+class _Line:
+    """The progress, on one line of a terminal; nothing where there is none."""
+
+    def __init__(self, terminal: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._terminal = terminal
+        self._clock = clock
+        self._drawn = -REDRAWN
+
+    def tell(self, progress: Progress) -> None:
+        """Draws the line anew, if that is not too often."""
+        now = self._clock()
+        if not self._terminal or (now < self._drawn + REDRAWN and progress.done < progress.total):
+            return
+        self._drawn = now
+        left = f", about {units.span(progress.left)} left" if progress.left >= 1 else ""
+        text = f"{progress.stage}: {progress.done} of {progress.total}{left}"
+        room = max(shutil.get_terminal_size().columns - 1, 20)
+        self._write(f"\r\x1b[K{text[:room]}")
+
+    def clear(self) -> None:
+        """Takes it away."""
+        if self._terminal:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # the terminal was closed
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+# After
+
+
+def _report(found: Check, args: Namespace, settings: Settings) -> None:
+    from trntop.exporters.check import junit, markdown, text
+
+    if args.json:
+        sys.stdout.buffer.write(kept.encode(found) + b"\n")
+    elif args.markdown:
+        print(markdown.markdown(found, settings.check).rstrip())
+    else:
+        width = shutil.get_terminal_size((100, 24)).columns
+        color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        print(text.text(found, settings.check, width, color=color).rstrip())
+    sys.stdout.flush()
+    if args.junit is not None:
+        _write(args.junit, junit.junit(found))
+    if args.write is not None:
+        _record(found, args.write)
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def _record(found: Check, path: Path) -> None:
+    from trntop.recorder import Recorder
+
+    with Recorder(path, created=found.started, note=found.verdict) as recorder:
+        for reading in readings.readings(found):
+            recorder.write(reading)
+    if recorder.failed:
+        print(f"trntop: {path}: {recorder.failed}", file=sys.stderr)
+
+
+def _keep(found: Check, newest: int) -> None:
+    folder = kept.folder_of(os.environ)
+    if folder is None:
+        return
+    try:
+        kept.keep(found, folder, newest)
+    except OSError as error:
+        print(f"trntop: {folder}: cannot be written: {error.strerror}", file=sys.stderr)

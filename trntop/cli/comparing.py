@@ -1,0 +1,115 @@
+"""`trntop compare A B`: two runs side by side."""
+
+import math
+import re
+import shutil
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from trntop import compare as comparing
+from trntop.cli import opening
+from trntop.errors import RecordingError, UsageError
+from trntop.judged import judged
+from trntop.monitor import Monitor, play
+from trntop.settings import Settings
+from trntop.sources import Source, parse_all
+from trntop.text import clean
+
+_TIME = r"(?:\d+(?:\.\d+)?[smh]?)"
+_STRETCH = re.compile(rf"(?P<source>.+)@(?P<start>{_TIME})?-(?P<end>{_TIME})?")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def compare(args: Namespace) -> int:
+    """The figures of both, their ratio, and which is better."""
+    settings = settings_with_price(args)
+    given = comparing.Stretch(
+        0.0 if args.start is None else _seconds(args.start),
+        math.inf if args.end is None else _seconds(args.end),
+    )
+    sides = []
+    for text, price in ((args.a, args.price_a), (args.b, args.price_b)):
+        source, stretch = split(text, given)
+        sides.append(_summed(text, source, stretch, settings, price))
+    found = comparing.compare(*sides)
+    _write(args, found)
+    return 0
+
+
+def settings_with_price(args: Namespace) -> Settings:
+    """The settings in force; `screen.price_per_hour` is the price of sides that have no own."""
+    settings = opening.settings_of(args)
+    usual = settings.screen.price_per_hour or None
+    args.price_a = usual if args.price_a is None else args.price_a
+    args.price_b = usual if args.price_b is None else args.price_b
+    return settings
+
+
+def split(text: str, given: comparing.Stretch) -> tuple[Source, comparing.Stretch]:
+    """A source and the stretch of it that counts: `run.jsonl@10m-20m`, else what is `given`.
+
+    Raises:
+        UsageError: the source is no stream, or the stretch is empty.
+    """
+    stretch = given
+    found = None if Path(text).exists() else _STRETCH.fullmatch(text)
+    if found:
+        text = found["source"]
+        start, end = found["start"], found["end"]
+        stretch = comparing.Stretch(
+            0.0 if start is None else _seconds(start), math.inf if end is None else _seconds(end)
+        )
+    if stretch.end <= stretch.start:
+        raise UsageError(f"{clean(text)}: the stretch ends before it begins")
+    (source,) = parse_all([text])
+    if not source.stream:
+        raise UsageError(f"{clean(text)}: compare takes recordings and simulations")
+    if opening.endless([source]) and math.isinf(stretch.end):
+        raise UsageError(f"{clean(text)} never ends: add minutes, e.g. sim:demo?minutes=10")
+    return source, stretch
+
+
+def _summed(
+    text: str,
+    source: Source,
+    stretch: comparing.Stretch,
+    settings: Settings,
+    price: float | None,
+) -> comparing.Side:
+    streams = opening.Streams([source])
+    profiles = opening.known_profiles(settings)
+    wanted = comparing.WANTED | judged(settings.rules)
+    views = play(streams(), Monitor(settings, profiles=profiles, wanted=wanted))
+    side = comparing.summary(views, clean(text), stretch, price)
+    for note in streams.notes():
+        print(f"trntop: {note}", file=sys.stderr)
+    if side is None:
+        raise RecordingError(f"{clean(text)}: no readings in it")
+    return side
+
+
+def _seconds(text: str) -> float:
+    """`90`, `90s`, `10m`, `1.5h`.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    if not re.fullmatch(_TIME, text):
+        raise UsageError(f"{clean(text, 40)}: say how far from the beginning, such as 90s, 10m, 2h")
+    unit = text[-1] if text[-1] in _SECONDS else "s"
+    return float(text.rstrip("smh")) * _SECONDS[unit]
+
+
+def _write(args: Namespace, found: comparing.Comparison) -> None:
+    from trntop.exporters import compare as exported
+    from trntop.exporters import document
+
+    if args.json:
+        sys.stdout.buffer.write(document.encode(exported.document(found)).rstrip(b"\n") + b"\n")
+        sys.stdout.buffer.flush()
+    elif args.markdown:
+        print(exported.markdown(found), end="")
+    else:
+        width = max(80, shutil.get_terminal_size((100, 24)).columns)
+        print(exported.text(found, width))
