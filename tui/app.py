@@ -1,5 +1,6 @@
 """The dashboard: which screen is shown, and what is shown on it."""
 
+import gc
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ from . import journal, keys
 from .arrangement import Keeper, default_path
 from .cost import Cost, Pace
 from .files import Files, Report, Seen
-from .messages import NodeAsked, Told, ViewChanged
+from .messages import NodeAsked, SubjectChanged, Told, ViewChanged
 from .past import HistoryUntil, Past
 from .render.glyphs import ASCII, BLOCK, GLYPHS
 from .scene import Mode, Scene
@@ -36,6 +37,8 @@ from .themes import ANSI, AUTO, THEMES
 
 MODES = ("comm", "efa", "incidents", "run")
 """Screens beside that of the cluster, which is always there."""
+COLLECTED = 20_000
+"""Objects more than before at which Python looks for garbage."""
 LOADING_SECONDS = 0.5
 """Between pictures while a stream catches up with the present."""
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -315,7 +318,15 @@ class TrntopApp(Shell):
         screen = self.screen
         if isinstance(screen, Frame):
             self.guarded(partial(setattr, screen, "scene", self._scene))
+        self._attend()
         self._welcome(self._scene)
+
+    @on(SubjectChanged)
+    def _attend(self) -> None:
+        """Tells sources that would know more of it at which node the user looks."""
+        screen = self.screen
+        if isinstance(screen, Frame) and screen.is_mounted:
+            self.session.look_at(screen.subject)
 
     def _make(self, view: View) -> Scene:
         playback = self.session.playback
@@ -329,6 +340,7 @@ class TrntopApp(Shell):
             baseline=self._baseline,
             span=self.session.span,
             limits=self.settings.analysis,
+            check=self.settings.check,
             own_rules=self.settings.rules,
             description=self.session.description,
             mode=self._mode(view),
@@ -620,6 +632,10 @@ def run(
     The session is started here and stopped here, also where a source hangs.
     """
     keeper = Keeper(default_path(os.environ), settings.screen)
+    # What was imported stays, and a tick makes much that goes at once: a search for garbage through
+    # everything would hold up a key for longer than its painting takes.
+    gc.freeze()
+    gc.set_threshold(COLLECTED, 20, 20)
     app = TrntopApp(session, settings=settings, offer_demo=offer_demo, report=report, keeper=keeper)
     app.suit(os.environ)
     try:

@@ -31,6 +31,10 @@ class Told(Message, bubble=False):
         self.good = good
 
 
+class SubjectChanged(Message):
+    """The user looks at another node."""
+
+
 class NodeAsked(Message):
     """The user wants to see a node."""
 

@@ -8,16 +8,22 @@ import numpy as np
 
 from trntop.catalog import CATALOG, Entity
 from trntop.history import History, Samples, Times
-from trntop.model import Cluster, NodeView, View
+from trntop.model import NodeView, View
 
 SECONDS = 900.0
 """How far back one can go."""
 DENSE_SECONDS = 120.0
 """The newest of these are kept tick by tick, if the budget allows."""
-BUDGET = 160 << 20
+BUDGET = 64 << 20
 """Bytes that the views may take, about: half for the newest, half for those before."""
 MEASURED_EVERY = 60
 """Views after which their size is looked at again."""
+LARGE, LARGE_SHARE = 256, 0.4
+"""Nodes above which so much of the budget is used."""
+GROWN = 1.25
+"""Times as many nodes as before, after which it is looked at soon."""
+SETTLING = 2
+"""Views until then."""
 LOOKED_AT = 64
 """Nodes by which the size of all is judged, about."""
 LEAST = 30
@@ -46,6 +52,8 @@ class Past:
         """Whether only what there is one of per node or job is kept."""
         self._newest: View | None = None
         self._until_measured = 0
+        self._told = 0
+        """Nodes that had any value when their number was last noted."""
 
     @property
     def span(self) -> tuple[float, float] | None:
@@ -62,6 +70,11 @@ class Past:
         """Takes a view; where time goes back, the past begins anew."""
         if self._newest is not None and view.time < self._newest.time:
             self.clear()
+        told = sum(1 for node in view.cluster.nodes.values() if node.frame.columns)
+        if told > GROWN * self._told:
+            # Nodes that join make a tick many times as large; their first values are all new.
+            self._told = told
+            self._until_measured = min(self._until_measured, SETTLING)
         if self._until_measured == 0 and self._newest is not None:
             self._measure(view, self._newest)
             self._until_measured = MEASURED_EVERY
@@ -83,8 +96,10 @@ class Past:
         self.__init__(self._seconds, self._dense_seconds, self._budget)  # type: ignore[misc]
 
     def _measure(self, view: View, before: View) -> None:
-        whole, half = _size(view, before), self._budget // 2
-        self._slim = whole * LEAST > half
+        # A large cluster's present takes much already.
+        share = 1.0 if len(view.cluster.nodes) <= LARGE else LARGE_SHARE
+        whole, half = _size(view, before), int(share * self._budget) // 2
+        was_slim, self._slim = self._slim, whole * LEAST > half
         size = _size(_slimmed(view), before) if self._slim else whole
         self._new.gap = self._dense_seconds * size / half
         self._old.gap = (self._seconds - self._dense_seconds) * size / half
@@ -92,6 +107,8 @@ class Past:
         tick = view.time - before.time
         for row in (self._new, self._old):
             row.gap = 0.0 if row.gap <= tick else row.gap - 0.5 * tick
+            if self._slim and not was_slim:
+                row.slim()
 
 
 class _Row:
@@ -114,6 +131,13 @@ class _Row:
         """Takes a view."""
         self.times.append(view.time)
         self._views.append(view)
+
+    def slim(self) -> None:
+        """Keeps of what came before the cluster was known to be large what is kept from now on."""
+        kept, self.times, self._views = self._views, [], []
+        for view in kept:
+            if self.takes(view.time):
+                self.append(_slimmed(view))
 
     def take_until(self, time: float) -> list[View]:
         """Removes the views up to a time, a few at once: each removal moves all that follow."""
@@ -197,4 +221,4 @@ def _slimmed(view: View) -> View:
         )
         for name, node in view.cluster.nodes.items()
     }
-    return replace(view, cluster=Cluster(view.cluster.time, nodes))
+    return replace(view, cluster=replace(view.cluster, nodes=nodes))

@@ -5,13 +5,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+import numpy as np
+
 from trntop.history import History
-from trntop.jobs import job_value, means_of
+from trntop.jobs import means_of
 from trntop.model import Cluster, Incident, NodeView, Phase, Severity, Stage, State, View
 from trntop.own_rule import OwnRule
-from trntop.settings import Analysis
+from trntop.settings import Analysis, Check, Settings
 
 from .past import HistoryUntil
+
+CHECK = Settings().check
 
 
 class Mode(StrEnum):
@@ -54,6 +58,8 @@ class Scene:
     view: View
     history: History | HistoryUntil
     limits: Analysis
+    check: Check = CHECK
+    """From when on a link is slow beside the others."""
     own_rules: tuple[OwnRule, ...] = ()
     """The user's own, that values are judged by beside ours."""
     description: str = ""
@@ -119,6 +125,11 @@ class Scene:
             counts[node.state] = counts.get(node.state, 0) + 1
         return counts
 
+    @property
+    def starting(self) -> int:
+        """Nodes that have not been heard yet."""
+        return self.states.get(State.STARTING, 0)
+
     @cached_property
     def phases(self) -> Mapping[Stage, tuple[Phase, ...]]:
         """Stage → the phases of the nodes that are in it; what most nodes are in comes first."""
@@ -149,16 +160,14 @@ _MEANS = (
 
 def job_figures(cluster: Cluster, job: str) -> JobFigures:
     """The figures of one job."""
-    steps = [
-        step
-        for name in cluster.jobs.get(job, ())
-        if (step := job_value(cluster.nodes[name], job, "job_step")) is not None
-    ]
+    steps = cluster.job_column(job, "job_step")
+    steps = steps[~np.isnan(steps)]
     means = means_of(cluster, job, _MEANS)
+    known = {} if cluster.whole is None else cluster.whole.jobs.get(job, {})
     return JobFigures(
         job=job,
-        nodes=len(cluster.jobs.get(job, ())),
-        step=max(steps, default=None),
+        nodes=int(known.get("nodes", len(cluster.jobs.get(job, ())))),
+        step=known.get("job_step", float(steps.max()) if len(steps) else None),
         step_seconds=means.get("job_step_seconds"),
         step_pace_seconds=means.get("job_step_pace_seconds"),
         tokens_per_second=means.get("job_tokens_per_second"),

@@ -45,6 +45,8 @@ class Shell(App[int]):
         """While it is open nothing is painted."""
         self._missed = False
         """Whether something would have been painted meanwhile that Textual has forgotten."""
+        self._turning: ExitStack | None = None
+        """While it is open another screen comes, and nothing is painted."""
         self._leaving = False
         self._journal = Journal(journal, self._warn_later)
         super().__init__()
@@ -87,6 +89,24 @@ class Shell(App[int]):
 
     def leaving(self) -> None:
         """The program ends."""
+
+    def delay_update(self, delay: float = 0.05) -> None:
+        """Hides a change of screens until the new one has drawn itself, at most for `delay`.
+
+        Textual would wait for all of it, and so would whoever pressed the key.
+        """
+        if self._turning is None:
+            self._turning = ExitStack()
+            self._turning.enter_context(self.batch_update())
+        self.set_timer(delay, self.turned)
+
+    def turned(self) -> None:
+        """Paints the screen that came, at once and not at the next of 60 times a second."""
+        if self._turning is not None:
+            self._turning.close()
+            self._turning = None
+            self.screen.refresh()
+            self.screen._on_timer_update()
 
     def post_display_hook(self) -> None:
         """After each painting: paints no more while much has not arrived."""

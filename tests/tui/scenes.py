@@ -186,6 +186,7 @@ class FakeSession:
         self.span: tuple[float, float] | None = None
         self.sought: list[float] = []
         self.steps = 0
+        self.looked_at: str | None = None
 
     def notes(self) -> tuple[str, ...]:
         return self.lost
@@ -199,6 +200,9 @@ class FakeSession:
 
     def step(self) -> None:
         self.steps += 1
+
+    def look_at(self, node: str | None) -> None:
+        self.looked_at = node
 
     def start(self) -> None:
         self.started = True

@@ -373,7 +373,10 @@ class TestASlowLine:
             assert await self.published(app, pilot, 6) == 0
 
 
-async def test_a_past_that_is_caught_up_with_says_how_far() -> None:
+async def test_a_past_that_is_caught_up_with_says_how_far(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trntop.tui.app.LOADING_SECONDS", 60.0)
     playback = Playback(catch_up=True)
     app = make_app(playback=playback)
     session = cast(FakeSession, app.session)

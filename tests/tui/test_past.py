@@ -76,6 +76,19 @@ def test_the_budget_thins_them_out_and_then_leaves_parts_away() -> None:
     assert {CATALOG[name].entity for name in columns} <= {Entity.NODE, Entity.JOB}
 
 
+def test_nodes_that_join_are_measured_soon() -> None:
+    few, many = views(4, nodes=1), views(20, nodes=12)
+    columns = few[0].cluster.nodes["trn-000"].frame.columns
+    size = sum(column.nbytes for column in columns.values()) + 150 * len(columns)
+    past = Past(seconds=200.0, dense=50.0, budget=100 * size)
+    for view in few:
+        past.append(view)
+    assert not past.slim
+    for view in many[4:]:
+        past.append(view)
+    assert past.slim
+
+
 def test_a_history_that_ends_earlier() -> None:
     history = History(seconds=100)
     for second in range(60):

@@ -1,33 +1,34 @@
 """The line that says what is wrong, or that nothing is."""
 
+from functools import lru_cache
+
 from rich.style import Style
 from textual.strip import Strip
 
 from trntop import units
-from trntop.catalog import EFA_SOURCE, NEURON_MONITOR
 from trntop.model import Severity, SourceState, State
 
 from ..scene import Mode, Scene
+from . import engine
+from .fleet import is_missed
 from .incidents import summary, wrap
 from .line import Part, fit, flow, length, line
 from .pen import Pen
 
-ESSENTIAL = (NEURON_MONITOR, EFA_SOURCE)
-"""Without a word from these there is no all-clear; the others are there or are not."""
-
 Silent = list[tuple[str, SourceState]]
 
 
+@lru_cache(maxsize=1)
 def _silent(scene: Scene) -> tuple[Silent, Silent]:
     """Sources that do not speak: those that are missed, and optional ones that never spoke."""
     missed: Silent = []
     lacking: Silent = []
     for node in scene.cluster.nodes.values():
         for source in node.frame.sources:
-            never = source.time is None
-            if source.state in (State.DOWN, State.STALE) or (source.reason and never):
-                optional = never and source.name not in ESSENTIAL
-                (lacking if optional else missed).append((node.name, source))
+            if is_missed(source):
+                missed.append((node.name, source))
+            elif source.time is None and (source.reason or source.state is State.DOWN):
+                lacking.append((node.name, source))
     return missed, lacking
 
 
@@ -72,12 +73,21 @@ def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
         past = len(scene.view.incidents)
         groups: list[tuple[int, list[Part]]] = []
         missed, lacking = _silent(scene)
-        if scene.mode is Mode.WAITING or not scene.cluster.nodes:
+        if reason := engine.doubt(scene):
+            groups.append((90, [(f" {glyphs.severities[Severity.WARNING]} {reason}", ink.warning)]))
+        elif scene.mode is Mode.WAITING or scene.starting == len(scene.cluster.nodes):
             groups.append((90, [(" waiting for the first reading", ink.muted)]))
         elif missed:
             return _trouble(missed, width, pen)
         else:
-            groups.append((90, [(f" {glyphs.calm} ", ink.ok), ("no incidents", ink.muted)]))
+            word = "no incidents yet" if scene.later else "no incidents"
+            groups.append((90, [(f" {glyphs.calm} ", ink.ok), (word, ink.muted)]))
+            if scene.later:
+                since = units.clock(min(one.opened_at for one in scene.later), utc=scene.utc)
+                known = f"{len(scene.later)} noticed later, the first began {since}"
+                groups.append((80, [(known, ink.text)]))
+            if scene.starting:
+                groups.append((60, [(f"{scene.starting:,} nodes not heard yet", ink.muted)]))
             if past:
                 groups.append((50, [(f"{past} past", ink.faint)]))
             if lacking:

@@ -18,7 +18,7 @@ from trntop.model import Incident, NodeView, Severity, State
 from ..measures import RECEIVE, RETRANSMIT, TRANSMIT
 from . import efa, rails
 from .fabric import Fabric
-from .fleet import ORDER
+from .fleet import CARD_KINDS, ORDER
 from .graph import runs
 from .ink import LEVELS, level_of
 from .layers import Layer
@@ -61,6 +61,8 @@ class CardRow:
     transmit: float | None = None
     receive: float | None = None
     resent: float | None = None
+    blamed: Severity | None = None
+    """The worst that is wrong with what its cards send, not with how long it takes."""
     note: str = ""
     cursor: int | None = None
     """The column of the card under the cursor."""
@@ -139,6 +141,7 @@ def of_node(fabric: Fabric, node: NodeView, look: Look, *, cursor: bool) -> Card
         transmit=frame.value(TRANSMIT),
         receive=frame.value(RECEIVE),
         resent=frame.value(RETRANSMIT),
+        blamed=next((one.severity for one in found if one.kind in CARD_KINDS), None),
         note=note,
         cursor=look.column if cursor else None,
     )
@@ -370,8 +373,8 @@ def _rate(which: str, quantity: str, one: CardRow, width: int, pen: Pen, /) -> l
 
 def _resent(one: CardRow, width: int, pen: Pen) -> list[Part]:
     number = pen.number(bare(units.percent(one.resent)), RETRANSMIT, width)
-    if one.marks and one.resent is not None and one.severity is not None:
-        number[0] = (number[0][0], pen.ink.severity(one.severity))
+    if one.blamed is not None and one.resent is not None:
+        number[0] = (number[0][0], pen.ink.severity(one.blamed))
     return number
 
 

@@ -77,6 +77,19 @@ class Fabric:
         return found
 
     @cached_property
+    def graded(self) -> dict[probed.Probe, Severity]:
+        """How bad the links are that need a look: by the incident that names them, else beside all
+        others.
+        """
+        check = self.scene.check
+        found = {
+            probe: severity
+            for probe in self.pairs.probes
+            if (severity := self.pairs.grade(probe.seconds, check)) is not None
+        }
+        return found | {probe: incident.severity for probe, incident in self.blamed.items()}
+
+    @cached_property
     def drivers(self) -> Counter[str]:
         """EFA driver → nodes that have it."""
         found: Counter[str] = Counter()

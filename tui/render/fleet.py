@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trntop import units
-from trntop.catalog import Entity
-from trntop.model import Incident, NodeView, Stage, State
+from trntop.catalog import EFA_SOURCE, NEURON_MONITOR, Entity
+from trntop.model import Incident, NodeView, SourceState, Stage, State
 
 from ..measures import MEASURES, Measure
 from ..scene import Scene
@@ -19,12 +19,16 @@ from .table import Column
 
 WORST = "worst"
 """The standard order: incidents first, then the silent, then by name."""
+ESSENTIAL = (NEURON_MONITOR, EFA_SOURCE)
+"""Sources without a word from which there is no all-clear; the others are there or are not."""
 NODE = "node"
 """The column that is always there."""
 OPTIONAL = ("efa_rx", "power", "cpu", "job", "type")
 """Columns that are shown only where they are asked for."""
 ASKED_FOR = 50
 """What an optional column is worth more than it were: it was asked for."""
+CARD_KINDS = ("efa_degraded", "efa_down")
+"""Incidents that the retransmits of a card tell of; its links may be slow without any."""
 NOTABLE = 0.1
 """Share of what it was from which a change is drawn as bright as other numbers."""
 ARROW_CELLS = 7
@@ -49,6 +53,13 @@ class FleetRow:
 
 
 Draw = Callable[[FleetRow, int, Pen], list[Part]]
+
+
+def unreached(node: NodeView) -> str:
+    """Why nothing at all is known of a node that is down; empty where anything is."""
+    if node.state is not State.DOWN or node.frame.columns:
+        return ""
+    return next((one.reason for one in node.frame.sources if one.reason), "unreachable")
 
 
 def badness(incidents: Sequence[Incident], node: NodeView) -> tuple[int, int]:
@@ -133,7 +144,7 @@ def _with_blame(number: Draw) -> Draw:
 
     def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
         parts = number(row, width, pen)
-        blamed = [one for one in row.incidents if (one.component or "").startswith("efa:")]
+        blamed = [one for one in row.incidents if one.kind in CARD_KINDS]
         if blamed and parts[0][1] is pen.ink.text:
             parts[0] = (parts[0][0], pen.ink.severity(blamed[0].severity))
         return parts
@@ -185,7 +196,10 @@ def _incident(row: FleetRow, width: int, pen: Pen) -> list[Part]:
 
 
 def state_parts(node: NodeView, pen: Pen) -> list[Part]:
-    """Glyph, word and age of a node's state; the age stays quiet while all is well."""
+    """Glyph, word and age of a node's state; the age stays quiet while all is well.
+
+    Where some of its sources fell silent, how many stands in the place of the age.
+    """
     state = node.state
     age = node.age()
     calm = state is State.FRESH
@@ -193,15 +207,26 @@ def state_parts(node: NodeView, pen: Pen) -> list[Part]:
         (pen.glyphs.states[state], pen.ink.state(state)),
         (f" {state.value}", pen.ink.muted if calm else pen.ink.state(state)),
     ]
-    if age is not None and state is not State.ENDED:
+    silent = [one for one in node.frame.sources if is_missed(one)]
+    if calm and silent:
+        worst = min((one.state for one in silent), key=ORDER.index)
+        parts.append((f" {pen.glyphs.states[worst]}{len(silent)}", pen.ink.state(worst)))
+    elif age is not None and state is not State.ENDED:
         parts.append((f" {units.age(age)}", pen.ink.faint if calm else pen.ink.muted))
     return parts
+
+
+def is_missed(source: SourceState) -> bool:
+    """Whether a source is silent that spoke before, or without which a node is not known."""
+    if source.state not in (State.DOWN, State.STALE):
+        return False
+    return source.time is not None or source.name in ESSENTIAL
 
 
 def _state(row: FleetRow, width: int, pen: Pen) -> list[Part]:
     parts = state_parts(row.node, pen)
     if length(parts) > width:
-        parts = [parts[0], (fit(parts[1][0], width - 1), parts[1][1])]
+        parts = parts[:2]
     return [*parts, (" " * max(0, width - length(parts)), pen.ink.text)]
 
 
@@ -213,6 +238,7 @@ def columns(name_width: int, *, changes: bool = False) -> tuple[Column[FleetRow]
         changes: whether numbers are shown as their change since the baseline.
     """
     names = min(max(name_width, 4), 26)
+    ratio = ARROW_CELLS if changes else 6
 
     def number(name: str, width: int, rank: int, wide: int = 0) -> Column[FleetRow]:
         measure = MEASURES[name]
@@ -237,13 +263,13 @@ def columns(name_width: int, *, changes: bool = False) -> tuple[Column[FleetRow]
     return (
         Column(NODE, "  node", min(names, 12) + 2, 100, _name, wide=names + 2, help="its name"),
         number("util", 6, 90, 26),
-        number("te", 5, 82),
+        number("te", 4, 82),
         number("hbm", 6, 70),
         number("hbm_bw", 8, 65),
         number("efa_tx", 11, 80, 24),
         number("efa_rx", 11, 79),
-        number("retx", 7, 60),
-        number("comm", 7, 75),
+        number("retx", ratio, 60),
+        number("comm", ratio, 75),
         number("exposed", 9, 43),
         number("step", 7, 40),
         number("power", 7, 42),
@@ -252,7 +278,7 @@ def columns(name_width: int, *, changes: bool = False) -> tuple[Column[FleetRow]
         Column("job", "job", 12, 39, _text(_job), wide=24, help="the jobs that report from it"),
         Column("type", "type", 14, 38, _text(_type), wide=18, help="EC2 instance type"),
         Column("incident", "incident", 14, 45, _incident, wide=24, help="its worst incident"),
-        Column("state", "state", 7, 85, _state, wide=15, help="whether it speaks, and its age"),
+        Column("state", "state", 10, 85, _state, wide=15, help="whether it speaks, and its age"),
     )
 
 

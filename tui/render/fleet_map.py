@@ -91,8 +91,10 @@ def draw(
         dimmed = frozenset(node.name for node, looked_at in pairs if not looked_at)
     tails = tail_names([node.name for node in nodes])
     name = max(map(len, tails))
+    # An engine tells the devices of one node only: that with the cursor.
+    told = nodes if scene.cluster.whole is None else []
     devices = min(
-        MAX_DEVICES, max((len(node.inventory.of(Entity.DEVICE)) for node in nodes), default=0)
+        MAX_DEVICES, max((len(node.inventory.of(Entity.DEVICE)) for node in told), default=0)
     )
     if name <= 12 and devices:
         # Wider tiles where they cost no more lines.

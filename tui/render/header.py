@@ -1,6 +1,7 @@
 """The two lines on top of every screen: what run is this, and is it well."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 from textual.strip import Strip
@@ -11,7 +12,7 @@ from trntop.model import Phase, Severity, Stage, State
 from .. import timecode
 from ..measures import PACE, STEP
 from ..scene import JobFigures, Mode, Scene
-from . import run
+from . import engine, run
 from .graph import Values, bar, buckets, sparkline
 from .line import Part, flow
 from .pen import Pen
@@ -23,8 +24,11 @@ WIDE = 100
 LONGEST_CRUMB = 24
 
 
+@lru_cache(maxsize=1)
 def identity(scene: Scene) -> str:
     """`16 × trn2.48xlarge`, or what is known of it."""
+    if part := engine.shown(scene):
+        return f"{part} nodes"
     types: dict[str, int] = {}
     for node in scene.cluster.nodes.values():
         types[node.inventory.instance_type] = types.get(node.inventory.instance_type, 0) + 1
@@ -76,7 +80,8 @@ def first_line(
         others = len(scene.cluster.jobs) - 1
         more = f" +{others} job{'s' * (others > 1)}" if others else ""
         groups.append((80, [(job.job[: max(12, width // 3)], ink.strong), (more, ink.muted)]))
-    groups.append((70, [(identity(scene), ink.muted)]))
+    part = engine.shown(scene)
+    groups.append((91 if part else 70, [(identity(scene), ink.muted)]))
     groups.extend(
         (87 if stage is Stage.STALLED else 75, parts) for stage, parts in _stages(scene, pen)
     )
@@ -85,6 +90,12 @@ def first_line(
         for state in (State.DOWN, State.STALE, State.LATE)
         if (count := scene.states.get(state, 0))
     )
+    if scene.starting and len(scene.cluster.nodes) > 1:
+        heard = len(scene.cluster.nodes) - scene.starting
+        sign = pen.glyphs.states[State.STARTING]
+        text = f"{sign} connecting {heard:,} of {len(scene.cluster.nodes):,}"
+        groups.append((86, [(text, ink.accent)]))
+    groups.extend(engine.groups(scene, pen))
     if scene.notes:
         sign = pen.glyphs.severities[Severity.WARNING]
         groups.append((88, [(f"{sign} damaged recording", ink.warning)]))
@@ -272,6 +283,9 @@ def _estimated(scene: Scene) -> str:
 
 
 def _over_nodes(scene: Scene, quantity: str, how: str) -> float | None:
+    whole = scene.cluster.whole
+    if whole is not None and whole.chosen:
+        return whole.values.get(quantity)
     column = scene.cluster.column(quantity)
     known = column[~np.isnan(column)]
     return float(getattr(np, how)(known)) if len(known) else None

@@ -40,10 +40,12 @@ def line(parts: Iterable[Part], width: int) -> Strip:
     Blanks join what stands before them: each change of colour is bytes to the terminal.
     """
     segments: list[Segment] = []
+    cells = 0
     for text, style in parts:
         if not text:
             continue
         text = printable(text)
+        cells += len(text) if text.isascii() else cell_len(text)
         if segments:
             before = segments[-1]
             assert before.style is not None
@@ -52,7 +54,11 @@ def line(parts: Iterable[Part], width: int) -> Strip:
                 segments[-1] = Segment(before.text + text, before.style)
                 continue
         segments.append(Segment(text, style))
-    return Strip(segments).adjust_cell_length(width)
+    if cells < width:
+        # Here rather than by the strip: it would make a second one.
+        segments.append(Segment(" " * (width - cells)))
+        cells = width
+    return Strip(segments, cells).adjust_cell_length(width)
 
 
 def flow(

@@ -1,5 +1,7 @@
 """Probe results as a matrix, node by node, and the slowest links by name."""
 
+from collections import Counter
+
 from textual.strip import Strip
 
 from trntop import units
@@ -11,7 +13,7 @@ from .graph import runs
 from .incidents import wrap
 from .ink import level_of
 from .layers import microseconds, slowness
-from .line import Part, beside, fit, line
+from .line import Part, beside, fit, flow, line
 from .pen import Pen, mark
 from .probed import LATENCY, Pairs
 
@@ -27,8 +29,8 @@ LONGEST = 12
 """Cells of a node's name."""
 TRIED = "EFA cards count no latency: a prober has to send messages of its own."
 HOW = (
-    "Results of fi_pingpong, ib_send_lat or nccom-test are shown here once they are given to "
-    "trntop as readings of the source `probe` (docs/recording.md says how).",
+    "`trntop check trn-[001-016]` measures it between nodes, agents with --probe-every now and "
+    "then (docs/check.md); what they find is shown here.",
     "To see it: trntop 'sim:latency-regression?nodes=8'",
 )
 
@@ -69,7 +71,7 @@ def _head(fabric: Fabric, width: int, pen: Pen) -> list[Strip]:
     tool, statistic, size = pairs.kind
     median = f"median {units.seconds(pairs.typical)}{mark(LATENCY)} of {len(pairs.probes)} links"
     said = [median, tool, statistic, f"{size} B" if size else ""]
-    said += [f"load {one}" for one in pairs.loads[:2]]
+    said += [one if one.startswith("load") else f"load {one}" for one in pairs.loads[:2]]
     times = [probe.time for probe in pairs.probes]
     said.append(f"{units.age(now - max(times))} to {units.age(now - min(times))} old")
     if pairs.others:
@@ -77,8 +79,23 @@ def _head(fabric: Fabric, width: int, pen: Pen) -> list[Strip]:
     text = " · ".join(part for part in said if part)
     return [
         *_wrapped(text, width, pen),
+        _verdict(fabric, width, pen),
         *_failed(pairs, width, pen),
     ]
+
+
+def _verdict(fabric: Fabric, width: int, pen: Pen) -> Strip:
+    """How many links are as quick as the others, and how many are not."""
+    ink, counts = pen.ink, Counter(fabric.graded.values())
+    good = len(fabric.pairs.probes) - len(fabric.graded)
+    groups: list[tuple[int, list[Part]]] = [
+        (80, [(f"{pen.glyphs.calm} ", ink.ok), (f"{good} alike", ink.muted)])
+    ]
+    for severity, word in ((Severity.WARNING, "slow"), (Severity.CRITICAL, "very slow")):
+        if count := counts[severity]:
+            sign = pen.glyphs.severities[severity]
+            groups.append((90, [(f"{sign} {count} {word}", ink.severity(severity))]))
+    return flow(groups, width, ("   ", ink.faint))
 
 
 def _wrapped(text: str, width: int, pen: Pen) -> list[Strip]:
@@ -147,12 +164,12 @@ def _columns(names: list[str], label: int, cell: int, share: int, pen: Pen) -> S
 
 
 def _bad(fabric: Fabric, share: int) -> dict[tuple[int, int], Severity]:
-    """Cells with a link that an open incident names."""
+    """Cells with a link that needs a look, and how bad its worst is."""
     places = {name: place // share for place, name in enumerate(fabric.pairs.nodes)}
-    found = {}
-    for probe, incident in fabric.blamed.items():
+    found: dict[tuple[int, int], Severity] = {}
+    for probe, severity in sorted(fabric.graded.items(), key=lambda entry: entry[1].rank):
         start, end = places[probe.node], places[probe.peer]
-        found[start, end] = found[end, start] = incident.severity
+        found[start, end] = found[end, start] = severity
     return found
 
 
@@ -177,17 +194,16 @@ def _worst(fabric: Fabric, width: int, pen: Pen) -> list[Strip]:
     names = dict(zip(pairs.nodes, tail_names(list(pairs.nodes)), strict=True))
     lines = [line([("  slowest", ink.muted)], width)]
     for probe in pairs.worst(WORST):
-        incident = fabric.blamed.get(probe)
-        severity = incident.severity if incident else None
-        sign = pen.glyphs.severities[severity] if severity else " "
+        severity = fabric.graded.get(probe)
+        sign = pen.glyphs.severities[severity] if severity else pen.glyphs.calm
         style = ink.severity(severity) if severity else ink.text
         times = f"{probe.seconds / pairs.typical:.1f}×"
         tail = f" {units.seconds(probe.seconds):>7} {times:>5} {units.age(now - probe.time):>5}"
         ends = f"{probe.node} {pen.glyphs.cursor} {probe.peer}"
         if len(ends) > width - 2 - len(tail):
             ends = f"{names[probe.node]} {pen.glyphs.cursor} {names[probe.peer]}"
-        lines.append(
-            line([(f"{sign} ", style), (fit(ends, max(1, width - 2 - len(tail))), style),
-                  (tail, ink.muted if severity is None else style)], width)
-        )  # fmt: skip
+        name = fit(ends, max(1, width - 2 - len(tail)))
+        rest = ink.muted if severity is None else style
+        lead = (f"{sign} ", ink.ok if severity is None else style)
+        lines.append(line([lead, (name, style), (tail, rest)], width))
     return lines

@@ -12,12 +12,15 @@ import numpy as np
 
 from trntop import units
 from trntop.catalog import Entity
-from trntop.model import Cluster, NodeView
+from trntop.model import Cluster, NodeView, Severity
+from trntop.settings import Check
 
 from .rails import Table
 
 LATENCY = "link_latency_seconds"
 STAMP = "link_probe_timestamp_seconds"
+SCALED = 1.4826
+"""From the median deviation to a standard deviation, where values scatter normally."""
 
 
 class Kind(NamedTuple):
@@ -70,6 +73,8 @@ class Pairs:
         self.failed = tuple(probe for probe in probes if probe.seconds != probe.seconds)
         self.typical = median(probe.seconds for probe in self.probes)
         ends = {end for probe in self.probes for end in (probe.node, probe.peer)}
+        self.spread = SCALED * median(abs(probe.seconds - self.typical) for probe in self.probes)
+        """By how much they differ, as a standard deviation."""
         self.nodes = tuple(sorted(ends, key=units.natural))
         self.loads = tuple(dict.fromkeys(probe.load for probe in self.probes if probe.load))
         self._matrices: dict[int, Table] = {}
@@ -80,6 +85,17 @@ class Pairs:
         return {name: one for name, one in stamps.items() if one is not None} == {
             name: one for name, (one, _) in self._read.items()
         }
+
+    def grade(self, seconds: float, check: Check) -> Severity | None:
+        """How slow a link is beside all others, by the limits of `trntop check`; None if it is not.
+
+        Two links tell of neither which is the slow one.
+        """
+        over = seconds / self.typical if self.typical > 0 else 0.0
+        slow = seconds > self.typical + check.deviations * self.spread
+        if len(self.probes) <= 2 or not slow or over <= check.slow:
+            return None
+        return Severity.CRITICAL if over > check.very_slow else Severity.WARNING
 
     def matrix(self, share: int = 1) -> Table:
         """Latency of each pair in seconds, `[node, node]`; NaN where nobody probed.

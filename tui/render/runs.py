@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from textual.strip import Strip
 
@@ -341,11 +341,16 @@ def _costs(
 
 def _lacking(scene: Scene, job: JobFigures | None, remedy: str) -> str:
     """Why nothing is reported now, where something was before; else what would report it."""
+    return _silenced(scene, None if job is None else job.job) or remedy
+
+
+@lru_cache(maxsize=4)
+def _silenced(scene: Scene, job: str | None) -> str:
+    """Why a job, or anybody, reports nothing any more; empty where nobody ever did."""
     cluster = scene.cluster
-    names = cluster.names if job is None else cluster.jobs.get(job.job, ())
-    for name in names:
+    for name in cluster.names if job is None else cluster.jobs.get(job, ()):
         for source in cluster.nodes[name].frame.sources:
             silent = source.time is not None and source.state in (State.STALE, State.DOWN)
             if source.name == STEPS and silent:
                 return f"{source.name} {source.state.value}: {source.reason}".removesuffix(": ")
-    return remedy
+    return ""

@@ -85,11 +85,35 @@ def header(columns: Layout[Row], width: int, pen: Pen, sorted_by: str, reverse: 
 
 
 def row(
-    columns: Layout[Row], value: Row, width: int, pen: Pen, *, cursor: bool, focus: bool = True
+    columns: Layout[Row],
+    value: Row,
+    width: int,
+    pen: Pen,
+    *,
+    cursor: bool,
+    focus: bool = True,
+    remark: str = "",
 ) -> Strip:
-    """One row; the row under the cursor has its own ground and a pointer."""
+    """One row; the row under the cursor has its own ground and a pointer.
+
+    Args:
+        columns: what is drawn, each with its cells.
+        value: of the row.
+        width: cells of the line.
+        pen: to draw with.
+        cursor: whether the cursor is on it.
+        focus: whether keys go to the table.
+        remark: stands in the place of all columns between the first and the last.
+    """
     pointer = f"{pen.glyphs.cursor} " if cursor else "  "
     parts: list[Part] = [(pointer, pen.ink.key if focus else pen.ink.muted)]
+    if remark and len(columns) > 2:
+        (first, start), *between, (last, end) = columns
+        room = sum(cells + GAP for _, cells in between) - GAP
+        columns = []
+        parts += first.draw(value, start, pen)
+        parts += [(" " * GAP, Style.null()), (fit(remark, room), pen.ink.muted)]
+        parts += [(" " * GAP, Style.null()), *last.draw(value, end, pen)]
     for index, (column, cells) in enumerate(columns):
         if index:
             parts.append((" " * GAP, Style.null()))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from rich.style import Style
@@ -49,6 +50,8 @@ def cluster_trends(scene: Scene) -> list[Trend]:
             times, values = history.scalar(f"{job.job}/{quantity}", int(SECONDS))
             top = None if limit is None else max(2 * limit, 1.15 * _largest(values))
             trends.append(Trend(title, quantity, form, times, values, top, limit))
+    if scene.cluster.whole is not None:
+        return [*trends, *_of_whole(scene, alone=job is None)]
     if job is None:
         trends.append(_mean(scene, "utilization, mean", UTILIZATION))
         engine = _mean(scene, "TE, mean", ENGINE)
@@ -75,6 +78,20 @@ def node_trends(scene: Scene, node: str) -> list[Trend]:
 
 def _largest(values: Values) -> float:
     return float(np.nanmax(values)) if len(values) and not np.isnan(values).all() else 0.0
+
+
+def _of_whole(scene: Scene, *, alone: bool) -> list[Trend]:
+    """All nodes behind an engine, of which the screen may have only the worst."""
+    trends = []
+    for title, quantity, form, top in (
+        ("utilization, mean", UTILIZATION, units.percent, 1.0),
+        ("TE, mean", ENGINE, units.percent, 1.0),
+        ("EFA tx, fleet", TRANSMIT, units.gigabits, None),
+    ):
+        times, values = scene.history.scalar(f"/{quantity}", int(SECONDS))
+        if (alone or quantity is TRANSMIT) and (len(times) or quantity is not ENGINE):
+            trends.append(Trend(title, quantity, form, times, values, top))
+    return trends
 
 
 def _summed(scene: Scene, title: str, quantity: str) -> Trend:
@@ -144,7 +161,7 @@ def one(trend: Trend, now: float, width: int, height: int, pen: Pen) -> list[Str
     seconds = float(max(1, round(seconds + 0.49)))
     values = buckets(trend.times, trend.values, now, graph_width, seconds)
     body = chart(values, max(1, height - 2), pen, top=top, limit=trend.limit)
-    return [head, *body, _axis(graph_width, seconds, ink.rule, ink.faint, pen)]
+    return [head, *body, _axis(graph_width, seconds, pen.glyphs.rule, ink.rule, ink.faint)]
 
 
 def _bounds(trend: Trend, scale: str) -> str:
@@ -152,9 +169,10 @@ def _bounds(trend: Trend, scale: str) -> str:
     return f"{limit}top {scale}"
 
 
-def _axis(width: int, seconds: float, rule: Style, text: Style, pen: Pen) -> Strip:
+@lru_cache(maxsize=32)
+def _axis(width: int, seconds: float, dash: str, rule: Style, text: Style) -> Strip:
     past = f"-{units.age(width * seconds)} "
     now = " now"
     fill = max(0, width - len(past) - len(now))
-    parts: list[Part] = [(past, text), (pen.glyphs.rule * fill, rule), (now, text)]
+    parts: list[Part] = [(past, text), (dash * fill, rule), (now, text)]
     return line(parts, width) if length(parts) <= width else line([], width)

@@ -10,7 +10,7 @@ from textual.getters import query_one
 from textual.reactive import reactive
 
 from ..arrangement import Arrangement, Keeper
-from ..messages import NodeAsked
+from ..messages import NodeAsked, SubjectChanged
 from ..render import devices, efa, fleet
 from ..render.glyphs import Glyphs
 from ..render.line import printable
@@ -97,6 +97,7 @@ class ClusterScreen(Frame):
         """Names it above its panels."""
         for panel, what in (("#devices", "devices and cores"), ("#cards", "EFA cards")):
             self.entitle(panel, f"{self.node or 'no node'} · {what}")
+        self.post_message(SubjectChanged())
 
     @on(RowTable.Chosen)
     def _open(self, event: RowTable.Chosen) -> None:

@@ -16,6 +16,7 @@ from ..measures import MEASURES
 from ..render.glyphs import Glyphs
 from ..render.line import printable
 from ..scene import Scene
+from ..shell import Shell
 from ..widgets.keys_bar import KeysBar
 from ..widgets.overview import AlertStrip, RunHeader
 
@@ -122,3 +123,5 @@ class Frame(Screen[None]):
         """Shows the present; while hidden nothing was computed."""
         self.crumbs = self.trail
         self.scene = self.latest()
+        if isinstance(self.app, Shell):
+            self.call_next(self.app.turned)

@@ -9,7 +9,8 @@ from textual.reactive import reactive
 
 from trntop.model import Incident
 
-from ..render import devices, efa, host
+from ..messages import SubjectChanged
+from ..render import devices, efa, host, place
 from ..render import node as parts
 from ..render.glyphs import Glyphs
 from ..widgets.node_panel import NodeDrawing, NodePanel, NodeTrends
@@ -45,6 +46,7 @@ class NodeScreen(Frame):
         "node_network_rx_bytes_per_second",
         "node_disk_read_bytes_per_second",
         "node_lustre_read_bytes_per_second",
+        "node_clock_offset_seconds",
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="node.back", tooltip="Back to where you came from"),
@@ -74,6 +76,7 @@ class NodeScreen(Frame):
             with Container(id="software"):
                 yield self._panel(parts.processes, "Neuron processes", "processes")
                 yield self._panel(host.draw, "host", "host")
+            yield self._panel(place.draw, "instance and place", "place")
             yield self._panel(parts.sources, "sources", "sources")
 
     def _panel(self, paint: parts.Paint, title: str, name: str) -> NodeDrawing:
@@ -110,6 +113,7 @@ class NodeScreen(Frame):
         """Another node."""
         if self.is_current:
             self.crumbs = self.trail
+        self.post_message(SubjectChanged())
 
     def action_back(self) -> None:
         """Leaves the node."""

@@ -5,9 +5,10 @@ anything is repainted keeps an unchanged picture free, and the bytes to the term
 """
 
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import takewhile, zip_longest
 
+from rich.style import Style
 from textual.geometry import Region, Size
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -34,6 +35,11 @@ class Drawn(Widget):
         self.glyphs = glyphs
         self._drawing: Sequence[Strip] = ()
         self._drawn_for: Hashable = None
+        self._pen: Pen | None = None
+        self._variables: Mapping[str, str] = {}
+        """Of the theme that the pen is made for."""
+        self._base = Style.null()
+        """The widget's ground, as it was when it was last painted."""
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """The lines for an area of this size; height 0 asks for as many as there are."""
@@ -42,7 +48,11 @@ class Drawn(Widget):
     @property
     def pen(self) -> Pen:
         """What to draw with under the app's theme."""
-        return Pen(ink(self.app.theme_variables), self.glyphs)
+        variables = self.app.theme_variables
+        if self._pen is None or variables is not self._variables:
+            self._variables = variables
+            self._pen = Pen(ink(variables), self.glyphs)
+        return self._pen
 
     @property
     def auto_height(self) -> bool:
@@ -55,10 +65,13 @@ class Drawn(Widget):
 
     def redraw(self) -> None:
         """Draws anew and repaints what changed."""
-        shown = all(node.display for node in self.ancestors_with_self)
-        if not self.is_mounted or not shown or not self.size:
+        if not self.is_mounted or not all(node.display for node in self.ancestors_with_self):
+            # Where it is shown again, all is laid out anew.
             self._drawn_for = None
-            if self.is_mounted and self.auto_height:
+            return
+        if not self.size:
+            self._drawn_for = None
+            if self.auto_height:
                 self.refresh(layout=True)
             return
         before = self._drawing if self._drawn_for == self._key() else None
@@ -77,15 +90,19 @@ class Drawn(Widget):
             if changed:
                 self.refresh(*changed)
 
-    def render_line(self, y: int) -> Strip:
-        """One line of the drawing on the widget's ground."""
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines of an area: what they have in common is looked up once, not for each."""
         if self._drawn_for != self._key():
             self._lines()
-        base = self.rich_style
+        self._base = self.rich_style
+        return super().render_lines(crop)
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the drawing on the widget's ground; called by `render_lines`."""
         width = self.size.width
         if y >= len(self._drawing):
-            return Strip.blank(width, base)
-        return self._drawing[y].adjust_cell_length(width).apply_style(base)
+            return Strip.blank(width, self._base)
+        return self._drawing[y].adjust_cell_length(width).apply_style(self._base)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many lines as the drawing has at this width."""

@@ -130,6 +130,10 @@ class FleetTable(RowTable[NodeView]):
             self._title = title
             self.border_title = Content(title)
 
+    def remark(self, prepared: fleet.FleetRow) -> str:
+        """Why a node is not reached."""
+        return fleet.unreached(prepared.node)
+
     def prepare(self, rows: Sequence[NodeView]) -> Sequence[Any]:
         """Rows with their incidents and the trail of their EFA traffic."""
         if self.scene is None:

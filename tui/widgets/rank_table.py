@@ -59,6 +59,8 @@ class RankTable(RowTable[int]):
     @property
     def nothing(self) -> str:
         """Why there is no rank."""
+        if self.scene is not None and self.scene.cluster.whole is not None:
+            return "single ranks are not known: an engine is told the means of each node"
         return "single ranks are not known: of so many nodes the past keeps means only"
 
     def key(self, row: int) -> str:

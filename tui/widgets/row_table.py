@@ -91,6 +91,10 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True):
         """What the columns draw, made for visible rows only."""
         return rows
 
+    def remark(self, prepared: Any) -> str:
+        """What is said of a row in the place of its values; empty where these are shown."""
+        return ""
+
     @property
     def nothing(self) -> str:
         """What is said where there is no row."""
@@ -139,7 +143,15 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True):
         visible = self.prepare(self.rows[first : first + height - 1])
         for index, row in enumerate(visible, first):
             lines.append(
-                table.row(columns, row, width, pen, cursor=index == position, focus=self.has_focus)
+                table.row(
+                    columns,
+                    row,
+                    width,
+                    pen,
+                    cursor=index == position,
+                    focus=self.has_focus,
+                    remark=self.remark(row),
+                )
             )
         return lines
 

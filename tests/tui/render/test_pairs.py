@@ -102,11 +102,11 @@ class TestDrawing:
     def test_numbers_and_the_slowest_by_name(self) -> None:
         lines = pairs.draw(fabric_of(*probed(4, SLOW), incidents=[INCIDENT]), 90, 20, PEN)
         shown = text(lines).splitlines()
-        assert shown[1].split()[:4] == ["000", "001", "002", "003"]
-        assert shown[3].startswith("001 16.0  ·   16.0 54.0")
-        assert "▲ trn-001 ▸ trn-003" in shown[2]
-        assert "54.0 µs  3.4×" in shown[2]
-        style = next(part.style for part in lines[3] if "54.0" in part.text)
+        assert shown[2].split()[:4] == ["000", "001", "002", "003"]
+        assert shown[4].startswith("001 16.0  ·   16.0 54.0")
+        assert "▲ trn-001 ▸ trn-003" in shown[3]
+        assert "54.0 µs  3.4×" in shown[3]
+        style = next(part.style for part in lines[4] if "54.0" in part.text)
         assert style == PEN.ink.severity(Severity.WARNING)
 
     def test_colours_where_there_is_little_room(self) -> None:
@@ -117,7 +117,7 @@ class TestDrawing:
     def test_where_nothing_was_probed_it_says_how(self) -> None:
         shown = text(pairs.draw(fabric_of(cards(0)), 80, 20, PEN))
         assert "EFA cards count no latency" in shown
-        assert "docs/recording.md" in shown
+        assert "docs/check.md" in shown
 
     def test_failures_are_named(self) -> None:
         node = probing(cards(0), dict.fromkeys(("a", "b", "c", "d"), math.nan))
@@ -128,3 +128,36 @@ class TestDrawing:
     def test_in_ascii(self) -> None:
         shown = text(pairs.draw(fabric_of(*probed(16, SLOW), incidents=[INCIDENT]), 76, 20, PLAIN))
         assert shown.translate({ord("µ"): "u", ord("·"): ".", ord("×"): "x"}).isascii()
+
+
+class TestGrade:
+    """What a check found, of which no incident tells."""
+
+    def test_a_link_that_is_slow_beside_all_others(self) -> None:
+        fabric = fabric_of(*probed(4, SLOW))
+        (probe,) = fabric.graded
+        assert {probe.node, probe.peer} == {"trn-001", "trn-003"}
+        assert fabric.graded[probe] is Severity.CRITICAL
+        drawn = text(pairs.draw(fabric, 110, 20, PEN))
+        assert "✓ 5 alike   ● 1 very slow" in drawn
+        assert "● trn-001 ▸ trn-003" in drawn
+        assert "✓ trn-000 ▸ trn-001" in drawn
+
+    def test_all_alike_blames_none(self) -> None:
+        fabric = fabric_of(*probed(4))
+        assert not fabric.graded
+        assert "✓ 6 alike\n" in text(pairs.draw(fabric, 110, 20, PEN)).replace(" \n", "\n").replace(
+            "  ", " "
+        ).replace(" \n", "\n")
+
+    def test_two_links_tell_nothing_of_each_other(self) -> None:
+        links = {"a>trn-001": 10e-6, "a>trn-002": 90e-6}
+        assert not fabric_of(probing(cards(0), links)).graded
+
+    def test_scatter_is_no_slowness(self) -> None:
+        links = {f"a>trn-{index:03d}": 10e-6 + 3e-6 * index for index in range(8)}
+        assert not fabric_of(probing(cards(0), links)).graded
+
+    def test_an_incident_has_the_word(self) -> None:
+        fabric = fabric_of(*probed(4, SLOW), incidents=(INCIDENT,))
+        assert set(fabric.graded.values()) == {INCIDENT.severity}

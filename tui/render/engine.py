@@ -1,0 +1,56 @@
+"""What there is to say of an engine behind the screen: how old its data are, and what it lacks."""
+
+from trntop import units
+from trntop.model import Severity, State
+
+from ..scene import Scene
+from .line import Part
+from .pen import Pen
+
+LONGEST = 60
+
+
+def shown(scene: Scene) -> str:
+    """`200 worst of 31,250`, where not all nodes are shown; else empty."""
+    whole, here = scene.cluster.whole, len(scene.cluster.nodes)
+    if whole is None or whole.nodes <= here:
+        return ""
+    return f"{here} worst of {whole.nodes:,}" if whole.chosen else f"{here} of {whole.nodes:,}"
+
+
+def groups(scene: Scene, pen: Pen) -> list[tuple[int, list[Part]]]:
+    """For the header: why nothing new comes, who is not reached, the age of the newest sample."""
+    whole, ink = scene.cluster.whole, pen.ink
+    if whole is None:
+        return []
+    found: list[tuple[int, list[Part]]] = []
+    if whole.problem:
+        sign = pen.glyphs.states[State.DOWN]
+        found.append((92, [(f"{sign} engine: {whole.problem}"[:LONGEST], ink.warning)]))
+    if whole.chosen and whole.down:
+        sign = pen.glyphs.states[State.DOWN]
+        found.append((85, [(f"{sign} {whole.down:,} not scraped", ink.state(State.DOWN))]))
+    if whole.newest is not None:
+        age = units.age(max(0.0, scene.view.time - whole.newest))
+        style = ink.warning if whole.old else ink.faint
+        found.append((89 if whole.old else 84, [(f"data {age} old", style)]))
+    if whole.notes:
+        more = f" +{len(whole.notes) - 1}" if len(whole.notes) > 1 else ""
+        sign = pen.glyphs.severities[Severity.WARNING]
+        found.append((65, [(f"{sign} {whole.notes[0][:LONGEST]}{more}", ink.warning)]))
+    return found
+
+
+def doubt(scene: Scene) -> str:
+    """Why it is no all-clear that no incident is told; empty where it is one."""
+    whole = scene.cluster.whole
+    if whole is None:
+        return ""
+    if whole.problem and whole.newest is None:
+        return f"engine: {whole.problem}"
+    if whole.old and whole.newest is not None:
+        age = units.age(max(0.0, scene.view.time - whole.newest))
+        return f"the engine's newest sample is {age} old: this is not the present"
+    if not whole.judged:
+        return "incidents are not judged: nobody tells the engine of any"
+    return ""

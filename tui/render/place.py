@@ -1,0 +1,75 @@
+"""What is known of a node as a machine: which it is, where it stands, what will befall it."""
+
+from textual.strip import Strip
+
+from trntop import units
+from trntop.model import NodeView, Severity
+
+from ..scene import Scene
+from .incidents import wrap
+from .line import Part, line
+from .pen import Pen
+
+LABEL = 10
+_ROWS = (
+    ("instance", ("instance_id", "instance_name", "instance_state", "state_reason", "lifecycle")),
+    ("place", ("availability_zone", "availability_zone_id", "placement_group", "network_nodes")),
+    ("server", ("ultraserver_id", "ultraserver_type", "capacity_block", "capacity_block_ends")),
+    ("job", ("slurm_job", "slurm_state", "slurm_partition")),
+    ("software", ("neuron_driver", "neuron_tools", "libnrt", "instance_type")),
+)
+"""Label → the facts of its line, in reading order."""
+_AHEAD = (
+    ("checks", "status_checks", "passed"),
+    ("event", "scheduled_event", ""),
+    ("not told", "not_told", ""),
+)
+"""Label, fact, and the word that says that all is well."""
+NAMED = {"capacity_block_ends": "until ", "neuron_driver": "driver ", "neuron_tools": "tools "}
+"""What stands before a fact that does not tell by itself what it is."""
+OFFSET = "node_clock_offset_seconds"
+CLOCK_OFF = 1.0
+"""Seconds from which a clock is called wrong: a slow network makes it look behind by less."""
+
+
+def draw(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
+    """A line per subject of which anything is known."""
+    ink, facts = pen.ink, node.inventory.facts
+    lines: list[Strip] = []
+    for label, keys in _ROWS:
+        known = [f"{NAMED.get(key, '')}{facts[key]}" for key in keys if facts.get(key)]
+        lines += _row(label, " · ".join(known), [], width, pen)
+    for label, key, well in _AHEAD:
+        if said := facts.get(key, ""):
+            sign = [] if said == well else [_warning(pen)]
+            lines += _row(label, said, sign, width, pen)
+    if (offset := clock_offset(node)) is not None:
+        off = abs(offset) >= CLOCK_OFF
+        lines += _row("clock", clock(offset), [_warning(pen)] if off else [], width, pen)
+    nothing = [line([("nothing is known of the instance", ink.muted)], width)]
+    return lines or nothing
+
+
+def clock_offset(node: NodeView) -> float | None:
+    """Seconds that the node's clock is ahead; None where nobody can tell."""
+    return node.frame.value(OFFSET)
+
+
+def clock(offset: float) -> str:
+    """`2.10 s ahead`."""
+    if abs(offset) < 1e-3:
+        return "with ours, within 1 ms"
+    return f"{units.seconds(abs(offset))} {'ahead of' if offset > 0 else 'behind'} ours"
+
+
+def _warning(pen: Pen) -> Part:
+    return f"{pen.glyphs.severities[Severity.WARNING]} ", pen.ink.warning
+
+
+def _row(label: str, text: str, sign: list[Part], width: int, pen: Pen) -> list[Strip]:
+    if not text:
+        return []
+    style = pen.ink.warning if sign else pen.ink.text
+    first, *rest = wrap(text, max(1, width - LABEL - 2))
+    lines = [line([(f"{label:<{LABEL}}", pen.ink.muted), *sign, (first, style)], width)]
+    return lines + [line([(" " * LABEL, pen.ink.muted), (part, style)], width) for part in rest]
