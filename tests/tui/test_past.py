@@ -87,6 +87,10 @@ def test_nodes_that_join_are_measured_soon() -> None:
     for view in many[4:]:
         past.append(view)
     assert past.slim
+    oldest = past.at(NOON)
+    assert oldest is not None
+    columns = oldest.cluster.nodes["trn-000"].frame.columns
+    assert {CATALOG[name].entity for name in columns} <= {Entity.NODE, Entity.JOB}
 
 
 def test_a_history_that_ends_earlier() -> None:
