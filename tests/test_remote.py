@@ -29,6 +29,17 @@ def at(seconds: float, view: NodeView | None = None) -> NodeView:
     return dataclasses.replace(view, frame=dataclasses.replace(view.frame, time=NOON + seconds))
 
 
+def linked(*peers: str) -> NodeView:
+    """A node with probed links; its inventory has the same version whichever they are."""
+    view = make_node(0)
+    keys = {**view.inventory.keys, Entity.LINK: peers}
+    columns = {**view.frame.columns, "link_latency_seconds": np.full(len(peers), 0.5)}
+    return NodeView(
+        dataclasses.replace(view.inventory, keys=keys),
+        dataclasses.replace(view.frame, columns=columns),
+    )
+
+
 def fed(*readings: Reading) -> Monitor:
     monitor = Monitor(Settings())
     for reading in readings:
@@ -50,6 +61,29 @@ def test_it_ages_by_our_clock() -> None:
     stale = node_of(monitor, NOON + 4)
     assert stale.frame.columns == {}
     assert stale.inventory.of(Entity.DEVICE) == (0, 1)
+
+
+def test_frames_that_cannot_be_read_are_no_sign_of_life() -> None:
+    monitor = fed(*said(at(0), NOON, Speaker("n", 1.0)))
+    assert node_of(monitor, NOON).frame.sources[0].state is State.FRESH
+    other = Speaker("n", 1.0)
+    said(at(0), NOON, other)
+    for seconds in range(1, 6):  # of another layout, which was not heard
+        monitor.feed(said(at(seconds, linked("a", "b")), NOON + seconds, other)[-1])
+        shown = node_of(monitor, NOON + seconds)
+    assert shown.frame.sources[0].state is State.STALE
+    assert shown.frame.columns == {}
+
+
+def test_a_node_may_count_its_versions_anew() -> None:
+    speaker = Speaker("n", 1.0)
+    monitor = fed(*said(at(0, linked("a")), NOON, speaker))
+    assert node_of(monitor, NOON).inventory.of(Entity.LINK) == ("a",)
+    for one in said(at(1, linked("a", "b")), NOON + 1, speaker):
+        monitor.feed(one)
+    shown = node_of(monitor, NOON + 1)
+    assert shown.inventory.of(Entity.LINK) == ("a", "b")
+    assert shown.frame.columns["link_latency_seconds"].tolist() == [0.5, 0.5]
 
 
 def test_what_lives_is_the_node_and_not_its_agent() -> None:

@@ -38,8 +38,10 @@ class RemoteNode:
         """The one before. Whoever showed it has let it go by the time that it is given up here,
         node by node as frames come: to free those of many nodes at once would hold up a screen.
         """
-        self._waiting: bytes | None = None
-        """The newest frame, until somebody looks at the node: of several the last one counts."""
+        self._waiting: tuple[float, bytes] | None = None
+        """The newest frame and when it came, until somebody looks at the node: of several the last
+        one counts.
+        """
         self._is_read = False
         """Whether a frame was read since somebody looked. The first is read as it comes, so that
         those of many nodes are not all read in one moment.
@@ -63,10 +65,11 @@ class RemoteNode:
             return
         if not math.isfinite(head.time):
             raise DecodeError("a frame without a time")
-        self._waiting = data
+        if self._waiting is not None:
+            self._heard.count("readings")  # of which nobody looked at one
+        self._waiting = reading.time, data
         self._ahead.append(head.time - reading.time)
         self.clock_ahead = max(self._ahead)
-        self._heard.take(reading.time, Sample(period=self._listener.period))
         if not self._is_read:
             self._is_read = True
             self._look()
@@ -91,6 +94,7 @@ class RemoteNode:
 
     def end(self, now: float) -> None:
         """The recording is over: what was said last stands."""
+        self._look()
         heard = self._heard
         if heard.time is not None and now - heard.time <= heard.stale_after:
             heard.declared = Status(self.node, AGENT, State.ENDED, "recording ended")
@@ -143,10 +147,11 @@ class RemoteNode:
         return NodeView(newest.inventory, current)
 
     def _look(self) -> None:
-        """Reads the frame that waits."""
-        data, self._waiting = self._waiting, None
-        if data is None:
+        """Reads the frame that waits; only one that can be read is a sign of life."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is None:
             return
+        time, data = waiting
         try:
             view = self._listener.take(data, self.clock_ahead)
         except DecodeError as error:
@@ -154,6 +159,7 @@ class RemoteNode:
             return
         if view is None:
             return  # what it needs was not heard
+        self._heard.take(time, Sample(period=self._listener.period))
         frame = view.frame
         if frame.columns:
             # A relay tells how far the node is ahead of the relay.

@@ -253,12 +253,13 @@ class Speaker:
             self._names.update(dict.fromkeys(name for name in frame.columns if name in CATALOG))
             self._version = None
         columns = self._note(frame)
-        anew = inventory.version != self._version or nodes != self._nodes
+        sizes = tuple(len(inventory.of(CATALOG[name].entity)) for name in self._names)
+        # A node that was forgotten and is back counts its versions from the start.
+        anew = (inventory.version, sizes, nodes) != (self._version, self._sizes, self._nodes)
         due = anew or not 0 <= now - self._said < ANNOUNCE_SECONDS
         if anew:
-            self._sizes = tuple(len(inventory.of(CATALOG[name].entity)) for name in self._names)
             self._layout += 1
-            self._version, self._nodes = inventory.version, nodes
+            self._version, self._sizes, self._nodes = inventory.version, sizes, nodes
         if due or self._should_hold(columns, now):
             self._said = now if due else self._said
             self._hold(columns, now, REST_FRAMES * (not anew))
@@ -531,7 +532,7 @@ class Listener:
         values = message.values
         columns = held | layout.places(values.columns).columns(values)
         there = layout.places(message.present).names
-        if len(columns) != len(there):
+        if columns.keys() != there:
             columns = {name: column for name, column in columns.items() if name in there}
         sources = [
             SourceState(

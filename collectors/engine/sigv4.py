@@ -69,7 +69,7 @@ class SigV4(httpx.Auth):
         import botocore.session
         from botocore.auth import SigV4Auth
         from botocore.awsrequest import AWSRequest
-        from botocore.exceptions import BotoCoreError
+        from botocore.exceptions import BotoCoreError, ClientError
 
         try:
             if self._credentials is None:
@@ -80,6 +80,6 @@ class SigV4(httpx.Auth):
             request = AWSRequest(method, url, data=body, headers=headers)
             keys = self._credentials.get_frozen_credentials()
             SigV4Auth(keys, SERVICE, self._region).add_auth(request)
-        except BotoCoreError as error:
+        except (BotoCoreError, ClientError) as error:
             raise SigningError(f"AWS credentials: {clean(str(error), 120)}") from error
         return dict(request.headers.items())

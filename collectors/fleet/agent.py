@@ -15,6 +15,7 @@ from trntop import wire
 from trntop.catalog import AGENT
 from trntop.collection import Sink
 from trntop.errors import DecodeError, SettingsError, TrntopError
+from trntop.heard import MAX_STEP
 from trntop.model import Reading, State, Status
 from trntop.monitor import MAX_NODES
 from trntop.settings import Settings
@@ -193,7 +194,8 @@ class Agent:
 
     def _learn(self, head: wire.Head) -> None:
         """Takes note of a node, and of what the agent says of itself."""
-        self._silence = max(SILENCE_PERIODS * head.period, SILENCE_SECONDS)
+        stated = head.period if 0 < head.period <= MAX_STEP else 0.0
+        self._silence = max(SILENCE_PERIODS * stated, SILENCE_SECONDS)
         several = head.nodes != 1
         if several is not self._several or (not several and head.node not in self._names):
             # Names by another rule than before.
