@@ -106,7 +106,6 @@ class Told:
         self._history = history
         self._period = period
         self._newest: Bulletin | None = None
-        self._heard_at = 0.0
         self._problem = ""
         self._open: dict[str, Incident] = {}
         self._closed: dict[str, Incident] = {}
@@ -133,7 +132,7 @@ class Told:
             return
         if len(message.roster) > MAX_NODES:
             raise DecodeError(f"{len(message.roster):,} nodes are more than can be shown")
-        self._newest, self._heard_at, self._problem = message, reading.time, ""
+        self._newest, self._problem = message, ""
         if message.incidents is not None:
             self._settle(message.incidents[:MAX_INCIDENTS], reading.time)
 

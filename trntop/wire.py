@@ -251,7 +251,6 @@ class Speaker:
         if not frame.columns.keys() <= self._names.keys():
             # Columns that were there once stay in the layout: those that come and go cost a bit.
             self._names.update(dict.fromkeys(name for name in frame.columns if name in CATALOG))
-            self._version = None
         columns = self._note(frame)
         sizes = tuple(len(inventory.of(CATALOG[name].entity)) for name in self._names)
         # A node that was forgotten and is back counts its versions from the start.
@@ -272,11 +271,10 @@ class Speaker:
 
     def _note(self, frame: Frame) -> dict[str, bytes]:
         """The values of a frame as they are sent; how long each column has rested is counted."""
-        sizes = dict.fromkeys(self._names, 0)
         with np.errstate(over="ignore"):
             columns = {
                 name: frame.columns[name].astype("<f8" if _is_wide(name) else "<f4").tobytes()
-                for name in sizes
+                for name in self._names
                 if name in frame.columns
             }
         before, rests = self._before, self._rests

@@ -242,7 +242,6 @@ class Client:
         return body
 
     def _note_clock(self, response: httpx.Response) -> None:
-
         try:
             told = parsedate_to_datetime(response.headers["Date"]).timestamp()
         except (KeyError, ValueError, TypeError, OverflowError):

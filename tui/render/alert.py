@@ -87,7 +87,8 @@ def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
                 known = f"{len(scene.later)} noticed later, the first began {since}"
                 groups.append((80, [(known, ink.text)]))
             if scene.starting:
-                groups.append((60, [(f"{scene.starting:,} nodes not heard yet", ink.muted)]))
+                nodes = f"{scene.starting:,} node{'s' * (scene.starting != 1)}"
+                groups.append((60, [(f"{nodes} not heard yet", ink.muted)]))
             if past:
                 groups.append((50, [(f"{past} past", ink.faint)]))
             if lacking:
