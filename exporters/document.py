@@ -24,6 +24,7 @@ from trntop.model import (
     Runtime,
     SourceState,
     View,
+    Whole,
 )
 
 SCHEMA = 1
@@ -36,12 +37,17 @@ Document = dict[str, Any]
 
 
 def snapshot(view: View) -> Document:
-    """One view: every node with its sources, values, parts, and all incidents."""
+    """One view: every node with its sources, values, parts, and all incidents.
+
+    Of an engine's cluster `nodes` may be the worst only; `cluster` is true of all of them.
+    """
+    whole = view.cluster.whole
     return {
         "schema": SCHEMA,
         "time": _number(view.time),
         "simulated": view.cluster.simulated,
         "ended": view.ended,
+        "cluster": None if whole is None else _whole(whole, view.time),
         "nodes": [_node(node) for node in view.cluster.nodes.values()],
         "incidents": [incident(one) for one in view.incidents],
     }
@@ -131,6 +137,28 @@ def _evidence(evidence: Evidence) -> Document:
         "limit": _number(evidence.limit),
     }
     return {name: value for name, value in pairs.items() if value is not None}
+
+
+def _whole(whole: Whole, now: float) -> Document:
+    """A cluster as an engine tells of it: its sums, those of its jobs, and what is missing."""
+    return {
+        "nodes": whole.nodes,
+        "worst_only": whole.chosen,
+        "down": whole.down,
+        "age_seconds": None if whole.newest is None else _number(max(0.0, now - whole.newest)),
+        "old": whole.old,
+        "judged": whole.judged,
+        "values": _finite(whole.values),
+        "jobs": [{"job": job, **_finite(values)} for job, values in whole.jobs.items()],
+        "notes": list(whole.notes),
+        "problem": whole.problem or None,
+    }
+
+
+def _finite(values: Mapping[str, float]) -> Document:
+    return {
+        name: number for name, value in values.items() if (number := _number(value)) is not None
+    }
 
 
 def _node(node: NodeView) -> Document:

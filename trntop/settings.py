@@ -264,9 +264,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ssh: Text = "ssh"
     """Command that runs OpenSSH for `ssh://`, with its own options if need be: `ssh -F FILE`."""
     region: str = ""
-    """AWS region for `ec2:`, `cloudwatch:` and Amazon Managed Prometheus; empty means what the AWS
-    configuration says.
-    """
+    """AWS region for `ec2:` and `cloudwatch:`; empty means what the AWS configuration says."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from trntop.collection import Sink
 
@@ -15,7 +15,7 @@ AT_ONCE = 4
 CLOCK_SLACK = 2.0
 """Seconds that clocks may differ before it is allowed for."""
 
-Rows = list[tuple[Labels, float]]
+Rows = Iterable[tuple[Labels, float]]
 
 
 class Answers:
@@ -24,12 +24,9 @@ class Answers:
     def __init__(self) -> None:
         self.results: dict[str, Result] = {}
 
-    def __contains__(self, key: str) -> bool:
-        return key in self.results
-
-    def rows(self, key: str) -> Rows:
+    def rows(self, key: str) -> Iterator[tuple[Labels, float]]:
         """Labels and values; none where there was no answer."""
-        return plain(self.results[key].rows) if key in self.results else []
+        return plain(self.results[key].rows) if key in self.results else iter(())
 
     def told(self, key: str) -> Rows | None:
         """The same, None where there was no answer."""
@@ -49,13 +46,11 @@ class Asker:
         self.wall = wall
         self.notes: list[str] = []
         """What is missing in the newest answers, and why."""
-        self.asked: dict[str, str] = {}
-        """The questions of the newest refresh."""
         self._room = asyncio.Semaphore(AT_ONCE)
 
     def begin(self) -> float:
         """A new refresh; the server's time, which all its questions are asked for."""
-        self.notes, self.asked = [], {}
+        self.notes = []
         return self.now()
 
     @property
@@ -79,7 +74,6 @@ class Asker:
         Raises:
             EngineError: what is needed was not answered.
         """
-        self.asked |= queries
         tasks = [asyncio.create_task(self._one(query, at)) for query in queries.values()]
         try:
             found = await asyncio.gather(*tasks, return_exceptions=True)

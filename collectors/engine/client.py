@@ -7,7 +7,7 @@ bytes and of time; what the server warns of is handed on.
 import asyncio
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
@@ -69,12 +69,16 @@ class EngineError(TrntopError):
         self.wait = wait
 
 
-class Row(msgspec.Struct):
-    """One series of an answer."""
+class Row(msgspec.Struct, gc=False):
+    """One series of an answer.
+
+    An answer has tens of thousands of them: nothing here is for the garbage collector, whose looks
+    at them would take longer than the decoding.
+    """
 
     metric: dict[str, str] = {}
     value: tuple[float, str] | None = None
-    values: list[tuple[float, str]] = []
+    values: tuple[tuple[float, str], ...] = ()
     histogram: msgspec.Raw = msgspec.Raw()
     histograms: msgspec.Raw = msgspec.Raw()
 
@@ -132,10 +136,8 @@ class Client:
         if tenant := address.tenant or fleet.tenant:
             self._http.headers["X-Scope-OrgID"] = tenant
         if address.region:
-            self._http.auth = SigV4(fleet.region or address.region)
+            self._http.auth = SigV4(address.region)
         self._connect = fleet.connect
-        self.asked = 0
-        """Questions so far."""
         self.ahead: float | None = None
         """Seconds that the server's clock is ahead of this machine's, by the newest answer; it is
         told in whole seconds.
@@ -214,7 +216,6 @@ class Client:
         Raises:
             EngineError: there is none, or it says that something is wrong.
         """
-        self.asked += 1
         content = None if form is None else urlencode(form).encode()
         kind = {} if form is None else {"Content-Type": "application/x-www-form-urlencoded"}
         try:
@@ -355,10 +356,8 @@ def _wait(response: httpx.Response) -> float | None:
     return min(max(seconds, 0.0), MAX_WAIT)
 
 
-def plain(rows: Sequence[Row]) -> list[tuple[Labels, float]]:
+def plain(rows: Iterable[Row]) -> Iterator[tuple[Labels, float]]:
     """Labels and value of each series of an instant; those without a finite one left out."""
-    return [
-        (row.metric, value)
-        for row in rows
-        if row.value is not None and (value := number(row.value[1])) == value
-    ]
+    for row in rows:
+        if row.value is not None and (value := number(row.value[1])) == value:
+            yield row.metric, value

@@ -6,9 +6,11 @@ soon as the cursor rests on it, and no longer than that.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from trntop.catalog import ENGINE
 from trntop.collection import Sink
@@ -18,12 +20,15 @@ from trntop.settings import Fleet
 
 from .address import Address
 from .asking import Asker
+from .capabilities import Capabilities
 from .client import Client, EngineError, Trouble
 from .foreign import Foreign
 from .own import Own
-from .probe import Capabilities, probe
+from .probe import probe
 from .selectors import Scope
 from .telling import Teller
+
+log = logging.getLogger(__name__)
 
 LEAST_REFRESH = 5.0
 """Seconds between refreshes, at least; more where samples come less often."""
@@ -59,6 +64,7 @@ class EngineCollector:
         self.asker = Asker(self._client, wall)
         self._probed_at: float | None = None
         self._found: Capabilities | None = None
+        """Without its interval, with which nothing begins anew."""
         self._way: Own | Foreign | None = None
         self._focus: str | None = None
         self._turned = asyncio.Event()
@@ -96,10 +102,11 @@ class EngineCollector:
         if self._way is None or self._probed_at is None or at - self._probed_at > PROBE_EVERY:
             found = await probe(self._client, self._scope, at)
             at = self._probed_at = self.asker.begin()
-            if found != self._found or self._way is None:
+            if self._way is None or self._found != replace(found, interval=0.0):
                 kind = Own if found.own else Foreign
                 self._way = kind(self.asker, teller, self._scope, found)
-                self._found = found
+                self._found = replace(found, interval=0.0)
+            self._way.keep_pace(found.interval)
             teller.interval = found.interval
             teller.pause = max(found.interval, self._least)
         await self._way.refresh(at, self._focus)
@@ -136,8 +143,11 @@ class EngineCollector:
         try:
             await self._way.drill(node, self.asker.now())
         except* EngineError as group:
-            teller.whole = None
-            teller.say(State.DOWN, f"all of {node.name}: {group.exceptions[0]}")
+            teller.tell_part(node, str(group.exceptions[0]))
+        except* Exception as group:
+            # A defect must cost one node's details, not the refresh.
+            log.exception("asking for all of %s failed", node.name)
+            teller.tell_part(node, f"internal error: {type(group.exceptions[0]).__name__}")
 
 
 async def _ended(task: "asyncio.Task[None]") -> None:

@@ -6,16 +6,16 @@ metric comes on two scales, 0 to 1 from the exporter and 0 to 100 from the agent
 https://awsdocs-neuron.readthedocs-hosted.com/en/latest/tools/neuron-sys-tools/neuron-monitor-user-guide.html
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from trntop.catalog import METRIC_PREFIX
 from trntop.text import clean
 
 from .asking import SECONDS, Asker
+from .capabilities import Capabilities
 from .client import Labels
 from .nodes import OF_CARDS, OF_PARTS, Draft, Drafts, Node
-from .probe import Capabilities
-from .questions import Questions
+from .questions import window
 from .selectors import Scope, quoted
 from .sums import Sums
 from .telling import Teller
@@ -23,7 +23,8 @@ from .telling import Teller
 _BY = "instance, NodeName, InstanceId"
 """What tells nodes apart; Prometheus has the first, the CloudWatch agent the others."""
 _FACTS = ("instance_type", "instance_id", "instance_name", "availability_zone", "region")
-_HARDWARE = "neuron_hardware_info"
+_HARDWARE = ("neuron_hardware_info", "neuron_hardware")
+_EFA = "node_amazonefa_tx_bytes"
 _CORE = "neuroncore_utilization_ratio"
 _PERCENT = 1.5
 """A share above this is none: it is counted to 100."""
@@ -53,14 +54,19 @@ _EXPRESSIONS: Mapping[str, tuple[str, str]] = {
         'neuron_runtime_memory_used_bytes{memory_location="neuron_device"}', "sum by (BY) (SEL)",
     ),
     "node_efa_tx_bytes_per_second": (
-        "node_amazonefa_tx_bytes", "sum by (BY) (irate(SEL[WINDOW]))",
+        _EFA, "sum by (BY) (irate(SEL[WINDOW]))",
     ),
     "node_efa_rx_bytes_per_second": (
         "node_amazonefa_rx_bytes", "sum by (BY) (irate(SEL[WINDOW]))",
     ),
-    "node_efa_cards": ("node_amazonefa_tx_bytes", "count by (BY) (SEL)"),
+    "node_efa_cards": (_EFA, "count by (BY) (SEL)"),
 }  # fmt: skip
 """Quantity → the metric it is made of, with its own matcher, and how."""
+
+TELLING = frozenset((_CORE, *_HARDWARE, _EFA))
+"""Any of these tells of a Trainium node."""
+NAMES = TELLING | {metric.partition("{")[0] for metric, _ in _EXPRESSIONS.values()}
+"""The metrics of which it matters whether a server has them."""
 
 
 class Foreign:
@@ -78,12 +84,16 @@ class Foreign:
         self._teller = teller
         self._scope = scope
         self._names = found.names
-        self._window = Questions(scope, found.names, found.interval).window
+        self._window = window(found.interval)
         self._places: dict[str, str] = {}
         """Name of a node → the label that selects it."""
         self._percent = False
-        """Whether shares are counted to 100."""
+        """Whether shares are counted to 100: seen once, it is so also while all are idle."""
         self._drafts = Drafts()
+
+    def keep_pace(self, interval: float) -> None:
+        """Takes how often nodes are scraped now."""
+        self._window = window(interval)
 
     async def refresh(self, at: float, _focus: str | None) -> None:
         """One look at everything.
@@ -91,10 +101,14 @@ class Foreign:
         Raises:
             EngineError: it cannot be had.
         """
-        answers = await self._asker.refresh(self._all(), at, ("values",))
-        rows, self._percent = as_own(answers.rows("values"))
+        answers = await self._asker.refresh(self._all(), at, ("values", "times"))
+        self._percent |= any(
+            value > _PERCENT
+            for labels, value in answers.rows("values")
+            if labels.get("quantity") in _SHARES
+        )
         drafts = Drafts()
-        drafts.take(rows)
+        drafts.take(_as_own(answers.rows("values"), 100.0 if self._percent else 1.0))
         for labels, _ in (*answers.rows("values"), *answers.rows("about")):
             name, place = place_of(labels)
             self._places.setdefault(clean(name), place)
@@ -105,7 +119,7 @@ class Foreign:
         )
         self._asker.notes += [PERCENT_NOTE] * self._percent
         total = Sums()
-        total.take_nodes(drafts.nodes.values())
+        total.take_nodes(drafts.nodes.values(), at - self._teller.patience)
         await self._teller.hand_on(drafts, at, OF_CARDS, {})
         self._teller.tell(total, self._teller.roster(at), 0, None)
         self._drafts = drafts
@@ -118,7 +132,7 @@ class Foreign:
         """
         draft = self._drafts.nodes.get(node.label)
         place, _, value = self._places.get(node.name, "").partition("=")
-        if draft is None or not place or _CORE not in self._names:
+        if draft is None or draft.time is None or not place or _CORE not in self._names:
             return
         selector = self._scope.of(_CORE, f"{place}={quoted(value)}")
         queries = {"cores": f"max by ({_BY}, neuroncore) ({selector})"}
@@ -134,7 +148,7 @@ class Foreign:
             ),
         )
         self._teller.whole = node.name
-        self._teller.send(node, draft, at if draft.time is None else draft.time, OF_PARTS)
+        self._teller.send(node, draft, draft.time, OF_PARTS)
 
     def _selector(self, metric: str) -> str:
         name, _, matchers = metric.partition("{")
@@ -152,10 +166,10 @@ class Foreign:
                 )
                 parts.append(f"label_replace({text}, {quoted('quantity')}, {quoted(quantity)}, "
                              f'"", "")')  # fmt: skip
-        there = [name for name in (_CORE, _HARDWARE, "node_amazonefa_tx_bytes")
-                 if name in self._names]  # fmt: skip
-        times = " or ".join(f"timestamp({self._selector(name)})" for name in there)
-        facts = " or ".join(self._selector(name) for name in there if name in (_CORE, _HARDWARE))
+        times = " or ".join(f"timestamp({self._selector(name)})" for name in sorted(self._names))
+        facts = " or ".join(
+            self._selector(name) for name in (_CORE, *_HARDWARE) if name in self._names
+        )
         asked = {"values": " or ".join(parts), "times": f"max by ({_BY}) ({times})"}
         if facts:
             asked["about"] = f"group by ({_BY}, {', '.join(_FACTS)}) ({facts})"
@@ -173,17 +187,13 @@ def place_of(labels: Labels) -> tuple[str, str]:
     return machine, f"InstanceId={machine}"
 
 
-def as_own(rows: Iterable[tuple[Labels, float]]) -> tuple[list[tuple[Labels, float]], bool]:
-    """The values as rows of trntop's metrics, and whether shares were counted to 100."""
-    rows = list(rows)
-    percent = any(value > _PERCENT for labels, value in rows if labels.get("quantity") in _SHARES)
-    found: list[tuple[Labels, float]] = []
+def _as_own(rows: Iterable[tuple[Labels, float]], whole: float) -> Iterator[tuple[Labels, float]]:
+    """The values as rows of trntop's metrics; shares are counted to `whole` there."""
     for labels, value in rows:
         quantity = labels.get("quantity", "")
-        scaled = value / 100 if percent and quantity in _SHARES else value
         name, _ = place_of(labels)
-        found.append(({"__name__": f"{METRIC_PREFIX}{quantity}", "node": name}, scaled))
-    return found, percent
+        named = {"__name__": f"{METRIC_PREFIX}{quantity}", "node": name}
+        yield named, value / whole if quantity in _SHARES else value
 
 
 def _learn(draft: Draft, labels: Labels) -> None:

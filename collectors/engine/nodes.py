@@ -79,7 +79,7 @@ class Draft:
     instance: str = ""
     """The target that speaks for it."""
     time: float | None = None
-    """When its newest sample was taken, by the server's clock."""
+    """When its newest sample was taken, by the server's clock; None where nobody tells."""
     facts: dict[str, str] = field(default_factory=dict)
     lnc: int = 1
     simulated: bool = False
@@ -145,6 +145,13 @@ class Drafts:
         for labels, value in rows:
             if (draft := self.of(labels)) is not None:
                 _put(draft, quantity, entity, labels, value)
+
+    def take_instances(self, rows: Iterable[tuple[Labels, float]]) -> None:
+        """Takes when the samples of `trn_instance_info` were taken; its labels tell of the node."""
+        for labels, time in rows:
+            if (draft := self.of(labels)) is not None and time > (draft.time or 0.0):
+                draft.time = time
+                _instance(draft, labels, time)
 
     def take_times(self, rows: Iterable[tuple[Labels, float]]) -> None:
         """Takes when samples were taken."""

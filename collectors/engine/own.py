@@ -1,7 +1,8 @@
 """An engine that has trntop's own series: the refresh, and all of one node."""
 
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import chain, pairwise, zip_longest
 
 from trntop.catalog import METRIC_PREFIX
 from trntop.derive import RATES
@@ -9,14 +10,23 @@ from trntop.history import KEPT
 from trntop.model import Severity
 from trntop.text import clean
 
-from . import sums
 from .asking import SECONDS, Answers, Asker, Rows
-from .client import EngineError, Row, number
+from .capabilities import Capabilities
+from .client import EngineError, Labels, Row, number
 from .nodes import OF_CARDS, OF_PARTS, Drafts, Node
-from .probe import Capabilities
-from .questions import COMPLETED, MAX_CARDS, MAX_SHOWN, MAX_WHOLE, RETRANSMIT, SOME_CARDS, Questions
+from .questions import (
+    COMPLETED,
+    ENDS,
+    MAX_CARDS,
+    MAX_SHOWN,
+    MAX_WHOLE,
+    MOST,
+    RETRANSMIT,
+    SOME_CARDS,
+    Questions,
+)
 from .selectors import Scope
-from .sums import Sums
+from .sums import Sums, past
 from .telling import Teller
 
 NODE_SECONDS = 5.0
@@ -29,6 +39,7 @@ PAST_NODES = 64
 """Nodes whose past is asked for at the start; that of others when they are looked at."""
 MAX_DOWN = 50
 """Nodes out of reach among the worst that are shown."""
+RULES = "load those of trntop rules prometheus"
 _RANK = {one.value: -one.rank for one in Severity}
 
 
@@ -52,6 +63,10 @@ class Own:
         """The nodes whose cards are asked for; None is all."""
         self._with_past: set[str] = set()
 
+    def keep_pace(self, interval: float) -> None:
+        """Takes how often nodes are scraped now."""
+        self._questions = replace(self._questions, interval=interval)
+
     async def refresh(self, at: float, focus: str | None) -> None:
         """One look at everything.
 
@@ -64,7 +79,6 @@ class Own:
             count = sum(value for _, value in found.rows("count"))
             self._large = count > MAX_WHOLE
             self._cards = None if count <= MAX_CARDS else []
-            self._asker.asked.clear()
         if self._large:
             await self._worst(at, focus)
         else:
@@ -74,42 +88,49 @@ class Own:
 
     async def _all(self, at: float, focus: str | None) -> None:
         asked = self._questions.whole(self._cards)
-        found = await self._asker.refresh(asked, at, ("about", "nodes"))
+        found = await self._asker.refresh(asked, at, ("nodes", "times"))
         drafts = Drafts(self._teller.targets)
         for key in ("about", "nodes", "jobs", "silent", "resent"):
             drafts.take(found.rows(key))
-        drafts.take_times(found.rows("times"))
+        drafts.take_instances(found.rows("times"))
         drafts.take_as(COMPLETED, found.rows("completed"))
         drafts.take_as("efa_tx_bytes_per_second", found.rows("tx"))
         total = Sums()
-        total.take_nodes(drafts.nodes.values())
+        total.take_nodes(drafts.nodes.values(), at - self._teller.patience)
         self._large = len(drafts) > MAX_WHOLE
         self._cards = _with_cards(drafts, focus)
-        down = self._down(drafts, found.rows("down"))
+        down = self._down(drafts, list(found.rows("down")))
         await self._teller.hand_on(drafts, at, OF_CARDS, down)
         roster = self._teller.roster(at)
         self._teller.tell(total, roster, len(down), found.told("incidents"))
 
     async def _worst(self, at: float, focus: str | None) -> None:
-        found = await self._asker.refresh(self._questions.cluster(), at)
+        worst = self._questions.worst()
+        found = await self._asker.refresh(self._questions.cluster() | worst, at)
         total = Sums()
         total.take_recorded(found.rows("recorded"))
         total.take_counted(found.rows("count"))
-        total.take_combined(found.rows("means") + found.rows("traffic"), found.rows("sizes"))
+        total.take_combined(chain(found.rows("means"), found.rows("traffic")), found.rows("sizes"))
+        if total.shared:
+            self._asker.notes.append(f"{', '.join(total.shared[:3])}: in several clusters, as one")
         if not self._questions.recorded:
-            self._asker.notes.append("no recorded values: see trntop rules prometheus")
-        unreached = found.rows("down")
+            self._asker.notes.append(
+                f"no recorded values of these nodes, which are quicker: {RULES}"
+            )
+        elif not self._questions.ends_recorded:
+            self._asker.notes.append(f"the worst nodes are not recorded, which is quicker: {RULES}")
+        unreached = list(found.rows("down"))
         total.nodes += len(unreached)
         self._large = not 0 < total.nodes <= MAX_WHOLE
-        chosen = self._choose(found, focus)
+        chosen = self._choose(found, worst, focus)
         detail = await self._asker.refresh(
             {f"{key} of the worst": text for key, text in self._questions.some(chosen).items()},
             at,
-            ("nodes of the worst",),
+            ("nodes of the worst", "times of the worst"),
         )
         drafts = Drafts(self._teller.targets)
         drafts.take(detail.rows("nodes of the worst"))
-        drafts.take_times(detail.rows("times of the worst"))
+        drafts.take_instances(detail.rows("times of the worst"))
         drafts.take_as("efa_tx_bytes_per_second", detail.rows("tx of the worst"))
         down = self._down(drafts, unreached[:MAX_DOWN])
         await self._teller.hand_on(drafts, at, OF_CARDS, down)
@@ -117,7 +138,7 @@ class Own:
         self._teller.keep(set(roster))
         self._teller.tell(total, roster, len(unreached), found.told("incidents"), chosen=True)
 
-    def _choose(self, found: Answers, focus: str | None) -> list[str]:
+    def _choose(self, found: Answers, worst: Iterable[str], focus: str | None) -> list[str]:
         """The labels of the worst nodes: of incidents first, then the ends of each measure."""
         blamed = sorted(
             found.rows("incidents"),
@@ -127,17 +148,15 @@ class Own:
         if focus is not None and (node := self._teller.nodes.get(focus)) is not None:
             chosen[node.label] = None
         chosen |= dict.fromkeys(labels.get("node", "") for labels, _ in blamed[: MAX_SHOWN // 2])
-        lists = []
-        for key, largest in (
-            ("resent most", True),
-            ("slowest", True),
-            ("least used", False),
-            ("fullest", True),
-        ):
-            rows = sorted(found.rows(key), key=lambda one: one[1], reverse=largest)
-            lists.append([labels.get("node", "") for labels, _ in rows])
-        for place in range(max(map(len, lists))):
-            chosen |= dict.fromkeys(one[place] for one in lists if place < len(one))
+        measures: dict[str, list[tuple[float, str]]] = {name: [] for name in ENDS}
+        for labels, value in chain.from_iterable(map(found.rows, worst)):
+            name = labels.get("__name__", "")
+            if name in measures:
+                measures[name].append((value, labels.get("node", "")))
+        for name, rows in measures.items():
+            rows.sort(reverse=ENDS[name] == MOST)
+        for turn in zip_longest(*measures.values()):
+            chosen |= dict.fromkeys(one[1] for one in turn if one is not None)
         chosen.pop("", None)
         return list(chosen)[:MAX_SHOWN]
 
@@ -164,15 +183,15 @@ class Own:
         found = await self._asker.at_once(self._questions.node(node.label), at, NODE_SECONDS)
         drafts = Drafts(self._teller.targets)
         drafts.take(found.rows("all"))
-        drafts.take_times(found.rows("times"))
+        drafts.take_instances(found.rows("times"))
         draft = drafts.nodes.get(node.label)
-        if draft is None or not draft.values:
+        if draft is None or draft.time is None:
             return
         for row in found.results["counters"].rows:
             if (rate := _rate(row)) is not None:
                 drafts.take_as(rate[0], [(row.metric, rate[1])])
         self._teller.whole = node.name
-        self._teller.send(node, draft, at if draft.time is None else draft.time, OF_PARTS)
+        self._teller.send(node, draft, draft.time, OF_PARTS)
         if node.name not in self._with_past:
             self._with_past.add(node.name)
             await self._ask_past(self._questions.past((node.label,)), at)
@@ -188,7 +207,7 @@ class Own:
 
     async def _ask_past(self, queries: Mapping[str, str], at: float) -> None:
         step = max(self._questions.interval, PAST_STEP)
-        scalars: dict[str, dict[float, float]] = {}
+        sums: dict[float, list[tuple[Labels, float]]] = {}
         tables: dict[str, dict[str, dict[float, float]]] = {}
         for key, query in queries.items():
             try:
@@ -201,10 +220,14 @@ class Own:
                     moment: value for moment, text in row.values if (value := number(text)) == value
                 }
                 if key != "nodes":
-                    if where := sums.key_of(row.metric):
-                        scalars[where] = values
+                    for moment, value in values.items():
+                        sums.setdefault(moment, []).append((row.metric, value))
                 elif (name := _quantity(row)) in KEPT and self._speaks(row):
                     tables.setdefault(clean(row.metric.get("node", "")), {})[name] = values
+        scalars: dict[str, dict[float, float]] = {}
+        for moment, rows in sums.items():
+            for where, value in past(rows):
+                scalars.setdefault(where, {})[moment] = value
         self._teller.tell_past(scalars, tables)
 
     def _speaks(self, row: Row) -> bool:

@@ -4,10 +4,10 @@ Of a cluster of up to `MAX_WHOLE` nodes every node's roll-ups are asked for. Of 
 what recording rules have summed up, and the worst nodes: their cost is that of the screen.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trntop.catalog import CATALOG, METRIC_PREFIX, Entity, Kind, Page, page_of
+from trntop.catalog import CATALOG, METRIC_PREFIX, Kind
 from trntop.history import KEPT
 
 from . import nodes
@@ -22,9 +22,7 @@ SOME_CARDS = 64
 MAX_SHOWN = 200
 """Nodes that are shown of more."""
 CANDIDATES = 40
-"""The worst by each measure that are looked at."""
-MAX_QUERIES = 10
-"""Questions in one refresh, at most; `tests` count them."""
+"""The worst by each measure that are looked at, where no rule records them."""
 MIN_WINDOW = 60.0
 """Seconds in which a counter's two newest samples are looked for, at least; one may be missing."""
 SAMPLES = 4
@@ -50,21 +48,24 @@ _OF_JOBS = (
     "job_step", "job_ranks", "job_step_seconds", "job_comm_share_ratio",
     "job_exposed_comm_share_ratio", "job_tokens_per_second", "job_loss", "job_mfu_ratio",
 )  # fmt: skip
-_LIVE_OF_JOBS = ("job_step_seconds", "job_comm_share_ratio")
-_LIVE_ENDS = ("resent most", "least used")
-"""What is asked of a large cluster whose sums nobody records."""
 _SLOW = f"node:{METRIC_PREFIX}job_compute_seconds:ratio_to_median"
+LEAST, MOST = "bottomk", "topk"
+_ENDS = (
+    (f"{METRIC_PREFIX}{RETRANSMIT}", MOST),
+    (_SLOW, MOST),
+    (f"{METRIC_PREFIX}{UTILIZATION}", LEAST),
+    (f"{METRIC_PREFIX}{_MEMORY}", MOST),
+)
+"""The measures by which a node may be one of the worst, and which of its ends is bad."""
+_LIVE_OF_JOBS = ("job_step_seconds", "job_comm_share_ratio")
+_LIVE_ENDS = (_ENDS[0], _ENDS[2])
+"""What is asked of a large cluster whose sums nobody records."""
 _OPENED = f"{METRIC_PREFIX}incident_opened_timestamp_seconds"
 _TALLY = f"{METRIC_PREFIX}incidents"
 _HELD = f"incident:{_OPENED}:held"
 _INCIDENT = ("kind", "severity", "training_job", "node", "component", "provenance")
 _TX, _RESENT = f"{METRIC_PREFIX}efa_tx_bytes_total", f"{METRIC_PREFIX}efa_retransmit_ratio"
-_ABOUT = (nodes.INSTANCE, nodes.PHASE, nodes.JOB, nodes.ALLOCATION)
-_SUMMARY = tuple(
-    one.metric
-    for one in CATALOG.values()
-    if page_of(one) is Page.METRICS and one.entity in (Entity.NODE, Entity.JOB)
-)
+_ABOUT = (nodes.PHASE, nodes.JOB, nodes.ALLOCATION)
 _COMPARED = (
     *OVER_NODES,
     "node_efa_rx_bytes_per_second",
@@ -84,9 +85,28 @@ _COMPARED = (
 _PAST = tuple(f"{METRIC_PREFIX}{name}" for name in KEPT if CATALOG[name].kind is Kind.GAUGE)
 
 
+def window(interval: float) -> str:
+    """In which the newest samples of a counter are looked for that is scraped so often."""
+    return f"{max(MIN_WINDOW, SAMPLES * interval):.0f}s"
+
+
 def metric(quantity: str) -> str:
     """The name under which a quantity is scraped."""
     return f"{METRIC_PREFIX}{quantity}"
+
+
+def _recorded_end(name: str, order: str) -> str:
+    """The name under which a rule records the worst nodes by a measure."""
+    return f"{name}_{order}" if name.startswith("node:") else f"node:{name}:{order}"
+
+
+_RECORDED_ENDS = {_recorded_end(name, order): order for name, order in _ENDS}
+ENDS = _RECORDED_ENDS | dict(_ENDS)
+"""Name of a measure, recorded or not → the end that is bad."""
+RECORDED = frozenset((f"{CLUSTER}instance_info:count", *_RECORDED_ENDS))
+"""The recorded values of which it matters whether a server has them."""
+NAMES = RECORDED | {nodes.INSTANCE, _TALLY, _OPENED}
+"""The metrics of which it matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,39 +131,45 @@ class Questions:
         return f"{CLUSTER}instance_info:count" in self.names
 
     @property
-    def window(self) -> str:
-        """In which a counter's newest samples are looked for."""
-        return f"{max(MIN_WINDOW, SAMPLES * self.interval):.0f}s"
+    def ends_recorded(self) -> bool:
+        """Whether they find the worst nodes too; those of before did not."""
+        return not self.names.isdisjoint(_RECORDED_ENDS)
 
     def _rate(self, name: str, *matchers: str) -> str:
-        return f"irate({self.scope.of(name, *matchers)}[{self.window}])"
+        return f"irate({self.scope.of(name, *matchers)}[{window(self.interval)}])"
+
+    def _times(self, *matchers: str) -> str:
+        """When nodes were heard; the labels tell what they are."""
+        return f"timestamp({self.scope.of(nodes.INSTANCE, *matchers)})"
 
     def count(self) -> str:
         """How many nodes there are: one row for each kind."""
         return f"count by (instance_type, simulated) ({self.scope.of(nodes.INSTANCE)})"
 
-    def whole(self, cards: Iterable[str] | None) -> dict[str, str]:
-        """Of all nodes, by what it is about; the first two must be answered.
+    def whole(self, cards: Sequence[str] | None) -> dict[str, str]:
+        """Of all nodes, by what it is about. What the nodes are like and how old that is
+        (`nodes`, `times`) must be answered; of the others what is missing is said.
 
         Args:
             cards: the nodes whose cards are wanted; None is all, and their silent sources too.
         """
-        which = () if cards is None else (one_of("node", cards),)
         asked = {
             "about": self.scope.named(_ABOUT),
             "nodes": self.scope.named(map(metric, _COMPARED)),
             "jobs": self.scope.named(map(metric, _OF_JOBS)),
-            "times": f"timestamp({self.scope.of(nodes.INSTANCE)})",
+            "times": self._times(),
             "completed": self._rate(metric("node_executions_completed_total")),
-            "tx": self._rate(_TX, *which),
-            "resent": self.scope.of(_RESENT, *which),
         }
+        if cards is None or cards:
+            which = () if cards is None else (one_of("node", cards),)
+            asked["tx"] = self._rate(_TX, *which)
+            asked["resent"] = self.scope.of(_RESENT, *which)
         if cards is None:
             asked["silent"] = f"{self.scope.of(nodes.SOURCE_UP)} == 0"
         return asked | self._wrong()
 
     def cluster(self) -> dict[str, str]:
-        """Of a cluster too large for that: its sums, what is wrong, and who may be the worst."""
+        """Of a cluster too large for that: its sums, and what is wrong."""
         asked = {}
         if self.recorded:
             asked["recorded"] = self.scope.like(f"({CLUSTER}|{TRAINING}).+")
@@ -155,23 +181,26 @@ class Questions:
             asked["traffic"] = f"sum by (__name__) ({self.scope.of(metric(_TRANSMIT))})"
             asked["sizes"] = f"count by (training_job) ({self.scope.of(nodes.JOB)})"
         asked |= self._wrong()
-        for key, order, name in (
-            ("resent most", "topk", metric(RETRANSMIT)),
-            ("least used", "bottomk", metric(UTILIZATION)),
-            ("fullest", "topk", metric(_MEMORY)),
-            ("slowest", "topk", _SLOW),
-        ):
-            if self.recorded or key in _LIVE_ENDS:
-                asked[key] = f"{order}({CANDIDATES}, {self.scope.of(name)})"
         return asked
 
-    def some(self, labels: Iterable[str]) -> dict[str, str]:
-        """Of these nodes only."""
+    def worst(self) -> dict[str, str]:
+        """Who may be the worst: recorded, else found by looking at all."""
+        if self.ends_recorded:
+            return {"worst": self.scope.named(_RECORDED_ENDS)}
+        return {
+            f"worst by {name}": f"{order}({CANDIDATES}, {self.scope.of(name)})"
+            for name, order in (_ENDS if self.recorded else _LIVE_ENDS)
+        }
+
+    def some(self, labels: Sequence[str]) -> dict[str, str]:
+        """Of these nodes only; nothing where there is none."""
+        if not labels:
+            return {}
         which = one_of("node", labels)
-        names = [*_ABOUT, *_SUMMARY, _RESENT, nodes.SOURCE_UP]
+        names = [*_ABOUT, *map(metric, (*_COMPARED, *_OF_JOBS)), _RESENT, nodes.SOURCE_UP]
         asked = {
             "nodes": self.scope.named(names, which),
-            "times": f"timestamp({self.scope.of(nodes.INSTANCE, which)})",
+            "times": self._times(which),
         }
         if self.recorded:
             asked["tx"] = self._rate(_TX, which)
@@ -204,10 +233,11 @@ class Questions:
     def node(self, label: str) -> dict[str, str]:
         """All of one node."""
         which = one_of("node", (label,))
+        counters = self.scope.like(f"{METRIC_PREFIX}.+_total", which)
         return {
             "all": self.scope.like(f"{METRIC_PREFIX}.+|{nodes.SOURCE_UP}", which),
-            "counters": f"{self.scope.like(f'{METRIC_PREFIX}.+_total', which)}[{self.window}]",
-            "times": f"timestamp({self.scope.of(nodes.INSTANCE, which)})",
+            "counters": f"{counters}[{window(self.interval)}]",
+            "times": self._times(which),
         }
 
     def past(self, labels: Iterable[str] | None) -> dict[str, str]:

@@ -16,8 +16,15 @@ def quoted(text: str) -> str:
 
 
 def one_of(label: str, values: Iterable[str]) -> str:
-    """The matcher of a label that has one of these values."""
-    return f"{label}=~{quoted('|'.join(_SPECIAL.sub(_escaped, value) for value in values))}"
+    """The matcher of a label that has one of these values.
+
+    Raises:
+        ValueError: there is none; in PromQL that would be all series without the label.
+    """
+    words = [_SPECIAL.sub(_escaped, value) for value in values]
+    if not any(words):
+        raise ValueError(f"no value of {label} is asked for")
+    return f"{label}=~{quoted('|'.join(words))}"
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -1,18 +1,21 @@
 """What is true of the cluster as a whole: from recorded series, from sums, or from all nodes."""
 
+import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from trntop.catalog import CATALOG, METRIC_PREFIX
 from trntop.text import clean
 
+from .asking import Rows
 from .client import Labels
 from .nodes import Draft
 from .questions import CLUSTER, OVER_NODES, TRAINING, UTILIZATION
 
-Rows = Iterable[tuple[Labels, float]]
+Weighed = tuple[float, float]
+"""A value, and how many nodes or cores it is of."""
 
 _CORES = f"{CLUSTER}node_neuroncores:sum"
 _SHARE = f"{CLUSTER}neuroncore_utilization:ratio"
@@ -34,25 +37,40 @@ class Sums:
         self.simulated = False
         self.values: dict[str, float] = {}
         self.jobs: dict[str, dict[str, float]] = {}
+        self.shared: list[str] = []
+        """Jobs that several clusters tell of."""
 
     def take_recorded(self, rows: Rows) -> None:
-        """Takes what recording rules summed up; several rows are several clusters, or jobs."""
+        """Takes what recording rules summed up; several rows are several clusters, or jobs.
+
+        A job that several clusters tell of counts as one, as a job of nodes with the same name
+        does.
+        """
         rows = list(rows)
         cores = {_place(labels): value for labels, value in rows if _name(labels) == _CORES}
-        used: list[tuple[float, float]] = []
+        sizes = {_place(labels): value for labels, value in rows if _name(labels) == _JOB_COUNT}
+        used: list[Weighed] = []
+        told: dict[tuple[str, str], list[Weighed]] = {}
         for labels, value in rows:
-            name = _name(labels)
+            name, place = _name(labels), _place(labels)
             if name == _COUNT:
                 self.nodes += int(value)
                 self.simulated |= labels.get("simulated") == "true"
             elif name == _SHARE:
-                used.append((value, cores.get(_place(labels), 1.0)))
+                used.append((value, cores.get(place, 1.0)))
             elif name.startswith(CLUSTER):
                 self._cluster(name.removeprefix("cluster:"), value)
-            elif name.startswith(TRAINING):
-                self._job(name, labels, value)
-        if weight := sum(count for _, count in used):
-            self.values[UTILIZATION] = sum(share * count for share, count in used) / weight
+            elif quantity := _of_job(name):
+                job = clean(labels.get("training_job", ""))
+                told.setdefault((job, quantity), []).append((value, sizes.get(place, 1.0)))
+        if used:
+            self.values[UTILIZATION] = _mean(used)
+        for (job, quantity), parts in told.items():
+            if job:
+                combine = _OF_JOB.get(quantity, _mean)
+                self.jobs.setdefault(job, {})[quantity] = combine(parts)
+                if quantity == _NODES and len(parts) > 1:
+                    self.shared.append(job)
 
     def _cluster(self, name: str, value: float) -> None:
         """`trn_node_devices:sum` and the like."""
@@ -63,15 +81,6 @@ class Sums:
         before = self.values.get(quantity)
         self.values[quantity] = value if before is None else _COMBINED[how](before, value)
 
-    def _job(self, name: str, labels: Labels, value: float) -> None:
-        job = clean(labels.get("training_job", ""))
-        metric, _, how = name.removeprefix("training_job:").rpartition(":")
-        quantity = _NODES if name == _JOB_COUNT else _JOB_SHARES.get(name)
-        if quantity is None and how == ("max" if metric.endswith("_step") else "avg"):
-            quantity = metric.removeprefix(METRIC_PREFIX)
-        if job and quantity is not None:
-            self.jobs.setdefault(job, {})[quantity] = value
-
     def take_counted(self, rows: Rows) -> None:
         """Takes how many nodes there are of each kind."""
         for labels, value in rows:
@@ -81,7 +90,7 @@ class Sums:
     def take_combined(self, rows: Rows, sizes: Rows) -> None:
         """Takes means and sums over nodes, and on how many nodes each job is."""
         for labels, value in rows:
-            quantity = _name(labels).removeprefix(METRIC_PREFIX)
+            quantity = _name(labels).partition(METRIC_PREFIX)[2]
             job = clean(labels.get("training_job", ""))
             if quantity in CATALOG:
                 (self.jobs.setdefault(job, {}) if job else self.values)[quantity] = value
@@ -89,15 +98,14 @@ class Sums:
             if job := clean(labels.get("training_job", "")):
                 self.jobs.setdefault(job, {})[_NODES] = count
 
-    def take_nodes(self, drafts: Iterable[Draft]) -> None:
-        """Takes all nodes themselves."""
-        for draft in drafts:
-            self.nodes += 1
-            self.simulated |= draft.simulated
-        drafts = list(drafts)
+    def take_nodes(self, drafts: Iterable[Draft], since: float) -> None:
+        """Takes all nodes themselves; the values of those that were heard since then."""
+        drafts = tuple(drafts)
+        self.nodes += len(drafts)
+        self.simulated |= any(draft.simulated for draft in drafts)
         for quantity, how in OVER_NODES.items():
             values = [
-                value for draft in drafts
+                value for draft in drafts if (draft.time or -math.inf) >= since
                 for value in draft.values.get(quantity, {}).values()
             ]  # fmt: skip
             if values:
@@ -111,18 +119,35 @@ _COMBINED: Mapping[str, Callable[[float, float], float]] = {
 }
 
 
-def key_of(labels: Labels) -> str:
-    """The name under which the history keeps a series of the cluster or a job; empty for none."""
-    name = _name(labels)
-    job = clean(labels.get("training_job", ""))
-    sums = Sums()
-    if ":" in name:
-        sums.take_recorded([(labels, 1.0)])
-    elif name.startswith(METRIC_PREFIX) and name.removeprefix(METRIC_PREFIX) in CATALOG:
-        return f"{job}/{name.removeprefix(METRIC_PREFIX)}"
-    if job:
-        return next((f"{job}/{one}" for one in sums.jobs.get(job, {}) if one != _NODES), "")
-    return next((f"/{one}" for one in sums.values), "")
+def past(rows: Sequence[tuple[Labels, float]]) -> Iterator[tuple[str, float]]:
+    """What was true of the cluster and its jobs at one moment, by the history's names."""
+    total = Sums()
+    total.take_recorded(rows)
+    total.take_combined(rows, ())
+    for job, values in (("", total.values), *total.jobs.items()):
+        yield from ((f"{job}/{name}", one) for name, one in values.items() if name in CATALOG)
+
+
+def _of_job(name: str) -> str | None:
+    """The quantity that a recorded value of a job is; None for others."""
+    if name == _JOB_COUNT:
+        return _NODES
+    metric, _, how = name.partition(TRAINING)[2].rpartition(":")
+    if name not in _JOB_SHARES and how == ("max" if metric.endswith("_step") else "avg"):
+        return metric
+    return _JOB_SHARES.get(name)
+
+
+def _mean(parts: Sequence[Weighed]) -> float:
+    weight = sum(one for _, one in parts)
+    return sum(value * one for value, one in parts) / weight if weight else math.nan
+
+
+_OF_JOB: Mapping[str, Callable[[Sequence[Weighed]], float]] = {
+    _NODES: lambda parts: sum(value for value, _ in parts),
+    "job_step": lambda parts: max(value for value, _ in parts),
+}
+"""How the values of one job in several clusters become one; a mean, unless told here."""
 
 
 def _name(labels: Labels) -> str:

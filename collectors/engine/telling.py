@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from trntop.catalog import AGENT, ENGINE
 from trntop.collection import Sink
 from trntop.derive import Recipe
-from trntop.model import Reading, Severity, State, Status
+from trntop.model import STALE_PERIODS, Reading, Severity, State, Status
 from trntop.text import clean
 from trntop.told import VERSION, Bulletin, Past, ToldIncident, encode
 
@@ -53,9 +53,18 @@ class Teller:
         """
         return (self.interval + self.pause) / 2 + 1.0
 
+    @property
+    def patience(self) -> float:
+        """Seconds after which what a node told does not count any more."""
+        return STALE_PERIODS * self.period
+
     def say(self, state: State, reason: str = "") -> None:
         """The engine's own state."""
         self._sink.status(Status(self._name, ENGINE, state, reason))
+
+    def say_of(self, node: Node, state: State, reason: str) -> None:
+        """The state of one node."""
+        self._sink.status(Status(node.name, AGENT, state, reason))
 
     async def hand_on(
         self, drafts: Drafts, at: float, what: Recipe, down: Mapping[str, str]
@@ -72,9 +81,10 @@ class Teller:
         self._newest = None
         # In the order of their times, as a recording wants them.
         timed = sorted(
-            ((at if draft.time is None else draft.time, draft) for draft in drafts.nodes.values()),
+            ((draft.time, draft) for draft in drafts.nodes.values() if draft.time is not None),
             key=lambda pair: pair[0],
         )
+        down = {**down, **_timeless(drafts)}
         for place, (stamp, draft) in enumerate(timed):
             self._newest = stamp
             node = self._known(draft.label)
@@ -89,7 +99,7 @@ class Teller:
         for name, reason in down.items():
             if (node := self._known(name)) is not None:
                 node.seen = at
-                self._sink.status(Status(node.name, AGENT, State.DOWN, reason))
+                self.say_of(node, State.DOWN, reason)
 
     def _note_doubles(self, drafts: Drafts) -> None:
         if drafts.doubles:
@@ -119,6 +129,11 @@ class Teller:
         moment = self._asker.ours(stamp, self._sink)
         for message in node.messages(draft, moment, what):
             self._sink.reading(Reading(node.name, AGENT, moment, message, draft.simulated))
+
+    def tell_part(self, node: Node, reason: str) -> None:
+        """Says of the node that is looked at why no more is told of it than of others."""
+        self.whole = None
+        self.say_of(node, State.LATE, f"its roll-ups only: {reason}")
 
     def roster(self, at: float) -> list[str]:
         """The nodes that were there within the last hour; the others are forgotten."""
@@ -210,3 +225,12 @@ class Teller:
             labels.get("node") or None,
             labels.get("component") or None,
         )
+
+
+def _timeless(drafts: Drafts) -> dict[str, str]:
+    """Nodes whose values might be of any time, and why they are not shown."""
+    return {
+        label: "the engine does not tell when its samples were taken"
+        for label, draft in drafts.nodes.items()
+        if draft.time is None
+    }

@@ -13,8 +13,8 @@ from trntop.catalog import FOREIGN, LOOP_PACED, METRIC_PREFIX, NEURON_MONITOR
 from trntop.own_rule import KINDS
 from trntop.settings import Analysis as Settings
 
-from .model import Alert, Group, over
-from .recording import HELD, PEERS, held
+from .model import BY_TARGET, Alert, Group, over
+from .recording import HELD, INSTANCE, PEERS, SELF, WATCHING, held, watching
 
 NO_DATA_FOR = "15m"
 DOWN_FOR = "5m"
@@ -25,9 +25,6 @@ PEER_WINDOW, PEER_PAST, PEER_GAP = "5m", "1h", "10m"
 _PEERS_KIND = "straggler"
 """Of which a slow node would be an incident, were its peers seen."""
 
-_SELF = "trntop_build_info"
-_INSTANCE = f"{METRIC_PREFIX}instance_info"
-_BY_TARGET = "on (job, instance)"
 
 _BOARDS = {"efa_degraded": "efa", "efa_down": "efa", "latency_regression": "efa"}
 _JOB_KINDS = ("comm_bound", "straggler", "hang", "recompile", "checkpoint_stall")
@@ -83,7 +80,7 @@ def incident_group(rules: Sequence[Rule], settings: Settings, links: Links) -> G
         for rule in rules
         for alert in (_incident(rule, settings, links), _no_data(rule, links))
     ]
-    return Group("trntop-incidents", (held(), *alerts))
+    return Group("trntop-incidents", (held(), watching(), *alerts))
 
 
 def _incident(rule: Rule, settings: Settings, links: Links) -> Alert:
@@ -115,7 +112,7 @@ def _no_data(rule: Rule, links: Links) -> Alert:
         f"{name_of(rule.kind)}NoData",
         over(
             "count",
-            f"\n  {_SELF}\n  and {_BY_TARGET} {_INSTANCE}\n  unless {_BY_TARGET} {kind}\n",
+            f"{WATCHING} unless {BY_TARGET} {kind}",
             "version", "python",
         ),
         {"severity": "info", "kind": rule.kind},
@@ -162,7 +159,7 @@ def _watch(settings: Settings, links: Links) -> Iterator[Alert]:
     )
     yield Alert(
         "TrntopNoNode",
-        f"{_SELF} unless {_BY_TARGET} {_INSTANCE}",
+        f"{SELF} unless {BY_TARGET} {INSTANCE}",
         {"severity": "warning"},
         {
             "summary": "An exporter of trntop knows of no node.",
@@ -212,10 +209,10 @@ def _slower_than_peers(settings: Settings, links: Links) -> Alert:
     """
     now = f"avg_over_time({PEERS}[{PEER_WINDOW}])"
     past = f"avg_over_time({PEERS}[{PEER_PAST}] offset {PEER_GAP})"
-    alone = f"count by (job, instance) ({_INSTANCE}) == 1"
+    alone = f"count by (job, instance) ({INSTANCE}) == 1"
     return Alert(
         "TrntopSlowerThanPeers",
-        f"{now}\n/ {past}\n> {1 + settings.straggler:g}\nand {_BY_TARGET} {alone}",
+        f"{now}\n/ {past}\n> {1 + settings.straggler:g}\nand {BY_TARGET} {alone}",
         {"severity": "warning"},
         {
             "summary": "One node of a job computes longer than it did, compared with the others.",

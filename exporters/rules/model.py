@@ -10,6 +10,8 @@ from .yaml_text import Value, yaml_text
 
 BY_PLACE = ("instance", "node", "pod", "provenance")
 """Labels by which the same series of two nodes differ; summed over, they go."""
+BY_TARGET = "on (job, instance)"
+"""What is matched by whose page it stands on."""
 HEAD = "# Made by {}, from the rulebook and the settings in force there.\n"
 
 

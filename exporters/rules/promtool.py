@@ -365,6 +365,7 @@ def _of_peers(alert: Alert) -> Iterator[Test]:
         **_test("peers: firing", run(slower), _at(84, alert), _at(89, alert, fires)),
         "promql_expr_test": [
             _expression("node", "job_compute_seconds:ratio_to_median", told, 89),
+            _expression("node", "job_compute_seconds:ratio_to_median_topk", told, 90),
             _expression("training_job", "job_compute_seconds:ratio_to_median_max", _job(times), 89),
         ],
     }
@@ -484,6 +485,10 @@ _TOLD: tuple[tuple[str, str, _Expected], ...] = (
     ("node", "node_executions_completed:rate5m", ((_PLACES[0], 1), (_PLACES[1], 0.8))),
     ("node", "node_executions_failed:rate5m", ((_PLACES[0], 0), (_PLACES[1], 0.25))),
     ("node", "job_compute_seconds:ratio_to_median", ()),
+    ("node", "node_efa_retransmit_max_ratio:topk", ((_PLACES[0], 0.25), (_PLACES[1], 0.5))),
+    ("node", "node_neuroncore_utilization_mean_ratio:bottomk",
+     ((_PLACES[0], 0.5), (_PLACES[1], 1))),
+    ("node", "node_device_memory_used_max_ratio:topk", ((_PLACES[0], 0.25),)),
     ("cluster", "instance_info:count",
      _cluster(2, instance_type="trn2.48xlarge", simulated="true")),
     ("cluster", "node_phase:count", _cluster(2, phase="training")),
@@ -524,6 +529,7 @@ _TOLD: tuple[tuple[str, str, _Expected], ...] = (
     ("training_job", "job_tokens_per_second:avg", _job(1000)),
     ("training_job", "job_loss:avg", _job(3)),
     ("training_job", "job_mfu_ratio:avg", _job(0.5)),
+    ("node", "job_compute_seconds:ratio_to_median_topk", ()),
     ("training_job", "job_compute_seconds:ratio_to_median_max", ()),
 )  # fmt: skip
 """What the rules make of it."""

@@ -10,13 +10,17 @@ from collections.abc import Iterator
 from trntop.catalog import METRIC_PREFIX
 
 from ..metrics.status import INSTANCE_LABELS
-from .model import BY_PLACE, Group, Recording, labels_of, over
+from .model import BY_PLACE, BY_TARGET, Group, Recording, labels_of, over
 
 WINDOW = "5m"
 """Over which counters become rates: it spans two scrapes of 60 s though some fail."""
+CANDIDATES = 40
+"""The worst nodes by each measure, of which a dashboard shows some."""
 FEWEST_PEERS = 4
 """Nodes of a job below which a median says nothing of any of them."""
 
+SELF, INSTANCE = "trntop_build_info", f"{METRIC_PREFIX}instance_info"
+WATCHING = f"exporter:{SELF}:with_nodes"
 HELD = f"incident:{METRIC_PREFIX}incident_opened_timestamp_seconds:held"
 PEERS = f"node:{METRIC_PREFIX}job_compute_seconds:ratio_to_median"
 HELD_FOR = "15m"
@@ -42,6 +46,11 @@ _WORST = (
     ("max", "node_efa_tx_imbalance_ratio"),
     ("max", "node_device_latency_p99_seconds"),
 )
+_ENDS = (
+    ("topk", "node_efa_retransmit_max_ratio"),
+    ("bottomk", "node_neuroncore_utilization_mean_ratio"),
+    ("topk", "node_device_memory_used_max_ratio"),
+)
 _COUNTED = (
     "node_executions_completed",
     "node_executions_failed",
@@ -49,9 +58,10 @@ _COUNTED = (
 
 
 def recording_groups() -> tuple[Group, ...]:
-    """All of them, but for the one that alerts are made from."""
+    """All of them, but for those that alerts are made from."""
     return (
         Group("trntop-nodes", tuple(_nodes())),
+        Group("trntop-worst", tuple(_worst())),
         Group("trntop-clusters", tuple(_clusters())),
         Group("trntop-training-jobs", tuple(_jobs())),
     )
@@ -67,9 +77,17 @@ def held() -> Recording:
     opened = f"{METRIC_PREFIX}incident_opened_timestamp_seconds"
     return Recording(
         HELD,
-        f"{active} * {opened}\nor\n(\n  {HELD}\n  and on (job, instance)\n"
+        f"{active} * {opened}\nor\n(\n  {HELD}\n  and {BY_TARGET}\n"
         f"  (up == 0 and max_over_time(up[{HELD_FOR}]) == 1)\n)",
     )
+
+
+def watching() -> Recording:
+    """The exporters that know of a node: what they do not tell, they cannot judge.
+
+    Of all nodes this is asked once, not by the alert of each kind.
+    """
+    return Recording(WATCHING, f"{SELF} and {BY_TARGET} {INSTANCE}")
 
 
 def _nodes() -> Iterator[Recording]:
@@ -89,6 +107,14 @@ def _nodes() -> Iterator[Recording]:
         f"(\n  {over('quantile', f'0.5, {compute}')}\n"
         f"  and\n  {over('count', compute)} >= {FEWEST_PEERS}\n)",
     )
+
+
+def _worst() -> Iterator[Recording]:
+    """The nodes at the end of each measure: found once for all who look, not at each look."""
+    for operation, name in _ENDS:
+        metric = f"{METRIC_PREFIX}{name}"
+        yield Recording(f"node:{metric}:{operation}", over(operation, f"{CANDIDATES}, {metric}"))
+    yield Recording(f"{PEERS}_topk", over("topk", f"{CANDIDATES}, {PEERS}"))
 
 
 def _clusters() -> Iterator[Recording]:
@@ -126,7 +152,7 @@ def _clusters() -> Iterator[Recording]:
         )  # fmt: skip
     cores = f"{METRIC_PREFIX}node_neuroncores"
     mean = f"{METRIC_PREFIX}node_neuroncore_utilization_mean_ratio"
-    yield _share(f"cluster:{METRIC_PREFIX}neuroncore_utilization:ratio", f"{mean} * {cores}", cores)
+    yield Recording(f"cluster:{METRIC_PREFIX}neuroncore_utilization:ratio", _mean(mean, cores))
 
 
 def _jobs() -> Iterator[Recording]:
@@ -136,18 +162,16 @@ def _jobs() -> Iterator[Recording]:
     yield Recording(f"{level}:{ranks}:sum", over("sum", ranks))
     yield Recording(f"{level}:{metric}_info:count", over("count", f"{metric}_info"))
     yield Recording(f"{level}:{metric}_step:max", over("max", f"{metric}_step"))
-    mean = _share("", f"{step} * {ranks}", ranks).expr
     # A training log tells no ranks.
-    yield Recording(f"{level}:{step}:avg", f"{mean}\nor\n{over('avg', step)}")
+    mean = f"{_mean(step, ranks)}\nor\n{over('avg', step)}"
+    yield Recording(f"{level}:{step}:avg", mean)
     yield Recording(f"{level}:{step}:max", over("max", step))
     for name in ("comm", "exposed_comm"):
         part = f"{metric}_{name}_seconds"
-        yield _share(
-            f"{level}:{metric}_{name}_share:ratio", f"{part} * {ranks}", f"{step} * {ranks}"
-        )
+        yield _share(f"{level}:{metric}_{name}_share:ratio", part, step, ranks)
     yield _share(
-        f"{level}:{metric}_comm_compute:ratio", f"{metric}_comm_seconds * {ranks}",
-        f"{metric}_compute_seconds * {ranks}",
+        f"{level}:{metric}_comm_compute:ratio", f"{metric}_comm_seconds",
+        f"{metric}_compute_seconds", ranks,
     )  # fmt: skip
     # What each rank reports of the whole run is the same everywhere, but for when it was said.
     for name in ("tokens_per_second", "loss", "mfu_ratio"):
@@ -155,7 +179,13 @@ def _jobs() -> Iterator[Recording]:
     yield Recording(f"{level}:{PEERS.partition(':')[2]}_max", over("max", PEERS))
 
 
-def _share(record: str, part: str, whole: str) -> Recording:
-    """A sum over a sum, both over the nodes that tell both."""
-    parts, wholes = over("sum", f"{part} and {whole}"), over("sum", f"{whole} and {part}")
+def _share(record: str, part: str, whole: str, weight: str = "") -> Recording:
+    """A sum over a sum, both over the nodes that tell both, and what they are weighed by."""
+    both = [f"{one} and {other}" for one, other in ((part, whole), (whole, part))]
+    parts, wholes = (over("sum", f"({one}) * {weight}" if weight else one) for one in both)
     return Recording(record, f"{parts}\n/\n({wholes} > 0)")
+
+
+def _mean(value: str, weight: str) -> str:
+    """Over the nodes that tell both."""
+    return f"{over('sum', f'{value} * {weight}')}\n/\n({over('sum', f'{weight} and {value}')} > 0)"

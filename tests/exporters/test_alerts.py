@@ -167,8 +167,8 @@ def test_counters_are_only_asked_for_their_rates(capsys: pytest.CaptureFixture[s
 def test_records_are_named_level_metric_operations(capsys: pytest.CaptureFixture[str]) -> None:
     for name, rule in rows(printed(capsys), "record").items():
         level, metric, operations = name.split(":")
-        assert level in ("node", "cluster", "training_job", "incident")
-        assert metric.startswith("trn_")
+        assert level in ("node", "cluster", "training_job", "incident", "exporter")
+        assert metric.startswith("trntop_" if level == "exporter" else "trn_")
         assert not metric.endswith("_total")
         assert operations
         # A mean of means counts a node of two ranks like one of sixty-four.
@@ -194,8 +194,11 @@ def test_each_alert_and_each_record_is_tested_in_good_and_bad_times(
             assert cases == set(CASES), name
             assert fires[name] == {True, False}, name
         asked = {one["expr"] for test in tests for one in test.get("promql_expr_test", ())}
-        held = {name for name in rows(text, "record") if name.startswith("incident:")}
-        assert asked | held == rows(text, "record").keys()
+        # Those are tested by the alerts that are made from them.
+        within = {
+            name for name in rows(text, "record") if name.startswith(("incident:", "exporter:"))
+        }
+        assert asked | within == rows(text, "record").keys()
 
 
 def promtool(folder: Path, command: str) -> None:

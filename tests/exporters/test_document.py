@@ -9,7 +9,17 @@ import pytest
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
 from trntop.catalog import CATALOG, NEURON_MONITOR, PROFILES, Entity
 from trntop.exporters import document
-from trntop.model import Allocation, Compilation, Evidence, NodeView, Runtime, Stage, State, View
+from trntop.model import (
+    Allocation,
+    Compilation,
+    Evidence,
+    NodeView,
+    Runtime,
+    Stage,
+    State,
+    View,
+    Whole,
+)
 
 
 def strict(data: bytes) -> Any:
@@ -27,7 +37,10 @@ def written(view: View) -> Any:
 
 def test_outline() -> None:
     found = written(make_view(2, incidents=[make_incident()], simulated=True))
-    assert list(found) == ["schema", "time", "simulated", "ended", "nodes", "incidents"]
+    assert list(found) == [
+        "schema", "time", "simulated", "ended", "cluster", "nodes", "incidents",
+    ]  # fmt: skip
+    assert found["cluster"] is None, "each node speaks for itself"
     assert (found["schema"], found["time"], found["simulated"]) == (1, NOON, True)
     assert [node["node"] for node in found["nodes"]] == ["trn-000", "trn-001"]
     node = found["nodes"][0]
@@ -84,7 +97,7 @@ def test_what_is_known_besides_numbers() -> None:
     assert node["phase"] == {
         "phase": "training",
         "since": NOON - 11_520,
-        "why": "step 1204",
+        "why": "step 1,204",
         "provenance": "derived",
     }
     assert node["compilation"] is None
@@ -200,6 +213,32 @@ def test_empty_and_bare() -> None:
     parts = ("devices", "cores", "physical_cores", "efa", "jobs", "processes", "profiles")
     assert all(node[part] == [] for part in parts)
     assert node["phase"] is node["compilation"] is None
+
+
+def test_what_an_engine_tells_of_all_nodes() -> None:
+    whole = Whole(
+        nodes=31250,
+        chosen=True,
+        down=3,
+        newest=NOON - 7.0,
+        values={"node_efa_tx_bytes_per_second": 1e12, "node_devices": math.nan},
+        jobs={"run7": {"nodes": 31250, "job_step_seconds": 4.25}},
+        notes=("no recorded values",),
+    )
+    view = make_view(1)
+    view = dataclasses.replace(view, cluster=dataclasses.replace(view.cluster, whole=whole))
+    assert written(view)["cluster"] == {
+        "nodes": 31250,
+        "worst_only": True,
+        "down": 3,
+        "age_seconds": 7,
+        "old": False,
+        "judged": True,
+        "values": {"node_efa_tx_bytes_per_second": 10**12},
+        "jobs": [{"job": "run7", "nodes": 31250, "job_step_seconds": 4.25}],
+        "notes": ["no recorded values"],
+        "problem": None,
+    }
 
 
 def test_parts_that_the_inventory_half_knows() -> None:

@@ -82,7 +82,7 @@ def test_one_node_shows_its_parts() -> None:
     process = row(text, "python3")
     assert process[:6] == ["python3", "train.py", "4711", "0-1", "0-7", "200"]
     assert process[-2:] == ["2.30.51", "train_step.neff*"]
-    assert "training d since 08:48:00: step 1204" in text
+    assert "training d since 08:48:00: step 1,204" in text
     assert row(text, "neuron-sysfs") == ["neuron-sysfs", "fresh", "0", "s", "10", "s"]
     assert "rdmap16s27" not in shown(make_view(2))
 

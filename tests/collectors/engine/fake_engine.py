@@ -138,6 +138,7 @@ class Cluster:
     def __init__(self, nodes: Sequence[str], **labels: str) -> None:
         self.nodes = list(nodes)
         self.labels = labels
+        self.facts = {"instance_type": "trn2.48xlarge", "lnc": "2", "simulated": "false"}
         self.age = 2.0
         """Seconds since the newest sample."""
         self.names = ["trn_instance_info", "trn_incidents", "up"]
@@ -172,21 +173,15 @@ class Cluster:
         if query.startswith("count by"):
             return [({"instance_type": "trn2.48xlarge"}, len(self.nodes))]
         if query.startswith("timestamp"):
-            return [(self.row(node), time.time() - self.age) for node in self.nodes]
+            meant = [node for node in self.nodes if "node=~" not in query or node in query]
+            return [(self.row(node, **self.facts), time.time() - self.age) for node in meant]
         if query.startswith("min by (kind"):
             return self.incidents
         if query.startswith("up{"):
             return [({"instance": f"{node}:10042", "job": "trntop"}, 0) for node in self.down]
         if query.startswith("{") and "node=~" in query:
-            meant = [node for node in self.nodes if node in query]
-            return self._of(meant) + self._facts(meant)
-        if "trn_instance_info" in query:
-            return self._facts(self.nodes)
+            return self._of([node for node in self.nodes if node in query])
         return self._of(self.nodes) if "trn_node_devices" in query else []
 
     def _of(self, nodes: Sequence[str]) -> list[tuple[Mapping[str, str], float | str]]:
         return [(self.row(node, name), one) for node in nodes for name, one in self.values.items()]
-
-    def _facts(self, nodes: Sequence[str]) -> list[tuple[Mapping[str, str], float | str]]:
-        facts = {"instance_type": "trn2.48xlarge", "lnc": "2", "simulated": "false"}
-        return [(self.row(node, "trn_instance_info", **facts), 1) for node in nodes]

@@ -43,7 +43,7 @@ def refused(answer: Answer) -> EngineError:
 
 def test_it_asks_by_post_at_one_instant_with_a_time_limit() -> None:
     with engine(lambda _: vector([({"a": "b"}, 1)])) as server:
-        assert plain(ask(server).rows) == [({"a": "b"}, 1.0)]
+        assert [*plain(ask(server).rows)] == [({"a": "b"}, 1.0)]
     (asked,) = server.asked
     assert asked.path == "/api/v1/query"
     assert asked.form == {"query": "up", "time": "1000.000", "timeout": "5s", "nocache": "1"}
@@ -137,7 +137,7 @@ def test_numbers_that_are_none_are_absent_and_warnings_are_told() -> None:
     )
     with engine(lambda _: answer) as server:
         found = ask(server)
-    assert plain(found.rows) == [({"n": "4"}, 2.5)]
+    assert [*plain(found.rows)] == [({"n": "4"}, 2.5)]
     assert found.notes[0] == "a store is away"
     assert "\x1b" not in "".join(found.notes)
     assert any("partial" in note for note in found.notes)
@@ -150,7 +150,7 @@ def test_histograms_are_left_out_and_said() -> None:
     ]
     with engine(lambda _: success({"resultType": "vector", "result": rows})) as server:
         found = ask(server)
-    assert plain(found.rows) == [({"n": "2"}, 2.0)]
+    assert [*plain(found.rows)] == [({"n": "2"}, 2.0)]
     assert "1 histogram" in found.notes[0]
 
 

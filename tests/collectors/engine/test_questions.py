@@ -6,15 +6,15 @@ from trntop.collectors.engine import questions
 from trntop.collectors.engine.client import Labels
 from trntop.collectors.engine.nodes import Drafts
 from trntop.collectors.engine.own import _with_cards
-from trntop.collectors.engine.questions import MAX_QUERIES, Questions
-from trntop.collectors.engine.selectors import Scope
-from trntop.collectors.engine.sums import Sums, key_of
+from trntop.collectors.engine.questions import Questions
+from trntop.collectors.engine.selectors import Scope, one_of
+from trntop.collectors.engine.sums import Sums, past
+from trntop.exporters.rules.recording import recording_groups
 
 NAMES = frozenset(("trn_instance_info", "trn_incidents", "trntop_source_up"))
-RECORDED = NAMES | {
-    "cluster:trn_instance_info:count",
-    "node:trn_job_compute_seconds:ratio_to_median",
-}
+OLD_RULES = NAMES | {"cluster:trn_instance_info:count"}
+RECORDED = frozenset(one.record for group in recording_groups() for one in group.rules)
+RECORDED |= NAMES
 SCOPES = ("", 'cluster="a",env!~"test|\\"x"')
 
 
@@ -25,7 +25,11 @@ def asked(names: frozenset[str], scope: str = "") -> list[dict[str, str]]:
     return [
         made.whole(None),
         made.whole(nodes),
-        {**made.cluster(), **{f"{key} of": text for key, text in made.some(nodes).items()}},
+        {
+            **made.cluster(),
+            **made.worst(),
+            **{f"{key} of": text for key, text in made.some(nodes).items()},
+        },
         made.node(nodes[0]),
         {**made.past(None), **made.past(nodes)},
         {"count": made.count(), "jobs": made.scrape_jobs(), "any": made.any_node()},
@@ -33,12 +37,23 @@ def asked(names: frozenset[str], scope: str = "") -> list[dict[str, str]]:
     ]
 
 
-@pytest.mark.parametrize("names", [NAMES, RECORDED])
-def test_never_more_than_ten_in_a_refresh(names: frozenset[str]) -> None:
-    assert [len(one) for one in asked(names)[:3]] == [MAX_QUERIES, MAX_QUERIES - 1, MAX_QUERIES]
+@pytest.mark.parametrize(("names", "large"), [(NAMES, 10), (OLD_RULES, 10), (RECORDED, 7)])
+def test_never_more_than_ten_in_a_refresh(names: frozenset[str], large: int) -> None:
+    assert [len(one) for one in asked(names)[:3]] == [10, 9, large]
 
 
-@pytest.mark.parametrize("names", [NAMES, RECORDED])
+def test_what_rules_record_no_refresh_computes() -> None:
+    """A large cluster with the rules costs what its screen shows: no question looks at all."""
+    made = Questions(Scope(), RECORDED & questions.NAMES, 15.0)
+    wanted = made.worst()["worst"].partition('"')[2].partition('"')[0].split("|")
+    assert set(wanted) <= RECORDED
+    assert len(wanted) == 4
+    for text in (*made.cluster().values(), *made.worst().values()):
+        assert "topk(" not in text
+        assert "bottomk(" not in text
+
+
+@pytest.mark.parametrize("names", [NAMES, OLD_RULES, RECORDED])
 @pytest.mark.parametrize("scope", SCOPES)
 def test_all_are_promql(names: frozenset[str], scope: str) -> None:
     parser = pytest.importorskip("promql_parser")
@@ -46,6 +61,15 @@ def test_all_are_promql(names: frozenset[str], scope: str) -> None:
         for text in kind.values():
             parser.parse(text)
             assert scope in text
+
+
+def test_of_no_node_nothing_is_asked() -> None:
+    """A matcher of no value would be one of all series that have not the label."""
+    made = Questions(Scope(), RECORDED, 15.0)
+    assert made.some([]) == {}
+    assert not made.whole([]).keys() & {"tx", "resent"}
+    with pytest.raises(ValueError, match="no value of node"):
+        one_of("node", [""])
 
 
 def test_of_many_nodes_the_cards_of_those_that_resend_most() -> None:
@@ -61,22 +85,57 @@ def test_of_many_nodes_the_cards_of_those_that_resend_most() -> None:
     assert _with_cards(Drafts(), None) is None
 
 
-@pytest.mark.parametrize(
-    ("labels", "key"),
-    [
-        ({"__name__": "cluster:trn_neuroncore_utilization:ratio"},
-         "/node_neuroncore_utilization_mean_ratio"),
-        ({"__name__": "cluster:trn_node_efa_tx_bytes_per_second:sum"},
-         "/node_efa_tx_bytes_per_second"),
-        ({"__name__": "training_job:trn_job_comm_share:ratio", "training_job": "run7"},
-         "run7/job_comm_share_ratio"),
-        ({"__name__": "trn_job_step_seconds", "training_job": "run7"}, "run7/job_step_seconds"),
-        ({"__name__": "training_job:trn_job_info:count", "training_job": "run7"}, ""),
-        ({"__name__": "node_load1"}, ""),
-    ],
-)  # fmt: skip
-def test_the_history_knows_recorded_series_by_our_names(labels: Labels, key: str) -> None:
-    assert key_of(labels) == key
+def test_the_history_knows_the_past_by_our_names() -> None:
+    mean = {"__name__": "trn_node_neuroncore_utilization_mean_ratio"}
+    rows: list[tuple[Labels, float]] = [
+        ({"__name__": "cluster:trn_node_efa_tx_bytes_per_second:sum", "job": "a"}, 3.0),
+        ({"__name__": "cluster:trn_node_efa_tx_bytes_per_second:sum", "job": "b"}, 4.0),
+        ({"__name__": "training_job:trn_job_comm_share:ratio", "training_job": "run7"}, 0.3),
+        ({"__name__": "training_job:trn_job_info:count", "training_job": "run7"}, 16),
+        (mean, 0.8),
+        ({"__name__": "trn_job_step_seconds", "training_job": "run8"}, 4.0),
+        ({"__name__": "node_load1"}, 1.0),
+    ]
+    assert dict(past(rows)) == {
+        "/node_efa_tx_bytes_per_second": 7.0,
+        "/node_neuroncore_utilization_mean_ratio": 0.8,
+        "run7/job_comm_share_ratio": 0.3,
+        "run8/job_step_seconds": 4.0,
+    }
+
+
+def test_a_job_in_two_clusters_is_one_weighed_by_its_nodes() -> None:
+    total = Sums()
+    total.take_recorded([
+        ({"__name__": f"training_job:trn_{name}", "training_job": "run7", "job": cluster}, value)
+        for name, values in (
+            ("job_info:count", (10, 30)),
+            ("job_step_seconds:avg", (2.0, 4.0)),
+            ("job_step:max", (118, 120)),
+            ("job_comm_share:ratio", (0.1, 0.3)),
+        )
+        for cluster, value in zip("ab", values, strict=True)
+    ])  # fmt: skip
+    assert total.jobs == {
+        "run7": {
+            "nodes": 40,
+            "job_step_seconds": 3.5,
+            "job_step": 120,
+            "job_comm_share_ratio": pytest.approx(0.25),
+        }
+    }
+    assert total.shared == ["run7"]
+
+
+def test_sums_are_of_nodes_that_are_heard() -> None:
+    drafts = Drafts()
+    for node, time in (("n-0", 1000.0), ("n-1", 700.0)):
+        labels = {"node": node, "__name__": "trn_node_efa_tx_bytes_per_second"}
+        drafts.take([(labels, 5.0)])
+        drafts.take_times([(labels, time)])
+    total = Sums()
+    total.take_nodes(iter(drafts.nodes.values()), 950.0)
+    assert (total.nodes, total.values) == (2, {"node_efa_tx_bytes_per_second": 5.0})
 
 
 def test_sums_of_two_clusters_are_weighed() -> None:

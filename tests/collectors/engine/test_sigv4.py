@@ -58,7 +58,9 @@ def signature(asked: Asked, method: str, region: str) -> str:
 
 
 async def _ask(url: str) -> None:
-    client = Client(parse(f"prometheus+{url}/workspaces/ws-1?sigv4=us-west-2"), Fleet())
+    # The setting is for lists of instances too: a workspace may be in another region.
+    address = parse(f"prometheus+{url}/workspaces/ws-1?sigv4=us-west-2")
+    client = Client(address, Fleet(region="eu-west-1"))
     try:
         await client.instant('up{node="a b+c"}', 1000.0, 5.0)
     finally:
