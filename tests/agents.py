@@ -21,11 +21,12 @@ class FakeAgent:
 
     Args:
         view: the first.
+        relay: whether it stands in for other machines.
     """
 
-    def __init__(self, view: View | None = None) -> None:
+    def __init__(self, view: View | None = None, *, relay: bool = False) -> None:
         self.view: View | None = make_view(1) if view is None else view
-        self.streams = Streams(lambda: self.view, 1.0)
+        self.streams = Streams(lambda: self.view, 1.0, relay=relay)
         self.app = build_app(lambda: self.view, Exposition(20_000), self.streams)
         self.port = 0
 
@@ -56,9 +57,11 @@ def moved(view: View, seconds: float) -> View:
 
 
 @contextlib.asynccontextmanager
-async def agent(view: View | None = None, access: Access | None = None) -> AsyncIterator[FakeAgent]:
+async def agent(
+    view: View | None = None, access: Access | None = None, *, relay: bool = False
+) -> AsyncIterator[FakeAgent]:
     """A real agent on loopback."""
-    one = FakeAgent(view)
+    one = FakeAgent(view, relay=relay)
     async with served(one.app, access) as port:
         one.port = port
         yield one

@@ -222,7 +222,7 @@ def _phase(values: Mapping[str, Column], inventory: Inventory, time: float) -> P
         since = inventory.compilation.since
         return Phase(Stage.COMPILING, since, "2 compilers, 12 modules in the cache")
     if "job_step" in values:
-        return Phase(Stage.TRAINING, time - 11_520, f"step {values['job_step'].max():.0f}")
+        return Phase(Stage.TRAINING, time - 11_520, f"step {values['job_step'].max():,.0f}")
     if "node_neuroncore_utilization_mean_ratio" in values:
         return Phase(Stage.TRAINING, None, "cores 92 % utilized")
     return None

@@ -40,6 +40,8 @@ def test_once_writes_the_page_and_ends(tmp_path: Path) -> None:
         (["--textfile", "{}/none/trntop.prom", "--once"], 1, "there is no such folder"),
         (["--textfile", "{}/trntop.txt", "--once"], 2, r"files that end in \.prom only"),
         (["--textfile", "{}/trntop.prom", "-p", "0"], 2, "instead of serving"),
+        (["--textfile", "{}/trntop.prom", "--probe-every", "5m"], 2, "agents that probe serve"),
+        (["--textfile", "{}/trntop.prom", "--allow-probes"], 2, "agents that probe serve"),
         (["--once"], 2, "--once goes with --textfile"),
     ],
 )

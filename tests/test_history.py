@@ -39,6 +39,21 @@ def test_nodes_that_join_and_leave() -> None:
     assert len(history.node(UTILIZATION, "unknown", 2)[0]) == 0
 
 
+def test_nodes_that_come_and_go_for_ever_take_no_more_room() -> None:
+    history = History(seconds=4, coarse=4, step=2)
+    for t in range(200):
+        history.append(cluster(t, **{f"n{t // 2}": 0.5, "stays": 0.1}))
+    assert history._series[UTILIZATION].coarse.width < 12
+    _, values = history.nodes(UTILIZATION, ["n99", "n98", "n90", "stays"], 4)
+    np.testing.assert_allclose(
+        values,
+        [[np.nan, 0.5, np.nan, 0.1]] * 2 + [[0.5, np.nan, np.nan, 0.1]] * 2,
+        rtol=1e-6,
+    )
+    _, values = history.nodes(UTILIZATION, ["n99"], 4, coarse=True)
+    np.testing.assert_allclose(values[:, 0], [np.nan, np.nan, np.nan, 0.5], rtol=1e-6)
+
+
 def test_the_coarse_ring_holds_means() -> None:
     history = History(seconds=10, coarse=4, step=2)
     for t, value in enumerate([0.0, 1.0, float("nan"), 0.5]):

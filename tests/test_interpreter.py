@@ -1,11 +1,13 @@
 """Settings of the interpreter."""
 
+import dataclasses
 import gc
 import sys
 from collections.abc import Iterator
 
 import pytest
 
+from tests.builders import make_view
 from trntop import interpreter
 
 
@@ -28,3 +30,18 @@ def test_what_is_sooner_already_stays() -> None:
     sys.setswitchinterval(0.0001)
     interpreter.prepare()
     assert sys.getswitchinterval() == pytest.approx(0.0001, abs=2e-6)
+
+
+def test_free_memory_is_given_back_each_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    trimmer = interpreter.Trimmer()
+    trims: list[int] = []
+    monkeypatch.setattr(trimmer, "_trim", trims.append)
+    view = make_view(1)
+    for second in (0, 1, 1.9, 2, 3, 4, 0):
+        trimmer(dataclasses.replace(view, time=view.time + second))
+    assert len(trims) == 4
+
+
+def test_where_it_cannot_be_given_back_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda _: object())
+    interpreter.Trimmer()(make_view(1))

@@ -35,9 +35,9 @@ def run(*ticks: tuple[float, Values], inventory: Inventory = NODE) -> Phase | No
 
 
 def test_steps_are_training() -> None:
-    ticks = [(t, {"util": 0.9, "step": 100 + t // 4, "seconds": 4.0}) for t in range(20)]
+    ticks = [(t, {"util": 0.9, "step": 1200 + t // 4, "seconds": 4.0}) for t in range(20)]
     phase = run(*ticks)
-    assert phase == Phase(Stage.TRAINING, None, "step 104", Provenance.DERIVED)
+    assert phase == Phase(Stage.TRAINING, None, "step 1,204", Provenance.DERIVED)
 
 
 def test_the_first_steps_warm_up_and_the_change_has_its_time() -> None:

@@ -120,7 +120,16 @@ def test_a_time_that_is_none() -> None:
     frame = dataclasses.replace(view.frame, time=float("inf"))
     readings = said(dataclasses.replace(view, frame=frame), NOON, Speaker("n", 1.0))
     shown = node_of(fed(*readings), NOON)
-    assert (shown.state, shown.frame.sources[0].reason) == (State.DOWN, "a frame without a time")
+    assert shown.state is State.DOWN
+    assert "`$.time`" in shown.frame.sources[0].reason
+
+
+def test_a_clock_that_is_set_back_is_known_at_once() -> None:
+    speaker = Speaker("n", 1.0)
+    ahead = [one for n in range(5) for one in said(at(100 + n), NOON + n, speaker)]
+    back = said(at(5), NOON + 5, speaker)
+    shown = node_of(fed(*ahead, *back), NOON + 5)
+    assert shown.frame.value("node_clock_offset_seconds") == 0
 
 
 def test_the_collector_says_why_it_is_down() -> None:

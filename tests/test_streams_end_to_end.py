@@ -82,6 +82,13 @@ def test_a_relay_stands_in_for_its_nodes(tmp_path: Path) -> None:
             assert report["simulated"]
 
 
+def test_a_relay_of_one_node_is_not_taken_for_it() -> None:
+    with export("sim:healthy?nodes=1") as one:
+        port = one.rpartition(":")[2]
+        with export(f"http://localhost:{port}") as relay:
+            assert set(snapshot(relay)) == {"localhost"}
+
+
 def test_without_a_terminal_the_dashboard_prints_what_an_agent_says() -> None:
     with export("sim:healthy?nodes=1") as one:
         port = one.rpartition(":")[2]

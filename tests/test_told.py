@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import NOON, make_node
+from trntop import told
 from trntop.catalog import AGENT, ENGINE
 from trntop.collection import Sink
 from trntop.errors import DecodeError
@@ -29,7 +30,7 @@ DOWN = ToldIncident("efa_down", Severity.CRITICAL, NOON - 60, None, "trn-001", "
 def bulletin(
     roster: Sequence[str] = ("trn-000", "trn-001"),
     incidents: tuple[ToldIncident, ...] | None = (),
-    newest: float = NOON,
+    newest: float | None = NOON,
     **more: object,
 ) -> Bulletin:
     return Bulletin(
@@ -97,6 +98,48 @@ def test_old_samples_are_no_present() -> None:
     assert view.cluster.whole is not None
     assert (view.cluster.whole.old, view.cluster.whole.values) == (True, {})
     assert "as of 5 min ago" in view.incidents[0].summary
+
+
+def test_values_of_an_engine_that_knows_of_no_sample_grow_old_as_well() -> None:
+    found = monitor(engine(bulletin(newest=None, incidents=(DOWN,), values={UTILIZATION: 0.9})))
+    view = found.tick(NOON + 20)
+    assert view.cluster.whole is not None
+    assert (view.cluster.whole.old, view.cluster.whole.values) == (False, {UTILIZATION: 0.9})
+    view = found.tick(NOON + 300)
+    assert view.cluster.whole is not None
+    assert (view.cluster.whole.old, view.cluster.whole.values) == (True, {})
+    assert "as of 5 min ago" in view.incidents[0].summary
+
+
+def test_of_very_many_incidents_the_worst_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(told, "MAX_INCIDENTS", 3)
+    many = [
+        ToldIncident("slow", Severity.INFO, NOON - 300),
+        ToldIncident("late", Severity.WARNING, NOON - 5),
+        ToldIncident("b", Severity.WARNING, NOON - 9, node="trn-2"),
+        ToldIncident("b", Severity.WARNING, NOON - 9, node="trn-1"),
+        ToldIncident("down", Severity.CRITICAL, NOON),
+    ]
+    expected = ["down///", "b//trn-1/", "b//trn-2/"]
+    for some in (many, many[::-1]):
+        found = monitor(engine(bulletin(incidents=tuple(some))))
+        assert [one.id for one in found.tick(NOON).incidents] == expected
+
+
+def test_one_that_is_pushed_out_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(told, "MAX_INCIDENTS", 1)
+    late = ToldIncident("late", Severity.WARNING, NOON - 5)
+    down = ToldIncident("down", Severity.CRITICAL, NOON)
+    found = monitor(engine(bulletin(incidents=(late,))))
+    steps = (
+        ((late, down), [("down///", True)]),
+        ((late,), [("late///", True), ("down///", False)]),
+        ((down, late), [("down///", True)]),
+        ((down,), [("down///", True)]),
+    )
+    for second, (incidents, expected) in enumerate(steps, start=1):
+        found.feed(engine(bulletin(incidents=incidents), NOON + second))
+        assert [(one.id, one.open) for one in found.tick(NOON + second).incidents] == expected
 
 
 def test_a_failure_is_said_and_taken_back() -> None:

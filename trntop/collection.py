@@ -26,12 +26,16 @@ class Sink(Protocol):
         """Takes the source's word on its own state."""
         ...
 
-    def claim(self, node: str, speaker: str) -> str:
-        """Who speaks for a node of another machine: `speaker`, unless another was first."""
+    def claim(self, node: str, speaker: str, *sources: str) -> str:
+        """Who speaks for a node of another machine, see `trntop.claims`: `speaker`, its address,
+        unless another was first.
+        """
         ...
 
-    def forget(self, node: str) -> None:
-        """The node is no longer watched; whoever speaks for it says so and falls silent."""
+    def forget(self, node: str, speaker: str = "") -> None:
+        """`speaker` no longer watches the node: what it alone brought is gone, and the node is when
+        nobody else watches it.
+        """
         ...
 
     def tell(self, text: str) -> None:

@@ -28,11 +28,14 @@ KEPT = (
 
 
 class Ring:
-    """The newest `capacity` rows of a table whose columns may become more."""
+    """The newest `capacity` rows of a table whose columns may become more.
+
+    Rows take no memory until they are written.
+    """
 
     def __init__(self, capacity: int, width: int = 0) -> None:
         self.capacity = capacity
-        self._rows = np.full((capacity, width), np.nan, np.float32)
+        self._rows = np.empty((capacity, width), np.float32)
         self._times = np.zeros(capacity)
         self._written = 0
 
@@ -47,8 +50,10 @@ class Ring:
     def widen(self, width: int) -> None:
         """Adds columns, absent until now."""
         if width > self.width:
-            grown = np.full((self.capacity, width), np.nan, np.float32)
-            grown[:, : self.width] = self._rows
+            grown = np.empty((self.capacity, width), np.float32)
+            known = len(self)
+            grown[:known, : self.width] = self._rows[:known]
+            grown[:known, self.width :] = np.nan
             self._rows = grown
 
     def append(self, time: float, row: npt.ArrayLike) -> None:
@@ -136,6 +141,11 @@ class History:
     def __init__(self, seconds: int = 900, coarse: int = 1080, step: int = 10) -> None:
         self._shape = (seconds, coarse, step)
         self._nodes: dict[str, int] = {}
+        """Node → its column."""
+        self._left: dict[str, int] = {}
+        """Node that is not there → for how many ticks."""
+        self._free: list[int] = []
+        """Columns of nodes that have left for longer than anything is kept."""
         self._series: dict[str, _Series] = {}
         self._scalars: dict[str, _Series] = {}
         self._lock = threading.Lock()
@@ -143,11 +153,10 @@ class History:
     def append(self, cluster: Cluster, extra: Mapping[str, float] | None = None) -> None:
         """Writes one tick: the kept node quantities, and scalars by name (`job/quantity`)."""
         with self._lock:
-            for name in cluster.names:
-                self._nodes.setdefault(name, len(self._nodes))
-            slots = [self._nodes[name] for name in cluster.names]
+            self._forget(cluster)
+            slots = [self._slot(name) for name in cluster.names]
             for quantity in KEPT:
-                row = np.full(len(self._nodes), np.nan, np.float32)
+                row = np.full(self._width, np.nan, np.float32)
                 row[slots] = cluster.column(quantity)
                 self._of(self._series, quantity).append(cluster.time, row)
             absent = np.full(1, np.nan, np.float32)
@@ -186,16 +195,39 @@ class History:
         with self._lock:
             for key, values in scalars.items():
                 self._of(self._scalars, key).fill(ticks, _held([values], places), [0], 1)
-            for node in nodes:
-                self._nodes.setdefault(node, len(self._nodes))
+            places_of = {node: self._slot(node) for node in nodes}
             for quantity in KEPT:
-                told = [(self._nodes[node], table[quantity]) for node, table in nodes.items()
+                told = [(places_of[node], table[quantity]) for node, table in nodes.items()
                         if quantity in table]  # fmt: skip
                 if told:
                     slots = [slot for slot, _ in told]
                     series = self._of(self._series, quantity)
                     rows = _held([values for _, values in told], places)
-                    series.fill(ticks, rows, slots, len(self._nodes))
+                    series.fill(ticks, rows, slots, self._width)
+
+    @property
+    def _width(self) -> int:
+        return len(self._nodes) + len(self._free)
+
+    def _slot(self, node: str) -> int:
+        """The column of a node; a new one gets that of one that is forgotten, if there is any."""
+        slot = self._nodes.get(node)
+        if slot is None:
+            slot = self._nodes[node] = self._free.pop() if self._free else len(self._nodes)
+        return slot
+
+    def _forget(self, cluster: Cluster) -> None:
+        """Gives back the columns of nodes of which nothing is left."""
+        if self._nodes.keys() == cluster.nodes.keys():
+            self._left.clear()
+            return
+        fine, rows, step = self._shape
+        kept = max(fine, (rows + 1) * step)
+        left = self._nodes.keys() - cluster.nodes.keys()
+        self._left = {node: self._left.get(node, 0) + 1 for node in left}
+        for node in [one for one, ticks in self._left.items() if ticks > kept]:
+            del self._left[node]
+            self._free.append(self._nodes.pop(node))
 
     def _of(self, table: dict[str, _Series], key: str) -> _Series:
         series = table.get(key)

@@ -379,7 +379,7 @@ class Frame:
         return "not provided" if source else "its inputs do not tell"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class NodeView:
     """What is known of one node at one tick."""
 
@@ -391,7 +391,7 @@ class NodeView:
         """Name of the node."""
         return self.inventory.node
 
-    @property
+    @cached_property
     def state(self) -> State:
         """The node's state: that of its best source.
 

@@ -1,7 +1,7 @@
 """The one path: readings in, views out. No I/O, no thread, no clock of its own."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from itertools import chain
 from typing import Protocol, TypeVar
 
@@ -17,7 +17,7 @@ from trntop.node import NodeState
 from trntop.remote import RemoteNode
 from trntop.settings import Settings
 from trntop.skew import Skew
-from trntop.told import Told as Engine
+from trntop.told import Told
 
 MAX_NODES = 40_000
 MAX_UNKNOWN = 64
@@ -28,10 +28,10 @@ MAX_CATCH_UP = 120.0
 
 log = logging.getLogger(__name__)
 
-Told = TypeVar("Told", covariant=True)
+Shown = TypeVar("Shown", covariant=True)
 
 
-class Follower(Protocol[Told]):
+class Follower(Protocol[Shown]):
     """What a stream is played to."""
 
     period: float
@@ -48,7 +48,7 @@ class Follower(Protocol[Told]):
         """The stream is over at `now`."""
         ...
 
-    def tick(self, now: float) -> Told:
+    def tick(self, now: float) -> Shown:
         """A period has passed."""
         ...
 
@@ -82,7 +82,7 @@ class Monitor:
         self._nodes: dict[str, NodeState] = {}
         self._remotes: dict[str, RemoteNode] = {}
         """Nodes that an agent speaks for."""
-        self._engine: Engine | None = None
+        self._engine: Told | None = None
         """What an engine tells of all nodes; then agents have judged them, and nobody does here."""
         self._incidents: tuple[Incident, ...] = ()
         self._order: list[str] = []
@@ -153,9 +153,9 @@ class Monitor:
                 del self._remotes[name]
             self._list()
 
-    def _told(self) -> Engine:
+    def _told(self) -> Told:
         if self._engine is None:
-            self._engine = Engine(self.history, self.period)
+            self._engine = Told(self.history, self.period)
         return self._engine
 
     def status(self, status: Status) -> None:
@@ -167,10 +167,13 @@ class Monitor:
         if (node := find(status.node)) is not None:
             node.status(status)
 
-    def forget(self, name: str) -> None:
-        """A node is no longer watched; what was wrong with it ends."""
-        self._nodes.pop(name, None)
-        self._remotes.pop(name, None)
+    def forget(self, name: str, sources: Set[str] | None = None) -> None:
+        """A node is no longer watched, or some sources of it; what was wrong with it ends."""
+        if sources is None or AGENT in sources:
+            self._remotes.pop(name, None)
+        node = self._nodes.get(name)
+        if node is not None and (sources is None or not node.forget(sources)):
+            del self._nodes[name]
         self._list()
 
     def end(self, now: float) -> None:
@@ -253,10 +256,10 @@ class Monitor:
 
 def play(
     readings: Iterable[Reading],
-    monitor: Follower[Told],
+    monitor: Follower[Shown],
     skew: Skew | None = None,
     beat: float | None = None,
-) -> Iterator[Told]:
+) -> Iterator[Shown]:
     """Runs a recorded or simulated stream through `monitor`, one view per period of its time.
 
     Nodes whose clocks are off are shifted onto the time of the others. Where the stream itself

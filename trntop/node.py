@@ -132,6 +132,13 @@ class NodeState:
         source.count("undecodable")
         source.problem = text
 
+    def forget(self, sources: Iterable[str]) -> bool:
+        """Some sources are no longer watched; whether any is left."""
+        for name in sources:
+            if self._sources.pop(name, None) is not None:
+                self._forget_facts(name)
+        return bool(self._sources)
+
     def restart(self) -> None:
         """The stream's clock was set back: what was known belongs to another time."""
         for source in self._sources.values():

@@ -108,8 +108,8 @@ class PhaseTracker:
         patience = max(PATIENCE, STEPS_MISSED * self._step_seconds, 2 * self._pace)
         if missed is not None and missed <= patience:
             if self._step <= FIRST_STEPS:
-                return Stage.WARMING_UP, None, f"step {self._step:.0f}", derived
-            return Stage.TRAINING, None, f"step {self._step:.0f}", derived
+                return Stage.WARMING_UP, None, f"step {units.count(self._step)}", derived
+            return Stage.TRAINING, None, f"step {units.count(self._step)}", derived
         writing = max(
             _value(columns, f"node_{where}_written_bytes_per_second") or 0.0
             for where in ("disk", "lustre")

@@ -1,10 +1,7 @@
 """A node that an agent speaks for: its newest view, as old as it is."""
 
 import dataclasses
-import math
 from collections import deque
-
-import numpy as np
 
 from trntop import wire
 from trntop.catalog import AGENT, CATALOG, Entity
@@ -12,10 +9,8 @@ from trntop.errors import DecodeError
 from trntop.heard import Heard
 from trntop.model import Frame, Inventory, NodeView, Reading, Sample, SourceState, State, Status
 
-OFFSET = "node_clock_offset_seconds"
 DELAYS = 30
 """Frames of which the quickest tells how far the node's clock is off."""
-_NONE = np.zeros(1)
 _WORSE = (State.FRESH, State.LATE, State.ENDED, State.STARTING, State.STALE, State.DOWN)
 
 
@@ -47,6 +42,8 @@ class RemoteNode:
         those of many nodes are not all read in one moment.
         """
         self._ahead: deque[float] = deque(maxlen=DELAYS)
+        self._told = 0.0
+        """The time that the newest frame states."""
         self.clock_ahead = 0.0
         """Seconds that the node's clock is ahead of ours; a slow network makes it look behind."""
         self._pair: tuple[Inventory, Inventory, Inventory] | None = None
@@ -63,11 +60,12 @@ class RemoteNode:
         if head.type != wire.FRAME:
             self._listener.take(data)
             return
-        if not math.isfinite(head.time):
-            raise DecodeError("a frame without a time")
         if self._waiting is not None:
             self._heard.count("readings")  # of which nobody looked at one
         self._waiting = reading.time, data
+        if head.time < self._told:
+            self._ahead.clear()  # the node's clock was set back
+        self._told = head.time
         self._ahead.append(head.time - reading.time)
         self.clock_ahead = max(self._ahead)
         if not self._is_read:
@@ -160,12 +158,7 @@ class RemoteNode:
         if view is None:
             return  # what it needs was not heard
         self._heard.take(time, Sample(period=self._listener.period))
-        frame = view.frame
-        if frame.columns:
-            # A relay tells how far the node is ahead of the relay.
-            offset = frame.columns.get(OFFSET, _NONE) + self.clock_ahead
-            frame = dataclasses.replace(frame, columns={**frame.columns, OFFSET: offset})
-        self._before, self._newest = self._newest, NodeView(view.inventory, frame)
+        self._before, self._newest = self._newest, view
 
     def _joined(self, view: NodeView, beside: NodeView) -> NodeView:
         """A view with what others say of the node where the agent says nothing."""

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import chain
 
 from trntop.blackbox import BlackBox
+from trntop.claims import Claims
 from trntop.clock import SteadyClock
 from trntop.collection import Attentive, Collector
 from trntop.history import History
@@ -471,7 +472,7 @@ class _Sink:
         self._monitor = monitor
         self._clock = clock
         self._tap = tap
-        self._speakers: dict[str, str] = {}
+        self._claims = Claims()
         self.tell = tell
         self._heard = heard
 
@@ -487,12 +488,11 @@ class _Sink:
     def status(self, status: Status) -> None:
         self._monitor.status(status)
 
-    def claim(self, node: str, speaker: str) -> str:
-        return self._speakers.setdefault(node, speaker)
+    def claim(self, node: str, speaker: str, *sources: str) -> str:
+        return self._claims.claim(node, speaker, *sources)
 
-    def forget(self, node: str) -> None:
-        self._speakers.pop(node, None)
-        self._monitor.forget(node)
+    def forget(self, node: str, speaker: str = "") -> None:
+        self._monitor.forget(node, self._claims.drop(node, speaker))
 
 
 async def _guarded(collector: Collector, sink: _Sink) -> None:

@@ -34,6 +34,7 @@ VERSION = 1
 KEPT_CLOSED = 200
 """Incidents that are over and are remembered."""
 MAX_INCIDENTS = 2000
+"""Open ones that are shown, the worst."""
 MAX_NODES = 40_000
 MAX_NOTES = 16
 MAX_TIMES = 4000
@@ -106,6 +107,8 @@ class Told:
         self._history = history
         self._period = period
         self._newest: Bulletin | None = None
+        self._as_of = 0.0
+        """When its newest sample was taken; where it knows of none, when it told so."""
         self._problem = ""
         self._open: dict[str, Incident] = {}
         self._closed: dict[str, Incident] = {}
@@ -133,8 +136,9 @@ class Told:
         if len(message.roster) > MAX_NODES:
             raise DecodeError(f"{len(message.roster):,} nodes are more than can be shown")
         self._newest, self._problem = message, ""
+        self._as_of = reading.time if message.newest is None else message.newest
         if message.incidents is not None:
-            self._settle(message.incidents[:MAX_INCIDENTS], reading.time)
+            self._settle(sorted(message.incidents, key=_urgency), reading.time)
 
     def status(self, status: Status) -> None:
         """Takes the collector's word on the engine."""
@@ -175,34 +179,46 @@ class Told:
         Those of an engine whose newest sample is old say so: they may be over by now.
         """
         found = sorted(self._open.values(), key=lambda one: (-one.severity.rank, one.opened_at))
-        newest = self._newest
-        if newest is not None and newest.newest is not None and self._is_old(now):
-            age = units.age(now - newest.newest)
+        if self._is_old(now):
+            age = units.age(now - self._as_of)
             found = [replace(one, summary=f"{one.summary} (as of {age} ago)") for one in found]
         over = sorted(self._closed.values(), key=lambda one: -(one.closed_at or 0.0))
         return (*found, *over)
 
     def _is_old(self, now: float) -> bool:
-        newest = self._newest
-        if newest is None or newest.newest is None:
+        if self._newest is None:
             return False
-        return now - newest.newest > LATE_PERIODS * newest.period + SLACK
+        return now - self._as_of > LATE_PERIODS * self._newest.period + SLACK
 
     def _settle(self, told: Sequence[ToldIncident], now: float) -> None:
-        """Opens what is new, and closes what is told of no more."""
+        """Opens what is new, and closes what is told of no more.
+
+        Those for which there is no room are neither open here nor over.
+
+        Args:
+            told: all that are open, the worst first.
+            now: when that was told.
+        """
+        before, self._open = self._open, {}
         seen = set()
         for one in told:
             incident = self._incident(one, now)
-            known = self._open.get(incident.id)
+            if incident.id in seen:
+                continue
             seen.add(incident.id)
+            over = self._closed.pop(incident.id, None)
+            if len(self._open) >= MAX_INCIDENTS:
+                continue
+            known = before.get(incident.id)
             if known is None:
-                before = self._closed.pop(incident.id, None)
-                returns = 0 if before is None else before.returns + 1
-                self._open[incident.id] = replace(incident, returns=returns)
+                returns = 0 if over is None else over.returns + 1
+                known = replace(incident, returns=returns)
             elif known.severity.rank < incident.severity.rank:
-                self._open[incident.id] = replace(known, severity=incident.severity)
-        for name in self._open.keys() - seen:
-            self._closed[name] = replace(self._open.pop(name), closed_at=now)
+                known = replace(known, severity=incident.severity)
+            self._open[incident.id] = known
+        for name, incident in before.items():
+            if name not in seen:
+                self._closed[name] = replace(incident, closed_at=now)
         for name in list(self._closed)[: max(0, len(self._closed) - KEPT_CLOSED)]:
             del self._closed[name]
 
@@ -246,6 +262,12 @@ class Told:
             {clean(node): table for node, table in past.nodes.items()},
             self._period,
         )
+
+
+def _urgency(one: ToldIncident) -> tuple[int, float, str, str, str, str]:
+    """Sorts the worst before the others, then those that were open first."""
+    where = one.job or "", one.node or "", one.component or ""
+    return -one.severity.rank, one.opened_at, one.kind, *where
 
 
 def _known(values: Mapping[str, float]) -> dict[str, float]:

@@ -14,10 +14,10 @@ import dataclasses
 import hashlib
 import math
 import struct
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterator, KeysView, Mapping
 from functools import lru_cache
-from itertools import accumulate, chain
-from typing import Any, TypeVar
+from itertools import groupby, islice
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -42,8 +42,14 @@ MAX_NUMBER = 1e30
 """The largest that is taken; sums of larger ones would not come back."""
 MAX_SOURCES = 64
 """Sources of one node."""
-MAX_PLACES = 1024
+MAX_COUNTS = 32
+"""Counts of one source."""
+MAX_PLACES = 64
 """Sets of columns whose places are remembered."""
+MAX_SHARED = 256
+"""Characters of a text that is kept once for all nodes that say it; longer ones are few."""
+MAX_SHARED_BYTES = 8192
+"""The same for the numbers of a column."""
 REST_FRAMES = 3
 """A column that has not moved for so many frames is held from then on."""
 REHOLD_SECONDS = 5.0
@@ -51,10 +57,14 @@ REHOLD_SECONDS = 5.0
 ANNOUNCEMENT = "announcement"
 FRAME = "frame"
 GONE = "gone"
+OFFSET = "node_clock_offset_seconds"
 CONTENT_TYPE = "application/vnd.trntop.stream"
 
 _LENGTH = struct.Struct(">I")
 _Versioned = TypeVar("_Versioned", "Message", "Head")
+_Time = Annotated[float, msgspec.Meta(ge=0.0, le=1e11)]
+"""Unix seconds: neither NaN nor infinite."""
+_Period = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 
 
 class Announcement(msgspec.Struct, tag=ANNOUNCEMENT, frozen=True):
@@ -77,20 +87,22 @@ class Announcement(msgspec.Struct, tag=ANNOUNCEMENT, frozen=True):
     """An `Inventory`, without what it owes to the columns' order."""
     nodes: int = 1
     """For how many nodes the agent speaks."""
+    relay: bool = False
+    """Whether they are other machines than the agent's own, so that they go by these names."""
 
 
 class _Source(msgspec.Struct, array_like=True, frozen=True, gc=False):
     name: str
     state: State
     reason: str
-    time: float | None
-    period: float | None
+    time: _Time | None
+    period: _Period | None
     counts: dict[str, int]
 
 
 class _Phase(msgspec.Struct, array_like=True, frozen=True):
     stage: Stage
-    since: float | None
+    since: _Time | None
     why: str
     provenance: Provenance
 
@@ -125,7 +137,7 @@ class FrameMessage(msgspec.Struct, tag=FRAME, frozen=True, gc=False):
     layout: int
     held: int
     """The `Held` that fills the columns whose values are not here."""
-    time: float
+    time: _Time
     """By the agent's clock, as all times in it."""
     present: bytes
     """Which columns there are, a bit for each as in `_Values`; the others are absent."""
@@ -154,14 +166,15 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     v: int
     node: str
     period: float = 0.0
-    """Of an announcement, as `nodes`."""
+    """Of an announcement, as `nodes` and `relay`."""
     nodes: int = 0
-    time: float = 0.0
+    relay: bool = False
+    time: _Time = 0.0
     """Of a frame, as `simulated`."""
     simulated: bool = False
 
 
-_COPY = np.ndarray.copy
+_NONE = np.zeros(1)
 _NAMES = {name: name for name in SOURCES}
 """Names that need no cleaning."""
 _heads = msgspec.msgpack.Decoder(Head)
@@ -218,11 +231,13 @@ class Speaker:
     Args:
         node: its name.
         period: seconds between its frames.
+        relay: whether it is another machine than the one that speaks.
     """
 
-    def __init__(self, node: str, period: float) -> None:
+    def __init__(self, node: str, period: float, *, relay: bool = False) -> None:
         self._node = node
         self._period = period
+        self._relay = relay
         self._names: dict[str, None] = {}
         self._sizes: tuple[int, ...] = ()
         self._version: int | None = None
@@ -309,6 +324,7 @@ class Speaker:
             wide=tuple(map(_is_wide, self._names)),
             inventory=inventory,
             nodes=self._nodes,
+            relay=self._relay,
         )
         return msgspec.msgpack.encode(announcement, enc_hook=_plain)
 
@@ -354,69 +370,104 @@ class Speaker:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Part:
-    """The places of columns among numbers of one width. Each lookup in C, as there are hundreds."""
-
-    names: tuple[str, ...]
-    slices: tuple[slice, ...]
-    single: tuple[str, ...]
-    """Columns of which there is one per node or job; most are."""
-    numbers: npt.NDArray[np.intp]
-    """Which numbers are of these."""
-    places: tuple[slice, ...]
-    """Where each of these stands among these numbers."""
-
-    def columns(self, numbers: Column) -> Iterable[tuple[str, Column]]:
-        """Columns by name.
-
-        Each a copy, those of nodes and jobs all in one: whoever keeps one column for long does not
-        keep the many numbers of the others.
-        """
-        whole = numbers[self.numbers]
-        return chain(
-            zip(self.names, map(_COPY, map(numbers.__getitem__, self.slices)), strict=True),
-            zip(self.single, map(whole.__getitem__, self.places), strict=True),
-        )
-
-
-def _part(places: Mapping[str, slice]) -> _Part:
-    single = {
-        name: range(place.start, place.stop)
-        for name, place in places.items()
-        if CATALOG[name].entity in (Entity.NODE, Entity.JOB)
-    }
-    ends = list(accumulate(map(len, single.values()), initial=0))
-    others = {name: place for name, place in places.items() if name not in single}
-    return _Part(
-        tuple(others),
-        tuple(others.values()),
-        tuple(single),
-        np.fromiter(chain.from_iterable(single.values()), np.intp, ends[-1]),
-        tuple(map(slice, ends, ends[1:])),
-    )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class _Places:
-    """Where the values of some columns stand in a message, those left out that are unknown here."""
+    """Where the values of some columns stand in a message, those left out that are unknown here.
 
-    names: frozenset[str]
-    narrow: _Part
-    wide: _Part
+    As there are hundreds of columns, all of one size are cut in one go.
+    """
+
+    where: Mapping[str, tuple[int, int]]
+    """Column → its table, and its row there."""
+    places: tuple[npt.NDArray[np.intp], ...]
+    """For each size which numbers of the message: `[column, part]`; the narrow ones come first."""
     ends: tuple[int, int]
-    """How many values there are, of those unknown too."""
+    """How many values there are, narrow and wide, of those unknown too."""
+    names: Mapping[str, None]
+    """The columns, and if there are any, that of the clock, which is set here."""
 
-    def columns(self, values: _Values) -> dict[str, Column]:
-        """Columns by name.
+    def tables(self, values: _Values) -> list[npt.NDArray[np.float64]]:
+        """The values of all columns of one size, `[column, part]`, for each size.
 
         Raises:
             DecodeError: there are more or fewer values than the columns have.
         """
         if (4 * self.ends[0], 8 * self.ends[1]) != (len(values.narrow), len(values.wide)):
             raise DecodeError("values that do not fill their columns")
-        columns = dict(self.narrow.columns(_numbers(values.narrow, "<f4")))
-        columns.update(self.wide.columns(_numbers(values.wide, "<f8")))
-        return columns
+        narrow, wide = np.frombuffer(values.narrow, "<f4"), np.frombuffer(values.wide, "<f8")
+        numbers = np.concatenate((narrow, wide), dtype=np.float64)
+        # What no quantity can be is absent.
+        numbers[~(np.abs(numbers) <= MAX_NUMBER)] = np.nan
+        return [numbers[place] for place in self.places]
+
+
+def _places(found: Mapping[str, range], ends: tuple[int, int]) -> _Places:
+    """The places of columns that stand at these numbers of a message."""
+    names = sorted(found, key=lambda name: len(found[name]))
+    where: dict[str, tuple[int, int]] = {}
+    tables = []
+    for number, (_, alike) in enumerate(groupby(names, lambda name: len(found[name]))):
+        rows = list(alike)
+        where |= {name: (number, row) for row, name in enumerate(rows)}
+        tables.append(np.array([found[name] for name in rows], np.intp))
+    told = [*names, OFFSET] if names else []
+    return _Places(where, tuple(tables), ends, dict.fromkeys(told))
+
+
+class _Columns(Mapping[str, Column]):
+    """The columns of a frame, each cut out of its table when somebody asks for it: most are not.
+
+    Those of one size share their memory: whoever keeps what there is one of per node for long does
+    not keep the many numbers of its cores.
+    """
+
+    __slots__ = ("_held", "_made", "_names", "_tables", "_where")
+
+    def __init__(
+        self,
+        names: Mapping[str, None],
+        moved: _Places,
+        tables: list[npt.NDArray[np.float64]],
+        held: Mapping[str, Column],
+        ahead: float,
+    ) -> None:
+        self._names = names
+        self._where = moved.where
+        self._tables = tables
+        self._held = held
+        self._made: dict[str, Column] = {}
+        if names:
+            # A relay tells how far the node is ahead of the relay.
+            told = self.get(OFFSET) if OFFSET in moved.where or OFFSET in held else _NONE
+            self._made[OFFSET] = told + ahead
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """As of a dict; what columns are mostly asked by."""
+        column = self._made.get(key)
+        if column is None:
+            if key not in self._names:
+                return default
+            if (place := self._where.get(key)) is None:
+                return self._held[key]
+            column = self._made[key] = self._tables[place[0]][place[1]]
+        return column
+
+    def keys(self) -> KeysView[str]:
+        """The names of the columns."""
+        return self._names.keys()
+
+    def __getitem__(self, key: str) -> Column:
+        if (column := self.get(key)) is None:
+            raise KeyError(key)
+        return cast(Column, column)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 class _Layout:
@@ -438,19 +489,33 @@ class _Layout:
             return known
         if len(present) != (len(self._columns) + 7) // 8:
             raise DecodeError("a frame with other columns than were announced")
-        found: tuple[dict[str, slice], dict[str, slice]] = {}, {}
-        ends = [0, 0]
-        for index, (name, size, wide) in enumerate(self._columns):
-            if present[index >> 3] >> (index & 7) & 1:
-                if name in CATALOG:
-                    found[wide][name] = slice(ends[wide], ends[wide] + size)
-                ends[wide] += size
-        names = frozenset(chain.from_iterable(found))
-        places = _Places(names, _part(found[0]), _part(found[1]), (ends[0], ends[1]))
+        there = [
+            column
+            for index, column in enumerate(self._columns)
+            if present[index >> 3] >> (index & 7) & 1
+        ]
+        found = {}
+        ends = [0, sum(size for _, size, wide in there if not wide)]
+        narrow = ends[1]
+        for name, size, wide in there:
+            if name in CATALOG:
+                found[name] = range(ends[wide], ends[wide] + size)
+            ends[wide] += size
+        places = _places(found, (narrow, ends[1] - narrow))
         if len(self._places) >= MAX_PLACES:
             self._places.clear()
         self._places[present] = places
         return places
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Resting:
+    """What the newest `Held` told."""
+
+    number: int
+    bits: int
+    """A bit for each column."""
+    columns: dict[str, Column]
 
 
 class Listener:
@@ -470,7 +535,7 @@ class Listener:
         """The layout that frames have to name."""
         self._layout: _Layout | None = None
         self._inventory = Inventory(node=node)
-        self._held: tuple[int, dict[str, Column]] | None = None
+        self._held: _Resting | None = None
 
     def take(self, data: bytes, ahead: float = 0.0) -> NodeView | None:
         """The view that a message gives; None where it only prepares for frames.
@@ -479,7 +544,8 @@ class Listener:
 
         Args:
             data: the message.
-            ahead: seconds that the agent's clock is ahead; times are moved back by them.
+            ahead: seconds that the agent's clock is ahead; times are moved back by them, and the
+                column that tells of it is set.
 
         Raises:
             DecodeError: it is no such message, of another version, or does not go with what was
@@ -493,12 +559,13 @@ class Listener:
         if layout is None or isinstance(message, Gone) or message.layout != self._number:
             return None
         if isinstance(message, Held):
-            columns = layout.places(message.values.columns).columns(message.values)
-            self._held = message.held, self._known(columns)
+            places = layout.places(message.values.columns)
+            columns = self._known(places, places.tables(message.values))
+            self._held = _Resting(message.held, _bits(message.values.columns), columns)
             return None
-        if self._held is None or message.held != self._held[0]:
+        if self._held is None or message.held != self._held.number:
             return None
-        return NodeView(self._inventory, self._frame(message, layout, self._held[1], ahead))
+        return NodeView(self._inventory, self._frame(message, layout, self._held, ahead))
 
     def _learn(self, message: Announcement, data: bytes) -> None:
         digest = hashlib.blake2b(data, digest_size=16).digest()
@@ -512,26 +579,26 @@ class Listener:
         self.period = message.period if 0 < message.period < math.inf else None
         self._announced = digest
 
-    def _known(self, columns: dict[str, Column]) -> dict[str, Column]:
+    def _known(self, places: _Places, tables: list[npt.NDArray[np.float64]]) -> dict[str, Column]:
         """The columns, those that are as before being the same objects: nobody looks anew.
 
         Most of what rests is the same on all nodes, such as the errors that none of them has.
         """
-        before = {} if self._held is None else self._held[1]
+        before = {} if self._held is None else self._held.columns
         known = {}
-        for name, values in columns.items():
-            data, old = values.tobytes(), before.get(name)
+        for name, (table, row) in places.where.items():
+            data, old = tables[table][row].tobytes(), before.get(name)
             known[name] = old if old is not None and old.tobytes() == data else _column(data)
         return known
 
-    def _frame(
-        self, message: FrameMessage, layout: _Layout, held: dict[str, Column], ahead: float
-    ) -> Frame:
-        values = message.values
-        columns = held | layout.places(values.columns).columns(values)
-        there = layout.places(message.present).names
-        if columns.keys() != there:
-            columns = {name: column for name, column in columns.items() if name in there}
+    def _frame(self, message: FrameMessage, layout: _Layout, held: _Resting, ahead: float) -> Frame:
+        values, present = message.values, message.present
+        moved = layout.places(values.columns)
+        if len(present) != len(values.columns):
+            raise DecodeError("a frame with other columns than were announced")
+        there = (held.bits | _bits(values.columns)) & _bits(present)
+        names = layout.places(there.to_bytes(len(present), "little")).names
+        columns = _Columns(names, moved, moved.tables(values), held.columns, ahead)
         sources = [
             SourceState(
                 _NAMES.get(one.name) or clean(one.name),
@@ -539,7 +606,7 @@ class Listener:
                 one.reason and clean(one.reason),
                 one.time and one.time - ahead,
                 one.period,
-                one.counts,
+                {_shared(what): count for what, count in islice(one.counts.items(), MAX_COUNTS)},
             )
             for one in message.sources[:MAX_SOURCES]
         ]
@@ -615,15 +682,23 @@ def _layout_of(names: tuple[str, ...], sizes: tuple[int, ...], wide: tuple[bool,
     return _Layout(names, sizes, wide)
 
 
-@lru_cache(maxsize=1 << 13)
 def _column(data: bytes) -> Column:
     """Numbers, one object for all that hold the same."""
+    return _same_column(data) if len(data) <= MAX_SHARED_BYTES else np.frombuffer(data, np.float64)
+
+
+@lru_cache(maxsize=1 << 13)
+def _same_column(data: bytes) -> Column:
     return np.frombuffer(data, np.float64)
 
 
-@lru_cache(maxsize=1 << 16)
 def _shared(text: str) -> str:
     """Cleaned text, one object for all nodes that say the same."""
+    return _same_text(text) if len(text) <= MAX_SHARED else clean(text)
+
+
+@lru_cache(maxsize=1 << 16)
+def _same_text(text: str) -> str:
     return clean(text)
 
 
@@ -633,11 +708,9 @@ def _is_wide(name: str) -> bool:
     return CATALOG[name].kind is Kind.COUNTER or name.endswith("_timestamp_seconds")
 
 
-def _numbers(data: bytes, kind: str) -> Column:
-    """Numbers of a message, which is not kept for them; what no quantity can be is absent."""
-    numbers = np.frombuffer(data, kind).astype(np.float64)
-    numbers[~(np.abs(numbers) <= MAX_NUMBER)] = np.nan
-    return numbers
+def _bits(columns: bytes) -> int:
+    """A set of columns as one number."""
+    return int.from_bytes(columns, "little")
 
 
 def _spoken(phase: Phase | None) -> _Phase | None:

@@ -17,7 +17,7 @@ from trntop.hostlist import MAX_HOSTS, MAX_NAME, expand_all
 from trntop.settings import Fleet
 from trntop.text import clean
 
-from .target import Target, named
+from .target import Target, named, told_apart
 
 MAX_LENGTH = 2048
 """Longest address."""
@@ -162,7 +162,8 @@ def checked_ip(text: str) -> str:
 def targets_of(places: Iterable[Place]) -> list[Target]:
     """Targets with names of their own; an address that stands twice is one.
 
-    A node goes by what its list calls it where no other is called so, else by its host.
+    A node goes by what its list calls it where no other is called so, else by its host, else by
+    its address.
 
     Raises:
         UsageError: there are more than `MAX_HOSTS`.
@@ -176,11 +177,13 @@ def targets_of(places: Iterable[Place]) -> list[Target]:
     count = Counter(
         place.name or target.name for place, target in zip(unique.values(), by_host, strict=True)
     )
-    return [
-        Target(
-            place.name if place.name and count[place.name] == 1 else target.name,
-            place.address,
-            place.facts,
-        )
-        for place, target in zip(unique.values(), by_host, strict=True)
-    ]
+    return told_apart(
+        [
+            Target(
+                place.name if place.name and count[place.name] == 1 else target.name,
+                place.address,
+                place.facts,
+            )
+            for place, target in zip(unique.values(), by_host, strict=True)
+        ]
+    )

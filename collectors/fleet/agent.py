@@ -1,8 +1,8 @@
 """One stream of an agent: opened, checked, listened to, and opened anew when it breaks.
 
 A node goes by the host that was named, whatever its agent says it is called. An agent that speaks
-for several, such as a relay or a simulation, gives their names; a name that another speaks for
-already stays with that one.
+for several, such as a simulation, or for other machines than its own, as a relay does, gives their
+names. A name that another speaks for already stays with that one (see `trntop.claims`).
 """
 
 import asyncio
@@ -43,7 +43,11 @@ _STATUSES = {
     407: "a proxy wants a password (407)",
     429: "it is asked too often (429)",
 }
+_WAITING = "waiting"
+"""What two agents that have not spoken yet may not both say of one node: why they have not."""
+_IDLE = "answers, but collects nothing yet"
 _STAGES = {
+    "connection.connect_tcp.started": "connection",
     "connection.start_tls.started": "TLS handshake",
     "http11.send_request_headers.started": "answer",
 }
@@ -67,6 +71,8 @@ class Agent:
         sink: takes its messages.
     """
 
+    source = AGENT
+
     def __init__(
         self, client: httpx.AsyncClient, target: Target, settings: Settings, sink: Sink
     ) -> None:
@@ -79,20 +85,27 @@ class Agent:
         """The node that stands for the agent as long as it has not said for whom it speaks."""
         self._names: dict[str, str] = {}
         """Node as the agent calls it → as it goes by here; empty where another speaks for it."""
-        self._several = False
+        self._own_names = False
+        """Whether nodes go by the names that the agent gives."""
+        self._announced: set[str] = set()
+        """The nodes that were announced on this connection, as the agent calls them."""
+        self._missing: set[str] = set()
+        """Those of the connection before that were not."""
+        self._idle = False
+        """Whether it was said that the agent collects nothing."""
         self._silence = SILENCE_SECONDS
         self._stage = ""
         """What is waited for."""
 
     @property
     def nodes(self) -> Set[str]:
-        """The nodes that it speaks for."""
+        """The nodes that it speaks for, or the one that stands for it."""
         return {name for name in self._names.values() if name} or {self._label}
 
     async def run(self) -> None:
         """Listens until cancelled."""
         loop = asyncio.get_running_loop()
-        if why := self._claim():
+        if why := self._claim() if self._is_page else self._stand():
             self._say(State.DOWN, why)
         elif not self._is_page:
             self._say(State.STARTING, "connecting")
@@ -106,45 +119,70 @@ class Agent:
     def _is_page(self) -> bool:
         return _PAGE.search(self._target.address) is not None
 
-    def _claim(self) -> str:
-        """Takes the target's name for the node; why not, if another speaks for it already."""
+    def _claim(self, *sources: str) -> str:
+        """Takes the target's name for the node, else its address; why that, where it is so."""
         name, address = self._target.name, self._target.address
-        holder = self._sink.claim(name, address)
-        if holder == address:
-            return ""
-        self._label = clean(address)
-        return f"{name} is spoken for by {clean(holder)}"
+        holder = self._sink.claim(name, address, *sources)
+        label = name if holder == address else clean(address)
+        if label != self._label:
+            self._forget(self._label)
+            self._label = label
+        return "" if holder == address else f"{name} is spoken for by {clean(holder)}"
+
+    def _stand(self) -> str:
+        """As `_claim`, for one that has nothing to say but that it is not there.
+
+        The name may be said by whoever speaks of the node there, and is left to it.
+        """
+        waiting = () if self._is_page else (_WAITING,)
+        return self._claim(AGENT, *waiting) or self._claim(*waiting)
+
+    def _step_back(self) -> None:
+        """Before a word of one that speaks for no node: another may have its name by now."""
+        if not any(self._names.values()):
+            self._stand()
 
     async def _listen(self) -> str:
         """Listens until the stream ends, and why it did."""
-        self._stage = "connection"
+        self._stage = "address for its name"
+        self._announced.clear()
+        self._missing = set(self._names)
+        self._idle = False
         try:
             async with asyncio.timeout(self._patience) as deadline:
                 await self._stream(deadline)
         except TimeoutError:
             if self._stage:
-                return f"no {self._stage} within {self._patience:g} s"
-            return f"hung: no message for {self._silence:.0f} s"
+                why = f"no {self._stage} within {self._patience:g} s"
+            else:
+                why = f"hung: no message for {self._silence:.0f} s"
         except _NoAgentError as error:
+            self._rename()
+            self._stand()
             self._say(State.DOWN, str(error))
             return f"{error}; {await self._poll()}"
         except DecodeError as error:
-            return f"garbage: {error}"
+            why = f"garbage: {error}"
         except (_RefusedError, SettingsError) as error:
-            return str(error)
+            why = str(error)
         except (httpx.HTTPError, OSError) as error:
-            return connection.reason(error)
-        return "the agent ended the stream"
+            why = connection.reason(error)
+        else:
+            why = "the agent ended the stream"
+        self._step_back()
+        return why
 
     async def _poll(self) -> str:
         """Reads a page of another exporter until there is none any more, and why."""
         from . import pages
 
         try:
-            await pages.poll(self._client, self._target, self._sink)
-        except FindError as error:
+            await pages.poll(self._client, self._target, self._sink, self._claim)
+        except pages.TakenError as error:
             return str(error)
-        return "the page is gone"
+        except FindError as error:
+            self._stand()
+            return str(error)
 
     async def _stream(self, deadline: asyncio.Timeout) -> None:
         """Listens to one response until its end.
@@ -181,13 +219,17 @@ class Agent:
 
     def _take(self, message: bytes) -> None:
         """Hands on one message, if its node is one that this agent speaks for."""
-        if not message:
-            return  # it lives, and has nothing to say
+        if not message:  # it lives, and has nothing to say
+            if not self._announced and not self._idle:
+                self._idle = True
+                self._step_back()
+                self._say(State.STARTING, _IDLE)
+            return
         head = wire.head(message)
         if head.type == wire.ANNOUNCEMENT:
             self._learn(head)
         elif head.type == wire.GONE:
-            self._forget(self._names.pop(head.node, ""))
+            self._lose(head.node)
             return
         if name := self._names.get(head.node):
             self._sink.reading(Reading(name, AGENT, self._sink.now(), message, head.simulated))
@@ -196,34 +238,61 @@ class Agent:
         """Takes note of a node, and of what the agent says of itself."""
         stated = head.period if 0 < head.period <= MAX_STEP else 0.0
         self._silence = max(SILENCE_PERIODS * stated, SILENCE_SECONDS)
-        several = head.nodes != 1
-        if several is not self._several or (not several and head.node not in self._names):
-            # Names by another rule than before.
-            for name in set(self._names.values()) - {self._label}:
-                self._forget(name)
-            self._names.clear()
-            self._several = several
-        if head.node in self._names or len(self._names) >= MAX_NODES:
+        self._idle = False
+        own_names = head.relay or head.nodes != 1
+        if own_names is not self._own_names or (not own_names and head.node not in self._names):
+            self._rename()  # by another rule than before
+            self._own_names = own_names
+        if head.node not in self._names and len(self._names) >= MAX_NODES:
             return
-        address = self._target.address
-        if not several:
-            why = self._claim()
-            self._names[head.node] = "" if why else self._label
-            if why:
-                self._say(State.DOWN, why)
-            return
-        name = clean(head.node)
+        why = ""
+        if not self._names.get(head.node):  # whoever spoke for it may have left
+            if own_names:
+                why = self._take_name(head.node)
+            else:
+                why = self._claim(AGENT)
+                self._names[head.node] = "" if why else self._label
+        self._announced.add(head.node)
+        self._missing.discard(head.node)
+        if self._missing and len(self._announced) >= head.nodes:
+            # All that it speaks for now were told of.
+            for node in self._missing:
+                self._lose(node)
+            self._missing.clear()
+        if why and len(self._announced) >= head.nodes and not any(self._names.values()):
+            self._stand()
+            self._say(State.DOWN, why)
+
+    def _take_name(self, node: str) -> str:
+        """Lets a node go by the name that the agent gives it, if that is free; else why not."""
+        name, address = clean(node), self._target.address
+        holder = self._sink.claim(name, address, AGENT)
+        if holder != address:
+            why = f"{name} is spoken for by {clean(holder)}"
+            if node not in self._names:
+                self._sink.tell(f"{clean(address)}: {why} already")
+            self._names[node] = ""
+            return why
         if not any(self._names.values()) and name != self._label:
             self._forget(self._label)  # now it is known who is there instead
-        holder = self._sink.claim(name, address)
-        self._names[head.node] = name if holder == address else ""
-        if holder != address:
-            text = f"{name} is spoken for by {clean(holder)}"
-            self._sink.tell(f"{clean(address)}: {text} already")
+        self._names[node] = name
+        return ""
+
+    def _lose(self, node: str) -> None:
+        """The agent does not speak for a node any more."""
+        self._announced.discard(node)
+        self._forget(self._names.pop(node, ""))
+        self._step_back()
+
+    def _rename(self) -> None:
+        """Forgets the names of its nodes."""
+        for name in set(self._names.values()) - {self._label}:
+            self._forget(name)
+        self._names.clear()
 
     def _forget(self, name: str) -> None:
         if name:
-            self._sink.forget(name)
+            self._sink.forget(name, self._target.address)
 
     def _say(self, state: State, why: str) -> None:
         for name in self.nodes:

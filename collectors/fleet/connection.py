@@ -15,6 +15,9 @@ from trntop.errors import SettingsError
 from trntop.settings import Fleet
 from trntop.text import clean
 
+from .names import Names
+from .network import Transport
+
 MAX_SECRET = 16 << 10
 """Longest file of a secret."""
 MAX_CAUSES = 32
@@ -90,14 +93,12 @@ def client(fleet: Fleet) -> httpx.AsyncClient:
     Raises:
         SettingsError: a file that the settings name cannot be used.
     """
-    endless = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     return httpx.AsyncClient(
         auth=Secret(fleet),
-        verify=_context(fleet),
+        transport=Transport(_context(fleet), fleet.connect, Names()),
         headers={"User-Agent": f"trntop/{__version__}", "Accept-Encoding": "identity"},
         trust_env=False,
         timeout=None,
-        limits=endless,
     )
 
 

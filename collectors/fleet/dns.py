@@ -1,11 +1,11 @@
 """Nodes from a name's addresses, `dns:NAME[:PORT]`: a headless service of Kubernetes, say.
 
 A node goes by the name that its address has (10-0-1-7, or the pod's), where the resolver tells
-it quickly, else by the address; what it was called once it stays.
+it quickly, else by the address; what it was called first it stays, as long as it is listed.
 """
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -82,7 +82,7 @@ class Dns:
         self._worker = Worker("trntop dns")
         self._naming = Worker("trntop names")
         self._names: dict[str, str] = {}
-        """Address → what its node goes by, for good."""
+        """Address → what its node goes by, as long as it is listed."""
 
     async def find(self) -> list[Target]:
         """The nodes behind the name now.
@@ -104,18 +104,19 @@ class Dns:
                 refused = str(error)
         if not kept:
             raise FindError(f"{self.text}: {refused or 'the name has no address'}")
-        await self._name_all([address for address in kept if address not in self._names])
+        known = self._names
+        told = await self._name_all([address for address in kept if address not in known])
+        self._names = {one: known.get(one, told.get(one, "")) for one in kept}
         places = []
-        for address in kept:
+        for address, name in self._names.items():
             reached = host_address(address, self._fleet, self._port)
-            name = self._names.setdefault(address, "")
             places.append(Place(reached, {"address": address}, name or host_of(reached)))
         return targets_of(places)
 
-    async def _name_all(self, addresses: Sequence[str]) -> None:
-        """Learns the names of new addresses, as far as the resolver tells them in time."""
+    async def _name_all(self, addresses: Sequence[str]) -> Mapping[str, str]:
+        """The names of new addresses, as far as the resolver tells them in time."""
         if not addresses:
-            return
+            return {}
         found: dict[str, str] = {}
 
         def look(until: float) -> None:
@@ -129,4 +130,4 @@ class Dns:
 
         with suppress(StuckError):  # then they go by their addresses
             await self._naming.call(partial(look, monotonic() + NAMING), NAMING)
-        self._names |= found
+        return dict(found)

@@ -8,8 +8,8 @@ it says so from then on: on an idle node nobody could tell.
 import asyncio
 import re
 import zlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from typing import NoReturn
 
 import httpx
 
@@ -54,43 +54,56 @@ _GZIP = 31
 """What zlib calls the gzip format."""
 
 
-async def poll(client: httpx.AsyncClient, target: Target, sink: Sink) -> None:
+class TakenError(FindError):
+    """What a page tells, another tells of the node already, or of one that is called the same."""
+
+
+async def poll(
+    client: httpx.AsyncClient, target: Target, sink: Sink, claim: Callable[..., str]
+) -> NoReturn:
     """Looks at a node's page each `PERIOD` until cancelled; the first look is at once.
+
+    Args:
+        client: the client for all.
+        target: where the page is.
+        sink: takes its readings.
+        claim: takes the target's name for the sources that it is given; returns why not.
 
     Raises:
         FindError: there is no page, it is none of a known exporter, or it is gone.
     """
     url = page_url(target.address)
     loop = asyncio.get_running_loop()
-    async with _client_for(client, url) as own:
-        page = await fetch(own, url)
-        sources = kinds(page)
-        if not sources:
-            raise FindError(_stranger(page, target))
-        percent: frozenset[str] = frozenset()
-        failures = 0
-        # Each node at its own moment of the period, so that no burst comes back.
-        due = loop.time() + PERIOD * (1 + zlib.crc32(target.address.encode()) / 2**32)
+    page = await fetch(client, url)
+    sources = kinds(page)
+    if not sources:
+        raise FindError(_stranger(page, target))
+    if taken := claim(*sources):
+        raise TakenError(taken)
+    percent: frozenset[str] = frozenset()
+    failures = 0
+    # Each node at its own moment of the period, so that no burst comes back.
+    due = loop.time() + PERIOD * (1 + zlib.crc32(target.address.encode()) / 2**32)
+    while True:
+        for source in sources:
+            data = page
+            if source == NEURON_EXPORTER:
+                data, percent = _marked(page, percent)
+            sink.reading(Reading(target.name, source, sink.now(), data))
         while True:
-            for source in sources:
-                data = page
-                if source == NEURON_EXPORTER:
-                    data, percent = _marked(page, percent)
-                sink.reading(Reading(target.name, source, sink.now(), data))
-            while True:
-                await asyncio.sleep(due - loop.time())
-                due = max(due + PERIOD, loop.time())
-                try:
-                    page = await fetch(own, url)
-                except FindError as error:
-                    failures += 1
-                    for source in sources:
-                        sink.status(Status(target.name, source, State.DOWN, str(error)))
-                    if failures >= FAILURES:
-                        raise
-                    continue
-                failures = 0
-                break
+            await asyncio.sleep(due - loop.time())
+            due = max(due + PERIOD, loop.time())
+            try:
+                page = await fetch(client, url)
+            except FindError as error:
+                failures += 1
+                for source in sources:
+                    sink.status(Status(target.name, source, State.DOWN, str(error)))
+                if failures >= FAILURES:
+                    raise
+                continue
+            failures = 0
+            break
 
 
 def page_url(address: str) -> str:
@@ -184,18 +197,3 @@ def _stranger(page: bytes, target: Target) -> str:
         "its page of metrics is none of neuron-monitor-prometheus.py, the EFA node exporter or "
         "Neuron Observer"
     )
-
-
-@asynccontextmanager
-async def _client_for(client: httpx.AsyncClient, url: str) -> AsyncIterator[httpx.AsyncClient]:
-    """A client for one host: each request to a shared one looks at all connections of it.
-
-    Over TLS it is the shared one, which knows whom to trust.
-    """
-    if url.startswith("https:"):
-        yield client
-        return
-    async with httpx.AsyncClient(
-        auth=client.auth, headers=client.headers, verify=False, trust_env=False, timeout=None
-    ) as own:
-        yield own

@@ -2,8 +2,8 @@
 
 import ipaddress
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -51,11 +51,22 @@ def named(addresses: Iterable[str]) -> list[Target]:
     """
     choices = [_names(address) for address in dict.fromkeys(addresses)]
     counts = [Counter(names) for names in zip(*choices, strict=True)]
+    shortest = [
+        next(n for n, seen in zip(names, counts, strict=True) if seen[n] == 1) for names in choices
+    ]
+    return told_apart(
+        [Target(clean(n), names[-1]) for n, names in zip(shortest, choices, strict=True)]
+    )
+
+
+def told_apart(targets: Sequence[Target]) -> list[Target]:
+    """The targets; those whose names are not theirs alone go by their addresses.
+
+    Nobody goes by the address of another either.
+    """
+    count = Counter(one.name for one in targets) + Counter({clean(one.address) for one in targets})
     return [
-        Target(
-            clean(next(n for n, seen in zip(names, counts, strict=True) if seen[n] == 1)), names[-1]
-        )
-        for names in choices
+        one if count[one.name] == 1 else replace(one, name=clean(one.address)) for one in targets
     ]
 
 

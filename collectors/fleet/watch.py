@@ -2,18 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from typing import Protocol
 
 import httpx
 import msgspec
 
 from trntop import descriptors
-from trntop.catalog import AGENT, FLEET
+from trntop.catalog import FLEET
 from trntop.collection import Sink
 from trntop.model import Reading, State, Status
 from trntop.settings import Settings
-from trntop.text import clean
 
 from . import connection
 from .agent import Agent
@@ -45,16 +45,23 @@ class Listed:
         return self._targets
 
 
+class _Speaker(Protocol):
+    """What asks at one address."""
+
+    source: str
+    """The source that its own state is told as."""
+
+    @property
+    def nodes(self) -> Set[str]:
+        """The nodes that it speaks for, or the one that stands for it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Watched:
     target: Target
     task: asyncio.Task[None]
-    agent: Agent | None
-    """None where something else than an agent is asked."""
-
-    @property
-    def nodes(self) -> Iterable[str]:
-        return (self.target.name,) if self.agent is None else self.agent.nodes
+    speaker: _Speaker
 
 
 class Watch:
@@ -80,7 +87,7 @@ class Watch:
         """Target → what its list said of it last."""
         self._complaint = ""
         """What was told last."""
-        self._most = 0
+        self._room = 0
         """Nodes for which files may be open."""
 
     async def run(self, sink: Sink) -> None:
@@ -98,6 +105,7 @@ class Watch:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+                self._make_room(0, sink)
 
     async def _look(self, client: httpx.AsyncClient, sink: Sink) -> None:
         """Looks at the list once."""
@@ -123,7 +131,12 @@ class Watch:
             self._tell_facts(target, sink)
 
     def _tell_facts(self, target: Target, sink: Sink) -> None:
-        """What the list says of a node, and by empty texts what it says no more."""
+        """What the list says of a node, and by empty texts what it says no more.
+
+        Nothing of one whose name another took, nor of a relay, which stands for others.
+        """
+        if target.name not in self._watched[target.name].speaker.nodes:
+            return
         before = self._facts.get(target.name, {})
         if target.facts or before:
             facts = {**dict.fromkeys(before, ""), **target.facts}
@@ -141,10 +154,11 @@ class Watch:
 
     def _make_room(self, nodes: int, sink: Sink) -> None:
         """Lets as many connections be open as there are nodes, and says what many cost."""
-        if nodes <= self._most:
+        before, self._room = self._room, nodes
+        if nodes <= before:
+            descriptors.give_back(before - nodes)
             return
-        more, before, self._most = nodes - self._most, self._most, nodes
-        if complaint := descriptors.allow(more):
+        if complaint := descriptors.allow(nodes - before):
             sink.tell(complaint)
         if nodes > MANY >= before:
             sink.tell(
@@ -153,25 +167,26 @@ class Watch:
             )
 
     def _join(self, client: httpx.AsyncClient, target: Target, sink: Sink) -> None:
-        agent = None
+        speaker: _Speaker
         if target.address.startswith("ssh:"):
             from trntop.collectors import ssh
 
-            run = ssh.connect(target, self._settings).run(sink)
+            speaker = node = ssh.connect(target, self._settings)
+            run = node.run(sink)
         else:
-            agent = Agent(client, target, self._settings, sink)
+            speaker = agent = Agent(client, target, self._settings, sink)
             run = agent.run()
         task = asyncio.create_task(run, name=target.name)
-        task.add_done_callback(lambda done: _report(done, target, sink))
-        self._watched[target.name] = _Watched(target, task, agent)
+        task.add_done_callback(lambda done: _report(done, speaker, sink))
+        self._watched[target.name] = _Watched(target, task, speaker)
 
     async def _leave(self, one: _Watched, sink: Sink) -> None:
         del self._watched[one.target.name]
         self._facts.pop(one.target.name, None)
         one.task.cancel()
         await asyncio.gather(one.task, return_exceptions=True)
-        for node in list(one.nodes):
-            sink.forget(node)
+        for node in one.speaker.nodes:
+            sink.forget(node, one.target.address)
 
 
 def _same(one: _Watched, found: dict[str, Target]) -> bool:
@@ -179,10 +194,11 @@ def _same(one: _Watched, found: dict[str, Target]) -> bool:
     return now is not None and now.address == one.target.address
 
 
-def _report(task: asyncio.Task[None], target: Target, sink: Sink) -> None:
-    """A defect in what watches one node takes that node down, and no other."""
+def _report(task: asyncio.Task[None], speaker: _Speaker, sink: Sink) -> None:
+    """A defect in what asks at one address takes its nodes down, and no others."""
     if task.cancelled() or (error := task.exception()) is None:
         return
-    log.error("watching %s failed", target.name, exc_info=error)
+    log.error("watching %s failed", task.get_name(), exc_info=error)
     reason = f"internal error: {type(error).__name__}"
-    sink.status(Status(clean(target.name), AGENT, State.DOWN, reason))
+    for node in speaker.nodes:
+        sink.status(Status(node, speaker.source, State.DOWN, reason))

@@ -38,6 +38,7 @@ class Probes:
                 "tool": "fi_pingpong",
                 "peer": inset(),
                 "card": fleet.cards[0].name,
+                "peer_card": fleet.cards[0].name,
                 "provider": "efa",
                 "size_bytes": 64,
                 "statistic": "mean",

@@ -30,7 +30,7 @@ def collectors(source: Source, settings: Settings) -> list[Collector]:
     return [connect(target, settings) for target in address.targets(source.text)]
 
 
-def connect(target: Target, settings: Settings) -> Collector:
+def connect(target: Target, settings: Settings) -> SshNode:
     """The collector of one node of a list.
 
     Raises:

@@ -5,7 +5,14 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
-from trntop.catalog import EFA_SOURCE, HOST, NEURON_LS, NEURON_SYSFS, TENSOR_ENGINE
+from trntop.catalog import (
+    EFA_SOURCE,
+    HOST,
+    NEURON_LS,
+    NEURON_MONITOR,
+    NEURON_SYSFS,
+    TENSOR_ENGINE,
+)
 from trntop.collection import Collector
 from trntop.settings import Collect
 from trntop.text import clean
@@ -31,6 +38,10 @@ LAST_SECONDS = 3.0
 """For a killed program to be gone."""
 SIGNALS = range(129, 193)
 """What a shell says of a program that a signal ended: the signal's number and 128."""
+
+
+SOURCES = (NEURON_MONITOR, NEURON_SYSFS, TENSOR_ENGINE, NEURON_LS, EFA_SOURCE, HOST)
+"""What a node brings over its connection."""
 
 
 def sources(node: str, link: Link, settings: Collect) -> list[Collector]:

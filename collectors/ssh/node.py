@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,6 +15,7 @@ from trntop.catalog import SSH
 from trntop.collection import Sink
 from trntop.model import Reading, State, Status
 from trntop.settings import Settings
+from trntop.text import clean
 
 from ..backoff import Backoff
 from . import command, far, script
@@ -55,6 +57,9 @@ class _Lost:
 class SshNode:
     """The collector of all sources of a node, over one connection.
 
+    As long as another speaks for a node of its name (see `trntop.claims`), it goes by its address
+    and says so.
+
     Args:
         node: its name.
         address: where ssh goes.
@@ -80,6 +85,7 @@ class SshNode:
         recheck: float = RECHECK,
     ) -> None:
         self.node = node
+        self._name = node
         self._address = address
         self._settings = settings
         self._period = settings.collect.period
@@ -89,10 +95,34 @@ class SshNode:
         self._argv = command.arguments(address, settings.fleet, script.SHELL)
         self._counts = Counter(connections=0, failures=0, noise=0)
 
+    @property
+    def nodes(self) -> Set[str]:
+        """The one node that it speaks for, or that stands for it."""
+        return {self.node}
+
     async def run(self, sink: Sink) -> None:
         """Keeps a connection until cancelled, then ends it and what ran on the node."""
+        await self._claim(sink)
         if complaint := descriptors.allow(DESCRIPTORS):
             sink.tell(complaint)
+        try:
+            await self._keep(sink)
+        finally:
+            descriptors.give_back(DESCRIPTORS)
+
+    async def _claim(self, sink: Sink) -> None:
+        """Takes the node's name as soon as it is free."""
+        address = str(self._address)
+        while (holder := sink.claim(self._name, address, SSH, *far.SOURCES)) != address:
+            self.node = clean(address)
+            self._say(sink, State.DOWN, f"{self._name} is spoken for by {clean(holder)}")
+            await asyncio.sleep(self._recheck)
+        if self.node != self._name:
+            sink.forget(self.node, address)
+            self.node = self._name
+
+    async def _keep(self, sink: Sink) -> None:
+        """Keeps a connection until cancelled."""
         self._say(sink, State.STARTING, f"connecting to {self._address}")
         while True:
             lost = await self._once(sink)

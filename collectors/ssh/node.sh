@@ -3,7 +3,8 @@
 #
 # Set above: tag, which begins every line that is no dump; root, where sys and proc hang; monitor and
 # lister, the commands of neuron-monitor and neuron-ls; config, what neuron-monitor is told; texts,
-# the names of the files that are read of Neuron devices, as a regular expression.
+# the names of the files that are read of Neuron devices, as a regular expression; patience, for how
+# many seconds there may be no flush.
 #
 # Standard input brings a request a line, and its end is the end of everything here:
 #   read SOURCE NUMBER [WORD…]   starts to read a source, unless that is still under way
@@ -204,23 +205,48 @@ flush() {
         fi
     done
     pending=$left
+    beats=$((beats + 1))
+    echo "$beats" >"$dir/beat" 2>/dev/null
     [ $# -eq 0 ] || cat "$@" >&2
     [ "$state" = none ] || look_after
     say idle
 }
 
-finish() {
-    trap '' HUP INT TERM PIPE
+clear_away() {
     end KILL neuron-ls
     end TERM monitor
     if [ "$state" != none ] && ! [ -s "$dir/monitor.code" ]; then sleep 1; fi
     end KILL monitor
     rm -rf "$dir"
+}
+
+finish() {
+    trap '' HUP INT TERM PIPE
+    kill "$guard"
+    end KILL nap
+    clear_away
     exit 0
 }
 
+# Ends everything when whoever asked has vanished without a word: TCP would take a quarter of an
+# hour to say so, and until then answers that nobody takes hold up this shell.
+guard() {
+    before='' state=running
+    while :; do
+        sleep "$patience" &
+        echo "$!" >"$dir/nap.pid"
+        wait
+        beat=
+        { read -r beat <"$dir/beat"; } 2>/dev/null
+        [ -z "$beat" ] || [ "$beat" != "$before" ] || break
+        before=$beat
+    done
+    clear_away
+    kill -s KILL -- "-$$" || kill -s KILL "$$"
+}
+
 main() {
-    LC_ALL=C PATH="$PATH:/opt/aws/neuron/bin" dir='' pending='' state=none apart=''
+    LC_ALL=C PATH="$PATH:/opt/aws/neuron/bin" dir='' pending='' state=none apart='' beats=0
     export LC_ALL PATH
     umask 077
     for place in /dev/shm "${TMPDIR:-/tmp}" /tmp /var/tmp "$HOME"; do
@@ -230,6 +256,9 @@ main() {
         say failed no folder can be made in /dev/shm, /tmp, /var/tmp or at home
         exit 1
     fi
+    echo 0 >"$dir/beat"
+    guard </dev/null >/dev/null 2>&1 &
+    guard=$!
     trap finish HUP INT TERM PIPE
     command -v setsid >/dev/null && apart=setsid
     say ready

@@ -1,6 +1,7 @@
 """The script that a node runs, with its parameters set."""
 
 import json
+import math
 import shlex
 from importlib import resources
 
@@ -9,6 +10,8 @@ from trntop.settings import Collect
 from ..neuron_config import configuration
 from ..neuron_tree import CORE_NODES, DEVICE_NODES
 
+PATIENCE = 60
+"""Seconds without a beat, or four beats, after which the script ends everything on the node."""
 SHELL = "exec sh -s"
 """What the login shell is given, whichever it is; the script follows on standard input."""
 
@@ -28,6 +31,7 @@ def text(tag: str, settings: Collect) -> str:
         "lister": settings.neuron_ls,
         "config": json.dumps(configuration(settings.period)),
         "texts": f"({'|'.join(names)})",
+        "patience": str(math.ceil(max(PATIENCE, 4 * settings.period))),
     }
     head = "".join(f"{name}={shlex.quote(value)}\n" for name, value in parameters.items())
     return head + resources.files(__package__).joinpath("node.sh").read_text()

@@ -115,6 +115,7 @@ class HttpConnection(H11Protocol):
 
     def on_response_complete(self) -> None:
         """A response was handed over."""
+        self._goes_on = False
         self._forget()
         super().on_response_complete()
         if self._answering:  # the next request was waiting already

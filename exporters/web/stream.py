@@ -8,11 +8,12 @@ it has not heard yet that they need. One that is slow loses frames, and nothing 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from trntop import __version__, wire
 from trntop.model import View
@@ -62,6 +63,29 @@ class _Client:
     """Of the newest view that it was told of."""
 
 
+class _Stream(StreamingResponse):
+    """A stream to one client.
+
+    Args:
+        content: what it is told.
+        at_end: called when it is over, however far it came.
+    """
+
+    media_type = wire.CONTENT_TYPE
+
+    def __init__(self, content: AsyncIterator[bytes], at_end: Callable[[], None]) -> None:
+        # Whoever stands in between is not to keep it, nor to wait until there is more.
+        super().__init__(content, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        self._at_end = at_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends it until its end."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._at_end()
+
+
 class Streams:
     """Views as messages, for all who listen.
 
@@ -70,11 +94,13 @@ class Streams:
     Args:
         latest: gives the newest view, or None when there is none (any more).
         period: seconds between views.
+        relay: whether the views are of other machines than this one.
     """
 
-    def __init__(self, latest: Latest, period: float) -> None:
+    def __init__(self, latest: Latest, period: float, *, relay: bool = False) -> None:
         self._latest = latest
         self._period = period
+        self._relay = relay
         self._speakers: dict[str, wire.Speaker] = {}
         self._said: dict[str, _Said] = {}
         self._view: View | None = None
@@ -102,9 +128,11 @@ class Streams:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def _inventory(self, _: Request) -> Response:
+    async def _inventory(self, request: Request) -> Response:
         streams = {"clients": self.clients, "skipped_total": self._skipped}
-        told = document.inventory(self._latest(), __version__, self._period, streams)
+        view = self._latest()
+        shown = None if view is None else _only(view, _wanted(request))
+        told = document.inventory(shown, __version__, self._period, streams)
         return Response(document.encode(told), media_type=JSON)
 
     async def _frame(self, request: Request) -> Response:
@@ -112,7 +140,7 @@ class Streams:
             return _unavailable("not collecting")
         vary = {"Vary": "Accept"}
         if prefers_json(",".join(request.headers.getlist("accept"))):
-            body = document.encode(document.snapshot(view))
+            body = document.encode(document.snapshot(_only(view, _wanted(request))))
             return Response(body, media_type=JSON, headers=vary)
         self._renew(view)
         body = self._chunk(_Client(_wanted(request)))
@@ -123,31 +151,27 @@ class Streams:
             return _unavailable("not collecting")
         if self.clients >= MAX_STREAMS:
             return _unavailable(f"{MAX_STREAMS} clients are listening already")
+        # Counted here, not once the response begins: many may ask in one moment.
+        self.clients += 1
         self._loop = asyncio.get_running_loop()
         ongoing: Ongoing | None = request.scope.get("state", {}).get("ongoing")
-        return StreamingResponse(
-            self._follow(_Client(_wanted(request)), ongoing),
-            media_type=wire.CONTENT_TYPE,
-            # Whoever stands in between is not to keep it, nor to wait until there is more.
-            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-        )
+        return _Stream(self._follow(_Client(_wanted(request)), ongoing), self._left)
+
+    def _left(self) -> None:
+        self.clients -= 1
 
     async def _follow(self, client: _Client, ongoing: Ongoing | None) -> AsyncIterator[bytes]:
         """What one client is told, as long as there is anything to tell."""
-        self.clients += 1
         rest = min(REST_SECONDS, self._period)
-        try:
-            while (view := self._latest()) is not None:
-                changed = self._changed
-                self._renew(view)
-                yield self._chunk(client, again=view.ended) or NOTHING
-                if ongoing is not None:
-                    ongoing.taken()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(rest if view.ended else REST_SECONDS):
-                        await changed.wait()
-        finally:
-            self.clients -= 1
+        while (view := self._latest()) is not None:
+            changed = self._changed
+            self._renew(view)
+            yield self._chunk(client, again=view.ended) or NOTHING
+            if ongoing is not None:
+                ongoing.taken()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(rest if view.ended else REST_SECONDS):
+                    await changed.wait()
 
     def _renew(self, view: View) -> None:
         """Puts a view into messages, if it is a new one."""
@@ -159,7 +183,8 @@ class Streams:
         for name, node in nodes.items():
             speaker = self._speakers.get(name)
             if speaker is None:
-                speaker = self._speakers[name] = wire.Speaker(name, min(self._period, MAX_PERIOD))
+                period = min(self._period, MAX_PERIOD)
+                speaker = self._speakers[name] = wire.Speaker(name, period, relay=self._relay)
             _, frame = speaker.messages(node, len(nodes))
             self._said[name] = _Said(*speaker.preface, wire.framed(frame))
         self._view = view
@@ -195,6 +220,14 @@ def _wanted(request: Request) -> frozenset[str] | None:
     """The nodes that a client asks for by `?nodes=a,b`; None for all."""
     asked = request.query_params.getlist("nodes")
     return frozenset(",".join(asked).split(",")) if asked else None
+
+
+def _only(view: View, nodes: Collection[str] | None) -> View:
+    """A view without the nodes that were not asked for; None asks for all."""
+    if nodes is None:
+        return view
+    left = {name: node for name, node in view.cluster.nodes.items() if name in nodes}
+    return replace(view, cluster=replace(view.cluster, nodes=left))
 
 
 def _unavailable(reason: str) -> Response:

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from trntop.claims import Claims
 from trntop.collection import Collector
 from trntop.model import Reading, State, Status
 
@@ -24,7 +25,7 @@ class Notebook:
         self.statuses: list[Status] = []
         self.forgotten: list[str] = []
         self.told: list[str] = []
-        self.speakers: dict[str, str] = {}
+        self.claims = Claims()
         self._news = asyncio.Event()
 
     def now(self) -> float:
@@ -38,13 +39,13 @@ class Notebook:
         self.statuses.append(status)
         self._news.set()
 
-    def claim(self, node: str, speaker: str) -> str:
-        return self.speakers.setdefault(node, speaker)
+    def claim(self, node: str, speaker: str, *sources: str) -> str:
+        return self.claims.claim(node, speaker, *sources)
 
-    def forget(self, node: str) -> None:
-        self.speakers.pop(node, None)
-        self.forgotten.append(node)
-        self._news.set()
+    def forget(self, node: str, speaker: str = "") -> None:
+        if self.claims.drop(node, speaker) is None:
+            self.forgotten.append(node)
+            self._news.set()
 
     def tell(self, text: str) -> None:
         self.told.append(text)

@@ -335,7 +335,7 @@ class Progress:
         if silence <= grace and announced is None:
             warm = crew.steps > FIRST_STEPS if reports else self._warm(crew, now)
             crew.doing = Doing.WORKING if warm else Doing.WARMING_UP
-            crew.why = f"step {crew.step:.0f}" if reports else "executions complete"
+            crew.why = f"step {units.count(crew.step)}" if reports else "executions complete"
             if warm and seen.works[places].any():
                 seen.calm(crew, now)
             return

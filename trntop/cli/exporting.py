@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from trntop.exporters.web.access import Access
     from trntop.exporters.web.probes import Probes
 
+_OWN = (Origin.LOCAL, Origin.STDIN)
+"""Sources of this machine."""
+
 HUNG_SECONDS = 15.0
 HUNG_PERIODS = 3
 """How long after its last tick a live session counts as hung: the longer of the two."""
@@ -68,7 +71,8 @@ def _serve(args: Namespace, sources: list[Source], settings: Settings) -> int:
     access = _access(settings)
     probes = _probes(sources, settings, turns)
     sockets = _sockets(args, settings)
-    streams = Streams(lambda: latest(session), session.period)
+    relay = any(source.origin not in _OWN and not source.stream for source in sources)
+    streams = Streams(lambda: latest(session), session.period, relay=relay)
     session.subscribe(streams.publish)
     session.start()
     try:
@@ -101,6 +105,8 @@ def _write(args: Namespace, sources: list[Source], settings: Settings) -> int:
 
     if args.listen or args.port is not None or args.systemd_socket:
         raise UsageError("--textfile writes instead of serving: say no address with it")
+    if args.probe_every or args.allow_probes:
+        raise UsageError("--textfile writes instead of serving: agents that probe serve each other")
     file = textfile.Textfile(args.textfile)
     # node_exporter has `process_…` of its own and would refuse a second one.
     exposition = _exposition(settings, usage=dict)

@@ -221,6 +221,7 @@ def session(
             session.subscribe(one)
         if lasting:
             interpreter.prepare()
+            session.subscribe(interpreter.Trimmer())
             _tell_of_incidents(session, settings)
         # What is live, and only that, counts for the nodes' history.
         if history := lemons.default_path(os.environ):

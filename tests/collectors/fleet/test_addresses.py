@@ -11,6 +11,7 @@ from trntop.collectors.fleet.addresses import (
     shown,
     targets_of,
 )
+from trntop.collectors.fleet.target import named
 from trntop.errors import UsageError
 from trntop.hostlist import MAX_HOSTS
 from trntop.settings import Fleet
@@ -126,6 +127,31 @@ def test_names_of_the_list_count_where_they_are_one_nodes() -> None:
     targets = targets_of(places)
     assert [target.name for target in targets] == ["x", "10.0.0.2", "10.0.0.3"]
     assert targets[0].facts == {"a": "b"}
+
+
+@pytest.mark.parametrize(
+    ("places", "names"),
+    [
+        # One is called as the host of another, which has no name of its own.
+        (
+            [("10.0.0.1", "10.0.0.2"), ("10.0.0.2", "y"), ("10.0.0.3", "y")],
+            ["http://10.0.0.1:1", "http://10.0.0.2:1", "10.0.0.3"],
+        ),
+        ([("a", "http://b:1"), ("b", "")], ["http://a:1", "b"]),
+        (
+            [("[::1]", ""), ("[::1:1]", ""), ("x", "::1:1")],
+            ["::1", "::1:1", "x"],
+        ),
+    ],
+)
+def test_no_two_have_one_name(places: list[tuple[str, str]], names: list[str]) -> None:
+    found = targets_of(Place(f"http://{host}:1", {}, name) for host, name in places)
+    assert [target.name for target in found] == names
+
+
+def test_no_two_have_one_name_however_they_are_shortened() -> None:
+    found = named(["http://[::1]:9", "http://[::1]:8", "http://[::1:9]:5"])
+    assert [target.name for target in found] == ["http://[::1]:9", "::1:8", "http://[::1:9]:5"]
 
 
 def test_a_list_has_an_end() -> None:

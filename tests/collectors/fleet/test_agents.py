@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import resource
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -32,10 +32,12 @@ from trntop.settings import Fleet, Settings
 from trntop.sources import parse
 from trntop.wire import framed
 
+FLEET = Fleet()
 QUICK = Fleet(connect=0.5)
+"""For those that are waited for in vain."""
 
 
-def watch(*addresses: str, fleet: Fleet = QUICK) -> Watch:
+def watch(*addresses: str, fleet: Fleet = FLEET) -> Watch:
     """The collector for addresses; `NAME=ADDRESS` gives a node its name."""
     pairs = [one.rpartition("=") for one in addresses]
     targets = [Target(name or f"n{place}", url) for place, (name, _, url) in enumerate(pairs)]
@@ -168,6 +170,113 @@ class TestStream:
             await until(lambda: one.streams.clients)
             await asyncio.sleep(0.05)
             assert sink.readings == []
+            sink.forget("here", "http://other")
+            one.tick(61)  # it announces itself anew each minute
+            await sink.until(lambda: {one.node for one in sink.readings} == {"here"})
+            assert sink.forgotten == ["here", one.address]
+
+    async def test_one_that_cannot_be_reached_gets_its_name_once_it_is_free(self) -> None:
+        sink = Notebook()
+        sink.claim("here", "http://other")
+        async with running(watch("here=http://127.0.0.1:9"), sink):
+            await sink.until(lambda: len(sink.statuses) > 1)
+            assert {one.node for one in sink.statuses} == {"http://127.0.0.1:9"}
+            sink.forget("here", "http://other")
+            await sink.until(lambda: sink.statuses[-1].node == "here")
+            assert sink.forgotten == ["here", "http://127.0.0.1:9"]
+
+    async def test_an_agent_has_the_name_before_one_that_has_not_spoken(self) -> None:
+        sink = Notebook()
+        async with (
+            answering(b"") as silent,
+            agent() as one,
+            running(watch(f"here={silent}", fleet=QUICK), sink),
+        ):
+            await sink.until(lambda: sink.reasons(State.STARTING))
+            async with running(watch(f"here={one.address}"), sink):
+                await sink.until(lambda: len(sink.readings) == 3)
+                await sink.until(lambda: sink.statuses[-1].node == silent)
+        assert {one.node for one in sink.readings} == {"here"}
+        assert sink.statuses[-1].reason == "no answer within 0.5 s"
+        assert all(one.node != "here" for one in sink.statuses if one.state is State.DOWN)
+
+    async def test_an_agent_has_the_name_before_one_that_collects_nothing(self) -> None:
+        sink = Notebook()
+        async with (
+            agent(make_view(0)) as idle,
+            agent() as one,
+            running(watch(f"here={idle.address}"), sink),
+        ):
+            await sink.until(lambda: IDLE in sink.reasons(State.STARTING))
+            async with running(watch(f"here={one.address}"), sink):
+                await sink.until(lambda: len(sink.readings) == 3)
+                idle.show(None)
+                await sink.until(lambda: ENDED in sink.reasons(State.DOWN))
+        assert {one.node for one in sink.statuses if one.reason == ENDED} == {idle.address}
+
+    async def test_one_that_collects_nothing_says_so_of_itself(self) -> None:
+        sink = Notebook()
+
+        def heartbeats() -> Iterator[bytes]:
+            # Between its answer and its first word another speaks.
+            assert sink.claim("here", "http://127.0.0.1:1", AGENT) == "http://127.0.0.1:1"
+            yield framed(b"")
+
+        head = HEAD + STREAM.encode() + b"\r\n\r\n"
+        async with writing(head, heartbeats()) as idle, running(watch(f"here={idle}"), sink):
+            await sink.until(lambda: IDLE in sink.reasons(State.STARTING))
+        assert [one.node for one in sink.statuses if one.reason == IDLE] == [idle]
+
+    async def test_a_relay_whose_nodes_another_speaks_for_is_shown(self) -> None:
+        sink = Notebook()
+        async with (
+            agent(make_view(2), relay=True) as first,
+            agent(make_view(3), relay=True) as second,
+            running(watch(f"a={first.address}"), sink),
+        ):
+            await sink.until(lambda: len(sink.readings) == 6)
+            second.show(make_view(2))
+            async with running(watch(f"b={second.address}"), sink):
+                await sink.until(lambda: sink.reasons(State.DOWN))
+                assert sink.statuses[-1].node == "b"
+                assert sink.reasons(State.DOWN) == [f"trn-001 is spoken for by {first.address}"]
+                assert sink.forgotten == ["a"]
+                # Its name is its own as long as it stands under it.
+                assert sink.claim("b", "http://other", AGENT) == second.address
+                second.show(moved(make_view(3), 1))
+                await sink.until(lambda: len(sink.readings) == 9)
+                assert sink.forgotten == ["a", "b"]
+
+    async def test_a_relay_gives_the_name_of_its_only_node(self) -> None:
+        sink = Notebook()
+        async with agent(relay=True) as one, running(watch(f"relay={one.address}"), sink):
+            await sink.until(lambda: len(sink.readings) == 3)
+            assert {one.node for one in sink.readings} == {"trn-000"}
+            assert sink.forgotten == ["relay"]
+            one.show(moved(make_view(0), 1))
+            await sink.until(lambda: "trn-000" in sink.forgotten)
+
+    async def test_what_a_relay_speaks_for_no_more_after_a_restart_is_gone(self) -> None:
+        sink = Notebook()
+        async with (
+            agent(make_view(3), relay=True) as one,
+            running(watch(f"relay={one.address}"), sink),
+        ):
+            await sink.until(lambda: len(sink.readings) == 9)
+            one.show(None)
+            await sink.until(lambda: sink.reasons(State.DOWN))
+            one.show(make_view(2))  # one that has restarted knows of no other
+            await sink.until(lambda: len(sink.readings) == 15)
+            assert sink.forgotten == ["relay", "trn-002"]
+
+    async def test_one_that_collects_nothing_yet_says_so(self) -> None:
+        sink = Notebook()
+        async with agent(make_view(0)) as one, running(watch(f"here={one.address}"), sink):
+            await sink.until(lambda: len(sink.reasons(State.STARTING)) == 2)
+            assert sink.statuses[-1].reason == "answers, but collects nothing yet"
+            one.show(moved(make_view(1), 1))
+            await sink.until(lambda: len(sink.readings) == 3)
+            assert len(sink.statuses) == 2
 
     async def test_an_agent_that_restarts_is_heard_again(
         self, monkeypatch: pytest.MonkeyPatch
@@ -202,7 +311,7 @@ class TestStream:
 
 
 @contextlib.asynccontextmanager
-async def down(address: str, fleet: Fleet = QUICK) -> AsyncIterator[str]:
+async def down(address: str, fleet: Fleet = FLEET) -> AsyncIterator[str]:
     """Why a node at this address is down."""
     sink = Notebook()
     async with running(watch(address, fleet=fleet), sink):
@@ -212,6 +321,7 @@ async def down(address: str, fleet: Fleet = QUICK) -> AsyncIterator[str]:
 
 PAGES = "collectors.fleet.pages.poll"
 STREAM = wire.CONTENT_TYPE
+IDLE, ENDED = "answers, but collects nothing yet", "the agent ended the stream"
 
 
 class TestReasons:
@@ -244,7 +354,8 @@ class TestReasons:
         ],
     )  # fmt: skip
     async def test_something_else_answers(self, answer: bytes, close: bool, why: str) -> None:
-        async with answering(answer, close=close) as address, down(address) as reason:
+        fleet = QUICK if "within" in why else FLEET
+        async with answering(answer, close=close) as address, down(address, fleet) as reason:
             assert why in reason
 
     async def test_nobody_answers(self) -> None:
@@ -254,7 +365,7 @@ class TestReasons:
             assert reason == "connection refused: nothing listens there"
 
     async def test_an_unknown_name(self) -> None:
-        async with down("http://no-such-host.invalid:1", Fleet(connect=5)) as reason:
+        async with down("http://no-such-host.invalid:1") as reason:
             assert reason.startswith("name")
 
     async def test_one_that_falls_silent_is_closed_and_opened_anew(
@@ -273,7 +384,7 @@ class TestReasons:
 
     async def test_trickling_bytes_are_no_message(self) -> None:
         head = chunked(STREAM, framed(bytes(3000))[:5])
-        async with writing(head, [b"x"] * 200, 0.05) as address, down(address) as reason:
+        async with writing(head, [b"x"] * 200, 0.05) as address, down(address, QUICK) as reason:
             assert reason == "no message within 0.5 s"
 
     @pytest.mark.parametrize(
@@ -289,7 +400,7 @@ class TestReasons:
         certificate, key = authority.issue("server", identity)
         web = tmp_path / "web.yml"
         web.write_text(f"tls_server_config: {{cert_file: {certificate}, key_file: {key}}}\n")
-        fleet = Fleet(ca_file=str(authority.file) if known else "", connect=2)
+        fleet = Fleet(ca_file=str(authority.file) if known else "")
         sink = Notebook()
         async with agent(access=Access(web, lambda _: None)) as one:
             address = f"https://127.0.0.1:{one.port}"
@@ -299,7 +410,7 @@ class TestReasons:
         assert why in "".join(sink.reasons(State.DOWN))
 
     async def test_tls_is_not_spoken_there(self) -> None:
-        async with agent() as one, down(f"https://127.0.0.1:{one.port}", Fleet(connect=2)) as why:
+        async with agent() as one, down(f"https://127.0.0.1:{one.port}") as why:
             assert why.startswith("TLS:") or "closed" in why
 
     async def test_passwords_come_from_a_file(self, tmp_path: Path) -> None:
@@ -307,7 +418,7 @@ class TestReasons:
         web, secret = tmp_path / "web.yml", tmp_path / "password"
         web.write_text(f"basic_auth_users: {{ann: {hashed}}}\n")
         secret.write_text("wrong\n")
-        fleet = Fleet(user="ann", password_file=str(secret), connect=2)
+        fleet = Fleet(user="ann", password_file=str(secret))
         sink = Notebook()
         async with (
             agent(access=Access(web, lambda _: None)) as one,
@@ -376,7 +487,7 @@ async def test_a_thousand_nodes_and_few_descriptors(monkeypatch: pytest.MonkeyPa
             resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
             monkeypatch.setattr("trntop.descriptors.allow", lambda _: "not enough open files")
             targets = [f"n{n}={one.address}" for n in range(60)]
-            async with running(watch(*targets, fleet=Fleet(connect=5)), sink):
+            async with running(watch(*targets), sink):
                 await sink.until(lambda: sink.reasons(State.DOWN))
                 assert sink.told == ["not enough open files"]
                 assert any("open files" in why for why in sink.reasons(State.DOWN))
@@ -404,12 +515,14 @@ async def test_the_ill_do_not_hold_up_the_others() -> None:
         one = await stack.enter_async_context(agent())
         well = [f"w{place}={one.address}" for place in range(10)]
         addresses = [*(f"i{place}={address}" for place, address in enumerate(ill)), *well]
-        await stack.enter_async_context(running(watch(*addresses), sink))
+        fleet = Fleet(connect=2)
+        await stack.enter_async_context(running(watch(*addresses, fleet=fleet), sink))
         await sink.until(lambda: len(sink.readings) == 30)
         for tick in range(10):
             one.tick()
-            await sink.until(partial(_frames_of, sink, tick + 2), 2)
+            await sink.until(partial(_frames_of, sink, tick + 2))
             await asyncio.sleep(0.06)
-        reasons = {one.node: one.reason for one in sink.statuses if one.state is State.DOWN}
-    assert set(reasons) == {f"i{place}" for place in range(10)}
+        down = lambda: {one.node for one in sink.statuses if one.state is State.DOWN}  # noqa: E731
+        await sink.until(lambda: len(down()) >= len(ill))
+    assert down() == {f"i{place}" for place in range(10)}
     assert {one.node for one in sink.readings} == {f"w{place}" for place in range(10)}

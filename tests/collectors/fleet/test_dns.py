@@ -61,6 +61,9 @@ async def test_nodes_join_and_leave_and_keep_their_names() -> None:
     assert resolver.asked == ["10.0.0.1", "10.0.0.2"]
     resolver.addresses = {"10.0.0.2": "second"}
     assert [target.name for target in await nodes.find()] == ["second"]
+    # Another pod has got the address meanwhile.
+    resolver.addresses = {"10.0.0.1": "third", "10.0.0.2": "second"}
+    assert [target.name for target in await nodes.find()] == ["third", "second"]
 
 
 async def test_a_resolver_that_knows_no_name_says_so() -> None:

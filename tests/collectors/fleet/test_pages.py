@@ -146,7 +146,7 @@ async def polled(
     sink = Notebook()
     async with server(handler) as port, connection.client(Fleet()) as client:
         target = Target("trn-1", f"http://127.0.0.1:{port}{path}")
-        task = asyncio.create_task(poll(client, target, sink))
+        task = asyncio.create_task(poll(client, target, sink, lambda *_: ""))
         try:
             yield sink, task
         finally:
@@ -215,21 +215,19 @@ async def test_polls_are_spread_over_the_period() -> None:
     assert places == set(range(10))
 
 
-async def test_what_is_sent_is_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One request a period, over a client of its own, that says what it takes."""
-    seen: list[bytes] = []
+async def test_what_is_sent_is_little() -> None:
+    """One request a period, that says what it takes."""
+    asked: list[httpx.Request] = []
 
-    async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(response(NEURON, Connection="close"))
+    async def note(request: httpx.Request) -> None:
+        asked.append(request)
 
-    async with server(note) as port, httpx.AsyncClient(trust_env=False) as client:
-        real = client.stream
-        monkeypatch.setattr(
-            client, "stream", lambda *a, **k: seen.append(b"shared") or real(*a, **k)
-        )
+    client = httpx.AsyncClient(trust_env=False, event_hooks={"request": [note]})
+    async with server(giving(response(NEURON))) as port, client:
         sink = Notebook()
-        task = asyncio.create_task(poll(client, Target("n", f"http://127.0.0.1:{port}"), sink))
+        target = Target("n", f"http://127.0.0.1:{port}")
+        task = asyncio.create_task(poll(client, target, sink, lambda *_: ""))
         await sink.until(lambda: sink.readings)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert not seen, "the shared client holds a thousand streams: a poll must not look at each"
+    assert [one.headers["Accept-Encoding"] for one in asked] == ["gzip"]

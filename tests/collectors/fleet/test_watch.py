@@ -1,23 +1,31 @@
 """Lists that change: who joins is watched, who leaves is not, and a list that fails stands."""
 
 import asyncio
+import contextlib
 import resource
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
 
 from tests.agents import agent, until
 from tests.collectors.notebook import Notebook, running
+from tests.exporter_server import giving, response, server
 from trntop import descriptors
-from trntop.catalog import AGENT, FLEET
+from trntop.catalog import AGENT, EFA_EXPORTER, FLEET, NEURON_EXPORTER, SSH
+from trntop.clock import SteadyClock
+from trntop.collection import Sink
 from trntop.collectors.fleet import watch as watch_module
 from trntop.collectors.fleet.agent import Agent
 from trntop.collectors.fleet.target import FindError, Target
 from trntop.collectors.fleet.watch import Listed, Watch
+from trntop.collectors.ssh.node import SshNode
 from trntop.model import Reading, State
-from trntop.settings import Fleet, Settings
+from trntop.monitor import Monitor
+from trntop.runner import _Sink
+from trntop.settings import Settings
 
-SETTINGS = Settings(fleet=Fleet(connect=0.5))
+SETTINGS = Settings()
 
 
 class Changing:
@@ -113,6 +121,95 @@ async def test_what_the_list_tells_of_a_node() -> None:
         assert {"zone": "y", "event": ""} in told
 
 
+async def test_what_the_list_tells_is_of_its_own_machine() -> None:
+    sink = Notebook()
+    sink.claim("a", "http://other")
+    async with agent() as one, agent(relay=True) as other:
+        listed = [
+            Target("a", one.address, {"zone": "x"}),
+            Target("relay", other.address, {"zone": "y"}),
+            Target("b", one.address, {"zone": "z"}),
+        ]
+        finder = Changing(*listed)
+        async with running(Watch(finder, SETTINGS), sink):
+            await sink.until(lambda: frames(sink, "b") == frames(sink, "trn-000") == 3)
+            before, looks = len(sink.readings), finder.looks
+            await sink.until(lambda: len(sink.readings) > before and finder.looks > looks + 2)
+        told = {(one.node, one.data) for one in sink.readings[before:]}
+        assert {node for node, _ in told} == {"b"}
+        assert not any(one.node == "a" for one in sink.readings)
+
+
+PAGES = {
+    "neuron": b"neuron_hardware_info{x='1'} 1\n",
+    "efa": b"node_amazonefa_info 1\n",
+}
+
+
+@contextlib.asynccontextmanager
+async def page(kind: str) -> AsyncIterator[str]:
+    """Where the page of an exporter is."""
+    async with server(giving(response(PAGES[kind]))) as port:
+        yield f"http://127.0.0.1:{port}/metrics"
+
+
+async def test_pages_of_one_host_go_together_and_no_others() -> None:
+    sink = Notebook()
+    async with (
+        page("neuron") as first,
+        page("efa") as second,
+        page("efa") as third,
+        page("neuron") as far,
+        agent() as one,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        far = far.replace("127.0.0.1", "localhost")
+        for address in (first, second, one.address):
+            watch = Watch(Listed("list", [Target("n", address)]), SETTINGS)
+            await stack.enter_async_context(running(watch, sink))
+            expected = {first: NEURON_EXPORTER, second: EFA_EXPORTER}.get(address, AGENT)
+            await sink.until(lambda what=expected: any(r.source == what for r in sink.readings))
+        for address in (third, far):
+            watch = Watch(Listed("list", [Target("n", address)]), SETTINGS)
+            await stack.enter_async_context(running(watch, sink))
+            await sink.until(lambda at=address: any(s.node == at for s in sink.statuses))
+        assert {one.node for one in sink.readings} == {"n"}
+    reasons = {one.node: one.reason for one in sink.statuses if one.state is State.DOWN}
+    assert reasons == {
+        third: f"n is spoken for by {second}",
+        far: f"n is spoken for by {first}",
+    }
+
+
+async def test_who_leaves_a_shared_node_takes_along_what_it_brought() -> None:
+    monitor = Monitor(Settings())
+    sink = _Sink(monitor, SteadyClock(), None, lambda _: None, lambda _: None)
+    sources = lambda: {  # noqa: E731
+        name: {one.name for one in node.frame.sources}
+        for name, node in monitor.look(sink.now()).nodes.items()
+    }
+    async with agent() as one, page("neuron") as other:
+        finder = Changing(Target("n", one.address), Target("m", one.address))
+        beside = Watch(Listed("list", [Target("n", other)]), SETTINGS)
+        tasks = [asyncio.create_task(each.run(sink)) for each in (Watch(finder, SETTINGS), beside)]
+        try:
+            await until(lambda: sources().get("n", set()) >= {AGENT, NEURON_EXPORTER})
+            await until(lambda: AGENT in sources().get("m", ()))
+            finder.targets = [Target("m", one.address)]
+            await until(lambda: AGENT not in sources()["n"])
+            assert sources()["n"] == {NEURON_EXPORTER}
+            assert AGENT in sources()["m"]
+            finder.targets.append(Target("n", one.address))
+            await until(lambda: AGENT in sources()["n"])
+            # The page leaves, and the agent stays.
+            sink.forget("n", other)
+            assert NEURON_EXPORTER not in sources()["n"]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_a_defect_takes_down_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
     running_as = Agent.run
 
@@ -128,6 +225,18 @@ async def test_a_defect_takes_down_one_node(monkeypatch: pytest.MonkeyPatch) -> 
         async with running(Watch(Listed("list", targets), SETTINGS), sink):
             await sink.until(lambda: frames(sink, "a") == frames(sink, "c") == 3)
     assert sink.reasons(State.DOWN) == ["internal error: ZeroDivisionError"]
+
+
+async def test_a_defect_is_told_as_the_source_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(self: SshNode, sink: Sink) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(SshNode, "run", run)
+    sink = Notebook()
+    listed = Listed("list", [Target("a", "ssh://a.invalid")])
+    async with running(Watch(listed, SETTINGS), sink):
+        await sink.until(lambda: sink.statuses)
+    assert [(one.node, one.source) for one in sink.statuses] == [("a", SSH)]
 
 
 async def test_cancelled_it_leaves_nothing_behind() -> None:
@@ -151,6 +260,17 @@ async def test_very_many_are_told_of_a_better_way(monkeypatch: pytest.MonkeyPatc
     assert "a Prometheus server that scrapes them is the better source" in sink.told[0]
 
 
+async def test_what_is_not_watched_any_more_needs_no_open_files() -> None:
+    before = descriptors._asked_for
+    finder = Changing(*(Target(f"n{n}", "http://127.0.0.1:9") for n in range(4)))
+    sink = Notebook()
+    async with running(Watch(finder, SETTINGS), sink):
+        await until(lambda: descriptors._asked_for == before + 4)
+        del finder.targets[1:]
+        await until(lambda: descriptors._asked_for == before + 1)
+    assert descriptors._asked_for == before
+
+
 def test_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = [1024, 4096]
 
@@ -159,7 +279,7 @@ def test_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(limits))
     monkeypatch.setattr(resource, "setrlimit", raised)
-    monkeypatch.setattr(descriptors, "_allowed", 0)
+    monkeypatch.setattr(descriptors, "_asked_for", 0)
     assert descriptors.allow(100) == ""
     assert limits == [1024, 4096]
     assert descriptors.allow(1900) == ""

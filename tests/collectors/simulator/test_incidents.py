@@ -174,6 +174,7 @@ def test_messages_of_one_pair_take_longer() -> None:
         "tool": "fi_pingpong",
         "peer": sick[1],
         "card": "rdmap16s27",
+        "peer_card": "rdmap16s27",
         "provider": "efa",
         "size_bytes": 64,
         "statistic": "mean",

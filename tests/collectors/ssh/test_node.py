@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.collectors.fleet.test_watch import Changing
 from tests.collectors.notebook import Notebook, alive, running, wait_until
 from tests.collectors.ssh.nodes import collect
 from tests.sshd import ALIAS, Sshd, needs_sshd, sshd
+from trntop import descriptors
 from trntop.catalog import (
     EFA_SOURCE,
     HOST,
@@ -33,6 +35,7 @@ from trntop.collection import Collector
 from trntop.collectors import ssh
 from trntop.collectors.backoff import Backoff
 from trntop.collectors.fleet.target import Target
+from trntop.collectors.fleet.watch import Watch
 from trntop.collectors.ssh import answers
 from trntop.collectors.ssh.address import parse as addresses
 from trntop.collectors.ssh.node import SshNode
@@ -202,6 +205,39 @@ async def test_hosts_that_do_not_answer(server: Sshd, tmp_path: Path, sink: Note
     assert reason(sink, "trn-1") == "its port is open, but nobody speaks SSH there in time"
     assert reason(sink, "trn-2") == "connection refused by 127.0.0.1 port 1"
     assert reason(sink, "trn-3") == "the name no-such-host.invalid is not known"
+
+
+async def test_two_machines_that_are_called_the_same_stay_apart(
+    server: Sshd, tmp_path: Path, sink: Notebook
+) -> None:
+    one = settings(tmp_path, server.ssh())
+    before = descriptors._asked_for
+    sink.claim("trn-1", "ssh://trn-1.elsewhere", SSH)
+    async with running(node(one), sink):
+        await sink.until(lambda: sink.statuses)
+        status = sink.statuses[-1]
+        assert (status.node, status.state) == ("ssh://trn-1", State.DOWN)
+        assert status.reason == "trn-1 is spoken for by ssh://trn-1.elsewhere"
+        assert sink.readings == []
+        sink.forget("trn-1", "ssh://trn-1.elsewhere")
+        await sink.until(lambda: ("trn-1", SSH) in heard(sink), 10)
+        assert sink.forgotten == ["trn-1", "ssh://trn-1"]
+        assert descriptors._asked_for > before
+    assert {name for name, _ in heard(sink)} == {"trn-1"}
+    assert descriptors._asked_for == before
+
+
+async def test_a_list_loses_the_name_that_its_node_goes_by(
+    server: Sshd, tmp_path: Path, sink: Notebook
+) -> None:
+    one = settings(tmp_path, server.ssh())
+    sink.claim("trn-1", "http://trn-1.elsewhere")
+    listed = Changing(Target("trn-1", "ssh://trn-1", {"zone": "x"}), Target("a", "ssh://a"))
+    async with running(Watch(listed, one), sink):
+        await sink.until(lambda: ("a", SSH) in heard(sink), 10)
+        del listed.targets[0]
+        await sink.until(lambda: sink.forgotten == ["ssh://trn-1"])
+    assert {name for name, _ in heard(sink)} == {"a"}
 
 
 async def test_a_login_shell_that_talks(

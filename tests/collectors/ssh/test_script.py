@@ -18,13 +18,13 @@ from tests.fakes import sysfs_tree
 from tests.sshd import descendants
 from trntop.catalog import EFA_SOURCE, HOST, NEURON_LS, NEURON_MONITOR, NEURON_SYSFS, TENSOR_ENGINE
 from trntop.collectors.backoff import Backoff
-from trntop.collectors.child import STDIN
+from trntop.collectors.child import STDERR, STDIN
 from trntop.collectors.efa import EfaReader
 from trntop.collectors.host import HostReader
 from trntop.collectors.neuron_ls import NeuronLs
 from trntop.collectors.neuron_monitor import NeuronMonitor
 from trntop.collectors.neuron_sysfs import NeuronSysfsReader
-from trntop.collectors.ssh import far
+from trntop.collectors.ssh import far, script
 from trntop.collectors.ssh.dump import Dump
 from trntop.collectors.ssh.link import Link
 from trntop.collectors.ssh.machine import MachineReader
@@ -288,6 +288,41 @@ async def test_nothing_is_left_when_the_connection_ends(
                 os.kill(pid, signal.SIGTERM)
             await asyncio.wait_for(link.ended, 5)
             wait_until(lambda: not any(map(alive, everything)))
+            assert not folders()
+
+
+@pytest.mark.parametrize("reading", [True, False])
+async def test_nothing_is_left_when_nobody_asks_any_more(
+    settings: Collect,
+    shell: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    reading: bool,
+) -> None:
+    """The other machine has vanished: the connection stands, and may not take answers either."""
+    patience = 3 if reading else 1
+    monkeypatch.setattr(script, "PATIENCE", patience)
+    monkeypatch.setenv("FAKE_NEURON_MONITOR", "hang")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with _folders() as folders:
+        async with (
+            linked(settings, shell) as link,
+            far.FarMonitor(link, "-").launch(lambda chunk: None),
+        ):
+            pid = link._transport.get_pid()
+            async with _flushing(link):
+                await asyncio.to_thread(wait_until, lambda: _fakes(pid) == 1)
+                if reading:
+                    await asyncio.sleep(patience + 1.2)
+                    assert _fakes(pid) == 1, "as long as it is asked it stays"
+            everything = descendants(pid)
+            if not reading:
+                pipe = link._transport.get_pipe_transport(STDERR)
+                assert isinstance(pipe, asyncio.ReadTransport)
+                pipe.pause_reading()
+                link.send("flush\n" * 5000)  # more answers than a pipe holds
+            gone = lambda: not any(map(alive, (pid, *everything)))  # noqa: E731
+            await asyncio.to_thread(wait_until, gone, 10)
             assert not folders()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -125,21 +126,17 @@ class TestStream:
             assert told["streams"]["skipped_total"] > 0
             assert told["streams"]["clients"] == 0
 
-    async def test_one_that_takes_nothing_is_dropped(
-        self, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_one_that_takes_nothing_is_dropped(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(connection, "READ_SECONDS", 0.3)
         async with agent(make_view(64, devices=8)) as one:
             reader, writer = await asyncio.open_connection("127.0.0.1", one.port, limit=1024)
             writer.write(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n")
-            async with client.stream("GET", f"{one.address}/v1/stream") as response:
-                ear = Ear(response)
-                async with asyncio.timeout(20):
-                    while one.streams.clients != 1:
-                        one.tick()
-                        await ear.views(64)
+            await reader.readline()
+            async with asyncio.timeout(60):
+                while one.streams.clients:
+                    one.tick()
+                    await asyncio.sleep(0.005)
             writer.transport.abort()
-            del reader
 
     async def test_it_outlasts_the_deadline_of_a_page(
         self, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
@@ -193,6 +190,41 @@ class TestStream:
             await until(lambda: not one.streams.clients)
             async with client.stream("GET", url) as response:
                 assert response.status_code == 200
+
+    async def test_nor_when_many_ask_in_one_moment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(stream, "MAX_STREAMS", 3)
+        async with agent() as one:
+            pairs = [await asyncio.open_connection("127.0.0.1", one.port) for _ in range(20)]
+            for _, writer in pairs:
+                writer.write(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n")
+            async with asyncio.timeout(5):
+                heads = [await reader.readline() for reader, _ in pairs]
+            assert sorted(Counter(heads).values()) == [3, 17]
+            for _, writer in pairs:
+                writer.transport.abort()
+            await until(lambda: not one.streams.clients)
+
+    async def test_after_a_stream_its_connection_is_as_any_other(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        closed: list[bool] = []
+        stop = connection.HttpConnection.shutdown
+
+        def shutdown(self: connection.HttpConnection) -> None:
+            closed.append(self._goes_on)
+            stop(self)
+
+        monkeypatch.setattr(connection.HttpConnection, "shutdown", shutdown)
+        async with agent() as one:
+            reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
+            writer.write(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            await until(lambda: one.streams.clients)
+            one.show(None)
+            async with asyncio.timeout(5):
+                await reader.readuntil(b"0\r\n\r\n")
+        assert closed == [False]
+        writer.close()
 
     async def test_the_server_stops_all_the_same(self, client: httpx.AsyncClient) -> None:
         async with asyncio.timeout(5):
@@ -253,6 +285,19 @@ class TestFrame:
         assert (answer.headers["content-type"] == "application/json") is json_wanted
         if json_wanted:
             assert json.loads(answer.content)["nodes"][0]["node"] == "trn-000"
+
+    async def test_some_nodes_of_several(self, client: httpx.AsyncClient) -> None:
+        async with agent(make_view(4)) as one:
+            some = {"params": {"nodes": "trn-001,trn-003"}}
+            url = f"{one.address}/v1/frame"
+            frames = (await client.get(url, **some)).content
+            told = (await client.get(url, headers={"Accept": "application/json"}, **some)).json()
+            there = (await client.get(f"{one.address}/v1/inventory", **some)).json()
+        expected = ["trn-001", "trn-003"]
+        heads = [wire.head(one) for one in Deframer().feed(frames)]
+        assert [head.node for head in heads if head.type == wire.FRAME] == expected
+        assert [node["node"] for node in told["nodes"]] == expected
+        assert [node["node"] for node in there["nodes"]] == expected
 
     async def test_without_a_view(self, client: httpx.AsyncClient) -> None:
         async with agent() as one:

@@ -86,7 +86,7 @@ class _Stalls:
                 "guilty": guilty,
                 "paused": units.span(crew.paused),
                 "usual": before,
-                "step": "" if crew.step != crew.step else f" after step {crew.step:.0f}",
+                "step": "" if crew.step != crew.step else f" after step {units.count(crew.step)}",
             },
             job=crew.job,
             node=node,
