@@ -263,6 +263,18 @@ def test_step_time_from_the_pace_of_logged_steps() -> None:
     assert "job_step_seconds" not in frame.columns, "nobody reported one"
 
 
+def test_the_pace_of_a_log_does_not_outlive_its_lines() -> None:
+    node = NodeState("n")
+    for time, step in ((0.0, 100.0), (4.0, 101.0)):
+        fed(node, LOG, time, job("a", "a/log", job_logged_step_total=step, job_loss=2.0))
+    assert node.view(16.0).frame.columns["job_step_pace_seconds"].tolist() == [4.0]
+    late = node.view(17.0).frame.columns
+    assert "job_step_pace_seconds" not in late
+    assert late["job_loss"].tolist() == [2.0], "a loss stands until the log is stale"
+    fed(node, LOG, 40.0, job("a", "a/log", job_logged_step_total=110.0))
+    assert node.view(40.5).frame.columns["job_step_pace_seconds"].tolist() == [4.0]
+
+
 def test_facts_of_one_device_from_two_sources_are_joined() -> None:
     node = NodeState("n")
     fed(node, NEURON_SYSFS, 0.0, Sample(facts={"device_links": {0: {"serial_number": "x"}}}))

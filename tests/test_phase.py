@@ -48,6 +48,21 @@ def test_the_first_steps_warm_up_and_the_change_has_its_time() -> None:
     assert (phase.stage, phase.since) == (Stage.TRAINING, 150.0)
 
 
+def test_a_run_that_saves_in_between_trains_since_it_began() -> None:
+    tracker = PhaseTracker()
+    tracker.update(0.0, columns({"util": 0.0}), NODE)
+    since = []
+    for now in range(1, 60):
+        saves = 20 <= now < 25 or 40 <= now < 45
+        stage, entered = (Stage.CHECKPOINTING, now // 20 * 20.0) if saves else (Stage.TRAINING, 0.0)
+        inventory = dataclasses.replace(NODE, stages={"job": (stage, entered)})
+        phase = tracker.update(float(now), columns({"util": 0.9, "step": 50 + now}), inventory)
+        assert phase is not None
+        since.append((phase.stage, phase.since))
+    assert since[-1] == (Stage.TRAINING, 1.0), "not since the newest checkpoint"
+    assert (Stage.CHECKPOINTING, 40.0) in since
+
+
 def test_no_step_for_long_is_a_stall_since_the_last_step() -> None:
     ticks = [(10.0, {"util": 0.9, "step": 100, "seconds": 4.0})]
     ticks += [(10.0 + t, {"util": 1.0, "step": 100, "seconds": 4.0}) for t in range(1, 50)]
@@ -91,7 +106,7 @@ def test_the_process_itself_is_believed_until_its_next_step() -> None:
     assert phase == Phase(Stage.CHECKPOINTING, 101.0, "job says so", Provenance.REPORTED)
     phase = tracker.update(151.0, columns(stepping | {"step": 101.0}), saving)
     assert phase is not None
-    assert (phase.stage, phase.since) == (Stage.TRAINING, 151.0)
+    assert (phase.stage, phase.since) == (Stage.TRAINING, None), "it trained at the first look"
 
 
 def test_much_writing_and_idle_cores_look_like_a_checkpoint() -> None:

@@ -23,6 +23,7 @@ from trntop.catalog import CATALOG, Provenance
         (units.bytes_iec(76.6e9), "71.3 GiB"),
         (units.bytes_iec(96 * 2**30), "96.0 GiB"),
         (units.bytes_iec(2**80), "1048576 EiB"),
+        (units.gigabits(1.32e12), "10,560 Gb/s"),
         (units.gigabits(51.5e9), "412 Gb/s"),
         (units.gigabits(51.5e9, unit=False), "412"),
         (units.gigabits(0.4e9), "3.2 Gb/s"),

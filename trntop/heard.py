@@ -1,7 +1,8 @@
 """What one source of a node said: its newest columns, its pace, and whether it still counts.
 
 A column lives as long as its source is heard: three periods after the last word it is absent.
-Counters become rates here, because only here both readings and both times are known.
+Counters become rates here, because only here both readings and both times are known. Where a source
+is given longer than three periods, its rates are not: without another word nothing may move.
 """
 
 from collections.abc import Mapping
@@ -67,6 +68,22 @@ class _Part:
     """Seconds to its next word, as it says itself or as its last two were apart."""
     expires: float
     """When it is stale without another word."""
+    rates: dict[str, Column]
+    """Of its counters, since its word before."""
+
+    @property
+    def rates_expire(self) -> float:
+        """When its rates are stale: how fast something went is no word on a standstill."""
+        return min(self.expires, self.time + STALE_PERIODS * self.period + SLACK)
+
+    def columns(self, now: float) -> dict[str, Column]:
+        """What of it counts at `now`."""
+        told = self.sample.columns
+        return told | self.rates if self.rates and now <= self.rates_expire else told
+
+    def changes(self, now: float) -> float:
+        """When `columns` are next less than at `now`."""
+        return self.rates_expire if self.rates and now <= self.rates_expire else self.expires
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +91,7 @@ class _Merged:
     """Several parts as one: columns along the keys of all of them."""
 
     expires: float
-    """When the first of them falls silent."""
+    """When the first of them falls silent, or its rates are stale."""
     columns: dict[str, Column]
     keys: dict[Entity, tuple[Key, ...]]
 
@@ -212,9 +229,10 @@ class Heard:
         if links := sample.keys.get(Entity.LINK):
             # A link's own time tells a new result from one that stands.
             sample.columns["link_probe_timestamp_seconds"] = np.full(len(links), time)
+        rates: dict[str, Column] = {}
         if (before := self.parts.get(sample.part)) is not None:
             past = before.sample
-            sample.columns |= self._rates(sample, past.columns, past.keys, time - before.time)
+            rates = self._rates(sample, past.columns, past.keys, time - before.time)
         if before is not None or len(self.parts) < MAX_PARTS:
             period = sample.period
             if period is None:
@@ -222,7 +240,7 @@ class Heard:
                 period = first if before is None else time - before.time
             period = min(period, MAX_STEP)
             patience = max(STALE_PERIODS * period + SLACK, MIN_STALE.get(self.name, 0.0))
-            self.parts[sample.part] = _Part(time, sample, period, time + patience)
+            self.parts[sample.part] = _Part(time, sample, period, time + patience, rates)
             # The slowest rank sets the pace by which the source is judged.
             if self.period is None or period >= self.period:
                 self.period = period
@@ -326,6 +344,7 @@ def _merge(parts: dict[str, _Part], now: float) -> _Merged:
     columns: dict[str, Column] = {}
     keys: dict[Entity, tuple[Key, ...]] = {}
     samples = [part.sample for part in parts.values()]
+    said = [part.columns(now) for part in parts.values()]
     for entity in dict.fromkeys(chain.from_iterable(sample.keys for sample in samples)):
         own = [sample.keys.get(entity, ()) for sample in samples]
         labels = tuple(sorted(set(chain.from_iterable(own)), key=str))
@@ -335,21 +354,22 @@ def _merge(parts: dict[str, _Part], now: float) -> _Merged:
         rows = np.repeat(np.arange(len(samples)), [len(each) for each in own])
         nothing = [np.full(len(each), np.nan) for each in own]
         ways: dict[Combine, list[str]] = {}
-        for name in dict.fromkeys(chain.from_iterable(sample.columns for sample in samples)):
+        for name in dict.fromkeys(chain.from_iterable(said)):
             if CATALOG[name].entity is entity:
                 ways.setdefault(CATALOG[name].combine, []).append(name)
         # All that is merged alike at once: NumPy's calls cost more than the numbers.
         for way, names in ways.items():
             told = [
-                sample.columns.get(name, absent)
+                each.get(name, absent)
                 for name in names
-                for sample, absent in zip(samples, nothing, strict=True)
+                for each, absent in zip(said, nothing, strict=True)
             ]
             table = np.full((len(samples), len(names), len(labels)), np.nan)
             table[rows, :, places] = np.concatenate(told).reshape(len(names), -1).T
             merged = combine_rows(table.reshape(len(samples), -1), way)
             columns.update(zip(names, merged.reshape(len(names), -1), strict=True))
-    return _Merged(min((part.expires for part in parts.values()), default=now), columns, keys)
+    expires = min((part.changes(now) for part in parts.values()), default=now)
+    return _Merged(expires, columns, keys)
 
 
 def _fresh(status: Status) -> Status:

@@ -14,7 +14,7 @@ COLLECT_AT = (100_000, 20, 100)
 """Objects, and rounds, after which cycles are looked for. Nearly all that a tick makes has none,
 and to look through what a thousand nodes said since takes 70 ms, in which nothing else runs.
 """
-TRIM_SECONDS = 2.0
+TRIM_SECONDS = 1.0
 """How often free memory is given back."""
 
 

@@ -551,7 +551,10 @@ class Severity(StrEnum):
     @property
     def rank(self) -> int:
         """Larger is worse."""
-        return list(Severity).index(self)
+        return _RANKS[self]
+
+
+_RANKS = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 @dataclass(frozen=True, slots=True)

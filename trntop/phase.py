@@ -28,6 +28,8 @@ PATIENCE = 30.0
 """Least seconds without a step, or with busy cores and idle engines, before a run is stalled."""
 STEPS_MISSED = 4.0
 """Steps' worth of silence after which a run is stalled."""
+UNDER_WAY = (Stage.TRAINING, Stage.CHECKPOINTING, Stage.EVALUATING)
+"""Stages of a run that goes on: one that saves or evaluates in between does not start anew."""
 
 
 class PhaseTracker:
@@ -36,6 +38,8 @@ class PhaseTracker:
     def __init__(self) -> None:
         self._stage: Stage | None = None
         self._since: float | None = None
+        self._run: float | None = None
+        """Since when the run is under way."""
         self._first = True
         self._stepped: float | None = None
         """When the newest step was heard."""
@@ -64,7 +68,10 @@ class PhaseTracker:
         stage, since, why, provenance = found
         if stage is not self._stage:
             # At the first look it may have been so for long.
-            self._since = None if self._first else now
+            began = None if self._first else now
+            if self._stage not in UNDER_WAY:
+                self._run = began
+            self._since = self._run if stage is Stage.TRAINING else began
             self._stage = stage
         self._first = False
         return Phase(stage, since if since is not None else self._since, why, provenance)

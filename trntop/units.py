@@ -52,14 +52,14 @@ def plain_seconds(duration: float | None) -> str:
 
 
 def gigabits(bytes_per_second: float | None, *, unit: bool = True) -> str:
-    """Bytes per second as decimal gigabits: `412 Gb/s`, `3.2 Gb/s`, `412` without the unit."""
+    """Bytes per second as decimal gigabits: `1,412 Gb/s`, `3.2 Gb/s`, `412` without the unit."""
     if not _known(bytes_per_second):
         return ABSENT
     rate = bytes_per_second * 8 / 1e9
     if rate == 0:
         number = "0"
     elif abs(round(rate, 1)) >= 10:
-        number = f"{rate:.0f}"
+        number = f"{rate:,.0f}"
     else:
         number = f"{rate:.1f}" if abs(rate) >= 0.05 else "<0.1"
     return f"{number} Gb/s" if unit else number

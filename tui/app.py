@@ -1,6 +1,5 @@
 """The dashboard: which screen is shown, and what is shown on it."""
 
-import gc
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
 
+from trntop import interpreter
 from trntop.catalog import DEVICE_SOURCES
 from trntop.model import Incident, State, View
 from trntop.notify import Changes
@@ -30,15 +30,15 @@ from .past import HistoryUntil, Past
 from .render.glyphs import ASCII, BLOCK, GLYPHS
 from .scene import Mode, Scene
 from .screens.cluster import ClusterScreen
+from .screens.finding import Finding
 from .screens.frame import Frame
+from .selection import Held
 from .shell import Shell
 from .terminal import speaks_utf8
 from .themes import ANSI, AUTO, THEMES
 
 MODES = ("comm", "efa", "incidents", "run")
 """Screens beside that of the cluster, which is always there."""
-COLLECTED = 20_000
-"""Objects more than before at which Python looks for garbage."""
 LOADING_SECONDS = 0.5
 """Between pictures while a stream catches up with the present."""
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -54,6 +54,8 @@ def _screen(app: "TrntopApp", mode: str) -> Frame:
     """The screen of a mode, loaded when it is first asked for."""
     module = import_module(f"{__package__}.screens.{mode}")
     kind: type[Frame] = getattr(module, f"{mode.capitalize()}Screen")
+    if issubclass(kind, Finding):
+        return kind(app.latest, app.glyphs, app.held)
     return kind(app.latest, app.glyphs)
 
 
@@ -101,11 +103,11 @@ class TrntopApp(Shell):
         ),
         Binding(
             "left", "travel(-5)", "Back", show=False, id="app.back",
-            tooltip="Five seconds back in time; with Shift a minute",
+            tooltip="About five seconds back in time; with Shift a minute",
         ),
         Binding(
             "right", "travel(5)", "On", show=False, id="app.on",
-            tooltip="Five seconds on in time; with Shift a minute",
+            tooltip="About five seconds on in time; with Shift a minute",
         ),
         Binding(
             "shift+left", "travel(-60)", "Minute back", show=False, id="app.minute_back",
@@ -117,11 +119,13 @@ class TrntopApp(Shell):
         ),
         Binding(
             "comma", "step(-1)", "Tick back", show=False, key_display=",",
-            id="app.tick_back", tooltip="One tick back in time",
+            id="app.tick_back",
+            tooltip="To the tick before, of those that are kept: older ones are fewer",
         ),
         Binding(
             "full_stop", "step(1)", "Tick on", show=False, key_display=".",
-            id="app.tick_on", tooltip="One tick on in time; a recording that is held moves by one",
+            id="app.tick_on",
+            tooltip="To the next tick that is kept; a recording that is held moves by one",
         ),
         Binding(
             "ctrl+g,colon", "time_code", "Go to", show=False, key_display=":",
@@ -192,10 +196,12 @@ class TrntopApp(Shell):
         self._utc = utc
         self.glyphs = GLYPHS.get(settings.screen.graph, BLOCK)
         self._scene: Scene | None = None
-        self._shown_at: float | None = None
-        """The time that is shown; None is the present."""
+        self._kept: View | None = None
+        """The view that is held; None is the present."""
         self._sought: float | None = None
         """The time of the recording that is on its way."""
+        self.held = Held()
+        """Which nodes the user wants to see."""
         self._past = Past()
         self._arrived: deque[View] = deque()
         """Views on their way into it: messages replace each other while a stream catches up."""
@@ -217,7 +223,7 @@ class TrntopApp(Shell):
         wanted = settings.screen.theme
         self.theme = wanted if self.get_theme(wanted) else THEMES[0].name
         kept = keeper or Keeper(wanted=settings.screen)
-        self.add_mode("cluster", lambda: ClusterScreen(self.latest, self.glyphs, kept))
+        self.add_mode("cluster", lambda: ClusterScreen(self.latest, self.glyphs, self.held, kept))
         for mode in MODES:
             self.add_mode(mode, partial(_screen, self, mode))
 
@@ -254,7 +260,7 @@ class TrntopApp(Shell):
         self.session = session
         self._scene = None
         self._past_welcome = False
-        self._shown_at = self._sought = self._baseline = None
+        self._kept = self._sought = self._baseline = None
         self._past.clear()
         self._seen = Seen()
         self._changes = Changes(self.settings.notify)
@@ -286,7 +292,7 @@ class TrntopApp(Shell):
         self._seen.take(event.view)
         if self._changes(event.view) and self.settings.notify.bell:
             self.bell()
-        if self._shown_at is not None:
+        if self._kept is not None:
             return
         if self._loaded(event.view) is not None and not sought:
             # The past is run through fast: its pictures would only hold that up.
@@ -309,15 +315,16 @@ class TrntopApp(Shell):
             self._show_again()
 
     def _show_again(self) -> None:
-        """Shows the time that is to be shown, as things are now."""
-        view = None if self._shown_at is None else self._past.at(self._shown_at)
-        self._show(view or self.session.view)
+        """Shows what is to be shown, as things are now."""
+        self._show(self._kept or self.session.view)
 
     def _show(self, view: View) -> None:
         self._scene = self._make(view)
-        screen = self.screen
-        if isinstance(screen, Frame):
-            self.guarded(partial(setattr, screen, "scene", self._scene))
+        # What stands behind help or a question goes on.
+        for screen in reversed(self.screen_stack):
+            if isinstance(screen, Frame):
+                self.guarded(partial(setattr, screen, "scene", self._scene))
+                break
         self._attend()
         self._welcome(self._scene)
 
@@ -326,11 +333,13 @@ class TrntopApp(Shell):
         """Tells sources that would know more of it at which node the user looks."""
         screen = self.screen
         if isinstance(screen, Frame) and screen.is_mounted:
+            if screen.PLACE == "node":
+                self.held.node = screen.subject
             self.session.look_at(screen.subject)
 
     def _make(self, view: View) -> Scene:
         playback = self.session.playback
-        behind = 0.0 if self._shown_at is None else max(0.0, self.session.view.time - view.time)
+        behind = 0.0 if self._kept is None else max(0.0, self.session.view.time - view.time)
         history = self.session.history
         return Scene(
             view=view,
@@ -365,11 +374,11 @@ class TrntopApp(Shell):
         playback = self.session.playback
         if self.session.failure:
             return Mode.FAILED
-        if self._shown_at is not None and view is not self.session.view:
+        if self._kept is not None and view is not self.session.view:
             return Mode.PAST
         if view.ended or (playback is not None and playback.ended):
             return Mode.ENDED
-        if self._shown_at is not None or (playback is not None and playback.paused):
+        if self._kept is not None or (playback is not None and playback.paused):
             return Mode.PAUSED
         if not view.cluster.nodes:
             return Mode.WAITING
@@ -481,25 +490,36 @@ class TrntopApp(Shell):
     def action_pause(self) -> None:
         """Holds the picture, and a recording with it."""
         playback = self.session.playback
-        held = self._shown_at is not None or (playback is not None and playback.paused)
-        self._hold(None if held or self._scene is None else self._scene.view.time)
+        held = self._kept is not None or (playback is not None and playback.paused)
+        self._hold(None if held or self._scene is None else self._scene.view)
 
     def action_travel(self, seconds: int) -> None:
-        """Shows what was so many seconds later, at most the present; negative ones lead back."""
-        if self._scene is not None:
-            shown = self._scene.view.time if self._sought is None else self._sought
-            self._go_to(shown + seconds)
+        """Shows what was about so many seconds later, at most the present; negative ones lead back.
 
-    def action_step(self, ticks: int) -> None:
-        """Shows the tick before or after the shown one; a recording is held there."""
+        Where views are kept further apart than that, it is the next one.
+        """
+        if self._scene is None:
+            return
+        if self._sought is not None:
+            self._go_to(self._sought + seconds)
+            return
+        shown, span = self._scene.view.time, self._past.span
+        time: float | None = shown + seconds
+        if span is not None and span[0] <= shown + seconds <= span[1]:
+            time = self._past.beside(shown, 1 if seconds > 0 else -1, abs(seconds))
+        self._go_to(time)
+
+    def action_step(self, step: int) -> None:
+        """Shows the view kept before or after the shown one; a recording is held there."""
         playback, scene = self.session.playback, self._scene
         if scene is None:
             return
-        if ticks < 0 or scene.mode is Mode.PAST:
-            shown = scene.view.time if self._shown_at is None else self._shown_at
-            self._go_to(shown + ticks * self.session.period)
+        if step < 0 or scene.mode is Mode.PAST:
+            shown = scene.view.time
+            time = self._past.beside(shown, step)
+            self._go_to(shown + step * self.session.period if time is None else time)
         elif playback is not None:
-            self._shown_at, playback.paused = None, True
+            self._kept, playback.paused = None, True
             self.session.step()
 
     def action_time_code(self) -> None:
@@ -519,16 +539,16 @@ class TrntopApp(Shell):
             if whole is not None:
                 time = max(time, whole[0] + self.session.period)
             if span is not None and span[0] - slack <= time <= span[1]:
-                self._hold(time)
+                self._hold(self._past.at(time))
                 return
             playback.paused = True
-            self._shown_at, self._sought = None, time
+            self._kept, self._sought = None, time
             if self.session.seek(time):
                 self._past.clear()
         elif span is not None:
             if time < span[0] - slack:
                 self.notify("that is further back than this screen remembers", timeout=3)
-            self._hold(max(time, span[0]) if time < span[1] else None)
+            self._hold(self._past.at(time) if time < span[1] else None)
 
     def action_live(self) -> None:
         """Shows the present."""
@@ -545,11 +565,11 @@ class TrntopApp(Shell):
         self._baseline = None if self._baseline or self._scene is None else self._scene.view
         self._show_again()
 
-    def _hold(self, time: float | None) -> None:
-        """Shows one moment, or with None the present again; a recording waits meanwhile."""
-        self._shown_at = time
+    def _hold(self, view: View | None) -> None:
+        """Shows one view, or with None the present again; a recording waits meanwhile."""
+        self._kept = view
         if self.session.playback is not None:
-            self.session.playback.paused = time is not None
+            self.session.playback.paused = view is not None
         self._show_again()
 
     def action_write(self) -> None:
@@ -632,10 +652,7 @@ def run(
     The session is started here and stopped here, also where a source hangs.
     """
     keeper = Keeper(default_path(os.environ), settings.screen)
-    # What was imported stays, and a tick makes much that goes at once: a search for garbage through
-    # everything would hold up a key for longer than its painting takes.
-    gc.freeze()
-    gc.set_threshold(COLLECTED, 20, 20)
+    interpreter.prepare()
     app = TrntopApp(session, settings=settings, offer_demo=offer_demo, report=report, keeper=keeper)
     app.suit(os.environ)
     try:

@@ -10,7 +10,7 @@ Numbers carry a mark when they were not plainly measured:
 **Colours.** Busy is calm: the blue-green scale shows utilization, darker is idler. Only amber
 and red ask for a person, always with a sign and a word: ▲ warning, ● critical.
 
-**States.** ✓ fresh · ◔ late, still shown · ◌ stale, values gone · ✕ down · ■ ended.
+**States.** ✓ fresh · ◔ late, still shown · ◌ stale, no value · ✕ down · ■ ended.
 
 **Columns.** *util* mean over cores, *HBM* the fullest device's memory in use, *HBM bw* the share
 of the peak HBM bandwidth, *retx* retransmitted packets of the worst EFA card, *sib* a card's
@@ -49,16 +49,18 @@ communication, ░ waiting in communication, · not told. *vs peers* is compute 
 **The run's strip.** ━ training · c compiling · w warming up · k checkpointing · e evaluating ·
 ! stalled · . idle; a cell shows the rarest stage in it.
 
-**Time.** ← → five seconds, with Shift a minute; `o` the moment at which the incident began; `l` the
-present. A recording also goes to a time typed after `:` and, held, on by a tick with `.`, back with
-`,`. `b` marks a baseline: columns then show the change since.
+**Time.** ← → about five seconds, with Shift a minute; `,` `.` one tick: where the past is kept less
+densely, to the next that is kept; `o` the moment at which the incident began; `l` the present. A
+recording also goes to a time typed after `:`. `b` marks a baseline: columns then show the change
+since.
 
-**Finding.** `/` filters: `util<30 & node~trn-0` (docs/filter.md) · `f` faults only · `s`, `S` or a
-click on a title sorts · `c` columns. `e` explains every number: its formula, inputs and sources.
+**Finding.** `/` filters nodes: `util<30 & node~trn-0` (docs/filter.md) · `f` faults only. Both hold
+on all screens with lists of nodes, cards or ranks; incidents follow the filter. Esc takes back what
+is typed, then the filter, then faults only, then leads back. The cursor goes along: lists begin at
+the node last looked at. `s`, `S` or a click on a title sorts · `c` columns. `e` explains every
+number: its formula, inputs and sources.
 
 **The program itself.** *own cpu* is a share of one core, *KiB/s* what the terminal gets. On a slow
 line pictures are left out, **1 of 4 ticks**, and nothing else: readings and incidents go on.
 *LOADING* shows how much of the past a stream has caught up with.
-
-## Keys here
 """

@@ -59,7 +59,7 @@ class Past:
     def span(self) -> tuple[float, float] | None:
         """Times of the oldest and the newest view; None where there is none."""
         times = self._old.times or self._new.times
-        return (times[0], self._new.times[-1]) if self._new.times else None
+        return (times[0], self._newest.time) if self._newest is not None else None
 
     @property
     def slim(self) -> bool:
@@ -89,7 +89,26 @@ class Past:
 
     def at(self, time: float) -> View | None:
         """The newest view that is not after `time`, else the oldest; None where there is none."""
+        if self._newest is not None and time >= self._newest.time:
+            return self._newest
         return self._new.at(time) or self._old.at(time) or self._old.first or self._new.first
+
+    def beside(self, time: float, side: int, seconds: float = 0.0) -> float | None:
+        """When the view was that lies before or after a moment.
+
+        Args:
+            time: the moment.
+            side: -1 for before, 1 for after.
+            seconds: how far away, about; at least the next view on that side.
+
+        Returns:
+            Its time, which `at` takes; None where there is no view on that side.
+        """
+        newest = () if self._newest is None else (self._newest.time,)
+        there = [
+            one for one in (*self._old.times, *self._new.times, *newest) if (one - time) * side > 0
+        ]
+        return min(there, key=lambda one: abs(abs(one - time) - seconds), default=None)
 
     def clear(self) -> None:
         """Forgets everything."""

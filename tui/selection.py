@@ -1,5 +1,7 @@
 """Which nodes are shown: what a filter lets through, and only those with a fault."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from .filter import Filter
@@ -19,6 +21,7 @@ class Selection:
         self.filter = filter
         self.faults = faults
         self._found: tuple[Scene, Places] | None = None
+        self._names: tuple[Scene, frozenset[str]] | None = None
 
     @property
     def narrow(self) -> bool:
@@ -30,6 +33,20 @@ class Selection:
         if self._found is None or self._found[0] is not scene:
             self._found = scene, self._places(scene)
         return self._found[1]
+
+    def names(self, scene: Scene) -> frozenset[str]:
+        """The names of the chosen nodes."""
+        if self._names is None or self._names[0] is not scene:
+            pairs = zip(scene.cluster.names, self.places(scene).tolist(), strict=True)
+            self._names = scene, frozenset(name for name, chosen in pairs if chosen)
+        return self._names[1]
+
+    @property
+    def nothing(self) -> str:
+        """What is said where no node is chosen."""
+        if self.filter is None:
+            return "no node has an open incident, and all are fresh"
+        return f"no node {'with a fault ' if self.faults else ''}matches the filter"
 
     def count(self, scene: Scene) -> int:
         """How many nodes are chosen."""
@@ -45,3 +62,20 @@ class Selection:
 
 
 ALL = Selection()
+
+
+class Held:
+    """What all screens share: the chosen nodes and the one looked at, whichever is in front."""
+
+    def __init__(self) -> None:
+        self.selection = ALL
+        self.node: str | None = None
+        """The node that the user last moved to or opened; lists begin at it."""
+        self.keep: Callable[[], None] = lambda: None
+        """Called when only faults are to be shown from now on, or all again."""
+
+    def choose(self, selection: Selection) -> None:
+        """Takes another choice."""
+        faults, self.selection = self.selection.faults, selection
+        if selection.faults is not faults:
+            self.keep()

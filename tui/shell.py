@@ -98,7 +98,8 @@ class Shell(App[int]):
         if self._turning is None:
             self._turning = ExitStack()
             self._turning.enter_context(self.batch_update())
-        self.set_timer(delay, self.turned)
+            # Stopped with it: it must not end the wait for the next screen.
+            self._turning.callback(self.set_timer(delay, self.turned).stop)
 
     def turned(self) -> None:
         """Paints the screen that came, at once and not at the next of 60 times a second."""

@@ -1,7 +1,8 @@
 """The colour themes. Colours stand here and nowhere else.
 
 A busy core is no alarm, so the scale of levels runs through calm blues and greens; warning and
-error are kept for what needs a person. `trntop-deuteranopia` differs in blue and orange only,
+error are kept for what needs a person, and error has the greater contrast to the ground.
+`trntop-deuteranopia` differs in blue and orange only,
 `trntop-contrast` in nothing that needs a good eye or screen.
 """
 
@@ -20,8 +21,8 @@ DARK = Theme(
     secondary="#86a5b8",
     accent="#7fd4c8",
     success="#7cc08a",
-    warning="#f0b357",
-    error="#ff6b6b",
+    warning="#d49a45",
+    error="#ff8080",
     variables={
         "level-low": "#14222d",
         "level-mid": "#20566b",
@@ -45,8 +46,8 @@ DEUTERANOPIA = Theme(
     secondary="#8fb3cc",
     accent="#9fd3f5",
     success="#56b4e9",
-    warning="#f0e442",
-    error="#ff8a3c",
+    warning="#b39b00",
+    error="#ffb070",
     variables={
         "level-low": "#111c2c",
         "level-mid": "#1b4a7a",
@@ -67,7 +68,7 @@ LIGHT = Theme(
     panel="#e4e9ee",
     foreground="#1e2933",
     primary="#2b7a96",
-    secondary="#5b7486",
+    secondary="#546c7d",
     accent="#0b7a6f",
     success="#2c7a3f",
     warning="#9f5b00",
@@ -95,12 +96,12 @@ CONTRAST = Theme(
     secondary="#afd7ff",
     accent="#87ffff",
     success="#87ff87",
-    warning="#ffd700",
-    error="#ff8787",
+    warning="#d7a520",
+    error="#ff9c9c",
     variables={
         "level-low": "#303030",
         "level-mid": "#0087af",
-        "level-high": "#afffff",
+        "level-high": "#5fd7d7",
         "footer-background": "#000000",
         "footer-key-foreground": "#87ffff",
         "footer-description-foreground": "#ffffff",

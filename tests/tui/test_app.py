@@ -14,9 +14,10 @@ import msgspec
 import pytest
 from textual.events import Key
 from textual.pilot import Pilot
-from textual.widgets import Static
 
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
+from tests.tui import moments
+from tests.tui.render.pens import text
 from tests.tui.scenes import (
     COMM_INCIDENT,
     EFA_INCIDENT,
@@ -39,7 +40,7 @@ from trntop.tui.cost import Cost
 from trntop.tui.messages import ViewChanged
 from trntop.tui.screens.cluster import ClusterScreen
 from trntop.tui.screens.frame import Frame
-from trntop.tui.screens.help import HelpScreen
+from trntop.tui.screens.help import HelpScreen, KeyList
 from trntop.tui.screens.incidents import IncidentsScreen
 from trntop.tui.screens.node import NodeScreen
 from trntop.tui.screens.welcome import WelcomeScreen
@@ -114,6 +115,28 @@ async def test_places() -> None:
         assert isinstance(app.screen, NodeScreen)
 
 
+async def test_the_node_last_looked_at_goes_along() -> None:
+    app = app_of(moments.session("incident"))
+    async with running(app) as pilot:
+        await press(pilot, "4")
+        assert shown(app).subject == VICTIM, "nobody chose one: the worst"
+        await press(pilot, "1", "2", "n", "n")
+        assert shown(app).subject == "trn-009"
+        for key in ("3", "4", "6", "1"):
+            await press(pilot, key)
+            await pilot.pause()
+            assert shown(app).subject == "trn-009", key
+        await press(pilot, "4", "home", "down")
+        moved = shown(app).subject
+        assert moved != "trn-009"
+        await press(pilot, "1")
+        assert shown(app).subject == moved
+        await press(pilot, "6", "2")
+        assert cast(NodeScreen, app.screen).node == moved
+        await press(pilot, "3", "m")
+        assert shown(app).subject == moved, "ranks or nodes"
+
+
 async def test_moving_about() -> None:
     app = make_app(nodes=40)
     async with running(app, (80, 24)) as pilot:
@@ -183,6 +206,23 @@ async def test_the_map_shows_waiting_where_it_is_coloured_by_tensor_engines() ->
         assert "fleet · utilization of each device" in picture(app)
 
 
+async def test_the_map_says_of_what_its_colours_are() -> None:
+    app = make_app(nodes=64)
+    async with running(app):
+        assert "fleet · utilization of each node" in picture(app)
+
+
+async def test_the_wait_for_one_screen_does_not_end_that_for_the_next() -> None:
+    app = make_app()
+    async with running(app) as pilot:
+        app.delay_update(0.05)
+        app.turned()
+        app.delay_update(5.0)
+        await pilot.pause(0.1)
+        assert app._turning is not None
+        app.turned()
+
+
 async def test_pause_holds_the_picture_of_a_live_source() -> None:
     session = session_of(make_view(time=NOON))
     app = app_of(session)
@@ -250,11 +290,19 @@ async def test_help() -> None:
         await press(pilot, "question_mark")
         await pilot.pause()
         assert isinstance(app.screen, HelpScreen)
-        assert "Reading the screen" in picture(app)
-        keys = str(app.screen.query_one("#keys", Static).content)
+        assert "Keys here" in picture(app)
+        assert "j Down k Up" in picture(app).splitlines()[-1]
+        keys = text(app.screen.query_one(KeyList).draw(100, 0))
         assert "Leave trntop" in keys
         assert "Sort by the next column" in keys
         assert "Copy selected" not in keys
+        for spelled in ("/ ", ", ", ". ", "ctrl+g, : ", "← ", "→ ", "shift+← ", "S "):
+            assert any(line.startswith(spelled) for line in keys.splitlines()), spelled
+        narrow = text(app.screen.query_one(KeyList).draw(60, 0)).splitlines()
+        place = next(index for index, line in enumerate(narrow) if line.startswith("ctrl+g, : "))
+        indent = narrow[place].index("To a time")
+        assert narrow[place + 1][:indent].isspace()
+        assert not narrow[place + 1][indent].isspace()
         for key in ("question_mark", "escape", "q"):
             assert isinstance(app.screen, HelpScreen)
             await press(pilot, key)
@@ -262,6 +310,58 @@ async def test_help() -> None:
             assert isinstance(app.screen, ClusterScreen)
             await press(pilot, "question_mark")
             await pilot.pause()
+
+
+async def test_what_stands_behind_help_goes_on() -> None:
+    session = session_of(make_view(time=NOON))
+    async with running(app_of(session)) as pilot:
+        app = cast(TrntopApp, pilot.app)
+        await press(pilot, "question_mark")
+        await pilot.pause()
+        session.publish(make_view(time=NOON + 60, generation=2))
+        await pilot.pause()
+        await pilot.pause()
+        assert isinstance(app.screen, HelpScreen)
+        assert "LIVE 12:01:00" in picture(app)
+
+
+@pytest.mark.parametrize("keys", [("2",), ("3",), ("4",), ("5",), ("6",)])
+async def test_help_knows_the_arrows_to_the_sides_on_every_screen(keys: tuple[str, ...]) -> None:
+    app = make_app(trouble=True)
+    async with running(app) as pilot:
+        await press(pilot, *keys, "question_mark")
+        await pilot.pause()
+        lines = text(app.screen.query_one(KeyList).draw(100, 0)).splitlines()
+        assert any(line.startswith("← ") and "five seconds" in line for line in lines)
+
+
+async def test_keys_of_help_stand_above_the_text_or_beside_it() -> None:
+    app = make_app(nodes=1)
+    for width, beside in ((80, False), (120, False), (200, True)):
+        async with running(app, (width, 36)) as pilot:
+            await press(pilot, "question_mark")
+            await pilot.pause()
+            await pilot.pause()
+            heads = [line for line in picture(app).splitlines() if "Keys here" in line]
+            assert ["Reading the screen" in line for line in heads] == [beside]
+        app = make_app(nodes=1)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+@pytest.mark.parametrize("key", ["1", "3", "4", "5", "6"])
+async def test_the_way_back_to_the_present_is_on_screen(size: tuple[int, int], key: str) -> None:
+    app = make_app(trouble=True)
+    async with running(app, size) as pilot:
+        await press(pilot, key)
+        bar = picture(app).splitlines()[-1]
+        assert "l Live" not in bar
+        assert "Go on" not in bar
+        await press(pilot, "space")
+        bar = picture(app).splitlines()[-1]
+        assert "space Go on" in bar
+        assert "l Live" in bar
+        await press(pilot, "l")
+        assert "l Live" not in picture(app).splitlines()[-1]
 
 
 async def test_themes() -> None:

@@ -2,8 +2,8 @@
 
 from typing import cast
 
-from tests.builders import make_node, view_of
-from tests.tui.render.fabrics import probed
+from tests.builders import efa_name, make_node, view_of
+from tests.tui.render.fabrics import cards, probed, probing
 from tests.tui.scenes import CARD, EFA_INCIDENT, VICTIM, app_of, make_app
 from tests.tui.test_app import picture, press, running, session_of
 from trntop.tui.app import TrntopApp
@@ -40,6 +40,16 @@ async def test_the_sick_card_is_under_the_cursor_at_once() -> None:
         assert f"{VICTIM} · {CARD}" in drawn
         assert "● efa_degraded since" in drawn, "the card is told of without any further key"
         assert "EFA cards count no latency" in drawn
+
+
+async def test_the_card_of_a_slow_link_is_under_the_cursor() -> None:
+    slow = probing(cards(0), {f"{efa_name(2)}>trn-001": 54e-6, f"{efa_name(0)}>trn-002": 16e-6})
+    others = [probing(cards(index), {"trn-000": 16e-6, "trn-003": 16e-6}) for index in (1, 2)]
+    app = app_of(session_of(view_of(slow, *others)))
+    async with running(app) as pilot:
+        await press(pilot, "4")
+        assert card_of(app) == efa_name(2)
+        assert "its link to trn-001 takes 3.4× the median of all" in picture(app)
 
 
 async def test_moving_about() -> None:
@@ -106,12 +116,24 @@ async def test_where_room_is_short_the_pairs_stand_with_latency() -> None:
         assert "trn-001 ▸ trn-003" in picture(app)
 
 
-async def test_means_stay_in_sight_however_many_nodes_there_are() -> None:
+async def test_what_was_sent_lately_stands_where_the_map_leaves_room() -> None:
+    for nodes, told in ((16, True), (64, False)):
+        app = make_app(trouble=True, nodes=nodes)
+        async with running(app, (200, 60)) as pilot:
+            await press(pilot, "4")
+            assert (f"retransmits, worst card of {VICTIM}" in picture(app)) == told
+            if told:
+                await press(pilot, "down")
+                assert shown(app).node != VICTIM
+                assert f"retransmits, worst card of {shown(app).node}" in picture(app)
+
+
+async def test_medians_stay_in_sight_however_many_nodes_there_are() -> None:
     app = make_app(nodes=100)
     async with running(app) as pilot:
         await press(pilot, "4")
         drawn = picture(app)
-        assert "mean" in drawn
+        assert "median" in drawn
         assert "needs a look" in drawn
         await press(pilot, "end")
         assert "trn-099" in picture(app)

@@ -33,7 +33,7 @@ class Fleet(App[None]):
         super().__init__()
         self.register_theme(DARK)
         self.theme = DARK.name
-        self.cluster = ClusterScreen(lambda: shown, BLOCK, keeper)
+        self.cluster = ClusterScreen(lambda: shown, BLOCK, keeper=keeper)
 
     def on_mount(self) -> None:
         self.push_screen(self.cluster)
@@ -113,6 +113,12 @@ async def test_a_mistake_stands_where_it_is_and_is_not_kept() -> None:
         await pilot.press("enter")
         await pilot.pause()
         assert app.cluster.bar.editing
+        assert app.line == "   ▴ not taken: unknown name utl; did you mean util?"
+        await typed(pilot, "util<")
+        assert "not taken" not in app.line
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "not taken" in app.line
         await typed(pilot, "  ")
         assert len(app.names) == 16
         await pilot.press("enter")
@@ -247,7 +253,7 @@ async def test_columns_are_chosen() -> None:
         rows = [str(one.prompt) for one in app.screen.choices.options]
         assert rows[0].startswith("[✓] util %")
         assert any(row.startswith("[ ] cpu %") for row in rows)
-        assert any("no room at this width" in row for row in rows)
+        assert any("· no room" in row for row in rows)
         await pilot.press("space", "j", "s", "j", "k")
         await pilot.press("escape")
         await pilot.pause()

@@ -1,6 +1,6 @@
 """The screens of the jobs: communication, and how the run gets on."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from tests.builders import make_incident, make_node, make_view, view_of
 from tests.tui.crews import COMPUTE, JOB, crew_of, crewed, past_of
 from tests.tui.scenes import SETTINGS, FakeSession, app_of
-from trntop.model import View
+from trntop.model import Incident, View
 from trntop.settings import Settings
 from trntop.tui.app import TrntopApp
 from trntop.tui.screens.cluster import ClusterScreen
@@ -50,6 +50,7 @@ def comm(pilot: Pilot[int]) -> CommScreen:
 
 
 SLOW = view_of(*crew_of(3, 4, {(1, 2): 3.6}))
+BLAMED = make_incident("efa_degraded", job=JOB, node="trn-002", component=None)
 SEVERAL = view_of(
     *(crewed(index, [COMPUTE] * 2, job=job) for index, job in enumerate("abc")),
     incidents=[make_incident("straggler", job="b", node="trn-001", component=None)],
@@ -72,18 +73,46 @@ class TestComm:
             await press(pilot, "escape")
             assert isinstance(pilot.app.screen, ClusterScreen)
 
+    @pytest.mark.parametrize(
+        ("slow", "incidents", "title", "first"),
+        [
+            ({(1, 2): 3.6}, (), "ranks · slowest compute first: the others wait for it", "trn-001"),
+            ({}, (), "ranks · alike within 2.0 %: by name", "trn-000"),
+            ({}, (BLAMED,), "ranks · alike within 2.0 %: those with an incident first", "trn-002"),
+            (
+                {(1, 2): 3.6}, (BLAMED,), "ranks · those with an incident, then slowest compute",
+                "trn-002",
+            ),
+        ],
+    )  # fmt: skip
+    async def test_the_title_says_who_is_first(
+        self,
+        slow: dict[tuple[int, int], float],
+        incidents: Sequence[Incident],
+        title: str,
+        first: str,
+    ) -> None:
+        view = view_of(*crew_of(3, 4, slow), incidents=incidents)
+        async with running(view, "3") as (pilot, _):
+            table = comm(pilot).ranks
+            assert str(table.border_title) == title
+            assert table.node_of(table.rows[0]) == first
+
     async def test_ranks_or_nodes(self) -> None:
         async with running(SLOW, "3") as (pilot, _):
             table = comm(pilot).ranks
             assert len(table.rows) == 12
             await press(pilot, "end", "m")
             assert len(table.rows) == 3
-            assert comm(pilot).subject == "trn-001"
+            assert comm(pilot).subject == "trn-002", "the cursor stays on its node"
             assert "slowest rank" in picture(pilot)
+            await press(pilot, "home")
+            assert comm(pilot).subject == "trn-001"
             await press(pilot, "j")
             assert comm(pilot).subject == "trn-000"
             await press(pilot, "m")
             assert len(table.rows) == 12
+            assert comm(pilot).subject == "trn-000"
 
     async def test_many_ranks_are_shown_by_node(self) -> None:
         async with running(view_of(*crew_of(5, 16)), "3") as (pilot, _):
@@ -173,7 +202,7 @@ class TestRun:
             assert f"{JOB} · last 15 min" in drawn
             assert "training d since 08:48:00" in drawn
             assert "per M tokens  $0.0229d" in drawn
-            assert "checkpoints   –  none seen; steps.checkpoint()" in drawn
+            assert "checkpoints   –  none seen: steps.checkpoint()" in drawn
             assert "pauses        0 s d" in drawn
             assert cast(RunScreen, pilot.app.screen).subject == "trn-000"
 

@@ -13,19 +13,20 @@ from trntop.tui.screens.columns import ColumnsScreen
 from trntop.tui.screens.comm import CommScreen
 from trntop.tui.screens.efa import EfaScreen
 from trntop.tui.screens.explain import ExplainScreen
+from trntop.tui.screens.finding import FaultFinding, Finding
 from trntop.tui.screens.frame import Frame
 from trntop.tui.screens.incidents import IncidentsScreen
 from trntop.tui.screens.node import NodeScreen
 from trntop.tui.screens.run import RunScreen
 from trntop.tui.screens.time_code import TimeCodeScreen
 from trntop.tui.screens.welcome import WelcomeScreen
-from trntop.tui.widgets.filter_bar import FilterInput
+from trntop.tui.widgets.filter_bar import FilterBar, FilterInput
 from trntop.tui.widgets.row_table import RowTable
 
 OWNERS: tuple[type, ...] = (
     TrntopApp, Frame, ExplainScreen, TimeCodeScreen, ClusterScreen, NodeScreen, IncidentsScreen,
-    WelcomeScreen, RowTable,
-    ColumnsScreen, FilterInput, EfaScreen,
+    WelcomeScreen, RowTable, Finding, FaultFinding,
+    ColumnsScreen, FilterBar, FilterInput, EfaScreen,
     CommScreen, RunScreen,
 )  # fmt: skip
 FOLDER = Path(trntop.tui.__path__[0])

@@ -35,6 +35,38 @@ def test_the_view_of_a_moment() -> None:
     assert past.at(NOON + 100) is made[4]
 
 
+def test_what_lies_before_and_after_a_moment() -> None:
+    past = Past()
+    assert past.beside(NOON, 1) is None
+    times = [NOON + second for second in (0, 12, 13, 14.3, 15)]
+    for time in times:
+        past.append(view_of(time=time))
+    assert [past.beside(time, 1) for time in times] == [*times[1:], None]
+    assert [past.beside(time, -1) for time in times] == [None, *times[:-1]]
+    assert past.beside(NOON + 12.4, -1) == NOON + 12
+    assert past.beside(NOON + 15, -1, 2.0) == NOON + 13
+    # At least one away, however far that is.
+    assert past.beside(NOON + 12, -1, 5.0) == NOON
+    assert past.beside(NOON, 1, 60.0) == NOON + 15
+
+
+def sparse(past: Past, gap: float) -> None:
+    """Keeps views so far apart, whatever they take."""
+    past._new.gap, past._measure = gap, lambda *_: None  # type: ignore[method-assign]
+
+
+def test_the_newest_view_is_there_also_where_few_are_kept() -> None:
+    past = Past()
+    sparse(past, 10.0)
+    made = views(5)
+    for view in made:
+        past.append(view)
+    assert past.at(NOON + 3) is made[0]
+    assert past.at(NOON + 4) is made[4]
+    assert past.span == (NOON, NOON + 4)
+    assert past.beside(NOON + 4, -1) == NOON
+
+
 def test_what_is_too_old_is_forgotten() -> None:
     past = Past(seconds=40.0, dense=10.0)
     for view in views(100, nodes=1):
@@ -139,6 +171,42 @@ async def test_back_and_on(keys: tuple[str, ...]) -> None:
         assert scene is not None
         assert scene.behind == 0
         assert scene.mode is not Mode.PAST
+
+
+async def test_where_few_views_are_kept_each_key_goes_to_another() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        sparse(app._past, 9.0)
+        await feed(app, pilot, 41)
+
+        async def shown(*keys: str) -> float:
+            await pilot.press(*keys)
+            scene = app.latest()
+            assert scene is not None
+            return scene.view.time - NOON
+
+        assert [await shown("left") for _ in range(3)] == [36, 27, 18]
+        assert [await shown("comma") for _ in range(2)] == [9, 0]
+        assert [await shown("full_stop") for _ in range(2)] == [9, 18]
+        assert [await shown("right") for _ in range(3)] == [27, 36, 40]
+
+
+async def test_a_view_that_is_held_stays_though_it_is_not_kept() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        sparse(app._past, 9.0)
+        await feed(app, pilot, 5)
+        await pilot.press("space")
+        held = app.session.view
+        for view in views(8)[5:]:
+            app._past.append(view)
+            app.session.view = view
+        await pilot.press("b")
+        scene = app.latest()
+        assert scene is not None
+        assert scene.view is held
 
 
 async def test_on_into_the_present() -> None:

@@ -1,17 +1,22 @@
 """Themes that can be read: by contrast, by luminance, and without telling red from green."""
 
+import re
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import pytest
 from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
-from trntop.tui.render.ink import FAINT, MUTED, Ink, contrast, ink, luminance
+import trntop.tui
+from trntop.model import Severity
+from trntop.tui.render.ink import DIM, FAINT, MUTED, Ink, contrast, ink, luminance
 from trntop.tui.themes import CONTRAST, DEUTERANOPIA, THEMES
 
 MIXED = [theme for theme in THEMES if not theme.ansi]
 """Those whose colours are ours, and not the terminal's."""
+FRAME = Path(trntop.tui.__file__).parent / "screens" / "frame.tcss"
 DEUTERANOPE = (
     (0.367322, 0.860646, -0.227968),
     (0.280085, 0.672501, 0.047413),
@@ -34,10 +39,14 @@ def front(style: Style) -> Color:
 def test_all_text_can_be_read(theme: Theme) -> None:
     made = ink_of(theme)
     grounds = [Color.parse(str(colour)) for colour in (theme.background, theme.surface)]
-    least = {"muted": MUTED, "faint": FAINT}
+    least = {"muted": MUTED, "faint": FAINT, "dim": DIM}
     if theme is CONTRAST:
-        least = dict.fromkeys(("text", "strong", "accent", "warning", "critical", "muted"), 9.0)
-    for name in ("text", "muted", "faint", "strong", "accent", "ok", "warning", "critical", "key"):
+        names = ("text", "strong", "accent", "warning", "critical", "muted")
+        least = dict.fromkeys(names, 9.0) | {"dim": DIM}
+    for name in (
+        "text", "muted", "faint", "dim", "strong", "accent", "ok", "warning", "critical", "aside",
+        "key",
+    ):  # fmt: skip
         for ground in grounds:
             assert contrast(front(getattr(made, name)), ground) >= least.get(name, 4.5), name
     foot = Color.parse(theme.variables["footer-background"])
@@ -54,6 +63,30 @@ def test_levels_differ_without_their_colour(theme: Theme) -> None:
     if not theme.dark:
         steps.reverse()
     assert all(low < high for low, high in pairwise(steps))
+
+
+@pytest.mark.parametrize("theme", MIXED, ids=lambda one: one.name)
+def test_critical_is_as_strong_as_warning_and_nothing_else_is(theme: Theme) -> None:
+    made = ink_of(theme)
+    ground = Color.parse(str(theme.background))
+    assert contrast(front(made.critical), ground) >= contrast(front(made.warning), ground)
+    assert made.badge.bgcolor is not None
+    for colour in (front(made.aside), Color.from_rich_color(made.badge.bgcolor)):
+        assert colour not in (front(made.critical), front(made.warning))
+
+
+@pytest.mark.parametrize("theme", MIXED, ids=lambda one: one.name)
+@pytest.mark.parametrize("severity", ["warning", "critical"])
+def test_the_ground_of_an_alert_is_seen_and_its_text_read(theme: Theme, severity: str) -> None:
+    rule = re.search(rf"&\.-{severity} \{{ background: \$\w+ (\d+)%", FRAME.read_text())
+    assert rule is not None
+    made = ink_of(theme)
+    loud = front(made.warning if severity == "warning" else made.critical)
+    below = Color.parse(str(theme.background))
+    ground = below.blend(loud, int(rule[1]) / 100)
+    assert contrast(ground, below) >= 1.2
+    for style in (made.text, made.strong, made.key, made.muted, made.severity(Severity(severity))):
+        assert contrast(front(style), ground) >= 3.0
 
 
 def seen(colour: Color) -> tuple[float, ...]:

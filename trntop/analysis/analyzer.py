@@ -4,7 +4,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from trntop.analysis.cases import Cases, Finding
+from trntop.analysis.cases import Case, Cases, Finding
 from trntop.analysis.detector import Detector, Signal
 from trntop.analysis.hold import Hold, value_of
 from trntop.analysis.progress import Progress
@@ -129,13 +129,16 @@ class Analyzer:
         if signal is running.told:
             return  # held from an earlier tick: what is seen now need not be what it told
         running.told = signal
+        worse: dict[str, Case] = {}  # many findings may be of one case
         for key, finding in running.open.items():
             value = value_of(signal, key)
             if finding.case is None or not value > max(signal.limit, NEARLY * finding.worst):
                 continue
             finding.worst = max(value, finding.worst)
             finding.verdict = running.detector.verdict(key, tick)
-            self._cases.describe(finding.case)
+            worse[finding.case.id] = finding.case
+        for case in worse.values():
+            self._cases.describe(case)
 
     def _crowd(self, tick: Tick) -> dict[str | None, int]:
         crowd: dict[str | None, int] = {

@@ -10,7 +10,7 @@ from trntop.model import Severity, SourceState, State
 
 from ..scene import Mode, Scene
 from . import engine
-from .fleet import is_missed
+from .fleet import ORDER, is_missed
 from .incidents import summary, wrap
 from .line import Part, fit, flow, length, line
 from .pen import Pen
@@ -20,22 +20,27 @@ Silent = list[tuple[str, SourceState]]
 
 @lru_cache(maxsize=1)
 def _silent(scene: Scene) -> tuple[Silent, Silent]:
-    """Sources that do not speak: those that are missed, and optional ones that never spoke."""
+    """Sources that do not speak: those that are missed, worst first, and optional ones that never
+    spoke.
+    """
     missed: Silent = []
     lacking: Silent = []
     for node in scene.cluster.nodes.values():
         for source in node.frame.sources:
+            if source.state is State.FRESH:  # nearly all are, and of many nodes there are thousands
+                continue
             if is_missed(source):
                 missed.append((node.name, source))
             elif source.time is None and (source.reason or source.state is State.DOWN):
                 lacking.append((node.name, source))
-    return missed, lacking
+    return sorted(missed, key=lambda found: ORDER.index(found[1].state)), lacking
 
 
 def _trouble(silent: Silent, width: int, pen: Pen) -> list[Strip]:
     """The first source that is missed, and how many others: no incident is no all-clear."""
     name, source = silent[0]
-    more = f"  +{len(silent) - 1} more " if len(silent) > 1 else ""
+    others = len(silent) - 1
+    more = f"  +{others} more source{'s' * (others > 1)} " if others else ""
     sign = f" {pen.glyphs.states[source.state]} {source.state.value} "
     why = source.reason or "not heard"
     # Many a reason begins with who gives it.
@@ -84,7 +89,8 @@ def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
             groups.append((90, [(f" {glyphs.calm} ", ink.ok), (word, ink.muted)]))
             if scene.later:
                 since = units.clock(min(one.opened_at for one in scene.later), utc=scene.utc)
-                known = f"{len(scene.later)} noticed later, the first began {since}"
+                began = "it began" if len(scene.later) == 1 else "the first began"
+                known = f"{len(scene.later)} noticed later, {began} {since}"
                 groups.append((80, [(known, ink.text)]))
             if scene.starting:
                 nodes = f"{scene.starting:,} node{'s' * (scene.starting != 1)}"

@@ -19,6 +19,8 @@ LEAST = 12
 """Least cells of a chart's body that are worth reading."""
 TICKS = (10.0, 15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1800.0, 3600.0)
 """Seconds between two times on the axis; the smallest that leaves room is taken."""
+ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+"""Round numbers from 1 to 10."""
 
 Form = Callable[[float | None], str]
 
@@ -41,8 +43,8 @@ def nice(value: float) -> float:
     """The next round number above `value`: a scale that stays where it is while values move."""
     if not value > 0:
         return 1.0
-    unit = 10.0 ** math.floor(math.log10(value)) / 5
-    return math.ceil(value / unit - 1e-9) * unit
+    unit = 10.0 ** math.floor(math.log10(value))
+    return next(step for step in ROUND if step * unit >= value * (1 - 1e-9)) * unit
 
 
 def bounds(values: Values) -> tuple[float, float]:

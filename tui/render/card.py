@@ -1,14 +1,17 @@
 """One EFA card: what it carries, what is wrong with it, where it is, all it counts."""
 
+import numpy as np
 from textual.strip import Strip
 
 from trntop import units
 from trntop.analysis.cards import is_up
+from trntop.analysis.detectors.efa import ERROR_KINDS
 from trntop.catalog import CATALOG, Entity
 from trntop.model import Frame, Incident, NodeView, Severity
 
+from ..measures import RETRANSMIT, TRANSMIT
 from ..scene import Scene
-from . import efa, probed
+from . import efa, probed, trends
 from .fabric import Fabric
 from .graph import bar
 from .incidents import lasted as lasting
@@ -23,25 +26,15 @@ COUNTERS = {
     "rx_bytes": "bytes received",
     "tx_pkts": "packets sent",
     "retrans_pkts": "sent again",
-    "retrans_timeout_events": "time-outs",
-    "unresponsive_remote_events": "unresponsive peers",
-    "impaired_remote_conn_events": "impaired connections",
-    "rx_drops": "received and dropped",
-    "rdma_read_wr_err": "failed RDMA reads",
-    "rdma_write_wr_err": "failed RDMA writes",
+    **ERROR_KINDS,
     "rdma_read_bytes": "RDMA bytes read",
     "rdma_write_bytes": "RDMA bytes written",
     "send_bytes": "bytes of sends",
     "cmds_err": "admin commands failed",
     "no_completion_cmds": "admin commands stuck",
 }
-"""The driver's counters worth a look, in words."""
-TROUBLE = frozenset(
-    {
-        "retrans_timeout_events", "unresponsive_remote_events", "impaired_remote_conn_events",
-        "rx_drops", "rdma_read_wr_err", "rdma_write_wr_err", "no_completion_cmds",
-    }
-)  # fmt: skip
+"""The driver's counters worth a look, in the words of incidents."""
+TROUBLE = frozenset({*ERROR_KINDS, "no_completion_cmds"})
 """Of these any is too many."""
 
 
@@ -54,6 +47,25 @@ def draw(fabric: Fabric, node: NodeView, place: int, width: int, pen: Pen) -> li
         *_whereabouts(node, card, width, pen),
         *_counters(fabric.scene, node, place, card, width, pen),
     ]
+
+
+def past(scene: Scene, node: str, width: int, height: int, pen: Pen) -> list[Strip]:
+    """What a node's cards sent and sent again lately, as much as fits; of single cards it is not
+    kept.
+    """
+    count, limit = int(trends.SECONDS), scene.limits.retransmits
+    sent = scene.history.node(TRANSMIT, node, count)
+    again = scene.history.node(RETRANSMIT, node, count)
+    known = again[1][~np.isnan(again[1])]
+    top = max(2 * limit, 1.15 * float(known.max(initial=0.0)))
+    charts = [
+        trends.Trend(f"EFA tx, all cards of {node}", TRANSMIT, units.gigabits, *sent),
+        trends.Trend(
+            f"retransmits, worst card of {node}", RETRANSMIT, units.percent, *again, top, limit
+        ),
+    ]
+    # A line apart from what stands above.
+    return [line([], width), *trends.draw(charts, scene.view.time, width, height - 1, pen)]
 
 
 def missing(node: NodeView, width: int, pen: Pen) -> list[Strip]:
@@ -94,6 +106,8 @@ def _verdict(
     elif place in efa.outliers(node, scene.limits.retransmits):
         severity = Severity.WARNING
         text = "resends far more than its siblings; no incident yet"
+    elif (slow := fabric.slow_cards.get((node.name, card))) is not None:
+        severity, text = slow, _slow(fabric, node.name, card)
     elif node.frame.at(efa.TX, place) is None:
         return _wrapped(f"traffic unknown: {node.frame.why_absent(efa.TX)}", width, pen)
     else:
@@ -105,6 +119,18 @@ def _verdict(
         line([(lead if row == 0 else "  ", style), (part, style)], width)
         for row, part in enumerate(wrap(text, width - 2))
     ]
+
+
+def _slow(fabric: Fabric, node: str, card: str) -> str:
+    """`its link to trn-003 takes 3.4× the median of all; no incident yet`, or that of the peer."""
+    links = [link for link in fabric.pairs.of_card(node, card) if link in fabric.graded]
+    slowest = max(links, key=lambda link: link.seconds)
+    peer = slowest.peer if slowest.node == node else slowest.node
+    others = f", {len(links) - 1} more are slow too" if len(links) > 1 else ""
+    times = f"{slowest.seconds / fabric.pairs.typical:.1f}×"
+    known = fabric.scene.by_node.get(peer)
+    why = f"{peer} has {known[0].kind}" if known else "no incident yet"
+    return f"its link to {peer} takes {times} the median of all{others}; {why}"
 
 
 def _wrapped(text: str, width: int, pen: Pen) -> list[Strip]:
@@ -140,16 +166,21 @@ def _traffic(
             (80, [(of, ink.muted)] if of else []),
         ]
         lines.append(flow(groups, width, gap))
+    severity = efa.severities(fabric.scene, node).get(place)
+    share = frame.at(efa.SIBLINGS, place)
+    beside = pen.number(units.percent(share), efa.SIBLINGS)
+    # Carrying little says nothing by itself: many jobs use cards unevenly.
+    if severity is not None and share is not None and share < fabric.scene.limits.card_traffic:
+        beside[0] = (beside[0][0], ink.severity(severity))
+    lines.append(
+        line([_label("carries", pen), *beside, (" of what its siblings do", ink.muted)], width)
+    )
     resent, limit = frame.at(efa.RETRANSMIT, place), fabric.scene.limits.retransmits
     number = pen.number(units.percent(resent), efa.RETRANSMIT)
     if resent is not None and resent > limit:
-        number[0] = (number[0][0], ink.warning)
-    beside = pen.number(units.percent(frame.at(efa.SIBLINGS, place)), efa.SIBLINGS)
-    groups = [
-        (100, [_label("resends", pen), *number, (f" limit {units.percent(limit)}", ink.faint)]),
-        (90, [("beside siblings ", ink.muted), *beside]),
-    ]
-    lines.append(flow(groups, width, gap))
+        number[0] = (number[0][0], ink.severity(severity or Severity.WARNING))
+    allowed = (f" limit {units.percent(limit)}", ink.faint)
+    lines.append(line([_label("resends", pen), *number, allowed], width))
     if links := fabric.pairs.of_card(node.name, card):
         lines.append(flow(_latency(fabric.scene, node, links, pen), width, gap))
     return lines
@@ -215,6 +246,7 @@ def _counters(
 ) -> list[Strip]:
     """A line per counter that ever counted; then what never did, and what is not told."""
     ink, frame = pen.ink, node.frame
+    severity = efa.severities(scene, node).get(place, Severity.WARNING)
     before, when = _baseline(scene, node.name, card)
     title = f"{'':<22}{'per second':>14} {'total':>11}"
     if before is not None:
@@ -230,7 +262,7 @@ def _counters(
         quantity = f"efa_{name}_per_second"
         rate = frame.at(quantity, place) if quantity in CATALOG else None
         form = units.bytes_iec if name.endswith("_bytes") else units.si
-        style = ink.warning if name in TROUBLE and rate else ink.text
+        style = ink.severity(severity) if name in TROUBLE and rate else ink.text
         parts: list[Part] = [(fit(words, 22), ink.muted if style is ink.text else style)]
         if quantity in CATALOG:
             shown = units.bytes_rate(rate) if name.endswith("_bytes") else units.si(rate)

@@ -43,7 +43,7 @@ _BUS = re.compile(r"^\D*(\d+)\D+(\d+)$")
 
 @dataclass(frozen=True, slots=True)
 class CardRow:
-    """One node's cards, or the mean of all nodes'."""
+    """One node's cards, or the median of all nodes'."""
 
     name: str
     sign: str
@@ -79,13 +79,20 @@ class Look:
     """The rail under the cursor."""
 
 
-def worst_first(fabric: Fabric) -> list[NodeView]:
-    """Nodes with an incident of their cards or links, then those with other trouble, by name."""
-    by_node = fabric.scene.by_node
+def worst_first(fabric: Fabric, layer: Layer) -> list[NodeView]:
+    """Nodes with an incident of their cards or links, then those with other trouble, by name.
 
-    def key(node: NodeView) -> tuple[int, int, int]:
+    Before them those with slow links, where the layer is latency.
+    """
+    by_node = fabric.scene.by_node
+    slow = fabric.slow_nodes if layer.quantity == LATENCY else {}
+
+    def key(node: NodeView) -> tuple[int, int, int, int]:
         found = [one.severity.rank for one in by_node.get(node.name, ()) if of_fabric(one)]
-        return -max(found, default=-1), -len(node.lost_cards), ORDER.index(node.state)
+        return (
+            -slow.get(node.name, -1), -max(found, default=-1), -len(node.lost_cards),
+            ORDER.index(node.state),
+        )  # fmt: skip
 
     # Nodes are sorted by name and sorting is stable, so rows of one rank stand still.
     return sorted(fabric.rails.nodes, key=key)
@@ -107,13 +114,10 @@ def marks(fabric: Fabric, node: NodeView, *, links: bool = False) -> dict[int, S
     """
     columns = fabric.rails.columns(fabric.rails.row_of[node.name])
     found = efa.severities(fabric.scene, node)
-    if links:
-        cards = node.inventory.of(Entity.EFA)
-        for probe, incident in fabric.blamed.items():
-            for end in ((probe.node, probe.card), (probe.peer, probe.peer_card)):
-                if end[0] == node.name and end[1] in cards:
-                    found.setdefault(cards.index(end[1]), incident.severity)
     for place, card in enumerate(node.inventory.of(Entity.EFA)):
+        slow = fabric.slow_cards.get((node.name, str(card))) if links else None
+        if slow is not None and (place not in found or slow.rank > found[place].rank):
+            found[place] = slow
         if not is_up(node.inventory.efa_links.get(str(card), {}).get("state")):
             found.setdefault(place, Severity.WARNING)
     return {columns[place]: severity for place, severity in found.items()}
@@ -148,15 +152,15 @@ def of_node(fabric: Fabric, node: NodeView, look: Look, *, cursor: bool) -> Card
 
 
 def of_rails(fabric: Fabric, look: Look) -> CardRow:
-    """The mean of each rail over all nodes."""
-    values = rails.mean(look.layer.values(fabric)).tolist()
+    """The median of each rail over all nodes."""
+    values = rails.median(look.layer.values(fabric)).tolist()
     quantities = (TRANSMIT, RECEIVE, RETRANSMIT)
     of_nodes = np.stack([fabric.scene.cluster.column(name) for name in quantities], axis=1)
     sent, received, resent = (
-        None if value != value else value for value in rails.mean(of_nodes).tolist()
+        None if value != value else value for value in rails.median(of_nodes).tolist()
     )
     return CardRow(
-        name="mean",
+        name="median",
         sign=" ",
         severity=None,
         state=State.FRESH,
@@ -192,8 +196,8 @@ def cell_width(fabric: Fabric, width: int) -> int:
 
 
 def _name_width(fabric: Fabric) -> int:
-    longest = max((len(node.name) for node in fabric.rails.nodes), default=4)
-    return 2 + min(LONGEST_NAME, max(4, longest))
+    longest = max((len(node.name) for node in fabric.rails.nodes), default=0)
+    return 2 + min(LONGEST_NAME, max(len("median"), longest))
 
 
 def first_card(fabric: Fabric) -> int:
@@ -250,7 +254,7 @@ def heading(fabric: Fabric, look: Look, width: int, pen: Pen) -> Strip:
     cell = cell_width(fabric, width)
     names = fabric.rails.names
     above, _ = labels(names, cell)
-    lead = " " * (first_card(fabric) - 1)
+    lead = fit("bus, slot " if above.strip() else "", first_card(fabric) - 1, "right")
     if look.column is None or look.column >= len(names):
         return line([(lead, pen.ink.muted), (above, pen.ink.muted)], width)
     name = names[look.column]
@@ -273,7 +277,7 @@ def heading(fabric: Fabric, look: Look, width: int, pen: Pen) -> Strip:
 
 
 def footing(fabric: Fabric, look: Look, width: int, pen: Pen) -> list[Strip]:
-    """The means of the rails, and what the colours stand for."""
+    """The medians of the rails, and what the colours stand for."""
     shown: Layout[CardRow] = layout(columns(fabric, width), width)
     return [
         row(shown, of_rails(fabric, look), width, pen, cursor=False),
@@ -348,16 +352,19 @@ def _cell(one: CardRow, column: int, size: int, pen: Pen) -> Part:
     """A card: its colour, its number where there is room, or the sign that it needs a look."""
     ink, glyphs, value = pen.ink, pen.glyphs, one.values[column]
     text = (one.texts[column] or units.ABSENT) if size >= NUMBERED - 1 else ""
+    if size < WIDEST_CELL - 1 and len(text) == size and text[:2].isdigit():
+        text = f"{float(text):.0f}"  # as those are that need a sign; the card's panel has the rest
     if column not in one.there:
         return " " * size, ink.faint
     if (severity := one.marks.get(column)) is not None:
         sign = glyphs.severities[severity]
         if len(text) >= size and text[:1].isdigit():
-            text = f"{float(text):.0f}"  # the panel of the card has the rest
-        shown = f"{sign}{text}".center(size) if text else sign * size
-        return fit(shown, size), ink.severity(severity)
+            text = f"{float(text):.1f}"
+        shown = fit(f"{sign}{text}", size, "right") if text else sign * size
+        return shown, ink.severity(severity)
     if value != value:
-        return glyphs.absent.center(size), ink.faint
+        shown = fit(glyphs.absent, size, "right") if text else glyphs.absent.center(size)
+        return shown, ink.faint
     level = level_of(one.levels[column]) // STEP * STEP
     if text:
         return fit(text, size, "right"), ink.cells[level]

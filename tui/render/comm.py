@@ -16,12 +16,15 @@ from .axes import LEAST, Mark, framed, nice, series
 from .graph import Values, runs
 from .incidents import wrap
 from .jobs import FOUND, NAME, NODES, STEP_SECONDS, JobRow, figure, share_bar
-from .line import Part, flow, line
+from .line import Part, flow, length, line
 from .pen import Pen
 from .table import Column
 
 SECONDS = 300.0
 """Stream time that the chart spans."""
+TALL = 7
+"""Lines of a graph from which on the limit stands in its middle."""
+_GAP = "   "
 
 
 def columns(scene: Scene) -> tuple[Column[JobRow], ...]:
@@ -47,43 +50,62 @@ def shares(
     """The comm share over time, the exposed part of it from the ground up, and the limit."""
     if job is None or job.comm_share is None:
         return unknown(scene, job, width, height, pen)
-    head = _numbers(scene, job, width, pen)
     gutter = 6
     room = height - 2
-    if room < 2 or width - gutter < LEAST:
-        return head[:height]
-    cells = width - gutter
+    cells = max(1, width - gutter)
     now, count = scene.view.time, int(SECONDS)
     comm, slot = series(*scene.history.scalar(f"{job.job}/{COMM}", count), now, cells, SECONDS)
     exposed, _ = series(*scene.history.scalar(f"{job.job}/{EXPOSED}", count), now, cells, SECONDS)
     limit = scene.limits.comm_share
     known = comm[~np.isnan(comm)]
+    head = [_numbers(scene, job, width, pen, over=bool(len(known)) and known[-1] > limit)]
+    if room < 2 or cells < LEAST:
+        return head[:height]
     most = float(known.max()) if len(known) else 0.0
-    top = min(1.0, nice(max(2 * limit, 1.1 * most)))
+    # Few lines are not spent on what lies above the limit.
+    air = 2.0 if room >= TALL else 1.4
+    top = min(1.0, nice(max(air * limit, 1.1 * most)))
     body = _stacked(scene, comm, exposed, room, pen, top)
     labels = [(limit / top, units.percent(limit)), (1.0, units.percent(top)), (0.0, "0 %")]
     return [*head, *framed(body, labels, slot, now, gutter, pen, _marks(scene, job.job, pen))]
 
 
-def _numbers(scene: Scene, job: JobFigures, width: int, pen: Pen) -> list[Strip]:
-    """Both shares now, against their limits; what the colours of the chart are."""
+def _numbers(scene: Scene, job: JobFigures, width: int, pen: Pen, *, over: bool) -> Strip:
+    """Both shares now, against their limits; what the colours of the chart are.
+
+    Args:
+        scene: the tick.
+        job: whose shares.
+        width: cells.
+        pen: what to draw with.
+        over: whether the newest bar is above the limit, and has the colours of that.
+    """
     ink, limits = pen.ink, scene.limits
     full = pen.glyphs.column[-1]
-    hidden, shown = ink.area[1], ink.area[-1]
+    shades = ink.over if over else ink.area
+    hidden, shown = shades[1], shades[-1]
     comm = pen.number(units.percent(job.comm_share), COMM)
     exposed = pen.number(units.percent(job.exposed_share), EXPOSED)
     if job.comm_share is not None and job.comm_share > limits.comm_share:
         comm[0] = (comm[0][0], ink.warning)
     if job.exposed_share is not None and job.exposed_share > limits.exposed_comm_share:
-        exposed[0] = (exposed[0][0], ink.critical)
-    groups: list[tuple[int, list[Part]]] = [
-        (100, [("comm ", ink.muted), *comm,
-               (f" of a step, limit {units.percent(limits.comm_share)}", ink.faint)]),
-        (95, [(full, shown), (" exposed ", ink.muted), *exposed,
-              (f", limit {units.percent(limits.exposed_comm_share)}", ink.faint)]),
-        (60, [(full, hidden), (" covered by compute", ink.muted)]),
-    ]  # fmt: skip
-    return [flow(groups, width, ("   ", ink.faint))]
+        exposed[0] = (exposed[0][0], ink.warning)
+    swatch = _covered(pen.glyphs.column, len(pen.glyphs.column) - 1, pen)
+    # The panel's title says that both are shares of a step; where space ends, limits go first.
+    groups: list[tuple[int, list[Part]]] = []
+    for by, limited in ((" by compute", True), ("", True), ("", False)):
+        ends = [
+            f", limit {units.percent(one)}" if limited else ""
+            for one in (limits.comm_share, limits.exposed_comm_share)
+        ]
+        groups = [
+            (100, [("comm ", ink.muted), *comm, (ends[0], ink.faint)]),
+            (95, [(full, shown), (" exposed ", ink.muted), *exposed, (ends[1], ink.faint)]),
+            (60, [(swatch, hidden), (f" covered{by}", ink.muted)]),
+        ]
+        if sum(length(parts) for _, parts in groups) + len(_GAP) * (len(groups) - 1) <= width:
+            break
+    return flow(groups, width, (_GAP, ink.faint))
 
 
 def _marks(scene: Scene, job: str, pen: Pen) -> list[Mark]:
@@ -124,14 +146,32 @@ def _stacked(
             if not inside:
                 dash = "╌" if glyphs.half else "-"
                 cells.append((dash if row == ruled else " ", ink.faint))
-            elif below == steps or (below and inside < steps):
+            elif below == steps:
                 cells.append((glyphs.column[inside], shown))
             elif below:
-                cells.append((glyphs.column[below], _on(shown, covered)))
+                cells.append(_both(inside, below, glyphs.column, shown, covered))
             else:
                 cells.append((_covered(glyphs.column, inside, pen), covered))
         rows.append(line(runs(cells), len(cells)))
     return rows
+
+
+def _both(inside: int, below: int, column: str, shown: Style, covered: Style) -> Part:
+    """A cell in which both parts end, of which it can show only one end: what is least wrong.
+
+    Args:
+        inside: steps of the cell that both parts fill.
+        below: steps that the exposed part fills.
+        column: signs of a cell by the steps that are filled.
+        shown: of the exposed part.
+        covered: of the covered part.
+    """
+    choices = [
+        (len(column) - 1 - inside, (column[below], _on(shown, covered))),
+        (inside - below, (column[inside], shown)),
+        (below, (column[inside], covered)),
+    ]
+    return min(choices, key=lambda choice: choice[0])[1]
 
 
 def _covered(column: str, inside: int, pen: Pen) -> str:

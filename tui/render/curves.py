@@ -38,8 +38,8 @@ class Chart:
 
 CHARTS = (
     Chart("step time", STEP, units.seconds),
-    Chart("tokens/s", "job_tokens_per_second", units.si),
     Chart("loss", "job_loss", units.loss, grounded=False),
+    Chart("tokens/s", "job_tokens_per_second", units.si),
     Chart("MFU", "job_mfu_ratio", units.percent),
     Chart("grad norm", "job_grad_norm", units.loss, grounded=False),
 )
@@ -58,17 +58,13 @@ def draw(
         return [line([("nothing to draw yet: no step was reported", pen.ink.muted)], width)]
     across = max(1, min(len(known), (width + GAP) // (CELLS + GAP)))
     down = max(1, min(-(-len(known) // across), height // LINES))
-    if down * across > len(known):
-        across = -(-len(known) // down)
-    cells = (width - GAP * (across - 1)) // across
-    shown = known[: across * down]
+    across = min(across, -(-len(known) // down))
     lines: list[Strip] = []
     for row in range(down):
         tall = height // down + (row < height % down)
-        blocks = [
-            (_one(scene, job, each, cells, tall, pen), cells)
-            for each in shown[row * across : (row + 1) * across]
-        ]
+        shown = known[row * across : (row + 1) * across]
+        cells = (width - GAP * (len(shown) - 1)) // len(shown)
+        blocks = [(_one(scene, job, each, cells, tall, pen), cells) for each in shown]
         lines += [strip.adjust_cell_length(width) for strip in beside(blocks, GAP)]
     return lines
 
@@ -107,5 +103,7 @@ def _one(
         named.append((0.5, what.form((low + top) / 2)))
     gutter = max(len(text) for _, text in named) + 2
     shown, slot = series(times, values, now, width - gutter, SECONDS)
+    # Slots are whole seconds: no more of them than the panel's title says.
+    shown = shown[-int(SECONDS // slot) :]
     body = chart(shown, room, pen, top=top) if what.grounded else curve(shown, room, pen, low, top)
     return [flow(head, width, ("  ", pen.ink.faint)), *framed(body, named, slot, now, gutter, pen)]

@@ -10,6 +10,7 @@ from textual.strip import Strip
 from trntop import units
 from trntop.catalog import Entity
 from trntop.model import Frame, NodeView, Severity
+from trntop.smooth import WINDOW
 
 from ..scene import Scene
 from .fleet_map import UTILIZATION_OF_CORE, device_utilization
@@ -105,11 +106,11 @@ def _plan(node: NodeView, width: int) -> _Plan:
 
     engine = int(spend(engines + 1, wanted=engines > 0))
     power = 6 if spend(6) else 0
-    core = 1 + 2 * spend(2 * cores)
+    # A core has its number where there is room for 100 and a blank, else its colour alone.
+    core = 1 + 3 * spend(3 * cores)
     rate = 8 if spend(8) else 0
     if engine:
-        engine += 2 * spend(2 * engines)
-    core += spend(cores, wanted=core > 1)
+        engine += 3 * spend(3 * engines)
     spare = min(WIDEST_BAR, rest - 1)
     return _Plan(cores, core, engines, engine, spare if spare >= NARROWEST_BAR else 0, rate, power)
 
@@ -122,7 +123,7 @@ def _title(frame: Frame, plan: _Plan, width: int, pen: Pen) -> Strip:
     titles = (
         ("dev ", 4),
         ("util %" if util > 5 else "util", util),
-        ("TE %", engines + 5),
+        (_engine_title(engines), engines + 5),
         (f"HBM GiB{room}", 8 + plan.bar + bool(plan.bar)),
         ("bw GB/s", plan.rate),
         ("bw %", 6),
@@ -131,6 +132,18 @@ def _title(frame: Frame, plan: _Plan, width: int, pen: Pen) -> Strip:
     return line(
         [(fit(text, cells, "right"), pen.ink.muted) for text, cells in titles if cells], width
     )
+
+
+def _engine_title(cells: int) -> str:
+    """Cells show the newest second, the device's number behind them its mean.
+
+    Args:
+        cells: of all cores of a device.
+    """
+    second, mean = "TE % now", f"{WINDOW:.0f} s"
+    if cells >= len(second):
+        return f"{second}{mean:>5}"
+    return f"TE {mean}" if cells else "TE %"
 
 
 def _cells(
@@ -143,17 +156,12 @@ def _cells(
     for place in places:
         value = float("nan") if column is None else float(column[place])
         if value != value:
-            room = min(cell, 3)
-            dot = fit(pen.glyphs.absent, room, "right") + " " * (cell - room)
-            parts.append((dot, pen.ink.faint))
-        elif cell >= 3:
-            number = f"{100 * value:.0f}"
-            if cell == 3 and len(number) == 3:
-                number = ">99"  # 100 would run into its neighbour
-            text = f"{number:>3}{' ' * (cell - 3)}"
-            parts.append((text, pen.ink.cells[level_of(value)]))
+            dot = fit(pen.glyphs.absent, min(cell, 3), "right")
+            parts.append((fit(dot, cell), pen.ink.faint))
+        elif cell > 1:
+            parts.append((fit(f"{100 * value:3.0f}", cell), pen.ink.cells[level_of(value)]))
         else:
-            parts.append((pen.glyphs.cell * cell, pen.ink.level(value)))
+            parts.append((pen.glyphs.cell, pen.ink.level(value)))
     parts.append((" " * (cell * (most - len(places))), pen.ink.text))
     return parts
 

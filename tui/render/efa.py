@@ -1,5 +1,6 @@
 """EFA cards of a node, with the one that differs from its siblings marked."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,9 +9,10 @@ from textual.strip import Strip
 
 from trntop import units
 from trntop.analysis.cards import is_up
+from trntop.analysis.detectors.efa import ERROR_KINDS
 from trntop.analysis.outliers import FACTOR
-from trntop.catalog import Entity
-from trntop.model import Frame, NodeView, Severity
+from trntop.catalog import CATALOG, Entity
+from trntop.model import Frame, Incident, NodeView, Severity
 
 from ..scene import Scene
 from .graph import bar
@@ -25,11 +27,11 @@ RETRANSMIT = "efa_retransmit_ratio"
 SIBLINGS = "efa_tx_sibling_ratio"
 COUNTER = "efa_tx_bytes_total"
 EVENTS = {
-    "efa_rx_drops_per_second": "drops",
-    "efa_retrans_timeout_events_per_second": "timeouts",
-    "efa_unresponsive_remote_events_per_second": "unresponsive peers",
-    "efa_impaired_remote_conn_events_per_second": "impaired connections",
+    quantity: words
+    for kind, words in ERROR_KINDS.items()
+    if (quantity := f"efa_{kind}_per_second") in CATALOG
 }
+"""What should not happen, in the words of incidents."""
 NARROWEST_BAR = 4
 NEAR = 9
 """Cells of the devices that a card is near to."""
@@ -107,13 +109,13 @@ def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
             devices = units.ranges(on_bus or on_node) or units.ABSENT
             parts.append((fit(devices, plan.near, "right"), ink.muted))
         lines.append(line(parts, width))
-    notes = [*_fewer(node), *_events(node)]
-    sign = pen.glyphs.severities[Severity.WARNING]
-    return lines + [
-        line([(f"{sign} " if row == 0 else "  ", ink.warning), (part, ink.warning)], width)
-        for note in notes
-        for row, part in enumerate(wrap(note, width - 2))
-    ]
+    for severity, note in [*_fewer(node), *_notes(scene, node, found)]:
+        sign, style = pen.glyphs.severities[severity], ink.severity(severity)
+        lines += [
+            line([(f"{sign} " if row == 0 else "  ", style), (part, style)], width)
+            for row, part in enumerate(wrap(note, width - 2))
+        ]
+    return lines
 
 
 def _plan(names: list[str], width: int) -> _Plan:
@@ -148,11 +150,17 @@ def severities(scene: Scene, node: NodeView) -> dict[int, Severity]:
     """
     found = dict.fromkeys(outliers(node, scene.limits.retransmits), Severity.WARNING)
     found |= dict.fromkeys(node.lost_cards, Severity.CRITICAL)
+    return found | {place: one.severity for place, one in incidents(scene, node).items()}
+
+
+def incidents(scene: Scene, node: NodeView) -> dict[int, Incident]:
+    """Card → the worst open incident that names it."""
     places = {f"efa:{card}": place for place, card in enumerate(node.inventory.of(Entity.EFA))}
-    for incident in reversed(scene.by_node.get(node.name, ())):
-        if incident.component in places:
-            found[places[incident.component]] = incident.severity
-    return found
+    return {
+        places[one.component]: one
+        for one in reversed(scene.by_node.get(node.name, ()))
+        if one.component in places
+    }
 
 
 def _stressed(number: list[Part], style: Style, *, when: bool) -> list[Part]:
@@ -163,25 +171,41 @@ def _whole_percent(share: float | None) -> str:
     return units.ABSENT if share is None else f"{100 * share:.0f}"
 
 
-def _fewer(node: NodeView) -> list[str]:
+def _fewer(node: NodeView) -> list[tuple[Severity, str]]:
     cards, expected = map(node.frame.value, ("node_efa_cards", "node_efa_cards_expected"))
     if cards is None or expected is None or cards >= expected:
         return []
-    return [f"{cards:.0f} of {expected:.0f} cards answer"]
+    return [(Severity.WARNING, f"{cards:.0f} of {expected:.0f} cards answer")]
 
 
-def _events(node: NodeView) -> list[str]:
-    """What should not happen and does, and links that are not up: a note per card."""
-    notes = []
+def _notes(
+    scene: Scene, node: NodeView, severities: Mapping[int, Severity]
+) -> list[tuple[Severity, str]]:
+    """What should not happen and does, and links that are not up: a note per card.
+
+    Of a card that an incident names it says what the incident saw, which spans more than a tick:
+    two numbers for one thing would be one too many.
+    """
+    notes, named = [], incidents(scene, node)
     for index, card in enumerate(node.inventory.of(Entity.EFA)):
-        found = [
-            f"{rate:.2g} {what}/s"
-            for quantity, what in EVENTS.items()
-            if (rate := node.frame.at(quantity, index))
-        ]
-        state = node.inventory.efa_links.get(str(card), {}).get("state")
-        if not is_up(state):
-            found.insert(0, f"link {state}")
-        if found:
-            notes.append(f"{card}: {', '.join(found)}")
+        one = named.get(index)
+        found = _seen(one, node) if one is not None else []
+        if found := found or _events(node, index, str(card)):
+            severity = severities.get(index, Severity.WARNING)
+            notes.append((severity, f"{card}: {', '.join(found)}"))
     return notes
+
+
+def _seen(incident: Incident, node: NodeView) -> list[str]:
+    """What an incident saw of its card that is no quantity, as columns show those."""
+    return [one.text for one in incident.evidence if one.node == node.name and one.quantity is None]
+
+
+def _events(node: NodeView, index: int, card: str) -> list[str]:
+    found = [
+        f"{rate:.2g} {what}/s"
+        for quantity, what in EVENTS.items()
+        if (rate := node.frame.at(quantity, index))
+    ]
+    state = node.inventory.efa_links.get(card, {}).get("state")
+    return found if is_up(state) else [f"link {state}", *found]

@@ -4,7 +4,7 @@ from trntop import units
 from trntop.model import Severity, State
 
 from ..scene import Scene
-from .line import Part
+from .line import Part, short
 from .pen import Pen
 
 LONGEST = 60
@@ -18,6 +18,11 @@ def shown(scene: Scene) -> str:
     return f"{here} worst of {whole.nodes:,}" if whole.chosen else f"{here} of {whole.nodes:,}"
 
 
+def partial(scene: Scene) -> str:
+    """`of the 200 nodes shown`, where sums over these are no sums over all; else empty."""
+    return f"of the {len(scene.cluster.nodes)} nodes shown" if shown(scene) else ""
+
+
 def groups(scene: Scene, pen: Pen) -> list[tuple[int, list[Part]]]:
     """For the header: why nothing new comes, who is not reached, the age of the newest sample."""
     whole, ink = scene.cluster.whole, pen.ink
@@ -26,7 +31,7 @@ def groups(scene: Scene, pen: Pen) -> list[tuple[int, list[Part]]]:
     found: list[tuple[int, list[Part]]] = []
     if whole.problem:
         sign = pen.glyphs.states[State.DOWN]
-        found.append((92, [(f"{sign} engine: {whole.problem}"[:LONGEST], ink.warning)]))
+        found.append((92, [(short(f"{sign} engine: {whole.problem}", LONGEST), ink.warning)]))
     if whole.chosen and whole.down:
         sign = pen.glyphs.states[State.DOWN]
         found.append((85, [(f"{sign} {whole.down:,} not scraped", ink.state(State.DOWN))]))
@@ -37,7 +42,7 @@ def groups(scene: Scene, pen: Pen) -> list[tuple[int, list[Part]]]:
     if whole.notes:
         more = f" +{len(whole.notes) - 1}" if len(whole.notes) > 1 else ""
         sign = pen.glyphs.severities[Severity.WARNING]
-        found.append((65, [(f"{sign} {whole.notes[0][:LONGEST]}{more}", ink.warning)]))
+        found.append((65, [(f"{sign} {short(whole.notes[0], LONGEST)}{more}", ink.warning)]))
     return found
 
 
@@ -51,6 +56,8 @@ def doubt(scene: Scene) -> str:
     if whole.old and whole.newest is not None:
         age = units.age(max(0.0, scene.view.time - whole.newest))
         return f"the engine's newest sample is {age} old: this is not the present"
+    if whole.old:
+        return "the engine has told nothing for a while: this is not the present"
     if not whole.judged:
         return "incidents are not judged: nobody tells the engine of any"
     return ""

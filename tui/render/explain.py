@@ -45,6 +45,12 @@ _PARTS = {
 }
 _SUFFIXES = ("_ratio", "_bytes", "_seconds", "_total")
 _TITLES = {measure.quantity: measure.title for measure in MEASURES.values()}
+_HELP = {
+    one.quantity: one.help[0].upper() + one.help[1:]
+    for one in MEASURES.values()
+    if CATALOG[one.quantity].rollup_of
+}
+"""What a value of many is; the catalog only says of which, and so does the formula."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +168,8 @@ def draw(
 ) -> list[Strip]:
     """Everything about one quantity, in as many lines as it takes."""
     ink, quantity = pen.ink, CATALOG[name]
-    rows = [[(name, ink.accent)], *flowed([(quantity.help, ink.strong)], width, ("", ink.text)), []]
+    said = _HELP.get(name, quantity.help)
+    rows = [[(name, ink.accent)], *flowed([(said, ink.strong)], width, ("", ink.text)), []]
     rows += _fact("now", _value(scene, node, name, pen), width, pen)
     rows += _words("", _origin(scene, node, quantity), width, pen, faint=True)
     if quantity.rate_of:
@@ -328,24 +335,19 @@ def judges(name: str, rules: Iterable[Rule]) -> Iterator[tuple[Rule, str]]:
 def _judges(
     scene: Scene, node: str | None, name: str, rules: Iterable[Rule], width: int, pen: Pen
 ) -> list[list[Part]]:
-    """What would count as wrong with it, and whether that is so now."""
+    """What would count as wrong with it: first what is so now."""
     ink = pen.ink
     found = list(judges(name, rules))
     if not found:
         return _words("judged", "by no rule", width, pen)
     jobs = {str(job) for view in _views(scene, node) for job in view.inventory.of(Entity.JOB)}
+    # The worst incident of each kind: they come worst first.
+    held = {one.kind: one for one in reversed(scene.incidents) if _concerns(one, node, jobs)}
+    found.sort(key=lambda pair: pair[0].kind not in held)
     rows: list[list[Part]] = []
     for rule, by in found[:MAX_RULES]:
-        incident = next(
-            (
-                one
-                for one in scene.incidents
-                if one.kind == rule.kind and _concerns(one, node, jobs)
-            ),
-            None,
-        )
         parts: list[Part] = [(f"{rule.kind}:", ink.text)]
-        if incident is not None:
+        if (incident := held.get(rule.kind)) is not None:
             sign = pen.glyphs.severities[incident.severity]
             since = units.clock(incident.opened_at, utc=scene.utc)
             parts = [(f"{sign} {rule.kind} since {since}:", ink.severity(incident.severity))]

@@ -12,7 +12,7 @@ from trntop.model import Incident, Severity, State
 
 from ..measures import RECEIVE, TRANSMIT
 from ..scene import Scene
-from . import efa, probed, rails
+from . import efa, engine, probed, rails
 from .line import Part, flow
 from .pen import Pen
 
@@ -90,6 +90,23 @@ class Fabric:
         return found | {probe: incident.severity for probe, incident in self.blamed.items()}
 
     @cached_property
+    def slow_nodes(self) -> dict[str, int]:
+        """Node → the rank of the worst of its links that need a look."""
+        found: dict[str, int] = {}
+        for (node, _), severity in self.slow_cards.items():
+            found[node] = max(severity.rank, found.get(node, -1))
+        return found
+
+    @cached_property
+    def slow_cards(self) -> dict[tuple[str, str], Severity]:
+        """Node and card → the worst of its links that need a look."""
+        found: dict[tuple[str, str], Severity] = {}
+        for probe, severity in sorted(self.graded.items(), key=lambda entry: entry[1].rank):
+            for end in ((probe.node, probe.card), (probe.peer, probe.peer_card)):
+                found[end] = severity
+        return found
+
+    @cached_property
     def drivers(self) -> Counter[str]:
         """EFA driver → nodes that have it."""
         found: Counter[str] = Counter()
@@ -124,7 +141,9 @@ def _traffic(fabric: Fabric, pen: Pen) -> list[tuple[int, list[Part]]]:
     share = sent / line if sent is not None and line else None
     of = [*pen.number(units.percent(share), SHARE), (" of line rate", pen.ink.muted)]
     of = [] if share is None else of
+    scope = engine.partial(fabric.scene)
     return [
+        (98, [(f" {scope}", pen.ink.muted)] if scope else []),
         (100, _labelled(" tx", units.gigabits(sent), TRANSMIT, pen)),
         (70, of),
         (90, _labelled("rx", units.gigabits(_total(fabric, RECEIVE)), RECEIVE, pen)),
@@ -144,8 +163,11 @@ def _worst(fabric: Fabric, pen: Pen) -> list[Part]:
     parts = _labelled(label, units.percent(most), efa.RETRANSMIT, pen)
     if most <= fabric.scene.limits.retransmits:
         return parts
-    where = f" {fabric.rails.nodes[row].name} {fabric.rails.names[column]}"
-    return [parts[0], (parts[1][0], pen.ink.warning), *parts[2:], (where, pen.ink.text)]
+    node, place = fabric.rails.nodes[row], fabric.rails.card(row, column)
+    assert place is not None
+    severity = efa.severities(fabric.scene, node).get(place, Severity.WARNING)
+    where = f" {node.name} {fabric.rails.names[column]}"
+    return [parts[0], (parts[1][0], pen.ink.severity(severity)), *parts[2:], (where, pen.ink.text)]
 
 
 def _rails(fabric: Fabric, pen: Pen) -> list[Part]:
@@ -161,12 +183,18 @@ def _rails(fabric: Fabric, pen: Pen) -> list[Part]:
         carries = f"carries {100 * means[worst]:.0f} % of what its siblings do"
         return [(f"rail {fabric.rails.names[worst]} {carries}{more}", ink.accent)]
     off = float(np.nanmax(np.abs(means - 1.0)))
-    word = "rails even" if off <= EVEN else "rails uneven"
-    return [(f"{word}, within {100 * off:.0f} %", ink.muted)]
+    if off > EVEN:
+        return [(f"rails uneven, within {100 * off:.0f} %", ink.muted)]
+    even = (f"rails even, within {100 * off:.0f} %", ink.muted)
+    few = int((table < fabric.scene.limits.card_traffic).sum())
+    but = f" but for {few} card{'s' * (few != 1)}"
+    return [even, (but, ink.text)] if few else [even]
 
 
 def _health(fabric: Fabric, pen: Pen) -> list[tuple[int, list[Part]]]:
+    scope = engine.partial(fabric.scene)
     return [
+        (98, [(f" {scope}", pen.ink.muted)] if scope else []),
         (100, [(" ", pen.ink.text), *_present(fabric, pen)]),
         (80, _drivers(fabric, pen)),
         (90, _rails(fabric, pen)),

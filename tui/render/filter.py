@@ -5,21 +5,29 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from textual.strip import Strip
 
-from .line import Part, fit, flow, line
+from ..selection import Selection
+from .line import Part, fit, flow, line, short
 from .pen import Pen
 
 PROMPT = " / "
 
 
-def kept(text: str, faults: bool, shown: int, nodes: int, width: int, pen: Pen) -> Strip:
-    """The filter that holds: its text, how many nodes it lets through, and the keys for it."""
-    ink = pen.ink
+def kept(selection: Selection, shown: int, nodes: int, width: int, pen: Pen) -> Strip:
+    """What holds: filter, faults only, how many nodes are let through, and the keys for it.
+
+    Args:
+        selection: what holds.
+        shown: nodes that it lets through.
+        nodes: all there are.
+        width: cells.
+        pen: what to draw with.
+    """
+    ink, text = pen.ink, selection.filter.text if selection.filter else ""
     groups: list[tuple[int, list[Part]]] = []
     if text:
         room = max(8, width - 30)
-        shorter = text if cell_len(text) <= room else fit(text, room)
-        groups.append((90, [(PROMPT, ink.key), (shorter, ink.strong)]))
-    if faults:
+        groups.append((90, [(PROMPT, ink.key), (short(text, room), ink.strong)]))
+    if selection.faults:
         groups.append((80, [("" if text else " ", ink.text), ("faults only", ink.accent)]))
     keys: list[Part] = [("/ ", ink.key), ("edit  ", ink.faint), ("Esc ", ink.key)]
     right: list[tuple[int, list[Part]]] = [
@@ -47,10 +55,14 @@ def hint(shown: int, nodes: int, names: Sequence[str], width: int, pen: Pen) -> 
 
 
 def problem(message: str, at: int, unfinished: bool, width: int, pen: Pen) -> Strip:
-    """Under what is typed: what is wrong, at the cell `at` of the text."""
+    """Under what is typed: what is wrong, at the cell `at` of the text.
+
+    The message stands right of its sign; where it does not fit there, on the side with more room.
+    """
     style = pen.ink.muted if unfinished else pen.ink.warning
     place = min(max(0, at) + len(PROMPT), width - 1)
-    if place + 2 + cell_len(message) <= width:
-        return line([(" " * place, style), (f"{pen.glyphs.up} {message}", style)], width)
-    room = max(0, place - 1)
-    return line([(fit(message, room, "right"), style), (f" {pen.glyphs.up}", style)], width)
+    before, behind = max(0, place - 1), max(0, width - place - 2)
+    if cell_len(message) <= behind or behind >= before:
+        said = short(message, behind)
+        return line([(" " * place, style), (f"{pen.glyphs.up} {said}", style)], width)
+    return line([(fit(message, before, "right"), style), (f" {pen.glyphs.up}", style)], width)

@@ -29,10 +29,16 @@ ASKED_FOR = 50
 """What an optional column is worth more than it were: it was asked for."""
 CARD_KINDS = ("efa_degraded", "efa_down")
 """Incidents that the retransmits of a card tell of; its links may be slow without any."""
+BLAME = {"retx": CARD_KINDS, "comm": ("straggler", "comm_bound")}
+"""Column → incidents that its number tells of. Who is waited for communicates less than those who
+wait.
+"""
 NOTABLE = 0.1
 """Share of what it was from which a change is drawn as bright as other numbers."""
 ARROW_CELLS = 7
-"""From this width on, a change has an arrow before its sign."""
+"""From this width on, a change has an arrow before its sign, where both fit."""
+TRAFFIC_CELLS = 7
+"""Cells of a rate beside its trail."""
 
 ORDER = (State.DOWN, State.STALE, State.LATE, State.STARTING, State.FRESH, State.ENDED)
 """States from the one that needs a look most."""
@@ -50,9 +56,20 @@ class FleetRow:
     """What the full height of the trail stands for, the same for all rows."""
     before: NodeView | None = None
     """The node at the baseline; None where there is none, or the node was not there."""
+    of_jobs: tuple[Incident, ...] = ()
+    """Incidents of its jobs as a whole that its own numbers bear out, worst first."""
 
 
 Draw = Callable[[FleetRow, int, Pen], list[Part]]
+
+
+def of_jobs(scene: Scene, node: NodeView) -> tuple[Incident, ...]:
+    """The open incidents of a node's jobs that name no node; none where it keeps to the limit."""
+    share = MEASURES["comm"].of(node)
+    if share is None or share <= scene.limits.comm_share:
+        return ()
+    jobs = node.inventory.of(Entity.JOB)
+    return tuple(one for one in scene.incidents if one.node is None and one.job in jobs)
 
 
 def unreached(node: NodeView) -> str:
@@ -80,11 +97,17 @@ def _name(row: FleetRow, width: int, pen: Pen) -> list[Part]:
     return [(fit(text, width), pen.ink.severity(severity))]
 
 
+def _digits(measure: Measure, value: float | None) -> str:
+    """A value as its column shows it; what rounds to nothing is 0, like nothing."""
+    text = bare(measure.form(value))
+    return text if text.strip("0.") else "0"
+
+
 def _number(measure: Measure) -> Draw:
     """The number as it is."""
 
     def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
-        text = bare(measure.form(measure.of(row.node)))
+        text = _digits(measure, measure.of(row.node))
         return pen.number(text, measure.quantity_of(row.node), width)
 
     return draw
@@ -98,12 +121,14 @@ def _change(measure: Measure) -> Draw:
         before = None if row.before is None else measure.of(row.before)
         if now is None or before is None:
             return pen.number(units.ABSENT, measure.quantity, width)
-        size = bare(measure.form(abs(now - before)))
-        if not size.strip("0.<"):
+        size = _digits(measure, abs(now - before))
+        if size == "0":
             return [(fit("0 ", width, "right"), pen.ink.faint)]
         arrow, sign = (pen.glyphs.up, "+") if now > before else (pen.glyphs.down, "-")
-        lead = f"{arrow} " if width >= ARROW_CELLS else ""
-        parts = pen.number(f"{lead}{sign}{size}", measure.quantity_of(row.node), width)
+        text = f"{sign}{size}"
+        if width >= max(ARROW_CELLS, len(text) + 3):  # arrow, blank, and mark behind
+            text = f"{arrow} {text}"
+        parts = pen.number(text, measure.quantity_of(row.node), width)
         if abs(now - before) < NOTABLE * abs(before):
             parts[0] = (parts[0][0], pen.ink.muted)
         return parts
@@ -129,24 +154,25 @@ def _with_trail(number: Draw) -> Draw:
     """The last seconds beside the number, where there is room."""
 
     def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
-        cells = width - 7
+        cells = width - TRAFFIC_CELLS - 1
         if cells < 4 or row.trail is None:
             return number(row, width, pen)
         trail = sparkline(row.trail[-cells:], pen.glyphs, row.trail_top)
-        parts = [*number(row, 6, pen), (" ", pen.ink.text)]
+        parts = [*number(row, TRAFFIC_CELLS, pen), (" ", pen.ink.text)]
         return [*parts, (fit(trail, cells, "right"), pen.ink.graph)]
 
     return draw
 
 
-def _with_blame(number: Draw) -> Draw:
-    """In the colour of the incident that a card of the node has."""
+def _with_blame(number: Draw, kinds: Sequence[str]) -> Draw:
+    """In the colour of the worst incident of these kinds that the node or its job has."""
 
     def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
         parts = number(row, width, pen)
-        blamed = [one for one in row.incidents if one.kind in CARD_KINDS]
+        blamed = [one.severity for one in (*row.incidents, *row.of_jobs) if one.kind in kinds]
         if blamed and parts[0][1] is pen.ink.text:
-            parts[0] = (parts[0][0], pen.ink.severity(blamed[0].severity))
+            worst = max(blamed, key=lambda one: one.rank)
+            parts[0] = (parts[0][0], pen.ink.severity(worst))
         return parts
 
     return draw
@@ -247,10 +273,10 @@ def columns(name_width: int, *, changes: bool = False) -> tuple[Column[FleetRow]
             draw = _with_bar(draw, measure)
         elif name == "efa_tx":
             draw = _with_trail(draw)
-        elif name == "retx":
-            draw = _with_blame(draw)
         elif name == "comm" and not changes:
             draw = _with_bounds(draw)
+        if name in BLAME:
+            draw = _with_blame(draw, BLAME[name])
         title, unit = measure.title, measure.unit
         if changes:  # points have no sign of their own, and the card's name no room
             title, unit = title.removeprefix("EFA "), f"±{unit.removesuffix('%')}"
@@ -263,15 +289,15 @@ def columns(name_width: int, *, changes: bool = False) -> tuple[Column[FleetRow]
     return (
         Column(NODE, "  node", min(names, 12) + 2, 100, _name, wide=names + 2, help="its name"),
         number("util", 6, 90, 26),
-        number("te", 4, 82),
+        number("te", 5 if changes else 4, 82),
         number("hbm", 6, 70),
         number("hbm_bw", 8, 65),
         number("efa_tx", 11, 80, 24),
         number("efa_rx", 11, 79),
-        number("retx", ratio, 60),
+        number("retx", ratio, 76),
         number("comm", ratio, 75),
         number("exposed", 9, 43),
-        number("step", 7, 40),
+        number("step", 8 if changes else 7, 40),
         number("power", 7, 42),
         number("cpu", 6, 41),
         Column("phase", "phase", 13, 44, _phase, help="what its run is busy with"),

@@ -2,9 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+from textual.color import Color
+from textual.content import Content
 from textual.strip import Strip
+from textual.style import Style
 
 from trntop.catalog import Entity
 from trntop.model import NodeView, State
@@ -13,12 +17,15 @@ from ..filter.fields import Places
 from ..measures import ENGINE, UTILIZATION
 from ..scene import Scene, worst
 from .graph import runs
+from .ink import LEVELS
 from .line import Part, fit, line
 from .pen import Pen
 
 UTILIZATION_OF_CORE = "neuroncore_utilization_ratio"
 MAX_DEVICES = 16
 """Cells of one tile."""
+SCALE_CELLS = 8
+"""Of the scale in the heading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,40 @@ LAYERS = (
 """A core that waits counts as utilized; its tensor engine shows that it waits."""
 
 
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """How finely the map shows the fleet."""
+
+    of: str
+    """What a value belongs to, in words."""
+    tile: int = 0
+    """Cells of a node beside its name; 0 for bare cells without names."""
+    share: int = 1
+    """Nodes that a bare cell stands for."""
+
+
+@lru_cache(maxsize=1)
+def grain(scene: Scene, width: int, height: int) -> Grain:
+    """A tile of devices per node, else a named cell, else a bare cell: the finest that fits."""
+    nodes = list(scene.cluster.nodes.values())
+    name = max(map(len, tail_names([node.name for node in nodes])), default=0)
+    # An engine tells the devices of one node only: that with the cursor.
+    told = nodes if scene.cluster.whole is None else []
+    devices = min(
+        MAX_DEVICES, max((len(node.inventory.of(Entity.DEVICE)) for node in told), default=0)
+    )
+    if name <= 12 and devices:
+        # Wider tiles where they cost no more lines.
+        least = _lines(len(nodes), name + 2 + devices, 3, width)
+        for tile in range(4 * devices, 0, -devices):
+            if _lines(len(nodes), name + 2 + tile, 3, width) == least <= height:
+                return Grain("of each device", tile)
+    if name <= 6 and _lines(len(nodes), name + 3, 1, width) <= height:
+        return Grain("of each node", 1)
+    share = -(-len(nodes) // max(1, width * height))
+    return Grain("of each node" if share <= 1 else f"the least of {share} nodes", share=share)
+
+
 def draw(
     scene: Scene,
     width: int,
@@ -70,9 +111,7 @@ def draw(
     layer: Layer = LAYERS[0],
     chosen: Places | None = None,
 ) -> list[Strip]:
-    """Lines of the map: a tile of devices per node, else a named cell, else a bare cell.
-
-    The finest of the three that fits into `height` lines is taken.
+    """Lines of the map, in the grain that fits.
 
     Args:
         scene: what is drawn.
@@ -89,22 +128,32 @@ def draw(
     if chosen is not None:
         pairs = zip(nodes, chosen.tolist(), strict=True)
         dimmed = frozenset(node.name for node, looked_at in pairs if not looked_at)
+    fitting = grain(scene, width, height)
+    if not fitting.tile:
+        return _cells(nodes, scene, width, fitting.share, pen, layer, dimmed)
     tails = tail_names([node.name for node in nodes])
     name = max(map(len, tails))
-    # An engine tells the devices of one node only: that with the cursor.
-    told = nodes if scene.cluster.whole is None else []
-    devices = min(
-        MAX_DEVICES, max((len(node.inventory.of(Entity.DEVICE)) for node in told), default=0)
-    )
-    if name <= 12 and devices:
-        # Wider tiles where they cost no more lines.
-        least = _lines(len(nodes), name + 2 + devices, 3, width)
-        for tile in range(4 * devices, 0, -devices):
-            if _lines(len(nodes), name + 2 + tile, 3, width) == least <= height:
-                return _tiles(nodes, tails, name, tile, scene, width, pen, layer, dimmed)
-    if name <= 6 and _lines(len(nodes), name + 3, 1, width) <= height:
-        return _tiles(nodes, tails, name, 1, scene, width, pen, layer, dimmed)
-    return _cells(nodes, scene, width, height, pen, layer, dimmed)
+    return _tiles(nodes, tails, name, fitting.tile, scene, width, pen, layer, dimmed)
+
+
+def heading(scene: Scene | None, layer: Layer, width: int, height: int, pen: Pen) -> Content:
+    """What the colours stand for, of what, and their scale.
+
+    Args:
+        scene: that the map is drawn from; None before the first.
+        layer: what colours stand for.
+        width: cells of the map, 0 where that is not known yet.
+        height: lines of the map, at most.
+        pen: what the map is drawn with.
+    """
+    title = f"fleet · {layer.title}"
+    if scene is None or not scene.cluster.nodes or not width:
+        return Content(title)
+    steps = [
+        (pen.glyphs.cell, Style(foreground=Color.from_rich_color(level.color)))
+        for level in pen.ink.levels[:: LEVELS // SCALE_CELLS]
+    ]
+    return Content.assemble(f"{title} {grain(scene, width, height).of} · 0 ", *steps, " 100 %")
 
 
 def _lines(count: int, cells: int, gap: int, width: int) -> int:
@@ -165,8 +214,8 @@ def _tiles(
             style = pen.ink.severity(severity) if severity else pen.ink.muted
             strip = _strip(node, tile, pen, layer)
             if node.name in dimmed:  # what is wrong with it keeps its sign
-                style = pen.ink.rule
-                strip = [("".join(text for text, _ in strip), style)]
+                style = pen.ink.dim
+                strip = [("".join(text for text, _ in strip), pen.ink.rule)]
             parts += [_sign(node, scene, pen), (f"{fit(tail, name)} ", style), *strip]
             parts.append((" " * gap, pen.ink.text))
         rows.append(line(parts, width))
@@ -196,14 +245,12 @@ def _cells(
     nodes: list[NodeView],
     scene: Scene,
     width: int,
-    height: int,
+    share: int,
     pen: Pen,
     layer: Layer,
     dimmed: frozenset[str],
 ) -> list[Strip]:
-    """One cell a node; where even that is too much, a cell stands for the least of several."""
-    room = max(1, width * max(1, height))
-    share = -(-len(nodes) // room)
+    """One cell for each `share` nodes: the least of them."""
     rows = []
     groups = [nodes[start : start + share] for start in range(0, len(nodes), share)]
     for start in range(0, len(groups), width):

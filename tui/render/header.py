@@ -14,7 +14,7 @@ from ..measures import PACE, STEP
 from ..scene import JobFigures, Mode, Scene
 from . import engine, run
 from .graph import Values, bar, buckets, sparkline
-from .line import Part, flow
+from .line import Part, flow, short
 from .pen import Pen
 
 SPARK_SECONDS = 4.0
@@ -58,10 +58,10 @@ def _mode(scene: Scene, pen: Pen) -> list[Part]:
         return [(f"{glyphs.live} PLAY{speed}", ink.accent), (clock, ink.text), place]
     if scene.mode is Mode.PAST:
         ago = f" {units.age(scene.behind)} ago"
-        past = (f"{glyphs.paused} PAST", ink.warning)
+        past = (f"{glyphs.paused} PAST", ink.aside)
         return [past, (clock, ink.strong), place if scene.span else (ago, ink.muted)]
     if scene.mode is Mode.PAUSED:
-        return [(f"{glyphs.paused} PAUSED", ink.warning), (clock, ink.text), place]
+        return [(f"{glyphs.paused} PAUSED", ink.aside), (clock, ink.text), place]
     if scene.mode is Mode.ENDED:
         return [(f"{glyphs.ended} ENDED", ink.muted), (clock, ink.text), place]
     if scene.mode is Mode.FAILED:
@@ -79,7 +79,7 @@ def first_line(
     if job is not None:
         others = len(scene.cluster.jobs) - 1
         more = f" +{others} job{'s' * (others > 1)}" if others else ""
-        groups.append((80, [(job.job[: max(12, width // 3)], ink.strong), (more, ink.muted)]))
+        groups.append((80, [(short(job.job, max(12, width // 3)), ink.strong), (more, ink.muted)]))
     part = engine.shown(scene)
     groups.append((91 if part else 70, [(identity(scene), ink.muted)]))
     groups.extend(
@@ -96,6 +96,9 @@ def first_line(
         text = f"{sign} connecting {heard:,} of {len(scene.cluster.nodes):,}"
         groups.append((86, [(text, ink.accent)]))
     groups.extend(engine.groups(scene, pen))
+    if scene.baseline is not None:
+        since = units.clock(scene.baseline.time, utc=scene.utc)
+        groups.append((84, [("baseline ", ink.muted), (since, ink.aside)]))
     if scene.notes:
         sign = pen.glyphs.severities[Severity.WARNING]
         groups.append((88, [(f"{sign} damaged recording", ink.warning)]))
@@ -110,8 +113,9 @@ def _place(crumbs: Sequence[str], width: int, pen: Pen) -> list[Part]:
     names = ["trntop", *crumbs] if width >= WIDE or not crumbs else list(crumbs)
     parts: list[Part] = []
     for name in names[:-1]:
-        parts += [(f" {name[:LONGEST_CRUMB]}", ink.muted), (f" {pen.glyphs.cursor}", ink.faint)]
-    return [*parts, (f" {names[-1][:LONGEST_CRUMB]}", ink.key)]
+        parts.append((f" {short(name, LONGEST_CRUMB)}", ink.muted))
+        parts.append((f" {pen.glyphs.cursor}", ink.faint))
+    return [*parts, (f" {short(names[-1], LONGEST_CRUMB)}", ink.key)]
 
 
 def _stages(scene: Scene, pen: Pen) -> list[tuple[Stage, list[Part]]]:
@@ -197,17 +201,19 @@ def _job(scene: Scene, job: JobFigures, width: int, pen: Pen) -> list[tuple[int,
     if over:
         comm[0] = (comm[0][0], ink.warning)
     if hidden:
-        exposed[0] = (exposed[0][0], ink.critical)
-    cells = 8 if width < 110 else 16 if width < 160 else 24
-    tick = [(" ", ink.text), *_bar(job.comm_share, limit, cells, pen, over=over)]
-    named = [(f" limit {units.percent(limit)}", ink.faint)] if width >= 110 else []
-    if job.comm_share is None and (estimated := _estimated(scene)):
-        comm, tick = [(estimated, ink.text)], []
+        exposed[0] = (exposed[0][0], ink.warning)
+    if job.comm_share is not None:
+        cells = 8 if width < 110 else 16 if width < 160 else 24
+        comm += [(" ", ink.text), *_bar(job.comm_share, limit, cells, pen, over=over)]
+    elif estimated := _estimated(scene):
+        comm = [(estimated, ink.text)]
+    if width >= 110 and comm[0][0] != units.ABSENT:
+        comm.append((f" limit {units.percent(limit)}", ink.faint))
     return [
         (60, [("step ", ink.muted), *number(step, "job_step")]),
         (90, [*_step_time(job, pen), *spark(STEP if job.step_seconds is not None else PACE)]),
         (50, [*_tokens(job, pen), *(spark("job_tokens_per_second") if width >= 160 else [])]),
-        (95, [("comm ", ink.muted), *comm, *tick, *named]),
+        (95, [("comm ", ink.muted), *comm]),
         (70, [("exposed ", ink.muted), *exposed]),
         *run.learning(job.loss, job.mfu, pen),
     ]
@@ -232,12 +238,12 @@ def _tokens(job: JobFigures, pen: Pen) -> list[Part]:
     return [("tok/s ", pen.ink.muted), *pen.number(units.ABSENT)]
 
 
-def _bar(value: float | None, limit: float, cells: int, pen: Pen, *, over: bool) -> list[Part]:
+def _bar(value: float, limit: float, cells: int, pen: Pen, *, over: bool) -> list[Part]:
     """The comm share up to twice its limit, so that the tick stands in the middle."""
     scale = min(1.0, 2 * limit) or 1.0
     style = pen.ink.warning if over else pen.ink.graph
     return bar(
-        None if value is None else value / scale,
+        value / scale,
         cells,
         pen.glyphs,
         style,

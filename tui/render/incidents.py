@@ -29,6 +29,8 @@ _ADVICE = {rule.kind: rule.advice for rule in RULEBOOK}
 """What to look at first, by kind."""
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµ]?s|min|h|d|[KMGT]?i?B|Gb/s)(?:[\s,;.)]|$))")
 """The blank between a number and its unit, at which no line is broken."""
+_SINCE = re.compile(r",? since \d\d:\d\d:\d\d UTC\b")
+"""What a table says in a column of its own."""
 _CLOCK = re.compile(r"\b([01]\d|2[0-3]):([0-5]\d):([0-5]\d) UTC\b")
 
 
@@ -42,7 +44,7 @@ class Tense(StrEnum):
 
 
 _SEEN = {
-    Tense.OPEN: "what is seen", Tense.PAST: "what was seen", Tense.LATER: "what is seen by then",
+    Tense.OPEN: "what is seen", Tense.PAST: "what was seen", Tense.LATER: "what was seen later",
 }  # fmt: skip
 
 
@@ -89,6 +91,11 @@ def told(text: str, incident: Incident, *, utc: bool) -> str:
 def summary(incident: Incident, scene: Scene) -> str:
     """The sentence of an incident, on the clock of the screen."""
     return told(incident.summary, incident, utc=scene.utc)
+
+
+def _untimed(incident: Incident, scene: Scene) -> str:
+    """The sentence for a row that tells the beginning by itself."""
+    return told(_SINCE.sub("", incident.summary), incident, utc=scene.utc)
 
 
 class IncidentColumns:
@@ -138,7 +145,7 @@ class IncidentColumns:
         return [(fit(place(incident), width), pen.ink.strong if is_open else pen.ink.muted)]
 
     def _summary(self, incident: Incident, width: int, pen: Pen) -> list[Part]:
-        return [(fit(summary(incident, self._scene), width), self._text(incident, pen))]
+        return [(fit(_untimed(incident, self._scene), width), self._text(incident, pen))]
 
     def _text(self, incident: Incident, pen: Pen) -> Style:
         return pen.ink.text if tense(incident, self._scene) is Tense.OPEN else pen.ink.muted
@@ -166,7 +173,7 @@ def brief(scene: Scene, incident: Incident, width: int, pen: Pen) -> list[Strip]
         ("  ", ink.text),
     ]
     text = ink.text if incident.open else ink.muted
-    return [line([*parts, (fit(summary(incident, scene), max(0, width - 33)), text)], width)]
+    return [line([*parts, (fit(_untimed(incident, scene), max(0, width - 33)), text)], width)]
 
 
 def detail(scene: Scene, incident: Incident | None, width: int, pen: Pen) -> list[Strip]:
@@ -203,7 +210,7 @@ def _found(scene: Scene, incident: Incident, width: int, page: int, pen: Pen) ->
     if incident.job and incident.node:
         rows += _fact("job", incident.job, page, pen)
     if advice := _ADVICE.get(incident.kind):
-        rows += _fact("look", advice, page, pen)
+        rows += _fact("next", advice, page, pen)
     if incident.evidence:
         rows += [[], [(_SEEN[now], ink.muted)]]
     for evidence in incident.evidence:

@@ -12,9 +12,9 @@ from trntop.model import Severity, State
 LEVELS = 16
 """Steps of the utilization scale. Few, because each change of colour is bytes to the terminal."""
 
-MUTED, FAINT = 6.5, 4.5
+MUTED, FAINT, DIM = 6.5, 4.5, 3.0
 """Contrast of the quieter texts to their ground, unless the theme says more: what is read last can
-still be read (WCAG 2, level AA)."""
+still be read (WCAG 2, level AA), and what is left out can be made out."""
 
 SHADES = 6
 """Steps from the ground to the top of a chart."""
@@ -29,13 +29,18 @@ class Ink:
     """Labels, units: read second."""
     faint: Style
     """Marks, rules, tracks: read last."""
+    dim: Style
+    """Names of what a filter leaves out."""
     strong: Style
     accent: Style
     """What the eye should find first on a calm screen."""
     ok: Style
     warning: Style
     critical: Style
+    aside: Style
+    """What is not live or not real, and asks for nobody."""
     badge: Style
+    """The same as a label with a ground of its own."""
     key: Style
     cursor: Style
     rule: Style
@@ -80,6 +85,7 @@ def ink(variables: Mapping[str, str]) -> Ink:
     """The styles for a theme's variables (`App.theme_variables`)."""
     names = (
         "background", "foreground", "primary", "accent", "success", "warning", "error", "surface",
+        "secondary",
     )  # fmt: skip
     base = tuple(_colour(variables.get(name, "")) for name in names)
     scale = tuple(
@@ -117,7 +123,7 @@ def luminance(colour: Color) -> float:
 
 @lru_cache(maxsize=8)
 def _ink(base: tuple[Color, ...], scale: tuple[Color, ...], quiet: tuple[float, ...]) -> Ink:
-    background, foreground, primary, accent, success, warning, error, surface = base
+    background, foreground, primary, accent, success, warning, error, surface, secondary = base
     own = any(colour.ansi is not None for colour in base)
 
     def front(colour: Color, *, bold: bool = False) -> Style:
@@ -169,12 +175,14 @@ def _ink(base: tuple[Color, ...], scale: tuple[Color, ...], quiet: tuple[float, 
         text=front(foreground),
         muted=front(foreground) if own else readable(quiet[0]),
         faint=readable(quiet[1]),
+        dim=readable(DIM),
         strong=front(foreground, bold=True),
         accent=front(accent),
         ok=front(success),
         warning=front(warning, bold=True),
         critical=front(error, bold=True),
-        badge=Style(color=on(warning).rich_color, bgcolor=warning.rich_color, bold=True),
+        aside=front(secondary, bold=True),
+        badge=Style(color=on(secondary).rich_color, bgcolor=secondary.rich_color, bold=True),
         key=front(accent, bold=True),
         cursor=Style(bgcolor=None if own else toward(0.13).rich_color, bold=True),
         rule=front(toward(0.18)),

@@ -29,6 +29,11 @@ def fit(text: str, width: int, align: Align = "left") -> str:
     return pad + text if align == "right" else text + pad
 
 
+def short(text: str, most: int) -> str:
+    """`text` in at most `most` cells, cut with an ellipsis."""
+    return fit(text, min(most, cell_len(printable(text))))
+
+
 def length(parts: Iterable[Part]) -> int:
     """Cells of `parts`."""
     return sum(cell_len(text) for text, _ in parts)

@@ -18,8 +18,8 @@ from .pen import Pen, mark
 from .probed import LATENCY, Pairs
 
 WORST = 4
-"""Links that are named."""
-NAMED = 31
+"""Least links that are named; more where there is room."""
+NAMED = 32
 """Least cells that a named link takes."""
 WIDEST_NAMED = 50
 WIDEST = 5
@@ -29,7 +29,7 @@ LONGEST = 12
 """Cells of a node's name."""
 TRIED = "EFA cards count no latency: a prober has to send messages of its own."
 HOW = (
-    "`trntop check trn-[001-016]` measures it between nodes, agents with --probe-every now and "
+    "trntop check 'trn-[001-016]' measures it between nodes, agents with --probe-every now and "
     "then (docs/check.md); what they find is shown here.",
     "To see it: trntop 'sim:latency-regression?nodes=8'",
 )
@@ -50,17 +50,24 @@ def draw(fabric: Fabric, width: int, height: int, pen: Pen) -> list[Strip]:
     names = tail_names(list(pairs.nodes))
     label = min(LONGEST, max(map(len, names)))
     head = _head(fabric, width, pen)
-    room = (height or 99) - len(head)
+    failed = _failed(pairs, width, pen)
+    room = (height or 99) - len(head) - len(failed) - 1
     bins = -(-len(names) // _share(len(names), room))
-    if width - label - 1 - bins - GAP >= NAMED:
-        matrix = _matrix(fabric, names, label, width - NAMED - GAP, room, pen)
+    # One above the other, where the matrix then has numbers.
+    wide = label + 1 + WIDEST * len(names)
+    numbered = wide <= width < wide + GAP + NAMED and len(names) + WORST + 2 <= room
+    if not numbered and width - label - 1 - bins - GAP >= NAMED:
+        share, matrix = _matrix(fabric, names, label, width - NAMED - GAP, room, pen)
         wide = max(strip.cell_length for strip in matrix)
-        worst = _worst(fabric, min(WIDEST_NAMED, width - wide - GAP), pen)
+        count = max(WORST, len(matrix) - 1)
+        worst = _worst(fabric, count, min(WIDEST_NAMED, width - wide - GAP), pen)
         body = beside([(matrix, wide), (worst, width - wide - GAP)], GAP)
     else:
-        worst = _worst(fabric, min(width, WIDEST_NAMED), pen)
-        body = _matrix(fabric, names, label, width, max(4, room - len(worst)), pen)
-        body += worst
+        tall = max(4, room - WORST - 1)
+        share, body = _matrix(fabric, names, label, width, tall, pen)
+        count = max(WORST, height and room - len(body) - 1)
+        body += _worst(fabric, count, min(width, WIDEST_NAMED), pen)
+    head += [_verdict(fabric, share, width, pen), *failed]
     return [*head, *(strip.adjust_cell_length(width) for strip in body)]
 
 
@@ -77,15 +84,18 @@ def _head(fabric: Fabric, width: int, pen: Pen) -> list[Strip]:
     if pairs.others:
         said.append(f"{pairs.others} probed otherwise left out")
     text = " · ".join(part for part in said if part)
-    return [
-        *_wrapped(text, width, pen),
-        _verdict(fabric, width, pen),
-        *_failed(pairs, width, pen),
-    ]
+    return _wrapped(text, width, pen)
 
 
-def _verdict(fabric: Fabric, width: int, pen: Pen) -> Strip:
-    """How many links are as quick as the others, and how many are not."""
+def _verdict(fabric: Fabric, share: int, width: int, pen: Pen) -> Strip:
+    """How many links are as quick as the others, and how many are not.
+
+    Args:
+        fabric: all links.
+        share: nodes that a row of the matrix stands for.
+        width: cells.
+        pen: to draw with.
+    """
     ink, counts = pen.ink, Counter(fabric.graded.values())
     good = len(fabric.pairs.probes) - len(fabric.graded)
     groups: list[tuple[int, list[Part]]] = [
@@ -95,6 +105,8 @@ def _verdict(fabric: Fabric, width: int, pen: Pen) -> Strip:
         if count := counts[severity]:
             sign = pen.glyphs.severities[severity]
             groups.append((90, [(f"{sign} {count} {word}", ink.severity(severity))]))
+    if share > 1:
+        groups.append((85, [(f"a row is {share} nodes", ink.muted)]))
     return flow(groups, width, ("   ", ink.faint))
 
 
@@ -120,8 +132,12 @@ def _empty(width: int, pen: Pen) -> list[Strip]:
 
 def _matrix(
     fabric: Fabric, names: list[str], label: int, width: int, height: int, pen: Pen
-) -> list[Strip]:
-    """A row and a column a node; where there is no room, a cell stands for several, the worst."""
+) -> tuple[int, list[Strip]]:
+    """A row and a column a node; where there is no room, a cell stands for several, the worst.
+
+    Returns:
+        How many nodes a row stands for, and the lines.
+    """
     ink, pairs = pen.ink, fabric.pairs
     count = len(names)
     room = max(1, width - label - 1)
@@ -130,7 +146,7 @@ def _matrix(
     shown = names[::share]
     cell = max(1, min(WIDEST, room // len(shown)))
     cell = cell if cell in (1, 2, WIDEST) else 2
-    lines = [_columns(shown, label, cell, share, pen)]
+    lines = [_columns(shown, label, cell, pen)]
     for row, name in enumerate(shown):
         cells: list[Part] = []
         for column in range(len(shown)):
@@ -142,7 +158,7 @@ def _matrix(
             line([(fit(name, label), ink.muted), (" ", ink.faint), *runs(cells)],
                  label + 1 + cell * len(shown))
         )  # fmt: skip
-    return lines
+    return share, lines
 
 
 def _share(count: int, height: int) -> int:
@@ -150,7 +166,7 @@ def _share(count: int, height: int) -> int:
     return -(-count // max(1, height - 1))
 
 
-def _columns(names: list[str], label: int, cell: int, share: int, pen: Pen) -> Strip:
+def _columns(names: list[str], label: int, cell: int, pen: Pen) -> Strip:
     """The names above the columns where they fit, else the first and the last."""
     width = cell * len(names)
     if max(map(len, names)) < cell:
@@ -159,8 +175,8 @@ def _columns(names: list[str], label: int, cell: int, share: int, pen: Pen) -> S
         first, last = names[0], names[-1]
         inner = width - len(first) - (cell > 1)
         text = first + fit(last, inner, "right") if inner > len(last) else ""
-    lead = f"{f'{share}×' if share > 1 else '':<{label + 1}}"
-    return line([(lead, pen.ink.faint), (fit(text, width), pen.ink.muted)], label + 1 + width)
+    lead = " " * (label + 1)
+    return line([(lead + fit(text, width), pen.ink.muted)], label + 1 + width)
 
 
 def _bad(fabric: Fabric, share: int) -> dict[tuple[int, int], Severity]:
@@ -188,17 +204,18 @@ def _pair(value: float, severity: Severity | None, size: int, pairs: Pairs, pen:
     return glyphs.cell * size, ink.levels[level]
 
 
-def _worst(fabric: Fabric, width: int, pen: Pen) -> list[Strip]:
-    """The slowest links by name, beside the median of all."""
+def _worst(fabric: Fabric, count: int, width: int, pen: Pen) -> list[Strip]:
+    """The `count` slowest links by name, beside the median of all."""
     ink, pairs, now = pen.ink, fabric.pairs, fabric.scene.view.time
     names = dict(zip(pairs.nodes, tail_names(list(pairs.nodes)), strict=True))
-    lines = [line([("  slowest", ink.muted)], width)]
-    for probe in pairs.worst(WORST):
+    titles = f" {'one way':>7} {'median':>6} {'age':>5}"
+    lines = [line([(f"{fit('  slowest', width - len(titles))}{titles}", ink.muted)], width)]
+    for probe in pairs.worst(count):
         severity = fabric.graded.get(probe)
         sign = pen.glyphs.severities[severity] if severity else pen.glyphs.calm
         style = ink.severity(severity) if severity else ink.text
         times = f"{probe.seconds / pairs.typical:.1f}×"
-        tail = f" {units.seconds(probe.seconds):>7} {times:>5} {units.age(now - probe.time):>5}"
+        tail = f" {units.seconds(probe.seconds):>7} {times:>6} {units.age(now - probe.time):>5}"
         ends = f"{probe.node} {pen.glyphs.cursor} {probe.peer}"
         if len(ends) > width - 2 - len(tail):
             ends = f"{names[probe.node]} {pen.glyphs.cursor} {names[probe.peer]}"

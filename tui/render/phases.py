@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 from textual.strip import Strip
@@ -15,7 +15,7 @@ from ..scene import JobFigures, Scene
 from . import run
 from .axes import slots, time_axis
 from .graph import Values, runs
-from .line import Part, flow, line
+from .line import Part, flow, length, line
 from .pen import Pen
 
 SECONDS = 900.0
@@ -29,6 +29,10 @@ SIGNS = {
     Stage.IDLE: ".",
 }
 """Letters of the stages that are no training; the first of them in a cell is the one shown."""
+
+
+_RANKS = {Stage.TRAINING: 95} | {stage: 100 - 10 * place for place, stage in enumerate(SIGNS)}
+"""What stays in the tally where there is little room: what a person is asked to mend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,14 @@ class Span:
     def seconds(self) -> float:
         """How long it took, or has taken so far."""
         return self.end - self.start
+
+
+_GAP = "   "
+
+
+def _cells(groups: Sequence[tuple[int, Sequence[Part]]]) -> int:
+    """How many cells groups take."""
+    return sum(length(parts) for _, parts in groups) + len(_GAP) * (len(groups) - 1)
 
 
 def stages(scene: Scene, job: str) -> tuple[Values, Values]:
@@ -128,15 +140,20 @@ def strip(scene: Scene, job: str, width: int, pen: Pen) -> list[Strip]:
     """A cell per time slot: a line while it trained, else the letter of what it was at."""
     times, places = stages(scene, job)
     seconds = slots(width, SECONDS)
+    # Slots are whole seconds: no more of them than the panel's title says.
+    count = min(width, int(SECONDS // seconds))
     now = scene.view.time
     last = np.floor(now / seconds)
-    seen: list[set[int]] = [set() for _ in range(width)]
+    seen: list[set[int]] = [set() for _ in range(count)]
     for time, place in zip(times.tolist(), places.tolist(), strict=True):
-        slot = int(np.floor(time / seconds) - last) + width - 1
-        if place == place and 0 <= slot < width:
+        slot = int(np.floor(time / seconds) - last) + count - 1
+        if place == place and 0 <= slot < count:
             seen[slot].add(int(place))
     cells = runs([_cell({STAGES[place] for place in cell}, pen) for cell in seen])
-    return [line(cells, width), time_axis(width, seconds, now, pen)]
+    return [
+        line(cells, width),
+        time_axis(count, seconds, now, pen).adjust_cell_length(width),
+    ]
 
 
 def _cell(seen: set[Stage], pen: Pen) -> Part:
@@ -149,21 +166,48 @@ def _cell(seen: set[Stage], pen: Pen) -> Part:
 
 
 def tally(scene: Scene, job: str, width: int, pen: Pen) -> Strip:
-    """How much of the time went into which stage, with the signs of the strip."""
+    """How much of the time went into which stage, with the signs of the strip.
+
+    Where there is little room, numbers go before names: signs of the strip are explained. What
+    weighs least goes first, and "…" says that it went.
+    """
     found = spans(*stages(scene, job))
     total = sum(span.seconds for span in found)
+    times: dict[Stage, list[float]] = {}
+    for span in found:
+        times.setdefault(span.stage, []).append(span.seconds)
+    kinds = sorted(times, key=STAGES.index)
+    heaviest = sorted(times, key=lambda stage: -_RANKS[stage])
     groups: list[tuple[int, list[Part]]] = []
-    for stage in sorted({span.stage for span in found}, key=lambda one: STAGES.index(one)):
-        mine = [span for span in found if span.stage is stage]
-        share = sum(span.seconds for span in mine)
-        sign = SIGNS.get(stage, pen.glyphs.full * 2)
-        style = pen.ink.graph if stage is Stage.TRAINING else run.style_of(stage, pen.ink)
-        text = f" {stage.value} {units.span(share)}"
-        if stage is Stage.TRAINING and total > 0:
-            text = f" {stage.value} {units.percent(share / total)} of {units.span(total)}"
-        elif len(mine) > 1:
-            text += f" in {len(mine)}"
-        groups.append(
-            (100 if stage is Stage.STALLED else 50, [(sign, style), (text, pen.ink.muted)])
-        )
-    return flow(groups, width, ("   ", pen.ink.faint))
+    for count in range(len(kinds), 0, -1):
+        kept = heaviest[:count]
+        brief = dict.fromkeys(kept, 0)
+        for level, stage in [(0, kept[0]), *product((1, 2), reversed(kept))]:
+            brief[stage] = level
+            groups = [
+                (_RANKS[one], _entry(one, times[one], total, brief[one], pen))
+                for one in kinds
+                if one in brief
+            ]
+            if count < len(kinds):
+                groups.append((0, [("…", pen.ink.muted)]))
+            if _cells(groups) <= width:
+                return flow(groups, width, (_GAP, pen.ink.faint))
+    return flow(groups, width, (_GAP, pen.ink.faint))
+
+
+def _entry(stage: Stage, times: Sequence[float], total: float, brief: int, pen: Pen) -> list[Part]:
+    sign = SIGNS.get(stage, pen.glyphs.full * 2)
+    style = pen.ink.graph if stage is Stage.TRAINING else run.style_of(stage, pen.ink)
+    return [(sign, style), (f" {stage.value}{_sum(stage, times, total, brief)}", pen.ink.muted)]
+
+
+def _sum(stage: Stage, times: Sequence[float], total: float, brief: int) -> str:
+    """How long a stage took in all, the shorter the larger `brief` is."""
+    if brief > 1:
+        return ""
+    if stage is Stage.TRAINING and total > 0:
+        share = f" {units.percent(sum(times) / total)}"
+        return share if brief else f"{share} of {units.span(total)}"
+    often = f" in {len(times)}" if len(times) > 1 and not brief else ""
+    return f" {units.span(sum(times))}{often}"

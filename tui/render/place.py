@@ -7,17 +7,21 @@ from trntop.model import NodeView, Severity
 
 from ..scene import Scene
 from .incidents import wrap
-from .line import Part, line
+from .line import Part, length, line
 from .pen import Pen
 
 LABEL = 10
 _ROWS = (
-    ("instance", ("instance_id", "instance_name", "instance_state", "state_reason", "lifecycle")),
+    (
+        "instance",
+        ("instance_type", "instance_id", "instance_name", "instance_state", "state_reason",
+         "lifecycle"),
+    ),
     ("place", ("availability_zone", "availability_zone_id", "placement_group", "network_nodes")),
     ("server", ("ultraserver_id", "ultraserver_type", "capacity_block", "capacity_block_ends")),
     ("job", ("slurm_job", "slurm_state", "slurm_partition")),
-    ("software", ("neuron_driver", "neuron_tools", "libnrt", "instance_type")),
-)
+    ("software", ("neuron_driver", "ami_id")),
+)  # fmt: skip
 """Label → the facts of its line, in reading order."""
 _AHEAD = (
     ("checks", "status_checks", "passed"),
@@ -25,7 +29,7 @@ _AHEAD = (
     ("not told", "not_told", ""),
 )
 """Label, fact, and the word that says that all is well."""
-NAMED = {"capacity_block_ends": "until ", "neuron_driver": "driver ", "neuron_tools": "tools "}
+NAMED = {"capacity_block_ends": "until ", "neuron_driver": "driver ", "ami_id": "image "}
 """What stands before a fact that does not tell by itself what it is."""
 OFFSET = "node_clock_offset_seconds"
 CLOCK_OFF = 1.0
@@ -70,6 +74,7 @@ def _row(label: str, text: str, sign: list[Part], width: int, pen: Pen) -> list[
     if not text:
         return []
     style = pen.ink.warning if sign else pen.ink.text
-    first, *rest = wrap(text, max(1, width - LABEL - 2))
+    indent = LABEL + length(sign)
+    first, *rest = wrap(text, max(1, width - indent))
     lines = [line([(f"{label:<{LABEL}}", pen.ink.muted), *sign, (first, style)], width)]
-    return lines + [line([(" " * LABEL, pen.ink.muted), (part, style)], width) for part in rest]
+    return lines + [line([(" " * indent, pen.ink.muted), (part, style)], width) for part in rest]

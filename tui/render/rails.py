@@ -83,6 +83,15 @@ def mean(table: Table) -> npt.NDArray[np.float64]:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
+def median(table: Table) -> npt.NDArray[np.float64]:
+    """The median of each rail over the nodes that tell, `[rail]`: a sick card does not move it."""
+    found = np.full(table.shape[1], np.nan)
+    told = ~np.isnan(table).all(axis=0)
+    if told.any():
+        found[told] = np.nanmedian(table[:, told], axis=0)
+    return found
+
+
 def lame(ratios: Table, limit: float) -> list[int]:
     """Rails that carry less than `limit` of what their siblings do on most nodes.
 

@@ -165,6 +165,16 @@ class Crew:
         chosen = first[begins]
         return chosen[_steadily(self.late[chosen])]
 
+    def alike(self, places: Places) -> bool:
+        """Whether some ranks differ by so little that they stand in the order of their names."""
+        late = self.late[places]
+        return len(np.unique(_grades(late[~np.isnan(late)]))) < 2
+
+    @property
+    def basis(self) -> str:
+        """What ranks are ordered by, in words."""
+        return "slowest compute" if not np.isnan(self.lead).all() else "shortest waits"
+
     @cached_property
     def scale(self) -> float:
         """Seconds that the full width of a bar stands for."""
@@ -205,9 +215,21 @@ def rows(scene: Scene, crew: Crew, places: Sequence[int], whole: bool) -> list[R
     return made
 
 
+def blamed(scene: Scene, crew: Crew) -> Column:
+    """How bad the worst open incident is that names each rank's node, `[rank]`; -1 for none."""
+    found = (worst(scene.cluster.nodes[name], scene) for name in crew.nodes)
+    ranked = np.array([-1.0 if one is None else float(one.rank) for one in found])
+    return ranked[crew.node] if len(ranked) else np.empty(0)
+
+
 def _steadily(late: Column) -> Places:
     """The places from the largest value to the smallest; those that are even keep their order."""
-    return np.argsort(-np.trunc(np.nan_to_num(late, nan=-1e6) / EVEN), kind="stable")
+    return np.argsort(-_grades(late), kind="stable")
+
+
+def _grades(late: Column) -> Column:
+    """The same number for values that are even."""
+    return np.trunc(np.nan_to_num(late, nan=-1e6) / EVEN)
 
 
 def median(values: Column) -> float | None:

@@ -14,6 +14,7 @@ from trntop.model import Stage, State
 from ..measures import COMM, EXPOSED, PACE, STEP
 from ..scene import JobFigures, Scene
 from . import phases
+from .incidents import wrap
 from .jobs import FOUND, NAME, NODES, PHASE, STEP_SECONDS, JobRow, figure
 from .line import Part, beside, fit, length, line
 from .pen import Pen
@@ -165,10 +166,14 @@ def _block(block: Block, width: int, pen: Pen) -> list[Strip]:
     rows: list[list[Part]] = [[(block.title, pen.ink.key)]]
     for fact in block.facts:
         parts = [(fit(fact.label, LABEL if fact.label else 0), pen.ink.muted), *fact.number]
-        room = width - length(parts) - 2
-        if fact.note and room >= 6:
-            parts.append(("  " + fit(fact.note, room), pen.ink.faint))
         rows.append(parts)
+        room = width - length(parts) - 2
+        if len(fact.note) <= room:
+            parts.append((f"  {fact.note}", pen.ink.faint))
+        else:
+            lead = LABEL if width >= LEAST else 2
+            texts = wrap(fact.note, width - lead)
+            rows += [[(" " * lead + text, pen.ink.faint)] for text in texts]
     return [line(row, width) for row in rows]
 
 
@@ -237,7 +242,7 @@ def _per_device(scene: Scene, job: JobFigures | None, pen: Pen) -> Fact:
         return Fact(label, pen.number(units.ABSENT))
     if job.tokens_per_second_per_device is not None:
         text = units.count(job.tokens_per_second_per_device)
-        return Fact(label, pen.number(text, PER_DEVICE))
+        return Fact(label, pen.number(text, PER_DEVICE), "tokens/s")
     names = scene.cluster.jobs.get(job.job, ())
     devices = sum(len(scene.cluster.nodes[name].inventory.of(Entity.DEVICE)) for name in names)
     if job.tokens_per_second is None or not devices:
@@ -292,10 +297,12 @@ def _pauses(scene: Scene, found: Sequence[Span], pen: Pen) -> Block:
         took = sum(times) / len(times) if times else None
         last = "now" if saves[-1].open else f"last {units.age(now - saves[-1].end)} ago"
         facts.append(Fact("checkpoints", _derived(str(len(saves)), pen), last))
-        facts.append(Fact("  take", _derived(units.seconds(took), pen), "by ticks" if took else ""))
+        facts.append(
+            Fact("  take", _derived(units.seconds(took), pen), "± one refresh" if took else "")
+        )
         facts.append(Fact("  every", _derived(units.span(every), pen)))
     else:
-        facts.append(Fact("checkpoints", absent, "none seen; steps.checkpoint()"))
+        facts.append(Fact("checkpoints", absent, "none seen: steps.checkpoint()"))
     compiled = [span for span in found if span.stage is Stage.COMPILING]
     if compiled:
         more = f" in {len(compiled)}" if len(compiled) > 1 else ""
@@ -318,7 +325,7 @@ def _costs(
     nodes = staffed(scene, job.job if job else "")
     absent = pen.number(units.ABSENT)
     if not price or nodes is None:
-        lacking = "which nodes are its own?" if price else "screen.price_per_hour"
+        lacking = "which nodes are its own?" if price else "set screen.price_per_hour"
         facts = [Fact("per M tokens", absent, lacking), Fact("per hour", absent)]
         return Block("cost", tuple(facts))
     hourly = nodes * price

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from rich.style import Style
 from textual.strip import Strip
 
-from .line import Align, Part, fit, line
+from .line import Align, Part, fit, line, short
 from .pen import Pen
 
 Row = TypeVar("Row")
@@ -77,8 +77,9 @@ def header(columns: Layout[Row], width: int, pen: Pen, sorted_by: str, reverse: 
         title = f"{column.title} {column.unit}".rstrip()
         if column.id == sorted_by:
             arrow = pen.glyphs.up if reverse else pen.glyphs.down
-            title = f"{title}{arrow}" if len(title) < cells + 1 else title
-            parts.append((fit(title, cells, column.align), pen.ink.key))
+            if len(title) >= cells:  # the arrow is worth more than the unit
+                title = short(column.title, cells - 1)
+            parts.append((fit(f"{title}{arrow}", cells, column.align), pen.ink.key))
         else:
             parts.append((fit(title, cells, column.align), pen.ink.muted))
     return line(parts, width)

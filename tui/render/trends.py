@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from rich.cells import cell_len
 from rich.style import Style
 from textual.strip import Strip
 
@@ -56,7 +57,7 @@ def cluster_trends(scene: Scene) -> list[Trend]:
         trends.append(_mean(scene, "utilization, mean", UTILIZATION))
         engine = _mean(scene, "TE, mean", ENGINE)
         trends += [engine] if len(engine.times) else []
-    return [*trends, _summed(scene, "EFA tx, fleet", TRANSMIT)]
+    return [*trends, _summed(scene, "EFA tx, all", TRANSMIT)]
 
 
 def node_trends(scene: Scene, node: str) -> list[Trend]:
@@ -86,10 +87,10 @@ def _of_whole(scene: Scene, *, alone: bool) -> list[Trend]:
     for title, quantity, form, top in (
         ("utilization, mean", UTILIZATION, units.percent, 1.0),
         ("TE, mean", ENGINE, units.percent, 1.0),
-        ("EFA tx, fleet", TRANSMIT, units.gigabits, None),
+        ("EFA tx, all", TRANSMIT, units.gigabits, None),
     ):
         times, values = scene.history.scalar(f"/{quantity}", int(SECONDS))
-        if (alone or quantity is TRANSMIT) and (len(times) or quantity is not ENGINE):
+        if (alone or quantity == TRANSMIT) and (len(times) or quantity != ENGINE):
             trends.append(Trend(title, quantity, form, times, values, top))
     return trends
 
@@ -149,24 +150,24 @@ def one(trend: Trend, now: float, width: int, height: int, pen: Pen) -> list[Str
     title: list[Part] = [(trend.title, ink.muted)]
     top = trend.top or 1.3 * _largest(trend.values) or 1.0
     scale = trend.form(top)
-    graph_width = width
+    limit = f"limit {trend.form(trend.limit)} · " if trend.limit is not None else ""
+    bounds = f"{limit}top {scale}"
+    room = width - length([*title, *number]) - 2
+    inside = newest is not None and len(bounds) > room
     head = flow(
         [(90, title), (95, number)],
         width,
         (" ", ink.faint),
-        right=[(10, [(_bounds(trend, scale), ink.faint)])] if newest is not None else [],
+        right=[(10, [(bounds, ink.faint)])] if newest is not None and not inside else [],
     )
-    seconds = SECONDS / graph_width
     # Whole seconds per cell keep slots of equal weight at one reading a second.
-    seconds = float(max(1, round(seconds + 0.49)))
-    values = buckets(trend.times, trend.values, now, graph_width, seconds)
+    seconds = float(max(1, round(SECONDS / width + 0.49)))
+    values = buckets(trend.times, trend.values, now, width, seconds)
     body = chart(values, max(1, height - 2), pen, top=top, limit=trend.limit)
-    return [head, *body, _axis(graph_width, seconds, pen.glyphs.rule, ink.rule, ink.faint)]
-
-
-def _bounds(trend: Trend, scale: str) -> str:
-    limit = f"limit {trend.form(trend.limit)} · " if trend.limit is not None else ""
-    return f"{limit}top {scale}"
+    if inside and len(body) > 1:  # over the oldest values rather than nowhere
+        mark = line([(f"{scale} ", ink.faint)], cell_len(scale) + 1)
+        body[0] = Strip.join([mark, body[0].crop(mark.cell_length)])
+    return [head, *body, _axis(width, seconds, pen.glyphs.rule, ink.rule, ink.faint)]
 
 
 @lru_cache(maxsize=32)

@@ -14,27 +14,23 @@ from ..messages import NodeAsked, SubjectChanged
 from ..render import devices, efa, fleet
 from ..render.glyphs import Glyphs
 from ..render.line import printable
-from ..selection import ALL, Selection
-from ..widgets.filter_bar import FilterBar
+from ..selection import Held, Selection
 from ..widgets.fleet_table import FleetTable
 from ..widgets.node_panel import NodePanel
 from ..widgets.overview import FleetMap, Trends
 from ..widgets.row_table import RowTable
+from .finding import FaultFinding, Finding
 from .frame import Frame, Latest
 
 
-class ClusterScreen(Frame):
+class ClusterScreen(FaultFinding):
     """A map of the fleet, the run's last minutes and a row per node."""
 
     CSS_PATH = "cluster.tcss"
     PLACE = "cluster"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", key_display="/", id="cluster.filter",
-                tooltip="Show the nodes that match, such as util<30 & node~trn-0"),
-        Binding("escape", "clear", "Clear", id="cluster.clear",
+        Binding("escape", "back", "Clear", id="cluster.clear",
                 tooltip="Show all nodes again"),
-        Binding("f", "faults", "Faults", id="cluster.faults",
-                tooltip="Show only nodes with an open incident, or not fresh"),
         Binding("c", "columns", "Columns", show=False, id="cluster.columns",
                 tooltip="Choose the columns, and the one to sort by"),
         Binding("s", "sort", "Sort", id="cluster.sort", tooltip="Sort by the next column"),
@@ -49,26 +45,29 @@ class ClusterScreen(Frame):
     ]  # fmt: skip
 
     table = query_one(FleetTable)
-    bar = query_one(FilterBar)
 
-    selection: reactive[Selection] = reactive(ALL, repaint=False, bindings=True)
-    """The nodes that are shown."""
     node: reactive[str | None] = reactive(None, repaint=False, init=False)
     """The node under the cursor, shown in part where there is room."""
 
-    def __init__(self, latest: Latest, glyphs: Glyphs, keeper: Keeper | None = None) -> None:
-        super().__init__(latest, glyphs)
+    def __init__(
+        self,
+        latest: Latest,
+        glyphs: Glyphs,
+        held: Held | None = None,
+        keeper: Keeper | None = None,
+    ) -> None:
+        super().__init__(latest, glyphs, held)
         self._keeper = keeper or Keeper()
 
     def body(self) -> ComposeResult:
         """Map and charts above or beside the table."""
-        yield FilterBar(glyphs=self.glyphs).data_bind(Frame.scene, ClusterScreen.selection)
+        yield self.filter_bar()
         heat = FleetMap(glyphs=self.glyphs, id="map")
-        heat.data_bind(Frame.scene, ClusterScreen.selection)
+        heat.data_bind(Frame.scene, Finding.selection)
         trends = Trends(glyphs=self.glyphs, id="trends").data_bind(Frame.scene)
         trends.border_title = "last minutes"
         nodes = FleetTable(glyphs=self.glyphs, id="nodes")
-        nodes.data_bind(Frame.scene, ClusterScreen.selection)
+        nodes.data_bind(Frame.scene, Finding.selection)
         cores = NodePanel(devices.draw, glyphs=self.glyphs, id="devices")
         cards = NodePanel(efa.draw, glyphs=self.glyphs, id="cards")
         cores.data_bind(Frame.scene, ClusterScreen.node)
@@ -116,7 +115,8 @@ class ClusterScreen(Frame):
         self.table.wanted = tuple(name for name in kept.columns if name in known)
         if kept.sort in known:
             self.table.sorted_by, self.table.reverse = kept.sort, kept.reverse
-        self.selection = Selection(faults=kept.faults)
+        self.choose(Selection(faults=kept.faults))
+        self.held.keep = self._arranged
 
     @on(FleetTable.Arranged)
     def _arranged(self) -> None:
@@ -126,47 +126,25 @@ class ClusterScreen(Frame):
                 sort=table.sorted_by,
                 reverse=table.reverse,
                 columns=table.wanted,
-                faults=self.selection.faults,
+                faults=self.held.selection.faults,
             )
         )
 
-    @on(FilterBar.Changed)
-    def _select(self, event: FilterBar.Changed) -> None:
-        self.selection = event.selection
-
-    @on(FilterBar.Closed)
-    def _back_to_table(self) -> None:
-        self.table.focus()
-        self.refresh_bindings()
-
-    async def action_filter(self) -> None:
-        """Lets the user type what to look for."""
-        await self.bar.open()
-        self.refresh_bindings()
-
-    async def action_clear(self) -> None:
-        """Shows all nodes again."""
-        await self.bar.clear()
+    @property
+    def listed(self) -> FleetTable:
+        """The nodes."""
+        return self.table
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """There is something to clear while nodes are left out, or something is typed."""
-        editing = self.is_mounted and self.bar.editing
-        if action == "clear":
-            return editing or self.selection.narrow
-        if editing and action in ("filter", "faults", "sort", "map", "explain"):
-            return False
+        if action == "back":
+            return self.selection.narrow or (self.is_mounted and self.bar.editing)
         return super().check_action(action, parameters)
 
-    def watch_selection(self, before: Selection, now: Selection) -> None:
-        """That only faults are shown is remembered; a filter is not."""
+    def watch_selection(self) -> None:
+        """The first row may have become another node."""
         if self.is_mounted:
             self.call_next(self._follow)
-            if before.faults is not now.faults:
-                self._arranged()
-
-    def action_faults(self) -> None:
-        """Shows only nodes with a fault, or all again."""
-        self.selection = Selection(self.selection.filter, faults=not self.selection.faults)
 
     @work
     async def action_columns(self) -> None:

@@ -18,7 +18,7 @@ from ..render.glyphs import Glyphs
 from ..render.table import Column
 from ..widgets.keys_bar import KeysBar
 
-TITLE_CELLS = 14
+TITLE_CELLS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,8 @@ class ColumnsScreen(ModalScreen[Choice]):
             (f"[{tick}] ", "$accent" if ticked else "$text-muted"),
             (f"{title:<{TITLE_CELLS}}", "bold" if ticked else "$text-muted"),
             (f"{arrow} ", "bold $accent"),
-            ("no room at this width · " if cramped else "", "$text-warning"),
             (column.help, "$text-muted"),
+            (" · no room" if cramped else "", "$secondary"),
         )
 
     def action_move(self, step: int) -> None:

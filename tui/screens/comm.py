@@ -17,16 +17,18 @@ from ..scene import JobFigures
 from ..widgets.job_table import JobPanel, JobTable
 from ..widgets.rank_table import Blame, BoundsTable, RankTable
 from ..widgets.row_table import RowTable
+from .finding import FaultFinding, Finding
 from .frame import Frame
 
 
-class CommScreen(Frame):
+class CommScreen(FaultFinding):
     """The shares over time, whom the job waits for, and one step of every rank."""
 
     CSS_PATH = "comm.tcss"
     PLACE = "comm"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", show=False, id="comm.back", tooltip="Back to the fleet"),
+        Binding("escape", "back", "Back", id="comm.back",
+                tooltip="Takes back what was chosen, then leads back to the fleet"),
         Binding(
             "m", "rows", "Ranks", id="comm.rows",
             tooltip="A row for each rank, or for each node's slowest one",
@@ -60,11 +62,19 @@ class CommScreen(Frame):
         bounded.border_title = "comm share by node · estimated"
         for panel in (shares, guilty, table, bounded):
             panel.data_bind(CommScreen.job, Frame.scene).add_class("panel")
+        for nodes in (table, bounded):
+            nodes.data_bind(Finding.selection)
         jobs.add_class("panel")
+        yield self.filter_bar()
         yield jobs
         yield Container(shares, guilty, id="top")
         yield table
         yield bounded
+
+    @property
+    def listed(self) -> RankTable | BoundsTable:
+        """The ranks, or the nodes where no rank is told of."""
+        return self.ranks if self.ranks.display else self.bounds
 
     @property
     def subject(self) -> str | None:
@@ -107,12 +117,11 @@ class CommScreen(Frame):
 
     @on(RowTable.Chosen, "#jobs")
     def _to_ranks(self) -> None:
-        (self.ranks if self.ranks.display else self.bounds).focus()
-
-    async def action_back(self) -> None:
-        """Shows the fleet."""
-        await self.run_action("app.cluster")
+        self.listed.focus()
 
     def action_rows(self) -> None:
-        """Turns between ranks and nodes."""
+        """Turns between ranks and nodes; the cursor stays on its node."""
+        node = self.ranks.node
         self.ranks.whole = not self.ranks.by_node
+        if node is not None:
+            self.ranks.point_at(node)

@@ -25,14 +25,15 @@ from ..widgets.card_map import (
     CardMap,
     CardMeans,
     CardNames,
+    CardTrends,
     FabricSums,
     PairMatrix,
 )
 from ..widgets.row_table import RowTable
-from .frame import Frame
+from .finding import FaultFinding, Finding
 
 
-class EfaScreen(Frame):
+class EfaScreen(FaultFinding):
     """A map of cards, the card under the cursor, and the latency between nodes."""
 
     CSS_PATH = "efa.tcss"
@@ -43,7 +44,8 @@ class EfaScreen(Frame):
         *(f"efa_{name}_total" for name in card.COUNTERS), LATENCY,
     )  # fmt: skip
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", id="efa.back", tooltip="Back to the fleet"),
+        Binding("escape", "back", "Back", id="efa.back",
+                tooltip="Takes back what was chosen, then leads back to the fleet"),
         Binding(
             "m", "layer", "Map", id="efa.map",
             tooltip="Colour the cards by traffic, retransmits, siblings or latency",
@@ -81,17 +83,26 @@ class EfaScreen(Frame):
             PairMatrix(glyphs=glyphs, id="pairs"),
         ]
         table, detail = CardMap(glyphs=glyphs, id="cards"), CardDetail(glyphs=glyphs)
-        for part in (*parts, table, detail):
+        lately = CardTrends(glyphs=glyphs, id="lately")
+        for part in (*parts, table, detail, lately):
             part.data_bind(EfaScreen.fabric, EfaScreen.look)
-        detail.data_bind(EfaScreen.node)
+        for part in (detail, lately):
+            part.data_bind(EfaScreen.node)
+        table.data_bind(Finding.selection)
         sums, names, means, matrix = parts
-        fleet = Container(names, table, means, id="fleet")
+        fleet = Container(names, table, means, lately, id="fleet")
         scroll = VerticalScroll(detail, id="card", can_focus=False)
         matrix.border_title = "latency between nodes, one way"
         for panel in (fleet, scroll, matrix):
             panel.add_class("panel")
+        yield self.filter_bar()
         yield sums
         yield Container(fleet, Container(scroll, matrix, id="closer"), id="split")
+
+    @property
+    def listed(self) -> CardMap:
+        """The map."""
+        return self.table
 
     @property
     def subject(self) -> str | None:
@@ -123,10 +134,17 @@ class EfaScreen(Frame):
         fabric = Fabric(self.scene, self.fabric)
         if self.node is None:
             # What is shown first is laid out once: where the cursor will be is known before.
-            self.node = next((node.name for node in card_map.worst_first(fabric)), None)
+            chosen = self.selection.names(self.scene)
+            names = (node.name for node in card_map.worst_first(fabric, self.look.layer))
+            self.node = next((name for name in names if name in chosen), None)
         top = layers.top(fabric.shares, self.look.top)
         self.look = replace(self.look, top=top, column=self._pointed(fabric))
         self.fabric = fabric
+        if self.is_mounted:
+            self.call_next(self._follow)
+
+    def watch_selection(self) -> None:
+        """The first row may have become another node."""
         if self.is_mounted:
             self.call_next(self._follow)
 
@@ -155,7 +173,7 @@ class EfaScreen(Frame):
             return None
         if self.chosen in names:
             return names.index(self.chosen)
-        found = card_map.marks(fabric, fabric.rails.nodes[row])
+        found = card_map.marks(fabric, fabric.rails.nodes[row], links=True)
         return max(found, key=lambda column: found[column].rank, default=0)
 
     @on(RowTable.Chosen)
@@ -171,10 +189,6 @@ class EfaScreen(Frame):
             names = self.fabric.rails.names
             self.chosen = names[min(len(names) - 1, max(0, column))]
             self._follow()
-
-    async def action_back(self) -> None:
-        """Shows the fleet."""
-        await self.run_action("app.cluster")
 
     def action_card(self, step: int) -> None:
         """Points at the card `step` columns on."""

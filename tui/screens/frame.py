@@ -1,6 +1,6 @@
 """What every screen shows: the header and the alert above, the keys below."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -15,12 +15,15 @@ from trntop.model import Incident
 from ..measures import MEASURES
 from ..render.glyphs import Glyphs
 from ..render.line import printable
-from ..scene import Scene
+from ..scene import Mode, Scene
 from ..shell import Shell
 from ..widgets.keys_bar import KeysBar
 from ..widgets.overview import AlertStrip, RunHeader
 
 Latest = Callable[[], Scene | None]
+
+_HELD = {"live": "Live", "pause": "Go on"}
+"""The way back to the present, while the picture is held."""
 
 
 class Frame(Screen[None]):
@@ -68,11 +71,16 @@ class Frame(Screen[None]):
         yield RunHeader(glyphs=self.glyphs).data_bind(Frame.scene, Frame.crumbs)
         yield AlertStrip(glyphs=self.glyphs).data_bind(Frame.scene)
         yield from self.body()
-        yield KeysBar()
+        yield KeysBar(self.words).data_bind(Frame.scene)
 
     def body(self) -> ComposeResult:
         """The screen's own part."""
         raise NotImplementedError
+
+    def words(self) -> Mapping[str, str]:
+        """Words that the keys of some actions have for now, also of those that have none else."""
+        held = self.scene is not None and self.scene.mode in (Mode.PAUSED, Mode.PAST)
+        return _HELD if held else {}
 
     @property
     def trail(self) -> tuple[str, ...]:

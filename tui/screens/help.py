@@ -1,17 +1,26 @@
-"""How to read the screen, and every key that works where the user is."""
+"""Every key that works where the user is, and how to read the screen."""
 
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import ActiveBinding, Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.content import Content
+from textual.containers import Vertical, VerticalScroll
+from textual.keys import format_key
 from textual.screen import ModalScreen
-from textual.widgets import Markdown, Static
+from textual.strip import Strip
+from textual.widgets import Markdown
 
 from ..help import READING
+from ..render.line import Part, fit, line
+from ..render.markdown import flowed
+from ..widgets.drawn import Drawn
 from ..widgets.keys_bar import KeysBar
+from .frame import Frame
+
+GAP = 2
+"""Cells between the columns of the list of keys."""
 
 Key = tuple[str, str, str]
 """Keys, what they do in a word, and in a sentence."""
@@ -32,40 +41,46 @@ def keys_of(active: Iterable[ActiveBinding]) -> list[Key]:
 
 def _spelled(binding: Binding) -> str:
     *modifiers, key = binding.key.split("+")
-    names = {
-        "question_mark": "?",
-        "plus": "+",
-        "equals_sign": "=",
-        "minus": "-",
-        "escape": "Esc",
-        "enter": "Enter",
-        "up": "↑",
-        "down": "↓",
-        "left": "←",
-        "right": "→",
-    }
-    return "+".join([*(name.capitalize() for name in modifiers), names.get(key, key)])
+    if modifiers == ["shift"] and len(key) == 1:
+        return key.upper()
+    return "+".join([*modifiers, format_key(key)])
 
 
-def table(keys: Sequence[Key]) -> Content:
-    """A line per key."""
-    return Content("\n").join(
-        Content.assemble((f"{key:<12}", "bold $accent"), f"{what:<12}", (why, "$text-muted"))
-        for key, what, why in keys
-    )
+class KeyList(Drawn):
+    """A key, its word and its sentence; what does not fit goes on under the sentence's begin."""
+
+    DEFAULT_CSS = "KeyList { height: auto; margin-bottom: 1; }"
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        super().__init__()
+        self._keys = keys
+
+    def draw(self, width: int, height: int) -> Sequence[Strip]:
+        """All of them."""
+        ink = self.pen.ink
+        keys, words = (
+            max((cell_len(one[column]) for one in self._keys), default=0) + GAP for column in (0, 1)
+        )
+        rows: list[list[Part]] = []
+        for key, word, why in self._keys:
+            lines = list(flowed([(why, ink.muted)], width, (" " * (keys + words), ink.text)))
+            lines[0][:1] = [(fit(key, keys), ink.key), (fit(word, words), ink.text)]
+            rows += lines
+        return [line(row, width) for row in rows]
 
 
 class HelpScreen(ModalScreen[None]):
     """The help, over whatever is shown; scrolls, and closes with the key that opened it."""
 
     CSS_PATH = "help.tcss"
+    HORIZONTAL_BREAKPOINTS = Frame.HORIZONTAL_BREAKPOINTS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "escape,question_mark,q", "dismiss", "Close", key_display="esc", id="help.close",
             tooltip="Back to the screen",
         ),
-        Binding("j", "scroll(1)", "Down", show=False, id="help.down", tooltip="Scroll down"),
-        Binding("k", "scroll(-1)", "Up", show=False, id="help.up", tooltip="Scroll up"),
+        Binding("j", "scroll(1)", "Down", id="help.down", tooltip="Scroll down"),
+        Binding("k", "scroll(-1)", "Up", id="help.up", tooltip="Scroll up"),
     ]  # fmt: skip
 
     def __init__(self, keys: Sequence[Key]) -> None:
@@ -73,10 +88,10 @@ class HelpScreen(ModalScreen[None]):
         self._keys = keys
 
     def compose(self) -> ComposeResult:
-        """One text that scrolls."""
+        """The keys above the text, or beside it where there is room; both scroll as one."""
         with VerticalScroll(id="help"):
-            yield Markdown(READING)
-            yield Static(table(self._keys), id="keys")
+            yield Vertical(Markdown("## Keys here"), KeyList(self._keys), id="keys")
+            yield Markdown(READING, id="reading")
         yield KeysBar()
 
     def action_scroll(self, lines: int) -> None:

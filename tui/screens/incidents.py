@@ -13,20 +13,22 @@ from trntop.model import Incident
 from ..messages import NodeAsked
 from ..widgets.incident_table import IncidentDetail, IncidentTable
 from ..widgets.row_table import RowTable
+from .finding import Finding
 from .frame import Frame
 
 OF_COMMUNICATION = ("comm_bound", "latency_regression", "straggler")
 """Kinds that the communication screen tells more of, where they name no node."""
 
 
-class IncidentsScreen(Frame):
+class IncidentsScreen(Finding):
     """A table of incidents and the one under the cursor in full."""
 
     CSS_PATH = "incidents.tcss"
     PLACE = "incidents"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", id="incidents.back", tooltip="Back to the fleet"),
+        Binding("escape", "back", "Back", id="incidents.back",
+                tooltip="Takes back what was chosen, then leads back to the fleet"),
         Binding("f", "only", "Only", id="incidents.only",
                 tooltip="List all, the open ones, the past ones, or only those of this kind"),
         Binding("J,shift+j", "scroll(1)", "Evidence down", show=False, id="incidents.down",
@@ -41,7 +43,8 @@ class IncidentsScreen(Frame):
 
     def body(self) -> ComposeResult:
         """Table above, evidence and runbook below."""
-        table = IncidentTable(glyphs=self.glyphs, id="incidents").data_bind(Frame.scene)
+        table = IncidentTable(glyphs=self.glyphs, id="incidents")
+        table.data_bind(Frame.scene, Finding.selection)
         detail = IncidentDetail(glyphs=self.glyphs).data_bind(Frame.scene)
         scroll = VerticalScroll(detail, id="detail", can_focus=False)
         scroll.border_title = (
@@ -49,7 +52,13 @@ class IncidentsScreen(Frame):
         )
         for panel in (table, scroll):
             panel.add_class("panel")
+        yield self.filter_bar()
         yield Container(table, scroll, id="split")
+
+    @property
+    def listed(self) -> IncidentTable:
+        """The incidents."""
+        return self.table
 
     @property
     def subject(self) -> str | None:
@@ -61,10 +70,6 @@ class IncidentsScreen(Frame):
     def incident(self) -> Incident | None:
         """The incident under the cursor."""
         return self.table.current
-
-    async def action_back(self) -> None:
-        """Shows the fleet."""
-        await self.run_action("app.cluster")
 
     def action_only(self) -> None:
         """Lists other incidents."""

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, VerticalScroll
+from textual.containers import Container
 from textual.reactive import reactive
 
 from trntop.model import Incident
@@ -14,6 +14,7 @@ from ..render import devices, efa, host, place
 from ..render import node as parts
 from ..render.glyphs import Glyphs
 from ..widgets.node_panel import NodeDrawing, NodePanel, NodeTrends
+from ..widgets.parts import Parts
 from .frame import Frame, Latest
 
 _PANELS = {"efa": "cards", "device": "devices", "core": "devices", "runtime": "processes"}
@@ -67,7 +68,7 @@ class NodeScreen(Frame):
     def body(self) -> ComposeResult:
         """Who it is above, its parts below."""
         yield self._panel(parts.identity, "", "identity")
-        with VerticalScroll(id="parts"):
+        with Parts(id="parts"):
             with Container(id="hardware"):
                 yield self._panel(devices.draw, "devices and cores", "devices")
                 yield self._panel(efa.draw, "EFA cards", "cards")

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.getters import query_one
 from textual.reactive import reactive
 
+from trntop import units
 from trntop.model import Incident
 
 from ..render import curves, phases, runs
 from ..render.jobs import incidents_of
 from ..scene import JobFigures
 from ..widgets.job_table import JobPanel, JobTable
+from ..widgets.parts import Parts
 from ..widgets.row_table import RowTable
 from .frame import Frame
 
@@ -56,21 +57,22 @@ class RunScreen(Frame):
         facts = JobPanel(partial(runs.draw, price=price), glyphs=self.glyphs, id="facts")
         facts.border_title = "the run in numbers"
         charts = JobPanel(curves.draw, glyphs=self.glyphs, id="charts")
-        charts.border_title = "last minutes"
+        charts.border_title = f"last {units.age(curves.SECONDS)}"
         jobs.add_class("panel")
         for panel in (spent, facts, charts):
             panel.data_bind(RunScreen.job, Frame.scene).add_class("panel")
         yield jobs
-        with VerticalScroll(id="parts"):
+        with Parts(id="parts"):
             yield spent
             yield facts
             yield charts
 
     @property
     def subject(self) -> str | None:
-        """The first node of the job."""
+        """The node last looked at, if it is of the job; else the first of the job."""
         names = self.scene.cluster.jobs.get(self.job.job, ()) if self.scene and self.job else ()
-        return next(iter(names), None)
+        last = cast("TrntopApp", self.app).held.node
+        return last if last in names else next(iter(names), None)
 
     @property
     def incident(self) -> Incident | None:
@@ -90,7 +92,8 @@ class RunScreen(Frame):
     @on(RowTable.Moved, "#jobs")
     def _follow(self) -> None:
         self.job = self.jobs.current
-        self.entitle("#phases", f"{self.job.job if self.job else 'all nodes'} · last 15 min")
+        name = self.job.job if self.job else "all nodes"
+        self.entitle("#phases", f"{name} · last {units.age(phases.SECONDS)}")
 
     async def action_back(self) -> None:
         """Shows the fleet."""

@@ -14,6 +14,7 @@ from trntop.model import NodeView
 from ..render import card, card_map, layers, pairs, table
 from ..render.fabric import Fabric, sums
 from ..render.glyphs import BLOCK, Glyphs
+from ..selection import ALL, Selection
 from .drawn import Drawn
 from .row_table import RowTable
 
@@ -23,10 +24,12 @@ FIRST = card_map.Look(layers.LAYERS[0], layers.TOPS[0])
 
 
 class CardMap(RowTable[NodeView]):
-    """A row a node, a cell a card, worst first."""
+    """A row a node, a cell a card, worst first by the layer that is shown."""
 
     fabric: reactive[Fabric | None] = reactive(None, repaint=False)
     look: reactive[card_map.Look] = reactive(FIRST, repaint=False)
+    selection: reactive[Selection] = reactive(ALL, repaint=False)
+    """The nodes that are shown."""
 
     class Pointed(Message):
         """The user clicked on a card."""
@@ -51,10 +54,25 @@ class CardMap(RowTable[NodeView]):
         """A new tick."""
         if self.fabric is not None:
             nodes = self.fabric.rails.nodes
-            self.show(nodes if self._by_name else card_map.worst_first(self.fabric))
+            rows = nodes if self._by_name else card_map.worst_first(self.fabric, self.look.layer)
+            if self.selection.narrow:
+                chosen = self.selection.names(self.fabric.scene)
+                rows = [node for node in rows if node.name in chosen]
+            self.show(rows)
 
-    def watch_look(self) -> None:
+    def watch_selection(self) -> None:
+        """Other nodes."""
+        self.watch_fabric()
+
+    @property
+    def nothing(self) -> str:
+        """Why there is no row."""
+        return self.selection.nothing if self.selection.narrow else ""
+
+    def watch_look(self, before: card_map.Look, now: card_map.Look) -> None:
         """Other colours, or another card."""
+        if now.layer is not before.layer:
+            self.watch_fabric()
         self.redraw()
 
     def sort_by_next(self) -> str:
@@ -137,20 +155,34 @@ class CardMeans(FabricDrawing):
     DEFAULT_CSS = "CardMeans { height: 2; }"
 
     def draw_fabric(self, fabric: Fabric, width: int, height: int) -> Sequence[Strip]:
-        """The means of the rails, and the scale."""
+        """The medians of the rails, and the scale."""
         return card_map.footing(fabric, self.look, width - 1, self.pen)
 
 
-class CardDetail(FabricDrawing):
-    """The card under the cursor."""
-
-    DEFAULT_CSS = "CardDetail { height: auto; }"
+class OfNode(FabricDrawing):
+    """Base of what is drawn of the node under the cursor."""
 
     node: reactive[str | None] = reactive(None, repaint=False)
 
     def watch_node(self) -> None:
         """Another node."""
         self.redraw()
+
+
+class CardTrends(OfNode):
+    """What the node's cards sent lately, where the map leaves room."""
+
+    def draw_fabric(self, fabric: Fabric, width: int, height: int) -> Sequence[Strip]:
+        """As much as there is room for."""
+        if self.node not in fabric.rails.row_of:
+            return ()
+        return card.past(fabric.scene, self.node, width - 1, height, self.pen)
+
+
+class CardDetail(OfNode):
+    """The card under the cursor."""
+
+    DEFAULT_CSS = "CardDetail { height: auto; }"
 
     def draw_fabric(self, fabric: Fabric, width: int, height: int) -> Sequence[Strip]:
         """All lines there are."""

@@ -69,6 +69,8 @@ class FilterLine(Drawn):
         self.trial = ALL
         """What is typed, where it makes sense."""
         self.error: FilterError | None = None
+        self.refused = False
+        """Whether the user wanted to keep what makes no sense."""
 
     def watch_selection(self) -> None:
         """Other nodes."""
@@ -88,21 +90,26 @@ class FilterLine(Drawn):
             return () if not self.selection.narrow else (self._kept(nodes, width),)
         if self.error is not None:
             at = cell_len(self.typed[: self.error.at]) - self.scrolled
-            missing = self.error.at >= len(self.typed.rstrip())
-            return (drawing.problem(str(self.error), at, missing, width, self.pen),)
+            missing = self.error.at >= len(self.typed.rstrip()) and not self.refused
+            said = f"not taken: {self.error}" if self.refused else str(self.error)
+            return (drawing.problem(said, at, missing, width, self.pen),)
         _, names = candidates(self.typed)
         found = self.trial.count(self.scene)
         return (drawing.hint(found, nodes, names, width, self.pen),)
 
     def _kept(self, nodes: int, width: int) -> Strip:
         assert self.scene is not None
-        text = self.selection.filter.text if self.selection.filter else ""
         found = self.selection.count(self.scene)
-        return drawing.kept(text, self.selection.faults, found, nodes, width, self.pen)
+        return drawing.kept(self.selection, found, nodes, width, self.pen)
 
 
 class FilterBar(Vertical):
     """Holds both; the line to type in is there while it is needed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "Cancel", id="filter.cancel",
+                tooltip="Take back what is typed"),
+    ]  # fmt: skip
 
     DEFAULT_CSS = """
     FilterBar { height: auto; }
@@ -114,11 +121,15 @@ class FilterBar(Vertical):
     selection: reactive[Selection] = reactive(ALL, repaint=False)
 
     class Changed(Message):
-        """Other nodes shall be shown."""
+        """Other nodes shall be shown.
 
-        def __init__(self, selection: Selection) -> None:
+        Args:
+            filter: which.
+        """
+
+        def __init__(self, filter: Filter | None) -> None:  # noqa: A002
             super().__init__()
-            self.selection = selection
+            self.filter = filter
 
     class Closed(Message):
         """Nothing is typed any more."""
@@ -126,6 +137,8 @@ class FilterBar(Vertical):
     def __init__(self, *, glyphs: Glyphs = BLOCK, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._line = FilterLine(glyphs=glyphs)
+        self._before: Filter | None = None
+        """What held when the user began to type."""
 
     def compose(self) -> ComposeResult:
         """What holds; the line to type in comes with `open`."""
@@ -138,9 +151,9 @@ class FilterBar(Vertical):
 
     async def open(self) -> None:
         """Lets the user type."""
-        text = self.selection.filter.text if self.selection.filter else ""
         if not self.editing:
-            self._line.typed = text
+            self._before = self.selection.filter
+            self._line.typed = text = self._before.text if self._before else ""
             typed = FilterInput(
                 text, placeholder="util<30 & node~trn-0", suggester=_Completer(case_sensitive=True),
                 max_length=MAX_LENGTH, select_on_focus=False,
@@ -157,11 +170,11 @@ class FilterBar(Vertical):
             self._line.redraw()
             self.post_message(self.Closed())
 
-    async def clear(self) -> None:
-        """Takes back the filter, and without one that only faults are shown."""
-        faults = self.selection.faults and (self.editing or self.selection.filter is not None)
+    async def action_cancel(self) -> None:
+        """Takes the line away, and back what was typed."""
+        if self.selection.filter is not self._before:
+            self.post_message(self.Changed(self._before))
         await self.close()
-        self.post_message(self.Changed(Selection(faults=faults)))
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
@@ -171,7 +184,7 @@ class FilterBar(Vertical):
 
     def _try(self, text: str) -> None:
         line = self._line
-        line.typed, line.error = text, None
+        line.typed, line.error, line.refused = text, None, False
         line.scrolled = round(self.query_one(FilterInput).scroll_x)
         try:
             line.trial = self._selection(text)
@@ -180,7 +193,7 @@ class FilterBar(Vertical):
         else:
             # While a name is typed it is a word that no node is called; rows need not go and come.
             if self.scene is not None and line.trial.count(self.scene):
-                self.post_message(self.Changed(line.trial))
+                self.post_message(self.Changed(line.trial.filter))
         line.redraw()
 
     def _selection(self, text: str) -> Selection:
@@ -191,8 +204,11 @@ class FilterBar(Vertical):
     async def _keep(self, event: Input.Submitted) -> None:
         event.stop()
         if self._line.error is None:
-            self.post_message(self.Changed(self._line.trial))
+            self.post_message(self.Changed(self._line.trial.filter))
             await self.close()
+        else:
+            self._line.refused = True
+            self._line.redraw()
 
     async def on_click(self, event: events.Click) -> None:
         """A click on what holds lets it be changed."""

@@ -53,9 +53,7 @@ class FleetTable(RowTable[NodeView]):
         """Why there is no row."""
         if self.scene is None or not self.scene.cluster.nodes:
             return ""
-        if self.selection.filter is None:
-            return "no node has an open incident, and all are fresh"
-        return "no node matches the filter"
+        return self.selection.nothing
 
     def watch_scene(self) -> None:
         """Sorts and shows the nodes of the new tick."""
@@ -144,7 +142,12 @@ class FleetTable(RowTable[NodeView]):
         top = max((float(trail[trail == trail].max(initial=0.0)) for trail in trails), default=0.0)
         return [
             fleet.FleetRow(
-                row, self.scene.by_node.get(row.name, ()), trail, AIR * top, then.get(row.name)
+                row,
+                incidents=self.scene.by_node.get(row.name, ()),
+                trail=trail,
+                trail_top=AIR * top,
+                before=then.get(row.name),
+                of_jobs=fleet.of_jobs(self.scene, row),
             )
             for row, trail in zip(rows, trails, strict=True)
         ]

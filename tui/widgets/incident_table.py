@@ -9,6 +9,7 @@ from textual.strip import Strip
 from trntop.model import Incident
 
 from ..render import incidents, table
+from ..selection import ALL, Selection
 from .drawn import Drawn
 from .row_table import RowTable
 
@@ -20,6 +21,8 @@ class IncidentTable(RowTable[Incident]):
     """One row an incident, in the analyzer's order; what came after the time shown comes last."""
 
     only: reactive[str] = reactive("all", repaint=False)
+    selection: reactive[Selection] = reactive(ALL, repaint=False)
+    """The nodes whose incidents are listed, and those of their jobs."""
     kind = ""
     """The kind that is listed alone."""
     _followed: str | None = None
@@ -35,6 +38,12 @@ class IncidentTable(RowTable[Incident]):
             return ()
         return incidents.IncidentColumns(self.scene, self.size.width).all()
 
+    @property
+    def nothing(self) -> str:
+        """Why there is no row, where there would be some without the filter."""
+        hidden = self.scene is not None and (self.scene.view.incidents or self.scene.later)
+        return "no incident of the nodes that match" if hidden and self.selection.narrow else ""
+
     def watch_scene(self) -> None:
         """A new tick."""
         if self.scene is not None:
@@ -42,6 +51,10 @@ class IncidentTable(RowTable[Incident]):
             self.show([one for one in everything if self._wanted(one)])
             self._entitle(len(everything))
             self._follow()
+
+    def watch_selection(self) -> None:
+        """Those of other nodes are wanted."""
+        self.watch_scene()
 
     def watch_only(self) -> None:
         """Others are wanted."""
@@ -60,9 +73,20 @@ class IncidentTable(RowTable[Incident]):
         self.only = choice
 
     def _wanted(self, incident: Incident) -> bool:
+        if self.selection.narrow and not self._of_chosen(incident):
+            return False
         if self.only == "kind":
             return incident.kind == self.kind
         return self.only == "all" or incident.open == (self.only == "open")
+
+    def _of_chosen(self, incident: Incident) -> bool:
+        """Whether it is of a chosen node, of a job on one, or of the whole cluster."""
+        assert self.scene is not None
+        chosen = self.selection.names(self.scene)
+        if incident.node is not None:
+            return incident.node in chosen
+        nodes = self.scene.cluster.jobs.get(incident.job or "", ())
+        return not nodes or not chosen.isdisjoint(nodes)
 
     def _follow(self) -> None:
         """The first row may be another one now, with nobody having moved the cursor."""
@@ -72,11 +96,10 @@ class IncidentTable(RowTable[Incident]):
             self.post_message(self.Moved(self, current))
 
     def _entitle(self, count: int) -> None:
-        if self.only == "all":
-            title = "incidents · open first"
-        else:
-            which = self.kind if self.only == "kind" else f"{self.only} only"
-            title = f"incidents · {which} · {len(self.rows)} of {count}"
+        which = {"all": "open first", "kind": self.kind}.get(self.only, f"{self.only} only")
+        title = f"incidents · {which}"
+        if self.only != "all" or self.selection.narrow:
+            title += f" · {len(self.rows)} of {count}"
         if title != self.border_title:
             self.border_title = title
 

@@ -1,6 +1,6 @@
 """The keys at the foot of a screen, as many as there is room for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from textual.events import Click, MouseMove
@@ -8,12 +8,15 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from ..render.line import Part, line
+from ..scene import Mode
 from .drawn import Drawn
 
 LAST = ("help", "quit", "cluster", "node", "comm", "efa", "incidents", "run")
 """Actions whose keys stay longest, the most important first: what leads on from any place."""
 FIRST = "pause"
 """The action whose key goes first."""
+BACK = ("live", "pause")
+"""Actions whose keys stay longest of all while the picture is held: they lead to the present."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +37,28 @@ class Key:
 
 
 class KeysBar(Drawn):
-    """A line of keys, for the mouse too; `?` lists those that are left out."""
+    """A line of keys, for the mouse too; `?` lists those that are left out.
+
+    Args:
+        words: gives words that the keys of some actions have for now; a key that is not shown
+            else is shown while it has one.
+    """
 
     DEFAULT_CSS = """
     KeysBar { dock: bottom; height: 1; padding-left: 1; background: $background; }
     """
+
+    def __init__(self, words: Callable[[], Mapping[str, str]] = dict) -> None:
+        super().__init__()
+        self._words = words
+        self._mode: Mode | None = None
+
+    def watch_scene(self) -> None:
+        """Words may follow what is shown, a tick alone changes none."""
+        mode = None if self.scene is None else self.scene.mode
+        if mode is not self._mode:
+            self._mode = mode
+            self.redraw()
 
     def on_mount(self) -> None:
         """Follows what has the focus."""
@@ -50,13 +70,13 @@ class KeysBar(Drawn):
     def _keys(self, width: int) -> list[Key]:
         """The keys that fit, in their order."""
         found: dict[str, Key] = {}
+        words = self._words()
         for _, binding, enabled, tooltip in self.screen.active_bindings.values():
-            if binding.show and binding.action not in found:
+            word = words.get(binding.action) or binding.description * binding.show
+            if word and binding.action not in found:
                 shown = self.app.get_key_display(binding)
                 text = tooltip or binding.description
-                found[binding.action] = Key(
-                    binding.key, shown, binding.description, binding.action, enabled, text
-                )
+                found[binding.action] = Key(binding.key, shown, word, binding.action, enabled, text)
         return fitting(list(found.values()), width)
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
@@ -92,11 +112,13 @@ class KeysBar(Drawn):
 def fitting(keys: Sequence[Key], width: int) -> list[Key]:
     """The keys to show in so many cells: the less important are left out."""
     kept = dict(enumerate(keys))
+    held = any(key.action == BACK[0] for key in keys)
+    last = (*BACK, *LAST) if held else LAST
 
     def weight(place: int) -> tuple[bool, int]:
         action = keys[place].action
-        if action in LAST:
-            return True, -LAST.index(action)
+        if action in last:
+            return True, -last.index(action)
         return False, -len(keys) if action == FIRST else -place
 
     # The blank after the last one needs no room.

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from textual.content import Content
 from textual.reactive import reactive
 from textual.strip import Strip
 
 from ..render import alert, fleet_map, header, trends
+from ..render.glyphs import BLOCK, Glyphs
 from ..selection import ALL, Selection
 from .drawn import Drawn
 
@@ -45,16 +47,49 @@ class AlertStrip(Drawn):
 
 
 class FleetMap(Drawn):
-    """Every node in one picture."""
+    """Every node in one picture.
+
+    Args:
+        glyphs: what it is drawn with.
+        id: of the widget.
+    """
 
     selection: reactive[Selection] = reactive(ALL, repaint=False)
     """The nodes that are not dimmed."""
     shown_layer: reactive[fleet_map.Layer] = reactive(fleet_map.LAYERS[0], repaint=False)
 
+    def __init__(self, *, glyphs: Glyphs = BLOCK, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(glyphs=glyphs, id=id)
+        self._title = Content()
+
     def watch_shown_layer(self) -> None:
         """Other colours."""
-        self.border_title = f"fleet · {self.shown_layer.title} of each device"
+        self._entitle()
         self.redraw()
+
+    def watch_scene(self) -> None:
+        """A new tick, which may have more nodes."""
+        self._entitle()
+        super().watch_scene()
+
+    def on_resize(self) -> None:
+        """Another size, in which the map may be finer or coarser."""
+        self._entitle()
+
+    def notify_style_update(self) -> None:
+        """Another theme: the scale has other colours."""
+        super().notify_style_update()
+        if self.is_mounted:
+            self._entitle()
+
+    def _entitle(self) -> None:
+        """Says what the colours are, and of what."""
+        title = fleet_map.heading(
+            self.scene, self.shown_layer, self.size.width, self._most_lines(), self.pen
+        )
+        if not title.is_same(self._title):  # one that is set again would repaint the whole map
+            self._title = title
+            self.border_title = title
 
     def watch_selection(self) -> None:
         """Others are dimmed."""
@@ -69,8 +104,8 @@ class FleetMap(Drawn):
         """As many lines as the nodes need, at most `max-height`."""
         if self.scene is None:
             return ()
-        most = height or self._most_lines()
         chosen = self.selection.places(self.scene) if self.selection.narrow else None
+        most = self._most_lines()
         return fleet_map.draw(self.scene, width, most, self.pen, self.shown_layer, chosen)
 
     def _most_lines(self) -> int:

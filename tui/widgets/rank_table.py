@@ -3,21 +3,25 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from textual.content import Content
 from textual.reactive import reactive
 from textual.strip import Strip
 
+from trntop import units
 from trntop.model import NodeView
 
 from ..render import blame, bounds, ranks, table
 from ..render.glyphs import BLOCK, Glyphs
 from ..scene import JobFigures
+from ..selection import ALL, Selection
 from .job_table import JobDrawing
 from .row_table import RowTable
 
 
 class RankTable(RowTable[int]):
-    """Ranks, whoever computes longest first; a row per node where there are many.
+    """Ranks: those of nodes that an incident names, then whoever computes longest; a row per node
+    where there are many.
 
     Args:
         roster: knows who the ranks of a job are.
@@ -28,6 +32,8 @@ class RankTable(RowTable[int]):
     job: reactive[JobFigures | None] = reactive(None, repaint=False)
     whole: reactive[bool | None] = reactive(None, repaint=False)
     """Whether a row stands for its node; None decides by how many ranks there are."""
+    selection: reactive[Selection] = reactive(ALL, repaint=False)
+    """The nodes whose ranks are shown."""
 
     def __init__(
         self,
@@ -59,6 +65,8 @@ class RankTable(RowTable[int]):
     @property
     def nothing(self) -> str:
         """Why there is no rank."""
+        if self.selection.narrow and self._crew is not None and len(self._crew):
+            return self.selection.nothing
         if self.scene is not None and self.scene.cluster.whole is not None:
             return "single ranks are not known: an engine is told the means of each node"
         return "single ranks are not known: of so many nodes the past keeps means only"
@@ -67,6 +75,10 @@ class RankTable(RowTable[int]):
         """The node, or the rank."""
         assert self._crew is not None
         return self._named(row) if self.by_node else self._crew.ranks[row]
+
+    def node_of(self, row: int) -> str:
+        """The node that the rank is on."""
+        return self._named(row)
 
     def columns(self) -> Sequence[table.Column[Any]]:
         """As wide as the names need."""
@@ -86,10 +98,32 @@ class RankTable(RowTable[int]):
             return
         self._crew = self._roster.crew(self.scene, self.job.job if self.job else "")
         order = self._crew.slowest if self.by_node else self._crew.order
-        what = "nodes, by their slowest rank" if self.by_node else "ranks"
-        self.border_title = f"{what} · slowest compute first: the others wait for it"
+        if self.selection.narrow:
+            chosen = self.selection.names(self.scene)
+            shown = np.array([name in chosen for name in self._crew.nodes], np.bool_)
+            order = order[shown[self._crew.node[order]]]
+        bad = ranks.blamed(self.scene, self._crew)[order]
+        self.border_title = self._title(order, named=bool((bad >= 0).any()))
         self.border_subtitle = self._legend()
+        order = order[np.argsort(-bad, kind="stable")]
         self.show(order.tolist())
+
+    def watch_selection(self) -> None:
+        """The ranks of other nodes."""
+        self.watch_scene()
+
+    def _title(self, order: ranks.Places, *, named: bool) -> str:
+        """What the rows are, and how they are ordered."""
+        assert self._crew is not None
+        what = "nodes, by their slowest rank" if self.by_node else "ranks"
+        if not len(order):
+            return what
+        if self._crew.alike(order):
+            rest = f"alike within {units.percent(ranks.EVEN)}"
+            return f"{what} · {rest}: {'those with an incident first' if named else 'by name'}"
+        if named:
+            return f"{what} · those with an incident, then {self._crew.basis}"
+        return f"{what} · {self._crew.basis} first: the others wait for it"
 
     def _legend(self) -> Content:
         signs = (sign for sign, _ in ranks.kinds(self.pen))
@@ -113,6 +147,8 @@ class BoundsTable(RowTable[NodeView]):
     """Nodes and their estimated communication share."""
 
     job: reactive[JobFigures | None] = reactive(None, repaint=False)
+    selection: reactive[Selection] = reactive(ALL, repaint=False)
+    """The nodes that are shown."""
 
     def key(self, row: NodeView) -> str:
         """The node's name."""
@@ -127,7 +163,17 @@ class BoundsTable(RowTable[NodeView]):
         if self.scene is not None:
             nodes = self.scene.cluster.nodes
             names = self.scene.cluster.jobs.get(self.job.job, ()) if self.job else nodes
-            self.show(bounds.order([nodes[name] for name in names]))
+            chosen = self.selection.names(self.scene)
+            self.show(bounds.order([nodes[name] for name in names if name in chosen]))
+
+    def watch_selection(self) -> None:
+        """Other nodes."""
+        self.watch_scene()
+
+    @property
+    def nothing(self) -> str:
+        """Why there is no row."""
+        return self.selection.nothing if self.selection.narrow else ""
 
     def watch_job(self) -> None:
         """The nodes of another job."""

@@ -19,10 +19,11 @@ from .drawn import Drawn
 Row = TypeVar("Row")
 
 
-class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True):
+class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings=False):
     """Rows under a fixed header, with a cursor that stays on its row while others move.
 
-    Until the user moves it, the cursor stays on the first row: the worst one.
+    Until the user moves it, the cursor stays on the first row: the worst one. The arrows to the
+    sides are the app's: nothing scrolls that way.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -83,6 +84,10 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True):
         """What names a row for as long as it exists."""
         raise NotImplementedError
 
+    def node_of(self, row: Row) -> str:
+        """The node that a row is of; its key, unless rows are of something else."""
+        return self.key(row)
+
     def columns(self) -> Sequence[table.Column[Any]]:
         """The columns, before those that do not fit are left out."""
         raise NotImplementedError
@@ -122,6 +127,12 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True):
         """The row under the cursor."""
         return self.rows[self.position] if self.rows else None
 
+    def point_at(self, node: str) -> None:
+        """Puts the cursor on the first row of a node, unless it is on one already."""
+        if self.current is None or self.node_of(self.current) != node:
+            of_node = (self.key(row) for row in self.rows if self.node_of(row) == node)
+            self.cursor = next(of_node, self.cursor)
+
     def show(self, rows: Sequence[Row]) -> None:
         """Takes new rows."""
         resized = len(rows) != len(self.rows)
@@ -156,8 +167,8 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True):
         return lines
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """All rows and the header."""
-        return len(self.rows) + 1
+        """All rows, or what is said instead, and the header."""
+        return (len(self.rows) or bool(self.nothing)) + 1
 
     def watch_cursor(self) -> None:
         """Keeps the cursor in sight."""

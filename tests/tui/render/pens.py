@@ -11,7 +11,16 @@ from trntop.tui.themes import DARK
 
 VARIABLES = {
     name: str(getattr(DARK, name))
-    for name in ("background", "foreground", "primary", "accent", "success", "warning", "error")
+    for name in (
+        "background",
+        "foreground",
+        "primary",
+        "secondary",
+        "accent",
+        "success",
+        "warning",
+        "error",
+    )
 } | DARK.variables
 
 

@@ -12,7 +12,16 @@ from trntop.tui.render.graph import chart
 
 @pytest.mark.parametrize(
     ("value", "top"),
-    [(4.31, 4.4), (4.4, 4.4), (0.51, 0.52), (971e3, 980e3), (1.0, 1.0), (0.0, 1.0), (-1.0, 1.0)],
+    [
+        (4.31, 5.0),
+        (5.0, 5.0),
+        (0.41, 0.5),
+        (971e3, 1e6),
+        (0.116, 0.12),
+        (1.0, 1.0),
+        (0.0, 1.0),
+        (-1.0, 1.0),
+    ],
 )
 def test_round_numbers(value: float, top: float) -> None:
     assert axes.nice(value) == pytest.approx(top)

@@ -10,7 +10,7 @@ from tests.builders import NOON, efa_name, make_incident, make_node, view_of
 from tests.tui.render.fabrics import cards, fabric_of, probed
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import CARD, VICTIM, scene
-from trntop.model import Incident, NodeView, State
+from trntop.model import Incident, NodeView, Severity, State
 from trntop.tui.render import card
 from trntop.tui.render.fabric import Fabric
 
@@ -34,9 +34,32 @@ class TestVerdict:
         whole = Fabric(scene(trouble=True))
         node = whole.scene.cluster.nodes[VICTIM]
         place = node.inventory.of(card.Entity.EFA).index(CARD)
-        shown = text(card.draw(whole, node, place, 76, PEN))
+        lines = card.draw(whole, node, place, 76, PEN)
+        resent = next(part for line in lines for part in line if part.text == "2.1 %")
+        assert resent.style == PEN.ink.critical
+        shown = text(lines)
         assert shown.startswith("● efa_degraded since 11:59:16, for 44 s: retransmits 2.1 %")
         assert "2.1 % d limit 0.2 %" in shown
+
+    def test_its_counters_have_the_colour_of_its_incident(self) -> None:
+        columns = {"efa_rx_drops_total": [7.0, 0.0], "efa_rx_drops_per_second": [2.0, 0.0]}
+        node = make_node(0, 2, 2, 2, columns=columns)
+        bad = make_incident(
+            node="trn-000", component=f"efa:{efa_name(0)}", severity=Severity.CRITICAL
+        )
+        lines = card.draw(fabric_of(node, incidents=[bad]), node, 0, 80, PEN)
+        dropped = next(line for line in lines if line.text.startswith("receive drops"))
+        assert PEN.ink.warning not in [part.style for part in dropped]
+        assert PEN.ink.critical in [part.style for part in dropped]
+
+    def test_what_it_carries_beside_its_siblings(self) -> None:
+        node = cards(0, 4, {"efa_tx_bytes_per_second": [1e9, 4e9, 4e9, 4e9]})
+        bad = make_incident(node="trn-000", component=f"efa:{efa_name(0)}")
+        for found, style in (((), PEN.ink.text), ((bad,), PEN.ink.warning)):
+            lines = card.draw(fabric_of(node, incidents=found), node, 0, 60, PEN)
+            line = next(line for line in lines if line.text.startswith("carries"))
+            assert line.text.strip() == "carries 25 % d of what its siblings do"
+            assert next(part.style for part in line if part.text == "25 %") == style
 
     def test_that_of_a_link(self) -> None:
         found = make_incident("latency_regression", node="trn-001", component="link:trn-003")
@@ -53,6 +76,14 @@ class TestVerdict:
         assert drawn(lost).startswith("● lost:")
         more = cards(0, 4, {"efa_retrans_pkts_per_second": [1e5, 0, 0, 0]})
         assert drawn(more).startswith("▲ resends far more than its siblings; no incident yet")
+        nodes = probed(4, slow=(1, 3))
+        slow = text(card.draw(fabric_of(*nodes), nodes[1], 0, 80, PEN))
+        assert slow.startswith(
+            "● its link to trn-003 takes 3.4× the median of all; no incident yet\n"
+        )
+        peer = make_incident("efa_degraded", node="trn-003", component="efa:rdmap32s27")
+        slow = text(card.draw(fabric_of(*nodes, incidents=[peer]), nodes[1], 0, 80, PEN))
+        assert slow.splitlines()[0].strip().endswith("; trn-003 has efa_degraded")
         silent = make_node(0, state=State.STALE, reason="silent for 14 s")
         assert drawn(silent).startswith("traffic unknown: efa: silent for 14 s")
 
@@ -98,11 +129,11 @@ class TestCounters:
     def test_rates_and_totals(self) -> None:
         lines = card.draw(fabric_of(self.node()), self.node(), 0, 80, PEN)
         shown = text(lines)
-        dropped = next(line for line in lines if line.text.startswith("received and dropped"))
-        assert dropped.text.split() == ["received", "and", "dropped", "2d", "7"]
+        dropped = next(line for line in lines if line.text.startswith("receive drops"))
+        assert dropped.text.split() == ["receive", "drops", "2d", "7"]
         assert [part.style for part in dropped if "2" in part.text] == [PEN.ink.warning]
         assert "4.55 TiB" in shown
-        assert "failed RDMA reads" in shown.partition("never:")[2]
+        assert "failed reads" in shown.partition("never:")[2]
         assert "sent again" in shown.partition("– not told:")[2]
         assert "(needs EFA driver 2.17.0, Nitro v4" in shown.replace("\n", " ")
 
@@ -113,7 +144,7 @@ class TestCounters:
         shown = text(card.draw(fabric, self.node(), 0, 80, PEN)).splitlines()
         assert next(line for line in shown if "per second" in line).endswith("since 11:59:00")
         assert next(line for line in shown if line.startswith("bytes sent")).endswith("+931 GiB")
-        dropped = next(line for line in shown if line.startswith("received and dropped"))
+        dropped = next(line for line in shown if line.startswith("receive drops"))
         assert dropped.endswith("–"), "it began again: what there was before is not known"
 
     def test_a_card_that_was_not_there_at_the_baseline(self) -> None:
@@ -121,6 +152,26 @@ class TestCounters:
         fabric.scene = dataclasses.replace(fabric.scene, baseline=view_of(time=NOON - 60))
         shown = text(card.draw(fabric, self.node(), 0, 80, PEN)).splitlines()
         assert next(line for line in shown if line.startswith("bytes sent")).endswith("–")
+
+
+class TestPast:
+    def test_what_the_node_sent_and_sent_again(self) -> None:
+        shown = scene(trouble=True)
+        lines = card.past(shown, VICTIM, 116, 22, PEN)
+        assert len(lines) <= 22
+        assert {line.cell_length for line in lines} == {116}
+        drawn = text(lines)
+        assert f"EFA tx, all cards of {VICTIM}" in drawn
+        assert f"retransmits, worst card of {VICTIM}" in drawn
+        assert "limit 0.2 %" in drawn
+
+    def test_where_nothing_is_kept_it_is_blank(self) -> None:
+        drawn = text(card.past(fabric_of(cards(0)).scene, "trn-000", 116, 12, PEN))
+        assert "–" in drawn
+        assert "█" not in drawn
+
+    def test_without_room(self) -> None:
+        assert len(card.past(scene(), VICTIM, 116, 2, PEN)) == 1
 
 
 def test_no_card() -> None:

@@ -7,10 +7,10 @@ import pytest
 from textual.strip import Strip
 
 from tests.builders import efa_name, make_incident, make_node
-from tests.tui.render.fabrics import cards, fabric_of, probed, probing, renamed
+from tests.tui.render.fabrics import cards, fabric_of, probed, probing, renamed, scene_of
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import CARD, VICTIM, scene
-from trntop.model import Severity, State
+from trntop.model import Severity, State, Whole
 from trntop.tui.render import card_map, fabric, layers, table
 from trntop.tui.render.fabric import Fabric
 from trntop.tui.render.pen import Pen
@@ -37,7 +37,7 @@ def rows(
                 shown, card_map.of_node(made, node, how, cursor=node.name == cursor), width, pen,
                 cursor=node.name == cursor,
             )
-            for node in card_map.worst_first(made)
+            for node in card_map.worst_first(made, how.layer)
         ),
     ]  # fmt: skip
 
@@ -115,7 +115,7 @@ class TestLabels:
         pairs = fabric_of(renamed(cards(0, 2), "rdmap16s27", "rdmap16s28"))
         line = card_map.heading(pairs, look(column=1), 78, PEN)
         assert [part.text.strip() for part in line if part.style == PEN.ink.key] == ["16"]
-        assert len(text([card_map.heading(pairs, look(), 78, PEN)]).split()) == 1
+        assert text([card_map.heading(pairs, look(), 78, PEN)]).split() == ["bus,", "slot", "16"]
 
 
 class TestMap:
@@ -145,7 +145,10 @@ class TestMap:
         prober = probing(cards(0, 16), {f"{efa_name(0)}>trn-001": 50.8e-6})
         bad = make_incident(node="trn-000", component=f"efa:{efa_name(0)}")
         made = fabric_of(prober, cards(1, 16), incidents=[bad])
-        assert "[▲51 ]" in rows(made, look(LATENCY, 0), cursor="trn-000")[1].text
+        shown = rows(made, look(LATENCY, 0), cursor="trn-000")[1].text
+        assert "[ ▲51]" in shown, "under its heading, as those without a sign"
+        calm = fabric_of(prober, cards(1, 16))
+        assert "[  51]" in rows(calm, look(LATENCY, 0), cursor="trn-000")[1].text
 
     def test_calm_cards_are_coloured_numbers(self) -> None:
         line = rows(fabric_of(cards(0, 4, {TX: [1.25e10] * 4})), look(), 78)[1]
@@ -178,6 +181,12 @@ class TestMap:
         assert "▲54.0" in rows(made, look(LATENCY))[1].text
         assert "▲" not in rows(made, look(TRAFFIC))[1].text[5:40]
 
+    def test_so_do_links_that_no_incident_names(self) -> None:
+        made = fabric_of(*probed(4, slow=(1, 3)))
+        node = made.scene.cluster.nodes["trn-001"]
+        assert card_map.marks(made, node, links=True) == {0: Severity.CRITICAL}
+        assert card_map.marks(made, node) == {}
+
     def test_a_node_that_is_silent_says_so(self) -> None:
         gone = make_node(0, 2, 2, 4, state=State.STALE, reason="silent for 14 s")
         line = rows(fabric_of(gone, cards(1)), look(), 116)[1].text
@@ -185,21 +194,29 @@ class TestMap:
         assert "silent for 14 s" in line
         assert "  ·  " in line
 
+    def test_slow_links_come_first_where_latency_is_shown(self) -> None:
+        elsewhere = make_incident("efa_degraded", node="trn-002", component="efa:x")
+        made = fabric_of(*probed(4, slow=(1, 3)), incidents=[elsewhere])
+        names = [node.name[-1] for node in card_map.worst_first(made, LATENCY)]
+        assert names == ["1", "3", "2", "0"]
+        assert card_map.worst_first(made, TRAFFIC)[0].name == "trn-002"
+
     def test_order(self) -> None:
         incident = make_incident("efa_degraded", node="trn-003", component="efa:x")
         elsewhere = make_incident("ecc_uncorrected", node="trn-002", component="device:0")
         lost = cards(1, 2, {"efa_tx_bytes_total": [1, np.nan]})
         stale = make_node(4, state=State.STALE)
         made = fabric_of(cards(0), lost, cards(2), cards(3), stale, incidents=[elsewhere, incident])
-        names = [node.name[-1] for node in card_map.worst_first(made)]
+        names = [node.name[-1] for node in card_map.worst_first(made, TRAFFIC)]
         assert names == ["3", "1", "4", "0", "2"]
 
 
 class TestFooting:
-    def test_means_and_scale(self) -> None:
-        nodes = [cards(0, 2, {TX: [1e9, 2e9]}), cards(1, 2, {TX: [3e9, 2e9]})]
-        means, legend = card_map.footing(fabric_of(*nodes), look(SIBLINGS), 78, PEN)
-        assert means.text.split()[:3] == ["mean", "93", "107"]
+    def test_medians_and_scale(self) -> None:
+        nodes = [cards(index, 3, {TX: [2e9, 2e9, 2e9]}) for index in range(4)]
+        nodes.append(cards(4, 3, {TX: [1e9, 2e9, 2e9]}))
+        medians, legend = card_map.footing(fabric_of(*nodes), look(SIBLINGS), 78, PEN)
+        assert medians.text.split()[:4] == ["median", "100", "100", "100"], "but for the sick one"
         assert legend.text.startswith("  even ▆▆▆▆▆▆▆▆ 50 % off")
         assert "limit 0.2 %" in card_map.legend(WHOLE, look(RESENDS), 100, PEN).text
 
@@ -226,6 +243,19 @@ class TestSums:
         assert "driver 2.17.3g everywhere" in below
         assert "rails even" in below
         assert "◌ 1 stale" in below
+        most = next(part for part in fabric.sums(WHOLE, 160, PEN)[0] if part.text == "2.1 %")
+        assert most.style == PEN.ink.critical
+
+    def test_of_the_worst_of_an_engine_they_say_that_these_are_not_all(self) -> None:
+        shown = scene_of(cards(0), cards(1))
+        for chosen in (True, False):
+            whole = Whole(nodes=31_250 if chosen else 2, chosen=chosen)
+            cluster = dataclasses.replace(shown.cluster, whole=whole)
+            made = Fabric(
+                dataclasses.replace(shown, view=dataclasses.replace(shown.view, cluster=cluster))
+            )
+            for line in text(fabric.sums(made, 160, PEN)).splitlines():
+                assert line.startswith(" of the 2 nodes shown   ") == chosen
 
     def test_what_differs_is_told(self) -> None:
         old = cards(1)
@@ -245,6 +275,13 @@ class TestSums:
         assert f"rail {efa_name(2)} carries 25 % of what its siblings do" in shown
         uneven = [cards(index, 4, {TX: [4e9, 4e9, 3.5e9, 4e9]}) for index in range(3)]
         assert "rails uneven, within 12 %" in text(fabric.sums(fabric_of(*uneven), 160, PEN))
+
+    def test_rails_are_even_but_for_a_card(self) -> None:
+        nodes = [cards(index, 4, {TX: [4e9] * 4}) for index in range(15)]
+        sick = cards(15, 4, {TX: [4e9, 4e9, 1e9, 4e9]})
+        shown = text(fabric.sums(fabric_of(*nodes, sick), 160, PEN))
+        assert shown.endswith("rails even, within 5 % but for 1 card")
+        assert "but for" not in text(fabric.sums(fabric_of(*nodes), 160, PEN))
 
     @pytest.mark.parametrize("width", [1, 20, 80, 200])
     def test_they_fit(self, width: int) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from rich.style import Style
 
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
 from tests.tui.crews import JOB, crew_of, scene_of
@@ -28,7 +29,7 @@ def shares(shown: Scene, width: int = 80, height: int = 12, pen: Pen = PEN) -> s
 class TestShares:
     def test_both_shares_with_their_limits(self) -> None:
         head = shares(scene(), 120).splitlines()[0]
-        assert "comm 17 % r of a step, limit 25 %" in head
+        assert "comm 17 % r, limit 25 %" in head
         assert "exposed 8.2 %r, limit 25 %" in head.replace("% r,", "%r,")
         assert "covered by compute" in head
 
@@ -46,6 +47,20 @@ class TestShares:
         assert PEN.ink.over[-1] in styles
         assert "▴" in lines[-1].text
 
+    @pytest.mark.parametrize("trouble", [False, True])
+    @pytest.mark.parametrize("width", [68, 80, 120])
+    def test_both_shades_are_explained_in_the_colours_of_the_newest_bar(
+        self, trouble: bool, width: int
+    ) -> None:
+        shown = scene(trouble=trouble)
+        head, *body = comm.shares(shown, shown.job, width, 12, PEN)
+        swatches = [part.style for part in head if part.text.strip() == "█"]
+        shades = PEN.ink.over if trouble else PEN.ink.area
+        assert swatches == [shades[-1], shades[1]]
+        assert body[-2]._segments[-1].style == swatches[0]
+        assert "exposed" in head.text
+        assert "covered" in head.text
+
     def test_what_is_over_is_marked_in_grey(self) -> None:
         past = make_incident("straggler", job=JOB, closed_at=NOON - 20)
         shown = scene_of(*crew_of(), incidents=[past])
@@ -56,6 +71,30 @@ class TestShares:
         shown = scene()
         lines = comm.shares(shown, shown.job, 80, 12, PEN)
         assert lines[-2]._segments[-1].style == PEN.ink.area[-1]
+
+    @pytest.mark.parametrize(
+        ("inside", "below", "sign", "style"),
+        [
+            (7, 4, "▄", None),
+            (5, 1, "▅", PEN.ink.area[1]),
+            (3, 2, "▃", PEN.ink.area[-1]),
+        ],
+    )
+    def test_a_cell_in_which_both_end_shows_what_is_least_wrong(
+        self, inside: int, below: int, sign: str, style: Style | None
+    ) -> None:
+        column = PEN.glyphs.column
+        drawn, found = comm._both(inside, below, column, PEN.ink.area[-1], PEN.ink.area[1])
+        assert drawn == sign
+        if style is None:
+            assert found.bgcolor == PEN.ink.area[1].color
+        else:
+            assert found == style
+
+    def test_few_lines_are_not_spent_above_the_limit(self) -> None:
+        rows = shares(scene(), 80, 6).splitlines()
+        assert rows[1].startswith(" 40 %┤")
+        assert rows[2].startswith(" 25 %┤╌")
 
     def test_the_baseline_is_marked(self) -> None:
         shown = dataclasses.replace(scene(), baseline=make_view(time=NOON - 100))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.builders import make_node, view_of
 from tests.tui.render.pens import PEN, PLAIN, text
-from tests.tui.scenes import CARD, VICTIM, scene
+from tests.tui.scenes import CARD, COMM_INCIDENT, VICTIM, scene
 from trntop.analysis.rulebook import rules
 from trntop.catalog import CATALOG
 from trntop.model import NodeView
@@ -43,7 +43,7 @@ def of_one(made: NodeView) -> Scene:
 
 def test_a_value_is_shown_with_its_unit_and_provenance() -> None:
     said = explained(RETRANSMIT)
-    assert said.startswith(f"{RETRANSMIT} max of efa_retransmit_ratio now 2.1 % d ")
+    assert said.startswith(f"{RETRANSMIT} Packets sent again, of the worst EFA card now 2.1 % d ")
     assert "d is derived: computed from measured values" in said
     assert "now 12 % r r is reported: the training process said so" in explained(COMM)
     assert "measured: a counter or a clock gave it" in explained("node_cpu_busy_ratio")
@@ -123,6 +123,18 @@ def test_the_rules_that_go_by_it_say_their_limits_and_whether_they_hold() -> Non
     # Of another node's card nobody is blamed here.
     assert "judged efa_degraded: an EFA card" in explained(RETRANSMIT, "trn-003")
     assert "judged by no rule" in explained("node_cpu_busy_ratio")
+
+
+def test_what_holds_now_stands_before_what_does_not() -> None:
+    own = [OwnRule(name=f"own{number}", when=f"{COMM} > 0.9") for number in range(5)]
+    lines = explain.draw(TROUBLE, VICTIM, COMM, rules(TROUBLE.limits, own), 72, PEN)
+    said = re.sub(r"\s+", " ", text(lines))
+    assert "judged ▲ comm_bound since 11:59:22" in said
+    straggler = dataclasses.replace(COMM_INCIDENT, id="s", kind="straggler", node=VICTIM)
+    view = dataclasses.replace(TROUBLE.view, incidents=(straggler,))
+    said = explained(COMM, of=dataclasses.replace(TROUBLE, view=view))
+    assert "judged ▲ straggler since 11:59:22: " in said
+    assert said.index("straggler") < said.index("comm_bound")
 
 
 def test_rules_of_the_users_own_are_named_too() -> None:

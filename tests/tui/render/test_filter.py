@@ -12,17 +12,19 @@ from trntop.tui.selection import ALL, Selection
 
 
 def test_what_holds() -> None:
-    line = drawing.kept("util<30", True, 12, 1000, 100, PEN).text
+    both = Selection(Filter("util<30"), faults=True)
+    line = drawing.kept(both, 12, 1000, 100, PEN).text
     assert line.startswith(" / util<30   faults only")
     assert line.rstrip().endswith("12 of 1,000 nodes   / edit  Esc clear")
-    alone = drawing.kept("", True, 1, 1, 60, PEN).text
+    alone = drawing.kept(Selection(faults=True), 1, 1, 60, PEN).text
     assert alone.startswith(" faults only")
+    assert alone.rstrip().endswith("Esc clear")
     assert "1 of 1 node " in alone
 
 
 @pytest.mark.parametrize("width", [20, 40, 80])
 def test_a_long_filter_leaves_room_for_the_count(width: int) -> None:
-    line = drawing.kept("x" * 300, False, 3, 16, width, PEN)
+    line = drawing.kept(Selection(Filter("x" * 300)), 3, 16, width, PEN)
     assert line.cell_length == width
     assert "3 of 16 nodes" in line.text or width < 30
 
@@ -48,6 +50,19 @@ def test_a_mistake_is_pointed_at(at: int, shown: str) -> None:
     assert line.cell_length == 80
     assert next(iter(line)).style is PEN.ink.warning
     assert next(iter(drawing.problem("more", 4, True, 80, PEN))).style is PEN.ink.muted
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("at", [0, 10, 30, 70, 110])
+def test_a_long_message_is_cut_on_the_side_with_more_room(at: int, width: int) -> None:
+    message = "unknown name bogus; known are " + ", ".join(f"name{place}" for place in range(20))
+    line = drawing.problem(message, at, False, width, PEN)
+    assert line.cell_length == width
+    left, _, right = line.text.partition(PEN.glyphs.up)
+    said = max(left.strip(), right.strip(), key=len)
+    assert said.startswith("unknown name bog")
+    assert said.endswith("…")
+    assert len(said) >= width // 2 - 2
 
 
 class TestMap:

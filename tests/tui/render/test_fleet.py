@@ -2,18 +2,22 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
+from rich.style import Style
 
 from tests.builders import NOON, make_node, view_of
 from tests.tui.render.pens import PEN, PLAIN
-from tests.tui.scenes import VICTIM, node, scene, view
+from tests.tui.scenes import EFA_INCIDENT, VICTIM, node, scene, view
+from trntop import units
 from trntop.history import History
-from trntop.model import NodeView, State
+from trntop.model import NodeView, Severity, State
 from trntop.settings import Analysis
 from trntop.tui.measures import MEASURES
 from trntop.tui.render import fleet
 from trntop.tui.render.fleet import FleetRow
 from trntop.tui.render.line import length
+from trntop.tui.render.pen import bare
 from trntop.tui.scene import Scene
 
 NAMES = tuple(f"trn-{index:03d}" for index in range(16))
@@ -39,6 +43,38 @@ def drawn(row: FleetRow, name: str, width: int = 0, *, changes: bool = False) ->
     parts = column.draw(row, width or column.width, PEN)
     assert length(parts) == (width or column.width)
     return "".join(text for text, _ in parts)
+
+
+class TestBlame:
+    def styles(self, troubled: Scene) -> dict[str, Style]:
+        """Node → how its communication share is drawn."""
+        column = next(one for one in fleet.columns(8) if one.id == "comm")
+        return {
+            made.name: column.draw(
+                FleetRow(
+                    made,
+                    incidents=troubled.by_node.get(made.name, ()),
+                    of_jobs=fleet.of_jobs(troubled, made),
+                ),
+                column.width,
+                PEN,
+            )[0][1]
+            for made in troubled.cluster.nodes.values()
+        }
+
+    def test_of_a_job_over_its_limit_those_that_are_over_it(self) -> None:
+        found = self.styles(scene(trouble=True))
+        assert found["trn-000"] is PEN.ink.warning
+        assert found[VICTIM] is PEN.ink.text, "it communicates less than the others"
+        assert set(self.styles(scene()).values()) == {PEN.ink.text}
+
+    def test_of_a_straggler(self) -> None:
+        slow = dataclasses.replace(EFA_INCIDENT, kind="straggler", severity=Severity.CRITICAL)
+        shown = dataclasses.replace(scene(), view=view_of(*view().cluster.nodes.values(),
+                                                          incidents=[slow]))  # fmt: skip
+        found = self.styles(shown)
+        assert found[VICTIM] is PEN.ink.critical
+        assert found["trn-000"] is PEN.ink.text
 
 
 class TestOrder:
@@ -113,6 +149,12 @@ class TestColumns:
         assert shown[2].rank > usual["state"]
         assert shown[1].rank == usual["util"]
 
+    @pytest.mark.parametrize(("ratio", "shown"), [(0.0, "0d"), (2e-5, "0d"), (0.021, "2.1d")])
+    def test_nothing_is_written_in_one_way(self, ratio: float, shown: str) -> None:
+        columns = {"efa_tx_pkts_per_second": [1e6], "efa_retrans_pkts_per_second": [1e6 * ratio]}
+        made = make_node(0, 1, 1, 1, columns=columns)
+        assert drawn(FleetRow(made), "retx").strip() == shown
+
     def test_every_one_says_what_it_is(self) -> None:
         for column in fleet.columns(8):
             assert column.help
@@ -146,6 +188,42 @@ class TestChanges:
 
     def test_a_node_that_was_not_there_has_no_change(self) -> None:
         assert drawn(FleetRow(sending(0, 1e9)), "efa_tx", changes=True).strip() == "–"
+
+    @pytest.mark.parametrize(
+        ("name", "now", "then", "shown"),
+        [
+            ("te", 0.31, 0.313, "-0.3d"),
+            ("te", 1.0, 0.0, "+100d"),
+            ("step", 12.5, 4.25, "▴ +8.25r"),
+            ("step", 4.56, 4.25, "▴ +0.31r"),
+            ("step", 345.0, 4.25, "+340.75r"),
+        ],
+    )
+    def test_no_number_is_cut(self, name: str, now: float, then: float, shown: str) -> None:
+        made = [
+            make_node(
+                1, 1, 1,
+                columns={
+                    "job_step_seconds": [value],
+                    "physical_core_tensor_engine_matmul_cycles_per_second": [value] * 2,
+                    "physical_core_tensor_engine_weight_load_cycles_per_second": [0.0] * 2,
+                    "physical_core_tensor_engine_idle_cycles_per_second": [1.0 - value] * 2,
+                },
+            )
+            for value in (now, then)
+        ]  # fmt: skip
+        assert drawn(FleetRow(made[0], before=made[1]), name, changes=True).strip() == shown
+
+    def test_all_rates_of_a_node_fit_beside_their_trail(self) -> None:
+        busy, idle = (make_node(0, columns={SENT: [rate] * 16}) for rate in (25e9, 0.0))
+        trail = np.ones(17)
+        whole = f"{bare(units.gigabits(16 * 25e9))}d "
+        for row, text in (
+            (FleetRow(busy, trail=trail), whole),
+            (FleetRow(busy, trail=trail, before=idle), f"+{whole}"),
+        ):
+            changes = row.before is not None
+            assert drawn(row, "efa_tx", 24, changes=changes).lstrip().startswith(text)
 
     def test_small_changes_are_quiet(self) -> None:
         column = next(one for one in fleet.columns(8, changes=True) if one.id == "efa_tx")

@@ -9,7 +9,16 @@ from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import COMM_INCIDENT, EFA_INCIDENT, PAST_INCIDENT, scene
 from trntop.model import Incident
 from trntop.tui.render import table
-from trntop.tui.render.incidents import IncidentColumns, Tense, detail, place, tense, told, wrap
+from trntop.tui.render.incidents import (
+    IncidentColumns,
+    Tense,
+    brief,
+    detail,
+    place,
+    tense,
+    told,
+    wrap,
+)
 from trntop.tui.scene import Scene
 
 SCENE = scene(trouble=True)
@@ -50,6 +59,24 @@ def test_where_there_is_little_room_it_goes_to_the_sentence() -> None:
     assert row(EFA_INCIDENT, 116).endswith(EFA_INCIDENT.summary)
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("a: comm is 31 % of step time since 11:59:16 UTC (log)",
+         "a: comm is 31 % of step time (log)"),
+        ("a: HBM is full, since 11:59:16 UTC (device)", "a: HBM is full (device)"),
+        ("a: nothing heard since 11:59:16 UTC; efa was the last to speak",
+         "a: nothing heard; efa was the last to speak"),
+    ],
+)  # fmt: skip
+def test_a_row_tells_its_beginning_once(said: str, shown: str) -> None:
+    incident = dataclasses.replace(EFA_INCIDENT, summary=said)
+    assert row(incident, 150).endswith(f"  {shown}")
+    (line,) = brief(SCENE, incident, 120, PEN)
+    assert line.text.rstrip().endswith(f"  {shown}")
+    assert said in page(incident)
+
+
 def test_rows_in_the_right_tense() -> None:
     assert row(EFA_INCIDENT, 80).startswith("  ● critical  11:59:16     44 s  EFA card")
     assert row(PAST_INCIDENT, 80).startswith("  ▲ past      11:45:00    3 min  device 3")
@@ -67,7 +94,7 @@ def test_an_open_incident_in_full() -> None:
     assert "where  trn-007 efa:rdmap96s27\n" in said
     assert "when   since 11:59:16 UTC, for 44 s; noticed 12 s after it began;" in said
     assert "closed and came back 2 times" in " ".join(said.split())
-    assert "look   Is it one card" in said
+    assert "next   Is it one card" in said
     assert "what is seen\n· trn-007: retransmits 2.1 %" in said
     assert "runbook  one EFA card does worse than its siblings\n\nWhat it means" in said
 
@@ -80,6 +107,7 @@ def test_a_past_one_and_one_to_come() -> None:
     said = page(LATER, shown=earlier())
     assert said.startswith("● critical  efa_degraded  later\n")
     assert "when   12:00:30 UTC, 30 s later\n" in said
+    assert "what was seen later\n" in said
     unnoticed = dataclasses.replace(LATER, opened_at=NOON - 3)
     shown = dataclasses.replace(earlier(), later=(unnoticed,))
     assert "11:59:57 UTC, not noticed yet at the time shown\n" in page(unnoticed, shown=shown)

@@ -14,6 +14,7 @@ from trntop.catalog import SOURCES, Entity
 from trntop.history import History
 from trntop.model import (
     Allocation,
+    Evidence,
     Incident,
     Neff,
     NodeView,
@@ -74,7 +75,7 @@ def test_every_part_in_ascii(name: str) -> None:
 class TestIdentity:
     def test_who_and_at_what(self) -> None:
         who, work = drawn(node.identity, make_node(3, 16, 4, 16), 120).splitlines()
-        assert work.startswith(" training d since 08:48:00 · step 1204  util 94 % d  TE 34 % d")
+        assert work.startswith(" training d since 08:48:00 · step 1,204  util 94 % d  TE 34 % d")
         assert work.endswith("HBM bw 38 % d  comm 27 % r  loss 2.5r  MFU 38 % r")
         assert who.startswith(" trn-003  trn2.48xlarge  16 devices · 64 cores (LNC=2)")
         assert who.endswith("✓ fresh 0 s  1/1")
@@ -137,8 +138,8 @@ class TestDevices:
         made = make_node(0, 16, 4, 16)
         lines = devices.draw(of(made), made, 55, PEN)
         assert len(lines) == 17
-        assert lines[0].text == "dev            util %          TE % HBM GiB  bw % pwr %"
-        assert lines[1].text == "  0  90 91 92 93   92 ▆▆▆▆▆▆▆▆  34d   50.9d   38d    60"
+        assert lines[0].text == "dev    util % TE % now 20 s HBM GiB bw GB/s  bw % pwr %"
+        assert lines[1].text == "  0 ▆▆▆▆   92 ▆▆▆▆▆▆▆▆  34d   50.9d  1,102d   38d    60"
 
     def test_the_narrowest_keep_utilization_beside_tensor_engines(self) -> None:
         made = make_node(0, 16, 4, 16)
@@ -162,8 +163,19 @@ class TestDevices:
 
     def test_a_full_core_does_not_run_into_its_neighbour(self) -> None:
         made = make_node(0, 1, 4, columns={"neuroncore_utilization_ratio": [1, 1, 0.5, 1]})
-        assert ">99>99 50>99" in drawn(devices.draw, made, 55)
+        assert "  0 ▆▆▆▆   88 " in drawn(devices.draw, made, 55), "no room for 100: colour alone"
         assert "100 100  50 100" in drawn(devices.draw, made, 110)
+
+    @pytest.mark.parametrize(
+        ("width", "cores", "title"),
+        [
+            (110, 4, "TE % now 20 s "), (55, 4, "TE % now 20 s "), (35, 1, " TE 20 s "),
+            (35, 4, " TE % "),
+        ],
+    )  # fmt: skip
+    def test_what_is_of_now_and_what_a_mean(self, width: int, cores: int, title: str) -> None:
+        made = make_node(0, 2, cores, 2)
+        assert title in devices.draw(of(made), made, width, PEN)[0].text
 
     def test_without_tensor_engines_there_is_no_map_of_them(self) -> None:
         made = make_node(0, 2, 4, states={"tensor-engine": State.DOWN}, reason="needs SDK 2.25")
@@ -268,6 +280,27 @@ class TestEfa:
         assert line.text.startswith("▲ rdmap32s27")
         assert any(part.text.strip() == "10" and part.style == PEN.ink.warning for part in line)
 
+    def test_of_a_card_with_an_incident_the_note_is_what_that_saw(self) -> None:
+        made = make_node(0, 1, 1, 2, columns={
+            "efa_retrans_timeout_events_per_second": [0, 5], "efa_rx_drops_per_second": [1, 0],
+        })  # fmt: skip
+        seen = (
+            Evidence("2.0 % of its packets sent again", made.name, "efa_retransmit_ratio"),
+            Evidence("3.8 errors/s (time-outs) in 20 s; limit 0.5", made.name),
+            Evidence("16 nodes wait 0.9 s longer in each step"),
+        )
+        bare = make_incident(
+            "efa_degraded", node=made.name, component="efa:rdmap32s27", severity=Severity.CRITICAL
+        )
+        found = dataclasses.replace(bare, evidence=seen)
+        calm, sick = efa.draw(of(made, found), made, 80, PEN)[-2:]
+        assert calm.text.strip() == "▲ rdmap16s27: 1 receive drops/s"
+        assert sick.text.strip() == "● rdmap32s27: 3.8 errors/s (time-outs) in 20 s; limit 0.5"
+        assert {part.style for part in sick if part.text.strip()} == {PEN.ink.critical}
+        bare = dataclasses.replace(bare, evidence=seen[:1])
+        shown = efa.draw(of(made, bare), made, 80, PEN)[-1].text.strip()
+        assert shown == "● rdmap32s27: 5 time-outs/s"
+
     def test_events_and_links_that_are_down_are_told(self) -> None:
         made = make_node(0, 1, 1, 2, columns={
             "efa_rx_drops_per_second": [0, 2.5],
@@ -277,7 +310,7 @@ class TestEfa:
         notes = drawn(efa.draw, changed(made, efa_links=links), 80).splitlines()[-2:]
         assert notes == [
             "▲ rdmap16s27: link 1: DOWN",
-            "▲ rdmap32s27: 2.5 drops/s, 1 impaired connections/s",
+            "▲ rdmap32s27: 1 impaired connections/s, 2.5 receive drops/s",
         ]
 
     def test_the_nearest_devices_where_there_is_room(self) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from rich.style import Style
 
@@ -9,7 +10,7 @@ from tests.builders import NOON, make_node, make_view, view_of
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import EFA_INCIDENT, JOB, VICTIM, scene
 from trntop.history import History
-from trntop.model import Compilation, Incident, State, View
+from trntop.model import Compilation, Incident, State, View, Whole
 from trntop.settings import Analysis
 from trntop.tui.render import alert, fleet_map, header, trends
 from trntop.tui.scene import Mode, Scene
@@ -61,6 +62,8 @@ class TestHeader:
     def test_a_share_over_its_limit_is_a_warning(self) -> None:
         assert style_of(header.draw(scene(trouble=True), 120, PEN), "30 %") == PEN.ink.warning
         assert style_of(header.draw(scene(), 120, PEN), "17 %") == PEN.ink.text
+        shown = dataclasses.replace(scene(trouble=True), limits=Analysis(exposed_comm_share=0.1))
+        assert style_of(header.draw(shown, 120, PEN), "18 %") == PEN.ink.warning
 
     def test_silent_nodes_are_counted(self) -> None:
         assert "◌ 1 stale" in text(header.draw(scene(trouble=True), 120, PEN))
@@ -109,6 +112,23 @@ class TestHeader:
         drawn = text(header.draw(of(make_view(states=down)), 120, PEN))
         assert "step –   step time –   tok/s –   comm ~3-40 %" in drawn
         assert "loss" not in drawn
+
+    @pytest.mark.parametrize("width", [80, 120, 200])
+    def test_an_unknown_share_has_neither_bar_nor_limit(self, width: int) -> None:
+        sources = ("steps", "log", "efa", "tensor-engine", "neuron-monitor")
+        down = dict.fromkeys(sources, State.DOWN)
+        second = text(header.draw(of(make_view(states=down)), width, PEN)).splitlines()[1]
+        assert "comm –   exposed –" in second
+
+    def test_a_baseline_is_told_on_every_screen(self) -> None:
+        shown = dataclasses.replace(scene(trouble=True), baseline=make_view(time=NOON - 60))
+        crumbs = ("cluster", VICTIM)
+        assert "baseline 11:59:00" in header.draw(shown, 80, PEN, crumbs)[0].text
+        assert "baseline" not in header.draw(scene(), 80, PEN, crumbs)[0].text
+
+    def test_another_time_asks_for_nobody(self) -> None:
+        for mode, word in ((Mode.PAUSED, "PAUSED"), (Mode.PAST, "PAST")):
+            assert style_of(header.draw(scene(mode=mode), 120, PEN), word) == PEN.ink.aside
 
     def test_training_for_how_long(self) -> None:
         assert "training 3 h 12 min" in text(header.draw(scene(), 120, PEN)).splitlines()[0]
@@ -189,6 +209,14 @@ class TestAlert:
             assert drawn.count("neuron-monitor") == 1
             assert drawn.rstrip().endswith(end)
 
+    def test_the_worst_silent_source_is_named_and_the_others_counted(self) -> None:
+        states = ({"efa": State.STALE}, {"neuron-monitor": State.DOWN}, {"efa": State.STALE})
+        for count, more in ((2, "+1 more source "), (3, "+2 more sources ")):
+            nodes = [make_node(i, states=states[i], reason="gone") for i in range(count)]
+            drawn = text(alert.draw(of(view_of(*nodes)), 90, PEN)) + " "
+            assert "trn-001 neuron-monitor: gone" in drawn
+            assert more in drawn
+
     def test_waiting_and_failure(self) -> None:
         waiting = of(make_view(nodes=0), Mode.WAITING)
         assert "waiting for the first reading" in text(alert.draw(waiting, 80, PEN))
@@ -206,6 +234,16 @@ class TestFleetMap:
         lines = fleet_map.draw(scene(), 118, 6, PEN)
         assert len(lines) == 4
         assert text(lines).count("▆") == 16 * 16
+
+    @pytest.mark.parametrize(
+        ("nodes", "width", "height", "of_what"),
+        [
+            (16, 118, 6, "of each device"), (64, 118, 4, "of each node"),
+            (1000, 118, 12, "of each node"), (1000, 118, 3, "the least of 3 nodes"),
+        ],
+    )  # fmt: skip
+    def test_what_a_cell_is(self, nodes: int, width: int, height: int, of_what: str) -> None:
+        assert fleet_map.grain(scene(nodes=nodes), width, height).of == of_what
 
     def test_wider_cells_where_they_cost_no_line(self) -> None:
         few = of(make_view(nodes=2, devices=2))
@@ -250,6 +288,22 @@ class TestFleetMap:
         assert style_of(by_engine, "▆") == PEN.ink.level(0.0)
         assert text(by_engine).count("·") == 2 * text(by_engine).count("▆") / 2
 
+    def test_its_heading_has_a_scale(self) -> None:
+        shown, layer = scene(nodes=64), fleet_map.LAYERS[1]
+        told = fleet_map.heading(shown, layer, 118, 4, PEN)
+        assert told.plain == (
+            f"fleet · tensor engines (TE) of each node · 0 {'▆' * fleet_map.SCALE_CELLS} 100 %"
+        )
+        colours = [span.style.foreground for span in told.spans if not isinstance(span.style, str)]
+        assert len(set(colours)) == fleet_map.SCALE_CELLS
+        assert fleet_map.heading(None, layer, 0, 4, PEN).plain == "fleet · tensor engines (TE)"
+
+    def test_what_is_left_out_is_dim(self) -> None:
+        chosen = np.arange(16) == 7
+        lines = fleet_map.draw(scene(), 118, 6, PEN, chosen=chosen)
+        assert style_of(lines, "000") == PEN.ink.dim
+        assert style_of(lines, "007") == PEN.ink.muted
+
     def test_names_lose_what_they_share(self) -> None:
         assert fleet_map.tail_names(["trn-001", "trn-002"]) == ["001", "002"]
         assert fleet_map.tail_names(["a", "b"]) == ["a", "b"]
@@ -258,18 +312,38 @@ class TestFleetMap:
 
 
 class TestTrends:
+    def test_of_an_engine_without_jobs(self) -> None:
+        history = History(60)
+        made = make_view(jobs=())
+        cluster = dataclasses.replace(made.cluster, whole=Whole(nodes=3))
+        history.append(cluster, {"/node_efa_tx_bytes_per_second": 1e9})
+        shown = Scene(dataclasses.replace(made, cluster=cluster), history, Analysis())
+        titles = [one.title for one in trends.cluster_trends(shown)]
+        assert titles == ["utilization, mean", "EFA tx, all"]
+
     def test_side_by_side_on_a_flat_area(self) -> None:
         found = trends.cluster_trends(scene())
         lines = trends.draw(found, NOON, 116, 6, PEN)
         assert len(lines) == 6
         assert "comm share of step 17 % r" in lines[0].text
-        assert "EFA tx, fleet" in lines[0].text
+        assert "EFA tx, all" in lines[0].text
         assert lines[-1].text.count("now") == 4
 
     def test_one_below_the_other_on_a_tall_one(self) -> None:
         lines = trends.draw(trends.cluster_trends(scene()), NOON, 74, 52, PEN)
         assert text(lines).count("now") == 4
         assert "limit 25 % · top 50 %" in lines[0].text
+
+    def test_where_its_title_has_no_room_the_top_stands_in_the_graph(self) -> None:
+        share, step, *_ = trends.cluster_trends(scene())
+        for one, top in ((share, "50 %"), (step, "5.6")):
+            head, first, *_ = trends.one(one, NOON, 27, 6, PEN)
+            assert "top" not in head.text
+            assert first.text.startswith(top)
+            assert first.cell_length == 27
+        head, first, *_ = trends.one(share, NOON, 60, 6, PEN)
+        assert head.text.endswith("limit 25 % · top 50 %")
+        assert "50 %" not in first.text
 
     def test_a_small_area_stays_empty(self) -> None:
         assert trends.draw(trends.cluster_trends(scene()), NOON, 20, 6, PEN) == []

@@ -105,19 +105,29 @@ class TestDrawing:
         assert shown[2].split()[:4] == ["000", "001", "002", "003"]
         assert shown[4].startswith("001 16.0  ·   16.0 54.0")
         assert "▲ trn-001 ▸ trn-003" in shown[3]
-        assert "54.0 µs  3.4×" in shown[3]
+        assert shown[2].split()[-5:] == ["slowest", "one", "way", "median", "age"]
+        assert "54.0 µs   3.4×   6 s" in shown[3]
         style = next(part.style for part in lines[4] if "54.0" in part.text)
         assert style == PEN.ink.severity(Severity.WARNING)
 
     def test_colours_where_there_is_little_room(self) -> None:
         shown = text(pairs.draw(fabric_of(*probed(16, SLOW)), 54, 12, PEN))
-        assert "2×" in shown
+        assert "a row is 2 nodes" in shown.replace("\n", " ")
         assert "001 ▸ 003" in shown
+
+    def test_where_there_is_room_it_is_filled(self) -> None:
+        made = fabric_of(*probed(8, SLOW))
+        shown = text(pairs.draw(made, 76, 26, PEN)).splitlines()
+        place = next(i for i, row in enumerate(shown) if "slowest" in row)
+        assert shown[place - 1].startswith("007 16.0 16.0"), "numbers, and names below"
+        assert len(shown) == 26
+        assert len(shown) - place - 1 > pairs.WORST
 
     def test_where_nothing_was_probed_it_says_how(self) -> None:
         shown = text(pairs.draw(fabric_of(cards(0)), 80, 20, PEN))
         assert "EFA cards count no latency" in shown
         assert "docs/check.md" in shown
+        assert "`" not in shown
 
     def test_failures_are_named(self) -> None:
         node = probing(cards(0), dict.fromkeys(("a", "b", "c", "d"), math.nan))

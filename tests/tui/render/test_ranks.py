@@ -73,6 +73,24 @@ class TestCrew:
         found = crew(*crew_of(3, 4, {(1, 2): 3.6, (2, 0): 3.01}))
         assert [found.ranks[place] for place in found.slowest] == ["6", "0", "8"]
 
+    def test_ranks_of_nodes_with_an_incident_are_known(self) -> None:
+        nodes = crew_of(3, 2)
+        bad = make_incident("straggler", job=JOB, node="trn-001", severity=Severity.CRITICAL)
+        shown = scene_of(*nodes, incidents=[bad])
+        found = ranks.Roster().crew(shown, JOB)
+        rank = float(Severity.CRITICAL.rank)
+        assert ranks.blamed(shown, found).tolist() == [-1, -1, rank, rank, -1, -1]
+        assert len(ranks.blamed(scene_of(make_node(0)), crew(make_node(0)))) == 0
+
+    def test_alike(self) -> None:
+        found = crew(*crew_of(1, 4, {(0, 1): 3.02, (0, 2): 2.97}))
+        assert found.alike(found.order)
+        found = crew(*crew_of(1, 4, {(0, 1): 3.6}))
+        assert not found.alike(found.order)
+        assert found.alike(found.order[1:])
+        assert found.basis == "slowest compute"
+        assert crew(make_node(0)).alike(np.empty(0, np.int64))
+
     def test_another_job_has_other_ranks(self) -> None:
         scene = scene_of(crewed(0, [COMPUTE]), crewed(1, [COMPUTE] * 2, job="other"))
         roster = ranks.Roster()

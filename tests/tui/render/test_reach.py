@@ -98,12 +98,15 @@ class TestConnecting:
 def test_the_past_does_not_hide_what_came_later() -> None:
     later = make_incident(opened_at=NOON + 30)
     shown = text(alert.draw(scene_of(make_node(0), later=(later,)), 120, PEN))
-    assert shown.strip() == "✓ no incidents yet  1 noticed later, the first began 12:00:30"
+    assert shown.strip() == "✓ no incidents yet  1 noticed later, it began 12:00:30"
+    shown = text(alert.draw(scene_of(make_node(0), later=(later, later)), 120, PEN))
+    assert shown.strip() == "✓ no incidents yet  2 noticed later, the first began 12:00:30"
 
 
 class TestPlace:
     FACTS = {  # noqa: RUF012
         "instance_id": "i-0123", "availability_zone": "us-east-2c", "placement_group": "pg-1",
+        "instance_type": "trn2.48xlarge", "neuron_driver": "2.24.7", "ami_id": "ami-1",
         "status_checks": "system impaired", "scheduled_event": "system-reboot from 2026-11-24",
     }  # fmt: skip
 
@@ -112,10 +115,17 @@ class TestPlace:
 
     def test_facts(self) -> None:
         shown = self.drawn(make_node(facts=self.FACTS))
-        assert "i-0123" in shown
+        assert "instance  trn2.48xlarge · i-0123" in shown
+        assert "software  driver 2.24.7 · image ami-1" in shown
         assert "us-east-2c · pg-1" in shown
         assert "checks    ▲ system impaired" in shown
         assert "event     ▲ system-reboot from 2026-11-24" in shown
+
+    def test_a_warning_goes_on_below_its_text(self) -> None:
+        event = " ".join(["system-reboot"] * 8)
+        node = make_node(facts={"scheduled_event": event})
+        *_, first, second = self.drawn(node).splitlines()
+        assert first.index("system") == second.index("system") == len("event     ▲ ")
 
     def test_checks_that_are_passed_are_calm(self) -> None:
         assert "checks    passed" in self.drawn(make_node(facts={"status_checks": "passed"}))

@@ -78,8 +78,14 @@ class TestPhases:
         shown = self.shown(*TRAINED)
         cells, axis = phases.strip(shown, JOB, 90, PEN)
         assert len(cells.text) == 90
-        assert cells.text.strip() == "cccccww" + "━" * 9 + "k" + "━" * 9 + "kk" + "━" * 3
         assert axis.text.endswith("now")
+        assert cells.text.strip() == "cccccww" + "━" * 9 + "k" + "━" * 9 + "kk" + "━" * 3
+
+    def test_the_strip_is_no_longer_than_its_title_says(self) -> None:
+        cells, axis = phases.strip(self.shown(*TRAINED), JOB, 196, PEN)
+        assert len(cells.text) == len(axis.text) == 196
+        assert axis.text.rstrip().endswith("now")
+        assert len(axis.text.rstrip()) == 180, "of 5 s each"
 
     def test_a_short_stage_is_not_lost(self) -> None:
         shown = self.shown((100, Stage.TRAINING), (1, Stage.STALLED), (100, Stage.TRAINING))
@@ -95,9 +101,25 @@ class TestPhases:
         assert "training 77 % of 4 min 59 s" in drawn
         assert "k checkpointing 10 s in 2" in drawn
 
+    def test_on_a_narrow_screen_what_asks_for_a_person_stays(self) -> None:
+        shown = self.shown((60, Stage.IDLE), *TRAINED, (5, Stage.EVALUATING), (9, Stage.STALLED))
+        drawn = phases.tally(shown, JOB, 80, PEN).text
+        assert "! stalled 8 s" in drawn
+        assert "c compiling" in drawn
+        assert "k checkpointing" in drawn
+        assert "idle" not in drawn
+        assert drawn.rstrip().endswith("…"), "it says that it is not all"
+
+    def test_numbers_go_before_names(self) -> None:
+        drawn = phases.tally(self.shown(*TRAINED), JOB, 70, PEN).text
+        assert "training 77 %   k checkpointing" in drawn
+        assert "c compiling 40 s" in drawn
+        assert "w warming up" in drawn
+        assert "…" not in drawn
+
     def test_what_it_is_at(self) -> None:
         lines = phases.draw(scene(), scene().job, 80, 0, PEN)
-        assert text(lines[:1]) == "training d since 08:48:00 (3 h 12 min) · step 1204"
+        assert text(lines[:1]) == "training d since 08:48:00 (3 h 12 min) · step 1,204"
         assert len(lines) == 4
         assert all(line.cell_length == 80 for line in lines)
 
@@ -134,7 +156,7 @@ class TestFacts:
         )
 
     def test_per_device(self) -> None:
-        assert self.line(of(make_view()), "per device") == "per device    3,800r"
+        assert self.line(of(make_view()), "per device") == "per device    3,800r  tokens/s"
         derived = of(make_view(columns={"job_tokens_per_second_per_device": None}))
         assert self.line(derived, "per device").endswith("242,750d  tokens/s ÷ 4 devices")
 
@@ -155,7 +177,7 @@ class TestFacts:
         assert self.line(shown, "step time") == "step time     –  steps.step(), or collect.logs"
         assert self.line(shown, "in comm") == "in comm       –  steps.collective()"
         assert self.line(shown, "tokens so far").endswith("–")
-        assert self.line(shown, "per device").endswith("r")
+        assert self.line(shown, "per device").endswith("r  tokens/s")
 
     def test_what_fell_silent_says_so(self) -> None:
         columns = dict.fromkeys(("job_loss", "job_mfu_ratio"))
@@ -184,7 +206,7 @@ class TestFacts:
     def test_checkpoints(self) -> None:
         shown = of(make_view(), history_of(*TRAINED))
         assert self.line(shown, "checkpoints") == "checkpoints   2d  last 29 s ago"
-        assert self.line(shown, "  take") == "  take        5.00 s d  by ticks"
+        assert self.line(shown, "  take") == "  take        5.00 s d  ± one refresh"
         assert self.line(shown, "  every") == "  every       1 min 44 s d"
         assert self.line(shown, "compiling") == "compiling     ≥ 40 s d"
         assert self.line(shown, "pauses     ") == "pauses        10 s d  3.3 % of 4 min 59 s"
@@ -199,7 +221,16 @@ class TestFacts:
     def test_it_fits(self, width: int) -> None:
         lines = runs.draw(scene(), scene().job, width, 0, PEN, price=40)
         assert all(line.cell_length == width for line in lines)
-        assert len(lines) == {19: 0, 20: 22, 79: 13, 120: 13, 200: 7}[width]
+        assert len(lines) == {19: 0, 20: 41, 79: 13, 120: 13, 200: 7}[width]
+
+    def test_a_note_that_does_not_fit_stands_below(self) -> None:
+        shown = of(make_view(), history_of(*TRAINED))
+        rows = text(runs.draw(shown, shown.job, 38, 0, PEN, price=0)).splitlines()
+        place = next(i for i, row in enumerate(rows) if row.startswith("pauses  "))
+        assert [row.strip() for row in rows[place : place + 2]] == [
+            "pauses        10 s d", "3.3 % of 4 min 59 s",
+        ]  # fmt: skip
+        assert "…" not in "".join(rows)
 
 
 class TestCost:
@@ -216,7 +247,7 @@ class TestCost:
 
     def test_without_a_price_there_is_none(self) -> None:
         row = self.line(of(make_view()), "per M tokens")
-        assert row == "per M tokens  –  screen.price_per_hour"
+        assert row == "per M tokens  –  set screen.price_per_hour"
 
     def test_without_tokens_there_is_no_cost_of_them(self) -> None:
         shown = of(make_view(columns={"job_tokens_per_second": None}))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from tests.tui.render.pens import PEN
 from trntop.tui.render.line import fit
 from trntop.tui.render.table import Column, column_at, header, layout, row
@@ -34,6 +36,16 @@ def test_header_marks_the_sorted_column() -> None:
     drawn = header(columns, 30, PEN, "a", reverse=False)
     assert drawn.text.startswith("  name▾")
     assert header(columns, 30, PEN, "a", reverse=True).text.startswith("  name▴")
+
+
+def test_the_mark_takes_the_place_of_the_unit() -> None:
+    def title(cells: int) -> str:
+        one = replace(COLUMNS[1], width=cells)
+        return header(layout([one], cells + 2), cells + 2, PEN, "b", reverse=False).text[2:]
+
+    assert [title(cells) for cells in (8, 7, 6, 5, 4)] == [
+        " load %▾", "load %▾", " load▾", "load▾", "lo…▾",
+    ]  # fmt: skip
 
 
 def test_rows_are_as_wide_as_the_table() -> None:

@@ -25,6 +25,12 @@ def test_the_screens_own_keys_go_before_those_that_lead_on() -> None:
     assert shown(1) == ["help"]
 
 
+def test_the_way_back_to_the_present_stays_longest() -> None:
+    held = [*KEYS, Key("l", "l", "Live", "live", True, "")]
+    assert [key.action for key in fitting(held, 30)] == ["pause", "help", "live"]
+    assert [key.action for key in fitting(held, 20)] == ["pause", "live"]
+
+
 class Barred(App[None]):
     BINDINGS = [  # noqa: RUF012 -- an instance variable in Textual
         Binding("s", "sort", "Sort", tooltip="In another order"),

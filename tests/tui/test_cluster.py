@@ -1,0 +1,46 @@
+"""The fleet's screen: what its map says of itself, and which columns there is room for."""
+
+import pytest
+
+from tests.tui.scenes import make_app
+from trntop.tui.render.fleet_map import SCALE_CELLS
+from trntop.tui.screens.columns import ColumnsScreen
+from trntop.tui.widgets.overview import FleetMap
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 60)])
+async def test_the_map_has_a_heading_and_a_scale(size: tuple[int, int]) -> None:
+    app = make_app(trouble=True)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        heat = app.screen.query_one(FleetMap)
+        assert str(heat.border_title).startswith("fleet · utilization of each ")
+        assert str(heat.border_title).endswith(" 100 %")
+        assert heat.styles.border_top[0], "which has the heading"
+        assert heat.size.height >= 2
+
+
+async def test_another_theme_has_another_scale() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        heat = app.screen.query_one(FleetMap)
+        before = str(heat.border_title)
+        app.theme = "trntop-light"
+        await pilot.pause()
+        after = str(heat.border_title)
+        assert after != before
+        assert after.count(heat.glyphs.cell) == before.count(heat.glyphs.cell) == SCALE_CELLS
+
+
+async def test_what_has_no_room_still_says_what_it_is() -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("c")
+        assert isinstance(app.screen, ColumnsScreen)
+        choices = app.screen.choices
+        room = choices.scrollable_content_region.width
+        rows = [str(option.prompt) for option in choices.options]
+        assert all(len(row) <= room for row in rows)
+        ended = {row[4:15].strip() for row in rows if row.endswith(" · no room")}
+        assert {"exposed %", "step s", "incident"} <= ended
