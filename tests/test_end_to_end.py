@@ -24,6 +24,7 @@ class Pane:
     def __init__(self, socket: Path, columns: int, rows: int) -> None:
         self._tmux = ["tmux", "-S", str(socket), "-f", "/dev/null"]
         self._size = ["-x", str(columns), "-y", str(rows)]
+        self._state = socket.parent / "state"
 
     def start(self, *arguments: str, shell: str = "", **environment: str) -> None:
         """Runs trntop; `shell` goes on after it ended."""
@@ -31,8 +32,13 @@ class Pane:
         command = (
             f"cd {shlex.quote(str(ROOT))}; {'' if shell else 'exec '}{shlex.join(words)}{shell}"
         )
-        # What a test's own terminal says about colours must not matter.
-        settings = {"XDG_CONFIG_HOME": "/nonexistent", "TERM": "screen-256color", **environment}
+        # What a test's own terminal says about colours must not matter, nor what its user chose.
+        settings = {
+            "XDG_CONFIG_HOME": "/nonexistent",
+            "XDG_STATE_HOME": str(self._state),
+            "TERM": "screen-256color",
+            **environment,
+        }
         words = [*self._tmux, "new-session", "-d", *self._size]
         for name, value in settings.items():
             words += ["-e", f"{name}={value}"]
