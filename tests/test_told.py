@@ -89,19 +89,10 @@ def test_where_nobody_tells_what_was_known_stands() -> None:
     assert not view.cluster.whole.judged
 
 
-def test_old_samples_are_no_present() -> None:
-    found = monitor(engine(bulletin(incidents=(DOWN,), values={UTILIZATION: 0.9})))
-    view = found.tick(NOON + 20)
-    assert view.cluster.whole is not None
-    assert (view.cluster.whole.old, view.cluster.whole.values) == (False, {UTILIZATION: 0.9})
-    view = found.tick(NOON + 300)
-    assert view.cluster.whole is not None
-    assert (view.cluster.whole.old, view.cluster.whole.values) == (True, {})
-    assert "as of 5 min ago" in view.incidents[0].summary
-
-
-def test_values_of_an_engine_that_knows_of_no_sample_grow_old_as_well() -> None:
-    found = monitor(engine(bulletin(newest=None, incidents=(DOWN,), values={UTILIZATION: 0.9})))
+@pytest.mark.parametrize("newest", [NOON, None], ids=["told", "unknown"])
+def test_old_samples_are_no_present(newest: float | None) -> None:
+    """Nor are values of an engine that knows of no sample, from when it told them."""
+    found = monitor(engine(bulletin(newest=newest, incidents=(DOWN,), values={UTILIZATION: 0.9})))
     view = found.tick(NOON + 20)
     assert view.cluster.whole is not None
     assert (view.cluster.whole.old, view.cluster.whole.values) == (False, {UTILIZATION: 0.9})

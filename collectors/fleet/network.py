@@ -63,7 +63,7 @@ class Transport(httpx.AsyncBaseTransport):
             raise httpx.ConnectError(str(error), request=request) from error
         transport = self._hosts.get((url.scheme, url.host, url.port))
         if transport is None:
-            await self._make_room()
+            self._make_room()
             transport = httpx.AsyncHTTPTransport(verify=self._verify, trust_env=False)
             # httpx has no parameter for the network below.
             transport._pool = httpcore.AsyncConnectionPool(
@@ -80,7 +80,7 @@ class Transport(httpx.AsyncBaseTransport):
         for transport in self._hosts.values():
             await transport.aclose()
 
-    async def _make_room(self) -> None:
+    def _make_room(self) -> None:
         """Forgets hosts to which nothing is open, before there are too many."""
         if len(self._hosts) < self._room:
             return
