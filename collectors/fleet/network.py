@@ -8,7 +8,7 @@ holes. Here all connections read into one buffer, and what came is copied once, 
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,6 +19,10 @@ from .names import Names
 
 BUFFER = 256 << 10
 """Bytes that are read in one go."""
+PIECE = 16 << 10
+"""Bytes that are handed on in one go, at most: each layer above keeps its newest piece until the
+next comes, which of a thousand streams is a second later.
+"""
 FULL = 256 << 10
 """Bytes of one connection that wait to be taken, from which on it is not read."""
 ADDRESS_SECONDS = 2.0
@@ -73,7 +77,10 @@ class Transport(httpx.AsyncBaseTransport):
                 network_backend=self._network,
             )
             self._hosts[url.scheme, url.host, url.port] = transport
-        return await transport.handle_async_request(request)
+        response = await transport.handle_async_request(request)
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        response.stream = _Body(response.stream)
+        return response
 
     async def aclose(self) -> None:
         """Closes all connections."""
@@ -90,6 +97,27 @@ class Transport(httpx.AsyncBaseTransport):
             if transport._pool.connections
         }
         self._room = max(FEW_HOSTS, 2 * len(self._hosts))
+
+
+class _Body(httpx.AsyncByteStream):
+    """What a response says; once it is closed, its connection is let go.
+
+    httpx's response and its stream know each other, so that nothing but the garbage collector,
+    which rarely comes here, would free the connections of hosts that are asked again and again.
+    """
+
+    def __init__(self, stream: httpx.AsyncByteStream) -> None:
+        self._stream: httpx.AsyncByteStream | None = stream
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._stream is None:
+            raise httpx.StreamClosed
+        return aiter(self._stream)
+
+    async def aclose(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.aclose()
 
 
 class Network(httpcore.AsyncNetworkBackend):
@@ -184,6 +212,7 @@ class _Incoming(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.ended = True
         self.error = exc
+        self._transport = None
         self.writable.set()
         self._wake()
 
@@ -228,11 +257,12 @@ class _Connection(httpcore.AsyncNetworkStream):
         self._incoming = incoming
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        most = min(max_bytes, PIECE)
         with _told(httpcore.ReadTimeout, httpcore.ReadError):
             if timeout is None:
-                return await self._incoming.take(max_bytes)
+                return await self._incoming.take(most)
             async with asyncio.timeout(timeout):
-                return await self._incoming.take(max_bytes)
+                return await self._incoming.take(most)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         with _told(httpcore.WriteTimeout, httpcore.WriteError):
@@ -243,8 +273,9 @@ class _Connection(httpcore.AsyncNetworkStream):
                 await self._incoming.writable.wait()
 
     async def aclose(self) -> None:
-        # Whoever hangs is not waited for.
+        # Whoever hangs is not waited for, and what was not read will not be.
         self._transport.abort()
+        self._incoming.data = b""
 
     async def start_tls(
         self,
@@ -297,7 +328,10 @@ async def _first(connect: Sequence[Callable[[], Awaitable[_Made]]], share: float
                 return await one()
         except OSError as error:
             failed = failed or error
-    raise failed or OSError("no address")
+    try:
+        raise failed or OSError("no address")
+    finally:
+        failed = None  # its traceback has this frame: together they would stay
 
 
 @contextlib.contextmanager

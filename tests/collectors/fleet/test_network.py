@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import gc
 import socket
 import ssl
 import struct
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+import h11
 import httpcore
 import httpx
 import pytest
@@ -14,8 +17,9 @@ import pytest
 from trntop.collectors.fleet import network
 from trntop.collectors.fleet.connection import reason
 from trntop.collectors.fleet.names import Names
-from trntop.collectors.fleet.network import FULL, Network, Transport
+from trntop.collectors.fleet.network import FULL, PIECE, Network, Transport
 
+OF_A_CONNECTION = {h11.Connection, httpcore.AsyncHTTP11Connection}
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -79,8 +83,41 @@ async def test_a_peer_that_says_too_much_is_not_read_from() -> None:
         assert len(stream._incoming.data) < 2 * FULL + network.BUFFER
         taken = 1
         while taken < 64 * FULL:
-            taken += len(await stream.read(FULL))
+            piece = await stream.read(FULL)
+            assert len(piece) <= PIECE  # each layer above keeps one
+            taken += len(piece)
         await stream.aclose()
+
+
+async def test_a_response_that_is_over_keeps_nothing_of_its_connection() -> None:
+    """Without the garbage collector, which has to be rare where a thousand hosts are heard."""
+
+    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + bytes(50_000))
+        await reader.read()
+
+    transport = Transport(ssl.create_default_context(), 5.0, Names(lambda _: ()))
+    async with listening(half) as port, httpx.AsyncClient(transport=transport) as client:
+        gc.collect()
+        gc.disable()
+        try:
+            async with client.stream("GET", f"http://127.0.0.1:{port}") as response:
+                body = response.aiter_raw()
+                assert await anext(body)
+                held = [
+                    weakref.ref(one) for one in gc.get_objects() if type(one) in OF_A_CONNECTION
+                ]
+                assert {type(one()) for one in held} == OF_A_CONNECTION
+                await body.aclose()
+            del body
+            for _ in range(10):  # the generators below are closed by tasks of their own
+                await asyncio.sleep(0)
+            assert [one() for one in held if one() is not None] == []
+        finally:
+            gc.enable()
+        with pytest.raises(httpx.StreamError):
+            await response.aread()
 
 
 async def test_a_connection_that_is_reset() -> None:
@@ -99,8 +136,10 @@ async def test_a_connection_that_is_reset() -> None:
 
 
 async def test_deadlines() -> None:
+    over = asyncio.Event()
+
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
+        await over.wait()  # nor does it take what is sent
 
     async with listening(silent) as port:
         stream = await connected(port)
@@ -109,6 +148,7 @@ async def test_deadlines() -> None:
         with pytest.raises(httpcore.WriteTimeout):
             await stream.write(bytes(64 << 20), timeout=0.1)
         await stream.aclose()
+        over.set()
 
 
 async def test_nobody_listens() -> None:
