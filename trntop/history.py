@@ -92,9 +92,17 @@ class Ring:
 
     def last(self, count: int) -> tuple[Times, Samples]:
         """Copies of the newest `count` rows, oldest first: times `[n]`, values `[n, width]`."""
-        count = min(count, len(self))
-        slots = np.arange(self._written - count, self._written) % self.capacity
+        slots = self._slots(count)
         return self._times[slots], self._rows[slots]
+
+    def column(self, place: int, count: int) -> tuple[Times, Samples]:
+        """The same of one column: times `[n]`, values `[n]`."""
+        slots = self._slots(count)
+        return self._times[slots], self._rows[slots, place]
+
+    def _slots(self, count: int) -> npt.NDArray[np.int64]:
+        count = min(count, len(self))
+        return np.arange(self._written - count, self._written) % self.capacity
 
 
 class _Series:
@@ -242,8 +250,7 @@ class History:
             series = self._series.get(quantity)
             if slot is None or series is None or slot >= series.fine.width:
                 return np.empty(0), np.empty(0, np.float32)
-            times, rows = series.fine.last(count)
-            return times, rows[:, slot]
+            return series.fine.column(slot, count)
 
     def nodes(
         self, quantity: str, nodes: Iterable[str], count: int, *, coarse: bool = False
@@ -269,8 +276,7 @@ class History:
             series = self._scalars.get(key)
             if series is None:
                 return np.empty(0), np.empty(0, np.float32)
-            times, rows = series.fine.last(count)
-            return times, rows[:, 0]
+            return series.fine.column(0, count)
 
 
 def _held(columns: Sequence[Sequence[float | None]], places: npt.NDArray[np.intp]) -> Samples:

@@ -440,7 +440,7 @@ class TrntopApp(Shell):
         if isinstance(self.screen, NodeScreen):
             self.screen.node = node
         else:
-            self.push_screen(NodeScreen(self.latest, self.glyphs, node))
+            self.push_screen(NodeScreen(self.latest, self.glyphs, node, self.held))
         if part and isinstance(self.screen, NodeScreen):
             self.screen.call_after_refresh(self.screen.go_to, part)
 

@@ -80,6 +80,7 @@ class Transport(httpx.AsyncBaseTransport):
         response = await transport.handle_async_request(request)
         assert isinstance(response.stream, httpx.AsyncByteStream)
         response.stream = _Body(response.stream)
+        response.extensions.pop("network_stream", None)
         return response
 
     async def aclose(self) -> None:
@@ -104,6 +105,7 @@ class _Body(httpx.AsyncByteStream):
 
     httpx's response and its stream know each other, so that nothing but the garbage collector,
     which rarely comes here, would free the connections of hosts that are asked again and again.
+    The response itself is not to know its connection, either.
     """
 
     def __init__(self, stream: httpx.AsyncByteStream) -> None:

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
+from textual.widgets import Input
 
 from trntop.collectors.simulator import parse, simulate
 from trntop.history import History
@@ -136,6 +137,8 @@ async def draw(shot: Shot, size: tuple[int, int]) -> Iterator[tuple[str, str]]:
                 await pilot.pause()
         await pilot.pause()
         await pilot.press(*shot.keys)
+        for field in app.screen.query(Input):
+            field.cursor_blink = False
         for theme in THEMES if size == SIZES[0] else THEMES[:1]:
             app.theme = theme.name
             await pilot.pause(0.1)

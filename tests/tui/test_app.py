@@ -335,6 +335,19 @@ async def test_help_knows_the_arrows_to_the_sides_on_every_screen(keys: tuple[st
         assert any(line.startswith("← ") and "five seconds" in line for line in lines)
 
 
+async def test_keys_that_only_move_are_the_last_of_help() -> None:
+    app = make_app(nodes=1)
+    async with running(app) as pilot:
+        await press(pilot, "question_mark")
+        await pilot.pause()
+        words = [
+            line.split("  ")[0]
+            for line in text(app.screen.query_one(KeyList).draw(100, 0)).splitlines()
+        ]
+        assert words[0] == "⏎"
+        assert words[-6:] == ["↑, k", "↓, j", "pgup", "pgdn", "home", "end"]
+
+
 async def test_keys_of_help_stand_above_the_text_or_beside_it() -> None:
     app = make_app(nodes=1)
     for width, beside in ((80, False), (120, False), (200, True)):

@@ -15,10 +15,12 @@ from tests.tui.scenes import SETTINGS, FakeSession, app_of
 from trntop.model import Incident, View
 from trntop.settings import Settings
 from trntop.tui.app import TrntopApp
+from trntop.tui.filter import Filter
 from trntop.tui.screens.cluster import ClusterScreen
 from trntop.tui.screens.comm import CommScreen
 from trntop.tui.screens.node import NodeScreen
 from trntop.tui.screens.run import RunScreen
+from trntop.tui.selection import Selection
 
 
 @asynccontextmanager
@@ -117,6 +119,49 @@ class TestComm:
     async def test_many_ranks_are_shown_by_node(self) -> None:
         async with running(view_of(*crew_of(5, 16)), "3") as (pilot, _):
             assert len(comm(pilot).ranks.rows) == 5
+
+    async def test_where_there_is_room_the_ranks_of_the_node_stand_below(self) -> None:
+        view = view_of(*crew_of(5, 16, {(1, 3): 5.0}))
+        async with running(view, "3", size=(200, 60)) as (pilot, session):
+            crew = comm(pilot).crew
+            assert crew.display
+            assert not crew.can_focus
+            assert "trn-001 · 16 ranks · slowest compute first" in picture(pilot)
+            assert crew.key(crew.rows[0]) == "19"
+            assert {crew.node_of(row) for row in crew.rows} == {"trn-001"}
+            await press(pilot, "j")
+            assert {crew.node_of(row) for row in crew.rows} == {"trn-000"}
+            # Without the user the first row may become another node.
+            await press(pilot, "home")
+            session.publish(view_of(*crew_of(5, 16, {(3, 0): 5.0})))
+            await pilot.pause()
+            assert "trn-001 · 16 ranks" in picture(pilot), "the cursor stays on its node"
+            await press(pilot, "m")
+            assert not crew.display
+
+    async def test_they_follow_a_filter_and_another_job_at_once(self) -> None:
+        jobs = [crewed(index, [COMPUTE] * 16, job="ab"[index > 4]) for index in range(10)]
+        async with running(view_of(*jobs), "3", size=(200, 60)) as (pilot, _):
+            crew = comm(pilot).crew
+            assert crew.of == "trn-000"
+            await press(pilot, "j")
+            assert crew.of == "trn-005", "the first of the other job"
+            comm(pilot).choose(Selection(Filter("node~008")))
+            await pilot.pause()
+            assert crew.of == "trn-008"
+
+    async def test_nobody_works_for_them_where_they_are_not_seen(self) -> None:
+        async with running(view_of(*crew_of(5, 16)), "3") as (pilot, _):
+            crew = comm(pilot).crew
+            assert not crew.rows
+            await pilot.resize_terminal(200, 60)
+            await pilot.pause()
+            assert len(crew.rows) == 16
+
+    @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 40)])
+    async def test_where_there_is_none_they_do_not(self, size: tuple[int, int]) -> None:
+        async with running(view_of(*crew_of(5, 16)), "3", size=size) as (pilot, _):
+            assert not comm(pilot).crew.display
 
     async def test_the_cursor_stays_on_its_rank(self) -> None:
         async with running(SLOW, "3", "j") as (pilot, session):

@@ -18,6 +18,7 @@ from trntop.tui.screens.comm import CommScreen
 from trntop.tui.screens.efa import EfaScreen
 from trntop.tui.screens.finding import Finding
 from trntop.tui.screens.incidents import IncidentsScreen
+from trntop.tui.screens.node import NodeScreen
 from trntop.tui.widgets.row_table import RowTable
 
 
@@ -278,3 +279,20 @@ async def test_faults_only_is_kept_wherever_it_is_chosen() -> None:
         assert [one.faults for one in kept] == [True]
         await filtered(pilot, "011")
         assert len(kept) == 1, "a filter is not kept"
+
+
+async def test_the_next_node_is_the_next_of_those_that_are_chosen() -> None:
+    app = make_app(trouble=True)
+    async with running(app) as pilot:
+        await filtered(pilot, "node~00[25]", "enter")
+        assert isinstance(app.screen, NodeScreen)
+        seen = []
+        for key in ("n", "n", "p"):
+            await press(pilot, key)
+            seen.append(app.screen.node)
+        assert seen == ["trn-005", "trn-002", "trn-005"]
+        # The alert leads to one that the filter leaves out; from there to those it lets through.
+        await press(pilot, "g", "n")
+        assert app.screen.node == "trn-002"
+        await press(pilot, "p")
+        assert app.screen.node == "trn-005"

@@ -12,6 +12,8 @@ from trntop.catalog import Provenance
 from trntop.model import Incident
 
 from ..scene import Scene
+from . import moments
+from .axes import Mark
 from .incidents import lasted, place, summary, wrap
 from .line import Part, fit, length, line
 from .pen import Pen, mark
@@ -49,6 +51,11 @@ def suspects(scene: Scene, job: str) -> list[Incident]:
 def bound(scene: Scene, job: str) -> Incident | None:
     """The open incident that says that the job communicates too much, if there is one."""
     return next((one for one in scene.incidents if one.kind == BOUND and one.job == job), None)
+
+
+def marks(scene: Scene, job: str, pen: Pen) -> list[Mark]:
+    """When what explains a job's communication began; "" is any job."""
+    return moments.of(scene, (one for one in scene.view.incidents if tells(scene, one, job)), pen)
 
 
 def draw(scene: Scene, job: str, crew: Crew, width: int, height: int, pen: Pen) -> Sequence[Strip]:

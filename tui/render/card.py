@@ -1,6 +1,7 @@
 """One EFA card: what it carries, what is wrong with it, where it is, all it counts."""
 
-import numpy as np
+from dataclasses import replace
+
 from textual.strip import Strip
 
 from trntop import units
@@ -11,7 +12,7 @@ from trntop.model import Frame, Incident, NodeView, Severity
 
 from ..measures import RETRANSMIT, TRANSMIT
 from ..scene import Scene
-from . import efa, probed, trends
+from . import efa, moments, probed, trends
 from .fabric import Fabric
 from .graph import bar
 from .incidents import lasted as lasting
@@ -53,19 +54,18 @@ def past(scene: Scene, node: str, width: int, height: int, pen: Pen) -> list[Str
     """What a node's cards sent and sent again lately, as much as fits; of single cards it is not
     kept.
     """
-    count, limit = int(trends.SECONDS), scene.limits.retransmits
-    sent = scene.history.node(TRANSMIT, node, count)
-    again = scene.history.node(RETRANSMIT, node, count)
-    known = again[1][~np.isnan(again[1])]
-    top = max(2 * limit, 1.15 * float(known.max(initial=0.0)))
     charts = [
-        trends.Trend(f"EFA tx, all cards of {node}", TRANSMIT, units.gigabits, *sent),
-        trends.Trend(
-            f"retransmits, worst card of {node}", RETRANSMIT, units.percent, *again, top, limit
-        ),
+        replace(trend, title=f"{title} of {node}")
+        for quantity, title in (
+            (TRANSMIT, "EFA tx, all cards"),
+            (RETRANSMIT, "retransmits, worst card"),
+        )
+        if (trend := trends.of_node(scene, node, quantity)) is not None
     ]
+    marks = moments.of_node(scene, node, pen)
     # A line apart from what stands above.
-    return [line([], width), *trends.draw(charts, scene.view.time, width, height - 1, pen)]
+    drawn = trends.draw(charts, scene.view.time, width, height - 1, pen, marks)
+    return [line([], width), *drawn]
 
 
 def missing(node: NodeView, width: int, pen: Pen) -> list[Strip]:

@@ -7,12 +7,12 @@ from rich.style import Style
 from textual.strip import Strip
 
 from trntop import units
-from trntop.model import Incident
+from trntop.model import Severity
 
 from ..measures import COMM, EXPOSED
 from ..scene import JobFigures, Scene
 from . import blame
-from .axes import LEAST, Mark, framed, nice, series
+from .axes import LEAST, framed, nice, series
 from .graph import Values, runs
 from .incidents import wrap
 from .jobs import FOUND, NAME, NODES, STEP_SECONDS, JobRow, figure, share_bar
@@ -67,7 +67,10 @@ def shares(
     top = min(1.0, nice(max(air * limit, 1.1 * most)))
     body = _stacked(scene, comm, exposed, room, pen, top)
     labels = [(limit / top, units.percent(limit)), (1.0, units.percent(top)), (0.0, "0 %")]
-    return [*head, *framed(body, labels, slot, now, gutter, pen, _marks(scene, job.job, pen))]
+    return [
+        *head,
+        *framed(body, labels, slot, now, gutter, pen, blame.marks(scene, job.job, pen)),
+    ]
 
 
 def _numbers(scene: Scene, job: JobFigures, width: int, pen: Pen, *, over: bool) -> Strip:
@@ -82,7 +85,7 @@ def _numbers(scene: Scene, job: JobFigures, width: int, pen: Pen, *, over: bool)
     """
     ink, limits = pen.ink, scene.limits
     full = pen.glyphs.column[-1]
-    shades = ink.over if over else ink.area
+    shades = ink.over[Severity.WARNING] if over else ink.area
     hidden, shown = shades[1], shades[-1]
     comm = pen.number(units.percent(job.comm_share), COMM)
     exposed = pen.number(units.percent(job.exposed_share), EXPOSED)
@@ -108,22 +111,6 @@ def _numbers(scene: Scene, job: JobFigures, width: int, pen: Pen, *, over: bool)
     return flow(groups, width, (_GAP, ink.faint))
 
 
-def _marks(scene: Scene, job: str, pen: Pen) -> list[Mark]:
-    """When the job's incidents began, those that are over in grey; and the baseline."""
-    marks = [
-        Mark(one.opened_at, pen.glyphs.up, _style(one, pen))
-        for one in reversed(scene.view.incidents)  # the worst is written last
-        if blame.tells(scene, one, job)
-    ]
-    if scene.baseline is not None:
-        marks.append(Mark(scene.baseline.time, "b", pen.ink.accent))
-    return marks
-
-
-def _style(one: Incident, pen: Pen) -> Style:
-    return pen.ink.severity(one.severity) if one.open else pen.ink.muted
-
-
 def _stacked(
     scene: Scene, comm: Values, exposed: Values, height: int, pen: Pen, top: float
 ) -> list[Strip]:
@@ -134,7 +121,8 @@ def _stacked(
     limit = scene.limits.comm_share
     ruled = int(limit * scale) // steps if 0 < limit < top else -1
     plain = (ink.area[1], ink.area[-1])
-    over = (ink.over[1], ink.over[-1])
+    shades = ink.over[Severity.WARNING]
+    over = (shades[1], shades[-1])
     rows = []
     for row in reversed(range(height)):
         cells: list[Part] = []

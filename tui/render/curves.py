@@ -10,7 +10,7 @@ from trntop import units
 
 from ..measures import PACE, STEP
 from ..scene import JobFigures, Scene
-from . import trends
+from . import blame, trends
 from .axes import LEAST, bounds, curve, framed, nice, series
 from .graph import chart
 from .line import Part, beside, flow, line
@@ -50,7 +50,7 @@ def draw(
 ) -> Sequence[Strip]:
     """As many charts as fit, those of what is reported; the fleet's where no job reports."""
     if job is None:
-        return trends.draw(trends.cluster_trends(scene), scene.view.time, width, height, pen)
+        return fleet(scene, width, height, pen)
     if width < LEAST + 8 or height < 3:
         return ()
     known = [one for one in (_stated(chart, job) for chart in CHARTS) if _any(scene, job, one)]
@@ -67,6 +67,13 @@ def draw(
         blocks = [(_one(scene, job, each, cells, tall, pen), cells) for each in shown]
         lines += [strip.adjust_cell_length(width) for strip in beside(blocks, GAP)]
     return lines
+
+
+def fleet(scene: Scene, width: int, height: int, pen: Pen) -> list[Strip]:
+    """The charts of the fleet, with the moments at which what explains them began."""
+    marks = blame.marks(scene, scene.job.job if scene.job else "", pen)
+    found = trends.cluster_trends(scene)
+    return trends.draw(found, scene.view.time, width, height, pen, marks)
 
 
 def _stated(chart: Chart, job: JobFigures) -> Chart:
@@ -106,4 +113,6 @@ def _one(
     # Slots are whole seconds: no more of them than the panel's title says.
     shown = shown[-int(SECONDS // slot) :]
     body = chart(shown, room, pen, top=top) if what.grounded else curve(shown, room, pen, low, top)
-    return [flow(head, width, ("  ", pen.ink.faint)), *framed(body, named, slot, now, gutter, pen)]
+    marks = blame.marks(scene, job.job, pen)
+    below = framed(body, named, slot, now, gutter, pen, marks)
+    return [flow(head, width, ("  ", pen.ink.faint)), *below]

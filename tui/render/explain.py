@@ -1,7 +1,7 @@
 """What a quantity is, where its value comes from, and who judges it: for one node or for all."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -14,6 +14,7 @@ from trntop.model import Incident, Key, NodeView, SourceState, State
 
 from ..measures import MEASURES
 from ..scene import Scene
+from . import blame, moments, trends
 from .fleet import ORDER
 from .line import Part, fit, line
 from .markdown import flowed
@@ -25,6 +26,8 @@ LABEL = 8
 MAX_INPUTS = 8
 """Inputs of one quantity that are shown; the others are counted."""
 MAX_RULES = 4
+CHART = 8
+"""Lines of the chart below the words."""
 
 _PROVENANCE = {
     Provenance.MEASURED: "measured: a counter or a clock gave it",
@@ -186,7 +189,33 @@ def draw(
     where = f"{quantity.metric}, a {quantity.kind} on {page.path}" if page else "on no page"
     rows += _words("metric", where if page else f"{where}: screen and JSON only", width, pen)
     rows += _words("docs", ", ".join(_pages(name)), width, pen)
-    return [line(row, width) for row in rows]
+    return [*(line(row, width) for row in rows), *_past(scene, node, name, width, pen)]
+
+
+def _past(scene: Scene, node: str | None, name: str, width: int, pen: Pen) -> list[Strip]:
+    """Its last minutes, where they are kept: of a node's quantity, and of a job's."""
+    if CATALOG[name].entity is Entity.JOB:
+        job = _job(scene, node)
+        told = None if job is None else trends.of_job(scene, job, name)
+        trend = told and replace(told, title=f"{told.title}, mean over {job}")
+        marks = blame.marks(scene, job or "", pen)
+    elif node is not None:
+        trend = trends.of_node(scene, node, name)
+        marks = moments.of_node(scene, node, pen)
+    else:
+        return []
+    if trend is None or not trends.known(trend):
+        return []
+    drawn = trends.draw([trend], scene.view.time, width, CHART, pen, marks)
+    return [line([], width), *drawn] if drawn else []
+
+
+def _job(scene: Scene, node: str | None) -> str | None:
+    """The job whose values are shown, if it is one."""
+    if node is None:
+        return scene.job.job if len(scene.cluster.jobs) == 1 and scene.job else None
+    jobs = [str(job) for view in _views(scene, node) for job in view.inventory.of(Entity.JOB)]
+    return jobs[0] if len(jobs) == 1 else None
 
 
 def _value(scene: Scene, node: str | None, name: str, pen: Pen) -> list[Part]:

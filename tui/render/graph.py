@@ -1,9 +1,13 @@
 """Bars, sparklines and charts."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from rich.style import Style
 from textual.strip import Strip
+
+from trntop.model import Severity
 
 from .glyphs import Glyphs
 from .line import Part, line
@@ -99,10 +103,12 @@ def chart(
     *,
     top: float,
     limit: float | None = None,
+    over: Sequence[Style] | None = None,
 ) -> list[Strip]:
     """A graph of `height` lines and one cell per value, from 0 to `top`.
 
-    Columns above `limit` take the warning colour, and the limit is drawn as a dotted line.
+    Columns above `limit` take the shades `over`, a warning's by default, and the limit is drawn as
+    a dotted line.
     """
     ink, glyphs = pen.ink, pen.glyphs
     steps = len(glyphs.column) - 1
@@ -111,19 +117,28 @@ def chart(
         -1 if value != value else min(height * steps, max(1, round(value * scale)))
         for value in values.tolist()
     ]
-    over = [limit is not None and value > limit for value in values.tolist()]
-    ruled = None if limit is None or not 0 < limit < top else int(limit * scale) // steps
+    shades = (ink.area, over or ink.over[Severity.WARNING])
+    above = [limit is not None and value > limit for value in values.tolist()]
+    at = ruled(height, pen, top=top, limit=limit)
     rows = []
     for row in reversed(range(height)):
         cells: list[Part] = []
         shade = (len(ink.area) - 1) * (row + 1) // height
-        for level, high in zip(levels, over, strict=True):
+        for level, is_above in zip(levels, above, strict=True):
             inside = min(steps, max(0, level - row * steps))
             if inside:
-                cells.append((glyphs.column[inside], (ink.over if high else ink.area)[shade]))
-            elif row == ruled:
+                cells.append((glyphs.column[inside], shades[is_above][shade]))
+            elif height - 1 - row == at:
                 cells.append(("╌" if glyphs.half else "-", ink.faint))
             else:
                 cells.append((" ", ink.faint))
         rows.append(line(runs(cells), len(levels)))
     return rows
+
+
+def ruled(height: int, pen: Pen, *, top: float, limit: float | None) -> int | None:
+    """The line of a graph, counted from above, in which its limit is drawn."""
+    if limit is None or not 0 < limit < top:
+        return None
+    steps = len(pen.glyphs.column) - 1
+    return height - 1 - int(limit * height * steps / top) // steps

@@ -13,7 +13,7 @@ from trntop.analysis.runbook import runbook, title
 from trntop.model import Incident
 
 from ..scene import Scene
-from . import markdown
+from . import course, markdown
 from .line import Part, beside, fit, line
 from .pen import Pen
 from .table import Column
@@ -23,6 +23,12 @@ PAGE = 92
 LEAST_PAGE = 72
 """Cells from which on evidence and runbook stand side by side."""
 GUTTER = 4
+WIDE = 100
+"""Cells from which on charts stand between evidence and runbook; on a small screen the words count
+more.
+"""
+COURSE, TALLEST = 7, 24
+"""Lines of charts there, and most of them beside the runbook."""
 DAY = 86_400
 
 _ADVICE = {rule.kind: rule.advice for rule in RULEBOOK}
@@ -177,18 +183,30 @@ def brief(scene: Scene, incident: Incident, width: int, pen: Pen) -> list[Strip]
 
 
 def detail(scene: Scene, incident: Incident | None, width: int, pen: Pen) -> list[Strip]:
-    """One incident with its evidence and its runbook, side by side where there is room."""
+    """One incident with its evidence, its course and its runbook, side by side where there is
+    room.
+    """
     if incident is None:
         return [line([("no incident to show", pen.ink.muted)], width)]
     page = (width - GUTTER) // 2
     if page >= LEAST_PAGE:
         found = _found(scene, incident, page, min(page, PAGE), pen)
         guide = _guide(incident, page, min(page, PAGE), pen)
+        room = max(COURSE, min(TALLEST, len(guide) - len(found) - 1))
+        found += _course(scene, incident, page, room, pen)
         return beside(((found, page), (guide, page)), GUTTER)
     found = _found(scene, incident, width, min(width, PAGE), pen)
+    if width >= WIDE:
+        found += _course(scene, incident, width, COURSE, pen)
     if guide := _guide(incident, width, min(width, PAGE), pen):
         found += [line([], width), *guide]
     return found
+
+
+def _course(scene: Scene, incident: Incident, width: int, height: int, pen: Pen) -> list[Strip]:
+    """Charts of what it was seen by, a line apart from what stands above."""
+    drawn = course.draw(scene, incident, width, height, pen)
+    return [line([], width), *drawn] if drawn else []
 
 
 def _found(scene: Scene, incident: Incident, width: int, page: int, pen: Pen) -> list[Strip]:

@@ -48,8 +48,8 @@ class Ink:
     """Sparklines and charts without a verdict."""
     area: tuple[Style, ...]
     """Rows of a chart from the ground up, `SHADES` of them."""
-    over: tuple[Style, ...]
-    """The same for what is above a limit."""
+    over: Mapping[Severity, tuple[Style, ...]]
+    """The same for what is above a limit, by how bad that is."""
     levels: tuple[Style, ...]
     """Foregrounds from idle to busy, `LEVELS` of them."""
     cells: tuple[Style, ...]
@@ -188,7 +188,11 @@ def _ink(base: tuple[Color, ...], scale: tuple[Color, ...], quiet: tuple[float, 
         rule=front(toward(0.18)),
         graph=front(primary),
         area=shades(primary),
-        over=shades(warning),
+        over={
+            Severity.INFO: shades(accent),
+            Severity.WARNING: shades(warning),
+            Severity.CRITICAL: shades(error),
+        },
         levels=tuple(front(colour) for colour in steps),
         cells=tuple(
             Style(

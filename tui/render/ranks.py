@@ -165,6 +165,13 @@ class Crew:
         chosen = first[begins]
         return chosen[_steadily(self.late[chosen])]
 
+    def of(self, node: str) -> Places:
+        """A node's ranks, those first that the others wait for."""
+        if node not in self.nodes:
+            return np.empty(0, np.int64)
+        places = np.flatnonzero(self.node == self.nodes.index(node))
+        return places[_steadily(self.late[places])]
+
     def alike(self, places: Places) -> bool:
         """Whether some ranks differ by so little that they stand in the order of their names."""
         late = self.late[places]

@@ -2,19 +2,34 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from rich.cells import cell_len
-from rich.style import Style
 from textual.strip import Strip
 
 from trntop import units
+from trntop.catalog import CATALOG
+from trntop.history import KEPT
+from trntop.model import Severity
+from trntop.settings import Analysis
 
-from ..measures import BANDWIDTH, ENGINE, MEMORY, TRANSMIT, UTILIZATION
+from ..measures import (
+    BANDWIDTH,
+    COMM,
+    ENGINE,
+    EXECUTIONS,
+    EXPOSED,
+    MEMORY,
+    RETRANSMIT,
+    STEP,
+    TOKENS,
+    TRANSMIT,
+    UTILIZATION,
+)
 from ..scene import Scene
-from .graph import Values, buckets, chart
-from .line import Part, beside, flow, length, line
+from .axes import Mark, series, time_axis
+from .graph import Values, chart, ruled
+from .line import Part, beside, flow, length, line, short
 from .pen import Pen
 
 SECONDS = 300.0
@@ -36,21 +51,104 @@ class Trend:
     top: float | None = None
     """What the full height stands for; None takes the largest value and some air."""
     limit: float | None = None
+    severity: Severity = Severity.WARNING
+    """How bad it is above the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How a quantity is drawn."""
+
+    title: str
+    form: Callable[[float | None], str]
+    top: float | None = None
+    limit: Callable[[Analysis], float] | None = None
+
+
+_NODES = {
+    UTILIZATION: _Kind("utilization, mean", units.percent, 1.0),
+    ENGINE: _Kind("TE, mean", units.percent, 1.0),
+    TRANSMIT: _Kind("EFA tx, all", units.gigabits),
+    BANDWIDTH: _Kind("HBM bandwidth", units.percent, 1.0),
+    MEMORY: _Kind("HBM, fullest device", units.percent, 1.0, lambda limits: limits.memory),
+    RETRANSMIT: _Kind("retransmits, worst", units.percent, limit=lambda limits: limits.retransmits),
+    EXECUTIONS: _Kind("executions/s", units.si),
+}
+"""What the history keeps of each node."""
+_JOBS = {
+    COMM: _Kind("comm share", units.percent, limit=lambda limits: limits.comm_share),
+    EXPOSED: _Kind("exposed share", units.percent, limit=lambda limits: limits.exposed_comm_share),
+    STEP: _Kind("step time", units.seconds),
+    TOKENS: _Kind("tokens/s", units.si),
+}
+"""What is drawn of a job."""
+
+
+KEPT_OF = {of: name for name in KEPT for of in (name, CATALOG[name].rollup_of) if of}
+"""Quantity → what the history keeps of it for each node."""
+MORE = 200
+"""Seconds that are fetched besides: cells are whole seconds, so that a chart spans some more."""
+
+
+def of_node(scene: Scene, node: str, quantity: str, seconds: float = SECONDS) -> Trend | None:
+    """A node's quantity, above its limit in the colour of the open incident that goes by it; None
+    for one that the history does not keep.
+    """
+    kind = _NODES.get(quantity)
+    if kind is None:
+        return None
+    past = scene.history.node(quantity, node, int(seconds) + MORE)
+    severity = Severity.WARNING if kind.limit is None else _severity(scene, node, quantity)
+    return _trend(kind, quantity, *past, scene.limits, severity)
+
+
+def _severity(scene: Scene, node: str, quantity: str) -> Severity:
+    """That of the worst open incident whose evidence is a node's quantity, else a warning."""
+    found = (
+        incident.severity
+        for incident in scene.incidents
+        for one in incident.evidence
+        if one.node == node and KEPT_OF.get(one.quantity or "") == quantity
+    )
+    return next(found, Severity.WARNING)
+
+
+def of_job(scene: Scene, job: str, quantity: str, seconds: float = SECONDS) -> Trend | None:
+    """A job's quantity, the mean over its nodes; None for one that is not drawn."""
+    kind = _JOBS.get(quantity)
+    if kind is None:
+        return None
+    past = scene.history.scalar(f"{job}/{quantity}", int(seconds) + MORE)
+    return _trend(kind, quantity, *past, scene.limits)
+
+
+def _trend(
+    kind: _Kind,
+    quantity: str,
+    times: Values,
+    values: Values,
+    limits: Analysis,
+    severity: Severity = Severity.WARNING,
+) -> Trend:
+    limit = None if kind.limit is None else kind.limit(limits)
+    top = kind.top
+    if top is None and limit is not None:
+        top = max(2 * limit, 1.15 * _largest(values))
+    return Trend(kind.title, quantity, kind.form, times, values, top, limit, severity)
+
+
+def known(trend: Trend) -> bool:
+    """Whether it has any value."""
+    return not np.isnan(trend.values).all()
 
 
 def cluster_trends(scene: Scene) -> list[Trend]:
     """Of the worst job, its communication share first; of all nodes where no job reports."""
-    job, history = scene.job, scene.history
-    trends = []
+    job = scene.job
+    trends: list[Trend] = []
     if job is not None:
-        for title, quantity, form, limit in (
-            ("comm share of step", "job_comm_share_ratio", units.percent, scene.limits.comm_share),
-            ("step time", "job_step_seconds", units.seconds, None),
-            ("tokens/s", "job_tokens_per_second", units.si, None),
-        ):
-            times, values = history.scalar(f"{job.job}/{quantity}", int(SECONDS))
-            top = None if limit is None else max(2 * limit, 1.15 * _largest(values))
-            trends.append(Trend(title, quantity, form, times, values, top, limit))
+        found = (of_job(scene, job.job, quantity) for quantity in (COMM, STEP, TOKENS))
+        trends += filter(None, found)
     if scene.cluster.whole is not None:
         return [*trends, *_of_whole(scene, alone=job is None)]
     if job is None:
@@ -62,19 +160,15 @@ def cluster_trends(scene: Scene) -> list[Trend]:
 
 def node_trends(scene: Scene, node: str) -> list[Trend]:
     """Of one node; tensor engines and HBM bandwidth where the history has them."""
-    trends = []
-    for title, quantity, form, top, limit in (
-        ("utilization", UTILIZATION, units.percent, 1.0, None),
-        ("TE", ENGINE, units.percent, 1.0, None),
-        ("EFA tx", TRANSMIT, units.gigabits, None, None),
-        ("HBM bandwidth", BANDWIDTH, units.percent, 1.0, None),
-        ("HBM, fullest device", MEMORY, units.percent, 1.0, scene.limits.memory),
-    ):
-        times, values = scene.history.node(quantity, node, int(SECONDS))
-        if quantity in (ENGINE, BANDWIDTH) and np.isnan(values).all():
-            continue
-        trends.append(Trend(title, quantity, form, times, values, top, limit))
-    return trends
+    found = (
+        of_node(scene, node, quantity)
+        for quantity in (UTILIZATION, ENGINE, TRANSMIT, BANDWIDTH, MEMORY)
+    )
+    return [
+        one
+        for one in found
+        if one is not None and (known(one) or one.quantity not in (ENGINE, BANDWIDTH))
+    ]
 
 
 def _largest(values: Values) -> float:
@@ -111,8 +205,26 @@ def _mean(scene: Scene, title: str, quantity: str) -> Trend:
     return Trend(title, quantity, units.percent, times, values, 1.0)
 
 
-def draw(trends: Sequence[Trend], now: float, width: int, height: int, pen: Pen) -> list[Strip]:
-    """As many charts as fit: side by side on a wide, flat area, else one below the other."""
+def draw(
+    trends: Sequence[Trend],
+    now: float,
+    width: int,
+    height: int,
+    pen: Pen,
+    marks: Sequence[Mark] = (),
+    seconds: float = SECONDS,
+) -> list[Strip]:
+    """As many charts as fit: side by side on a wide, flat area, else one below the other.
+
+    Args:
+        trends: what may be drawn, the most telling first.
+        now: stream time of the right end.
+        width: cells.
+        height: lines.
+        pen: what to draw with.
+        marks: moments shown on the time axes.
+        seconds: that a chart spans.
+    """
     if not trends or width < MIN_CELLS or height < 3:
         return []
     per_row = max(1, min(len(trends), (width + GAP) // (MIN_CELLS + GAP)))
@@ -121,14 +233,19 @@ def draw(trends: Sequence[Trend], now: float, width: int, height: int, pen: Pen)
         # A tall area reads better with fewer charts beside each other.
         rows = min(len(trends), max(rows, height // 8))
         per_row = -(-len(trends) // rows)
+        rows = -(-len(trends) // per_row)
     shown = trends[: rows * per_row]
     cells = (width - GAP * (per_row - 1)) // per_row
     tall = height // rows
     lines: list[Strip] = []
     for start in range(0, len(shown), per_row):
+        row = shown[start : start + per_row]
+        lines_each = tall - (start + per_row < len(shown))
+        # Charts beside each other say in the same place how far they reach.
+        roomy = all(_has_room(trend, cells, pen) for trend in row)
         blocks = [
-            (one(trend, now, cells, tall - (start + per_row < len(shown)), pen), cells)
-            for trend in shown[start : start + per_row]
+            (_chart(trend, now, cells, lines_each, pen, marks, seconds, roomy=roomy), cells)
+            for trend in row
         ]
         lines += [strip.adjust_cell_length(width) for strip in beside(blocks, GAP)]
         if start + per_row < len(shown):
@@ -136,44 +253,79 @@ def draw(trends: Sequence[Trend], now: float, width: int, height: int, pen: Pen)
     return lines
 
 
-def one(trend: Trend, now: float, width: int, height: int, pen: Pen) -> list[Strip]:
-    """A chart with its title, its newest value and the range of its axis."""
+def _newest(trend: Trend) -> float | None:
+    return next((v for v in reversed(trend.values.tolist()) if v == v), None)
+
+
+def _title(trend: Trend, pen: Pen) -> tuple[Part, list[Part]]:
+    """What it is, and its newest value."""
     ink = pen.ink
-    newest = next((v for v in reversed(trend.values.tolist()) if v == v), None)
+    newest = _newest(trend)
     held = bool(len(trend.values)) and trend.values[-1] == trend.values[-1]
-    over = trend.limit is not None and newest is not None and newest > trend.limit
     number = pen.number(trend.form(newest if held else None), trend.quantity)
-    if over and held:
-        number[0] = (number[0][0], ink.warning)
+    if held and trend.limit is not None and newest is not None and newest > trend.limit:
+        number[0] = (number[0][0], ink.severity(trend.severity))
     else:
         number[0] = (number[0][0], ink.strong if held else ink.faint)
-    title: list[Part] = [(trend.title, ink.muted)]
-    top = trend.top or 1.3 * _largest(trend.values) or 1.0
-    scale = trend.form(top)
+    return (trend.title, ink.muted), number
+
+
+def _top(trend: Trend) -> float:
+    return trend.top or 1.3 * _largest(trend.values) or 1.0
+
+
+def _bounds(trend: Trend) -> str:
+    """How far it reaches, and its limit; nothing where there is nothing to measure by them."""
+    if _newest(trend) is None:
+        return ""
     limit = f"limit {trend.form(trend.limit)} · " if trend.limit is not None else ""
-    bounds = f"{limit}top {scale}"
-    room = width - length([*title, *number]) - 2
-    inside = newest is not None and len(bounds) > room
+    return f"{limit}top {trend.form(_top(trend))}"
+
+
+def _has_room(trend: Trend, width: int, pen: Pen) -> bool:
+    """Whether its bounds can stand beside its title."""
+    title, number = _title(trend, pen)
+    bounds = _bounds(trend)
+    return not bounds or len(bounds) <= width - length([title, *number]) - 2
+
+
+def _chart(
+    trend: Trend,
+    now: float,
+    width: int,
+    height: int,
+    pen: Pen,
+    marks: Sequence[Mark],
+    seconds: float,
+    *,
+    roomy: bool,
+) -> list[Strip]:
+    """A chart with its title, its newest value and the range of its axis.
+
+    The range stands beside the title where that is `roomy`, else in the graph.
+    """
+    ink = pen.ink
+    (title, style), number = _title(trend, pen)
+    bounds = _bounds(trend)
     head = flow(
-        [(90, title), (95, number)],
+        [(90, [(short(title, width - length(number) - 1), style)]), (95, number)],
         width,
         (" ", ink.faint),
-        right=[(10, [(bounds, ink.faint)])] if newest is not None and not inside else [],
+        right=[(10, [(bounds, ink.faint)])] if roomy and bounds else [],
     )
-    # Whole seconds per cell keep slots of equal weight at one reading a second.
-    seconds = float(max(1, round(SECONDS / width + 0.49)))
-    values = buckets(trend.times, trend.values, now, width, seconds)
-    body = chart(values, max(1, height - 2), pen, top=top, limit=trend.limit)
-    if inside and len(body) > 1:  # over the oldest values rather than nowhere
-        mark = line([(f"{scale} ", ink.faint)], cell_len(scale) + 1)
-        body[0] = Strip.join([mark, body[0].crop(mark.cell_length)])
-    return [head, *body, _axis(width, seconds, pen.glyphs.rule, ink.rule, ink.faint)]
+    values, slot = series(trend.times, trend.values, now, width, seconds)
+    room, top = max(1, height - 2), _top(trend)
+    over = ink.over[trend.severity]
+    body = chart(values, room, pen, top=top, limit=trend.limit, over=over)
+    if bounds and not roomy:  # over the oldest values rather than nowhere
+        if (row := ruled(room, pen, top=top, limit=trend.limit)) is not None and row:
+            body[row] = _written(body[row], trend.form(trend.limit), pen)
+        if room > 1:
+            body[0] = _written(body[0], trend.form(top), pen)
+    return [head, *body, time_axis(width, slot, now, pen, marks)]
 
 
-@lru_cache(maxsize=32)
-def _axis(width: int, seconds: float, dash: str, rule: Style, text: Style) -> Strip:
-    past = f"-{units.age(width * seconds)} "
-    now = " now"
-    fill = max(0, width - len(past) - len(now))
-    parts: list[Part] = [(past, text), (dash * fill, rule), (now, text)]
-    return line(parts, width) if length(parts) <= width else line([], width)
+def _written(row: Strip, text: str, pen: Pen) -> Strip:
+    """A line of a graph with a number over its left end."""
+    mark = line([(f"{text} ", pen.ink.faint)], cell_len(text) + 1)
+    return Strip.join([mark, row.crop(mark.cell_length)])

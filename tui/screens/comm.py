@@ -15,7 +15,7 @@ from ..messages import NodeAsked
 from ..render import blame, comm, ranks
 from ..scene import JobFigures
 from ..widgets.job_table import JobPanel, JobTable
-from ..widgets.rank_table import Blame, BoundsTable, RankTable
+from ..widgets.rank_table import Blame, BoundsTable, NodeRanks, RankTable
 from ..widgets.row_table import RowTable
 from .finding import FaultFinding, Finding
 from .frame import Frame
@@ -42,7 +42,8 @@ class CommScreen(FaultFinding):
     )  # fmt: skip
 
     jobs = query_one(JobTable)
-    ranks = query_one(RankTable)
+    ranks = query_one("#ranks", RankTable)
+    crew = query_one(NodeRanks)
     bounds = query_one(BoundsTable)
 
     job: reactive[JobFigures | None] = reactive(None, repaint=False)
@@ -58,9 +59,10 @@ class CommScreen(FaultFinding):
         guilty = Blame(roster, glyphs=self.glyphs, id="blame")
         guilty.border_title = "who is waited for"
         table = RankTable(roster, glyphs=self.glyphs, id="ranks")
+        crew = NodeRanks(roster, glyphs=self.glyphs, id="crew")
         bounded = BoundsTable(glyphs=self.glyphs, id="bounds")
         bounded.border_title = "comm share by node · estimated"
-        for panel in (shares, guilty, table, bounded):
+        for panel in (shares, guilty, table, crew, bounded):
             panel.data_bind(CommScreen.job, Frame.scene).add_class("panel")
         for nodes in (table, bounded):
             nodes.data_bind(Finding.selection)
@@ -69,6 +71,7 @@ class CommScreen(FaultFinding):
         yield jobs
         yield Container(shares, guilty, id="top")
         yield table
+        yield crew
         yield bounded
 
     @property
@@ -109,8 +112,20 @@ class CommScreen(FaultFinding):
         self.ranks.display, self.bounds.display = told, not told
         name = f"{self.job.job} · " if self.job else ""
         self.entitle("#shares", f"{name}comm share of step")
+        self.call_next(self._look_closer)
 
-    @on(RowTable.Chosen, "#ranks, #bounds")
+    @on(RowTable.Moved, "#ranks")
+    def _look_closer(self) -> None:
+        """Shows the ranks of the node under the cursor, where there is room for them."""
+        self.set_class(self.ranks.display and self.ranks.by_node, "-nodes")
+        self.crew.of = self.ranks.node
+
+    def watch_selection(self) -> None:
+        """The first row may be of another node."""
+        if self.is_mounted:
+            self.call_next(self._look_closer)
+
+    @on(RowTable.Chosen, "#ranks, #bounds, #crew")
     def _open(self) -> None:
         if self.subject is not None:
             self.post_message(NodeAsked(self.subject))
@@ -125,3 +140,4 @@ class CommScreen(FaultFinding):
         self.ranks.whole = not self.ranks.by_node
         if node is not None:
             self.ranks.point_at(node)
+        self._look_closer()

@@ -17,6 +17,7 @@ from ..render.line import Part, fit, line
 from ..render.markdown import flowed
 from ..widgets.drawn import Drawn
 from ..widgets.keys_bar import KeysBar
+from ..widgets.row_table import RowTable
 from .frame import Frame
 
 GAP = 2
@@ -27,15 +28,19 @@ Key = tuple[str, str, str]
 
 
 def keys_of(active: Iterable[ActiveBinding]) -> list[Key]:
-    """The program's own keys, each action once; Textual's carry no id with a dot."""
+    """The program's own keys, each action once; Textual's carry no id with a dot.
+
+    Those that only move within a list come last: everybody tries them unasked.
+    """
     found: dict[str, tuple[list[str], Binding]] = {}
     for entry in active:
         binding = entry.binding
         if binding.id and "." in binding.id:
             found.setdefault(binding.id, ([], binding))[0].append(_spelled(binding))
+    moves = {one.id for one in RowTable.BINDINGS if isinstance(one, Binding) and not one.show}
     return [
         (", ".join(dict.fromkeys(keys)), binding.description, binding.tooltip)
-        for keys, binding in found.values()
+        for keys, binding in sorted(found.values(), key=lambda one: one[1].id in moves)
     ]
 
 

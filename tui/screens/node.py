@@ -13,6 +13,7 @@ from ..messages import SubjectChanged
 from ..render import devices, efa, host, place
 from ..render import node as parts
 from ..render.glyphs import Glyphs
+from ..selection import Held
 from ..widgets.node_panel import NodeDrawing, NodePanel, NodeTrends
 from ..widgets.parts import Parts
 from .frame import Frame, Latest
@@ -22,7 +23,14 @@ _PANELS = {"efa": "cards", "device": "devices", "core": "devices", "runtime": "p
 
 
 class NodeScreen(Frame):
-    """Everything known of one node."""
+    """Everything known of one node.
+
+    Args:
+        latest: as for every screen.
+        glyphs: as for every screen.
+        node: its name.
+        held: the choice of nodes that screens share.
+    """
 
     CSS_PATH = "node.tcss"
     PLACE = "node"
@@ -52,17 +60,18 @@ class NodeScreen(Frame):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="node.back", tooltip="Back to where you came from"),
         Binding("n", "turn(1)", "Next", id="node.next",
-                tooltip="The next node by name"),
+                tooltip="The next node by name, of those that are chosen"),
         Binding("p", "turn(-1)", "Prev", id="node.previous",
-                tooltip="The previous node by name"),
+                tooltip="The previous node by name, of those that are chosen"),
         Binding("j", "scroll(1)", "Down", show=False, id="node.down", tooltip="Scroll down"),
         Binding("k", "scroll(-1)", "Up", show=False, id="node.up", tooltip="Scroll up"),
     ]  # fmt: skip
 
     node: reactive[str | None] = reactive(None, repaint=False)
 
-    def __init__(self, latest: Latest, glyphs: Glyphs, node: str) -> None:
+    def __init__(self, latest: Latest, glyphs: Glyphs, node: str, held: Held) -> None:
         super().__init__(latest, glyphs)
+        self._held = held
         self.set_reactive(NodeScreen.node, node)
 
     def body(self) -> ComposeResult:
@@ -121,10 +130,13 @@ class NodeScreen(Frame):
         self.app.pop_screen()
 
     def action_turn(self, step: int) -> None:
-        """Shows the node `step` places on, round the fleet."""
-        names = self.scene.cluster.names if self.scene else ()
-        if self.node is not None and self.node in names:
-            self.node = names[(names.index(self.node) + step) % len(names)]
+        """Shows the node `step` places on, round the chosen ones; this one may be none of them."""
+        node, scene = self.node, self.scene
+        if scene is None or node is None or node not in scene.cluster.nodes:
+            return
+        chosen = self._held.selection.names(scene) | {node}
+        names = [name for name in scene.cluster.names if name in chosen]
+        self.node = names[(names.index(node) + step) % len(names)]
 
     def action_scroll(self, step: int) -> None:
         """Scrolls the parts."""

@@ -7,7 +7,7 @@ from textual.strip import Strip
 
 from trntop.model import NodeView
 
-from ..render import trends
+from ..render import moments, trends
 from ..render.glyphs import BLOCK, Glyphs
 from ..render.node import Paint
 from ..scene import Scene
@@ -61,4 +61,5 @@ class NodeTrends(NodeDrawing):
     def draw_node(self, scene: Scene, node: NodeView, width: int, height: int) -> Sequence[Strip]:
         """As many charts as fit."""
         series = trends.node_trends(scene, node.name)
-        return trends.draw(series, scene.view.time, width, height, self.pen)
+        marks = moments.of_node(scene, node.name, self.pen)
+        return trends.draw(series, scene.view.time, width, height, self.pen, marks)

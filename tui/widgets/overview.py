@@ -6,7 +6,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from ..render import alert, fleet_map, header, trends
+from ..render import alert, curves, fleet_map, header
 from ..render.glyphs import BLOCK, Glyphs
 from ..selection import ALL, Selection
 from .drawn import Drawn
@@ -120,5 +120,4 @@ class Trends(Drawn):
         """Charts that fill the area."""
         if self.scene is None:
             return ()
-        found = trends.cluster_trends(self.scene)
-        return trends.draw(found, self.scene.view.time, width, height, self.pen)
+        return curves.fleet(self.scene, width, height, self.pen)

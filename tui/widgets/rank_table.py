@@ -13,6 +13,7 @@ from trntop.model import NodeView
 
 from ..render import blame, bounds, ranks, table
 from ..render.glyphs import BLOCK, Glyphs
+from ..render.line import printable
 from ..scene import JobFigures
 from ..selection import ALL, Selection
 from .job_table import JobDrawing
@@ -141,6 +142,47 @@ class RankTable(RowTable[int]):
         """Other rows."""
         self.cursor = None
         self.watch_scene()
+
+
+class NodeRanks(RankTable, can_focus=False):
+    """The ranks of one node, to be looked at where nodes have a row each; arguments as above."""
+
+    of: reactive[str | None] = reactive(None, repaint=False)
+    """The node."""
+
+    @property
+    def by_node(self) -> bool:
+        """A row is a rank."""
+        return False
+
+    @property
+    def nothing(self) -> str:
+        """Why there is no rank."""
+        return "" if self.of is None else "it has no ranks in this job"
+
+    def watch_of(self) -> None:
+        """The ranks of another node."""
+        self.watch_scene()
+
+    def on_show(self) -> None:
+        """There is room for them now."""
+        self.watch_scene()
+
+    def watch_scene(self) -> None:
+        """Its ranks in the new tick, those first that the others wait for."""
+        if not self.display:
+            return  # of a large job that is much work for nobody
+        if self.scene is None or self.of is None:
+            self.show(())
+            return
+        self._crew = self._roster.crew(self.scene, self.job.job if self.job else "")
+        places = self._crew.of(self.of)
+        alike = self._crew.alike(places)
+        how = f"alike within {units.percent(ranks.EVEN)}" if alike else f"{self._crew.basis} first"
+        title = Content(printable(f"{self.of} · {len(places)} ranks · {how}"))
+        if title != self.border_title:
+            self.border_title = title
+        self.show(places.tolist())
 
 
 class BoundsTable(RowTable[NodeView]):

@@ -19,7 +19,7 @@ from trntop.collectors.fleet.connection import reason
 from trntop.collectors.fleet.names import Names
 from trntop.collectors.fleet.network import FULL, PIECE, Network, Transport
 
-OF_A_CONNECTION = {h11.Connection, httpcore.AsyncHTTP11Connection}
+OF_A_CONNECTION = {h11.Connection, httpcore.AsyncHTTP11Connection, network._Connection}
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 

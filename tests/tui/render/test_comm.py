@@ -10,7 +10,7 @@ from tests.tui.crews import JOB, crew_of, scene_of
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import scene
 from trntop.history import History
-from trntop.model import State, View
+from trntop.model import Severity, State, View
 from trntop.settings import Analysis
 from trntop.tui.render import bounds, comm, jobs, table
 from trntop.tui.render.pen import Pen
@@ -44,7 +44,7 @@ class TestShares:
         shown = scene(trouble=True)
         lines = comm.shares(shown, shown.job, 80, 12, PEN)
         styles = {segment.style for strip in lines[1:] for segment in strip}
-        assert PEN.ink.over[-1] in styles
+        assert PEN.ink.over[Severity.WARNING][-1] in styles
         assert "▴" in lines[-1].text
 
     @pytest.mark.parametrize("trouble", [False, True])
@@ -55,7 +55,7 @@ class TestShares:
         shown = scene(trouble=trouble)
         head, *body = comm.shares(shown, shown.job, width, 12, PEN)
         swatches = [part.style for part in head if part.text.strip() == "█"]
-        shades = PEN.ink.over if trouble else PEN.ink.area
+        shades = PEN.ink.over[Severity.WARNING] if trouble else PEN.ink.area
         assert swatches == [shades[-1], shades[1]]
         assert body[-2]._segments[-1].style == swatches[0]
         assert "exposed" in head.text

@@ -7,7 +7,7 @@ import pytest
 
 from tests.builders import make_node, view_of
 from tests.tui.render.pens import PEN, PLAIN, text
-from tests.tui.scenes import CARD, COMM_INCIDENT, VICTIM, scene
+from tests.tui.scenes import CARD, COMM_INCIDENT, JOB, VICTIM, scene
 from trntop.analysis.rulebook import rules
 from trntop.catalog import CATALOG
 from trntop.model import NodeView
@@ -157,7 +157,7 @@ def test_more_rules_than_have_room_are_named() -> None:
 def test_metric_and_pages_are_named() -> None:
     said = explained(COMM)
     assert "metric trn_job_comm_share_ratio, a gauge on /metrics docs" in said
-    assert said.endswith("docs/metrics.md#per-job, docs/sources.md#steps")
+    assert " docs docs/metrics.md#per-job, docs/sources.md#steps" in said
     assert "metric on no page: screen and JSON only" in explained("rank_step_seconds")
     assert "a counter on /metrics" in explained("efa_tx_bytes_total")
     assert "needs EFA driver 2.17.0" in explained("efa_retransmit_ratio")
@@ -203,3 +203,18 @@ def test_screens_name_quantities_of_the_catalog(screen: type[Frame]) -> None:
     assert screen.QUANTITIES
     assert set(screen.QUANTITIES) <= set(CATALOG)
     assert len(set(screen.QUANTITIES)) == len(screen.QUANTITIES)
+
+
+def test_the_last_minutes_of_what_is_kept_stand_below() -> None:
+    said = explained(RETRANSMIT)
+    assert "retransmits, worst 2.1 % d" in said.split(" docs ")[1]
+    assert "now" in said.split(" docs ")[1]
+    assert explained("node_cpu_busy_ratio").endswith("docs/sources.md#host")
+    assert explained(RETRANSMIT, None).endswith("docs/sources.md#efa")
+
+
+def test_of_a_job_they_are_said_to_be_those_of_all_its_nodes() -> None:
+    for node in (VICTIM, None):
+        said = explained(COMM, node)
+        assert f"comm share, mean over {JOB}" in said
+        assert said.count("▴") == 2, "that of the card and that of the job"

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tui.render.pens import PEN, PLAIN, text
+from trntop.model import Severity
 from trntop.tui.render.glyphs import ASCII, BLOCK, BRAILLE, Glyphs
 from trntop.tui.render.graph import bar, buckets, chart, sparkline
 from trntop.tui.render.line import length
@@ -94,10 +95,11 @@ def test_chart() -> None:
 
 
 def test_chart_draws_its_limit_behind_the_values() -> None:
-    lines = chart(np.array([0.2, 0.9]), 4, PEN, top=1.0, limit=0.5)
+    over = PEN.ink.over[Severity.CRITICAL]
+    lines = chart(np.array([0.2, 0.9]), 4, PEN, top=1.0, limit=0.5, over=over)
     assert text(lines).splitlines()[1] == "╌█"
-    over = list(lines[-1])[-1].style
-    assert over in PEN.ink.over
+    assert list(lines[-1])[-1].style in over
+    assert next(iter(lines[-1])).style in PEN.ink.area
 
 
 def test_ascii_chart_is_ascii() -> None:

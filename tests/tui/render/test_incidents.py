@@ -6,8 +6,8 @@ import pytest
 
 from tests.builders import NOON, make_incident
 from tests.tui.render.pens import PEN, PLAIN, text
-from tests.tui.scenes import COMM_INCIDENT, EFA_INCIDENT, PAST_INCIDENT, scene
-from trntop.model import Incident
+from tests.tui.scenes import COMM_INCIDENT, EFA_INCIDENT, PAST_INCIDENT, VICTIM, scene
+from trntop.model import Evidence, Incident
 from trntop.tui.render import table
 from trntop.tui.render.incidents import (
     IncidentColumns,
@@ -134,7 +134,9 @@ def test_none() -> None:
 def test_lines_are_of_the_width_and_running_text_is_not_too_wide() -> None:
     for width in (20, 60, 90, 200):
         assert {strip.cell_length for strip in detail(SCENE, EFA_INCIDENT, width, PEN)} == {width}
-    assert max(len(line) for line in page(EFA_INCIDENT, 140).split("\n")) <= 92
+    seen = Evidence(30 * "in words alone, ", VICTIM)
+    wordy = dataclasses.replace(EFA_INCIDENT, evidence=(seen,), job=None)
+    assert max(len(line) for line in page(wordy, 140).split("\n")) <= 92
 
 
 def test_the_sentence_tells_the_time_as_the_screen_does(in_kolkata: None) -> None:

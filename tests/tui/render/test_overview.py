@@ -13,6 +13,7 @@ from trntop.history import History
 from trntop.model import Compilation, Incident, State, View, Whole
 from trntop.settings import Analysis
 from trntop.tui.render import alert, fleet_map, header, trends
+from trntop.tui.render.axes import Mark
 from trntop.tui.scene import Mode, Scene
 
 
@@ -325,7 +326,7 @@ class TestTrends:
         found = trends.cluster_trends(scene())
         lines = trends.draw(found, NOON, 116, 6, PEN)
         assert len(lines) == 6
-        assert "comm share of step 17 % r" in lines[0].text
+        assert "comm share 17 % r" in lines[0].text
         assert "EFA tx, all" in lines[0].text
         assert lines[-1].text.count("now") == 4
 
@@ -334,16 +335,49 @@ class TestTrends:
         assert text(lines).count("now") == 4
         assert "limit 25 % · top 50 %" in lines[0].text
 
-    def test_where_its_title_has_no_room_the_top_stands_in_the_graph(self) -> None:
+    def test_where_a_title_has_no_room_the_tops_stand_in_the_graphs(self) -> None:
         share, step, *_ = trends.cluster_trends(scene())
         for one, top in ((share, "50 %"), (step, "5.6")):
-            head, first, *_ = trends.one(one, NOON, 27, 6, PEN)
+            head, first, *_ = trends.draw([one], NOON, 27, 6, PEN)
             assert "top" not in head.text
             assert first.text.startswith(top)
             assert first.cell_length == 27
-        head, first, *_ = trends.one(share, NOON, 60, 6, PEN)
+        rows = [row.text for row in trends.draw([share], NOON, 27, 6, PEN)]
+        assert [row[:5] for row in rows[1:5] if row.startswith(("50 %", "25 %"))] == [
+            "50 % ",
+            "25 % ",
+        ]
+        ruled = next(row for row in rows if row.startswith("25 %"))
+        assert ruled[5] in "╌█▁▂▃▄▅▆▇"
+        head, first, *_ = trends.draw([share], NOON, 60, 6, PEN)
         assert head.text.endswith("limit 25 % · top 50 %")
         assert "50 %" not in first.text
+
+    def test_beside_each_other_all_say_in_one_place_how_far_they_reach(self) -> None:
+        share, step, *_ = trends.cluster_trends(scene())
+        alone = trends.draw([step], NOON, 35, 6, PEN)
+        assert "top" in alone[0].text
+        head, first, *_ = trends.draw([share, step], NOON, 73, 6, PEN)
+        assert "top" not in head.text
+        assert first.text.startswith("50 %")
+        assert first.text[38:].startswith("5.6")
+
+    def test_one_without_a_past_moves_no_scales(self) -> None:
+        share, step, *_ = trends.cluster_trends(scene())
+        empty = dataclasses.replace(share, times=np.empty(0), values=np.empty(0))
+        assert "top" in trends.draw([empty, step], NOON, 73, 6, PEN)[0].text
+
+    def test_a_title_that_is_too_long_is_cut_and_its_number_is_not(self) -> None:
+        share, *_ = trends.cluster_trends(scene())
+        named = dataclasses.replace(share, title="a-node-with-a-long-name: comm share")
+        head = trends.draw([named], NOON, 27, 6, PEN)[0].text
+        assert head.startswith("a-node-with-a-lo")
+        assert "… 17 % r" in head
+
+    def test_moments_are_marked_on_each_axis(self) -> None:
+        mark = Mark(NOON - 100, "!", PEN.ink.critical)
+        found = trends.cluster_trends(scene())
+        assert trends.draw(found, NOON, 116, 6, PEN, [mark])[-1].text.count("!") == 4
 
     def test_a_small_area_stays_empty(self) -> None:
         assert trends.draw(trends.cluster_trends(scene()), NOON, 20, 6, PEN) == []
@@ -359,7 +393,8 @@ class TestTrends:
     def test_of_a_node(self) -> None:
         titles = [trend.title for trend in trends.node_trends(scene(), VICTIM)]
         assert titles == [
-            "utilization", "TE", "EFA tx", "HBM bandwidth", "HBM, fullest device",
+            "utilization, mean", "TE, mean", "EFA tx, all", "HBM bandwidth",
+            "HBM, fullest device",
         ]  # fmt: skip
 
     def test_without_a_past(self) -> None:

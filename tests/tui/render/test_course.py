@@ -1,0 +1,115 @@
+"""What the quantities behind an incident did, as charts."""
+
+import dataclasses
+
+import pytest
+
+from tests.builders import NOON, make_incident
+from tests.tui.render.pens import PEN, text
+from tests.tui.scenes import COMM_INCIDENT, EFA_INCIDENT, JOB, PAST_INCIDENT, VICTIM, scene
+from trntop.history import KEPT
+from trntop.model import Evidence, Incident, Severity
+from trntop.tui.render import course
+from trntop.tui.render.incidents import detail
+
+SICK = scene(trouble=True)
+
+
+def of(incident: Incident, **changes: object) -> Incident:
+    return dataclasses.replace(incident, **changes)  # type: ignore[arg-type]
+
+
+def titles(incident: Incident) -> list[str]:
+    return [one.title for one in course.charts(SICK, incident, 300.0)]
+
+
+def test_what_was_seen_comes_first_then_what_the_job_had_of_it() -> None:
+    had = ["job: comm share", "job: step time"]
+    assert titles(EFA_INCIDENT) == ["retransmits, worst", *had]
+    assert titles(COMM_INCIDENT) == had
+    exposed = Evidence("exposed", None, "job_exposed_comm_share_ratio", 0.19, 0.15)
+    assert titles(of(COMM_INCIDENT, evidence=(exposed,))) == ["job: exposed share", *had]
+
+
+def test_a_node_that_the_incident_does_not_name_is_named() -> None:
+    assert titles(of(EFA_INCIDENT, node=None, job=None)) == [f"{VICTIM}: retransmits, worst"]
+
+
+def test_a_quantity_of_many_parts_is_shown_as_what_is_kept_of_it() -> None:
+    seen = Evidence("device 3 is full", VICTIM, "device_memory_used_ratio", 0.97, 0.95)
+    assert titles(of(EFA_INCIDENT, job=None, evidence=(seen, seen))) == ["HBM, fullest device"]
+    for name in KEPT:
+        own = Evidence("by a rule of the user's own", VICTIM, name, 0.5, 0.4)
+        (chart,) = course.charts(SICK, of(EFA_INCIDENT, job=None, evidence=(own,)), 300.0)
+        assert chart.quantity == name
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        Evidence("in words alone", VICTIM),
+        Evidence("nobody keeps it", VICTIM, "rank_compute_seconds", 5.3, 3.9),
+        Evidence("a node that is not there", "trn-999", "efa_retransmit_ratio", 0.02, 0.002),
+        Evidence("of no node", None, "efa_retransmit_ratio", 0.02, 0.002),
+    ],
+)
+def test_what_is_not_kept_is_not_drawn(seen: Evidence) -> None:
+    bare = of(EFA_INCIDENT, job=None, evidence=(seen,))
+    assert titles(bare) == []
+    assert course.draw(SICK, bare, 100, 7, PEN) == []
+
+
+@pytest.mark.parametrize(
+    ("ago", "closed", "seconds"),
+    [(30, None, 300), (239, None, 300), (241, None, 360), (9000, None, 900), (9000, 800, 900)],
+)
+def test_it_reaches_back_to_the_beginning(ago: float, closed: float | None, seconds: int) -> None:
+    closed_at = None if closed is None else NOON - closed
+    assert course.span(SICK, of(EFA_INCIDENT, opened_at=NOON - ago, closed_at=closed_at)) == seconds
+
+
+def test_what_was_over_before_anything_that_is_kept_has_no_charts() -> None:
+    old = of(EFA_INCIDENT, opened_at=NOON - 2000, closed_at=NOON - 901)
+    assert course.span(SICK, old) is None
+    assert course.draw(SICK, old, 100, 7, PEN) == []
+
+
+@pytest.mark.parametrize("severity", [Severity.WARNING, Severity.CRITICAL])
+@pytest.mark.parametrize("closed_at", [None, NOON - 10])
+def test_what_is_above_its_limit_has_the_colour_of_the_incident(
+    severity: Severity, closed_at: float | None
+) -> None:
+    seen = of(EFA_INCIDENT, severity=severity, closed_at=closed_at)
+    lines = course.draw(SICK, seen, 100, 7, PEN)
+    styles = {part.style for strip in lines for part in strip}
+    assert PEN.ink.severity(severity) in {
+        part.style for part in lines[0] if part.text.startswith("2.1 %")
+    }
+    assert styles & set(PEN.ink.over[severity])
+
+
+def test_the_beginning_is_marked() -> None:
+    axis = course.draw(SICK, EFA_INCIDENT, 100, 7, PEN)[-1]
+    assert axis.text.count("▴") == 3
+    over = of(EFA_INCIDENT, closed_at=NOON - 10)
+    grey = course.draw(SICK, over, 100, 7, PEN)[-1]
+    assert {part.style for part in grey if part.text == "▴"} == {PEN.ink.muted}
+
+
+def test_it_stands_between_evidence_and_runbook_where_there_is_room() -> None:
+    shown = {width: text(detail(SICK, EFA_INCIDENT, width, PEN)) for width in (78, 116, 192)}
+    assert "retransmits, worst" not in shown[78]
+    for width in (116, 192):
+        said = shown[width]
+        assert said.index("what is seen") < said.index("retransmits, worst 2.1 %")
+    assert shown[116].index("worst 2.1 %") < shown[116].index("What it means")
+    over = of(EFA_INCIDENT, opened_at=NOON - 2000, closed_at=NOON - 901)
+    assert "retransmits, worst" not in text(detail(SICK, over, 116, PEN))
+
+
+@pytest.mark.parametrize("width", [100, 116, 150, 192, 290])
+def test_it_fits(width: int) -> None:
+    crowded = make_incident("comm_bound", job=JOB, node=VICTIM)
+    for incident in (EFA_INCIDENT, COMM_INCIDENT, PAST_INCIDENT, crowded):
+        lines = detail(SICK, incident, width, PEN)
+        assert {line.cell_length for line in lines} == {width}
