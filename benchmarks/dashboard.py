@@ -2,7 +2,8 @@
 
 It shows views that were made beforehand, one a second, in the process that is measured: painting,
 history and whatever else belongs to the screen, but neither collection nor analysis, which other
-benchmarks measure. For few nodes the replay of a recording, which has both, stands beside it. A
+benchmarks measure. For few nodes both stand beside it: streams of as many agents, and the replay of
+a recording, which decodes here what the agents of several nodes each decode for themselves. A
 simulation is nowhere counted. btop and glances, where they are installed, watch this machine.
 """
 
@@ -16,6 +17,7 @@ import time
 from itertools import islice
 from pathlib import Path
 
+from benchmarks import streams
 from benchmarks.figure import Figure
 from benchmarks.payloads import START, readings
 from benchmarks.terminal import TRNTOP, Terminal, rss_mib
@@ -32,8 +34,10 @@ CPU_BUDGETS = {1: 2.0, 16: 5.0, 256: None, 1000: 50.0}
 """Nodes → % of a core."""
 TRAFFIC_BUDGET, KEY_BUDGET = 30.0, 50.0
 """KiB/s and ms."""
-REPLAYED = 16
-"""Nodes up to which a recording is replayed: those of larger fleets are large."""
+FEW = 16
+"""Nodes up to which streams are heard and a recording is replayed: larger ones are measured by
+`benchmarks.streams`, and their recordings are large.
+"""
 VIEWS = 6
 """That are made beforehand, and shown in turn."""
 PAST = 180
@@ -68,11 +72,17 @@ def run(*, quick: bool) -> list[Figure]:
 
 def _dashboard(nodes: int, budget: float | None, seconds: int, *, quick: bool) -> list[Figure]:
     label = f"dashboard, {nodes:,} node{'s' * (nodes > 1)}, {seconds} s"
-    replayed = []
-    if nodes <= REPLAYED:
+    whole = []
+    if nodes <= FEW:
+        with streams.watched(nodes) as (terminal, _, _):
+            cpu, rate, memory = _running(terminal, b"SIMULATED", SETTLE, seconds)
+        beside = f"{memory}; {rate:.1f} KiB/s"
+        whole.append(Figure("  on streams, with analysis: CPU", cpu, "%", budget, beside))
         cpu, rate, memory = _replay(nodes, seconds)
         beside = f"{memory}; {rate:.1f} KiB/s"
-        replayed.append(Figure("  with decoding and analysis: CPU", cpu, "%", budget, beside))
+        # Of one node it is what the dashboard does beside its collectors.
+        limit = budget if nodes == 1 else None
+        whole.append(Figure("  on a recording, with decoding: CPU", cpu, "%", limit, beside))
     terminal = Terminal(sys.executable, "-m", "benchmarks.dashboard", str(nodes))
     try:
         cpu, rate, memory = _running(terminal, b"SIMULATED", SETTLE, seconds)
@@ -82,7 +92,7 @@ def _dashboard(nodes: int, budget: float | None, seconds: int, *, quick: bool) -
         terminal.close()
     return [
         Figure(f"{label}: CPU", cpu, "%", budget, memory),
-        *replayed,
+        *whole,
         Figure("  to the terminal", rate, "KiB/s", TRAFFIC_BUDGET),
         *(
             Figure(f"  {what} to paint, p95", _p95(times), "ms", limit, _median(times))

@@ -9,6 +9,7 @@ analysis. Then some of the agents hang, some vanish, some answer garbage.
 
 import argparse
 import asyncio
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -63,6 +64,13 @@ def run(*, quick: bool) -> list[Figure]:
 
 def measure(nodes: int, seconds: float) -> list[Figure]:
     """Both phases, each of so many seconds."""
+    with watched(nodes) as (terminal, server, notes):
+        return _phases(terminal, server, notes, nodes, seconds)
+
+
+@contextlib.contextmanager
+def watched(nodes: int) -> Iterator[tuple[Terminal, "subprocess.Popen[bytes]", Path]]:
+    """So many agents and a dashboard on them: its terminal, their process, and its notes."""
     port = _free_port()
     server = subprocess.Popen(
         (sys.executable, "-m", "benchmarks.streams", "--serve", str(port), "--nodes", str(nodes)),
@@ -76,7 +84,7 @@ def measure(nodes: int, seconds: float) -> list[Figure]:
             watch = ("--watch", str(port), "--notes", str(notes), "--nodes", str(nodes))
             terminal = Terminal(sys.executable, "-m", "benchmarks.streams", *watch)
             try:
-                return _phases(terminal, server, notes, nodes, seconds)
+                yield terminal, server, notes
             finally:
                 terminal.close()
     finally:

@@ -1,6 +1,7 @@
 """A node that an agent speaks for: its age, its sources, and what others say beside it."""
 
 import dataclasses
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,25 @@ def test_it_ages_by_our_clock() -> None:
     stale = node_of(monitor, NOON + 4)
     assert stale.frame.columns == {}
     assert stale.inventory.of(Entity.DEVICE) == (0, 1)
+
+
+def test_what_is_stale_is_not_kept_and_a_frame_brings_it_back() -> None:
+    speaker = Speaker("n", 1.0)
+    view = at(1)
+    moved = {name: values + 1 for name, values in view.frame.columns.items()}
+    view = dataclasses.replace(view, frame=dataclasses.replace(view.frame, columns=moved))
+    monitor = fed(*said(at(0), NOON, speaker), *said(view, NOON + 1, speaker))
+    columns = node_of(monitor, NOON + 1).frame.columns
+    assert isinstance(columns, wire._Columns)
+    numbers = weakref.ref(columns._tables[0])
+    del columns
+    assert numbers() is not None
+    stale = node_of(monitor, NOON + 9)
+    assert stale.frame.sources[0].state is State.STALE
+    assert stale.inventory.of(Entity.DEVICE)
+    assert numbers() is None
+    monitor.feed(said(at(10), NOON + 10, speaker)[-1])
+    assert node_of(monitor, NOON + 10).frame.columns
 
 
 def test_frames_that_cannot_be_read_are_no_sign_of_life() -> None:

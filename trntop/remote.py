@@ -123,6 +123,7 @@ class RemoteNode:
         agent = self._heard.state(now)
         newest = self._newest
         if newest is None or agent.state in (State.STALE, State.DOWN, State.STARTING):
+            self._let_go()
             inventory = newest.inventory if newest else Inventory(self.node)
             simulated = newest is not None and newest.frame.simulated
             return NodeView(inventory, Frame(self.node, now, {}, (agent,), simulated))
@@ -143,6 +144,15 @@ class RemoteNode:
             frame.phase,
         )
         return NodeView(newest.inventory, current)
+
+    def _let_go(self) -> None:
+        """Keeps nothing of frames that do not count any more: only a new one brings values back."""
+        self._before = None
+        if self._newest is not None and self._newest.frame.columns:
+            inventory, frame = self._newest.inventory, self._newest.frame
+            self._newest = NodeView(
+                inventory, Frame(self.node, frame.time, {}, (), frame.simulated)
+            )
 
     def _look(self) -> None:
         """Reads the frame that waits; only one that can be read is a sign of life."""

@@ -71,7 +71,7 @@ SHOTS = {
     "efa": Shot(SICK, ("4",), "All EFA cards side by side", "`4`: a row is a node, a column is a "
         "rail. The counters of the card under the cursor stand below."),
     "incidents": Shot(SICK, ("5",), "What is wrong, why, and what to do", "`5`: evidence with its "
-        "numbers, and the runbook."),
+        "numbers, what they did before and since, and the runbook."),
     "onset": Shot(SICK, ("5", "o"), "The moment at which it began", "`o` goes back to it, and all "
         "screens show that second until `l`: a card that nobody had noticed yet."),
     "explain": Shot(SICK, ("e",), "What a number is", "`e`: its formula, what it is computed from, "
@@ -80,7 +80,7 @@ SHOTS = {
         "expression narrows table and map while it is typed."),
     "columns": Shot(SICK, ("c",), "Columns", "`c`: which to show, and by which to sort."),
     "comm": Shot(SLOW, ("3",), "Whom the others wait for", "`3`: one step of each rank on a common "
-        "scale. Seven nodes wait for the eighth."),
+        "scale. Seven nodes wait for the eighth; where there is room its ranks stand below."),
     "run": Shot(LONG, ("6",), "How the run gets on", "`6`: phases, pace, loss, pauses, and what "
         "they cost at a price of the user's own."),
     "latency": Shot(FAR, ("4", "m", "m", "m"), "Latency between nodes", "`m` turns the map "
