@@ -149,13 +149,12 @@ def cluster_trends(scene: Scene) -> list[Trend]:
     if job is not None:
         found = (of_job(scene, job.job, quantity) for quantity in (COMM, STEP, TOKENS))
         trends += filter(None, found)
-    if scene.cluster.whole is not None:
-        return [*trends, *_of_whole(scene, alone=job is None)]
+    whole = scene.cluster.whole is not None
     if job is None:
-        trends.append(_mean(scene, "utilization, mean", UTILIZATION))
-        engine = _mean(scene, "TE, mean", ENGINE)
-        trends += [engine] if len(engine.times) else []
-    return [*trends, _summed(scene, "EFA tx, all", TRANSMIT)]
+        for quantity in (UTILIZATION, ENGINE):
+            one = _of_whole(scene, quantity) if whole else _mean(scene, quantity)
+            trends += [one] if len(one.times) or quantity != ENGINE else []
+    return [*trends, _of_whole(scene, TRANSMIT) if whole else _summed(scene, TRANSMIT)]
 
 
 def node_trends(scene: Scene, node: str) -> list[Trend]:
@@ -175,34 +174,26 @@ def _largest(values: Values) -> float:
     return float(np.nanmax(values)) if len(values) and not np.isnan(values).all() else 0.0
 
 
-def _of_whole(scene: Scene, *, alone: bool) -> list[Trend]:
-    """All nodes behind an engine, of which the screen may have only the worst."""
-    trends = []
-    for title, quantity, form, top in (
-        ("utilization, mean", UTILIZATION, units.percent, 1.0),
-        ("TE, mean", ENGINE, units.percent, 1.0),
-        ("EFA tx, all", TRANSMIT, units.gigabits, None),
-    ):
-        times, values = scene.history.scalar(f"/{quantity}", int(SECONDS))
-        if (alone or quantity == TRANSMIT) and (len(times) or quantity != ENGINE):
-            trends.append(Trend(title, quantity, form, times, values, top))
-    return trends
+def _of_whole(scene: Scene, quantity: str) -> Trend:
+    """Of all nodes behind an engine, of which the screen may have only the worst."""
+    past = scene.history.scalar(f"/{quantity}", int(SECONDS) + MORE)
+    return _trend(_NODES[quantity], quantity, *past, scene.limits)
 
 
-def _summed(scene: Scene, title: str, quantity: str) -> Trend:
-    times, table = scene.history.nodes(quantity, scene.cluster.names, int(SECONDS))
+def _summed(scene: Scene, quantity: str) -> Trend:
+    times, table = scene.history.nodes(quantity, scene.cluster.names, int(SECONDS) + MORE)
     known = ~np.isnan(table)
     values = np.where(known.any(axis=1), np.where(known, table, 0).sum(axis=1), np.nan)
-    return Trend(title, quantity, units.gigabits, times, values)
+    return _trend(_NODES[quantity], quantity, times, values, scene.limits)
 
 
-def _mean(scene: Scene, title: str, quantity: str) -> Trend:
-    times, table = scene.history.nodes(quantity, scene.cluster.names, int(SECONDS))
+def _mean(scene: Scene, quantity: str) -> Trend:
+    times, table = scene.history.nodes(quantity, scene.cluster.names, int(SECONDS) + MORE)
     known = ~np.isnan(table)
     count = known.sum(axis=1)
     total = np.where(known, table, 0).sum(axis=1)
     values = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    return Trend(title, quantity, units.percent, times, values, 1.0)
+    return _trend(_NODES[quantity], quantity, times, values, scene.limits)
 
 
 def draw(
