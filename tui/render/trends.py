@@ -1,7 +1,7 @@
 """Charts of the last minutes: the run's for the cluster, one node's for its screen."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from rich.cells import cell_len
@@ -27,7 +27,7 @@ from ..measures import (
     UTILIZATION,
 )
 from ..scene import Scene
-from .axes import Mark, series, time_axis
+from .axes import Mark, series, slots, time_axis
 from .graph import Values, chart, ruled
 from .line import Part, beside, flow, length, line, short
 from .pen import Pen
@@ -49,7 +49,7 @@ class Trend:
     times: Values
     values: Values
     top: float | None = None
-    """What the full height stands for; None takes the largest value and some air."""
+    """What the full height stands for; None goes by the limit and the largest value shown."""
     limit: float | None = None
     severity: Severity = Severity.WARNING
     """How bad it is above the limit."""
@@ -131,10 +131,7 @@ def _trend(
     severity: Severity = Severity.WARNING,
 ) -> Trend:
     limit = None if kind.limit is None else kind.limit(limits)
-    top = kind.top
-    if top is None and limit is not None:
-        top = max(2 * limit, 1.15 * _largest(values))
-    return Trend(kind.title, quantity, kind.form, times, values, top, limit, severity)
+    return Trend(kind.title, quantity, kind.form, times, values, kind.top, limit, severity)
 
 
 def known(trend: Trend) -> bool:
@@ -225,8 +222,9 @@ def draw(
         rows = min(len(trends), max(rows, height // 8))
         per_row = -(-len(trends) // rows)
         rows = -(-len(trends) // per_row)
-    shown = trends[: rows * per_row]
     cells = (width - GAP * (per_row - 1)) // per_row
+    since = now - cells * slots(cells, seconds)
+    shown = [_since(trend, since) for trend in trends[: rows * per_row]]
     tall = height // rows
     lines: list[Strip] = []
     for start in range(0, len(shown), per_row):
@@ -261,8 +259,18 @@ def _title(trend: Trend, pen: Pen) -> tuple[Part, list[Part]]:
     return (trend.title, ink.muted), number
 
 
+def _since(trend: Trend, time: float) -> Trend:
+    """Without what is older: nobody can see what it would be measured by."""
+    seen = trend.times > time
+    return replace(trend, times=trend.times[seen], values=trend.values[seen])
+
+
 def _top(trend: Trend) -> float:
-    return trend.top or 1.3 * _largest(trend.values) or 1.0
+    if trend.top is not None:
+        return trend.top
+    if trend.limit is not None:
+        return max(2 * trend.limit, 1.15 * _largest(trend.values))
+    return 1.3 * _largest(trend.values) or 1.0
 
 
 def _bounds(trend: Trend) -> str:

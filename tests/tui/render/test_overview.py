@@ -374,6 +374,13 @@ class TestTrends:
         assert head.startswith("a-node-with-a-lo")
         assert "… 17 % r" in head
 
+    def test_what_is_older_than_the_chart_does_not_set_its_scale(self) -> None:
+        _, step, *_ = trends.cluster_trends(scene())
+        before = np.insert(step.times, 0, NOON - 450), np.insert(step.values, 0, 90.0)
+        spiked = dataclasses.replace(step, times=before[0], values=before[1])
+        heads = [trends.draw([one], NOON, 60, 6, PEN)[0].text for one in (step, spiked)]
+        assert heads[0] == heads[1]
+
     def test_moments_are_marked_on_each_axis(self) -> None:
         mark = Mark(NOON - 100, "!", PEN.ink.critical)
         found = trends.cluster_trends(scene())
