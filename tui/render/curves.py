@@ -11,7 +11,7 @@ from trntop import units
 from ..measures import PACE, STEP
 from ..scene import JobFigures, Scene
 from . import blame, trends
-from .axes import LEAST, bounds, curve, framed, nice, series
+from .axes import LEAST, Mark, bounds, curve, framed, nice, series
 from .graph import chart
 from .line import Part, beside, flow, line
 from .pen import Pen
@@ -59,12 +59,13 @@ def draw(
     across = max(1, min(len(known), (width + GAP) // (CELLS + GAP)))
     down = max(1, min(-(-len(known) // across), height // LINES))
     across = min(across, -(-len(known) // down))
+    marks = blame.marks(scene, job.job, pen)
     lines: list[Strip] = []
     for row in range(down):
         tall = height // down + (row < height % down)
         shown = known[row * across : (row + 1) * across]
         cells = (width - GAP * (len(shown) - 1)) // len(shown)
-        blocks = [(_one(scene, job, each, cells, tall, pen), cells) for each in shown]
+        blocks = [(_one(scene, job, each, cells, tall, pen, marks), cells) for each in shown]
         lines += [strip.adjust_cell_length(width) for strip in beside(blocks, GAP)]
     return lines
 
@@ -89,7 +90,13 @@ def _any(scene: Scene, job: JobFigures, chart: Chart) -> bool:
 
 
 def _one(
-    scene: Scene, job: JobFigures, what: Chart, width: int, height: int, pen: Pen
+    scene: Scene,
+    job: JobFigures,
+    what: Chart,
+    width: int,
+    height: int,
+    pen: Pen,
+    marks: Sequence[Mark],
 ) -> list[Strip]:
     times, values = scene.history.scalar(f"{job.job}/{what.quantity}", int(SECONDS))
     newest = float(values[-1]) if len(values) else None
@@ -113,6 +120,5 @@ def _one(
     # Slots are whole seconds: no more of them than the panel's title says.
     shown = shown[-int(SECONDS // slot) :]
     body = chart(shown, room, pen, top=top) if what.grounded else curve(shown, room, pen, low, top)
-    marks = blame.marks(scene, job.job, pen)
     below = framed(body, named, slot, now, gutter, pen, marks)
     return [flow(head, width, ("  ", pen.ink.faint)), *below]
