@@ -19,7 +19,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.collectors.notebook import Notebook
@@ -282,7 +281,7 @@ class Place:
                 os.close(opened.pop())
 
         self.stack.callback(close)
-        self.inside = lambda: opened or touch(True) or self.book.is_down()
+        self.inside = lambda: opened or touch(True) or self.book.statuses
         self.release = lambda: close() or touch(False) and None
 
 
@@ -328,7 +327,7 @@ async def stage(place: Place, scene: Scene) -> AsyncIterator["asyncio.Task[None]
     loop = asyncio.get_running_loop()
     assert isinstance(loop, Loop)
     threads, files = set(threading.enumerate()), _files()
-    children = set(psutil.Process().children())
+    children = _children()
     GUARD.calls.clear()
     try:
         collector: Collector | None = await scene(place)
@@ -341,7 +340,7 @@ async def stage(place: Place, scene: Scene) -> AsyncIterator["asyncio.Task[None]
         loop.leave()
         task.cancel()
         await asyncio.wait({task}, timeout=PATIENCE)
-        assert task.done(), "it ignores being cancelled"
+        assert task.done(), f"it ignores being cancelled: {asyncio.all_tasks()}"
         if not over:
             assert task.cancelled(), f"it swallows being cancelled: {task}"
         assert loop.waited <= LEAVING, f"cancelled, it waits {loop.waited:g} s"
@@ -361,7 +360,7 @@ async def stage(place: Place, scene: Scene) -> AsyncIterator["asyncio.Task[None]
         return not set(threading.enumerate()) - threads
 
     await until(no_threads, "threads are left")
-    await until(lambda: not set(psutil.Process().children()) - children, "children are left")
+    await until(lambda: _children() <= children, "children are left")
     await until(lambda: not _alive(place.started()), "processes of a child are left")
     gc.collect()
     await until(lambda: _files() <= files, "descriptors are left")
@@ -376,13 +375,20 @@ def _files() -> set[tuple[str, str]]:
     return {one for one in found if not one[1].endswith("/fd")}
 
 
+def _children() -> set[str]:
+    """Processes that this one has started, also those that are not reaped."""
+    tasks = Path("/proc/self/task").iterdir()
+    return {child for task in tasks for child in (task / "children").read_text().split()}
+
+
 def _alive(groups: list[int]) -> list[int]:
-    """Process groups of which anything runs."""
+    """Those of these process groups of which anything runs."""
     found = []
-    for one in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, ProcessLookupError):
-            if os.getpgid(one.pid) in groups and one.status() != psutil.STATUS_ZOMBIE:
-                found.append(one.pid)
+    for path in Path("/proc").glob("[0-9]*/stat") if groups else ():
+        with contextlib.suppress(OSError):
+            state, _, group = path.read_text().rpartition(")")[2].split()[:3]
+            if int(group) in groups and state != "Z":
+                found.append(int(group))
     return found
 
 

@@ -587,7 +587,7 @@ ROWS = [
     Row("dns", Watch, resolver("missing"), resolver("hangs"), resolver("hostile")),
     Row("slurm", Watch, slurm(lambda place: None), slurm(hanging_program("scontrol")),
         slurm(writing_program("scontrol", "exit 0"))),
-    network("ec2", Watch, with_aws(lambda: listed("ec2:tag=a:b")), JSON),
+    network("ec2", Watch, with_aws(lambda: listed("ec2:tag/a=b")), JSON),
     Row("ssh", SshNode, ssh(lambda place: None), ssh(hanging_program("ssh")),
         ssh(writing_program("ssh", "exit 255"))),
     Row("ssh: noise", SshNode, ssh(lambda place: None), ssh(hanging_program("ssh")),
