@@ -189,11 +189,11 @@ class Book(Notebook):
         return any(one.state is State.FRESH for one in self.statuses) or bool(self.readings)
 
     def refused(self) -> bool:
-        """Whether a source was said to be bad, or what it gave."""
+        """Whether what the source gave was taken, or refused."""
         lost = ("skipped", "oversize", "noise")
         return (
             self.is_down()
-            or bool(self.problems)
+            or bool(self.problems or self.readings)
             or any(one.counts.get(name) for one in self.statuses for name in lost)
         )
 
@@ -282,7 +282,7 @@ class Place:
 
         self.stack.callback(close)
         self.inside = lambda: opened or touch(True) or self.book.statuses
-        self.release = lambda: close() or touch(False) and None
+        self.release = lambda: close() or (touch(False) and None)
 
 
 Scene = Callable[[Place], Awaitable[Collector]]
@@ -315,7 +315,7 @@ class Row:
 async def until(condition: Callable[[], object], what: str = "") -> None:
     """Waits for what nobody announces."""
     end = asyncio.get_running_loop().time() + PATIENCE
-    while not condition():  # noqa: ASYNC110
+    while not condition():
         if asyncio.get_running_loop().time() > end:
             pytest.fail(f"waited in vain: {what}")
         await asyncio.sleep(0.005)
@@ -362,8 +362,12 @@ async def stage(place: Place, scene: Scene) -> AsyncIterator["asyncio.Task[None]
     await until(no_threads, "threads are left")
     await until(lambda: _children() <= children, "children are left")
     await until(lambda: not _alive(place.started()), "processes of a child are left")
-    gc.collect()
-    await until(lambda: _files() <= files, "descriptors are left")
+
+    def no_files() -> bool:
+        gc.collect()  # what readers hold open goes with them
+        return _files() <= files
+
+    await until(no_files, f"descriptors are left: {_files() - files}")
 
 
 def _files() -> set[tuple[str, str]]:

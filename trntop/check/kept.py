@@ -50,7 +50,7 @@ def read(path: Path) -> Check:
         raise UsageError(f"{path}: {error.strerror}") from error
     try:
         check = msgspec.json.decode(data, type=Check)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UsageError(f"{path}: no result of trntop check: {error}") from error
     if check.schema != SCHEMA:
         raise UsageError(f"{path}: a result of another trntop, with schema {check.schema}")
