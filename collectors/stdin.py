@@ -17,6 +17,7 @@ from .pace import hold, rest
 from .worker import Worker
 
 CHUNK_BYTES = 1 << 18
+GARBAGE = "no line on standard input is a report of neuron-monitor"
 DEFAULT_PERIOD = 1.0
 """Seconds; also the least, since a first report's own period is next to nothing."""
 
@@ -61,6 +62,9 @@ class StandardInput:
         last = b""
         try:
             while True:
+                while not last and not await intake.wait(DEFAULT_PERIOD):
+                    if intake.counts["skipped"] or intake.counts["oversize"]:
+                        self._say(sink, intake, State.STARTING, GARBAGE)
                 await intake.arrived.wait()
                 intake.arrived.clear()
                 ended = reading.done()

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -34,6 +35,8 @@ LEAVING = 0.5
 """Seconds that a collector may wait once it is cancelled."""
 PATIENCE = 30.0
 """Seconds after which nothing more is expected; only a test that fails waits so long."""
+TURNS = 10
+"""Turns of the loop in which tasks end that were cancelled, or close a library's generators."""
 HOUR = 3600.0
 
 _PRODUCT = (f"{os.sep}collectors{os.sep}", f"{os.sep}trntop{os.sep}")
@@ -168,7 +171,9 @@ class Book(Notebook):
         self.monitor.feed(reading)
         if decoder := DECODERS.get(reading.source):
             try:
-                self.problems += decoder(reading.data).problems
+                sample = decoder(reading.data)
+                self.problems += sample.problems
+                self.names |= {one.holder for one in sample.facts.get("allocations", ())}
             except DecodeError as error:
                 self.problems.append(str(error))
         super().reading(reading)
@@ -189,13 +194,13 @@ class Book(Notebook):
         return any(one.state is State.FRESH for one in self.statuses) or bool(self.readings)
 
     def refused(self) -> bool:
-        """Whether what the source gave was taken, or refused."""
-        lost = ("skipped", "oversize", "noise")
-        return (
-            self.is_down()
-            or bool(self.problems or self.readings)
-            or any(one.counts.get(name) for one in self.statuses for name in lost)
-        )
+        """Whether what the source gave is reported as of no use."""
+        return self.is_down() or bool(self.problems)
+
+    @property
+    def entries(self) -> int:
+        """How often something was reported."""
+        return len(self.statuses) + len(self.readings)
 
     def check_texts(self) -> None:
         """Whatever came, each text is one clean line, and what is not well has a reason."""
@@ -231,7 +236,7 @@ class Place:
     def script(self, text: str, name: str = "tool") -> str:
         """A program of these lines, whose process group is remembered."""
         path = self.source / name
-        notes = self.source / "groups"
+        notes = shlex.quote(f"{self.source}/groups")
         path.write_text(f"#!/bin/sh\necho $$ >>{notes}\n{text}\n")
         path.chmod(0o755)
         return str(path)
@@ -241,10 +246,11 @@ class Place:
         notes = self.source / "groups"
         return [int(line) for line in notes.read_text().split()] if notes.exists() else []
 
-    def payload_file(self) -> Path:
+    def payload_file(self) -> str:
+        """A file that holds the payload, quoted for a script."""
         path = self.source / "payload"
         path.write_bytes(self.payload)
-        return path
+        return shlex.quote(f"{path}")
 
     def hang_call(self, owner: object, name: str) -> None:
         """Has a function hang until the collector was cancelled, as on a file system that hangs."""
@@ -298,7 +304,7 @@ class Row:
         hangs: for one that neither answers nor ends.
         hostile: for one that gives the place's payload.
         appears: makes the missing source work.
-        silent: it has no state of its own to report.
+        quiet: it reports nothing by itself.
         refused: whether a hostile payload was taken note of.
     """
 
@@ -308,14 +314,16 @@ class Row:
     hangs: Scene
     hostile: Scene
     appears: Callable[[Place], Awaitable[None]] | None = None
-    silent: bool = False
+    quiet: bool = False
     refused: Callable[[Place], object] = lambda place: place.book.refused()
 
 
-async def until(condition: Callable[[], object], what: str = "") -> None:
-    """Waits for what nobody announces."""
+async def until(
+    condition: Callable[[], object], what: str = "", task: "asyncio.Task[None] | None" = None
+) -> None:
+    """Waits for what nobody announces, or for the end of a task."""
     end = asyncio.get_running_loop().time() + PATIENCE
-    while not condition():
+    while not condition() and not (task and task.done()):
         if asyncio.get_running_loop().time() > end:
             pytest.fail(f"waited in vain: {what}")
         await asyncio.sleep(0.005)
@@ -344,8 +352,9 @@ async def stage(place: Place, scene: Scene) -> AsyncIterator["asyncio.Task[None]
         if not over:
             assert task.cancelled(), f"it swallows being cancelled: {task}"
         assert loop.waited <= LEAVING, f"cancelled, it waits {loop.waited:g} s"
-        await asyncio.sleep(0)  # tasks that were cancelled with it
-        assert asyncio.all_tasks() <= tasks, "tasks are left"
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        assert asyncio.all_tasks() <= tasks, f"tasks are left: {asyncio.all_tasks() - tasks}"
         left = set(threading.enumerate()) - threads
         assert all(one.daemon for one in left), f"the interpreter would wait for {left}"
         del task
@@ -364,6 +373,8 @@ async def stage(place: Place, scene: Scene) -> AsyncIterator["asyncio.Task[None]
     await until(lambda: not _alive(place.started()), "processes of a child are left")
 
     def no_files() -> bool:
+        if _files() <= files:
+            return True
         gc.collect()  # what readers hold open goes with them
         return _files() <= files
 
@@ -381,8 +392,11 @@ def _files() -> set[tuple[str, str]]:
 
 def _children() -> set[str]:
     """Processes that this one has started, also those that are not reaped."""
-    tasks = Path("/proc/self/task").iterdir()
-    return {child for task in tasks for child in (task / "children").read_text().split()}
+    found: set[str] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # the thread has ended
+            found.update((task / "children").read_text().split())
+    return found
 
 
 def _alive(groups: list[int]) -> list[int]:

@@ -9,6 +9,7 @@ import os
 import pkgutil
 import random
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,6 +34,7 @@ from trntop.catalog import (
     STEPS,
     TENSOR_ENGINE,
 )
+from trntop.check import kept as kept_checks
 from trntop.check.model import ProbeResult, ProbeSpec, Served
 from trntop.collection import Collector
 from trntop.collectors import aws, local, stdin, tail
@@ -62,7 +64,7 @@ PAYLOADS = {
     "nested": NESTED + b"\n",
     "nested in an object": b'{"x":' + NESTED + b"}\n",
     "wrong types": b'{"schema":1,"status":"success","data":7,"id":["\\u001b[31m"],"trials":{},'
-    b'"neuron_runtime_data":"x","period":[],"step":"\\u001b]0;x\\u0007","targets":5,"time":{}}\n',
+    b'"MESSAGE":{},"neuron_runtime_data":"x","period":[],"step":"\\u001b]0;x\\u0007","targets":5,"time":{}}\n',
     "no UTF-8, escape sequences": b"\x1b]0;owned\x07\xff\xfe\x1b[31m\x00\xc3(\r\x1b[2J\n",
 }
 HANG = "trap '' TERM\n: >{inside}\nwhile :; do sleep 100; done"
@@ -85,6 +87,7 @@ def settings_of(place: Place) -> Collect:
         job_mapping=str(folder / "jobs"),
         profiles=str(folder / "profiles.json"),
         pod_resources=str(folder / "kubelet.sock"),
+        period=0.05,
     )
 
 
@@ -101,33 +104,44 @@ def of(source: str, prepare: Callable[[Place], object] = lambda place: None) -> 
     return scene
 
 
-def tree(place: Place) -> None:
-    """All that the kernel, a scheduler and `trntop profile` write."""
-    root = place.source / "root"
-    root.mkdir(exist_ok=True)
-    sysfs_tree.neuron_tree(root, devices=1, cores=2)
-    sysfs_tree.efa_tree(root, cards=1)
+def neuron_tree(place: Place) -> None:
+    sysfs_tree.neuron_tree(place.source / "root", devices=1, cores=2)
+
+
+def efa_tree(place: Place) -> None:
+    sysfs_tree.efa_tree(place.source / "root", cards=1)
+
+
+def host_tree(place: Place) -> None:
     for name in ("stat", "meminfo", "loadavg", "cpuinfo", "net/dev", "diskstats"):
-        sysfs_tree.write(root / "proc" / name, Path("/proc", name).read_text().rstrip())
+        text = Path("/proc", name).read_text().rstrip()
+        sysfs_tree.write(place.source / "root" / "proc" / name, text)
+
+
+def jobs_tree(place: Place) -> None:
     sysfs_tree.write(place.source / "jobs" / "all", "4711")
+
+
+def profiles_tree(place: Place) -> None:
     sysfs_tree.write(place.source / "profiles.json", '{"schema": 1, "profiles": []}')
 
 
-def hanging_tree(place: Place) -> None:
-    tree(place)
-    place.hang_files()
+def polled(source: str, tree: Callable[[Place], None], **more: Any) -> Row:
+    """A source of files that the kernel, a scheduler or `trntop profile` writes."""
 
+    def hanging(place: Place) -> None:
+        tree(place)
+        place.hang_files()
 
-def hostile_tree(place: Place) -> None:
-    tree(place)
-    for path in place.source.rglob("*"):
-        if path.is_file():
-            path.chmod(0o644)
-            path.write_bytes(place.payload)
+    def hostile(place: Place) -> None:
+        tree(place)
+        files = [path for path in place.source.rglob("*") if path.is_file()]
+        place.payload_file()
+        for path in files:
+            path.unlink()
+            path.hardlink_to(place.source / "payload")
 
-
-def polled(source: str, **more: Any) -> Row:
-    given = of(source, hanging_tree), of(source, hostile_tree)
+    given = of(source, hanging), of(source, hostile)
     return Row(source, Polled, of(source), *given, **{"appears": appearing(tree), **more})
 
 
@@ -136,6 +150,11 @@ def appearing(prepare: Callable[[Place], object]) -> Callable[[Place], Awaitable
         prepare(place)
 
     return appear
+
+
+def is_garbage(place: Place) -> bool:
+    """Whether lines that are no reports are reported, or a report that is none."""
+    return place.book.refused() or says(place, "no report") or says(place, "is a report")
 
 
 def hanging_program(name: str) -> Callable[[Place], None]:
@@ -158,6 +177,10 @@ def fake_program(name: str, fake: str) -> Callable[[Place], Awaitable[None]]:
     return appearing(
         lambda place: place.script(f'exec {sys.executable} -S -E {path} "$@"', name) and None
     )
+
+
+JOURNAL_END = 'cat "${0%/*}/payload"'
+"""The first entry is an old one, which nobody reads."""
 
 
 def kernel_log(prepare: Callable[[Place], object]) -> Scene:
@@ -240,12 +263,8 @@ async def hanging_log(place: Place) -> Collector:
     return made(place, LOG)
 
 
-def is_heard(place: Place) -> bool:
-    """Whether something was taken, or the source reports that it is of no use."""
-    reasons = [one.reason for one in place.book.statuses]
-    return bool(place.inside()) and (
-        bool(place.book.readings) or any("no line of a known form" in one for one in reasons)
-    )
+def says(place: Place, text: str) -> bool:
+    return any(text in one.reason for one in place.book.statuses)
 
 
 async def pipe_of(place: Place, payload: bytes | None = None, *, ended: bool = False) -> Collector:
@@ -273,6 +292,7 @@ async def closed_pipe(place: Place) -> Collector:
 
 
 async def hostile_pipe(place: Place) -> Collector:
+    place.patch.setattr(stdin, "DEFAULT_PERIOD", 0.05)
     return await pipe_of(place, place.payload)
 
 
@@ -472,7 +492,23 @@ def kept(prepare: Callable[[Place], object]) -> Scene:
     return scene
 
 
+looks: Counter[Path] = Counter()
+"""Folder → how often the newest check in it was looked for."""
+
+
+def was_looked_at(place: Place) -> bool:
+    """Whether it has gone on to a second look: of a check that cannot be read it says nothing."""
+    return looks[place.source / "checks"] > 1
+
+
 def kept_check(place: Place) -> None:
+    newest = kept_checks.newest
+
+    def look(folder: Path) -> Path | None:
+        looks[folder] += 1
+        return newest(folder)
+
+    place.patch.setattr(kept_checks, "newest", look)
     folder = place.source / "checks"
     folder.mkdir()
     (folder / "check-20261121T090000Z.json").write_bytes(place.payload)
@@ -549,7 +585,7 @@ ROWS = [
     Row(
         NEURON_MONITOR, NeuronMonitor, of(NEURON_MONITOR),
         of(NEURON_MONITOR, hanging_program("neuron-monitor")),
-        of(NEURON_MONITOR, writing_program("neuron-monitor")),
+        of(NEURON_MONITOR, writing_program("neuron-monitor")), refused=is_garbage,
         appears=fake_program("neuron-monitor", "neuron_monitor.py"),
     ),
     Row(
@@ -558,27 +594,29 @@ ROWS = [
         of(NEURON_LS, writing_program("neuron-ls", "exit 0")),
         appears=fake_program("neuron-ls", "neuron_ls.py"),
     ),
-    polled(NEURON_SYSFS),
-    polled(TENSOR_ENGINE),
-    polled(EFA_SOURCE),
-    polled(HOST),
-    polled(PROFILES, appears=None),
-    polled(JOB_MAPPING),
+    polled(NEURON_SYSFS, neuron_tree),
+    polled(TENSOR_ENGINE, neuron_tree),
+    polled(EFA_SOURCE, efa_tree),
+    polled(HOST, host_tree),
+    polled(PROFILES, profiles_tree, appears=None),
+    # Any line is a job's id: there is nothing to refuse.
+    polled(JOB_MAPPING, jobs_tree, refused=lambda place: place.book.readings),
     Row(POD_RESOURCES, Polled, of(POD_RESOURCES), hanging_socket, hostile_socket),
     Row(
         KERNEL_LOG, KernelLog, kernel_log(lambda place: None),
-        kernel_log(hanging_program("journalctl")), kernel_log(writing_program("journalctl")),
-        refused=lambda place: place.book.is_fresh() or place.book.is_down(),
+        kernel_log(hanging_program("journalctl")),
+        kernel_log(writing_program("journalctl", JOURNAL_END)),
+        refused=lambda place: place.book.is_down(),
     ),
     Row(STEPS, StepsCollector, no_steps, hanging_steps, hostile_steps,
         refused=lambda place: place.inside() and place.book.refused()),
     Row(
         LOG, TrainingLog, of(LOG), hanging_log,
         of(LOG, lambda place: (place.source / "a.log").write_bytes(place.payload)),
-        refused=is_heard,
+        refused=lambda place: says(place, "no line of a known form"),
     ),
-    Row("stdin: pipe", StandardInput, closed_pipe, pipe_of, hostile_pipe,
-        refused=lambda place: place.inside() and place.book.refused()),
+    Row("stdin: pipe", StandardInput, closed_pipe, pipe_of, hostile_pipe, quiet=True,
+        refused=lambda place: place.inside() and is_garbage(place)),
     Row("stdin: file", StandardInput, empty_file, hanging_file, hostile_file),
     *AGENT_ROWS,
     Row("agents: names", Watch, AGENT_ROWS[0].missing, unresolved, AGENT_ROWS[0].hostile),
@@ -593,16 +631,11 @@ ROWS = [
         ssh(writing_program("ssh", 'cat "${0%/*}/payload" >&2\nexit 1'))),
     network("engine", EngineCollector, engine, JSON),
     network("cloudwatch", ContainerInsights, with_aws(lambda: listed("cloudwatch:train")), JSON),
-    network("probing", Probing, probing, JSON, refused=was_probed, silent=True),
-    network("probing: refusal", Probing, probing, REFUSAL, refused=was_probed, silent=True),
+    network("probing", Probing, probing, JSON, refused=was_probed, quiet=True),
+    network("probing: refusal", Probing, probing, REFUSAL, refused=was_probed, quiet=True),
     Row("kept checks", KeptChecks, kept(lambda place: None), kept(hanging_check), kept(kept_check),
-        silent=True, refused=lambda place: True),
+        quiet=True, refused=was_looked_at),
 ]  # fmt: skip
-HOSTILE = {
-    NEURON_LS, NEURON_SYSFS, EFA_SOURCE, PROFILES, POD_RESOURCES, STEPS, "stdin: file",
-    "agent: page", "agent: no HTTP", "nodes file",
-}  # fmt: skip
-"""Rows whose hostile payloads are tried; the others are still to be."""
 each_row = pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
 
 
@@ -658,7 +691,7 @@ def test_missing(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     async def main() -> None:
         place = Place(tmp_path, monkeypatch)
         async with stage(place, row.missing) as task:
-            if not row.silent:
+            if not row.quiet:
                 await until(place.book.is_down, "it does not say that its source is missing")
                 assert not place.book.is_fresh()
             await asyncio.sleep(0)
@@ -676,9 +709,7 @@ def test_missing(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     run(main)
 
 
-@pytest.mark.parametrize(
-    "row", [pytest.param(row, id=row.name) for row in ROWS if row.name in HOSTILE]
-)
+@each_row
 def test_hostile(
     row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -687,10 +718,17 @@ def test_hostile(
     async def main(name: str, payload: bytes) -> None:
         place = Place(tmp_path / name, monkeypatch, payload)
         async with stage(place, row.hostile) as task:
-            await until(lambda: row.refused(place), f"it does not refuse {name}")
+            await until(lambda: row.refused(place), f"it does not refuse {name}", task)
             if task.done():
                 await task  # raises nothing
-                assert row.kind is StandardInput
+                assert row.name == "stdin: file"
+            elif not row.quiet:
+                before = place.book.entries
+                loop = asyncio.get_running_loop()
+                assert isinstance(loop, Loop)
+                loop.jump(HOUR)
+                await until(lambda: place.book.entries > before, f"it ends with {name}")
+            assert row.refused(place)
             del task
         place.book.check_texts()
 
