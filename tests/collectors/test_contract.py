@@ -9,6 +9,7 @@ import os
 import pkgutil
 import random
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -63,7 +64,7 @@ PAYLOADS = {
     "long line": b"x" * (1 << 21) + b"\n",
     "nested": NESTED + b"\n",
     "nested in an object": b'{"x":' + NESTED + b"}\n",
-    "wrong types": b'{"schema":1,"status":"success","data":7,"id":["\\u001b[31m"],"trials":{},'
+    "wrong types": b'{"schema":1,"status":"success","data":7,"id":"\\u001b[31m","port":1,"trials":{},'
     b'"MESSAGE":{},"neuron_runtime_data":"x","period":[],"step":"\\u001b]0;x\\u0007","targets":5,"time":{}}\n',
     "no UTF-8, escape sequences": b"\x1b]0;owned\x07\xff\xfe\x1b[31m\x00\xc3(\r\x1b[2J\n",
 }
@@ -640,7 +641,9 @@ each_row = pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for ro
 
 
 @pytest.fixture(autouse=True)
-def watched() -> Iterator[None]:
+def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # Nothing here uses TLS, and each client would read all certificates of the system.
+    monkeypatch.setattr(ssl.SSLContext, "set_default_verify_paths", lambda _: None)
     with watchdog():
         yield
 
