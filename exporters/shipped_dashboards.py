@@ -1,6 +1,6 @@
 """Grafana's dashboards as the package carries them: JSON to import, made when it was released.
 
-What they are made of is in `trntop.exporters.dashboards`, which needs more than trntop does.
+What they are made of is in `tools.dashboards`.
 """
 
 from importlib.resources import files

@@ -89,7 +89,6 @@ def test_a_rule_of_ones_own_has_no_runbook(capsys: pytest.CaptureFixture[str], c
         (["xyz"], "no such rule; there are comm_bound"),
         (["x\x1b[2J"], "x\ufffd[2J: no such rule"),
         (["--config", "/nonexistent.toml"], "nonexistent.toml"),
-        (["hang", "--tests"], "--tests is for trntop rules prometheus"),
         (["--runbook-url", "x"], "--runbook-url is for trntop rules prometheus"),
         (["prometheus", "-o", "x"], "--output is for trntop rules grafana"),
         (["prometheus", "--json"], "--json is not for trntop rules prometheus"),

@@ -14,11 +14,11 @@ from typing import Any
 import promql_parser
 import pytest
 
+from tools.dashboards.__main__ import boards, encode
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import CATALOG, SUMMARY, Kind, page_of
 from trntop.errors import UsageError
 from trntop.exporters import shipped_dashboards
-from trntop.exporters.dashboards.__main__ import boards, encode
 from trntop.exporters.metrics import allocations, pages, status
 from trntop.exporters.metrics.exposition import Family
 from trntop.exporters.metrics.process import ProcessUsage
@@ -109,7 +109,7 @@ def metrics(expr: str) -> set[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_committed_is_what_is_made(name: str) -> None:
     assert (FOLDER / f"{name}.json").read_text("utf-8") == encode(boards()[name]), (
-        "run python -m trntop.exporters.dashboards"
+        "run python -m tools.dashboards"
     )
 
 

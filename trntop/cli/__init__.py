@@ -218,7 +218,6 @@ def _build() -> tuple[_Parser, frozenset[str]]:
     )
     rules.add_argument("--json", action="store_true", help="as JSON")
     alerts = rules.add_argument_group("for prometheus")
-    alerts.add_argument("--tests", action="store_true", help="unit tests for promtool, instead")
     alerts.add_argument("--runbook-url", metavar="URL", help="what stands before KIND.md in links")
     alerts.add_argument(
         "--dashboard-url", metavar="URL", help="the address of Grafana, for links to dashboards"

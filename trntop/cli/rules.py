@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from trntop.analysis.custom import rule_of
 from trntop.analysis.rule import Rule
@@ -22,13 +23,16 @@ from trntop.exporters import document
 from trntop.exporters.grid import Column, fill, lines, wrapped
 from trntop.settings import Analysis, Settings
 
+if TYPE_CHECKING:
+    from trntop.exporters.rules import Group
+
 PROMETHEUS, GRAFANA = "prometheus", "grafana"
 """In the place of a KIND: all of them, for that program."""
 _MATCHER = r'\s*\w+\s*(?:=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"\s*'
 _SELECTOR = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*")
 """PromQL's label matchers, without the braces around them."""
 OPTIONS = {
-    PROMETHEUS: ("tests", "runbook_url", "dashboard_url", "selector"),
+    PROMETHEUS: ("runbook_url", "dashboard_url", "selector"),
     GRAFANA: ("dashboard", "output"),
 }
 """What may be said for one of these only."""
@@ -79,27 +83,39 @@ def rules(args: Namespace) -> int:
 
 
 def prometheus(args: Namespace, settings: Settings) -> str:
-    """A file of recording rules and alerts for Prometheus; with `--tests`, their unit tests.
+    """A file of recording rules and alerts for Prometheus.
 
     Raises:
-        SettingsError: `analysis.disabled` names no kind of incident.
+        SettingsError: `analysis.disabled` has an unknown kind of incident.
     """
-    from trntop.exporters import rules as files
+    from trntop.exporters.rules import rule_file
 
-    kinds = in_force(settings.analysis, settings.rules)
-    given = {
+    links = {
         "runbooks": args.runbook_url, "dashboards": args.dashboard_url, "selector": args.selector,
     }  # fmt: skip
-    links = files.Links(
-        titles={rule.kind: about for rule in kinds if (about := title(rule.kind))},
-        **{name: text for name, text in given.items() if text},
+    return rule_file(rule_groups(settings, **{name: text for name, text in links.items() if text}))
+
+
+def rule_groups(settings: Settings, **links: str) -> "Sequence[Group]":
+    """The recording rules and alerts for the settings in force.
+
+    Args:
+        settings: the settings in force.
+        links: fields of `Links` that differ from their defaults.
+
+    Raises:
+        SettingsError: `analysis.disabled` has an unknown kind of incident.
+    """
+    from trntop.exporters.rules import Links, incident_group, recording_groups, watch_group
+
+    kinds = in_force(settings.analysis, settings.rules)
+    titles = {rule.kind: about for rule in kinds if (about := title(rule.kind))}
+    targets = Links(titles=titles, **links)
+    return (
+        *recording_groups(),
+        incident_group(kinds, settings.analysis, targets),
+        watch_group(settings.analysis, targets),
     )
-    groups = (
-        *files.recording_groups(),
-        files.incident_group(kinds, settings.analysis, links),
-        files.watch_group(settings.analysis, links),
-    )
-    return files.unit_tests(groups) if args.tests else files.rule_file(groups)
 
 
 def grafana(args: Namespace) -> int:
