@@ -125,7 +125,8 @@ def test_who_refuses_and_who_hangs_hold_nobody_up(monkeypatch: pytest.MonkeyPatc
     assert check.outcome is Outcome.FAIL
     assert check.outcome.exit_code == 2
     assert check.verdict == (
-        "FAIL: 4 of 6 nodes pass; fail: unreachable (trn-005); inconclusive: probes refused (trn-002)"
+        "FAIL: 4 of 6 nodes pass; fail: unreachable (trn-005); inconclusive: probes refused"
+        " (trn-002)"
     )
 
 
@@ -184,9 +185,7 @@ def test_a_node_without_the_tool_is_not_probed_and_has_no_fault() -> None:
     fleet.looks["trn-004"] = lambda _: inspection("trn-004", tools={"ib_send_lat": "6.10"})
     check = fleet.run()
     assert told(check) == {}
-    assert told(check, Outcome.UNKNOWN) == {
-        "trn-004": "not probed, fi_pingpong is not installed"
-    }
+    assert told(check, Outcome.UNKNOWN) == {"trn-004": "not probed, fi_pingpong is not installed"}
     (finding,) = [one for one in check.findings if one.node == "trn-004"]
     assert "Debian's libfabric-bin" in finding.next_step
     assert not any("trn-004" in probe for probe in fleet.probes)
@@ -297,9 +296,7 @@ def test_facts_that_others_know_are_added() -> None:
 
     check = fleet.run(ask=ask)
     assert asked == ["i-trn-001", "i-trn-002", "i-trn-003"]
-    assert told(check, Outcome.WARN) == {
-        "trn-003": "own, 2 of 3 nodes are in subnet-1"
-    }
+    assert told(check, Outcome.WARN) == {"trn-003": "own, 2 of 3 nodes are in subnet-1"}
     assert all(look.after and look.after.facts for look in check.looks)
 
     async def refuse(instances: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -59,7 +59,8 @@ def _hour(check: Check | None) -> float:
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"), [("{", "is not a result of trntop check"), ("[]", "is not a result of trntop check")]
+    ("content", "reason"),
+    [("{", "is not a result of trntop check"), ("[]", "is not a result of trntop check")],
 )
 def test_what_is_no_result(tmp_path: Path, content: str, reason: str) -> None:
     file = tmp_path / "x.json"

@@ -77,7 +77,9 @@ def test_no_forecast_and_why() -> None:
     )
     outlook = outlook_of([stage(4, None, None)], Analysis())
     assert "communication not reported" in outlook.sentences[0]
-    assert outlook.sentences[-1].startswith("no forecast: the recordings have no communication times")
+    assert outlook.sentences[-1].startswith(
+        "no forecast: the recordings have no communication times"
+    )
     assert [one.outcome for one in findings(outlook, Analysis())] == [Outcome.UNKNOWN]
 
 

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 import trntop.check
-
 from tests.check.fleet import DEVICE, NOW, Fleet, card, inspection
 from tests.check.test_course import told
 from trntop.check.model import Action, Card, Finding, Inspection, Outcome, ProbeSpec
@@ -238,9 +237,7 @@ def test_without_a_majority_nobody_is_odd() -> None:
     odd = {"efa": "2.17.3g", "libfabric": "1.22.0", "kernel": "6.1.0"}
     finding = only(check_of(4, trn_002=look(versions=odd), trn_003=look(versions=odd)))
     assert finding.node == ""
-    assert finding.text == (
-        "libfabric: 2.1.0 on trn-001, trn-004; 1.22.0 on trn-002, trn-003"
-    )
+    assert finding.text == ("libfabric: 2.1.0 on trn-001, trn-004; 1.22.0 on trn-002, trn-003")
 
 
 @pytest.mark.parametrize(

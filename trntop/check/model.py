@@ -228,7 +228,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What to do: imperative sentences with the commands, which are never run."""
 
     def sentence(self, where: str) -> str:
-        """`trn-003 unreachable: host name does not resolve. Check DNS or /etc/hosts.`"""
+        """`trn-003 unreachable: host name does not resolve. Check DNS or /etc/hosts`."""
         step = _FIRST_SENTENCE.split(self.next_step, maxsplit=1)[0].rstrip(".")
         cause = f"{where} {self.fault}".strip() + f": {self.text}".removesuffix(": ")
         return f"{cause}. {step}." if step else cause

@@ -40,8 +40,11 @@ ARROW_CELLS = 7
 TRAFFIC_CELLS = 7
 """Cells of a rate beside its trail."""
 
-ORDER = (State.DOWN, State.STALE, State.LATE, State.STARTING, State.FRESH, State.ENDED)
-"""States from the one that needs a look most."""
+ORDER = (
+    *(State.DOWN, State.NO_DATA, State.STALE, State.LATE),
+    *(State.STARTING, State.FRESH, State.ENDED),
+)
+"""States from the one that needs attention most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,22 +225,20 @@ def _incident(row: FleetRow, width: int, pen: Pen) -> list[Part]:
 
 
 def state_parts(node: NodeView, pen: Pen) -> list[Part]:
-    """Glyph, word and age of a node's state; the age stays quiet while all is well.
-
-    Where some of its sources fell silent, how many stands in the place of the age.
-    """
+    """Glyph, word and age of a node's state; of a fresh one that lost sources, how many."""
     state = node.state
     age = node.age()
     calm = state is State.FRESH
+    silent = [one for one in node.frame.sources if is_missed(one)]
+    if calm and silent:
+        worst = min((one.state for one in silent), key=ORDER.index)
+        text = f"{pen.glyphs.states[worst]} {len(silent)} {worst.value}"
+        return [(text, pen.ink.state(worst))]
     parts: list[Part] = [
         (pen.glyphs.states[state], pen.ink.state(state)),
         (f" {state.value}", pen.ink.muted if calm else pen.ink.state(state)),
     ]
-    silent = [one for one in node.frame.sources if is_missed(one)]
-    if calm and silent:
-        worst = min((one.state for one in silent), key=ORDER.index)
-        parts.append((f" {pen.glyphs.states[worst]}{len(silent)}", pen.ink.state(worst)))
-    elif age is not None and state is not State.ENDED:
+    if age is not None and state not in (State.ENDED, State.NO_DATA):
         parts.append((f" {units.age(age)}", pen.ink.faint if calm else pen.ink.muted))
     return parts
 

@@ -53,7 +53,9 @@ def test_text_keeps_to_its_width(check: Check) -> None:
 
 
 def test_colour_is_only_where_it_is_asked_for(check: Check) -> None:
-    assert "\x1b[31mSLOW NETWORK\x1b[0m  trn-006: with trn-002" in text(check, LIMITS, 100, color=True)
+    assert "\x1b[31mSLOW NETWORK\x1b[0m  trn-006: with trn-002" in text(
+        check, LIMITS, 100, color=True
+    )
     assert "\x1b" not in text(check, LIMITS, 100)
 
 

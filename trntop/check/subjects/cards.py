@@ -144,5 +144,7 @@ def _rates(name: str, seen: Inspection) -> Iterator[Finding]:
             component=f"efa:{card.name}",
             text=f"{card.name} runs at {card.rate_gbps:g} Gb/s, {wanted:g} expected",
             action=Action.ISOLATE,
-            next_step=drain(name, f"EFA device {card.name} is slow", "Stop and start the instance."),
+            next_step=drain(
+                name, f"EFA device {card.name} is slow", "Stop and start the instance."
+            ),
         )

@@ -125,8 +125,7 @@ def _events(changes: list[_Change], counter: str, what: str) -> Iterator[Finding
                 fault=what,
                 node=one.node,
                 component=f"efa:{one.card.name}",
-                text=f"{one.card.name} counted {count:,} ({counter}) in"
-                f" {units.span(one.seconds)}",
+                text=f"{one.card.name} counted {count:,} ({counter}) in {units.span(one.seconds)}",
                 action=Action.MONITOR,
             )
     if bar and not any(one.counts[counter] > bar for one in known):

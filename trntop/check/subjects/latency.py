@@ -115,7 +115,8 @@ def _faults(ends: Ends, lost: Collection[str]) -> Iterator[Finding]:
             fault="probe failed",
             node=node,
             component=_component(card),
-            text=f"{len(errors)} {'probe' if len(errors) == 1 else 'probes'} failed on this node's side: " + "; ".join(reasons[:MAX_ERRORS]),
+            text=f"{len(errors)} {'probe' if len(errors) == 1 else 'probes'} failed on this node's"
+            " side: " + "; ".join(reasons[:MAX_ERRORS]),
             action=Action.MONITOR if works else Action.ISOLATE,
             next_step=""
             if works
@@ -313,9 +314,7 @@ def _pair(link: Link, ends: Ends) -> Finding:
         component=f"link:{link.one[0]}>{link.two[0]}",
         text=f"between {one} and {two}: {'; '.join(told)}" + (_LOADED if link.loaded else unsure),
         action=Action.NONE if link.loaded else Action.MONITOR,
-        next_step=_WHEN_IDLE
-        if link.loaded
-        else "Check again with --full to probe every pair.",
+        next_step=_WHEN_IDLE if link.loaded else "Check again with --full to probe every pair.",
     )
 
 

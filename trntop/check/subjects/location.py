@@ -30,7 +30,9 @@ def findings(looks: Mapping[str, Look]) -> Iterator[Finding]:
         Outcome.FAIL,
         "Move the nodes to one zone: EFA traffic cannot cross zones.",
     )
-    yield from _apart("subnet", told(SUBNET), Outcome.WARN, "Use one subnet for all nodes of a job.")
+    yield from _apart(
+        "subnet", told(SUBNET), Outcome.WARN, "Use one subnet for all nodes of a job."
+    )
     yield from _apart(
         "placement group", told(GROUP), Outcome.WARN, "Use a cluster placement group."
     )
