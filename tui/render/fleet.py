@@ -1,5 +1,6 @@
 """The columns of the fleet table, their order, and what has changed since a baseline."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -231,9 +232,12 @@ def state_parts(node: NodeView, pen: Pen) -> list[Part]:
     calm = state is State.FRESH
     silent = [one for one in node.frame.sources if is_missed(one)]
     if calm and silent:
-        worst = min((one.state for one in silent), key=ORDER.index)
-        text = f"{pen.glyphs.states[worst]} {len(silent)} {worst.value}"
-        return [(text, pen.ink.state(worst))]
+        counts = Counter(one.state for one in silent)
+        return [
+            (f"{' ' * bool(place)}{pen.glyphs.states[lost]} {counts[lost]} {lost.value}", style)
+            for place, lost in enumerate(sorted(counts, key=ORDER.index))
+            for style in (pen.ink.state(lost),)
+        ]
     parts: list[Part] = [
         (pen.glyphs.states[state], pen.ink.state(state)),
         (f" {state.value}", pen.ink.muted if calm else pen.ink.state(state)),
@@ -252,8 +256,8 @@ def is_missed(source: SourceState) -> bool:
 
 def _state(row: FleetRow, width: int, pen: Pen) -> list[Part]:
     parts = state_parts(row.node, pen)
-    if length(parts) > width:
-        parts = parts[:2]
+    while len(parts) > 1 and length(parts) > width:
+        parts.pop()
     return [*parts, (" " * max(0, width - length(parts)), pen.ink.text)]
 
 
