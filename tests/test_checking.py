@@ -237,7 +237,7 @@ def test_markdown_junit_and_a_recording(
     readings = list(open_recording(recording))
     assert {one.source for one in readings} == {"probe"}
     assert main(["check", "x", "--write", str(recording)]) == 2
-    assert "exists already; write to another file" in capsys.readouterr().err
+    assert "already exists; write to another file" in capsys.readouterr().err
     assert main(["snapshot", str(recording)]) == 0
     assert "trn-003" in capsys.readouterr().out
 
