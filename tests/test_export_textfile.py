@@ -73,3 +73,11 @@ def test_stopped_it_takes_its_file_away(tmp_path: Path) -> None:
         process.kill()
     assert (process.returncode, talk) == (0, "")
     assert not any(tmp_path.iterdir())
+
+
+def test_once_without_any_data_fails_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "trntop.prom"
+    ran = trntop("http://127.0.0.1:1", "--textfile", str(path), "--once")
+    assert ran.returncode == 1
+    assert "trntop: no data from 127.0.0.1: connection refused" in ran.stderr
+    assert "trntop_source_up" in path.read_text(), "what is known is written all the same"

@@ -11,6 +11,7 @@ Numbers carry a mark when they were not plainly measured:
 and red ask for a person, always with a sign and a word: ▲ warning, ● critical.
 
 **States.** ✓ fresh · ◔ late, still shown · ◌ stale, no value · ✕ down · ■ ended.
+✕ no data: no Neuron source reports. ✕ 2 down, ◌ 1 stale: that many sources of the node.
 
 **Columns.** *util* mean over cores, *HBM* the fullest device's memory in use, *HBM bw* the share
 of the peak HBM bandwidth, *retx* retransmitted packets of the worst EFA card, *sib* a card's

@@ -38,10 +38,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 
 
 def check(args: Namespace) -> int:
-    """Looks at nodes and probes them; 0 pass, 1 warn, 2 fail, 3 cannot tell."""
+    """Inspects nodes and probes them; 0 pass, 1 warn, 2 fail, 3 inconclusive."""
     sources = _sources(args.nodes)
     if args.write is not None and args.write.exists():
-        raise UsageError(f"{args.write}: exists already; write to another file")
+        raise UsageError(f"{args.write} already exists; write to another file")
     settings = settings_of(args, check__time_limit=args.time_limit)
     plan = _plan(args, settings)
     outlook = _outlook(args.stages, settings)
@@ -59,7 +59,7 @@ def check(args: Namespace) -> int:
     except (UsageError, SettingsError):
         raise
     except TrntopError as error:
-        print(f"trntop: cannot tell: {error}", file=sys.stderr)
+        print(f"trntop: inconclusive: {error}", file=sys.stderr)
         return Outcome.UNKNOWN.exit_code
     _report(found, args, settings)
     if hosts and settings.check.keep and args.keep:
@@ -77,7 +77,7 @@ def _sources(texts: Sequence[str]) -> list[Source]:
         for text in dict.fromkeys(texts)
     ] or [Source(Origin.LOCAL, "local")]
     if any(source.stream for source in sources):
-        raise UsageError("a check probes nodes: for a finished stage say --stage RECORDING")
+        raise UsageError("a check probes nodes; for a finished stage use --stage RECORDING")
     return sources
 
 
@@ -89,9 +89,9 @@ def _plan(args: Namespace, settings: Settings) -> Plan:
     from trntop.collectors.probes.tool import check_spec
 
     if args.per_card and args.provider != "efa":
-        raise UsageError(f"--per-card needs --provider efa: {args.provider} knows no EFA cards")
+        raise UsageError(f"--per-card needs --provider efa: {args.provider} has no EFA devices")
     if args.tool in PERFTEST and args.provider != "efa":
-        raise UsageError(f"{args.tool} needs --provider efa: it speaks to EFA cards alone")
+        raise UsageError(f"{args.tool} needs --provider efa: it supports EFA devices only")
     spec = ProbeSpec(
         tool=args.tool,
         provider=args.provider,
@@ -103,7 +103,7 @@ def _plan(args: Namespace, settings: Settings) -> Plan:
     try:
         check_spec(spec)
     except ProbeError as error:
-        raise UsageError(f"such a probe cannot be: {error}") from error
+        raise UsageError(f"invalid probe: {error}") from error
     return plan_of(
         settings.check,
         spec,
@@ -169,12 +169,12 @@ def _told(plan: Plan, names: Sequence[str]) -> str:
     """The plan in words, and each of its rounds."""
     count = len(names)
     well, worse = plan.seconds(count, CARDS)
-    cards = f", each of {CARDS} cards" if plan.per_card else ""
+    cards = f", each of {CARDS} EFA devices" if plan.per_card else ""
     rounds = plan.rounds(count)
     lines = [
         f"{plan.extent} check of {count:,} {'node' if count == 1 else 'nodes'}{cards}:"
         f" {sum(map(len, rounds)):,} pairs in {len(rounds)} rounds, about {units.span(well)},"
-        f" or {units.span(worse)} if there are suspects"
+        f" or {units.span(worse)} if nodes are suspect"
     ]
     lines += [
         f"  round {number}: " + " ".join(f"{names[one]}>{names[two]}" for one, two in pairs)
@@ -187,8 +187,8 @@ def _talk_about_time(plan: Plan, count: int) -> None:
     needed, _ = plan.seconds(count, CARDS)
     if needed > plan.time_limit:
         print(
-            f"trntop: this takes about {units.span(needed)}, and ends after"
-            f" {units.span(plan.time_limit)}: see --time-limit",
+            f"trntop: this takes about {units.span(needed)} but stops after"
+            f" {units.span(plan.time_limit)}; raise --time-limit",
             file=sys.stderr,
         )
 
@@ -310,4 +310,4 @@ def _keep(found: Check, newest: int) -> None:
     try:
         kept.keep(found, folder, newest)
     except OSError as error:
-        print(f"trntop: {folder}: cannot be written: {error.strerror}", file=sys.stderr)
+        print(f"trntop: cannot write {folder}: {error.strerror}", file=sys.stderr)

@@ -216,8 +216,9 @@ def snapshot(args: Namespace) -> int:
         return _print_snapshot(sources, settings)
     from trntop.exporters import document
 
-    _write(document.encode(document.snapshot(snapshot_view(sources, settings))))
-    return 0
+    view = snapshot_view(sources, settings)
+    _write(document.encode(document.snapshot(view)))
+    return received(view.cluster)
 
 
 def _print_snapshot(sources: list[Source], settings: Settings) -> int:
@@ -226,7 +227,20 @@ def _print_snapshot(sources: list[Source], settings: Settings) -> int:
     view = snapshot_view(sources, settings)
     width = max(80, shutil.get_terminal_size((100, 24)).columns)
     print(snapshot_text(view, width, color=False).rstrip())
-    return 0
+    return received(view.cluster)
+
+
+def received(cluster: Cluster) -> int:
+    """Exit code of one reading: 1, with the reasons on standard error, if it has no values."""
+    if cluster.has_values:
+        return 0
+    _print_problems(cluster)
+    return 1
+
+
+def _print_problems(cluster: Cluster) -> None:
+    for problem in cluster.problems:
+        print(f"trntop: {problem}", file=sys.stderr)
 
 
 def _write(data: bytes) -> None:
@@ -250,8 +264,8 @@ def analyze(args: Namespace) -> int:
         if not last.incidents:
             _talk_about_haste(seconds, settings)
         return 0
-    # No incident was found because nothing was seen: that is no good news.
-    _talk_about_silence(last.cluster)
+    # Without data, the lack of incidents does not mean that the run is healthy.
+    _print_problems(last.cluster)
     return 1
 
 
@@ -266,17 +280,6 @@ def _talk_about_haste(seconds: float, settings: Settings) -> None:
             f" {needed:g} s (analysis.window and {HOLD:g} s)",
             file=sys.stderr,
         )
-
-
-def _talk_about_silence(cluster: Cluster) -> None:
-    if not cluster.nodes:
-        print("trntop: nothing was seen: no source has spoken yet", file=sys.stderr)
-    for view in cluster.nodes.values():
-        # One that speaks has nothing of a device to tell; several may have one reason.
-        silent = [one for one in view.frame.sources if one.state is not State.FRESH]
-        reasons = dict.fromkeys(one.reason or f"{one.name} {one.state}" for one in silent)
-        for reason in reasons:
-            print(f"trntop: nothing was seen of {view.name}: {reason}", file=sys.stderr)
 
 
 def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[View, View, float]:
@@ -313,7 +316,7 @@ def _report(first: View, last: View, seconds: float, choice: Choice) -> None:
     if phrase := choice.phrase(last.time):
         print(f"only incidents {phrase}\n")
     if not last.cluster.has_parts:
-        print("cannot tell: nothing was seen")
+        print("inconclusive: no data")
         return
     # In UTC, as the sentences of the incidents are.
     print(incidents_text(choice.of(last.incidents, last.time), width, utc=True).rstrip())
@@ -327,6 +330,7 @@ def _report_json(last: View, seconds: float, choice: Choice) -> None:
         seconds,
         choice.of(last.incidents, last.time),
         simulated=last.cluster.simulated,
+        problems=[] if last.cluster.has_parts else last.cluster.problems,
     )
     _write(document.encode(report))
 
@@ -430,7 +434,7 @@ def _record_live(
         if deadline is not None and time.monotonic() > deadline:
             break
     if not recorder.readings:
-        _talk_about_silence(session.view.cluster)
+        _print_problems(session.view.cluster)
     session.stop()
     _refuse_failure(session)
 
@@ -447,7 +451,7 @@ def doctor(args: Namespace) -> int:
         if finding.remedy:
             print(_indented(finding.remedy, "→ "))
     if not any(finding.ok for finding in findings if finding.source in DEVICE_SOURCES):
-        print("No Neuron or EFA device here. To see trntop at work: trntop demo")
+        print("✕ no data: no Neuron or EFA device here. To see trntop at work: trntop demo")
         return 1
     return 0
 

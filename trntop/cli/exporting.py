@@ -115,14 +115,15 @@ def _write(args: Namespace, sources: list[Source], settings: Settings) -> int:
         return exposition.render(view).body(Page.METRICS, Format.TEXT)
 
     if args.once:
-        from trntop.cli.commands import snapshot_view
+        from trntop.cli.commands import received, snapshot_view
 
+        view = snapshot_view(sources, settings)
         try:
-            file.write(page(snapshot_view(sources, settings)))
+            file.write(page(view))
         except textfile.TextfileError as error:
             _say(str(error))
             return 1
-        return 0
+        return received(view.cluster)
     session = _session(args, sources, settings)
     session.start()
     try:

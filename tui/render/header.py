@@ -87,7 +87,7 @@ def first_line(
     )
     groups.extend(
         (85, [(f"{pen.glyphs.states[state]} {count} {state.value}", ink.state(state))])
-        for state in (State.DOWN, State.STALE, State.LATE)
+        for state in (State.DOWN, State.NO_DATA, State.STALE, State.LATE)
         if (count := scene.states.get(state, 0))
     )
     if scene.starting and len(scene.cluster.nodes) > 1:
