@@ -6,10 +6,11 @@ import signal
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.reports import report, runtime
-from tests.tui.screens import ROOT, Screen
+from tests.tui.screens import PROMPT, ROOT, Screen
 
 SMALL = "nodes=2&type=trn1.2xlarge"
 QUIET = ("demo", f"healthy?{SMALL}")
@@ -116,22 +117,38 @@ def test_sixteen_colours_and_no_mouse() -> None:
 
 
 @pytest.mark.parametrize(
-    ("signals", "code"),
+    ("leave", "code"),
     [
+        ("q", 0),
+        ("\x03", 0),
         ([signal.SIGTERM], 143),
         ([signal.SIGHUP], 129),
         ([signal.SIGINT, signal.SIGINT], 130),
     ],
-    ids=["TERM", "HUP", "INT-INT"],
+    ids=["q", "Ctrl-C", "TERM", "HUP", "INT-INT"],
 )
-def test_signals_end_it_and_the_terminal_is_restored(
-    signals: list[signal.Signals], code: int
+def test_the_shell_gets_the_terminal_as_it_was_and_no_late_reply(
+    leave: str | list[signal.Signals], code: int
 ) -> None:
-    with Screen(*QUIET) as screen:
+    with Screen(*QUIET, shell=True, delay=0.3) as screen:
+        screen.press(screen.command + "\n")
         screen.until(NODE)
-        for number in signals:
-            screen.send(number)
-        assert screen.ended(2.5) == code
+        if isinstance(leave, str):
+            screen.press(leave)
+        else:
+            for number in leave:
+                screen.send(number)
+        typed = "echo status $?"
+        assert screen.at_prompt(typed) == f"{typed}\r\nstatus {code}\r\n{PROMPT}"
+        screen.assert_restored()
+
+
+def test_leaving_at_once_leaves_no_reply_to_the_shell() -> None:
+    with Screen(*QUIET, shell=True, delay=0.3) as screen:
+        screen.press(screen.command + "\n")
+        screen.until(lambda: b"\x1b[?2004h" in screen.output)
+        screen.press("q")
+        assert screen.at_prompt("echo ok") == f"echo ok\r\nok\r\n{PROMPT}"
         screen.assert_restored()
 
 
@@ -143,22 +160,39 @@ def test_a_terminal_that_is_gone_ends_it(controls: bool) -> None:
         assert screen.process.wait(2.5) == 129
 
 
-def test_it_can_be_stopped_and_goes_on() -> None:
-    def state() -> str:
-        return Path(f"/proc/{screen.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+def test_suspended_and_resumed_all_of_the_screen_is_painted() -> None:
+    with Screen(*QUIET, shell=True, delay=0.3) as screen:
 
+        def painted() -> bool:
+            """Also what never changes: the footer, the fleet map."""
+            return all(text in screen.text for text in (NODE, "fleet", "Quit"))
+
+        screen.press(screen.command + "\n")
+        screen.until(painted)
+        for columns in (100, 120):
+            screen.press("\x1a")
+            assert screen.at_prompt("echo ok") == f"echo ok\r\nok\r\n{PROMPT}"
+            screen.assert_restored()
+            screen.resize(columns, 30)
+            screen.erase()
+            screen.press("fg\n")
+            screen.until(painted)
+        screen.press("q")
+        assert screen.at_prompt("echo ok") == f"echo ok\r\nok\r\n{PROMPT}"
+        screen.assert_restored()
+
+
+def test_stopped_without_notice_all_of_the_screen_is_painted() -> None:
     with Screen(*QUIET) as screen:
         screen.until(NODE)
-        screen.press("\x1a")
-        screen.until(lambda: state() == "T")
-        screen.read(0.2)
-        screen.assert_restored()
-        already = len(screen.output)
+        screen.send(signal.SIGSTOP)
+        screen.until(lambda: screen.program.status() == psutil.STATUS_STOPPED)
+        screen.erase()
         screen.send(signal.SIGCONT)
-        screen.until(lambda: NODE.encode() in screen.output[already:])
-        assert b"\x1b[?1049h" in screen.output[already:]
+        screen.until("fleet")
+        screen.until("Quit")
         screen.press("q")
-        assert screen.ended(5) == 0
+        assert screen.ended() == 0
         screen.assert_restored()
 
 

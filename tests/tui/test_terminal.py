@@ -143,7 +143,8 @@ class Line:
         self.driver = Terminal.__new__(Terminal)
         self.driver._loop = cast(Any, self.loop)
         self.driver._outlet = cast(Any, self.pipe)
-        self.driver._answered_all = threading.Event()
+        self.driver._replied = threading.Event()
+        self.driver._left = False
         self.settled = 0
         self.driver.settled = self._settled
 
