@@ -177,6 +177,8 @@ class Terminal(LinuxDriver):
     """Whether the terminal replied to the last query in time."""
     _left = True
     """Whether the terminal is, or is about to be, the shell's."""
+    _attributes: list[Any] | None = None
+    """The terminal's modes while it is ours."""
     _busy_since: float | None = None
     _rests_until = 0.0
 
@@ -233,6 +235,8 @@ class Terminal(LinuxDriver):
                 screen, lambda: self._post(self._emptied), lambda: self._post(self._lost)
             )
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        with contextlib.suppress(termios.error):
+            self._attributes = termios.tcgetattr(self.fileno)
 
     def disable_input(self) -> None:
         """Reads until the terminal has replied, then drops the input that is left.
@@ -258,12 +262,16 @@ class Terminal(LinuxDriver):
         super().stop_application_mode()
 
     def _sigcont_application(self, *arguments: object) -> None:
-        """Takes the terminal over again, or after a SIGSTOP, which gave no chance to leave it,
-        repaints it."""
+        """Takes the terminal over again. After a SIGSTOP, which gave no chance to leave it, only
+        its modes and its content are the shell's.
+        """
         if self._left:
             super()._sigcont_application(*arguments)
-        else:
-            self.send_message(self.SignalResume())
+            return
+        with contextlib.suppress(termios.error):
+            if self._attributes is not None:
+                termios.tcsetattr(self.fileno, termios.TCSANOW, self._attributes)
+        self.send_message(self.SignalResume())
 
     def restore(self) -> None:
         """Puts the terminal back from any thread, waiting for nobody: the program is stuck."""
@@ -337,7 +345,8 @@ class Terminal(LinuxDriver):
 
     def _doubt(self, asked_at: int) -> None:
         """No reply for long: counts by the system from now on, unless that has not even taken the
-        query."""
+        query.
+        """
         if asked_at != self._asked_at or self._outlet is None:
             return
         if self._outlet.idle:
