@@ -61,7 +61,7 @@ is typed, then the filter, then faults only, then leads back. The cursor goes al
 the node last looked at. `s`, `S` or a click on a title sorts · `c` columns. `e` explains every
 number: its formula, inputs and sources.
 
-**The program itself.** *own cpu* is a share of one core, *KiB/s* what the terminal gets. On a slow
-line pictures are left out, **1 of 4 ticks**, and nothing else: readings and incidents go on.
-*LOADING* shows how much of the past a stream has caught up with.
+**trntop itself** uses {share} of one CPU core and sends {rate} to the terminal. On a slow
+connection it skips pictures (**1 of 4 ticks**), never readings or incidents. *LOADING* shows how
+much of the history has arrived.
 """

@@ -509,16 +509,18 @@ async def test_a_past_that_is_caught_up_with_says_how_far(
         assert "LOADING" not in picture(app)
 
 
-async def test_the_own_cost_stands_where_there_is_room() -> None:
+async def test_help_shows_what_trntop_itself_costs() -> None:
     app = make_app()
-    app._cost = Cost(
-        iter([0.0, 3.0, 3.0, 3.0, 3.0]).__next__, iter([0.0, 0.03, 0.03, 0.03, 0.03]).__next__,
-        iter([0, 30720]).__next__,
-    )  # fmt: skip
-    async with running(app, (200, 60)):
-        line = picture(app).splitlines()[0]
-        assert "own cpu 1.0 %" in line
-        assert "10 KiB/s" in line
+    app._cost = Cost(iter([0.0, 3.0]).__next__, iter([0.0, 0.03]).__next__,
+                     iter([0, 30720]).__next__)  # fmt: skip
+    app._cost.sample()
+    app._cost.sample = lambda: None  # type: ignore[method-assign]
+    async with running(app, (200, 60)) as pilot:
+        assert "1.0 %" not in picture(app).splitlines()[0]
+        await press(pilot, "question_mark")
+        app.screen.query_one("#help").scroll_end(animate=False)
+        await pilot.pause()
+        assert "uses 1.0 % of one CPU core and sends 10 KiB/s to the terminal" in picture(app)
 
 
 async def test_theme_of_the_settings() -> None:
