@@ -107,7 +107,7 @@ def test_what_nodes_there_are_may_not_be_known(
             ["trn-1", "--size", "2G"],
             "such a probe cannot be: size_bytes: 2000000000 is not between",
         ),
-        (["trn-1", "--deadline", "1000", "--plan"], "seconds: 1000 is not between 0.5 and 300"),
+        (["trn-1", "--deadline", "1000", "--dry-run"], "seconds: 1000 is not between 0.5 and 300"),
         (["trn-1", "--per-card", "--provider", "tcp"], "--per-card needs --provider efa"),
         (["trn-1", "--tool", "ib_send_lat", "--provider", "tcp"], "needs --provider efa"),
         (["--import-nccom", "/nonexistent"], "/nonexistent: No such file or directory"),
@@ -130,7 +130,7 @@ def test_the_plan_is_told_and_nothing_is_done(
 ) -> None:
     fleet = Fleet(64)
     given(monkeypatch, fleet)
-    assert main(["check", "trn-[001-064]", "--plan"]) == 0
+    assert main(["check", "trn-[001-064]", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("quick check of 64 nodes: 64 pairs in 2 rounds, about 13 s, or")
     assert lines[1].startswith("  round 1: trn-001>trn-002 trn-003>trn-004")
@@ -188,7 +188,7 @@ def test_the_next_check_is_compared_with_the_last(
     (first,) = state.iterdir()
     assert first.stat().st_mode & 0o777 == 0o600
     given(monkeypatch, Fleet(4, lambda *_: 3 * LATENCY))
-    assert main(["check", "x", "--no-keep"]) == 1
+    assert main(["check", "x", "--no-save"]) == 1
     assert "all nodes are about 3.0 times slower than on" in " ".join(
         capsys.readouterr().out.split()
     )
@@ -201,7 +201,7 @@ def test_a_baseline_may_be_named(
     monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
 ) -> None:
     given(monkeypatch, Fleet(4))
-    assert main(["check", "x", "--json", "--no-keep"]) == 0
+    assert main(["check", "x", "--json", "--no-save"]) == 0
     file = tmp_path / "before.json"
     file.write_bytes(capsysbinary.readouterr().out)
     given(monkeypatch, Fleet(4, lambda *_: 3 * LATENCY))

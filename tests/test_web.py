@@ -133,7 +133,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, cwd=ROOT
     )
     assert done.returncode == 2
-    assert done.stderr == "trntop: --web needs textual-serve: pip install 'trntop[web]'\n"
+    assert done.stderr == "trntop: --web needs textual-serve: .venv/bin/pip install '.[web]'\n"
 
 
 @contextlib.contextmanager

@@ -8,12 +8,12 @@
 `docs/filter.md` says what it means. Nothing in it is run as a program.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from trntop import suggest
 from trntop.catalog import CATALOG
 from trntop.comparison import Comparison
 from trntop.comparison import number as read_number
@@ -316,8 +316,6 @@ def _example(name: str) -> str:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name[:80].lower(), fields.NAMES, n=1)
-    near = near or difflib.get_close_matches(name[:80], CATALOG, n=1)
-    return f"unknown name {clean(name, 40)}; " + (
-        f"did you mean {near[0]}?" if near else f"known are {', '.join(fields.NAMES)}"
-    )
+    # A field of the screen is suggested before a quantity of the catalog.
+    known = fields.NAMES if suggest.closest(name, fields.NAMES) else (*fields.NAMES, *CATALOG)
+    return suggest.unknown("field", name, known)

@@ -52,7 +52,7 @@ def findings(looks: Mapping[str, Look], plan: Plan) -> Iterator[Finding]:
                 outcome=Outcome.UNKNOWN,
                 node=name,
                 text=f"was not probed: it is used by {_jobs(look.before.busy)}",
-                next_step="Check it when it is idle; --disturb probes it all the same.",
+                next_step="Check it when it is idle; --include-busy probes it anyway.",
             )
         elif look.before is not None and look.before.lacks(plan.spec.tool):
             yield Finding(
