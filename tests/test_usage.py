@@ -118,7 +118,7 @@ def test_suggestions_ignore_case(known: tuple[str, ...]) -> None:
 
 
 def test_demo_accepts_a_simulation_as_a_source_is_written(
-    capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["demo", "sim:device-lost?nodes=2&type=trn1.2xlarge"]) == 0
     assert "2 nodes" in capsys.readouterr().out
