@@ -99,10 +99,10 @@ def test_what_nodes_there_are_may_not_be_known(
     ("arguments", "complaint"),
     [
         (["sim:demo"], "a check probes nodes: for a finished stage say --stage RECORDING"),
-        (["trn-1", "--full", "--quick"], "not allowed with argument"),
-        (["trn-1", "--iterations", "0"], "0 is no whole number above 0"),
+        (["trn-1", "--full", "--quick"], "cannot be combined with"),
+        (["trn-1", "--iterations", "0"], "0 is not a whole number above 0"),
         (["trn-1", "--baseline", "/nonexistent"], "/nonexistent: No such file or directory"),
-        (["--stage", "sim:healthy"], "sim:healthy never ends: add minutes"),
+        (["--stage", "sim:healthy"], "sim:healthy never ends; add minutes"),
         (
             ["trn-1", "--size", "2G"],
             "such a probe cannot be: size_bytes: 2000000000 is not between",
@@ -238,7 +238,7 @@ def test_markdown_junit_and_a_recording(
     readings = list(open_recording(recording))
     assert {one.source for one in readings} == {"probe"}
     assert main(["check", "x", "--write", str(recording)]) == 2
-    assert "exists already; write to another file" in capsys.readouterr().err
+    assert "already exists; choose another file" in capsys.readouterr().err
     assert main(["snapshot", str(recording)]) == 0
     assert "trn-003" in capsys.readouterr().out
 

@@ -31,7 +31,8 @@ INLINE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 PLACEHOLDERS = {
     "FILE": "run.jsonl", "RECORDING": "run.jsonl", "FILE.jsonl": "run.jsonl",
     "FILE…": "rank0.pt.trace.json.gz", "KIND": "efa_degraded", "DIR": "dashboards",
-    "NODE": "trn-001", "NODELIST": "trn-[001-016]", "SCENARIO": "healthy", "A": "a.jsonl", "B": "b.jsonl",
+    "NODE": "trn-001", "NODELIST": "trn-[001-016]", "SCENARIO": "healthy",
+    "A": "a.jsonl", "B": "b.jsonl",
     "/etc/trntop/config.toml": "config.toml", "$(squeue -h -j 4711 -o %N)": "trn-[001-016]",
 }  # fmt: skip
 SEPARATORS = {"|", "&&", ";", ">", "&"}

@@ -178,7 +178,7 @@ def test_a_recording_of_it_is_analysed_like_any_other(
         ("comm_bound", "pretrain")
     ]
     assert main(arguments) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert main([*arguments, "--overwrite"]) == 0
 
 
@@ -198,9 +198,9 @@ def test_where_the_recording_goes_is_looked_at_first(
     (tmp_path / "taken").touch()
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     for name, reason in (
-        ("taken", "exists already"),
-        ("dangling", "exists already"),
-        ("none/run.jsonl", f"there is no folder {tmp_path / 'none'}"),
+        ("taken", "already exists"),
+        ("dangling", "already exists"),
+        ("none/run.jsonl", f"directory {tmp_path / 'none'} does not exist"),
     ):
         output = tmp_path / name
         assert main(["import", "trace", str(broken), "-o", str(output)]) == 2
@@ -274,7 +274,7 @@ def test_profiles_from_adding_to_removing(
     )
     assert captured.err == ""
     assert main(["profile", "add", str(file), "--neff", "train_step.neff"]) == 0
-    assert "replaces the one before" in capsys.readouterr().out
+    assert "replaced the old profile" in capsys.readouterr().out
     assert main(["profile", "list"]) == 0
     header, row = capsys.readouterr().out.splitlines()
     assert header.split() == ["name", "uuid", "read", "written", "time", "comm"]

@@ -81,7 +81,8 @@ async def test_the_page_loads_nothing_from_another_host() -> None:
             if address.endswith(".css"):
                 style = await (await browser.get(urlsplit(address).path)).text()
                 # Comments name the authors' sites.
-                assert not re.search(r"@import|//", re.sub(r"/\*.*?\*/", "", style, flags=re.S))
+                rules = re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)
+                assert not re.search(r"@import|//", rules)
         script = await (await browser.get("/static/js/textual.js")).text()
         assert "fonts.g" not in script
 
@@ -130,7 +131,7 @@ async def test_there_is_an_end_to_the_processes() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["-", "--web"], "- cannot be read twice"),
+        (["-", "--web"], "--web cannot be combined with -"),
         (["--web", "--listen", "x:y:z"], "not an address"),
     ],
 )

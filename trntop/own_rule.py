@@ -101,8 +101,9 @@ class OwnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         except ValueError as error:
             raise ValueError(f"when: {error}") from None
         if found["quantity"] not in CATALOG:
-            quantity = found["quantity"].removeprefix(METRIC_PREFIX)
-            raise ValueError(f"when: {unknown('quantity', quantity, CATALOG)}")
+            raise ValueError(
+                f"when: {unknown('quantity', found['quantity'], CATALOG, _unprefixed)}"
+            )
         return Comparison(found["quantity"], found["sign"], limit)
 
     @property
@@ -139,6 +140,10 @@ class OwnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if wrong := _wrong_summary(self.summary):
             return "summary", f"summary: {wrong}"
         return None
+
+
+def _unprefixed(quantity: str) -> str:
+    return quantity.lower().removeprefix(METRIC_PREFIX)
 
 
 def _wrong_summary(summary: str) -> str:

@@ -116,8 +116,8 @@ def test_what_is_remembered_of_words_follows_the_nodes() -> None:
 @pytest.mark.parametrize(
     ("text", "at", "message"),
     [
-        ("utl<3", 0, "unknown name utl; did you mean util?"),
-        ("a & qqq=3", 4, "unknown name qqq; known are node, state"),
+        ("utl<3", 0, "unknown field utl; did you mean util?"),
+        ("a & qqq=3", 4, "unknown field qqq; known: node, state"),
         ("efa_retransmit_rato<3", 0, "did you mean efa_retransmit_ratio?"),
         ("util", 4, "util must be compared, such as util>30"),
         ("state", 5, "state must be compared, such as state=starting"),
