@@ -134,7 +134,7 @@ def open_recording(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> "Record
     with _open(path) as file:
         head = file.read(512)
         if not head:
-            raise RecordingError(f"{path}: not a recording: the file is empty")
+            raise RecordingError(f"{path} is not a recording: the file is empty")
         codec = detect(head)
         file.seek(0)
         header, plain = _introduction(path, blocks(file, codec), limits)
