@@ -98,14 +98,17 @@ def test_what_nodes_there_are_may_not_be_known(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["sim:demo"], "a check probes nodes: for a finished stage say --stage RECORDING"),
+        (
+            ["sim:demo"],
+            "check needs nodes; for the recording of a finished run, use --stage RECORDING",
+        ),
         (["trn-1", "--full", "--quick"], "cannot be combined with"),
         (["trn-1", "--iterations", "0"], "0 is not a whole number above 0"),
         (["trn-1", "--baseline", "/nonexistent"], "/nonexistent: No such file or directory"),
         (["--stage", "sim:healthy"], "sim:healthy never ends; add minutes"),
         (
             ["trn-1", "--size", "2G"],
-            "such a probe cannot be: size_bytes: 2000000000 is not between",
+            "invalid probe: size_bytes: 2000000000 is not between",
         ),
         (["trn-1", "--deadline", "1000", "--dry-run"], "seconds: 1000 is not between 0.5 and 300"),
         (["trn-1", "--per-card", "--provider", "tcp"], "--per-card needs --provider efa"),
@@ -160,7 +163,7 @@ def test_a_plan_beyond_its_time_is_told(
 ) -> None:
     given(monkeypatch, Fleet(8))
     assert main(["check", "x", "--full", "--time-limit", "20"]) == 0
-    assert "takes about 37 s, and ends after 20 s: see --time-limit" in capsys.readouterr().err
+    assert "needs about 37 s but stops after 20 s; raise --time-limit" in capsys.readouterr().err
 
 
 def test_a_report_of_nccom_test_is_added(
@@ -216,7 +219,7 @@ def test_a_folder_that_cannot_be_written_costs_a_line(
     (tmp_path / "state").write_text("a file")
     given(monkeypatch, Fleet(2))
     assert main(["check", "x"]) == 0
-    assert "checks: cannot be written: " in capsys.readouterr().err
+    assert "cannot write to " in capsys.readouterr().err
 
 
 # Reports
@@ -250,7 +253,7 @@ def test_a_report_that_cannot_be_written_is_said_after_the_others(
     assert main(["check", "x", "--junit", "/nonexistent/check.xml"]) == 2
     out, err = capsys.readouterr()
     assert "PASS: 2 nodes are fit" in out
-    assert err == "trntop: /nonexistent/check.xml: No such file or directory\n"
+    assert err == "trntop: cannot write /nonexistent/check.xml: No such file or directory\n"
 
 
 # Stages
