@@ -99,16 +99,19 @@ def test_what_nodes_there_are_may_not_be_known(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["sim:demo"], "a check probes nodes; for a finished stage use --stage RECORDING"),
-        (["trn-1", "--full", "--quick"], "not allowed with argument"),
-        (["trn-1", "--iterations", "0"], "0 is no whole number above 0"),
+        (
+            ["sim:demo"],
+            "check needs nodes; for the recording of a finished run, use --stage RECORDING",
+        ),
+        (["trn-1", "--full", "--quick"], "cannot be combined with"),
+        (["trn-1", "--iterations", "0"], "0 is not a whole number above 0"),
         (["trn-1", "--baseline", "/nonexistent"], "/nonexistent: No such file or directory"),
-        (["--stage", "sim:healthy"], "sim:healthy never ends: add minutes"),
+        (["--stage", "sim:healthy"], "sim:healthy never ends; add minutes"),
         (
             ["trn-1", "--size", "2G"],
             "invalid probe: size_bytes: 2000000000 is not between",
         ),
-        (["trn-1", "--deadline", "1000", "--plan"], "seconds: 1000 is not between 0.5 and 300"),
+        (["trn-1", "--deadline", "1000", "--dry-run"], "seconds: 1000 is not between 0.5 and 300"),
         (["trn-1", "--per-card", "--provider", "tcp"], "--per-card needs --provider efa"),
         (["trn-1", "--tool", "ib_send_lat", "--provider", "tcp"], "needs --provider efa"),
         (["--import-nccom", "/nonexistent"], "/nonexistent: No such file or directory"),
@@ -131,7 +134,7 @@ def test_the_plan_is_told_and_nothing_is_done(
 ) -> None:
     fleet = Fleet(64)
     given(monkeypatch, fleet)
-    assert main(["check", "trn-[001-064]", "--plan"]) == 0
+    assert main(["check", "trn-[001-064]", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("quick check of 64 nodes: 64 pairs in 2 rounds, about 13 s, or")
     assert lines[1].startswith("  round 1: trn-001>trn-002 trn-003>trn-004")
@@ -161,7 +164,7 @@ def test_a_plan_beyond_its_time_is_told(
 ) -> None:
     given(monkeypatch, Fleet(8))
     assert main(["check", "x", "--full", "--time-limit", "20"]) == 0
-    assert "takes about 37 s but stops after 20 s; raise --time-limit" in capsys.readouterr().err
+    assert "needs about 37 s but stops after 20 s; raise --time-limit" in capsys.readouterr().err
 
 
 def test_a_report_of_nccom_test_is_added(
@@ -189,7 +192,7 @@ def test_the_next_check_is_compared_with_the_last(
     (first,) = state.iterdir()
     assert first.stat().st_mode & 0o777 == 0o600
     given(monkeypatch, Fleet(4, lambda *_: 3 * LATENCY))
-    assert main(["check", "x", "--no-keep"]) == 1
+    assert main(["check", "x", "--no-save"]) == 1
     assert "all nodes are 3.0 times slower than on" in " ".join(capsys.readouterr().out.split())
     assert list(state.iterdir()) == [first]
     given(monkeypatch, Fleet(4, lambda *_: 3 * LATENCY))
@@ -200,7 +203,7 @@ def test_a_baseline_may_be_named(
     monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
 ) -> None:
     given(monkeypatch, Fleet(4))
-    assert main(["check", "x", "--json", "--no-keep"]) == 0
+    assert main(["check", "x", "--json", "--no-save"]) == 0
     file = tmp_path / "before.json"
     file.write_bytes(capsysbinary.readouterr().out)
     given(monkeypatch, Fleet(4, lambda *_: 3 * LATENCY))
@@ -215,7 +218,7 @@ def test_a_folder_that_cannot_be_written_costs_a_line(
     (tmp_path / "state").write_text("a file")
     given(monkeypatch, Fleet(2))
     assert main(["check", "x"]) == 0
-    assert "cannot write " in capsys.readouterr().err
+    assert "cannot write to " in capsys.readouterr().err
 
 
 # Reports
@@ -237,7 +240,7 @@ def test_markdown_junit_and_a_recording(
     readings = list(open_recording(recording))
     assert {one.source for one in readings} == {"probe"}
     assert main(["check", "x", "--write", str(recording)]) == 2
-    assert "already exists; write to another file" in capsys.readouterr().err
+    assert "already exists; choose another file" in capsys.readouterr().err
     assert main(["snapshot", str(recording)]) == 0
     assert "trn-003" in capsys.readouterr().out
 
@@ -249,7 +252,7 @@ def test_a_report_that_cannot_be_written_is_said_after_the_others(
     assert main(["check", "x", "--junit", "/nonexistent/check.xml"]) == 2
     out, err = capsys.readouterr()
     assert "PASS: 2 nodes are fit" in out
-    assert err == "trntop: /nonexistent/check.xml: No such file or directory\n"
+    assert err == "trntop: cannot write /nonexistent/check.xml: No such file or directory\n"
 
 
 # Stages

@@ -109,9 +109,9 @@ def test_a_damaged_recording_is_read_and_says_what_was_lost(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["replay", "nothing.jsonl"], "no such file"),
-        (["replay", "local"], "replay takes recordings"),
-        (["nonsense"], "no such file"),
+        (["replay", "nothing.jsonl"], "does not exist"),
+        (["replay", "local"], "replay needs recordings"),
+        (["nonsense"], "unknown command"),
         (["demo", "nonsense"], "nonsense"),
         (["snapshot", "sim:healthy?nodez=3"], "nodes"),
         (["analyze", "sim:demo"], "never ends"),
@@ -278,7 +278,7 @@ def test_who_looks_leaves_the_steps_to_the_agent(tmp_path: Path) -> None:
 
 def test_an_unknown_source_cannot_be_disabled(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["snapshot", "--set", "collect.disabled=neuron"]) == 2
-    assert "neuron is no source; known are neuron-monitor, " in capsys.readouterr().err
+    assert "unknown source neuron; did you mean " in capsys.readouterr().err
 
 
 NOBODY = "http://127.0.0.1:1"

@@ -42,7 +42,7 @@ def test_once_writes_the_page_and_ends(tmp_path: Path) -> None:
         (["--textfile", "{}/trntop.prom", "-p", "0"], 2, "instead of serving"),
         (["--textfile", "{}/trntop.prom", "--probe-every", "5m"], 2, "agents that probe serve"),
         (["--textfile", "{}/trntop.prom", "--allow-probes"], 2, "agents that probe serve"),
-        (["--once"], 2, "--once goes with --textfile"),
+        (["--once"], 2, "--once needs --textfile"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(

@@ -89,7 +89,7 @@ class TestListening:
         [
             (["--port", "70000"], "70000: not an address to listen on"),
             (["--listen", "all"], "trntop: all: not an address to listen on"),
-            (["--listen", ":1", "--listen", ":2", "--port", "3"], "--port goes with one address"),
+            (["--listen", ":1", "--listen", ":2", "--port", "3"], "--port needs a single address"),
             (["--web.systemd-socket"], "systemd passed no socket"),
             (["--web.systemd-socket", "--port", "1"], "only one of them"),
             (["--web.config.file", "none.yml"], "none.yml: No such file"),

@@ -85,15 +85,15 @@ def test_a_rule_of_ones_own_has_no_runbook(capsys: pytest.CaptureFixture[str], c
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["comm_bond"], "comm_bond: no such rule; did you mean comm_bound?"),
-        (["xyz"], "no such rule; there are comm_bound"),
-        (["x\x1b[2J"], "x\ufffd[2J: no such rule"),
+        (["comm_bond"], "unknown rule comm_bond; did you mean comm_bound?"),
+        (["xyz"], "unknown rule xyz; known: comm_bound"),
+        (["x\x1b[2J"], "unknown rule x\ufffd[2J"),
         (["--config", "/nonexistent.toml"], "nonexistent.toml"),
-        (["--runbook-url", "x"], "--runbook-url is for trntop rules prometheus"),
-        (["prometheus", "-o", "x"], "--output is for trntop rules grafana"),
-        (["prometheus", "--json"], "--json is not for trntop rules prometheus"),
-        (["grafana"], "say --dashboard NAME (cluster, node, efa, job) or -o DIR"),
-        (["grafana", "--dashboard", "x"], "no dashboard is called x"),
+        (["--runbook-url", "x"], "--runbook-url is only for trntop rules prometheus"),
+        (["prometheus", "-o", "x"], "--output is only for trntop rules grafana"),
+        (["prometheus", "--json"], "--json cannot be combined with trntop rules prometheus"),
+        (["grafana", "--dashboard", "efa", "-o", "x"], "--dashboard cannot be combined with -o"),
+        (["grafana", "--dashboard", "x"], "unknown dashboard x; known: cluster, node, efa, job"),
         (["grafana", "-o", "/dev/null/x"], "/dev/null/x"),
     ],
 )

@@ -214,7 +214,7 @@ def test_without_the_package_the_remedy_is_said(
         monkeypatch.setattr(builtins, "__import__", refuse)
         finding = examine(folder / "k.sock")
     assert not finding.ok
-    assert finding.remedy == "pip install 'trntop[kubernetes]'"
+    assert finding.remedy == ".venv/bin/pip install '.[kubernetes]'"
 
 
 async def test_the_last_answer_stands_while_a_kubelet_restarts(folder: Path) -> None:

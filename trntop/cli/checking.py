@@ -23,6 +23,7 @@ from trntop.cli import opening
 from trntop.cli.opening import settings_of
 from trntop.errors import SettingsError, TrntopError, UsageError
 from trntop.monitor import Monitor, play
+from trntop.recorder import check_creatable
 from trntop.settings import Settings
 from trntop.sources import Origin, Source, parse
 
@@ -40,8 +41,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 def check(args: Namespace) -> int:
     """Inspects nodes and probes them; 0 pass, 1 warn, 2 fail, 3 inconclusive."""
     sources = _sources(args.nodes)
-    if args.write is not None and args.write.exists():
-        raise UsageError(f"{args.write} already exists; write to another file")
+    if args.write is not None:
+        if args.write.exists():
+            raise UsageError(f"{args.write} already exists; choose another file")
+        check_creatable(args.write)
     settings = settings_of(args, check__time_limit=args.time_limit)
     plan = _plan(args, settings)
     outlook = _outlook(args.stages, settings)
@@ -49,7 +52,7 @@ def check(args: Namespace) -> int:
         imported = _imported(args.nccom)
         # Stages alone are asked about, not this machine.
         hosts = [] if outlook is not None and not args.nodes else _hosts(sources, settings)
-        if args.plan:
+        if args.dry_run:
             print(_told(plan, [host.name for host in hosts]))
             return 0
         _talk_about_time(plan, len(hosts))
@@ -62,7 +65,7 @@ def check(args: Namespace) -> int:
         print(f"trntop: inconclusive: {error}", file=sys.stderr)
         return Outcome.UNKNOWN.exit_code
     _report(found, args, settings)
-    if hosts and settings.check.keep and args.keep:
+    if hosts and settings.check.keep and args.save:
         _keep(found, settings.check.keep)
     return found.outcome.exit_code
 
@@ -77,7 +80,9 @@ def _sources(texts: Sequence[str]) -> list[Source]:
         for text in dict.fromkeys(texts)
     ] or [Source(Origin.LOCAL, "local")]
     if any(source.stream for source in sources):
-        raise UsageError("a check probes nodes; for a finished stage use --stage RECORDING")
+        raise UsageError(
+            "check needs nodes; for the recording of a finished run, use --stage RECORDING"
+        )
     return sources
 
 
@@ -89,9 +94,9 @@ def _plan(args: Namespace, settings: Settings) -> Plan:
     from trntop.collectors.probes.tool import check_spec
 
     if args.per_card and args.provider != "efa":
-        raise UsageError(f"--per-card needs --provider efa: {args.provider} has no EFA devices")
+        raise UsageError("--per-card needs --provider efa")
     if args.tool in PERFTEST and args.provider != "efa":
-        raise UsageError(f"{args.tool} needs --provider efa: it supports EFA devices only")
+        raise UsageError(f"{args.tool} needs --provider efa")
     spec = ProbeSpec(
         tool=args.tool,
         provider=args.provider,
@@ -109,7 +114,7 @@ def _plan(args: Namespace, settings: Settings) -> Plan:
         spec,
         extent="full" if args.full else "quick",
         per_card=args.per_card,
-        disturb=args.disturb,
+        disturb=args.include_busy,
     )
 
 
@@ -148,7 +153,7 @@ def _outlook(paths: Sequence[str], settings: Settings) -> Outlook | None:
 def _stage(path: str, settings: Settings) -> Stage:
     streams = opening.Streams([parse(path)])
     if opening.endless([parse(path)]):
-        raise UsageError(f"{path} never ends: add minutes, e.g. sim:healthy?minutes=10")
+        raise UsageError(f"{path} never ends; add minutes, e.g. sim:healthy?minutes=10")
     monitor = Monitor(settings, wanted=frozenset((STEP, COMM, EXPOSED)))
     stage = stage_of(path, play(streams(), monitor))
     for note in streams.notes():
@@ -187,7 +192,7 @@ def _talk_about_time(plan: Plan, count: int) -> None:
     needed, _ = plan.seconds(count, CARDS)
     if needed > plan.time_limit:
         print(
-            f"trntop: this takes about {units.span(needed)} but stops after"
+            f"trntop: this check needs about {units.span(needed)} but stops after"
             f" {units.span(plan.time_limit)}; raise --time-limit",
             file=sys.stderr,
         )
@@ -290,7 +295,7 @@ def _write(path: Path, data: bytes) -> None:
     try:
         path.write_bytes(data)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _record(found: Check, path: Path) -> None:
@@ -310,4 +315,4 @@ def _keep(found: Check, newest: int) -> None:
     try:
         kept.keep(found, folder, newest)
     except OSError as error:
-        print(f"trntop: cannot write {folder}: {error.strerror}", file=sys.stderr)
+        print(f"trntop: cannot write to {folder}: {error.strerror}", file=sys.stderr)

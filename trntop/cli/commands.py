@@ -72,14 +72,18 @@ def _serve(args: Namespace, *, piped: bool) -> int:
     from trntop.exporters.web.listening import parse_listen
 
     if piped:
-        raise UsageError("--web starts the dashboard for each page: - cannot be read twice")
+        raise UsageError(
+            "--web cannot be combined with -: each browser page starts its own dashboard"
+        )
     host, port = parse_listen(args.listen or WEB_LISTEN)
     try:
         from trntop.cli import web
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("trntop"):
             raise
-        raise UsageError("--web needs textual-serve: pip install 'trntop[web]'") from error
+        raise UsageError(
+            "--web needs textual-serve: run .venv/bin/pip install '.[web]' in the clone of trntop"
+        ) from error
     return web.serve(args.arguments, host or "0.0.0.0", port)
 
 
@@ -100,7 +104,7 @@ def _keyboard() -> int | None:
 
 def demo(args: Namespace) -> int:
     """The dashboard on a simulation."""
-    args.sources = [f"sim:{args.scenario}"]
+    args.sources = [f"sim:{args.scenario.removeprefix('sim:')}"]
     args.loop = False
     return top(args)
 
@@ -109,7 +113,7 @@ def replay(args: Namespace) -> int:
     """The dashboard on recordings."""
     sources = parse_all(args.sources)
     if not all(source.stream for source in sources):
-        raise UsageError("replay takes recordings; for live sources say trntop SOURCE")
+        raise UsageError("replay needs recordings; for live sources, use trntop SOURCE")
     return top(args)
 
 
@@ -186,7 +190,7 @@ def _played(
         first = first or view
     _talk_about_damage(told)
     if first is None or last is None:
-        raise RecordingError(f"{sources[0].text}: no readings in it")
+        raise RecordingError(f"{sources[0].text} contains no readings")
     return first, last, seconds
 
 
@@ -276,8 +280,8 @@ def _talk_about_haste(seconds: float, settings: Settings) -> None:
     needed = settings.analysis.window + HOLD
     if seconds < needed:
         print(
-            f"trntop: {seconds:.3g} s seen, too short to judge communication: that takes"
-            f" {needed:g} s (analysis.window and {HOLD:g} s)",
+            f"trntop: {seconds:.3g} s are too short to evaluate comm_bound: it needs {needed:g} s"
+            f" (analysis.window + {HOLD:g} s)",
             file=sys.stderr,
         )
 
@@ -286,13 +290,13 @@ def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[V
     """The first and the last view, and the seconds seen between them."""
     if sources[0].stream:
         if opening.endless(sources):
-            raise UsageError(f"{sources[0].text} never ends: add minutes, e.g. sim:demo?minutes=10")
+            raise UsageError(f"{sources[0].text} never ends; add minutes, e.g. sim:demo?minutes=10")
         return _played(sources, settings, judged(settings.rules))
     session = opening.session(sources, settings)
     first = session.view
     session.start()
     try:
-        print(f"trntop: watching for {seconds:g} s; Ctrl-C ends it early", file=sys.stderr)
+        print(f"trntop: watching for {seconds:g} s; stop early with Ctrl-C", file=sys.stderr)
         session.wait(seconds)
     except KeyboardInterrupt:
         pass
@@ -305,7 +309,7 @@ def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[V
 def _refuse_failure(session: Session) -> None:
     """What a session that broke did not see must not pass for calm."""
     if session.failure:
-        raise TrntopError(f"the collection stopped: {session.failure}")
+        raise TrntopError(f"data collection failed: {session.failure}")
 
 
 def _report(first: View, last: View, seconds: float, choice: Choice) -> None:
@@ -370,19 +374,21 @@ def _history(first: View, last: View) -> dict[str, Record] | None:
 
 def record(args: Namespace) -> int:
     """Writes readings to a file until stopped, at the end of a stream, or at a cap."""
-    from trntop.recorder import Recorder
+    from trntop.recorder import Recorder, check_creatable
 
     sources = parse_all(args.sources)
     settings = settings_of(args)
+    if str(args.output) == "-":
+        raise UsageError("record cannot write to standard output; use -o FILE")
+    files = [source.text for source in sources if source.origin is Origin.RECORDING]
+    if args.output.exists() and any(args.output.samefile(file) for file in files):
+        raise UsageError(f"{args.output} is also the source; choose another file")
+    check_creatable(args.output, overwrite=args.overwrite)
     capped = args.max_seconds is not None or args.max_bytes is not None
     if not capped and sources[0].stream and opening.endless(sources):
-        raise UsageError(f"{sources[0].text} never ends: add minutes or --max-seconds")
-    for source in sources:
-        recorded = source.origin is Origin.RECORDING and args.output.exists()
-        if recorded and args.output.samefile(source.text):
-            raise UsageError(f"{args.output} is also the source; write to another file")
-    if str(args.output) == "-":
-        raise UsageError("-o - : a recording goes to a file, not to standard output")
+        raise UsageError(
+            f"{sources[0].text} never ends; add --max-seconds, or minutes to the scenario"
+        )
     streams = opening.Streams(sources) if sources[0].stream else None
     with Recorder(
         args.output,
@@ -404,9 +410,9 @@ def record(args: Namespace) -> int:
         print(f"trntop: {args.output}: {recorder.failed}", file=sys.stderr)
         return 1
     if not recorder.readings:
-        print(f"trntop: no readings came; {args.output} holds none", file=sys.stderr)
+        print(f"trntop: no readings received; {args.output} is empty", file=sys.stderr)
         return 1
-    why = " (a cap was reached)" if recorder.full else ""
+    why = " (limit reached)" if recorder.full else ""
     print(
         f"trntop: {recorder.readings:,} readings, {recorder.bytes:,} bytes in {args.output}{why}",
         file=sys.stderr,
@@ -426,7 +432,7 @@ def _record_live(
         signal.signal(number, lambda *_: stopped.set())
     session = opening.session(sources, settings, tap=recorder.write, guest=False)
     session.start()
-    print("trntop: recording; Ctrl-C ends it", file=sys.stderr)
+    print("trntop: recording; stop with Ctrl-C", file=sys.stderr)
     deadline = None if max_seconds is None else time.monotonic() + max_seconds + 1.0
     while not stopped.wait(0.2) and not session.wait(0):
         if recorder.full or recorder.failed:

@@ -1,4 +1,4 @@
-"""From SOURCE arguments to something that runs. The only place that knows every limb."""
+"""Builds a session from SOURCE arguments. The only module that imports every adapter."""
 
 import heapq
 import os
@@ -20,6 +20,7 @@ from trntop.monitor import Monitor
 from trntop.runner import Playback, Session, Span, Subscriber, Tap
 from trntop.settings import Settings, load
 from trntop.sources import Origin, Source
+from trntop.suggest import unknown
 from trntop.text import clean
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def settings_of(args: Namespace, **options: object) -> Settings:
     for assignment in args.assignments:
         key, separator, value = assignment.partition("=")
         if not separator:
-            raise UsageError(f"--set {assignment}: say KEY=VALUE")
+            raise UsageError(f"{clean(assignment, 40)} is not a valid --set; use KEY=VALUE")
         given[key.strip()] = value.strip()
     return load(args.config, os.environ, given)
 
@@ -52,7 +53,7 @@ def node_name() -> str:
 
 
 class Streams:
-    """The readings of recordings and simulations, merged by time; each call starts anew.
+    """The readings of recordings and simulations, merged by time; each call restarts.
 
     Files are opened, and simulations parsed, at once, so that mistakes show before anything
     is drawn.
@@ -90,7 +91,7 @@ class Streams:
         """Keeps two files that name no node from becoming one node by their equal names."""
         if other := self._plain.get(node):
             raise UsageError(
-                f"{clean(other)} and {clean(text)} would both be node {node}: rename one of them"
+                f"{clean(other)} and {clean(text)} have the same node name {node}; rename one file"
             )
         self._plain[node] = text
 
@@ -150,8 +151,8 @@ def collectors(
     A `guest` leaves what only one can receive to an agent on this machine.
 
     Raises:
-        SettingsError: `collect.disabled` names no source, or a setting is wrong.
-        UsageError: a source is not written as it should be.
+        SettingsError: `collect.disabled` has an unknown source, or a setting is wrong.
+        UsageError: a source has the wrong form.
     """
     from trntop.collectors import local
     from trntop.collectors.fleet import collectors_of
@@ -159,8 +160,7 @@ def collectors(
 
     for name in settings.collect.disabled:
         if name not in SOURCES:
-            known = ", ".join(SOURCES)
-            raise SettingsError(f"collect.disabled: {clean(name)} is no source; known are {known}")
+            raise SettingsError(f"collect.disabled: {unknown('source', name, SOURCES)}")
     node = node_name()
     made: list[Collector] = []
     for source in sources:
@@ -203,7 +203,7 @@ def session(
     their incidents. `probing` is one more of them.
 
     Raises:
-        SettingsError: what is said of the webhook is wrong.
+        SettingsError: the webhook settings are wrong.
     """
     description = clean(" ".join(source.text for source in sources))
     if not sources[0].stream:

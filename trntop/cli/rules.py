@@ -1,4 +1,4 @@
-"""`trntop rules`: what is looked for, with the numbers in force, and the runbook of each kind.
+"""`trntop rules`: detection rules and thresholds, and the runbook of each rule.
 
 Or the same for another program: `trntop rules prometheus`, `trntop rules grafana`.
 """
@@ -22,12 +22,13 @@ from trntop.errors import UsageError
 from trntop.exporters import document
 from trntop.exporters.grid import Column, fill, lines, wrapped
 from trntop.settings import Analysis, Settings
+from trntop.text import clean
 
 if TYPE_CHECKING:
     from trntop.exporters.rules import Group
 
 PROMETHEUS, GRAFANA = "prometheus", "grafana"
-"""In the place of a KIND: all of them, for that program."""
+"""Instead of a KIND: the rules for that program."""
 _MATCHER = r'\s*\w+\s*(?:=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"\s*'
 _SELECTOR = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*")
 """PromQL's label matchers, without the braces around them."""
@@ -35,7 +36,7 @@ OPTIONS = {
     PROMETHEUS: ("runbook_url", "dashboard_url", "selector"),
     GRAFANA: ("dashboard", "output"),
 }
-"""What may be said for one of these only."""
+"""Options of one of these only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Row:
     kind: str
     severity: str
     condition: str
-    """With the numbers in force."""
+    """With the current thresholds."""
     hold: float
     state: str
     """`on`, `off`, or `own`."""
@@ -53,9 +54,9 @@ class Row:
     summary: str
     advice: str
     settings: dict[str, float]
-    """The settings it goes by, by dotted key."""
+    """The settings it uses, by dotted key."""
     follows: tuple[str, ...]
-    """Kinds that explain it: beside one of them it is evidence, no incident."""
+    """Kinds that inhibit it: it then becomes their evidence instead of an incident."""
 
 
 def rules(args: Namespace) -> int:
@@ -119,16 +120,20 @@ def rule_groups(settings: Settings, **links: str) -> "Sequence[Group]":
 
 
 def grafana(args: Namespace) -> int:
-    """A dashboard on standard output, or all of them into a folder.
+    """Lists the dashboards, prints one, or writes all of them to a directory.
 
     Raises:
-        UsageError: neither is asked for, there is no such dashboard, or no such folder.
+        UsageError: the dashboard is unknown, or the directory cannot be written.
     """
     from trntop.exporters import shipped_dashboards as dashboards
 
-    if (args.dashboard is None) == (args.output is None):
-        names = ", ".join(dashboards.NAMES)
-        raise UsageError(f"say --dashboard NAME ({names}) or -o DIR for all of them")
+    if args.dashboard is not None and args.output is not None:
+        raise UsageError("--dashboard cannot be combined with -o, which writes all dashboards")
+    if args.dashboard is None and args.output is None:
+        for name, description in dashboards.descriptions().items():
+            print(f"{name:<8}  {description}")
+        print("trntop: write them with -o DIR, print one with --dashboard NAME", file=sys.stderr)
+        return 0
     if args.dashboard is not None:
         sys.stdout.write(dashboards.read(args.dashboard))
         return 0
@@ -143,11 +148,13 @@ def _check(args: Namespace) -> None:
         given = [name for name in names if getattr(args, name)]
         if given and args.kind != word:
             option = given[0].replace("_", "-")
-            raise UsageError(f"--{option} is for trntop rules {word}")
+            raise UsageError(f"--{option} is only for trntop rules {word}")
     if args.selector and not _SELECTOR.fullmatch(args.selector):
-        raise UsageError(f'--selector {args.selector}: say label matchers such as job="trntop"')
+        raise UsageError(
+            f'{clean(args.selector, 60)} is not a valid --selector; use matchers: job="trntop"'
+        )
     if args.json and args.kind in OPTIONS:
-        raise UsageError(f"--json is not for trntop rules {args.kind}")
+        raise UsageError(f"--json cannot be combined with trntop rules {args.kind}")
 
 
 def table(settings: Settings) -> Iterator[Row]:
@@ -225,12 +232,12 @@ def _in_full(row: Row, settings: Settings, width: int) -> Iterator[str]:
     facts = [
         ("severity", row.severity),
         ("state", "off (analysis.disabled)" if row.state == "off" else row.state),
-        ("holds when", row.condition),
-        ("opens", f"after {row.hold:g} s" if row.hold else "when the condition holds"),
-        ("closes", f"after {row.clear_hold:g} s" if row.clear_hold else "when it does no longer"),
-        ("says", row.summary),
-        ("first", row.advice),
-        ("evidence of", ", ".join(row.follows)),
+        ("condition", row.condition),
+        ("opens", f"after {row.hold:g} s" if row.hold else "at once"),
+        ("closes", f"{row.clear_hold:g} s after recovery" if row.clear_hold else "at recovery"),
+        ("message", row.summary),
+        ("first step", row.advice),
+        ("inhibited by", ", ".join(row.follows)),
     ]
     yield row.kind
     for name, text in facts:

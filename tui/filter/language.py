@@ -8,7 +8,6 @@
 `docs/filter.md` is the reference for users.
 """
 
-import difflib
 import re
 from collections.abc import Callable
 from fnmatch import translate
@@ -16,6 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from trntop import suggest
 from trntop.catalog import CATALOG
 from trntop.comparison import Comparison
 from trntop.comparison import number as read_number
@@ -242,7 +242,6 @@ def _example(name: str) -> str:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name[:80].lower(), fields.NAMES, n=1)
-    near = near or difflib.get_close_matches(name[:80], CATALOG, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"fields are {', '.join(fields.NAMES)}"
-    return f"unknown field {clean(name, 40)}; {hint}"
+    # A field of the screen is suggested before a quantity of the catalog.
+    known = fields.NAMES if suggest.closest(name, fields.NAMES) else (*fields.NAMES, *CATALOG)
+    return suggest.unknown("field", name, known)

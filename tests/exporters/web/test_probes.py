@@ -304,7 +304,7 @@ def started(*arguments: str) -> subprocess.Popen[str]:
     ("arguments", "sentence"),
     [
         (["--allow-probes"], "--allow-probes needs --probe-token-file"),
-        (["--probe-token-file", "x"], "--probe-token-file goes with --allow-probes"),
+        (["--probe-token-file", "x"], "--probe-token-file needs --allow-probes"),
         (["--allow-probes", "--probe-token-file", "/nosuch"], "/nosuch: No such file"),
     ],
 )

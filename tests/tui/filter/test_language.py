@@ -123,7 +123,7 @@ def test_what_is_remembered_of_words_follows_the_nodes() -> None:
     ("text", "at", "message"),
     [
         ("utl<3", 0, "unknown field utl; did you mean util?"),
-        ("a & qqq=3", 4, "unknown field qqq; fields are node, state"),
+        ("a & qqq=3", 4, "unknown field qqq; known: node, state"),
         ("efa_retransmit_rato<3", 0, "did you mean efa_retransmit_ratio?"),
         ("util", 4, "util needs a comparison, such as util>30"),
         ("state", 5, "state needs a comparison, such as state=starting"),

@@ -60,7 +60,7 @@ def findings(looks: Mapping[str, Look], plan: Plan) -> Iterator[Finding]:
                 fault="busy",
                 node=name,
                 text=f"not probed, used by {_jobs(look.before.busy)}",
-                next_step="Check it when it is idle, or add --disturb to probe it anyway.",
+                next_step="Check it when it is idle, or add --include-busy to probe it anyway.",
             )
         elif look.before is not None and look.before.lacks(plan.spec.tool):
             yield Finding(
