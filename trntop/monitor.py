@@ -1,7 +1,9 @@
 """The one path: readings in, views out. No I/O, no thread, no clock of its own."""
 
 import logging
+import math
 from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol, TypeVar
 
@@ -27,6 +29,23 @@ MAX_CATCH_UP = 120.0
 
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SparsePast:
+    """The beginning of a stream in which the sources are polled less often than once a second."""
+
+    until: int
+    """Seconds after the stream's start; a multiple of `every`."""
+    every: int
+    """Seconds between two polls, and two ticks."""
+
+    def polled(self, second: int) -> int:
+        """For how many seconds the sources report in a second; 0 if they are not polled in it."""
+        if second > self.until:
+            return 1
+        return 0 if second % self.every else self.every
+
 
 Shown = TypeVar("Shown", covariant=True)
 
@@ -259,6 +278,7 @@ def play(
     monitor: Follower[Shown],
     skew: Skew | None = None,
     beat: float | None = None,
+    sparse: SparsePast | None = None,
 ) -> Iterator[Shown]:
     """Runs a recorded or simulated stream through `monitor`, one view per period of its time.
 
@@ -273,13 +293,17 @@ def play(
         skew: tells the clocks that are off; a new one by default.
         beat: a time that a tick falls on, if it comes to that; else one period after the first
             reading.
+        sparse: how the stream begins, if its sources are polled less often there.
     """
     skew = Skew() if skew is None else skew
     due = now = None
+    dense = -math.inf
     for reading in skew.aligned(readings):
         time = skew.time
         if now is None or due is None:
             now, due = time, time + monitor.period
+            if sparse is not None:
+                dense = time + sparse.until
             if beat is not None:
                 due -= (time - beat) % monitor.period
         if abs(time - now) > MAX_CATCH_UP:
@@ -290,7 +314,7 @@ def play(
         now = max(now, time)
         while due <= now:
             yield monitor.tick(due)
-            due += monitor.period
+            due += sparse.every if sparse is not None and due < dense else monitor.period
         monitor.feed(reading)
     if now is not None:
         monitor.end(now)

@@ -175,7 +175,7 @@ def _played(
     else:
         readings = opening.until(streams(), opening.WARM_UP) if cut else streams()
         monitor = Monitor(settings, profiles=profiles, wanted=wanted)
-        views, told = play(readings, monitor), streams
+        views, told = play(readings, monitor, sparse=streams.sparse), streams
     first = last = None
     seconds = 0.0
     for view in views:

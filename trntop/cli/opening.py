@@ -16,7 +16,7 @@ from trntop.catalog import SOURCES
 from trntop.collection import Collector
 from trntop.errors import SettingsError, UsageError
 from trntop.model import NeffProfile, Reading
-from trntop.monitor import Monitor
+from trntop.monitor import Monitor, SparsePast
 from trntop.runner import Playback, Session, Span, Subscriber, Tap
 from trntop.settings import Settings, load
 from trntop.sources import Origin, Source
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 WARM_UP = 120.0
 """Seconds of its past that an endless simulation shows at once, so that no graph is empty."""
+WARM_UP_PAST = SparsePast(until=115, every=5)
+"""All of that but its end is simulated in steps, so that the first picture is there soon."""
 
 
 def settings_of(args: Namespace, **options: object) -> Settings:
@@ -62,6 +64,8 @@ class Streams:
         from trntop.collectors import simulator
         from trntop.recording import Recording, open_recording
 
+        self.sparse = WARM_UP_PAST if endless(sources) and len(sources) == 1 else None
+        """How they begin, if that is to be run through fast."""
         self._recordings: list[Recording] = []
         self._plain: dict[str, str] = {}
         """Node → file, for files that do not name their node."""
@@ -81,7 +85,7 @@ class Streams:
             else:
                 simulation = simulator.parse(source.text)
                 start = time.time() - (WARM_UP if simulation.minutes is None else 0.0)
-                make = partial(simulator.simulate, simulation, start)
+                make = partial(simulator.simulate, simulation, start, self.sparse)
                 self._makers.append(make)
                 self._later.append(partial(_skipped, make))
                 self._spans.append(partial(_span, start, simulation.minutes))
@@ -232,6 +236,7 @@ def session(
     return Session(
         Monitor(settings, profiles=known_profiles(settings)),
         stream=streams,
+        sparse=streams.sparse,
         stream_from=None if unbounded else streams.since,
         span=streams.span,
         playback=Playback(speed=speed, loop=loop, catch_up=unbounded),
