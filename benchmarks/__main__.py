@@ -11,7 +11,7 @@ import sys
 from benchmarks.figure import Figure
 
 NAMES = (
-    "decode", "page", "soak", "analyzer", "cold_start", "dashboard", "steps", "traces", "agent",
+    "decode", "page", "soak", "analyzer", "cold_start", "demo", "dashboard", "steps", "traces", "agent",
     "detection", "analyze", "seek", "engine", "ssh", "streams",
 )  # fmt: skip
 
