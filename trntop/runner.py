@@ -19,7 +19,7 @@ from trntop.clock import SteadyClock
 from trntop.collection import Attentive, Collector
 from trntop.history import History
 from trntop.model import Cluster, Reading, State, Status, View
-from trntop.monitor import Monitor, SparsePast, play
+from trntop.monitor import Monitor, play
 from trntop.skew import Skew
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,6 @@ class Session:
         collectors: live sources.
         stream: makes an iterator of readings; called anew for each round of a loop.
         stream_from: the same from a time on, for streams in which one may move.
-        sparse: how the stream begins, if its sources are polled less often there.
         span: tells the times of the stream's first and last reading, None where they are not known.
         playback: the stream's controls.
         description: names the source on the screen.
@@ -86,7 +85,6 @@ class Session:
         collectors: Sequence[Collector] = (),
         stream: Callable[[], Iterable[Reading]] | None = None,
         stream_from: Callable[[float], Iterable[Reading]] | None = None,
-        sparse: SparsePast | None = None,
         span: Callable[[], Span | None] = lambda: None,
         playback: Playback | None = None,
         description: str = "",
@@ -102,7 +100,6 @@ class Session:
         self._collectors = collectors
         self._stream = stream
         self._stream_from = stream_from
-        self._sparse = sparse
         self._find_span = span
         self._tap = tap if black_box is None else black_box.take
         self.black_box = black_box
@@ -291,9 +288,7 @@ class Session:
         self.span = self._find_span()
         shift = 0.0
         first: float | None = None
-        views = play(
-            self._tapped(stream(), shift), self._monitor, self._skew, sparse=self._sparse
-        )
+        views = play(self._tapped(stream(), shift), self._monitor, self._skew)
         before: float | None = None
         while True:
             begun, last, views = await self._show(views, before, playback)

@@ -174,8 +174,8 @@ def _played(
         views, told = iter(shares), shares
     else:
         readings = opening.until(streams(), opening.WARM_UP) if cut else streams()
-        monitor = Monitor(settings, profiles=profiles, wanted=wanted)
-        views, told = play(readings, monitor, sparse=streams.sparse), streams
+        monitor = Monitor(settings, profiles=profiles, wanted=wanted, sparse=streams.sparse)
+        views, told = play(readings, monitor), streams
     first = last = None
     seconds = 0.0
     for view in views:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from trntop.collectors.checks import KeptChecks
     from trntop.collectors.probing import Probing
 
-WARM_UP = 120.0
+WARM_UP = 124.0
 """Seconds of its past that an endless simulation shows at once, so that no graph is empty."""
-WARM_UP_PAST = SparsePast(until=115, every=5)
+WARM_UP_PAST = SparsePast(until=120, every=10)
 """All of that but its end is simulated in steps, so that the first picture is there soon."""
 
 
@@ -234,9 +234,8 @@ def session(
     streams = Streams(sources)
     unbounded = endless(sources)
     return Session(
-        Monitor(settings, profiles=known_profiles(settings)),
+        Monitor(settings, profiles=known_profiles(settings), sparse=streams.sparse),
         stream=streams,
-        sparse=streams.sparse,
         stream_from=None if unbounded else streams.since,
         span=streams.span,
         playback=Playback(speed=speed, loop=loop, catch_up=unbounded),
