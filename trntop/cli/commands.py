@@ -178,7 +178,7 @@ def _played(
         views, told = iter(shares), shares
     else:
         readings = opening.until(streams(), opening.WARM_UP) if cut else streams()
-        monitor = Monitor(settings, profiles=profiles, wanted=wanted)
+        monitor = Monitor(settings, profiles=profiles, wanted=wanted, sparse=streams.sparse)
         views, told = play(readings, monitor), streams
     first = last = None
     seconds = 0.0

@@ -16,7 +16,7 @@ from trntop.catalog import SOURCES
 from trntop.collection import Collector
 from trntop.errors import SettingsError, UsageError
 from trntop.model import NeffProfile, Reading
-from trntop.monitor import Monitor
+from trntop.monitor import Monitor, SparsePast
 from trntop.runner import Playback, Session, Span, Subscriber, Tap
 from trntop.settings import Settings, load
 from trntop.sources import Origin, Source
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from trntop.collectors.checks import KeptChecks
     from trntop.collectors.probing import Probing
 
-WARM_UP = 120.0
+WARM_UP = 124.0
 """Seconds of its past that an endless simulation shows at once, so that no graph is empty."""
+WARM_UP_PAST = SparsePast(until=120, every=10)
+"""All of that but its end is simulated in steps, so that the first picture is there soon."""
 
 
 def settings_of(args: Namespace, **options: object) -> Settings:
@@ -63,6 +65,8 @@ class Streams:
         from trntop.collectors import simulator
         from trntop.recording import Recording, open_recording
 
+        self.sparse = WARM_UP_PAST if endless(sources) and len(sources) == 1 else None
+        """How they begin, if that is to be run through fast."""
         self._recordings: list[Recording] = []
         self._plain: dict[str, str] = {}
         """Node → file, for files that do not name their node."""
@@ -82,7 +86,7 @@ class Streams:
             else:
                 simulation = simulator.parse(source.text)
                 start = time.time() - (WARM_UP if simulation.minutes is None else 0.0)
-                make = partial(simulator.simulate, simulation, start)
+                make = partial(simulator.simulate, simulation, start, self.sparse)
                 self._makers.append(make)
                 self._later.append(partial(_skipped, make))
                 self._spans.append(partial(_span, start, simulation.minutes))
@@ -230,7 +234,7 @@ def session(
     streams = Streams(sources)
     unbounded = endless(sources)
     return Session(
-        Monitor(settings, profiles=known_profiles(settings)),
+        Monitor(settings, profiles=known_profiles(settings), sparse=streams.sparse),
         stream=streams,
         stream_from=None if unbounded else streams.since,
         span=streams.span,
