@@ -47,9 +47,10 @@ than five times slower than the others does not count as slow (`check.slow`).
 AGENT = (*FIRST, sys.executable, "-m", "trntop", "export")
 SOURCE = "sim:healthy?nodes=1&type=trn1.2xlarge&minutes=0.1"
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("fi_pingpong") is None, reason="fi_pingpong is not installed"
-)
+pytestmark = [
+    pytest.mark.skipif(shutil.which("fi_pingpong") is None, reason="fi_pingpong is not installed"),
+    pytest.mark.xdist_group("machine"),
+]
 
 
 class Cluster:

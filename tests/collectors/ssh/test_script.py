@@ -33,6 +33,8 @@ from trntop.collectors.worker import StuckError
 from trntop.model import State
 from trntop.settings import Collect
 
+pytestmark = pytest.mark.xdist_group("servers")
+
 SHELLS = ("dash", "bash", "busybox")
 APPLETS = "sh grep find xargs head tail cat mktemp sed sleep rm setsid"
 
