@@ -114,6 +114,7 @@ def generator() -> ModuleType:
     return importlib.import_module("trntop.exporters.dashboards.__main__")
 
 
+@pytest.mark.dev
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_committed_is_what_is_made(name: str, generator: ModuleType) -> None:
     made = generator.encode(generator.boards()[name])
@@ -122,10 +123,12 @@ def test_what_is_committed_is_what_is_made(name: str, generator: ModuleType) -> 
     )
 
 
+@pytest.mark.dev
 def test_there_are_no_others(generator: ModuleType) -> None:
     assert {path.stem for path in FOLDER.glob("*.json")} == set(NAMES) == generator.boards().keys()
 
 
+@pytest.mark.dev
 def test_the_typed_round_trip_loses_nothing(board: dict[str, Any], generator: ModuleType) -> None:
     typed = type(generator.boards()["node"])
     assert json.loads(generator.encode(typed.from_json(board))) == board
