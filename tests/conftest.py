@@ -6,6 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run, and as many seconds as a busy machine takes for them.
+settings.register_profile(
+    "suite",
+    max_examples=50,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("suite")
 
 FLAGS = ("TRNTOP_UPDATE_",)
 """How variables begin that are meant for tests."""
