@@ -49,6 +49,7 @@ SOURCE = "sim:healthy?nodes=1&type=trn1.2xlarge&minutes=0.1"
 pytestmark = [
     pytest.mark.skipif(shutil.which("fi_pingpong") is None, reason="fi_pingpong is not installed"),
     pytest.mark.xdist_group("machine"),
+    pytest.mark.slow,  # eight agents, of real-time priority
 ]
 
 
