@@ -22,6 +22,8 @@ from trntop.monitor import Monitor
 from trntop.runner import Session
 from trntop.settings import Settings
 
+pytestmark = pytest.mark.xdist_group("servers")
+
 ROOT = Path(__file__).parents[1]
 SIM = "sim:healthy?nodes=1&minutes=1"
 SECONDS = 20.0

@@ -16,6 +16,8 @@ from tests.collectors.notebook import FAKE
 from tests.network import FIRST, ROOT, may_be_first
 from trntop.cli import main
 
+pytestmark = pytest.mark.xdist_group("machine")
+
 ADDRESSES = ("127.0.0.2", "127.0.0.3")
 LATENCY = re.compile(r"^trn_link_latency_seconds\{.*peer=\"([^\"]+)\".*\} (\S+)$", re.MULTILINE)
 

@@ -8,6 +8,8 @@ from trntop.model import Incident
 from trntop.monitor import Monitor, play
 from trntop.settings import Settings
 
+pytestmark = pytest.mark.xdist_group("servers")  # with those that look at the same corpus
+
 
 def run(text: str) -> tuple[Simulation, tuple[Incident, ...]]:
     simulation = parse(text)

@@ -15,6 +15,8 @@ from tests.prometheus_server import PAUSE, WAIT_SECONDS, Scrape, needs_prometheu
 from trntop.cli.targets import Inventory, build_app, targets
 from trntop.errors import TrntopError, UsageError
 
+pytestmark = pytest.mark.xdist_group("servers")
+
 
 def arguments(**given: object) -> Namespace:
     usual = {"nodes": [], "file": None, "port": 10042, "labels": [], "listen": None}

@@ -23,6 +23,8 @@ from textual_serve import server
 from trntop.cli import main
 from trntop.cli.web import MAX_PAGES, Pages
 
+pytestmark = pytest.mark.xdist_group("machine")
+
 ROOT = Path(__file__).parents[1]
 NODE = "trn-001"
 SCENARIO = "healthy?nodes=2&type=trn1.2xlarge"

@@ -27,7 +27,7 @@ from trntop.model import Incident, View
 from trntop.settings import Settings
 from trntop.tui.screens.incidents import IncidentsScreen
 
-pytestmark = needs_prometheus
+pytestmark = [needs_prometheus, pytest.mark.xdist_group("servers")]
 
 INTERVAL = 0.5
 """Seconds in which they pass; also between evaluations."""

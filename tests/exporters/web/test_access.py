@@ -21,7 +21,8 @@ from trntop.exporters.web import auth
 from trntop.exporters.web.access import Access, Bucket
 
 ROOT = Path(__file__).parents[3]
-HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+HASH = "$2b$04$8qa8rLRel9Q..JRdZDe73eHG0TX/D9pDlYe7daiiYHJ27n1TNRHAK"
+"""Of `secret`; parameters of tests must be the same in every process."""
 USERS = f"basic_auth_users: {{prometheus: {HASH}}}\n"
 RIGHT = ("prometheus", "secret")
 
