@@ -214,7 +214,7 @@ async def test_the_map_says_of_what_its_colours_are() -> None:
 
 async def test_the_wait_for_one_screen_does_not_end_that_for_the_next() -> None:
     app = make_app()
-    async with running(app) as pilot:
+    async with running(app):
         app.delay_update(0.05)
         app.turned()
         app.delay_update(5.0)
