@@ -1,9 +1,13 @@
-"""The simulator's scenarios, each played once for all tests that look at what comes of it."""
+"""The simulator's scenarios, each played once for all tests that look at what comes of it.
+
+Modules that use `played` are of the `xdist_group` "corpus": one process plays all of them.
+"""
 
 from dataclasses import dataclass
 from functools import cache
 
 from trntop.collectors.simulator import Simulation, parse, simulate
+from trntop.judged import JUDGED
 from trntop.model import View
 from trntop.monitor import Monitor, play
 from trntop.settings import Settings
@@ -46,10 +50,12 @@ class Played:
 
 @cache
 def played(name: str) -> Played:
-    """A scenario, judged as the screen judges it."""
+    """A scenario and its incidents, computed from what the rules read."""
     simulation = parse(f"sim:{name}?{SCENARIOS.get(name, 'nodes=3&minutes=3')}&{SMALL}")
     kept = []
-    for number, view in enumerate(play(simulate(simulation, START), Monitor(Settings()))):
+    for number, view in enumerate(
+        play(simulate(simulation, START), Monitor(Settings(), wanted=JUDGED))
+    ):
         if number % SPACING == 0:
             kept.append(view)
     return Played(simulation, tuple(kept), view)

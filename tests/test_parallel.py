@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -29,9 +29,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are f
 
 
 @cache
-def stream(text: str = "ecc?nodes=2&minutes=3") -> Sequence[Reading]:
-    parsed = simulator.parse(f"sim:{text}&type=trn1.32xlarge")
-    return tuple(simulator.simulate(parsed, START))
+def stream(text: str = "ecc?nodes=3&onset=60&minutes=1.5") -> tuple[Reading, ...]:
+    simulation = simulator.parse(f"sim:{text}&type=trn1.32xlarge")
+    return tuple(simulator.simulate(simulation, START))
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +93,11 @@ def test_a_defect_is_an_error() -> None:
 
 
 def test_a_clock_that_is_set_back() -> None:
-    readings = stream("healthy?nodes=2&minutes=0.5")
+    readings = stream("healthy?nodes=2&minutes=1")
     again = tuple(
         Reading(one.node, one.source, one.time - 7200, one.data, one.simulated) for one in readings
     )
-    expected = list(play(iter(readings + again), Monitor(Settings())))
+    expected = list(play(readings + again, Monitor(Settings())))
     made = list(shares(lambda: iter(readings + again)))
     for one, other in zip(made, expected, strict=True):
         same(one, other)
