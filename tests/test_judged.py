@@ -1,6 +1,8 @@
 """An analysis computes what the rules read, and finds what it would find with all of it."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -10,7 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from trntop import analysis
 from trntop.analysis import Analyzer
 from trntop.analysis.detectors.efa import ERROR_KINDS
 from trntop.catalog import CATALOG, TENSOR_ENGINE
@@ -85,9 +86,15 @@ def test_each_quantity_can_be_computed_alone() -> None:
 
 
 def _names_in_source() -> Iterator[str]:
-    """The catalog's names that stand in the rules' source."""
-    for path in Path(analysis.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    """The catalog's names in the source of the modules that the analyzer loads."""
+    code = (
+        "import sys; import trntop.analysis;"
+        "print(*(module.__file__ for name, module in sys.modules.items()"
+        " if name.startswith('trntop.analysis')), sep='\\n')"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for path in run.stdout.splitlines():
+        for node in ast.walk(ast.parse(Path(path).read_text())):
             if isinstance(node, ast.Constant) and node.value in CATALOG:
                 yield node.value
 
