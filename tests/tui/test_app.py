@@ -647,7 +647,7 @@ async def test_what_does_not_fit_is_not_drawn() -> None:
         await pilot.pause()
         assert drawn == []
         await pilot.resize_terminal(200, 60)
-        await pilot.pause()
+        await pilot.pause(0.1)
         assert drawn
 
 
