@@ -642,14 +642,14 @@ async def test_what_does_not_fit_is_not_drawn() -> None:
         peek = app.screen.query_one("#cards", NodePanel)
         assert peek.size
         await pilot.resize_terminal(80, 24)
-        await pilot.pause()
+        await pilot.pause(0.1)  # Textual puts resizing off by a timer
         drawn: list[int] = []
         peek.draw = lambda width, height: drawn.append(width) or ()  # type: ignore[func-returns-value,method-assign]
         session.publish(view(time=NOON + 1))
         await pilot.pause()
         assert drawn == []
         await pilot.resize_terminal(200, 60)
-        await pilot.pause()
+        await pilot.pause(0.1)
         assert drawn
 
 
