@@ -21,7 +21,8 @@ docs:           ## regenerate the pages that follow from the code
 	$(BIN)/python -m trntop.catalog > docs/metrics.md
 	$(BIN)/python -m trntop.catalog sources > docs/sources.md
 	$(BIN)/python -m trntop.exporters.metrics.otlp > docs/otlp.md
-	$(BIN)/python -m trntop.exporters.dashboards
+	$(BIN)/python -m tools.dashboards
+	$(BIN)/python -m tools.rule_tests
 
 bench:          ## every budget beside its figure
 	$(BIN)/python -m benchmarks

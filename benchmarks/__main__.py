@@ -11,8 +11,8 @@ import sys
 from benchmarks.figure import Figure
 
 NAMES = (
-    "decode", "page", "soak", "analyzer", "cold_start", "dashboard", "steps", "traces", "agent",
-    "detection", "analyze", "seek", "engine", "ssh", "streams",
+    "decode", "page", "soak", "analyzer", "cold_start", "demo", "dashboard", "steps", "traces",
+    "agent", "detection", "analyze", "seek", "engine", "ssh", "streams",
 )  # fmt: skip
 
 

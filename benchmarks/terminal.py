@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -12,8 +13,12 @@ import termios
 import time
 from pathlib import Path
 
+import pyte
+
 TICKS = os.sysconf("SC_CLK_TCK")
 QUESTION, ANSWER = b"\x1b[6n", b"\x1b[1;1R"
+_UNKNOWN = re.compile(rb"\x1b\[[<>=][0-9;]*u|\x1b\[\?[0-9;]*\$p|\x1b\[>[0-9;]*[mq]")
+"""What pyte prints instead of ignoring it."""
 TRNTOP = (sys.executable, "-m", "trntop")
 
 
@@ -31,6 +36,8 @@ class Terminal:
         )  # fmt: skip
         os.close(slave)
         self.output = 0
+        self._screen = pyte.Screen(columns, rows)
+        self._stream = pyte.ByteStream(self._screen)
 
     def read(self, seconds: float) -> bytes:
         """What comes within `seconds`, at the first chunk."""
@@ -56,6 +63,16 @@ class Terminal:
             if self.process.poll() is not None:
                 break
         raise RuntimeError(f"{text!r} was never written; the end: {seen[-500:]!r}")
+
+    def until_shown(self, *texts: str, seconds: float = 20.0) -> float:
+        """Seconds from the start until all `texts` are in one line of the screen."""
+        deadline = time.perf_counter() + seconds
+        while time.perf_counter() < deadline and self.process.poll() is None:
+            if chunk := self.read(0.05):
+                self._stream.feed(_UNKNOWN.sub(b"", chunk))
+                if any(all(text in line for text in texts) for line in self._screen.display):
+                    return time.perf_counter() - self.started
+        raise RuntimeError(f"{texts} never shown; the end: {self._screen.display}")
 
     def answer(self, keys: bytes, text: bytes, seconds: float = 20.0) -> float:
         """Seconds from pressing `keys` until `text` has been written."""

@@ -1,8 +1,8 @@
 """AWS, for those who name it: a client on demand, and what goes wrong in words.
 
-boto3 is an extra (`pip install 'trntop[aws]'`) and takes half a second to load, so it is imported
-in the thread that asks. Credentials, profile, region and endpoints come from where every AWS
-program takes them; nothing of them stands in a message.
+boto3 is the extra aws (`.venv/bin/pip install '.[aws]'`). It takes half a second to load, so it is
+imported in the calling thread. Credentials, profile, region and endpoints come from the AWS
+configuration; messages contain none of them.
 """
 
 import importlib.util
@@ -57,7 +57,7 @@ def require(what: str) -> None:
         SettingsError: it is not; the text says how to get it.
     """
     if importlib.util.find_spec("boto3") is None:
-        raise SettingsError(f"{what} needs boto3: pip install 'trntop[aws]'")
+        raise SettingsError(f"{what} needs boto3: .venv/bin/pip install '.[aws]'")
 
 
 def client(service: str, region: str) -> Any:

@@ -175,9 +175,9 @@ class Inspector:
             found += [f"{one.command or 'a process'} (pid {pid})" for pid, one in holders.items()]
             known = True
         except NotRunnableError as error:
-            problems.append(f"who uses the Neuron devices: {error.found}")
+            problems.append(f"processes on the Neuron devices: {error.found}")
         except (FailedError, DecodeError, OSError) as error:
-            problems.append(f"who uses the Neuron devices: {clean(str(error))}")
+            problems.append(f"processes on the Neuron devices: {clean(str(error))}")
         return {"busy": found[:MAX_BUSY] if known else None, "problems": problems}
 
 

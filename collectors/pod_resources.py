@@ -30,7 +30,7 @@ from .protobuf import WireError, all_of, text_of
 METHOD = "/v1.PodResourcesLister/List"
 DEADLINE = 10.0
 """Seconds that the kubelet gets for an answer."""
-NO_CLIENT = "the Python package h2 is not installed", "pip install 'trntop[kubernetes]'"
+NO_CLIENT = "the Python package h2 is not installed", ".venv/bin/pip install '.[kubernetes]'"
 
 _RESOURCES = (*DEVICE_RESOURCES, CORE_RESOURCE)
 

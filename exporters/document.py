@@ -50,19 +50,34 @@ def snapshot(view: View) -> Document:
         "cluster": None if whole is None else _whole(whole, view.time),
         "nodes": [_node(node) for node in view.cluster.nodes.values()],
         "incidents": [incident(one) for one in view.incidents],
+        "problems": [] if view.cluster.has_values else view.cluster.problems,
     }
 
 
 def analysis(
-    nodes: int, duration_seconds: float, incidents: Iterable[Incident], *, simulated: bool = False
+    nodes: int,
+    duration_seconds: float,
+    incidents: Iterable[Incident],
+    *,
+    simulated: bool = False,
+    problems: Sequence[str] = (),
 ) -> Document:
-    """What the analysis found in a stream of `nodes` nodes and `duration_seconds`."""
+    """What the analysis found in a stream of `nodes` nodes and `duration_seconds`.
+
+    Args:
+        nodes: how many nodes.
+        duration_seconds: of the stream.
+        incidents: those to report.
+        simulated: whether any values are.
+        problems: why there was nothing to analyze; empty if there was.
+    """
     return {
         "schema": SCHEMA,
         "simulated": simulated,
         "nodes": nodes,
         "duration_seconds": _number(duration_seconds),
         "incidents": [incident(one) for one in incidents],
+        "problems": list(problems),
     }
 
 

@@ -84,7 +84,7 @@ def _verdict(last: View, incidents: Sequence[Incident], chosen: str) -> str:
     """Whether it is well now, in one line."""
     clock = f"At {units.clock(last.time, utc=True)} UTC"
     if not last.cluster.has_parts:
-        return f"{clock}: cannot tell. Nothing was seen."
+        return f"{clock}: INCONCLUSIVE, no data."
     lasting = [one for one in incidents if one.open]
     among = " of those asked for" if chosen else ""
     if not lasting:

@@ -1,12 +1,14 @@
 """Grafana's dashboards as the package carries them: JSON to import, made when it was released.
 
-What they are made of is in `trntop.exporters.dashboards`, which needs more than trntop does.
+What they are made of is in `tools.dashboards`.
 """
 
+import json
 from importlib.resources import files
 from pathlib import Path
 
 from trntop.errors import UsageError
+from trntop.suggest import unknown
 
 NAMES = ("cluster", "node", "efa", "job")
 """The dashboards, in the order of looking."""
@@ -19,8 +21,13 @@ def read(name: str) -> str:
         UsageError: there is none of that name.
     """
     if name not in NAMES:
-        raise UsageError(f"no dashboard is called {name}: say one of {', '.join(NAMES)}")
+        raise UsageError(unknown("dashboard", name, NAMES))
     return (files("trntop") / "grafana" / f"{name}.json").read_text("utf-8")
+
+
+def descriptions() -> dict[str, str]:
+    """Name → one sentence on what the dashboard shows."""
+    return {name: json.loads(read(name))["description"] for name in NAMES}
 
 
 def write(folder: Path) -> list[Path]:

@@ -68,6 +68,10 @@ def snapshot_text(view: View, width: int, color: bool = False, *, utc: bool = Fa
         blocks += parts.blocks(nodes[0], width, utc=utc)
     elif silent := _silent(nodes, width):
         blocks.append(silent)
+    for node in nodes:
+        if node.state is State.NO_DATA:
+            why = f"{node.name}: no data, incidents not evaluated: {node.why_no_data}"
+            blocks.append(wrapped(why, width, ""))
     if unknown := _unknown(nodes, width):
         blocks.append(unknown)
     if nodes:
@@ -112,7 +116,7 @@ def _headline(view: View, utc: bool) -> str:
     if view.ended:
         parts.append("recording ended")
     if not view.cluster.nodes:
-        parts.append("nothing has been heard yet")
+        parts.append("no data yet")
     return GAP.join(parts)
 
 
@@ -231,7 +235,7 @@ def _step_time(frame: Frame, job: int) -> str:
 
 def _state(node: NodeView) -> str:
     age = node.age()
-    if node.state in (State.FRESH, State.ENDED) or age is None:
+    if node.state in (State.FRESH, State.ENDED, State.NO_DATA) or age is None:
         return str(node.state)
     return f"{node.state} {units.age(age)}"
 

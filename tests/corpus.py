@@ -1,9 +1,13 @@
-"""The simulator's scenarios, each played once for all tests that look at what comes of it."""
+"""The simulator's scenarios, each played once for all tests that look at what comes of it.
+
+Modules that use `played` are of the `xdist_group` "corpus": one process plays all of them.
+"""
 
 from dataclasses import dataclass
 from functools import cache
 
 from trntop.collectors.simulator import Simulation, parse, simulate
+from trntop.judged import JUDGED
 from trntop.model import View
 from trntop.monitor import Monitor, play
 from trntop.settings import Settings
@@ -14,22 +18,22 @@ SPACING = 15
 """Seconds of data between two views that are kept: as Prometheus would scrape a live node."""
 
 SCENARIOS = {
-    "efa-degraded": "nodes=4&onset=90&duration=90&minutes=4.5",
-    "slow-node": "nodes=4&onset=90&duration=90&minutes=4",
-    "slow-device": "nodes=4&onset=90&duration=90&minutes=4",
-    "hang": "nodes=4&onset=90&duration=60&minutes=3.5",
-    "silent-node": "nodes=4&onset=90&duration=60&minutes=3.5",
-    "recompile": "nodes=4&onset=90&duration=60&minutes=3.5",
+    "efa-degraded": "nodes=3&onset=90&duration=90&minutes=4.5",
+    "slow-node": "nodes=3&onset=90&duration=90&minutes=4",
+    "slow-device": "nodes=3&onset=90&duration=90&minutes=4",
+    "hang": "nodes=3&onset=90&duration=60&minutes=3.5",
+    "silent-node": "nodes=3&onset=90&duration=60&minutes=3.5",
+    "recompile": "nodes=3&onset=90&duration=60&minutes=3.5",
     "memory-filling": "nodes=3&onset=60&duration=200&ramp=100&minutes=5.5",
     "ecc": "nodes=3&onset=90&minutes=3",
     "execution-errors": "nodes=3&onset=90&duration=40&minutes=4",
-    "comm-bound": "nodes=4&onset=90&duration=90&minutes=4.5",
-    "efa-down": "nodes=4&onset=90&duration=60&minutes=3.5",
-    "latency-regression": "nodes=4&onset=200&duration=250&minutes=8.5",
+    "comm-bound": "nodes=3&onset=90&duration=90&minutes=4.5",
+    "efa-down": "nodes=3&onset=90&duration=60&minutes=3.5",
+    "latency-regression": "nodes=3&onset=200&duration=250&minutes=8.5",
     "device-lost": "nodes=3&onset=90&duration=60&minutes=3.5",
-    "idle-allocation": "nodes=4&onset=60&duration=180&minutes=5",
-    "version-skew": "nodes=4&minutes=2",
-    "checkpoint-stall": "nodes=4&onset=120&duration=150&minutes=5",
+    "idle-allocation": "nodes=3&onset=60&duration=180&minutes=5",
+    "version-skew": "nodes=3&minutes=2",
+    "checkpoint-stall": "nodes=3&onset=120&duration=150&minutes=5",
 }
 """Each scenario in which something happens, short enough for a test, long enough for its rule."""
 
@@ -46,10 +50,12 @@ class Played:
 
 @cache
 def played(name: str) -> Played:
-    """A scenario, judged as the screen judges it."""
+    """A scenario and its incidents, computed from what the rules read."""
     simulation = parse(f"sim:{name}?{SCENARIOS.get(name, 'nodes=3&minutes=3')}&{SMALL}")
     kept = []
-    for number, view in enumerate(play(simulate(simulation, START), Monitor(Settings()))):
+    for number, view in enumerate(
+        play(simulate(simulation, START), Monitor(Settings(), wanted=JUDGED))
+    ):
         if number % SPACING == 0:
             kept.append(view)
     return Played(simulation, tuple(kept), view)

@@ -170,7 +170,7 @@ def test_a_disk_that_fills_up_later_keeps_what_was_written(
 
 
 def test_no_folder_is_said(tmp_path: Path) -> None:
-    with pytest.raises(RecordingError, match="there is no folder"):
+    with pytest.raises(RecordingError, match="does not exist"):
         save(filled(1), tmp_path / "missing")
 
 

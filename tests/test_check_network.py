@@ -9,7 +9,6 @@ import secrets
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,7 +29,7 @@ ABOUT = """\
 <!-- Written by tests/test_check_network.py with TRNTOP_UPDATE_EXAMPLES=1. -->
 
 The report below is that of a check of eight hosts in network namespaces on one machine, each with
-its own agent: the EFA cards and Neuron devices that they show are simulated, the probes are real
+its own agent: the EFA devices and Neuron devices that they show are simulated, the probes are real
 ones of `fi_pingpong` over `tcp`, one pair at a time. The path of trn-003 delays packets by 2 ms
 each way, that of trn-005 loses 5 % of them, the agent of trn-006 is stopped, and that of trn-007
 allows no probes.
@@ -38,8 +37,8 @@ allows no probes.
     trntop check --markdown --provider tcp http://trn-[001-008]:10042 \\
         --iterations 100 --repeats 2 --deadline 4
 
-Since all of them share a machine, loaded hosts are judged as well (`check.load`), and what is less
-than five times slower than the others does not count as slow (`check.slow`).
+Since all of them share a machine, loaded hosts are judged as well (`check.load`), and a pair
+counts as slow only above five times the median (`check.slow`).
 
 ---
 
@@ -47,9 +46,11 @@ than five times slower than the others does not count as slow (`check.slow`).
 AGENT = (*FIRST, sys.executable, "-m", "trntop", "export")
 SOURCE = "sim:healthy?nodes=1&type=trn1.2xlarge&minutes=0.1"
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("fi_pingpong") is None, reason="fi_pingpong is not installed"
-)
+pytestmark = [
+    pytest.mark.skipif(shutil.which("fi_pingpong") is None, reason="fi_pingpong is not installed"),
+    pytest.mark.xdist_group("machine"),
+    pytest.mark.slow,  # eight agents, of real-time priority
+]
 
 
 class Cluster:
@@ -102,14 +103,13 @@ class Cluster:
             *("--set", "check.inspect_seconds=4", *options),
         ]
 
-    def check(self, *options: str) -> tuple[int, str, float]:
-        """A check from the host `login`: exit code, output, seconds."""
-        started = time.monotonic()
+    def check(self, *options: str) -> tuple[int, str]:
+        """A check from the host `login`: exit code, output."""
         run = self.net["login"].run(
             *self.command(*options), timeout=3 * SECONDS, env=self._environment("login")
         )
         assert not run.stderr, run.stderr
-        return run.returncode, run.stdout, time.monotonic() - started
+        return run.returncode, run.stdout
 
     def kept(self) -> Check:
         """The newest result that was kept."""
@@ -143,10 +143,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_all_are_fit(cluster: Cluster) -> None:
-    code, text, seconds = cluster.check()
+    code, text = cluster.check()
     check = cluster.kept()
     assert (code, check.outcome) == (0, Outcome.PASS), text
-    assert seconds < SECONDS
     assert "PASS: 8 nodes are fit" in text
     assert check.simulated
     assert {
@@ -161,10 +160,10 @@ def test_interrupted_it_leaves_nothing_running(cluster: Cluster) -> None:
     process = login.start(
         *cluster.command(), output=cluster.folder / "interrupted", env=cluster._environment("login")
     )
-    assert until(cluster.probing, 30)
+    assert until(cluster.probing, 60)
     process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 130
-    assert until(lambda: not cluster.left(), 3), cluster.left()
+    assert process.wait(60) == 130
+    assert until(lambda: not cluster.left(), 60), cluster.left()
 
 
 def test_each_fault_is_named_and_nobody_else(cluster: Cluster) -> None:
@@ -177,10 +176,9 @@ def test_each_fault_is_named_and_nobody_else(cluster: Cluster) -> None:
     cluster.start(CLOSED)
     assert until(lambda: cluster.serves(CLOSED), 30)
 
-    code, text, seconds = cluster.check("--markdown")
+    code, text = cluster.check("--markdown")
     check = cluster.kept()
     assert code == 2, text
-    assert seconds < SECONDS
     places = {place.node: place.outcome for place in check.places}
     good = dict.fromkeys(set(NAMES) - {SLOW, LOSSY, HUNG, CLOSED}, Outcome.PASS)
     bad = dict.fromkeys((SLOW, LOSSY, HUNG), Outcome.FAIL)
@@ -195,9 +193,10 @@ def test_each_fault_is_named_and_nobody_else(cluster: Cluster) -> None:
     said = {one.node: one.text for one in wrong}
     assert "2." in said[SLOW] and "ms" in said[SLOW]
     assert "this agent allows no probes" in said[CLOSED]
-    assert "no answer within" in said[HUNG]
+    assert "no response within" in said[HUNG]
+    assert [one.fault for one in wrong if one.node == HUNG] == ["unreachable"]
 
-    assert until(lambda: not cluster.left(), 3), cluster.left()
+    assert until(lambda: not cluster.left(), 60), cluster.left()
     if os.environ.get("TRNTOP_UPDATE_EXAMPLES"):
         EXAMPLE.parent.mkdir(exist_ok=True)
         EXAMPLE.write_text(ABOUT + text)

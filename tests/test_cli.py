@@ -109,9 +109,9 @@ def test_a_damaged_recording_is_read_and_says_what_was_lost(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["replay", "nothing.jsonl"], "no such file"),
-        (["replay", "local"], "replay takes recordings"),
-        (["nonsense"], "no such file"),
+        (["replay", "nothing.jsonl"], "does not exist"),
+        (["replay", "local"], "replay needs recordings"),
+        (["nonsense"], "unknown command"),
         (["demo", "nonsense"], "nonsense"),
         (["snapshot", "sim:healthy?nodez=3"], "nodes"),
         (["analyze", "sim:demo"], "never ends"),
@@ -166,7 +166,8 @@ def test_nothing_seen_is_no_good_news() -> None:
         "analyze", "--seconds", "2", "--set", "collect.neuron_monitor=no-such-neuron-monitor"
     )
     assert run.returncode == 1
-    assert "nothing was seen" in run.stderr
+    assert "inconclusive: no data" in run.stdout
+    assert "no data from" in run.stderr
     assert "no-such-neuron-monitor" in run.stderr
 
 
@@ -277,4 +278,26 @@ def test_who_looks_leaves_the_steps_to_the_agent(tmp_path: Path) -> None:
 
 def test_an_unknown_source_cannot_be_disabled(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["snapshot", "--set", "collect.disabled=neuron"]) == 2
-    assert "neuron is no source; known are neuron-monitor, " in capsys.readouterr().err
+    assert "unknown source neuron; did you mean " in capsys.readouterr().err
+
+
+NOBODY = "http://127.0.0.1:1"
+"""Where no agent listens."""
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_snapshot_without_any_data_fails_with_the_reason(form: tuple[str, ...]) -> None:
+    run = trntop("snapshot", *form, NOBODY)
+    assert run.returncode == 1
+    assert (
+        run.stderr == "trntop: no data from 127.0.0.1: connection refused: nothing listens there\n"
+    )
+    assert "connection refused" in run.stdout
+
+
+def test_problems_are_in_the_json_of_what_has_no_data() -> None:
+    why = ["no data from 127.0.0.1: connection refused: nothing listens there"]
+    assert json.loads(trntop("snapshot", "--json", NOBODY).stdout)["problems"] == why
+    run = trntop("analyze", "--json", "--seconds", "3", NOBODY)
+    assert (run.returncode, json.loads(run.stdout)["problems"]) == (1, why)
+    assert json.loads(trntop("snapshot", "--json", SIM).stdout)["problems"] == []

@@ -87,7 +87,7 @@ def test_what_was_synced_is_readable_before_the_end(codec: Codec) -> None:
         data += encoder.compress(b"%d" % number) + encoder.flush(codec.sync)
         content, reason = unpacked(codec, data)
         assert content == b"01234"[: number + 1]
-        assert "stops before its end" in reason
+        assert "truncated" in reason
 
 
 @codecs
@@ -97,7 +97,7 @@ def test_damage_costs_little_of_what_came_before_it(codec: Codec) -> None:
     parts = [encoder.compress(part) + encoder.flush(codec.sync) for part in content]
     good = b"".join(parts[:15])
     found, reason = unpacked(codec, good + b"\xff" * 20_000)
-    assert "is damaged" in reason
+    assert "damaged" in reason
     assert b"".join(content[:14]) == found[:140_000]
 
 
@@ -105,7 +105,7 @@ def test_damage_costs_little_of_what_came_before_it(codec: Codec) -> None:
 def test_garbage_after_the_end_is_damage(codec: Codec) -> None:
     content, reason = unpacked(codec, packed(codec, b"content") + b"garbage garbage")
     assert content == b"content"
-    assert "is damaged" in reason
+    assert "damaged" in reason
 
 
 @codecs

@@ -15,7 +15,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FAKE = ROOT / "tests" / "fakes" / "neuron_monitor.py"
 
-pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed"),
+    pytest.mark.xdist_group("machine"),
+]
 
 
 class Pane:

@@ -42,7 +42,7 @@ def test_once_writes_the_page_and_ends(tmp_path: Path) -> None:
         (["--textfile", "{}/trntop.prom", "-p", "0"], 2, "instead of serving"),
         (["--textfile", "{}/trntop.prom", "--probe-every", "5m"], 2, "agents that probe serve"),
         (["--textfile", "{}/trntop.prom", "--allow-probes"], 2, "agents that probe serve"),
-        (["--once"], 2, "--once goes with --textfile"),
+        (["--once"], 2, "--once needs --textfile"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(
@@ -73,3 +73,11 @@ def test_stopped_it_takes_its_file_away(tmp_path: Path) -> None:
         process.kill()
     assert (process.returncode, talk) == (0, "")
     assert not any(tmp_path.iterdir())
+
+
+def test_once_without_any_data_fails_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "trntop.prom"
+    ran = trntop("http://127.0.0.1:1", "--textfile", str(path), "--once")
+    assert ran.returncode == 1
+    assert "trntop: no data from 127.0.0.1: connection refused" in ran.stderr
+    assert "trntop_source_up" in path.read_text(), "what is known is written all the same"

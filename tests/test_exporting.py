@@ -22,6 +22,8 @@ from trntop.monitor import Monitor
 from trntop.runner import Session
 from trntop.settings import Settings
 
+pytestmark = pytest.mark.xdist_group("servers")
+
 ROOT = Path(__file__).parents[1]
 SIM = "sim:healthy?nodes=1&minutes=1"
 SECONDS = 20.0
@@ -89,7 +91,7 @@ class TestListening:
         [
             (["--port", "70000"], "70000: not an address to listen on"),
             (["--listen", "all"], "trntop: all: not an address to listen on"),
-            (["--listen", ":1", "--listen", ":2", "--port", "3"], "--port goes with one address"),
+            (["--listen", ":1", "--listen", ":2", "--port", "3"], "--port needs a single address"),
             (["--web.systemd-socket"], "systemd passed no socket"),
             (["--web.systemd-socket", "--port", "1"], "only one of them"),
             (["--web.config.file", "none.yml"], "none.yml: No such file"),

@@ -1,6 +1,8 @@
 """An analysis computes what the rules read, and finds what it would find with all of it."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -10,7 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from trntop import analysis
 from trntop.analysis import Analyzer
 from trntop.analysis.detectors.efa import ERROR_KINDS
 from trntop.catalog import CATALOG, TENSOR_ENGINE
@@ -40,20 +41,22 @@ def same(one: Mapping[str, Column], other: Mapping[str, Column], names: frozense
 @pytest.mark.parametrize(
     "text",
     [
-        "demo?nodes=2&minutes=3",
-        "efa-degraded?nodes=2&minutes=4&type=trn1.32xlarge",
-        "device-lost?nodes=2&minutes=4&type=trn1.32xlarge",
-        "silent-node?nodes=2&minutes=4&type=trn1.32xlarge",
-        "idle-allocation?nodes=2&minutes=4&type=trn1.32xlarge",
+        "ecc?nodes=2&onset=30&minutes=1",
+        "efa-degraded?nodes=2&onset=60&minutes=2",
+        "device-lost?nodes=2&onset=60&minutes=2",
+        "silent-node?nodes=2&onset=60&minutes=2",
+        "idle-allocation?nodes=2&onset=30&minutes=3",
     ],
 )
 def test_the_incidents_are_the_same(text: str) -> None:
-    readings = stream(text)
+    readings = stream(f"{text}&type=trn1.32xlarge")
     whole = play(iter(readings), Monitor(Settings()))
     lean = play(iter(readings), Monitor(Settings(), wanted=JUDGED))
-    for expected, made in zip(whole, lean, strict=True):
+    for number, (expected, made) in enumerate(zip(whole, lean, strict=True)):
         assert made.time == expected.time
         assert made.incidents == expected.incidents
+        if number % 10:
+            continue
         for name, view in expected.cluster.nodes.items():
             frame = made.cluster.nodes[name].frame
             same(frame.columns, view.frame.columns, JUDGED)
@@ -61,13 +64,14 @@ def test_the_incidents_are_the_same(text: str) -> None:
             assert [(one.name, one.state) for one in frame.sources] == [
                 (one.name, one.state) for one in view.frame.sources
             ]
+    assert made.incidents
 
 
 def test_each_quantity_can_be_computed_alone() -> None:
     """All that it needs is found, so that a rule of the user's own may read any of them."""
     whole, alone = NodeState("n"), {name: NodeState("n", (), recipe([name])) for name in CATALOG}
     due, seen = START + 1.0, set()
-    for reading in stream("healthy?nodes=1&minutes=0.4&type=trn1.32xlarge"):
+    for reading in stream("healthy?nodes=1&minutes=0.3&type=trn1.32xlarge"):
         while reading.time >= due:
             columns = whole.view(due).frame.columns
             seen |= columns.keys()
@@ -82,9 +86,15 @@ def test_each_quantity_can_be_computed_alone() -> None:
 
 
 def _names_in_source() -> Iterator[str]:
-    """The catalog's names that stand in the rules' source."""
-    for path in Path(analysis.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    """The catalog's names in the source of the modules that the analyzer loads."""
+    code = (
+        "import sys; import trntop.analysis;"
+        "print(*(module.__file__ for name, module in sys.modules.items()"
+        " if name.startswith('trntop.analysis')), sep='\\n')"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for path in run.stdout.splitlines():
+        for node in ast.walk(ast.parse(Path(path).read_text())):
             if isinstance(node, ast.Constant) and node.value in CATALOG:
                 yield node.value
 
@@ -114,11 +124,11 @@ class _Watched(dict[str, Column]):
         return super().__contains__(name)
 
 
-@pytest.mark.parametrize("scenario", ["demo", "execution-errors", "idle-allocation"])
+@pytest.mark.parametrize("scenario", ["execution-errors", "idle-allocation"])
 def test_nothing_else_is_asked_for(scenario: str) -> None:
     analyzer = Analyzer(Settings().analysis)
     incidents: tuple[Incident, ...] = ()
-    readings = stream(f"{scenario}?nodes=2&minutes=5&type=trn1.32xlarge")
+    readings = stream(f"{scenario}?nodes=2&onset=60&minutes=4&type=trn1.32xlarge")
     for view in play(readings, Monitor(Settings())):
         nodes = {
             name: NodeView(

@@ -9,6 +9,8 @@ import pytest
 
 from tests.network import Host, Network, need, network, until
 
+pytestmark = pytest.mark.xdist_group("machine")
+
 # Seconds that a connection takes, there and back, by the clock of who opens it.
 CONNECT = """\
 import socket, sys, time

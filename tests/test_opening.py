@@ -1,13 +1,18 @@
 """Streams of several sources: one after the other by time, from any time on."""
 
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.reports import monitor_reading, report, runtime
+from trntop.catalog import EFA_SOURCE, NEURON_MONITOR
 from trntop.cli import opening
-from trntop.model import Reading
+from trntop.collectors.simulator import parse, truth
+from trntop.model import Reading, State
+from trntop.monitor import Monitor, play
 from trntop.recording import Recorder
 from trntop.settings import Settings
 from trntop.sources import parse_all
@@ -64,3 +69,31 @@ def test_an_endless_simulation_has_no_end_to_move_to() -> None:
     assert list(islice(streams("sim:demo?nodes=1")(), 1))
     assert not opening.session(parse_all(["sim:demo?nodes=1"]), Settings()).seekable
     assert opening.session(parse_all([BOUNDED]), Settings()).seekable
+
+
+def test_the_demo_names_its_first_incident_after_few_ticks() -> None:
+    demo = streams("sim:demo")
+    readings = list(opening.until(demo(), opening.WARM_UP))
+    sources = Counter(reading.source for reading in readings)
+    monitor = Monitor(Settings(), sparse=demo.sparse)
+    *views, first_picture, ended = play(readings, monitor)
+    assert len(views) < 20
+    assert sources[NEURON_MONITOR] == sources[EFA_SOURCE] < 20 * 16
+
+    (faulty,) = [one for one in truth(parse("sim:demo"), 0.0) if one.kind == "efa_degraded"]
+    (incident,) = first_picture.incidents
+    assert (incident.kind, incident.node) == (faulty.kind, faulty.node)
+    assert incident.component == faulty.component
+    assert incident.opened_at - readings[0].time == pytest.approx(faulty.onset, abs=3.0)
+    nodes = first_picture.cluster.nodes.values()
+    assert {source.state for node in nodes for source in node.frame.sources} == {State.FRESH}
+
+    times, sent = monitor.history.node("node_efa_tx_bytes_per_second", "trn-000", 900)
+    assert ended.time - times[0] > 0.9 * opening.WARM_UP
+    assert np.diff(times) == pytest.approx(1.0, abs=0.05)
+    assert not np.isnan(sent[times > times[0] + 15.0]).any()
+
+
+def test_only_a_simulation_without_end_begins_sparse(tmp_path: Path) -> None:
+    assert streams(BOUNDED).sparse is None
+    assert streams(recording(tmp_path / "a.jsonl", "a", 1000)).sparse is None

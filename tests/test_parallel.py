@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +28,15 @@ START = 1.76e9
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked")
 
 
-def stream(text: str = "ecc?nodes=2&minutes=3") -> list[Reading]:
-    return list(simulator.simulate(simulator.parse(f"sim:{text}"), START))
+@cache
+def stream(text: str = "ecc?nodes=3&onset=60&minutes=1.5") -> tuple[Reading, ...]:
+    simulation = simulator.parse(f"sim:{text}&type=trn1.32xlarge")
+    return tuple(simulator.simulate(simulation, START))
 
 
 @pytest.fixture(scope="module")
 def one_process() -> list[View]:
-    return list(play(stream(), Monitor(Settings())))
+    return list(play(iter(stream()), Monitor(Settings())))
 
 
 def shares(
@@ -91,9 +94,9 @@ def test_a_defect_is_an_error() -> None:
 
 def test_a_clock_that_is_set_back() -> None:
     readings = stream("healthy?nodes=2&minutes=1")
-    again = [
+    again = tuple(
         Reading(one.node, one.source, one.time - 7200, one.data, one.simulated) for one in readings
-    ]
+    )
     expected = list(play(readings + again, Monitor(Settings())))
     made = list(shares(lambda: iter(readings + again)))
     for one, other in zip(made, expected, strict=True):

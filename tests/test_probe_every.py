@@ -16,6 +16,8 @@ from tests.collectors.notebook import FAKE
 from tests.network import FIRST, ROOT, may_be_first
 from trntop.cli import main
 
+pytestmark = pytest.mark.xdist_group("machine")
+
 ADDRESSES = ("127.0.0.2", "127.0.0.3")
 LATENCY = re.compile(r"^trn_link_latency_seconds\{.*peer=\"([^\"]+)\".*\} (\S+)$", re.MULTILINE)
 
@@ -24,8 +26,8 @@ LATENCY = re.compile(r"^trn_link_latency_seconds\{.*peer=\"([^\"]+)\".*\} (\S+)$
     ("options", "text"),
     [
         (["--probe-every", "5m"], "--probe-every goes with --allow-probes"),
-        (["sim:healthy", "--probe-every", "5m"], "its source is local"),
-        (["--probe-every", "soon"], "soon is no time: say 300 or 5m"),
+        (["sim:healthy", "--probe-every", "5m"], "needs the source local"),
+        (["--probe-every", "soon"], "soon is not a valid duration; use 300 or 5m"),
         (["--probe-every", "1h"], "probe_every must be a number from 0 to 600"),
         (
             ["--probe-every", "5m", "--allow-probes", "--probe-peers", "@nodes"],

@@ -175,7 +175,7 @@ def test_the_time_cap_holds(tmp_path: Path) -> None:
 def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text("precious" * 1000)
-    with pytest.raises(RecordingError, match=r"run\.jsonl: exists already"):
+    with pytest.raises(RecordingError, match=r"run\.jsonl already exists; use --overwrite"):
         Recorder(path, created=1.0)
     assert path.read_text() == "precious" * 1000
     with Recorder(path, created=1.0, overwrite=True) as recorder:
@@ -188,20 +188,20 @@ def test_links_and_special_files_are_never_written(tmp_path: Path) -> None:
     target.write_text("precious")
     link = tmp_path / "link"
     link.symlink_to(target)
-    with pytest.raises(RecordingError, match="exists already"):
+    with pytest.raises(RecordingError, match="already exists"):
         Recorder(link, created=1.0)
     with pytest.raises(RecordingError, match="a symbolic link"):
         Recorder(link, created=1.0, overwrite=True)
     assert target.read_text() == "precious"
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    with pytest.raises(RecordingError, match="cannot record there"):
+    with pytest.raises(RecordingError, match="cannot write"):
         Recorder(fifo, created=1.0, overwrite=True)
     with pytest.raises(RecordingError, match="a pipe, socket or device"):
         Recorder("/dev/null", created=1.0, overwrite=True)
-    with pytest.raises(RecordingError, match="cannot record there: Is a directory"):
+    with pytest.raises(RecordingError, match=r"cannot write .*: Is a directory"):
         Recorder(tmp_path, created=1.0, overwrite=True)
-    with pytest.raises(RecordingError, match="there is no folder"):
+    with pytest.raises(RecordingError, match=r"directory .* does not exist"):
         Recorder(tmp_path / "no" / "run.jsonl", created=1.0)
     with pytest.raises(RecordingError, match="is not a path"):
         Recorder("a\0b", created=1.0)

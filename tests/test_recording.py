@@ -79,7 +79,7 @@ def refusal(path: str | Path, limits: Limits = Limits()) -> str:  # noqa: B008
         open_recording(path, limits)
     text = str(caught.value)
     assert "\n" not in text
-    return text.removeprefix(f"{path}: ")
+    return text.removeprefix(f"{path} ")
 
 
 def record(path: Path, readings: Iterable[Reading]) -> None:
@@ -211,7 +211,7 @@ def test_the_note_on_damage_says_everything(tmp_path: Path) -> None:
     assert [each.node for each in recording] == ["trn-000", "n0"]
     assert recording.damage.note() == (
         "the file ends in the middle of a line: 13 bytes lost; 3 damaged lines skipped; "
-        "1 line over 1 KiB skipped; 2 readings left out: more than 2 nodes"
+        "1 line over 1 KiB skipped; 2 readings dropped: more than 2 nodes"
     )
 
 
@@ -251,7 +251,7 @@ def test_a_disk_that_fails_ends_the_pass(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("trntop.recording.blocks", failing)
     assert [each.time for each in recording] == [1000.0]
     assert recording.damage.note() == (
-        "the file ends in the middle of a line: 9 bytes lost; reading failed: Input/output error"
+        "the file ends in the middle of a line: 9 bytes lost; read error: Input/output error"
     )
 
 
@@ -321,16 +321,16 @@ def test_other_objects_in_a_plain_file_are_counted(tmp_path: Path) -> None:
 
 def test_what_cannot_be_a_recording_is_refused_with_a_reason(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
-    assert refusal(missing) == "No such file or directory"
-    assert refusal(tmp_path) == "not a recording: a directory"
-    assert refusal("/dev/zero") == "not a recording: a pipe, socket or device"
+    assert refusal(missing) == f"cannot read {missing}: No such file or directory"
+    assert refusal(tmp_path) == "is not a recording: it is a directory"
+    assert refusal("/dev/zero") == "is not a recording: it is a pipe, socket or device"
     assert refusal("a\0b") == "'a\\x00b' is not a path"
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    assert refusal(fifo) == "not a recording: a pipe, socket or device"
+    assert refusal(fifo) == "is not a recording: it is a pipe, socket or device"
     link = tmp_path / "link"
     link.symlink_to("/dev/zero")
-    assert refusal(link) == "not a recording: a pipe, socket or device"
+    assert refusal(link) == "is not a recording: it is a pipe, socket or device"
     link.unlink()
     link.symlink_to(link)
     assert "symbolic links" in refusal(link)
@@ -340,7 +340,7 @@ def test_a_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)  # paths of sockets are short
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket")
-        assert refusal("socket") == "not a recording: a pipe, socket or device"
+        assert refusal("socket") == "is not a recording: it is a pipe, socket or device"
 
 
 def test_a_link_to_a_recording_is_followed(tmp_path: Path) -> None:
@@ -367,22 +367,22 @@ def tarball() -> bytes:
     ("content", "reason"),
     [
         (b"", "the file is empty"),
-        (b"\n\n", "no JSON object in it"),
-        (b"hello\n", "no JSON object in it"),
-        (b'{"a":', "no JSON object in it"),
-        (b"\x00" * 5000, "no JSON object in it"),
-        (b"[1,2]\n", "no JSON object in it"),
-        (b'{"a":1}\n', "its objects are neither envelopes nor neuron-monitor reports"),
-        (b'{"v":7}\n', "its objects are neither envelopes nor neuron-monitor reports"),
-        (archive(), "a zip archive"),
-        (tarball(), "a tar archive"),
-        (gzip.compress(tarball()), "a tar archive"),
-        (b"BZh91AY&SY", "bzip2 data"),
-        (b"\x7fELF\x02", "a program"),
-        (gzip.compress(b""), "no JSON object in it"),
-        (gzip.compress(HEADER)[:15], "its gzip data stops before its end"),
-        (b"\x1f\x8b garbage", "its gzip data is damaged"),
-        (b"\x28\xb5\x2f\xfd\x08\xff\xff\xff\xff\xff\xff", "its Zstandard data is damaged"),
+        (b"\n\n", "it contains no JSON object"),
+        (b"hello\n", "it contains no JSON object"),
+        (b'{"a":', "it contains no JSON object"),
+        (b"\x00" * 5000, "it contains no JSON object"),
+        (b"[1,2]\n", "it contains no JSON object"),
+        (b'{"a":1}\n', "it contains neither readings nor neuron-monitor reports"),
+        (b'{"v":7}\n', "it contains neither readings nor neuron-monitor reports"),
+        (archive(), "it is a zip archive"),
+        (tarball(), "it is a tar archive"),
+        (gzip.compress(tarball(), mtime=0), "it is a tar archive"),
+        (b"BZh91AY&SY", "it is bzip2 data"),
+        (b"\x7fELF\x02", "it is a program"),
+        (gzip.compress(b"", mtime=0), "it contains no JSON object"),
+        (gzip.compress(HEADER, mtime=0)[:15], "truncated gzip file"),
+        (b"\x1f\x8b garbage", "damaged gzip file"),
+        (b"\x28\xb5\x2f\xfd\x08\xff\xff\xff\xff\xff\xff", "damaged Zstandard file"),
     ],
 )
 def test_content_that_is_no_recording_is_refused(
@@ -390,7 +390,7 @@ def test_content_that_is_no_recording_is_refused(
 ) -> None:
     path = tmp_path / "run"
     path.write_bytes(content)
-    assert refusal(path).startswith(f"not a recording: {reason}")
+    assert refusal(path).startswith(f"is not a recording: {reason}")
 
 
 @PACKS
@@ -398,7 +398,7 @@ def test_the_search_for_the_first_object_is_bounded(tmp_path: Path, pack: Pack) 
     path = tmp_path / "run"
     path.write_bytes(pack(b"x" * (2 << 20) + b"\n" + envelope(0)))
     assert refusal(path, Limits(line=1 << 20)) == (
-        "not a recording: no JSON object in its first 1 MiB"
+        "is not a recording: no JSON object in the first 1 MiB"
     )
 
 
@@ -406,14 +406,16 @@ def test_a_sparse_file_of_ten_gigabytes_is_refused_at_once(tmp_path: Path) -> No
     path = tmp_path / "sparse"
     with path.open("wb") as file:
         file.truncate(10 << 30)
-    assert refusal(path) == "not a recording: no JSON object in its first 8 MiB"
+    assert refusal(path) == "is not a recording: no JSON object in the first 8 MiB"
 
 
 def test_a_newer_format_is_named(tmp_path: Path) -> None:
     path = tmp_path / "run"
     for line in (envelope(0, v=2), b'{"v":2,"recording":{"created":{"new":"shape"}}}\n'):
         path.write_bytes(line)
-        assert refusal(path) == "written by a newer trntop (format 2); this one reads format 1"
+        assert (
+            refusal(path) == "was written by a newer trntop (format 2); this version reads format 1"
+        )
 
 
 def test_a_header_alone_is_an_empty_recording(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ def test_what_a_source_can_be(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "says"),
     [
-        (["nothing.jsonl"], "nothing.jsonl: no such file"),
-        (["gopher://x"], "gopher: is no source"),
-        (["local", "sim:demo"], "one kind at a time"),
-        (["sim:demo", "sim:demo"], "named twice"),
+        (["nothing.jsonl"], "file nothing.jsonl does not exist"),
+        (["gopher://x"], "unknown source type gopher; known: "),
+        (["local", "sim:demo"], "cannot be combined"),
+        (["sim:demo", "sim:demo"], "given twice"),
         (["a\0b"], "NUL"),
     ],
 )

@@ -6,8 +6,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.collectors.notebook import FAKE
 from tests.network import ROOT, Network, network, until
+
+pytestmark = [
+    pytest.mark.xdist_group("machine"),
+    pytest.mark.slow,  # eight agents, of real-time priority
+]
 
 NAMES = [f"trn-{number:03d}" for number in range(1, 9)]
 LOST, SLOW = "trn-003", "trn-005"

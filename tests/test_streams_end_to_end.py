@@ -10,6 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
+import pytest
+
+pytestmark = pytest.mark.xdist_group("machine")
 
 ROOT = Path(__file__).parents[1]
 TRNTOP = (sys.executable, "-m", "trntop")

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import ClientSession, ClientTimeout, WSMsgType, WSServerHandshakeError
@@ -20,6 +22,8 @@ from textual_serve import server
 
 from trntop.cli import main
 from trntop.cli.web import MAX_PAGES, Pages
+
+pytestmark = pytest.mark.xdist_group("machine")
 
 ROOT = Path(__file__).parents[1]
 NODE = "trn-001"
@@ -68,6 +72,23 @@ async def test_the_page_leads_back_to_where_it_was_found() -> None:
         assert "http://localhost:9999/static/" in text
 
 
+async def test_the_page_loads_nothing_from_another_host() -> None:
+    async with client(pages_of()) as browser:
+        page = await (await browser.get("/", headers={"Host": "localhost:9999"})).text()
+        loaded = re.findall(r"""(?:href|src|action|-url)=["']([^"']*)|url\(["']?([^"')]+)""", page)
+        addresses = {first or second for first, second in loaded}
+        assert "http://localhost:9999/static/css/xterm.css" in addresses
+        assert {urlsplit(address).netloc for address in addresses} <= {"localhost:9999", ""}
+        for address in addresses:
+            if address.endswith(".css"):
+                style = await (await browser.get(urlsplit(address).path)).text()
+                # Comments name the authors' sites.
+                rules = re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)
+                assert not re.search(r"@import|//", rules)
+        script = await (await browser.get("/static/js/textual.js")).text()
+        assert "fonts.g" not in script
+
+
 @pytest.mark.parametrize(
     ("host", "origin", "status"),
     [
@@ -112,7 +133,7 @@ async def test_there_is_an_end_to_the_processes() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["-", "--web"], "- cannot be read twice"),
+        (["-", "--web"], "--web cannot be combined with -"),
         (["--web", "--listen", "x:y:z"], "not an address"),
     ],
 )
@@ -133,7 +154,10 @@ def test_without_the_extra_it_says_what_to_install() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, cwd=ROOT
     )
     assert done.returncode == 2
-    assert done.stderr == "trntop: --web needs textual-serve: pip install 'trntop[web]'\n"
+    assert done.stderr == (
+        "trntop: --web needs textual-serve:"
+        " run .venv/bin/pip install '.[web]' in the clone of trntop\n"
+    )
 
 
 @contextlib.contextmanager

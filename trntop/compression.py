@@ -1,8 +1,8 @@
 """Compressed streams, piece by piece: gzip and Zstandard.
 
-Told apart by their first bytes when read, by the file name's suffix when written. Nothing is
-expanded ahead: input goes in so few bytes at a time that even the best-packed bomb fills
-tens of megabytes at most before the reader can stop.
+Detected by the first bytes when read, chosen by the file name's suffix when written. Input is
+expanded in small pieces, so that even a decompression bomb fills tens of megabytes at most before
+the reader can stop.
 """
 
 import sys
@@ -19,14 +19,14 @@ _ZSTD_WINDOW = 128 << 20
 
 
 class BrokenStreamError(Exception):
-    """The compressed data is damaged or stops before its end; says so as half a sentence."""
+    """The compressed data is damaged or truncated; the message is half a sentence."""
 
 
 class Encoder(Protocol):
     """A compressed stream that is being written."""
 
     def compress(self, data: bytes) -> bytes:
-        """Takes more of the content; returns what is ready, often nothing."""
+        """Adds content; returns the output that is ready, often none."""
         ...
 
     def flush(self, mode: int = ..., /) -> bytes:
@@ -114,14 +114,12 @@ def blocks(file: BinaryIO, codec: Codec | None, size: int | None = None) -> Iter
             try:
                 content = decoder.decompress(block)
             except failure as error:
-                raise BrokenStreamError(f"its {codec.name} data is damaged") from error
+                raise BrokenStreamError(f"damaged {codec.name} file") from error
             if content:
                 yield content
             block = decoder.unused_data
     if not decoder.eof:
-        raise BrokenStreamError(
-            f"its {codec.name} data stops before its end: cut off, or still being written"
-        )
+        raise BrokenStreamError(f"truncated {codec.name} file: cut off, or still being written")
 
 
 def _pieces(file: BinaryIO, length: int, size: int | None) -> Iterator[bytes]:

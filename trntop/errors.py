@@ -1,19 +1,19 @@
 """Everything trntop raises on purpose.
 
-TrntopError             one sentence for the user; the command line prints it and exits
-├── UsageError          the command was called wrongly (exit 2)
+TrntopError             one line for the user; the command line prints it and exits
+├── UsageError          wrong usage of a command (exit 2)
 ├── SettingsError       a configuration file, environment variable or option is wrong (exit 2)
 ├── RecordingError      a file cannot be read or written as a recording (exit 2)
-└── DecodeError         a payload is not what its source should send
+└── DecodeError         a payload does not have the format of its source
 """
 
 
 class TrntopError(Exception):
-    """A failure that can be explained to the user in one sentence."""
+    """A failure that the user can act on; the message is one line."""
 
 
 class UsageError(TrntopError):
-    """The command was called wrongly."""
+    """Wrong usage of a command."""
 
 
 class SettingsError(TrntopError):
@@ -25,4 +25,4 @@ class RecordingError(TrntopError):
 
 
 class DecodeError(TrntopError):
-    """A payload is not what its source should send."""
+    """A payload does not have the format of its source."""

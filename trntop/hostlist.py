@@ -1,8 +1,8 @@
 """Host lists as Slurm and ClusterShell write them: `trn-[001-016,020]`.
 
-A list is names and patterns, parted by commas or blanks. A pattern holds numbers and ranges in
-brackets, several brackets if need be (`rack[1-4]-node[01-16]`); zeros before a number stand for
-its width, and `/2` behind a range takes every second number, as ClusterShell has it. Formats:
+A list is names and patterns, separated by commas or blanks. A pattern has numbers and ranges in
+one or more brackets (`rack[1-4]-node[01-16]`); leading zeros set the width of a number, and `/2`
+after a range selects every second number, as in ClusterShell. Formats:
 "Host lists" in Slurm's manual of scontrol (show hostnames) and ClusterShell's NodeSet.
 """
 
@@ -16,11 +16,11 @@ from trntop.errors import UsageError
 from trntop.text import clean
 
 MAX_HOSTS = 100_000
-"""Most hosts of one list: three times the largest cluster, and far from what eats the memory."""
+"""Limit of hosts in one list: three times the largest cluster."""
 MAX_BYTES = 4 << 20
-"""Longest text that is taken for a list."""
+"""Limit of the size of a list."""
 MAX_NAME = 253
-"""Longest name of a host (RFC 1035)."""
+"""Longest host name (RFC 1035)."""
 
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
 _PATTERN = re.compile(r"(?:[^\s,\[\]]|\[[^\[\]]*\])+")
@@ -57,15 +57,15 @@ def expand_all(texts: Iterable[str]) -> tuple[str, ...]:
     for text in texts:
         for pattern in _patterns(text):
             pieces = _pieces(pattern)
-            # Counted before it is done: `[0-999999999]` is a slip of the finger.
+            # Counted before expansion: `[0-999999999]` is a typo.
             left -= math.prod(
                 sum(map(len, piece)) for piece in pieces if not isinstance(piece, str)
             )
             if left < 0:
-                raise UsageError(f"{clean(pattern, 80)}: more than {MAX_HOSTS:,} hosts")
+                raise UsageError(f"{clean(pattern, 80)} has more than {MAX_HOSTS:,} hosts")
             for name in _names(pieces):
                 if len(name) > MAX_NAME or not _NAME.fullmatch(name):
-                    raise UsageError(f"{clean(name, 80)}: no name of a host")
+                    raise UsageError(f"{clean(name, 80)} is not a valid host name")
                 hosts[name] = None
     return tuple(hosts)
 
@@ -73,9 +73,9 @@ def expand_all(texts: Iterable[str]) -> tuple[str, ...]:
 def _patterns(text: str) -> list[str]:
     """The parts between commas and blanks outside brackets."""
     if len(text) > MAX_BYTES:
-        raise UsageError(f"a host list has at most {MAX_BYTES >> 20} MiB")
+        raise UsageError(f"the host list is larger than {MAX_BYTES >> 20} MiB")
     if set("[]").intersection(_BRACKETS.sub("", text)):
-        raise UsageError(f"{clean(text.strip(), 80)}: a bracket without its other half")
+        raise UsageError(f"unbalanced bracket in {clean(text.strip(), 80)}")
     return _PATTERN.findall(text)
 
 
@@ -94,14 +94,14 @@ def _numbers(text: str, pattern: str) -> _Numbers:
     shown = f"{clean(text.strip(), 40)} in {clean(pattern, 80)}"
     match = _RANGE.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{shown}: no number and no range such as 001-016")
+        raise UsageError(f"{shown} is not a number or a range such as 001-016")
     first, last, step = match[1], match[2] or match[1], int(match[3] or 1)
     if int(last) < int(first):
-        raise UsageError(f"{shown}: ends before it begins")
+        raise UsageError(f"{shown} ends before it starts")
     if step < 1:
-        raise UsageError(f"{shown}: a step is at least 1")
+        raise UsageError(f"{shown} has step 0; use at least 1")
     if last.startswith("0") and len(last) > len(first):
-        raise UsageError(f"{shown}: write the zeros before its first number too")
+        raise UsageError(f"{shown}: pad the first number with zeros too")
     return _Numbers(int(first), int(last), step, len(first) if first.startswith("0") else 0)
 
 

@@ -22,7 +22,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trntop.catalog import CATALOG, FLEET, UNCORRECTED_ECC, Entity, Provenance, Quantity, inputs
+from trntop.catalog import (
+    CATALOG,
+    DEVICE_SOURCES,
+    FLEET,
+    UNCORRECTED_ECC,
+    Entity,
+    Provenance,
+    Quantity,
+    inputs,
+)
 
 Column = npt.NDArray[np.float64]
 Key = int | str
@@ -57,7 +66,9 @@ class State(StrEnum):
     DOWN = "down"
     """The collector knows that nothing will come: not installed, exited, unreachable."""
     ENDED = "ended"
-    """A recording is over; its last values stand."""
+    """A recording is over; its last values remain."""
+    NO_DATA = "no data"
+    """Of a node: its sources report no device and no job, at most CPU and memory of the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,11 +417,25 @@ class NodeView:
                 and one.period <= PULSE
                 and one.name != FLEET
             ):
-                return State.FRESH
+                return self._with_parts(State.FRESH)
         sources = self.frame.speakers or self.frame.sources
         quick = [one for one in sources if one.period is not None and one.period <= PULSE]
         states = {source.state for source in quick or sources}
-        return next((state for state in order if state in states), State.STARTING)
+        return self._with_parts(next((state for state in order if state in states), State.STARTING))
+
+    def _with_parts(self, state: State) -> State:
+        """What is known of the host alone does not make a Neuron node healthy."""
+        if state not in (State.FRESH, State.LATE) or any(self.inventory.keys.values()):
+            return state
+        devices = [one.state for one in self.frame.sources if one.name in DEVICE_SOURCES]
+        return State.STARTING if State.STARTING in devices else State.NO_DATA
+
+    @property
+    def why_no_data(self) -> str:
+        """Why there is neither a device nor a job, by the first source that should report one."""
+        named = {one.name: one.reason for one in self.frame.sources if one.reason}
+        known = (named[name] for name in DEVICE_SOURCES if name in named)
+        return next(known, "no Neuron device")
 
     @property
     def patience(self) -> float:
@@ -482,6 +507,25 @@ class Cluster:
     def has_parts(self) -> bool:
         """Whether any source ever told of something that exists: a device, a card, a job."""
         return any(keys for view in self.nodes.values() for keys in view.inventory.keys.values())
+
+    @property
+    def has_values(self) -> bool:
+        """Whether anything at all was measured or exists."""
+        measured = any(view.frame.columns for view in self.nodes.values())
+        return measured or self.has_parts or bool(self.whole and self.whole.values)
+
+    @property
+    def problems(self) -> list[str]:
+        """Why sources give no data, one sentence per node and reason."""
+        if not self.nodes:
+            return ["no data: no source has reported yet"]
+        found = [
+            f"no data from {view.name}: {source.reason or f'{source.name} {source.state}'}"
+            for view in self.nodes.values()
+            for source in view.frame.sources
+            if source.state is not State.FRESH
+        ]
+        return list(dict.fromkeys(found))
 
     @cached_property
     def jobs(self) -> Mapping[str, tuple[str, ...]]:

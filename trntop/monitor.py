@@ -1,7 +1,9 @@
 """The one path: readings in, views out. No I/O, no thread, no clock of its own."""
 
 import logging
+import math
 from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol, TypeVar
 
@@ -28,6 +30,23 @@ MAX_CATCH_UP = 120.0
 
 log = logging.getLogger(__name__)
 
+
+@dataclass(frozen=True, slots=True)
+class SparsePast:
+    """The beginning of a stream in which the sources are polled less often than once a second."""
+
+    until: int
+    """Seconds after the stream's start; a multiple of `every`."""
+    every: int
+    """Seconds between two polls, and two ticks."""
+
+    def polled(self, second: int) -> int:
+        """For how many seconds the sources report in a second; 0 if they are not polled in it."""
+        if second > self.until:
+            return 1
+        return 0 if second % self.every else self.every
+
+
 Shown = TypeVar("Shown", covariant=True)
 
 
@@ -35,6 +54,8 @@ class Follower(Protocol[Shown]):
     """What a stream is played to."""
 
     period: float
+    sparse: SparsePast | None
+    """How the stream begins, if its sources are polled less often there."""
 
     def feed(self, reading: Reading) -> None:
         """Takes one reading."""
@@ -62,6 +83,7 @@ class Monitor:
         profiles: NEFF profiles known on this machine; a node's own source adds to them.
         wanted: the quantities that its views are read for, if not all. Then no others are
             computed, what is not asked for is not decoded, and there is no history.
+        sparse: how the stream begins, if its sources are polled less often there.
     """
 
     def __init__(
@@ -70,8 +92,12 @@ class Monitor:
         period: float = 1.0,
         profiles: tuple[NeffProfile, ...] = (),
         wanted: frozenset[str] | None = None,
+        sparse: SparsePast | None = None,
     ) -> None:
         self.period = period
+        self.sparse = sparse
+        self._recorded: tuple[Cluster, dict[str, float]] | None = None
+        """What history was given at the tick before, of a sparse past."""
         self._profiles = profiles
         self._recipe = recipe(wanted)
         self._decoders = decoders(None if wanted is None else self._recipe.needed)
@@ -217,12 +243,24 @@ class Monitor:
     def judge(self, cluster: Cluster, lag: float = 0.0) -> View:
         """What is wrong with the nodes of a tick."""
         if self._recipe.wanted is None:
-            self.history.append(cluster, dict(job_means(cluster)))
+            self._record(cluster, dict(job_means(cluster)))
         if self._engine is None:
             self._incidents = self._analyzer.tick(cluster)
         else:
             self._incidents = self._engine.incidents(cluster.time)
         return self._shown(cluster, lag)
+
+    def _record(self, cluster: Cluster, means: dict[str, float]) -> None:
+        """Adds a tick to history; where ticks are sparse, values stand until the next."""
+        if self.sparse is not None:
+            if self._recorded is not None:
+                before, its_means = self._recorded
+                steps = round((cluster.time - before.time) / self.period)
+                for step in range(1, steps if steps <= self.sparse.every else 1):
+                    time = before.time + step * self.period
+                    self.history.append(replace(before, time=time), its_means)
+            self._recorded = cluster, means
+        self.history.append(cluster, means)
 
     def glance(self, now: float) -> View:
         """The nodes at `now`, between two ticks, with what was wrong at the one before."""
@@ -276,10 +314,13 @@ def play(
     """
     skew = Skew() if skew is None else skew
     due = now = None
+    dense, sparse = -math.inf, monitor.sparse
     for reading in skew.aligned(readings):
         time = skew.time
         if now is None or due is None:
             now, due = time, time + monitor.period
+            if sparse is not None:
+                dense = time + sparse.until
             if beat is not None:
                 due -= (time - beat) % monitor.period
         if abs(time - now) > MAX_CATCH_UP:
@@ -290,7 +331,7 @@ def play(
         now = max(now, time)
         while due <= now:
             yield monitor.tick(due)
-            due += monitor.period
+            due += sparse.every if sparse is not None and due < dense else monitor.period
         monitor.feed(reading)
     if now is not None:
         monitor.end(now)

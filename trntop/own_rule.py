@@ -4,7 +4,6 @@ It stands in the settings file as `[[rules]]`; `trntop.analysis.custom` runs it.
 expressions and no patterns in it: what a rule may say is a row of the catalog, a sign, a number.
 """
 
-import difflib
 import math
 import re
 from string import Formatter
@@ -15,6 +14,7 @@ from msgspec import Meta
 
 from trntop.catalog import CATALOG, METRIC_PREFIX
 from trntop.comparison import Comparison, number
+from trntop.suggest import unknown
 from trntop.text import clean
 
 MAX_RULES = 100
@@ -101,7 +101,9 @@ class OwnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         except ValueError as error:
             raise ValueError(f"when: {error}") from None
         if found["quantity"] not in CATALOG:
-            raise ValueError(f"when: {_unknown(found['quantity'])}")
+            raise ValueError(
+                f"when: {unknown('quantity', found['quantity'], CATALOG, _unprefixed)}"
+            )
         return Comparison(found["quantity"], found["sign"], limit)
 
     @property
@@ -140,10 +142,8 @@ class OwnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return None
 
 
-def _unknown(quantity: str) -> str:
-    near = difflib.get_close_matches(quantity[:80].removeprefix(METRIC_PREFIX), CATALOG, n=1)
-    hint = f"did you mean {near[0]}?" if near else "docs/metrics.md lists them"
-    return f"unknown quantity {quantity[:80]!r}; {hint}"
+def _unprefixed(quantity: str) -> str:
+    return quantity.lower().removeprefix(METRIC_PREFIX)
 
 
 def _wrong_summary(summary: str) -> str:

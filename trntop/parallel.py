@@ -35,7 +35,7 @@ from trntop.model import (
     State,
     View,
 )
-from trntop.monitor import Monitor, play
+from trntop.monitor import Monitor, SparsePast, play
 from trntop.settings import Settings
 
 if TYPE_CHECKING:
@@ -254,6 +254,7 @@ class _Dealer:
 
     def __init__(self, sinks: list[BinaryIO], period: float) -> None:
         self.period = period
+        self.sparse: SparsePast | None = None
         self._sinks = sinks
         self._batches: list[list[Word]] = [[] for _ in sinks]
         self._sizes = [0] * len(sinks)

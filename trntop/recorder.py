@@ -155,6 +155,18 @@ class Recorder:
             self.bytes += written
 
 
+def check_creatable(path: Path, *, overwrite: bool = False) -> None:
+    """Refuses a file that `create` would refuse, before the work of filling it.
+
+    Raises:
+        RecordingError: the file exists, or its directory does not.
+    """
+    if not path.parent.is_dir():
+        raise RecordingError(f"directory {path.parent} does not exist")
+    if os.path.lexists(path) and not overwrite:
+        raise RecordingError(f"{path} already exists; use --overwrite")
+
+
 def create(path: Path, *, overwrite: bool = False) -> int:
     """A descriptor of a new or emptied regular file, never through a symbolic link.
 
@@ -164,18 +176,15 @@ def create(path: Path, *, overwrite: bool = False) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         descriptor = os.open(path, flags if overwrite else flags | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise RecordingError(f"{path}: exists already, and is not overwritten unasked") from error
-    except FileNotFoundError as error:
-        raise RecordingError(f"{path}: there is no folder {path.parent}") from error
     except OSError as error:
-        reason = "a symbolic link" if error.errno == errno.ELOOP else reason_of(error)
-        raise RecordingError(f"{path}: cannot record there: {reason}") from error
+        check_creatable(path, overwrite=overwrite)
+        reason = "it is a symbolic link" if error.errno == errno.ELOOP else reason_of(error)
+        raise RecordingError(f"cannot write {path}: {reason}") from error
     except ValueError as error:
         raise RecordingError(f"{str(path)!r} is not a path") from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise RecordingError(f"{path}: cannot record there: a pipe, socket or device")
+            raise RecordingError(f"cannot write {path}: it is a pipe, socket or device")
         os.ftruncate(descriptor, 0)
     except BaseException:
         os.close(descriptor)

@@ -1,8 +1,8 @@
 """Recordings: what sources gave, verbatim, one envelope a line; read and written.
 
 The format is a promise, stated in `docs/recording.md`. Reading is for files that were cut off,
-damaged or meant ill: whatever can be read is delivered, the rest is counted in `Damage`, and
-what is no recording at all is refused before the first reading.
+damaged or malicious: whatever can be read is delivered, the rest is counted in `Damage`, and
+a file that is not a recording is rejected before the first reading.
 """
 
 import os
@@ -116,7 +116,7 @@ class Damage:
             parts.append(f"{_count(self.oversize, 'line')} over {_size(limits.line)} skipped")
         if self.surplus:
             left = _count(self.surplus, "reading")
-            parts.append(f"{left} left out: more than {limits.nodes:,} nodes")
+            parts.append(f"{left} dropped: more than {limits.nodes:,} nodes")
         if self.cut:
             parts.append(f"reading stopped after {_size(limits.decoded)}")
         if self.error:
@@ -134,7 +134,7 @@ def open_recording(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> "Record
     with _open(path) as file:
         head = file.read(512)
         if not head:
-            raise RecordingError(f"{path}: not a recording: the file is empty")
+            raise RecordingError(f"{path} is not a recording: the file is empty")
         codec = detect(head)
         file.seek(0)
         header, plain = _introduction(path, blocks(file, codec), limits)
@@ -340,14 +340,14 @@ def _open(path: Path) -> Iterator[BinaryIO]:
             _refuse_special(path, os.fstat(descriptor).st_mode)
             yield file
     except OSError as error:
-        raise RecordingError(f"{path}: {error.strerror or error}") from error
+        raise RecordingError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def _refuse_special(path: Path, mode: int) -> None:
     if stat.S_ISDIR(mode):
-        raise RecordingError(f"{path}: not a recording: a directory")
+        raise RecordingError(f"{path} is not a recording: it is a directory")
     if not stat.S_ISREG(mode):
-        raise RecordingError(f"{path}: not a recording: a pipe, socket or device")
+        raise RecordingError(f"{path} is not a recording: it is a pipe, socket or device")
 
 
 def _introduction(
@@ -362,8 +362,8 @@ def _introduction(
         objects = True
         if version := newer_format(frame):
             raise RecordingError(
-                f"{path}: written by a newer trntop (format {version}); "
-                f"this one reads format {FORMAT}"
+                f"{path} was written by a newer trntop (format {version}); "
+                f"this version reads format {FORMAT}"
             )
         envelope = parse(frame)
         if envelope and envelope.recording:
@@ -373,12 +373,12 @@ def _introduction(
     if header is not None:
         return header, False
     if objects:
-        reason = "its objects are neither envelopes nor neuron-monitor reports"
+        reason = "it contains neither readings nor neuron-monitor reports"
     elif damage.cut:
-        reason = f"no JSON object in its first {_size(limits.line)}"
+        reason = f"no JSON object in the first {_size(limits.line)}"
     else:
-        reason = damage.error or "no JSON object in it"
-    raise RecordingError(f"{path}: not a recording: {reason}")
+        reason = damage.error or "it contains no JSON object"
+    raise RecordingError(f"{path} is not a recording: {reason}")
 
 
 def _native(path: Path, content: Iterator[bytes]) -> Iterator[bytes]:
@@ -386,7 +386,7 @@ def _native(path: Path, content: Iterator[bytes]) -> Iterator[bytes]:
     first = next(content, b"")
     for offset, magic, kind in _FOREIGN:
         if first.startswith(magic, offset):
-            raise RecordingError(f"{path}: not a recording: {kind}")
+            raise RecordingError(f"{path} is not a recording: it is {kind}")
     yield first
     yield from content
 
@@ -405,7 +405,7 @@ def _frames(content: Iterator[bytes], limit: int, damage: Damage) -> Iterator[by
     except BrokenStreamError as error:
         damage.error = str(error)
     except OSError as error:
-        damage.error = f"reading failed: {error.strerror or error}"
+        damage.error = f"read error: {error.strerror or error}"
     yield from framer.close()
 
 

@@ -9,13 +9,12 @@ the user's own stand in the file only.
 """
 
 import ast
-import difflib
 import inspect
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +26,7 @@ from msgspec import inspect as types
 
 from trntop.errors import SettingsError
 from trntop.own_rule import MAX_RULES, OwnRule
+from trntop.suggest import unknown
 
 MAX_FILE_BYTES = 1 << 20
 """Longest configuration file that is read."""
@@ -371,7 +371,7 @@ def load(
         values, rules = _from_file(file)
     values |= _from_environ(environ)
     for key, value in (options or {}).items():
-        values[key] = _convert(key, value, f"option {key}", strict=not isinstance(value, str))
+        values[key] = _convert(key, value, "", strict=not isinstance(value, str))
     document: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
         section, field = key.split(".")
@@ -411,14 +411,14 @@ def _from_file(path: Path) -> tuple[dict[str, Any], tuple[OwnRule, ...]]:
     for section, entries in document.items():
         if section not in _SECTIONS:
             known = (*_SECTIONS, _RULES)
-            raise _unknown(section, _at(path, text, section), "section", known)
+            raise SettingsError(f"{_at(path, text, section)}: {unknown('section', section, known)}")
         if not isinstance(entries, dict):
             raise SettingsError(
                 f"{_at(path, text, section)}: {section} must be a table, [{section}]"
             )
         for field, value in entries.items():
             key = f"{section}.{field}"
-            values[key] = _convert(key, value, _at(path, text, key), strict=True)
+            values[key] = _convert(key, value, f"{_at(path, text, key)}: ", strict=True)
     return values, rules
 
 
@@ -435,8 +435,8 @@ def _rules(path: Path, text: str, tables: Any) -> tuple[OwnRule, ...]:
         values: dict[str, Any] = {}
         for field, value in table.items():
             if field not in _RULE_TYPES:
-                raise _unknown(field, where(field), "key of a rule", _RULE_TYPES)
-            values[field] = _as(_RULE_TYPES[field], f"{_RULES}.{field}", value, where(field))
+                raise SettingsError(f"{where(field)}: {unknown('rule key', field, _RULE_TYPES)}")
+            values[field] = _as(_RULE_TYPES[field], f"{_RULES}.{field}", value, f"{where(field)}: ")
         if missing := [field for field in ("name", "when") if field not in values]:
             raise SettingsError(f"{where()}: the rule has no {' and no '.join(missing)}")
         rule = OwnRule(**values)
@@ -487,8 +487,8 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
             key = variable.removeprefix(_PREFIX).replace("__", ".", 1).lower()
             if key not in _TYPES:
                 known = [_variable(key) for key in _TYPES]
-                raise _unknown(variable, "environment", "variable", known)
-            values[key] = _convert(key, value, f"environment variable {variable}", strict=False)
+                raise SettingsError(unknown("environment variable", variable, known, _last))
+            values[key] = _convert(key, value, f"environment variable {variable}: ", strict=False)
     return values
 
 
@@ -499,8 +499,11 @@ def _variable(key: str) -> str:
 def _convert(key: str, value: Any, where: str, *, strict: bool) -> Any:
     """`value` as the type of the setting `key`; not strict reads strings (lists by commas)."""
     if key not in _TYPES:
+        # In a known section, only the last part is compared: all its settings share the first.
         section = [name for name in _TYPES if name.startswith(f"{key.partition('.')[0]}.")]
-        raise _unknown(key, where, "setting", section or list(_TYPES))
+        if section:
+            raise SettingsError(f"{where}{unknown('setting', key, section, _last)}")
+        raise SettingsError(f"{where}{unknown('setting', key, list(_TYPES))}")
     kind = _TYPES[key]
     if not strict and isinstance(types.type_info(kind), types.VarTupleType):
         value = [item for part in value.split(",") if (item := part.strip())]
@@ -511,17 +514,7 @@ def _as(kind: Any, key: str, value: Any, where: str, *, strict: bool = True) -> 
     try:
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as error:
-        raise SettingsError(
-            f"{where}: {key} must be {_expected(kind)}, not {value!r:.80}"
-        ) from error
-
-
-def _unknown(name: str, where: str, what: str, known: Collection[str]) -> SettingsError:
-    # Compared without the section: what two names share there says nothing.
-    last = {_last(each): each for each in known}
-    near = difflib.get_close_matches(_last(name)[:80], last, n=1)
-    hint = f"; did you mean {last[near[0]]}?" if near else f"; known are {', '.join(known)}"
-    return SettingsError(f"{where}: unknown {what} {name[:80]!r}{hint}")
+        raise SettingsError(f"{where}{key} must be {_expected(kind)}, not {value!r:.80}") from error
 
 
 def _last(name: str) -> str:

@@ -8,6 +8,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from trntop.errors import UsageError
+from trntop.suggest import unknown
 from trntop.text import clean
 
 
@@ -67,11 +68,6 @@ _SCHEMES = {
 }
 _HOSTS = re.compile(r"[^/\s]*[\[,][^/\s]*|[\w.-]+:\d{1,5}")
 """What is taken for a list of hosts: brackets, commas or a port tell it from a file's name."""
-KNOWN = (
-    "a source is local, - (standard input), a recording's file, sim:SCENARIO, nodes such as "
-    "trn-[001-016], http://HOST:PORT or ssh://HOST, @FILE, dns:, slurm:, ec2:, cloudwatch: "
-    "or prometheus+http://HOST"
-)
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 
 
@@ -79,7 +75,7 @@ def parse(text: str) -> Source:
     """One SOURCE argument.
 
     Raises:
-        UsageError: it names nothing that exists.
+        UsageError: it is neither a file nor a known form of a source.
     """
     if text == "local":
         return Source(Origin.LOCAL, text)
@@ -89,7 +85,7 @@ def parse(text: str) -> Source:
             return Source(Origin.RECORDING, "/dev/stdin")
         return Source(Origin.STDIN, text)
     if "\0" in text:
-        raise UsageError(f"a NUL byte in the source's name; {KNOWN}")
+        raise UsageError("SOURCE contains a NUL byte")
     scheme = _SCHEME.match(text)
     if scheme and (origin := _SCHEMES.get(scheme[1].lower())):
         return Source(origin, text)
@@ -100,31 +96,33 @@ def parse(text: str) -> Source:
     if _HOSTS.fullmatch(text):
         return Source(Origin.AGENT, text)
     if scheme:
-        raise UsageError(f"{clean(scheme[1])}: is no source trntop knows; {KNOWN}")
-    raise UsageError(f"{clean(text)}: no such file; {KNOWN}")
+        raise UsageError(unknown("source type", scheme[1], _SCHEMES))
+    if "/" in text or "." in text:
+        raise UsageError(f"file {clean(text, 80)} does not exist")
+    word = clean(text, 40)
+    raise UsageError(
+        f"{word} is not a file or a SOURCE (see trntop --help); for a node, use http://{word}"
+    )
 
 
 def parse_all(texts: list[str]) -> list[Source]:
     """All SOURCE arguments; none means this machine.
 
     Raises:
-        UsageError: one of them is unknown, or live sources are mixed with streams, whose times
-            differ.
+        UsageError: one is unknown, or they cannot be combined.
     """
     sources = [parse(text) for text in texts] or [Source(Origin.LOCAL, "local")]
     if len({source.stream for source in sources}) > 1:
-        raise UsageError(
-            "live sources and recordings keep different times: show one kind at a time"
-        )
+        raise UsageError("live sources cannot be combined with recordings or simulations")
     names = [
         str(Path(source.text).resolve()) if source.origin is Origin.RECORDING else source.text
         for source in sources
     ]
     if len(set(names)) < len(names):
-        raise UsageError("a source is named twice")
+        raise UsageError("a SOURCE is given twice")
     here = [one for one in sources if one.origin in (Origin.LOCAL, Origin.STDIN)]
     if len(here) > 1:
-        raise UsageError("local and - are both this machine: name one of them")
+        raise UsageError("local cannot be combined with -: both are this machine")
     if len(sources) > 1 and any(one.origin is Origin.ENGINE for one in sources):
-        raise UsageError("a prometheus+http source stands alone: it speaks for the whole cluster")
+        raise UsageError("a prometheus+http SOURCE cannot be combined with others")
     return sources

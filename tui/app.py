@@ -290,6 +290,7 @@ class TrntopApp(Shell):
         while self._arrived:
             self._past.append(self._arrived.popleft())
         self._seen.take(event.view)
+        self._cost.sample()
         if self._changes(event.view) and self.settings.notify.bell:
             self.bell()
         if self._kept is not None:
@@ -354,8 +355,6 @@ class TrntopApp(Shell):
             description=self.session.description,
             mode=self._mode(view),
             speed=playback.speed if playback is not None else 1.0,
-            cost=self._cost.share(),
-            traffic=self._cost.rate(),
             every=self._pace.every,
             loaded=self._loaded(view),
             failure=self.session.failure,
@@ -623,7 +622,8 @@ class TrntopApp(Shell):
         """Shows how to read the screen, and its keys."""
         from .screens.help import HelpScreen, keys_of
 
-        self.push_screen(HelpScreen(keys_of(self.screen.active_bindings.values())))
+        keys = keys_of(self.screen.active_bindings.values())
+        self.push_screen(HelpScreen(keys, self._cost.share, self._cost.rate))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Speed belongs to recordings; a place that is shown need not be gone to."""

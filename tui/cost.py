@@ -1,4 +1,4 @@
-"""What the program itself costs, shown in its own header."""
+"""What the program itself costs, and how many ticks it shows."""
 
 import time
 from collections import deque
@@ -29,28 +29,21 @@ class Cost:
         self._before = wall(), spent()
         self._written = written
         self._written_before = written()
-        self._share: float | None = None
-        self._rate: float | None = None
-
-    def share(self) -> float | None:
+        self.share: float | None = None
         """Over the last whole stretch; None before the first is over."""
-        self._look()
-        return self._share
-
-    def rate(self) -> float | None:
+        self.rate: float | None = None
         """Bytes a second to the terminal, over the last whole stretch."""
-        self._look()
-        return self._rate
 
-    def _look(self) -> None:
+    def sample(self) -> None:
+        """Updates both once a stretch is over."""
         wall, spent = (clock() for clock in self._clocks)
         passed = wall - self._before[0]
         if passed < SECONDS:
             return
-        self._share = (spent - self._before[1]) / passed
+        self.share = (spent - self._before[1]) / passed
         written, before = self._written(), self._written_before
         known = written is not None and before is not None
-        self._rate = (written - before) / passed if known else None  # type: ignore[operator]
+        self.rate = (written - before) / passed if known else None  # type: ignore[operator]
         self._before, self._written_before = (wall, spent), written
 
 

@@ -11,6 +11,7 @@ Numbers carry a mark when they were not plainly measured:
 and red ask for a person, always with a sign and a word: ▲ warning, ● critical.
 
 **States.** ✓ fresh · ◔ late, still shown · ◌ stale, no value · ✕ down · ■ ended.
+✕ no data: no Neuron source reports. ✕ 2 down, ◌ 1 stale: that many sources of the node.
 
 **Columns.** *util* mean over cores, *HBM* the fullest device's memory in use, *HBM bw* the share
 of the peak HBM bandwidth, *retx* retransmitted packets of the worst EFA card, *sib* a card's
@@ -60,7 +61,7 @@ is typed, then the filter, then faults only, then leads back. The cursor goes al
 the node last looked at. `s`, `S` or a click on a title sorts · `c` columns. `e` explains every
 number: its formula, inputs and sources.
 
-**The program itself.** *own cpu* is a share of one core, *KiB/s* what the terminal gets. On a slow
-line pictures are left out, **1 of 4 ticks**, and nothing else: readings and incidents go on.
-*LOADING* shows how much of the past a stream has caught up with.
+**trntop itself** uses {share} of one CPU core and sends {rate} to the terminal. On a slow
+connection it skips pictures (**1 of 4 ticks**), never readings or incidents. *LOADING* shows how
+much of the history has arrived.
 """

@@ -1,6 +1,5 @@
 """Keys of the user's own: checked before anything is drawn, then handed to Textual."""
 
-import difflib
 import pkgutil
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from textual.keys import KEY_TO_UNICODE_NAME, REPLACED_KEYS, Keys
 from textual.screen import ModalScreen, Screen
 
 from trntop.errors import SettingsError
+from trntop.suggest import unknown
 
 from . import screens, widgets
 
@@ -53,9 +53,7 @@ def checked(wanted: Mapping[str, str], app: Owner) -> dict[str, str]:
     keys: dict[str, frozenset[str]] = {}
     for name, text in wanted.items():
         if name not in ids:
-            near = difflib.get_close_matches(name[:80], ids, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(ids))}"
-            raise SettingsError(f"screen.keys: no key is called {name[:80]!r}; {hint}")
+            raise SettingsError(f"screen.keys: {unknown('action', name, sorted(ids))}")
         keys[name] = frozenset(_key(name, one.strip()) for one in text.split(","))
     for owner, one in known:
         mine = keys.get(str(one.id))

@@ -27,7 +27,8 @@ SETTLING = 2
 LOOKED_AT = 64
 """Nodes by which the size of all is judged, about."""
 LEAST = 30
-"""Views that each half shall hold at least; else nodes are kept without their parts."""
+"""Views that each half shall hold at least, or all of the dense part where ticks are rare; else
+nodes are kept without their parts."""
 FEW = 8
 """Views that are let go at once."""
 _PER_COLUMN = 112
@@ -118,12 +119,13 @@ class Past:
         # A large cluster's present takes much already.
         share = 1.0 if len(view.cluster.nodes) <= LARGE else LARGE_SHARE
         whole, half = _size(view, before), int(share * self._budget) // 2
-        was_slim, self._slim = self._slim, whole * LEAST > half
+        tick = view.time - before.time
+        least = min(LEAST, self._dense_seconds / max(tick, 1.0))
+        was_slim, self._slim = self._slim, whole * least > half
         size = _size(_slimmed(view), before) if self._slim else whole
         self._new.gap = self._dense_seconds * size / half
         self._old.gap = (self._seconds - self._dense_seconds) * size / half
         # A tick apart is as dense as they come; ticks are no clockwork.
-        tick = view.time - before.time
         for row in (self._new, self._old):
             row.gap = 0.0 if row.gap <= tick else row.gap - 0.5 * tick
             if self._slim and not was_slim:

@@ -65,10 +65,6 @@ class Scene:
     description: str = ""
     mode: Mode = Mode.LIVE
     speed: float = 1.0
-    cost: float | None = None
-    """Share of one core that this process uses."""
-    traffic: float | None = None
-    """Bytes a second to the terminal; None where that is not known."""
     every: int = 1
     """Ticks to a picture: more than one where the terminal takes no more."""
     loaded: float | None = None

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .filter import Filter
-from .filter.fields import Places, fault
+from .filter.fields import Mask, fault
 from .scene import Scene
 
 
@@ -20,7 +20,7 @@ class Selection:
     def __init__(self, filter: Filter | None = None, *, faults: bool = False) -> None:  # noqa: A002
         self.filter = filter
         self.faults = faults
-        self._found: tuple[Scene, Places] | None = None
+        self._found: tuple[Scene, Mask] | None = None
         self._names: tuple[Scene, frozenset[str]] | None = None
 
     @property
@@ -28,16 +28,16 @@ class Selection:
         """Whether it may leave any node out."""
         return self.filter is not None or self.faults
 
-    def places(self, scene: Scene) -> Places:
-        """The chosen nodes, as a mask over the cluster's, in order."""
+    def mask(self, scene: Scene) -> Mask:
+        """The chosen nodes, `[node]` in the cluster's order."""
         if self._found is None or self._found[0] is not scene:
-            self._found = scene, self._places(scene)
+            self._found = scene, self._mask(scene)
         return self._found[1]
 
     def names(self, scene: Scene) -> frozenset[str]:
         """The names of the chosen nodes."""
         if self._names is None or self._names[0] is not scene:
-            pairs = zip(scene.cluster.names, self.places(scene).tolist(), strict=True)
+            pairs = zip(scene.cluster.names, self.mask(scene).tolist(), strict=True)
             self._names = scene, frozenset(name for name, chosen in pairs if chosen)
         return self._names[1]
 
@@ -50,12 +50,12 @@ class Selection:
 
     def count(self, scene: Scene) -> int:
         """How many nodes are chosen."""
-        return int(np.count_nonzero(self.places(scene)))
+        return int(np.count_nonzero(self.mask(scene)))
 
-    def _places(self, scene: Scene) -> Places:
+    def _mask(self, scene: Scene) -> Mask:
         found = np.ones(len(scene.cluster.nodes), np.bool_)
         if self.filter is not None:
-            found &= self.filter.places(scene)
+            found &= self.filter.mask(scene)
         if self.faults:
             found &= fault(scene)
         return found

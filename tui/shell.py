@@ -66,6 +66,7 @@ class Shell(App[int]):
             self._line.ascii = self.ascii
             self._line.settled = self._settled_later
             self._line.gone = lambda: self.exit(HUNG_UP, HUNG_UP)
+        self.app_resume_signal.subscribe(self, self._repaint)
         if not self.is_headless:
             logging.getLogger("trntop").addHandler(self._journal)
 
@@ -125,21 +126,32 @@ class Shell(App[int]):
             self._held = ExitStack()
             self._held.enter_context(self.batch_update())
 
+    def _repaint(self, _: object) -> None:
+        """Paints all of the screen: while the program was suspended others wrote on it."""
+        self._release()
+        self.screen.refresh()
+
     def _settled_later(self) -> None:
         self.call_later(self._settled)
 
     def _settled(self) -> None:
         assert self._line is not None
-        if self._held is not None and self._line.on_their_way <= WINDOW:
-            self._held.close()
-            self._held = None
-            if self._missed:
-                self._missed = False
-                self.screen.refresh()
-            # What it put off it paints when it is idle next, which may be long: nothing may come.
-            self.screen.check_idle()
+        if self._line.on_their_way <= WINDOW:
+            self._release()
         if not self._line.busy:
             self.line_rested()
+
+    def _release(self) -> None:
+        """Paints again, if painting was held."""
+        if self._held is None:
+            return
+        self._held.close()
+        self._held = None
+        if self._missed:
+            self._missed = False
+            self.screen.refresh()
+        # What it put off it paints when it is idle next, which may be long: nothing may come.
+        self.screen.check_idle()
 
     def exit(
         self,

@@ -32,7 +32,9 @@ WINDOW = 8192
 PATIENCE = 5.0
 """Seconds after which a question counts as lost, if the system took everything."""
 CLOSING_SECONDS = 0.4
-"""How long the end waits for a terminal that reads no more."""
+"""How long leaving waits for a reply, counted from the query, and for output to be written."""
+SLOW_CLOSING_SECONDS = 1.0
+"""How long it waits at most where replies take longer, or where none has come yet."""
 
 _QUESTION = "\x1b[6n"
 _CANCEL = "\x18\x1b[?2026l\x1b[0m"
@@ -166,9 +168,17 @@ class Terminal(LinuxDriver):
     _taken = 0
     """Bytes of them that arrived, as far as known."""
     _asked_at: int | None = None
-    """Bytes before the question that is under way, and itself."""
+    """Bytes up to and including the query that has no reply yet. There is at most one: without its
+    reply nobody could tell which of two a later reply belongs to."""
+    _asked_time = 0.0
+    _round_trip = SLOW_CLOSING_SECONDS
+    """Seconds between the last query and its reply; assumed to be long until one has come."""
     _answers = False
-    """Whether the terminal has answered, and is believed to do so again."""
+    """Whether the terminal replied to the last query in time."""
+    _left = True
+    """Whether the terminal is, or is about to be, the shell's."""
+    _attributes: list[Any] | None = None
+    """The terminal's modes while it is ours."""
     _busy_since: float | None = None
     _rests_until = 0.0
 
@@ -181,8 +191,9 @@ class Terminal(LinuxDriver):
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        self._answered_all = threading.Event()
-        self._answered_all.set()
+        self._replied = threading.Event()
+        """Set while no reply is expected."""
+        self._replied.set()
 
     @property
     def on_their_way(self) -> int:
@@ -207,35 +218,66 @@ class Terminal(LinuxDriver):
         self._outlet.write(encoded)
 
     def ask(self) -> None:
-        """Asks the terminal to answer once it is here, unless it is being asked."""
-        if self.on_their_way and self._asked_at is None:
+        """Queries the cursor position, unless a reply is outstanding or the shell would get it."""
+        if self.on_their_way and self._asked_at is None and not self._left:
+            self._replied.clear()
             self.write(_QUESTION)
-            if self._answers:
-                self._answered_all.clear()
-            self._asked_at = self.written
+            self._asked_at, self._asked_time = self.written, time.monotonic()
             self._loop.call_later(PATIENCE, self._doubt, self._asked_at)
 
     def start_application_mode(self) -> None:
         """Takes the terminal over."""
-        # Standard error may lead to a file: what draws on it would end there.
-        screen = next((fileno for fileno in (1, 2) if os.isatty(fileno)), 2)
-        self._outlet = Outlet(
-            screen, lambda: self._post(self._emptied), lambda: self._post(self._lost)
-        )
+        self._left = False
+        if self._outlet is None:  # else `bg` stopped an earlier attempt halfway
+            # Standard error may lead to a file: what draws on it would end there.
+            screen = next((fileno for fileno in (1, 2) if os.isatty(fileno)), 2)
+            self._outlet = Outlet(
+                screen, lambda: self._post(self._emptied), lambda: self._post(self._lost)
+            )
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        with contextlib.suppress(termios.error):
+            self._attributes = termios.tcgetattr(self.fileno)
 
-    def stop_application_mode(self) -> None:
-        """Puts the terminal back, at once: what it has not shown yet it need not show."""
-        if self._outlet is not None and self.on_their_way:
+    def disable_input(self) -> None:
+        """Reads until the terminal has replied, then drops the input that is left.
+
+        The first query follows Textual's own (modes), so its reply follows theirs. Mouse, focus and
+        in some terminals keys arrive as escape sequences too, hence the drop. Input that arrives
+        later is the shell's.
+        """
+        if self._left:
+            return
+        self._left = True
+        limit = min(max(3 * self._round_trip, CLOSING_SECONDS), SLOW_CLOSING_SECONDS)
+        replied = self._replied.wait(max(0.0, self._asked_time + limit - time.monotonic()))
+        if self._outlet is not None and not (replied and self._outlet.idle):
+            # What a slow terminal has not shown yet it need not show.
             self._outlet.drop()
             self.write(_CANCEL)
-        # An answer that comes after the end would stand in the shell's next line.
-        self._answered_all.wait(CLOSING_SECONDS)
+        super().disable_input()
+
+    def stop_application_mode(self) -> None:
+        """Puts the terminal back, at once."""
+        self.disable_input()  # first: it may drop output
         super().stop_application_mode()
+
+    def _sigcont_application(self, *arguments: object) -> None:
+        """Takes the terminal over again. After a SIGSTOP, which gave no chance to leave it, only
+        its modes and its content are the shell's.
+        """
+        if self._left:
+            super()._sigcont_application(*arguments)
+            return
+        with contextlib.suppress(termios.error):
+            if self._attributes is not None:
+                termios.tcsetattr(self.fileno, termios.TCSANOW, self._attributes)
+        self.send_message(self.SignalResume())
 
     def restore(self) -> None:
         """Puts the terminal back from any thread, waiting for nobody: the program is stuck."""
+        self._left = True
         with contextlib.suppress(termios.error, OSError):
+            termios.tcflush(self.fileno, termios.TCIFLUSH)
             if self.attrs_before is not None:
                 termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
         if self._outlet is not None:
@@ -249,12 +291,13 @@ class Terminal(LinuxDriver):
             self._outlet.close(CLOSING_SECONDS)
             self._outlet = None
         self._taken, self._asked_at, self._busy_since = self.written, None, None
+        self._replied.set()
         super().close()
 
     def process_message(self, message: Message) -> None:
         """Takes the answers out of what the user types."""
         if isinstance(message, events.CursorPosition):
-            self._answered_all.set()
+            self._replied.set()
             self._post(self._answered)
         else:
             super().process_message(message)
@@ -284,6 +327,7 @@ class Terminal(LinuxDriver):
             self._loop.call_soon_threadsafe(call, *arguments)
 
     def _lost(self) -> None:
+        self._replied.set()
         if self.gone is not None:
             self.gone()
 
@@ -294,16 +338,20 @@ class Terminal(LinuxDriver):
     def _answered(self) -> None:
         self._answers = True
         if self._asked_at is not None:
+            self._round_trip = time.monotonic() - self._asked_time
             asked_at, self._asked_at = self._asked_at, None
             self._arrived(asked_at)
             self.ask()
 
     def _doubt(self, asked_at: int) -> None:
-        """No answer for long: it was lost, unless the system has not even taken the question."""
+        """No reply for long: counts by the system from now on, unless that has not even taken the
+        query.
+        """
         if asked_at != self._asked_at or self._outlet is None:
             return
         if self._outlet.idle:
-            self._answers, self._asked_at = False, None
+            self._answers = False
+            self._replied.set()
             self._busy_since = time.monotonic()  # a lost answer is no slow line: no rest
             self._arrived(self.written)
         else:

@@ -41,7 +41,7 @@ class SigV4(httpx.Auth):
             import botocore.auth  # noqa: F401
         except ImportError as error:
             raise SettingsError(
-                "Amazon Managed Prometheus needs the extra aws: pip install 'trntop[aws]'"
+                "Amazon Managed Prometheus needs the extra aws: .venv/bin/pip install '.[aws]'"
             ) from error
         self._region = region
         self._credentials: Credentials | None = None

@@ -38,9 +38,9 @@ _WORDS = {
     errno.EPERM: "not permitted: a firewall of this machine?",
 }
 _NAMES = {
-    socket.EAI_NONAME: "name unknown",
-    socket.EAI_NODATA: "name without an address",
-    socket.EAI_AGAIN: "name not resolved: the name server does not answer",
+    socket.EAI_NONAME: "host name does not resolve",
+    socket.EAI_NODATA: "host name does not resolve to an address",
+    socket.EAI_AGAIN: "host name does not resolve: no response from the name server",
 }
 # https://docs.openssl.org/master/man1/openssl-verification-options/, X509_V_ERR_*
 _VERIFIED = {
@@ -122,7 +122,7 @@ def reason(error: BaseException) -> str:
             why = (one.reason or "no handshake").replace("_", " ").lower()
             return f"TLS: {clean(why, 80)}"
         if isinstance(one, socket.gaierror):
-            return _NAMES.get(one.errno or 0, "name not resolved")
+            return _NAMES.get(one.errno or 0, "host name does not resolve")
         if isinstance(one, OSError) and one.errno:
             return _WORDS.get(one.errno) or (one.strerror or "connection failed").lower()
     if isinstance(error, httpx.RemoteProtocolError):

@@ -165,7 +165,7 @@ class AgentHost:
             async with asyncio.timeout(seconds):
                 status, body = await self._exchange(method, path, content)
         except TimeoutError:
-            raise UnreachableError(f"its agent gave no answer within {seconds:g} s") from None
+            raise UnreachableError(f"no response from its agent within {seconds:g} s") from None
         except SettingsError as error:  # a file of secrets that has gone
             raise ProbeError(str(error)) from error
         except httpx.HTTPError as error:
@@ -173,7 +173,7 @@ class AgentHost:
             # Who answers with the wrong certificate, or without TLS, is there.
             if why.startswith("TLS"):
                 raise ProbeError(f"its agent: {why}") from error
-            raise UnreachableError(f"its agent: {why}") from error
+            raise UnreachableError(why) from error
         if status != httpx.codes.OK:
             raise _refusal(status, body)
         try:

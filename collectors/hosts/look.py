@@ -218,8 +218,8 @@ def _busy(parts: Parts, files: Dump, jobs: str) -> Part:
             found += [f"{one.command or 'a process'} (pid {pid})" for pid, one in holders.items()]
             known = True
         except (FailedError, DecodeError) as error:
-            problems.append(f"who uses the Neuron devices: {clean(str(error))}")
+            problems.append(f"processes on the Neuron devices: {clean(str(error))}")
     else:
-        problems.append("who uses the Neuron devices: neuron-ls is not there, or says nothing")
+        problems.append("processes on the Neuron devices: neuron-ls is missing or prints nothing")
     busy = list(dict.fromkeys(found))[: inspection.MAX_BUSY]
     return {"busy": busy if known else None, "problems": problems}

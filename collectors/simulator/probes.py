@@ -47,10 +47,10 @@ class Probes:
             }
         )
 
-    def payloads(self, second: int, node: int) -> Iterator[bytes]:
-        """The results that a node has in a second."""
+    def payloads(self, second: int, node: int, span: int) -> Iterator[bytes]:
+        """The results that a node has in the `span` of seconds up to one."""
         for turn, peer in self._turns[node]:
-            if second % EVERY == turn:
+            if (second - turn) % EVERY < span:
                 seconds = self._usual[node, peer] * float(np.exp(NOISE * self._rng.normal()))
                 if self._rng.random() < LATE_SHARE:
                     seconds *= LATE

@@ -86,15 +86,15 @@ class Sources:
         if self._cards is not None:
             self._cards.observe(time, activity)
 
-    def payloads(self, second: int, node: int) -> Iterator[tuple[str, bytes]]:
-        """What a node's sources give in a second.
+    def payloads(self, second: int, node: int, span: int = 1) -> Iterator[tuple[str, bytes]]:
+        """What a node's sources give in a second, if they are polled for the `span` up to it.
 
         All speak in the first one; later the nodes take turns with what is long and rare.
         """
         first = second == self._joins[node]
         for source, every, payload in self._paces:
-            if first or second % every == node % every:
+            if first or (second - node) % every < span:
                 yield source, payload(node)
         if self._probes is not None:
-            for result in self._probes.payloads(second, node):
+            for result in self._probes.payloads(second, node, span):
                 yield PROBE, result

@@ -33,15 +33,15 @@ is not given from the seed. The parameters, each of which may be left out:
     probes=1          latency between nodes is probed; always where it is what goes wrong
 """
 
-import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from trntop.errors import UsageError
 from trntop.instances import INSTANCE_TYPES
+from trntop.suggest import unknown
 
 from .chance import draw
 from .effects import TRAITS, Effect
@@ -112,7 +112,7 @@ class Simulation:
 
     def __post_init__(self) -> None:
         if self.instance_type not in INSTANCE_TYPES:
-            raise _unknown("instance type", self.instance_type, INSTANCE_TYPES)
+            raise UsageError(unknown("instance type", self.instance_type, INSTANCE_TYPES))
         row = INSTANCE_TYPES[self.instance_type]
         cores = row.devices * row.chip.cores // row.chip.default_lnc
         _check("nodes", self.nodes, 1, MAX_NODES)
@@ -146,7 +146,7 @@ class Simulation:
         names = self.scenario.split("+")
         for name in names:
             if name not in SCENARIOS:
-                raise _unknown("scenario", name, NAMES)
+                raise UsageError(unknown("scenario", name, NAMES))
         parts = [SCENARIOS[name] for name in names]
         if len(parts) == 1 and len(parts[0].phases) != 1:
             for name in ("onset", "duration", "depth", "ramp", "way"):
@@ -179,7 +179,7 @@ class Simulation:
                     f"depth={depth:g} is out of range: up to {trait.deepest:g} ({trait.meaning})"
                 )
         if way and way not in trait.ways:
-            raise _unknown(f"way of {name!r}", way, trait.ways)
+            raise UsageError(unknown(f"way of {name}", way, [one for one in trait.ways if one]))
         begin = given.get("onset", phase.begin)
         end = begin + given.get("duration", phase.end - phase.begin)
         return replace(
@@ -285,7 +285,7 @@ def parse(text: str) -> Simulation:
     given: dict[str, Any] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in _PARAMETERS:
-            raise _unknown("parameter", name, _PARAMETERS)
+            raise UsageError(unknown("parameter", name, _PARAMETERS))
         field, convert = _PARAMETERS[name]
         if field in given:
             raise UsageError(f"parameter {name!r} is given twice")
@@ -302,10 +302,3 @@ def parse(text: str) -> Simulation:
 def _check(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
         raise UsageError(f"{name}={_write(value)} is out of range: {_write(low)} to {_write(high)}")
-
-
-def _unknown(what: str, word: str, known: Iterable[str]) -> UsageError:
-    names = [name for name in known if name]
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.0)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return UsageError(f"unknown {what} {word[:MAX_WORD]!r}; {hint}known: {', '.join(names)}")

@@ -8,6 +8,7 @@ import numpy as np
 
 from trntop.catalog import JOB_MAPPING, KERNEL_LOG, LOG, STEPS
 from trntop.model import Reading
+from trntop.monitor import SparsePast
 
 from .activity import Step
 from .effects import Effect
@@ -36,12 +37,15 @@ _Event = tuple[float, int, Callable[[], _Payloads]]
 """When, which node, and what it then says."""
 
 
-def simulate(simulation: Simulation, start: float) -> Iterator[Reading]:
+def simulate(
+    simulation: Simulation, start: float, sparse: SparsePast | None = None
+) -> Iterator[Reading]:
     """The readings from unix time `start` on, in the order of their arrival; endless without
     `minutes`.
 
     The same simulation gives the same payloads, but for the clock times in them, which move with
     `start`. Nothing sleeps and no clock is read: the stream is as fast as it is pulled.
+    Where it is `sparse`, what happens is the same, but fewer payloads are written.
     """
     fleet, script = _stage(simulation)
     seed = simulation.seed
@@ -71,8 +75,9 @@ def simulate(simulation: Simulation, start: float) -> Iterator[Reading]:
         middle = second + 0.5
         sources.observe(middle, training.activity(before, after), training.compiling(middle))
         before = after
-        for node, time in enumerate(after.tolist()):
-            waiting.append((time, node, partial(sources.payloads, second, node)))
+        if span := 1 if sparse is None else sparse.polled(second):
+            for node, time in enumerate(after.tolist()):
+                waiting.append((time, node, partial(sources.payloads, second, node, span)))
         due = [event for event in waiting if event[0] < second + 1.0]
         waiting = [event for event in waiting if event[0] >= second + 1.0]
         for time, node, says in sorted(due, key=lambda event: event[:2]):

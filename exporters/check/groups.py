@@ -1,4 +1,4 @@
-"""Findings for people: what is said of many nodes in the same words is said once."""
+"""Findings for people: the same finding on many nodes is one group."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ class Group:
 
     outcome: Outcome
     check: str
+    fault: str
     text: str
     action: Action
     where: str
@@ -27,11 +28,16 @@ class Group:
     more_steps: int = 0
 
 
+def titled(fault: str, text: str) -> str:
+    """`unreachable: host name does not resolve`; a remark may have no fault."""
+    return f"{fault}: {text}" if fault else text
+
+
 def groups(findings: Sequence[Finding]) -> list[Group]:
     """In the order of the findings: the worst first."""
     found: dict[tuple[str, ...], list[Finding]] = {}
     for one in findings:
-        key = (one.outcome, one.check, one.component, one.text, one.action)
+        key = (one.outcome, one.check, one.fault, one.component, one.text, one.action)
         found.setdefault(key, []).append(one)
     return [_group(own) for own in found.values()]
 
@@ -43,6 +49,7 @@ def _group(own: Sequence[Finding]) -> Group:
     return Group(
         outcome=first.outcome,
         check=first.check,
+        fault=first.fault,
         text=first.text,
         action=first.action,
         where=names(nodes) or path(first) or "all",

@@ -1,7 +1,7 @@
 """A check as JUnit XML, which continuous integration shows: a test case for each node.
 
-A node that fails is a failure, one of which nothing can be told is skipped, and warnings stand in
-its output. What concerns all nodes is a case named `all`. The elements are those of the schema
+A node that fails is a failure, an inconclusive one is skipped, and warnings are in its output.
+Findings that concern all nodes are a case named `all`. The elements are those of the schema
 that Jenkins and GitLab read.
 """
 
@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 
 from trntop.check.model import Finding, Outcome
 from trntop.check.result import Check
+
+from .groups import titled
 
 _FORBIDDEN = re.compile("[^\\t\\n\\r -\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 """What XML 1.0 cannot hold, not even escaped."""
@@ -45,7 +47,7 @@ def _case(name: str, findings: Sequence[Finding]) -> ElementTree.Element:
         own = [one for one in findings if one.outcome is outcome]
         # One of these is all that a case may have.
         if own and len(case) == 0:
-            found = ElementTree.SubElement(case, tag, message=_text(own[0].text))
+            found = ElementTree.SubElement(case, tag, message=_text(own[0].sentence(name)))
             found.text = _text("\n".join(map(_line, own)))
     rest = [one for one in findings if one.outcome in (Outcome.WARN, Outcome.PASS)]
     if rest:
@@ -55,7 +57,7 @@ def _case(name: str, findings: Sequence[Finding]) -> ElementTree.Element:
 
 def _line(finding: Finding) -> str:
     step = f" [{finding.next_step}]" if finding.next_step else ""
-    return f"{finding.outcome}: {finding.check}: {finding.text}{step}"
+    return f"{finding.outcome}: {titled(finding.fault, finding.text)}{step}"
 
 
 def _text(text: str) -> str:

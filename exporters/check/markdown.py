@@ -10,7 +10,7 @@ from trntop.settings import Check as Limits
 
 from ..grid import plural
 from ..markdown import inner, moment, plain, table, with_code
-from .groups import Group, groups
+from .groups import Group, groups, titled
 from .matrix import LEGEND, matrix, unit
 from .text import cards, concerns, how, latency, ratio, shown
 
@@ -32,7 +32,7 @@ def markdown(check: Check, limits: Limits) -> str:
 def _head(check: Check) -> Iterator[str]:
     yield f"# trntop check, {moment(check.started)}"
     if check.simulated:
-        yield "**SIMULATED**: some of what was looked at was made up."
+        yield "**SIMULATED**: some of the inspections are simulated."
     yield f"**{plain(check.verdict)}**"
     lines = [f"- By: {check.by}"]
     if check.places:
@@ -54,13 +54,13 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
     if told:
         yield "## Found"
     for number, one in enumerate(told, 1):
-        yield f"### {number}. {str(one.outcome).upper()}: {plain(one.where)}, {one.check}"
+        yield f"### {number}. {one.outcome.upper()}: {plain(one.where)} {plain(one.fault)}"
         lines = [plain(one.text)]
         if one.action is not Action.NONE:
             lines.append(f"- Action: **{one.action}**")
         lines += [f"- {with_code(step)}" for step in one.steps]
         if one.more_steps:
-            lines.append(f"- and the same of {plural(one.more_steps, 'node')} more")
+            lines.append(f"- and the same for {plural(one.more_steps, 'more node')}")
         yield "\n".join(lines) if len(lines) == 1 else f"{lines[0]}\n\n" + "\n".join(lines[1:])
     if remarks := [one for one in found if one.outcome is Outcome.PASS]:
         yield "## Remarks"
@@ -70,18 +70,18 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
 def _remark(group: Group) -> str:
     where = f"{plain(group.node)}: " if group.node else ""
     step = f" ({with_code(group.steps[0].rstrip('.'))})" if group.steps else ""
-    return f"{where}{plain(group.text)}{step}"
+    return f"{where}{plain(titled(group.fault, group.text))}{step}"
 
 
 def _nodes(check: Check) -> Iterator[str]:
     yield "## Nodes"
-    rows = [["node", "verdict", "EFA cards", "latency", "÷ median", "found"]]
+    rows = [["node", "verdict", "EFA devices", "latency", "÷ median", "found"]]
     for place in shown(check):
         row = (place.node, str(place.outcome), cards(place), latency(place), ratio(place))
         rows.append([*map(inner, row), inner(concerns(check, place.node))])
     yield table(rows)
     if more := len(check.places) - len(shown(check)):
-        yield f"and {plural(more, 'node')} more that pass"
+        yield f"and {plural(more, 'more node')} that pass"
 
 
 def _pairs(check: Check, limits: Limits) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _outlook(outlook: Outlook | None) -> Iterator[str]:
 
 
 def _versions(check: Check) -> Iterator[str]:
-    """What most nodes run; who differs stands above."""
+    """Versions by the number of nodes that have them."""
     counts: dict[str, dict[str, int]] = {}
     for look in check.looks:
         for what, version in (look.newest.versions if look.newest else {}).items():

@@ -1,4 +1,4 @@
-"""A check for the terminal: the nodes, the worst first; what was found; the verdict last."""
+"""A check for the terminal: the nodes, the worst first; the findings; the verdict last."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,13 @@ from trntop.settings import Check as Limits
 
 from ..grid import GAP, Column, cells, fill, lines, packed, plural, wrapped
 from ..markdown import moment
-from .groups import Group, groups
+from .groups import Group, groups, titled
 from .matrix import LEGEND, matrix, unit
 
 MIN_WIDTH = 60
 MAX_ROWS = 40
 """Nodes that are listed; of those that pass, the others are counted."""
+HEADINGS = {Outcome.FAIL: "Failed", Outcome.UNKNOWN: "Inconclusive", Outcome.WARN: "Warnings"}
 COLOURS = {Outcome.PASS: "32", Outcome.WARN: "33", Outcome.FAIL: "31", Outcome.UNKNOWN: "35"}
 
 
@@ -34,8 +35,11 @@ def text(check: Check, limits: Limits, width: int, *, color: bool = False) -> st
     if rows := matrix(check, limits):
         blocks.append(_matrix(rows, unit(check), width))
     found = groups(check.findings)
-    told = [one for one in found if one.outcome is not Outcome.PASS]
-    blocks += [_finding(one, width, color) for one in told]
+    for outcome, heading in HEADINGS.items():
+        own = [_finding(one, width, color) for one in found if one.outcome is outcome]
+        if own:
+            blocks.append([heading, *own[0]])
+            blocks += own[1:]
     if remarks := [one for one in found if one.outcome is Outcome.PASS]:
         rest = [line for one in remarks for line in wrapped(_remark(one), width, "  ", "- ")]
         blocks.append(["Remarks", *rest])
@@ -96,9 +100,9 @@ def shown(check: Check) -> Sequence[Place]:
 
 
 def concerns(check: Check, node: str) -> str:
-    """What was found of a node, in catchwords."""
+    """The faults of a node."""
     found = [
-        f"{one.check} {one.component.removeprefix('efa:')}".rstrip()
+        f"{one.fault} {one.component.removeprefix('efa:')}".rstrip()
         for one in check.findings
         if one.node == node and one.outcome is not Outcome.PASS
     ]
@@ -109,7 +113,7 @@ def _nodes(check: Check) -> list[Column]:
     columns = [
         Column("node", left=True),
         Column("verdict", left=True),
-        Column("EFA cards"),
+        Column("EFA devices"),
         Column("latency", rank=1),
         Column("÷ median", rank=2),
         Column("found", left=True, rank=3),
@@ -129,13 +133,13 @@ def _nodes(check: Check) -> list[Column]:
 
 def _others(check: Check) -> list[str]:
     more = len(check.places) - len(shown(check))
-    return [f"and {plural(more, 'node')} more that pass"] if more else []
+    return [f"and {plural(more, 'more node')} that pass"] if more else []
 
 
 def _matrix(rows: Sequence[Sequence[str]], what: str, width: int) -> list[str]:
     widths = [max(cells(row[place]) for row in rows) for place in range(len(rows[0]))]
     if sum(widths) + len(GAP) * (len(widths) - 1) > width:
-        return [f"the matrix of {len(rows) - 1} nodes needs a wider terminal, or --markdown"]
+        return [f"the matrix of {len(rows) - 1} nodes needs a wider terminal; use --markdown"]
     drawn = [
         GAP.join(
             cell.ljust(size) if place == 0 else " " * (size - cells(cell)) + cell
@@ -147,16 +151,16 @@ def _matrix(rows: Sequence[Sequence[str]], what: str, width: int) -> list[str]:
 
 
 def _finding(group: Group, width: int, color: bool) -> list[str]:
-    word = str(group.outcome).upper()
-    rows = wrapped(f"{word}  {group.where}: {group.check}", width, "")
+    word = group.fault.upper()
+    first, *rest = wrapped(f"{word}  {group.where}: {group.text}", width, "  ")
+    rows = [first.removeprefix("  "), *rest]
     if color:
         rows[0] = rows[0].replace(word, _tinted(word, group.outcome), 1)
-    rows += wrapped(group.text, width, "  ")
     for place, step in enumerate(group.steps):
         action = f"{group.action}: " if group.action is not Action.NONE and place == 0 else ""
         rows += wrapped(f"{action}{step}", width, "  ", "→ ")
     if group.more_steps:
-        rows.append(f"    … and the same of {plural(group.more_steps, 'node')} more")
+        rows.append(f"    … and the same for {plural(group.more_steps, 'more node')}")
     if not group.steps and group.action is not Action.NONE:
         rows.append(f"  → {group.action}")
     return rows
@@ -165,7 +169,7 @@ def _finding(group: Group, width: int, color: bool) -> list[str]:
 def _remark(group: Group) -> str:
     where = f"{group.node}: " if group.node else ""
     step = f" ({group.steps[0].rstrip('.')})" if group.steps else ""
-    return f"{where}{group.text}{step}"
+    return f"{where}{titled(group.fault, group.text)}{step}"
 
 
 def _imported(check: Check) -> list[Column]:

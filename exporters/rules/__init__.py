@@ -1,4 +1,4 @@
-"""Rules for Prometheus, from the rulebook: recording rules, alerts, and their unit tests.
+"""Rules for Prometheus, from the rulebook: recording rules and alerts.
 
 The exporter judges, Prometheus passes on: an alert on a kind of incident fires while
 `trn_incident_active` says that one lasts, so that screen, page and alert cannot disagree. What is
@@ -7,7 +7,6 @@ judged by, thresholds and holds, stands in the settings of the exporter alone.
 
 from .alerts import Links, incident_group, watch_group
 from .model import Alert, Group, Recording, rule_file
-from .promtool import unit_tests
 from .recording import recording_groups
 
 __all__ = [
@@ -18,6 +17,5 @@ __all__ = [
     "incident_group",
     "recording_groups",
     "rule_file",
-    "unit_tests",
     "watch_group",
 ]

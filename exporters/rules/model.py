@@ -6,7 +6,9 @@ https://prometheus.io/docs/prometheus/latest/configuration/recording_rules/ and 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .yaml_text import Value, yaml_text
+import yaml
+
+Value = str | int | float | Mapping[str, "Value"] | Sequence["Value"]
 
 BY_PLACE = ("instance", "node", "pod", "provenance")
 """Labels by which the same series of two nodes differ; summed over, they go."""
@@ -72,6 +74,26 @@ def labels_of(*names: str) -> str:
 def over(operation: str, expr: str, *names: str) -> str:
     """An aggregation over nodes, and over the labels `names`."""
     return f"{operation} without {labels_of(*BY_PLACE, *names)} ({expr})"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes expressions as blocks and indents lists."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text or '"' in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def yaml_text(value: Mapping[str, Value]) -> str:
+    """The value as YAML, mappings in the order given."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
 
 
 def rule_file(groups: Sequence[Group]) -> str:

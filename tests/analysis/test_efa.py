@@ -142,7 +142,7 @@ class TestResends:
 
         assert degraded(fleet(change, seconds=80)) == []
 
-    @pytest.mark.parametrize("pace", [1.0, 2.0, 5.0])
+    @pytest.mark.parametrize("pace", [1.0, 5.0])
     def test_a_burst_is_none(self, pace: float) -> None:
         def change(time: float, rates: Rates) -> None:
             if 40 <= time <= 49:
@@ -196,9 +196,10 @@ class TestResends:
 
 
 class TestLostTraffic:
-    @pytest.mark.parametrize("noise", [0.01, 0.03])
-    @pytest.mark.parametrize("share", [0.13, 0.15, 0.3, 0.55, 0.9])
-    @pytest.mark.parametrize("uneven", [0.0, 0.3])
+    @pytest.mark.parametrize(
+        ("share", "noise", "uneven"),
+        [(0.13, 0.01, 0.3), (0.15, 0.03, 0.3), (0.55, 0.03, 0.0), (0.9, 0.01, 0.0)],
+    )
     def test_a_card_that_carries_less(self, share: float, noise: float, uneven: float) -> None:
         (found,) = degraded(fleet(lossy(share, 60, 100), seconds=140, noise=noise, uneven=uneven))
         assert found.key == ("n1", name(2))
@@ -219,14 +220,12 @@ class TestLostTraffic:
         symptom = found.verdict.says["symptom"]
         assert symptom.startswith(("carries 39", "carries 40", "carries 41"))
 
-    @pytest.mark.parametrize("pace", [1.0, 5.0])
-    @pytest.mark.parametrize("share", [0.3, 0.99])
+    @pytest.mark.parametrize(("share", "pace"), [(0.3, 5.0), (0.99, 1.0)])
     def test_a_blip_is_none(self, share: float, pace: float) -> None:
         readings = fleet(lossy(share, 60, 65), seconds=120, pace=pace)
         assert degraded(readings) == []
 
-    @pytest.mark.parametrize("noise", [0.02, 0.05, 0.1])
-    @pytest.mark.parametrize("uneven", [0.0, 0.5])
+    @pytest.mark.parametrize(("noise", "uneven"), [(0.02, 0.0), (0.1, 0.5)])
     def test_noise_is_none(self, noise: float, uneven: float) -> None:
         assert degraded(fleet(seconds=300, noise=noise, uneven=uneven)) == []
 
@@ -300,18 +299,19 @@ class TestErrors:
 
 class TestDown:
     def test_a_card_that_is_gone(self) -> None:
-        (found,) = down(fleet(missing={50: [(1, 2)]}))
+        readings = fleet(missing={50: [(1, 2)]}, seconds=80)
+        (found,) = down(readings)
         assert found.key == ("n1", name(2))
         assert found.begin <= 52
         assert found.verdict.component == f"efa:{name(2)}"
         assert found.verdict.says["symptom"] == "cannot be read any more"
-        assert degraded(fleet(missing={50: [(1, 2)]})) == []
+        assert degraded(readings) == []
 
     def test_a_card_that_cannot_be_read(self) -> None:
         def facts(time: float, node: int, card: int) -> dict[str, Any]:
             return {"error": "No such device"} if time >= 50 and (node, card) == (1, 2) else {}
 
-        assert [one.key for one in down(fleet(facts=facts))] == [("n1", name(2))]
+        assert [one.key for one in down(fleet(facts=facts, seconds=80))] == [("n1", name(2))]
 
     def test_all_cards_of_a_node(self) -> None:
         (found,) = down(fleet(missing={50: [(1, card) for card in range(8)]}, seconds=80))
@@ -348,7 +348,7 @@ class TestDown:
         assert degraded(readings) == []
 
     def test_a_short_silence_is_none(self) -> None:
-        assert down(fleet(lossy(1.0, 50, 57))) == []
+        assert down(fleet(lossy(1.0, 50, 57), seconds=80)) == []
 
     def test_a_job_on_half_of_the_cards_after_one_on_all(self) -> None:
         def change(time: float, rates: Rates) -> None:

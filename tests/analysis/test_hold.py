@@ -68,8 +68,7 @@ def test_flapping_changes_at_most_once_a_hold() -> None:
     assert changes == []
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("noise", [0.02, 0.2, 1.0])
+@pytest.mark.parametrize(("noise", "seed"), [(0.02, 0), (0.2, 1), (1.0, 2)])
 def test_noise_around_the_limit(seed: int, noise: float) -> None:
     """At most one transition per hold, whatever the values do."""
     random = np.random.default_rng(seed)

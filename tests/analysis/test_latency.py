@@ -73,8 +73,7 @@ def test_a_slow_pair(factor: float) -> None:
     assert "which of the two" in verdict.evidence[-1].text
 
 
-@pytest.mark.parametrize("nodes", [3, 4, 6])
-@pytest.mark.parametrize("factor", [1.8, 2.5])
+@pytest.mark.parametrize(("nodes", "factor"), [(3, 1.8), (4, 2.5), (6, 1.8)])
 def test_a_slow_node(nodes: int, factor: float) -> None:
     def slow(time: float, prober: str, peer: str) -> float:
         return factor if "n1" in (prober, peer) and time >= 5 * ROUND else 1.0

@@ -69,10 +69,11 @@ def test_an_address_has_no_domain() -> None:
     assert text == f"10.0.12.7 {'w' * 99}"
 
 
-@pytest.mark.parametrize(("kind", "template"), EITHER)
 @pytest.mark.parametrize("value", ["x" * 5000, "", "{", "\N{COMBINING ACUTE ACCENT}" * 300])
-def test_absurd_fields(kind: str, template: str, value: str) -> None:
-    assert len(compose(template, dict.fromkeys(fields(template), value), NOON)) <= LENGTH
+def test_absurd_fields(value: str) -> None:
+    for kind, template in EITHER:
+        text = compose(template, dict.fromkeys(fields(template), value), NOON)
+        assert len(text) <= LENGTH, kind
 
 
 @pytest.mark.parametrize("kind", ["node_silent", "efa_down", "straggler"])

@@ -7,7 +7,7 @@ from trntop.catalog import FLEET
 from trntop.model import Reading
 from trntop.settings import Analysis
 
-BEAT = [monitor_reading(report(runtime()), float(t), "a") for t in range(601)]
+BEAT = [monitor_reading(report(runtime()), float(t), "a") for t in range(201)]
 """A node that is well."""
 
 

@@ -35,8 +35,9 @@ def only(job: Job, seconds: int = 150) -> Incident:
 # With telemetry.
 
 
-@pytest.mark.parametrize("step", [0.4, 2.0, 5.0])
-@pytest.mark.parametrize("share", [0.12, 0.5, 2.0])
+@pytest.mark.parametrize(
+    ("step", "share"), [(0.4, 0.12), (0.4, 2.0), (2.0, 0.5), (5.0, 0.12), (5.0, 2.0)]
+)
 def test_a_slow_node(step: float, share: float) -> None:
     incident = only(Job(step=step, slow=(Slow(2, share, BEGIN),)))
     assert (incident.node, incident.component, incident.job) == ("n2", None, "job")

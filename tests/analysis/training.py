@@ -359,11 +359,11 @@ class Job:
             ("step", "step"), ("step_seconds", "seconds"), ("compute_seconds", "compute"),
             ("comm_seconds", "comm"), ("exposed_comm_seconds", "exposed"),
         ):  # fmt: skip
-            columns[f"rank_{name}"] = np.array(
-                [float(getattr(heard[rank], what)) if rank in heard else np.nan for rank in ranks]
-            )
-            combine = np.nanmax if name == "step" else np.nanmean
-            columns[f"job_{name}"] = np.array([combine(columns[f"rank_{name}"])])
+            values = {rank: float(getattr(one, what)) for rank, one in heard.items()}
+            columns[f"rank_{name}"] = np.array([values.get(rank, np.nan) for rank in ranks])
+            known = values.values()
+            whole = max(known) if name == "step" else sum(known) / len(known)
+            columns[f"job_{name}"] = np.array([whole])
         for name in ("comm", "exposed_comm"):
             columns[f"job_{name}_share_ratio"] = (
                 columns[f"job_{name}_seconds"] / columns["job_step_seconds"]

@@ -84,8 +84,8 @@ class Fleet:
         self.running: set[str] = set()
         """Nodes on which a side of a probe runs."""
         self.closed: list[str] = []
-        self.waiting = False
-        """Whether somebody waits for a node that never answers."""
+        self.when_waiting: Callable[[], object] = lambda: None
+        """Is called when somebody begins to wait for a node that never answers."""
         self.most = 0
         """Most sides that ran at a time."""
 
@@ -169,7 +169,7 @@ class FakeHost:
 
     async def _answer(self) -> None:
         if self.name in self._fleet.hanging:
-            self._fleet.waiting = True
+            self._fleet.when_waiting()
             await asyncio.Event().wait()
         if error := self._fleet.broken.get(self.name):
             raise error

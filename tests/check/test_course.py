@@ -9,7 +9,7 @@ import pytest
 
 from tests.check.fleet import LATENCY, Fleet, failed, inspection, refusal
 from trntop.check import course
-from trntop.check.model import BusyError, Outcome, ProbeError, ProbeSpec, UnreachableError
+from trntop.check.model import Action, BusyError, Outcome, ProbeError, ProbeSpec, UnreachableError
 from trntop.check.plan import Plan
 from trntop.check.result import Check, Progress
 from trntop.errors import TrntopError
@@ -65,9 +65,7 @@ def test_one_node_is_probed_against_itself() -> None:
     assert check.outcome is Outcome.PASS
     broken = Fleet(1, lambda *_: failed("fi_getinfo: no data available"))
     check = broken.run()
-    assert told(check) == {
-        "trn-001": "the probe against itself fails: fi_getinfo: no data available"
-    }
+    assert told(check) == {"trn-001": "loopback probe: fi_getinfo: no data available"}
 
 
 def test_without_nodes_nothing_can_be_told() -> None:
@@ -79,14 +77,37 @@ def test_without_nodes_nothing_can_be_told() -> None:
     assert fleet.probes == []
 
 
+@pytest.mark.parametrize("down", [2, 1])
+def test_a_host_name_that_does_not_resolve_is_named_by_its_fault(down: int) -> None:
+    fleet = Fleet(2)
+    names = fleet.names[-down:]
+    fleet.broken = dict.fromkeys(names, UnreachableError("host name does not resolve"))
+    check = fleet.run()
+    found = [one for one in check.findings if one.check == "reachable"]
+    assert {(one.node, one.fault, one.text, one.action) for one in found} == {
+        (name, "unreachable", "host name does not resolve", Action.NONE) for name in names
+    }
+    assert {one.sentence(one.node) for one in found} == {
+        f"{name} unreachable: host name does not resolve. Check DNS or /etc/hosts."
+        for name in names
+    }
+
+
+def test_the_verdict_gives_the_thing_the_cause_and_the_action() -> None:
+    fleet = Fleet(2)
+    fleet.broken = dict.fromkeys(fleet.names, UnreachableError("host name does not resolve"))
+    assert fleet.run().verdict == (
+        "INCONCLUSIVE: 0 of 2 nodes pass. trn-001, trn-002 unreachable: host name does not resolve."
+        " Check DNS or /etc/hosts."
+    )
+
+
 def test_who_answers_something_else_is_not_to_be_drained() -> None:
     fleet = Fleet(4)
     fleet.broken["trn-002"] = ProbeError("no agent of trntop answers there")
     check = fleet.run()
     assert told(check) == {}
-    assert told(check, Outcome.UNKNOWN) == {
-        "trn-002": "refuses to be checked: no agent of trntop answers there"
-    }
+    assert told(check, Outcome.UNKNOWN) == {"trn-002": "no agent of trntop answers there"}
 
 
 def test_who_refuses_and_who_hangs_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,13 +118,16 @@ def test_who_refuses_and_who_hangs_hold_nobody_up(monkeypatch: pytest.MonkeyPatc
     begun = time.monotonic()
     check = fleet.run(Plan(inspect_seconds=0.1))
     assert time.monotonic() - begun < 3
-    assert told(check) == {"trn-005": "does not answer: no answer within 100 ms"}
+    assert told(check) == {"trn-005": "no response within 100 ms"}
     assert told(check, Outcome.UNKNOWN) == {
-        "trn-002": "refuses to be checked: its agent was started without --allow-probes"
+        "trn-002": "its agent was started without --allow-probes"
     }
     assert check.outcome is Outcome.FAIL
     assert check.outcome.exit_code == 2
-    assert check.verdict == "FAIL: 4 of 6 nodes pass; fail: trn-005; cannot tell: trn-002"
+    assert check.verdict == (
+        "FAIL: 4 of 6 nodes pass; fail: unreachable (trn-005); inconclusive: probes refused"
+        " (trn-002)"
+    )
 
 
 def test_a_node_that_dies_during_the_check_is_not_asked_again(
@@ -121,7 +145,7 @@ def test_a_node_that_dies_during_the_check_is_not_asked_again(
     fleet.answer = answer
     check = fleet.run(Plan(spec=SPEC, pairs=1))
     assert list(told(check)) == ["trn-003"]
-    assert told(check)["trn-003"].startswith("does not answer any more: no answer within")
+    assert told(check)["trn-003"].startswith("no response within")
     assert {place.node for place in check.places if place.outcome is Outcome.PASS} == {
         name for name in fleet.names if name != "trn-003"
     }
@@ -134,9 +158,9 @@ def test_a_node_that_starts_no_probe_is_told_apart_from_one_that_is_gone() -> No
     fleet = Fleet(5, answer)
     check = fleet.run()
     assert told(check) == {
-        "trn-003": "its side of 2 probes failed: fi_pingpong is not installed"
+        "trn-003": "2 probes failed on this node's side: fi_pingpong is not installed"
     } or told(check, Outcome.WARN) == {
-        "trn-003": "its side of 1 probe failed: fi_pingpong is not installed"
+        "trn-003": "1 probe failed on this node's side: fi_pingpong is not installed"
     }
 
 
@@ -151,7 +175,7 @@ def test_a_node_that_gives_no_answer_once_is_not_gone() -> None:
     check = Fleet(6, answer).run()
     assert told(check) == {}
     assert told(check, Outcome.WARN) == {
-        "trn-003": "its side of 1 probe failed: no answer within 12 s"
+        "trn-003": "1 probe failed on this node's side: no answer within 12 s"
     }
     assert not any(look.error for look in check.looks)
 
@@ -161,9 +185,7 @@ def test_a_node_without_the_tool_is_not_probed_and_has_no_fault() -> None:
     fleet.looks["trn-004"] = lambda _: inspection("trn-004", tools={"ib_send_lat": "6.10"})
     check = fleet.run()
     assert told(check) == {}
-    assert told(check, Outcome.UNKNOWN) == {
-        "trn-004": "was not probed: fi_pingpong is not installed on it"
-    }
+    assert told(check, Outcome.UNKNOWN) == {"trn-004": "not probed, fi_pingpong is not installed"}
     (finding,) = [one for one in check.findings if one.node == "trn-004"]
     assert "Debian's libfabric-bin" in finding.next_step
     assert not any("trn-004" in probe for probe in fleet.probes)
@@ -178,7 +200,7 @@ def test_a_node_in_somebody_elses_probe_is_waited_for(monkeypatch: pytest.Monkey
     fleet = Fleet(2, lambda *_: BusyError("another probe is under way"))
     check = fleet.run()
     assert told(check) == {}, "nothing is known of it, least of all a fault"
-    assert told(check, Outcome.UNKNOWN)["trn-001"] == "was not probed: another probe is under way"
+    assert told(check, Outcome.UNKNOWN)["trn-001"] == "another probe is under way"
 
 
 def test_busy_nodes_are_left_alone_unless_told() -> None:
@@ -189,7 +211,7 @@ def test_busy_nodes_are_left_alone_unless_told() -> None:
     fleet.looks["trn-004"] = look  # type: ignore[assignment]
     check = fleet.run()
     assert told(check, Outcome.UNKNOWN) == {
-        "trn-004": "was not probed: it is used by job 4711, pid 12 python"
+        "trn-004": "not probed, used by job 4711, pid 12 python"
     }
     assert check.outcome.exit_code == 3
     assert not any("trn-004" in probe for probe in fleet.probes)
@@ -214,7 +236,7 @@ def test_a_time_limit_ends_it_with_what_it_has(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("tests.check.fleet.FakeHost.probe", forever)
     check = fleet.run(Plan(time_limit=0.2))
-    assert check.cut_short == "the time limit of 0 s ran out: round 1"
+    assert check.cut_short == "time limit of 0 s exceeded: round 1"
     assert check.outcome is Outcome.UNKNOWN
     assert sorted(fleet.closed) == fleet.names
     assert not fleet.running
@@ -251,10 +273,10 @@ def test_progress_is_told() -> None:
     steps: list[Progress] = []
     Fleet(4).run(progress=steps.append)
     assert [one.stage for one in steps if one.done == one.total] == [
-        "looking at the nodes before the probes",
+        "inspecting the nodes before the probes",
         "round 1",
         "round 2",
-        "looking at the nodes after the probes",
+        "inspecting the nodes after the probes",
     ]
     assert steps[-1].left == 0
     assert max(one.left for one in steps) > 0
@@ -274,9 +296,7 @@ def test_facts_that_others_know_are_added() -> None:
 
     check = fleet.run(ask=ask)
     assert asked == ["i-trn-001", "i-trn-002", "i-trn-003"]
-    assert told(check, Outcome.WARN) == {
-        "trn-003": "is in subnet own, 2 of 3 nodes are in subnet-1"
-    }
+    assert told(check, Outcome.WARN) == {"trn-003": "own, 2 of 3 nodes are in subnet-1"}
     assert all(look.after and look.after.facts for look in check.looks)
 
     async def refuse(instances: Sequence[str]) -> dict[str, dict[str, str]]:

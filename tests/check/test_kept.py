@@ -59,7 +59,8 @@ def _hour(check: Check | None) -> float:
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"), [("{", "no result of trntop check"), ("[]", "no result of trntop check")]
+    ("content", "reason"),
+    [("{", "is not a result of trntop check"), ("[]", "is not a result of trntop check")],
 )
 def test_what_is_no_result(tmp_path: Path, content: str, reason: str) -> None:
     file = tmp_path / "x.json"
@@ -75,7 +76,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         kept.read(tmp_path)
     other = msgspec.structs.replace(Fleet(2).run(), schema=2)
     (tmp_path / "x").write_bytes(kept.encode(other))
-    with pytest.raises(UsageError, match="another trntop, with schema 2"):
+    with pytest.raises(UsageError, match="has schema 2"):
         kept.read(tmp_path / "x")
 
 

@@ -32,7 +32,7 @@ def test_two_stages_grow_by_the_same_with_each_doubling() -> None:
     assert forecast.step_seconds == pytest.approx(4.1)
     assert outlook.sentences[-1] == (
         "pretrain on 32 nodes, forecast by the growth of the last doubling: step 4.10 s,"
-        " communication 1.10 s, 27 % of it: above the line of 25 %; exposed 9.8 %"
+        " communication 1.10 s, 27 % of the step, above the limit of 25 %; exposed 9.8 %"
     )
     (finding,) = findings(outlook, Analysis())
     assert finding.outcome is Outcome.WARN
@@ -57,7 +57,7 @@ def test_what_got_faster_is_not_forecast_to_vanish() -> None:
 def test_what_is_not_known_does_not_pass() -> None:
     (finding,) = findings(outlook_of([stage(8, None)], Analysis()), Analysis())
     assert finding.outcome is Outcome.UNKNOWN
-    assert "unknown share of communication on 8 nodes" in finding.text
+    assert "pretrain on 8 nodes report no communication time" in finding.text
 
 
 def test_two_stages_of_one_size_are_named() -> None:
@@ -73,11 +73,13 @@ def test_exposed_communication_above_its_limit_fails() -> None:
 
 def test_no_forecast_and_why() -> None:
     assert outlook_of([stage(1, 0.5)], Analysis()).sentences[-1] == (
-        "no forecast: there is no communication on one node"
+        "no forecast: one node has no communication"
     )
     outlook = outlook_of([stage(4, None, None)], Analysis())
     assert "communication not reported" in outlook.sentences[0]
-    assert outlook.sentences[-1].startswith("no forecast: the recordings have no times")
+    assert outlook.sentences[-1].startswith(
+        "no forecast: the recordings have no communication times"
+    )
     assert [one.outcome for one in findings(outlook, Analysis())] == [Outcome.UNKNOWN]
 
 
@@ -92,5 +94,5 @@ def test_a_stage_of_a_stream() -> None:
     assert found.nodes == 2
     assert found.comm_share is not None and 0 < found.comm_share < 0.5
     assert found.exposed_share is not None and found.exposed_share < found.comm_share
-    with pytest.raises(UsageError, match="x: no job in it reports its steps"):
+    with pytest.raises(UsageError, match="x: no job reports steps"):
         stage_of("x", [])

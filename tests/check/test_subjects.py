@@ -1,8 +1,12 @@
 """What is judged of a node besides its probes."""
 
+import ast
+from pathlib import Path
+
 import msgspec
 import pytest
 
+import trntop.check
 from tests.check.fleet import DEVICE, NOW, Fleet, card, inspection
 from tests.check.test_course import told
 from trntop.check.model import Action, Card, Finding, Inspection, Outcome, ProbeSpec
@@ -41,7 +45,7 @@ def test_a_missing_card() -> None:
     assert (finding.node, finding.outcome, finding.action) == (
         "trn-002", Outcome.FAIL, Action.REBOOT
     )  # fmt: skip
-    assert finding.text == "7 EFA cards, 8 expected of a trn1.32xlarge"
+    assert finding.text == "7 found, 8 expected on trn1.32xlarge"
     assert "`kubectl cordon trn-002`" in finding.next_step
 
 
@@ -49,7 +53,7 @@ def test_fewer_cards_on_all_nodes_are_perhaps_meant() -> None:
     few = {f"trn-00{place}": (inspection("", cards=[card(0)]),) * 2 for place in range(1, 7)}
     check = _check(6, few)
     assert check.outcome is Outcome.WARN
-    assert check.findings[0].text.endswith("the other nodes have as many")
+    assert check.findings[0].text.endswith("; most nodes have 1")
 
 
 def test_ec2_knows_better_than_the_table() -> None:
@@ -57,14 +61,14 @@ def test_ec2_knows_better_than_the_table() -> None:
         f"trn-00{place}": (inspection("", facts={"efa_interfaces_max": "9"}),) * 2
         for place in range(1, 4)
     }
-    assert "8 EFA cards, 9 expected" in _check(3, seen).findings[0].text
+    assert "8 found, 9 expected" in _check(3, seen).findings[0].text
 
 
 def test_what_was_launched_with_fewer_cards_lacks_none() -> None:
     few = look(cards=[card(place) for place in range(4)], facts={"efa_interfaces": "4"})
     finding = only(check_of(trn_002=few))
     assert (finding.outcome, finding.node) == (Outcome.WARN, "trn-002")
-    assert finding.text.endswith("8 expected of a trn1.32xlarge; it was launched with as many")
+    assert finding.text.endswith("8 expected on trn1.32xlarge; launched with 4")
 
 
 def test_no_card_at_all() -> None:
@@ -84,7 +88,7 @@ def test_a_type_nobody_knows_is_compared_with_the_others() -> None:
     }
     assert _check(4, seen).outcome is Outcome.PASS
     fewer = inspection("", instance_type="trn9.huge", cards=[card(0)])
-    assert "1 EFA card, 8 expected" in only(_check(4, seen | {"trn-002": (fewer, fewer)})).text
+    assert "1 found, 8 expected" in only(_check(4, seen | {"trn-002": (fewer, fewer)})).text
 
 
 def test_cards_that_cannot_be_seen() -> None:
@@ -105,7 +109,7 @@ def test_a_slower_line_rate_counts_from_the_driver_on_that_tells_it() -> None:
     slow = [card(0, rate_gbps=50.0), *(card(place) for place in range(1, 8))]
     finding = only(check_of(trn_002=look(cards=slow)))
     assert finding.component == "efa:rdmap16s27"
-    assert "50 Gb/s instead of 100" in finding.text
+    assert "50 Gb/s, 100 expected" in finding.text
     old = {"efa": "2.12.0g", "libfabric": "2.1.0", "kernel": "6.1.0"}
     older = [msgspec.structs.replace(one, driver="2.12.0g") for one in slow]
     check = check_of(trn_002=look(cards=older, versions=old))
@@ -143,14 +147,14 @@ def test_large_totals_since_boot_are_no_fault() -> None:
 def test_retransmits_during_the_check() -> None:
     finding = only(_check(6, well() | {"trn-002": counted(3, retrans_pkts=500)}))
     assert (finding.node, finding.component) == ("trn-002", "efa:rdmap64s27")
-    assert "sent 5.0 % of its packets again (500 of 10,000), most cards 0 %" in finding.text
+    assert "retransmitted 5.0 % of its packets (500 of 10,000), peers 0 %" in finding.text
     assert _check(6, well() | {"trn-002": counted(3, retrans_pkts=15)}).outcome is Outcome.PASS
 
 
 def test_retransmits_everywhere_blame_no_card() -> None:
     seen = {f"trn-00{place}": _everywhere("retrans_pkts", 300) for place in range(1, 7)}
     finding = only(_check(6, seen))
-    assert finding.node == "" and "none stands out" in finding.text
+    assert finding.node == "" and "no device differs" in finding.text
 
 
 def _everywhere(counter: str, count: int) -> tuple[Inspection, Inspection]:
@@ -180,7 +184,7 @@ def test_events_during_the_check(counter: str) -> None:
         )
     finding = only(_check(6, well() | {"trn-002": (before, after)}))
     assert (finding.outcome, finding.component) == (Outcome.WARN, "efa:rdmap16s27")
-    assert f"({counter}) in the 1 min of the check" in finding.text
+    assert f"counted 3 ({counter}) in 1 min" in finding.text
 
 
 def test_a_dead_admin_queue_fails_whenever_it_died() -> None:
@@ -194,7 +198,7 @@ def test_a_dead_admin_queue_fails_whenever_it_died() -> None:
 
 def test_a_card_without_a_sign_of_life() -> None:
     finding = only(_check(6, well() | {"trn-002": counted(1, keep_alive_rcvd=-12)}))
-    assert "gave no sign of life (keep_alive_rcvd) in 1 min" in finding.text
+    assert "no keep_alive_rcvd in 1 min" in finding.text
     short = {f"trn-00{place}": counted(seconds=5) for place in range(1, 7)}
     short["trn-002"] = counted(1, seconds=5, keep_alive_rcvd=-12)
     assert _check(6, short).outcome is Outcome.PASS, "too short to tell"
@@ -202,7 +206,7 @@ def test_a_card_without_a_sign_of_life() -> None:
 
 def test_counters_that_began_anew() -> None:
     finding = only(_check(6, well() | {"trn-002": counted(1, rx_drops=-4000)}))
-    assert "its driver was reset" in finding.text
+    assert finding.fault == "EFA driver reset"
 
 
 # Devices, versions, setup
@@ -210,7 +214,7 @@ def test_counters_that_began_anew() -> None:
 
 def test_neuron_devices() -> None:
     assert only(check_of(trn_002=look(devices=15))).text == (
-        "15 Neuron devices, 16 expected of a trn1.32xlarge"
+        "15 found, 16 expected on trn1.32xlarge"
     )
     sick = look(unhealthy={"device:3": "Neuron device 3: 2 uncorrected HBM errors"})
     finding = only(check_of(trn_002=sick))
@@ -233,9 +237,7 @@ def test_without_a_majority_nobody_is_odd() -> None:
     odd = {"efa": "2.17.3g", "libfabric": "1.22.0", "kernel": "6.1.0"}
     finding = only(check_of(4, trn_002=look(versions=odd), trn_003=look(versions=odd)))
     assert finding.node == ""
-    assert finding.text == (
-        "libfabric differs: 2.1.0 on trn-001, trn-004; 1.22.0 on trn-002, trn-003"
-    )
+    assert finding.text == ("libfabric: 2.1.0 on trn-001, trn-004; 1.22.0 on trn-002, trn-003")
 
 
 @pytest.mark.parametrize(
@@ -243,12 +245,12 @@ def test_without_a_majority_nobody_is_odd() -> None:
     [
         ({"modules": {"efa": True, "neuron": False}}, Outcome.FAIL, "neuron is not loaded"),
         ({"uverbs": False}, Outcome.FAIL, "/dev/infiniband has no uverbs device"),
-        ({"memlock_bytes": 65536.0}, Outcome.WARN, "64.0 KiB of memory, 16.0 GiB or more"),
-        ({"huge_pages": 0}, Outcome.WARN, "0 huge pages of 2 MiB are set aside, 5,128 are"),
+        ({"memlock_bytes": 65536.0}, Outcome.WARN, "64.0 KiB, at least 16.0 GiB required"),
+        ({"huge_pages": 0}, Outcome.WARN, "0 pages of 2 MiB reserved, 5,128 required"),
         (
             {"environment": {"FI_PROVIDER": "tcp", "FI_EFA_USE_DEVICE_RDMA": "1"}},
             Outcome.WARN,
-            "FI_PROVIDER is tcp, efa is wanted",
+            "FI_PROVIDER is tcp, efa expected",
         ),
         (
             {
@@ -264,7 +266,7 @@ def test_without_a_majority_nobody_is_odd() -> None:
         (
             {"cards": [card(0, p2p="NVIDIA"), *(card(place) for place in range(1, 8))]},
             Outcome.WARN,
-            "1 of 8 EFA cards cannot reach the Neuron devices' memory: their p2p says NVIDIA",
+            "1 of 8 EFA devices cannot access Neuron device memory: p2p is NVIDIA",
         ),
     ],
 )
@@ -311,15 +313,15 @@ def test_one_node_somewhere_else(fact: str, outcome: Outcome) -> None:
 def test_security_groups() -> None:
     shut = look(facts={"security_self_outbound": "no", "security_self_inbound": "yes"})
     finding = only(check_of(trn_002=shut))
-    assert "lets all traffic out to its own members" in finding.text
-    assert "even beside a rule that lets everything out" in finding.next_step
+    assert "allows all traffic out to its own members" in finding.text
+    assert "even if another rule allows all outbound traffic" in finding.next_step
     groups = {
         f"trn-00{place}": (inspection("", facts={"security_groups": "sg-1,sg-2"}),) * 2
         for place in range(1, 5)
     }
     other = inspection("", facts={"security_groups": "sg-3"})
     finding = only(_check(4, groups | {"trn-002": (other, other)}))
-    assert "trn-002 is not in security group sg-1" in finding.text
+    assert "trn-002 is not in sg-1" in finding.text
 
 
 def test_clocks_against_each_other_not_against_ours() -> None:
@@ -327,7 +329,7 @@ def test_clocks_against_each_other_not_against_ours() -> None:
     assert _check(6, seen).outcome is Outcome.PASS, "ours is the one that is wrong"
     odd = inspection("", time=NOW + 97)
     finding = only(_check(6, seen | {"trn-002": (odd, odd)}))
-    assert finding.text.startswith("its clock is 3.00 s behind the others'")
+    assert finding.text.startswith("3.00 s behind the other nodes")
 
 
 def test_limits_are_settings() -> None:
@@ -335,3 +337,42 @@ def test_limits_are_settings() -> None:
     fleet.looks["trn-002"] = lambda _: look(memlock_bytes=65536.0, huge_pages=10)
     limits = Limits(memlock_gib=0, huge_pages=10)
     assert fleet.run(settings=Settings(check=limits)).outcome is Outcome.PASS
+
+
+# Names of findings
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"cards": []}, "no EFA devices"),
+        ({"cards": [card(place) for place in range(7)]}, "EFA devices missing"),
+        ({"cards": None}, "EFA devices unknown"),
+        ({"devices": 0}, "no Neuron devices"),
+        ({"devices": 15}, "Neuron devices missing"),
+        ({"unhealthy": {"device:3": "Neuron device 3: 2 HBM errors"}}, "Neuron device unhealthy"),
+        ({"unhealthy": {"efa:rdmap16s27": "no counter can be read"}}, "EFA device unhealthy"),
+        ({"modules": {"efa": False}}, "kernel module missing"),
+        ({"uverbs": False}, "uverbs missing"),
+        ({"memlock_bytes": 65536.0}, "memlock too low"),
+        ({"huge_pages": 0}, "too few huge pages"),
+        ({"environment": {"FI_PROVIDER": "tcp"}}, "wrong environment"),
+        ({"busy": ["job 1"]}, "busy"),
+        ({"tools": {}}, "probe tool missing"),
+        ({"facts": {"security_self_inbound": "no"}}, "security group blocks EFA"),
+    ],
+)
+def test_findings_are_named_by_the_fault(changes: dict[str, object], fault: str) -> None:
+    assert only(check_of(trn_002=look(**changes))).fault == fault
+
+
+def test_every_finding_but_a_remark_names_its_fault() -> None:
+    """By the source: a finding that is always a remark needs no name."""
+    nameless = []
+    for path in Path(trntop.check.__file__).parent.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "Finding":
+                given = {one.arg: ast.unparse(one.value) for one in call.keywords}
+                if "fault" not in given and given["outcome"] != "Outcome.PASS":
+                    nameless.append(f"{path.name}:{call.lineno}")
+    assert nameless == []

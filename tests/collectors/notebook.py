@@ -58,7 +58,7 @@ class Notebook:
     def reasons(self, state: State) -> list[str]:
         return [status.reason for status in self.statuses if status.state is state]
 
-    async def until(self, condition: Callable[[], object], seconds: float = 8.0) -> None:
+    async def until(self, condition: Callable[[], object], seconds: float = 60.0) -> None:
         """Waits until `condition` holds; it is looked at with each reading and status."""
         async with asyncio.timeout(seconds):
             while not condition():
@@ -89,7 +89,7 @@ def alive(pid: int) -> bool:
     return state != "Z" or int(parent) == os.getpid()
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Waits for another process."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -18,7 +18,7 @@ from trntop.model import State
 from trntop.settings import Fleet, Settings
 from trntop.sources import parse
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("servers")]
 """moto and werkzeug warn of things of their own."""
 
 

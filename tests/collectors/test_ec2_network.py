@@ -11,7 +11,7 @@ from trntop.collectors import aws
 from trntop.collectors.ec2_network import Ec2Network, facts_of
 from trntop.settings import Fleet
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("servers")]
 """moto and werkzeug warn of things of their own."""
 
 

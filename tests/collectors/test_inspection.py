@@ -211,7 +211,7 @@ async def test_programs_that_are_not_there(inspector: Callable[..., Inspector]) 
     seen = await one.inspect()
     one.close()
     assert (seen.tools, seen.busy) == ({}, None)
-    assert seen.problems == ["who uses the Neuron devices: /nosuch/neuron-ls is not installed"]
+    assert seen.problems == ["processes on the Neuron devices: /nosuch/neuron-ls is not installed"]
     assert "efa-installer" in seen.versions
 
 

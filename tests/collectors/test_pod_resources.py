@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from trntop.collectors.polled import AbsentError, Polled
 from trntop.decode.allocations import decode_pods
 from trntop.model import Allocation, State
 
+Kubelet = Callable[[], contextlib.AbstractContextManager[Path]]
 FAKE = Path(__file__).parent.parent / "fakes" / "kubelet.py"
 
 # Encoded by Google's protobuf from the kubelet's api.proto: pod ml/pretrain-0 with devices 0, 1, 8
@@ -62,19 +63,45 @@ def folder() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def kubelet(folder: Path, delay: float = 0.0) -> Iterator[Path]:
-    """Runs one on `folder/k.sock` that answers with `folder/answer`."""
-    pytest.importorskip("grpc", reason="grpcio is not installed")
-    path = folder / "k.sock"
-    arguments = [sys.executable, str(FAKE), str(path), str(folder / "answer"), f"--delay={delay}"]
+def process(folder: Path, delay: float = 0.0) -> Iterator[None]:
+    """A server on `folder/k.sock` that answers with `folder/answer`."""
+    arguments = [
+        *(sys.executable, str(FAKE), str(folder / "k.sock"), str(folder / "answer")),
+        f"--delay={delay}",
+    ]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             assert server.stdout.readline() == "ready\n"
-            yield path
+            yield
         finally:
             server.kill()
-    path.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="module")
+def one_process() -> Iterator[Path]:
+    """The folder of a server for the whole module."""
+    pytest.importorskip("grpc", reason="grpcio is not installed")
+    with tempfile.TemporaryDirectory(prefix="trntop-") as name, process(Path(name)):
+        yield Path(name)
+
+
+@pytest.fixture
+def kubelet(one_process: Path, folder: Path) -> Kubelet:
+    """A kubelet that runs for a block on `folder/k.sock`, and answers with `folder/answer`."""
+
+    @contextlib.contextmanager
+    def run() -> Iterator[Path]:
+        answer, path = one_process / "answer", folder / "k.sock"
+        answer.symlink_to(folder / "answer")
+        path.symlink_to(one_process / "k.sock")
+        try:
+            yield path
+        finally:
+            answer.unlink()
+            path.unlink(missing_ok=True)
+
+    return run
 
 
 @contextlib.contextmanager
@@ -99,9 +126,9 @@ def listener(folder: Path, *says: bytes) -> Iterator[Path]:
         thread.join()
 
 
-def test_it_tells_who_has_what(folder: Path) -> None:
+def test_it_tells_who_has_what(folder: Path, kubelet: Kubelet) -> None:
     (folder / "answer").write_bytes(ANSWER)
-    with kubelet(folder) as path:
+    with kubelet() as path:
         payload = PodResourcesReader(path)()
         sample = decode_pods(payload)
         assert sample.facts["allocations"] == HELD
@@ -112,9 +139,9 @@ def test_it_tells_who_has_what(folder: Path) -> None:
         assert decode_pods(PodResourcesReader(path)()).facts == {"allocations": ()}
 
 
-def test_the_payload_is_plain_json(folder: Path) -> None:
+def test_the_payload_is_plain_json(folder: Path, kubelet: Kubelet) -> None:
     (folder / "answer").write_bytes(ANSWER)
-    with kubelet(folder) as path:
+    with kubelet() as path:
         first, second, third = json.loads(PodResourcesReader(path)())["pods"]
     neuron = "aws.amazon.com/neuron"
     assert first == {
@@ -140,14 +167,14 @@ def test_the_payload_is_plain_json(folder: Path) -> None:
     }
 
 
-def test_a_long_answer_comes_in_many_frames(folder: Path) -> None:
+def test_a_long_answer_comes_in_many_frames(folder: Path, kubelet: Kubelet) -> None:
     (folder / "answer").write_bytes(5000 * ANSWER)
-    with kubelet(folder) as path:
+    with kubelet() as path:
         assert grpc_call.call(path, METHOD, 10.0) == 5000 * ANSWER
 
 
-def test_a_refusal_says_why(folder: Path) -> None:
-    with kubelet(folder) as path:
+def test_a_refusal_says_why(folder: Path, kubelet: Kubelet) -> None:
+    with kubelet() as path:
         with pytest.raises(OSError, match="gRPC status 14, not yet: 50% of \ufffd pods"):
             PodResourcesReader(path)()
         with pytest.raises(OSError, match="gRPC status 12"):
@@ -159,20 +186,24 @@ def test_a_slow_one_is_given_up(folder: Path) -> None:
     (folder / "answer").write_bytes(ANSWER)
     # The server knows the deadline too, and may be the first to notice.
     late = r"within 0\.3 s|Deadline Exceeded"
-    with kubelet(folder, delay=30.0) as path, pytest.raises(OSError, match=late):
+    pytest.importorskip("grpc", reason="grpcio is not installed")
+    path = folder / "k.sock"
+    with process(folder, delay=30.0), pytest.raises(OSError, match=late):
         PodResourcesReader(path, deadline=0.3)()
 
 
-def test_an_answer_that_is_none(folder: Path) -> None:
+def test_an_answer_that_is_none(folder: Path, kubelet: Kubelet) -> None:
     (folder / "answer").write_bytes(b"\x0a\x7fcut")
-    with kubelet(folder) as path, pytest.raises(OSError, match="cannot be read: cut off"):
+    with kubelet() as path, pytest.raises(OSError, match="cannot be read: cut off"):
         PodResourcesReader(path)()
 
 
-def test_an_answer_beyond_the_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_beyond_the_limit(
+    folder: Path, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(grpc_call, "MAX_BYTES", 1 << 20)
     (folder / "answer").write_bytes(bytes(2 << 20))
-    with kubelet(folder) as path, pytest.raises(OSError, match="more than 1 MiB"):
+    with kubelet() as path, pytest.raises(OSError, match="more than 1 MiB"):
         PodResourcesReader(path)()
 
 
@@ -214,15 +245,17 @@ def test_without_the_package_the_remedy_is_said(
         monkeypatch.setattr(builtins, "__import__", refuse)
         finding = examine(folder / "k.sock")
     assert not finding.ok
-    assert finding.remedy == "pip install 'trntop[kubernetes]'"
+    assert finding.remedy == ".venv/bin/pip install '.[kubernetes]'"
 
 
-async def test_the_last_answer_stands_while_a_kubelet_restarts(folder: Path) -> None:
+async def test_the_last_answer_stands_while_a_kubelet_restarts(
+    folder: Path, kubelet: Kubelet
+) -> None:
     (folder / "answer").write_bytes(ANSWER)
     sink = Notebook()
     reader = PodResourcesReader(folder / "k.sock")
     collector = Polled("n", POD_RESOURCES, reader, 0.05, deadline=5.0, recheck=0.05)
-    with kubelet(folder):
+    with kubelet():
         async with running(collector, sink):
             await sink.until(lambda: len(sink.readings) > 1)
             (folder / "answer").unlink()

@@ -16,6 +16,7 @@ from tests.corpus import SCENARIOS, SPACING, played
 from tests.pages_server import serving
 from tests.prometheus_server import PrometheusServer, Sample, Scrape, needs_prometheus, prometheus
 from tests.tui.scenes import FakeSession, app_of
+from tests.tui.settled import settled
 from trntop.analysis.rulebook import RULEBOOK, rules
 from trntop.catalog import Page
 from trntop.cli import main
@@ -27,7 +28,7 @@ from trntop.model import Incident, View
 from trntop.settings import Settings
 from trntop.tui.screens.incidents import IncidentsScreen
 
-pytestmark = needs_prometheus
+pytestmark = [needs_prometheus, pytest.mark.xdist_group("corpus")]
 
 INTERVAL = 0.5
 """Seconds in which they pass; also between evaluations."""
@@ -181,8 +182,9 @@ async def test_the_table_of_incidents_has_the_same_rows(
     frame = [one for one in corpus[name] if one.shown][1]
     app = app_of(FakeSession(frame.view))
     async with app.run_test(size=(160, 40)) as pilot:
-        await pilot.pause()
+        await settled(pilot)
         await pilot.press("i")
+        await settled(pilot)
         screen = app.screen
         assert isinstance(screen, IncidentsScreen)
         rows = [row for row in screen.table.rows if row.open]

@@ -12,16 +12,17 @@ import pytest
 import yaml
 
 from tests.builders import make_view
+from tools.rule_tests import unit_tests
 from trntop.analysis.rulebook import RULEBOOK, rules
 from trntop.catalog import CATALOG, Kind, Page, page_of
 from trntop.cli import main
+from trntop.cli.rules import rule_groups
 from trntop.exporters.metrics import status
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition
 from trntop.exporters.rules.alerts import name_of
-from trntop.exporters.rules.yaml_text import yaml_text
 from trntop.own_rule import KINDS
-from trntop.settings import Settings
+from trntop.settings import Settings, load
 
 ROOT = Path(__file__).parents[2]
 DEPLOYED = ROOT / "deploy" / "prometheus"
@@ -68,13 +69,11 @@ def own(tmp_path: Path) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"), [("trntop.rules.yml", []), ("trntop.tests.yml", ["--tests"])]
-)
-def test_what_is_deployed_is_what_is_printed(
-    name: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert (DEPLOYED / name).read_text() == printed(capsys, *arguments)
+def test_deployed_files_are_current(capsys: pytest.CaptureFixture[str]) -> None:
+    current = (DEPLOYED / "trntop.rules.yml").read_text() == printed(capsys)
+    tests = unit_tests(rule_groups(Settings()))
+    current = current and (DEPLOYED / "trntop.tests.yml").read_text() == tests
+    assert current, "run python -m tools.rule_tests"
 
 
 def test_there_is_an_alert_for_each_kind_and_one_that_it_cannot_be_judged(
@@ -180,7 +179,8 @@ def test_each_alert_and_each_record_is_tested_in_good_and_bad_times(
 ) -> None:
     for arguments in ((), ("--config", own)):
         text = printed(capsys, *arguments)
-        tests = yaml.safe_load(printed(capsys, "--tests", *arguments))["tests"]
+        settings = load(Path(arguments[1]), {}) if arguments else Settings()
+        tests = yaml.safe_load(unit_tests(rule_groups(settings)))["tests"]
         seen: dict[str, set[str]] = {}
         fires: dict[str, set[bool]] = {}
         for test in tests:
@@ -221,16 +221,3 @@ def test_promtool_is_content_with_rules_of_ones_own(
 def test_promtool_is_content_with_what_is_deployed() -> None:
     promtool(DEPLOYED, "check rules --lint=all --lint-fatal trntop.rules.yml")
     promtool(DEPLOYED, "test rules trntop.tests.yml")
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"expr": 'up{job="x"} == 0', "for": "5m", "on": "yes", "a b": 1, "empty": "", "none": []},
-        {"groups": [{"name": "a", "rules": [{"expr": "a\n  and\nb", "labels": {}}]}]},
-        {"values": ["a: b", "- x", "# y", "1e3", "null", "ü {{ x }}", "back\\slash", "'"]},
-        {"numbers": [1, 0.125, -3], "text": "12", "nested": {"deep": {"er": ["x"]}}},
-    ],
-)
-def test_yaml_is_read_as_it_was_meant(value: dict[str, Any]) -> None:
-    assert yaml.safe_load(yaml_text(value)) == value

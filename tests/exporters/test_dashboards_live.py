@@ -31,7 +31,7 @@ SCRAPES = 5
 INTERVAL = 0.5
 WINDOW = "8s"
 
-pytestmark = needs_prometheus
+pytestmark = [needs_prometheus, pytest.mark.xdist_group("servers")]
 
 
 def demo() -> Sequence[View]:

@@ -39,6 +39,7 @@ def test_outline() -> None:
     found = written(make_view(2, incidents=[make_incident()], simulated=True))
     assert list(found) == [
         "schema", "time", "simulated", "ended", "cluster", "nodes", "incidents",
+        "problems",
     ]  # fmt: skip
     assert found["cluster"] is None, "each node speaks for itself"
     assert (found["schema"], found["time"], found["simulated"]) == (1, NOON, True)
@@ -311,7 +312,9 @@ def test_incident() -> None:
 
 def test_analysis() -> None:
     found = strict(document.encode(document.analysis(16, 600.5, [make_incident()])))
-    assert list(found) == ["schema", "simulated", "nodes", "duration_seconds", "incidents"]
+    assert list(found) == [
+        "schema", "simulated", "nodes", "duration_seconds", "incidents", "problems",
+    ]  # fmt: skip
     assert (found["schema"], found["nodes"], found["duration_seconds"]) == (1, 16, 600.5)
     assert found["incidents"][0]["closed_at"] is None
     assert strict(document.encode(document.analysis(0, 0.0, [])))["incidents"] == []

@@ -105,8 +105,8 @@ def test_nothing_seen_is_no_good_news() -> None:
     empty = make_view(1, devices=0, efa=0, jobs=(), runtimes=0, state=State.STARTING)
     keys = dataclasses.replace(empty.cluster.nodes["trn-000"].inventory, keys={})
     node = dataclasses.replace(empty.cluster.nodes["trn-000"], inventory=keys)
-    assert "cannot tell. Nothing was seen." in page(last=view_of(node))
-    assert "cannot tell. Nothing was seen." in page(last=make_view(0))
+    assert "INCONCLUSIVE, no data." in page(last=view_of(node))
+    assert "INCONCLUSIVE, no data." in page(last=make_view(0))
 
 
 def test_what_could_not_be_seen() -> None:

@@ -23,7 +23,7 @@ from trntop.monitor import Monitor
 from trntop.settings import Settings
 from trntop.text import clean
 
-pytestmark = needs_prometheus
+pytestmark = [needs_prometheus, pytest.mark.xdist_group("servers")]
 
 ROOT = Path(__file__).parents[2]
 JOBS = {Page.METRICS: "trntop", Page.DETAIL: "trntop-detail", Page.CORES: "trntop-cores"}

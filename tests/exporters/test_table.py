@@ -189,7 +189,7 @@ def test_the_job_that_communicates_most_stands_for_the_node() -> None:
 
 
 def test_nothing_heard() -> None:
-    assert shown(make_view(0)) == "trntop  12:00:00 UTC  0 nodes  nothing has been heard yet\n"
+    assert shown(make_view(0)) == "trntop  12:00:00 UTC  0 nodes  no data yet\n"
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])

@@ -160,7 +160,6 @@ def scene(*, trouble: bool = False, nodes: int = 16, mode: Mode = Mode.LIVE) -> 
         limits=Analysis(),
         description="sim:demo",
         mode=mode,
-        cost=0.011,
         utc=True,
     )
 

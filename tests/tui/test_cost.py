@@ -4,26 +4,30 @@ from trntop.tui.cost import Cost, Pace
 def test_share_and_rate_of_the_last_whole_stretch() -> None:
     now, used, written = [100.0], [1.0], [1000]
     cost = Cost(lambda: now[0], lambda: used[0], lambda: written[0])
-    assert cost.share() is None
-    assert cost.rate() is None
     now[0], used[0], written[0] = 101.0, 1.5, 2000
-    assert cost.share() is None
+    cost.sample()
+    assert cost.share is None
+    assert cost.rate is None
     now[0], used[0] = 102.0, 1.5
-    assert cost.share() == 0.25
-    assert cost.rate() == 500
+    cost.sample()
+    assert cost.share == 0.25
+    assert cost.rate == 500
     now[0], used[0], written[0] = 103.0, 9.0, 9000
-    assert cost.share() == 0.25
-    assert cost.rate() == 500
+    cost.sample()
+    assert cost.share == 0.25
+    assert cost.rate == 500
 
 
 def test_no_terminal_no_rate() -> None:
     now, written = [0.0], [None, 5]
     cost = Cost(lambda: now[0], lambda: 0.0, lambda: written[0])
     now[0] = 2.0
-    assert cost.rate() is None
+    cost.sample()
+    assert cost.rate is None
     written.pop(0)
     now[0] = 4.0
-    assert cost.rate() is None
+    cost.sample()
+    assert cost.rate is None
 
 
 def paces(*skipped: int) -> list[int]:

@@ -69,7 +69,7 @@ async def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     session.black_box = filled()
     (said,) = await said_after(app_of(session, settings_of(tmp_path / "missing")), "w")
     assert said.startswith("not written: ")
-    assert "there is no folder" in said
+    assert "does not exist" in said
 
 
 @pytest.mark.parametrize(

@@ -108,17 +108,17 @@ async def test_a_mistake_stands_where_it_is_and_is_not_kept() -> None:
         await pilot.press("slash")
         await typed(pilot, "007")
         await typed(pilot, "utl<3 & a")
-        assert app.line == "   ▴ unknown name utl; did you mean util?"
+        assert app.line == "   ▴ unknown field utl; did you mean util?"
         assert app.names == [VICTIM]
         await pilot.press("enter")
         await pilot.pause()
         assert app.cluster.bar.editing
-        assert app.line == "   ▴ not taken: unknown name utl; did you mean util?"
+        assert app.line == "   ▴ invalid filter: unknown field utl; did you mean util?"
         await typed(pilot, "util<")
-        assert "not taken" not in app.line
+        assert "invalid filter" not in app.line
         await pilot.press("enter")
         await pilot.pause()
-        assert "not taken" in app.line
+        assert "invalid filter" in app.line
         await typed(pilot, "  ")
         assert len(app.names) == 16
         await pilot.press("enter")

@@ -14,10 +14,10 @@ from trntop.tui.past import FEW, HistoryUntil, Past
 from trntop.tui.scene import Mode
 
 
-def views(count: int, nodes: int = 2) -> list[View]:
+def views(count: int, nodes: int = 2, step: int = 1) -> list[View]:
     return [
         view_of(*(node(index, time=NOON + second) for index in range(nodes)), time=NOON + second)
-        for second in range(count)
+        for second in range(0, count * step, step)
     ]
 
 
@@ -106,6 +106,17 @@ def test_the_budget_thins_them_out_and_then_leaves_parts_away() -> None:
     columns = slim.cluster.nodes["trn-000"].frame.columns
     assert columns
     assert {CATALOG[name].entity for name in columns} <= {Entity.NODE, Entity.JOB}
+
+
+def test_rare_ticks_keep_their_parts_where_frequent_ones_do_not() -> None:
+    frequent, rare = views(10, nodes=1), views(10, nodes=1, step=10)
+    columns = frequent[0].cluster.nodes["trn-000"].frame.columns
+    size = sum(column.nbytes for column in columns.values()) + 150 * len(columns)
+    for made, slim in ((frequent, True), (rare, False)):
+        past = Past(seconds=200.0, dense=50.0, budget=20 * size)
+        for view in made:
+            past.append(view)
+        assert past.slim is slim
 
 
 def test_nodes_that_join_are_measured_soon() -> None:

@@ -127,10 +127,23 @@ class Pipe:
 
     def __init__(self) -> None:
         self.content = b""
-        self.idle = False
+        self.idle = self.dropped = False
+
+    def drop(self) -> None:
+        self.dropped = True
 
     def write(self, data: bytes) -> None:
         self.content += data
+
+
+class Replied(threading.Event):
+    """Notes how long it is waited for, and waits for nothing."""
+
+    waited: float | None = None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited = timeout
+        return self.is_set()
 
 
 class Line:
@@ -143,7 +156,9 @@ class Line:
         self.driver = Terminal.__new__(Terminal)
         self.driver._loop = cast(Any, self.loop)
         self.driver._outlet = cast(Any, self.pipe)
-        self.driver._answered_all = threading.Event()
+        self.driver._replied = self.replied = Replied()
+        self.replied.set()
+        self.driver._left = False
         self.settled = 0
         self.driver.settled = self._settled
 
@@ -235,3 +250,59 @@ def test_ascii(line: Line) -> None:
     line.driver.ascii = True
     line.driver.write("\x1b[1m×\x1b[0m")
     assert line.pipe.content == b"\x1b[1mx\x1b[0m"
+
+
+@pytest.fixture
+def left(line: Line, monkeypatch: pytest.MonkeyPatch) -> Line:
+    monkeypatch.setattr(terminal.LinuxDriver, "disable_input", lambda _: None)
+    return line
+
+
+def test_once_left_the_terminal_is_queried_no_more(left: Line) -> None:
+    left.pipe.idle = True
+    left.driver.disable_input()
+    left.write(100)
+    assert b"\x1b[6n" not in left.pipe.content
+    assert not left.pipe.dropped
+
+
+def test_a_query_that_was_scheduled_before_is_not_sent_after(left: Line) -> None:
+    left.driver.write("picture")
+    left.driver.disable_input()
+    left.loop.run()
+    assert b"\x1b[6n" not in left.pipe.content
+
+
+@pytest.mark.parametrize(
+    ("round_trip", "age", "seconds"),
+    [
+        (None, 0.25, 0.75),  # no reply so far: it may be slow
+        (0.01, 0.1, 0.3),
+        (0.25, 0.25, 0.5),
+        (7.0, 0.25, 0.75),  # slow output, which is dropped
+        (0.01, 3.0, 0.0),  # reads no more
+    ],
+)
+def test_leaving_waits_for_the_outstanding_reply(
+    left: Line, round_trip: float | None, age: float, seconds: float
+) -> None:
+    if round_trip is not None:
+        left.write(1)
+        left.now += round_trip
+        left.answer()
+    left.write(1)
+    left.now += age
+    left.driver.disable_input()
+    assert left.replied.waited == pytest.approx(seconds)
+    assert left.pipe.dropped, "no reply has come"
+
+
+def test_a_terminal_that_never_replies_is_queried_once_and_not_waited_for(left: Line) -> None:
+    left.pipe.idle = True
+    left.write(100)
+    left.loop.expire()
+    left.write(100)
+    assert left.pipe.content.count(b"\x1b[6n") == 1
+    left.driver.disable_input()
+    assert left.replied.is_set()
+    assert not left.pipe.dropped

@@ -17,7 +17,7 @@ Places = npt.NDArray[np.int64]
 
 
 class Along(Protocol):
-    """What windows need to know of an axis."""
+    """What statistics need to know of an axis."""
 
     def __len__(self) -> int: ...
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from trntop import units
 from trntop.analysis.axis import Axis, PartAxis, Places, carried
+from trntop.analysis.ewma import Ewma
 from trntop.analysis.tick import Tick
-from trntop.analysis.windows import Ewma
 from trntop.catalog import Entity, Provenance
 from trntop.model import Column, Stage
 

@@ -1,7 +1,6 @@
 """The table of rules. The screen, `trntop analyze` and the exporter all go by it."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from trntop.analysis.custom import rule_of
 from trntop.analysis.detectors import comm
@@ -21,6 +20,7 @@ from trntop.errors import SettingsError
 from trntop.model import Severity
 from trntop.own_rule import OwnRule
 from trntop.settings import Analysis as Settings
+from trntop.suggest import unknown
 
 _OWN_NODE = Reach(job=False)
 _STOPS = Reach(before=60.0)
@@ -232,9 +232,5 @@ def rules(settings: Settings, own: Sequence[OwnRule] = ()) -> tuple[Rule, ...]:
     kinds = [rule.kind for rule in table]
     for kind in settings.disabled:
         if kind not in kinds:
-            near = get_close_matches(kind, kinds, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise SettingsError(
-                f"analysis.disabled: {kind} is no kind of incident ({', '.join(kinds)}){hint}"
-            )
+            raise SettingsError(f"analysis.disabled: {unknown('rule', kind, kinds)}")
     return tuple(rule for rule in table if rule.kind not in settings.disabled)

@@ -119,7 +119,7 @@ GUIDE = {
         "`List` of the kubelet's PodResources API, on the Unix socket that the setting "
         "`collect.pod_resources` names",
         "root, the socket's folder mounted into the agent's container, and the Python package h2: "
-        "`pip install 'trntop[kubernetes]'`",
+        "`.venv/bin/pip install '.[kubernetes]'`",
         "devices without pods, unless neuron-monitor runs with its Kubernetes plugin",
     ),
     PROBE: Guide(
@@ -156,14 +156,14 @@ GUIDE = {
         "execution errors, EFA traffic, by the minute",
         "GetMetricData of CloudWatch, each 60 s, one to three minutes late",
         "the CloudWatch agent with accelerated compute metrics on the nodes, boto3 "
-        "(`pip install 'trntop[aws]'`) and permission (docs/nodes.md)",
+        "(`.venv/bin/pip install '.[aws]'`) and permission (docs/nodes.md)",
         "nothing of nodes that cannot be reached otherwise",
     ),
     FLEET: Guide(
         "what a list of nodes tells of a node: EC2's id, type, zone, placement group, network "
         "nodes, capacity block, scheduled events and status checks; Slurm's job",
         "the list that the nodes come from: `ec2:`, `slurm:`, labels in a file (docs/nodes.md)",
-        "for EC2, boto3 (`pip install 'trntop[aws]'`) and permission (docs/nodes.md)",
+        "for EC2, boto3 (`.venv/bin/pip install '.[aws]'`) and permission (docs/nodes.md)",
         "these facts, as far as the node itself does not tell them",
     ),
     SSH: Guide(

@@ -90,7 +90,7 @@ async def conduct(
                 await course.run()
         except TimeoutError:
             course.cut_short = (
-                f"the time limit of {units.span(plan.time_limit)} ran out: {course.stage}"
+                f"time limit of {units.span(plan.time_limit)} exceeded: {course.stage}"
             )
     finally:
         await course.close()
@@ -132,7 +132,7 @@ class _Course:
     ) -> None:
         self.looks = {host.name: Look(node=host.name) for host in hosts}
         self.trials: list[Trial] = []
-        self.stage = "nothing was done"
+        self.stage = "nothing done"
         self.cut_short = ""
         self.unlearned = ""
         """Why facts of the nodes are not known."""
@@ -193,7 +193,7 @@ class _Course:
     # Looks
 
     async def _look(self, stage: str, names: Sequence[str]) -> None:
-        self.stage = f"looking at the nodes {stage}"
+        self.stage = f"inspecting the nodes {stage}"
         done = 0
 
         async def one(name: str) -> None:
@@ -226,7 +226,7 @@ class _Course:
         instances = [look.before.instance_id for look in known if look.before]
         if self._ask is None or not any(instances):
             return
-        self.stage = "asking for facts of the nodes"
+        self.stage = "querying EC2"
         try:
             self._facts = dict(await self._ask([one for one in instances if one]))
         except TrntopError as error:
@@ -294,7 +294,7 @@ class _Course:
                 side = results[0].guilty if results else ""
                 guilty = {"client": client, "server": server}.get(side, "")
                 if complaint and complaint not in error:
-                    error += f"; {server} says: {complaint}"
+                    error += f"; {server} reports: {complaint}"
         self.trials.append(
             Trial(
                 client=client,
@@ -456,4 +456,4 @@ async def _within(seconds: float, call: Awaitable[T]) -> T:
         async with asyncio.timeout(seconds):
             return await call
     except TimeoutError:
-        raise UnreachableError(f"no answer within {units.seconds(seconds)}") from None
+        raise UnreachableError(f"no response within {units.seconds(seconds)}") from None

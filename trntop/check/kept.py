@@ -51,9 +51,9 @@ def read(path: Path) -> Check:
     try:
         check = msgspec.json.decode(data, type=Check)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: no result of trntop check: {error}") from error
+        raise UsageError(f"{path} is not a result of trntop check: {error}") from error
     if check.schema != SCHEMA:
-        raise UsageError(f"{path}: a result of another trntop, with schema {check.schema}")
+        raise UsageError(f"{path} has schema {check.schema}, this trntop reads {SCHEMA}")
     return check
 
 

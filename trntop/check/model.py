@@ -3,6 +3,7 @@
 All of it travels as JSON between a check and the agents of nodes, so every struct is plain.
 """
 
+import re
 from enum import StrEnum
 from typing import Literal, Protocol
 
@@ -26,6 +27,9 @@ class BusyError(ProbeError):
 class RefusedError(ProbeError):
     """The node answers, but does not let itself be looked at or probed."""
 
+
+_FIRST_SENTENCE = re.compile(r"[:.;] ")
+"""What ends the first sentence of a next step; the commands come after it."""
 
 Tool = Literal["fi_pingpong", "ib_send_lat", "ib_write_bw", "nccom-test"]
 
@@ -181,16 +185,16 @@ class Host(Protocol):
 
 
 class Outcome(StrEnum):
-    """What is said of a node, a card or a check."""
+    """The result for a node, an EFA device or a check."""
 
     PASS = "pass"
     WARN = "warn"
     FAIL = "fail"
-    UNKNOWN = "cannot tell"
+    UNKNOWN = "inconclusive"
 
     @property
     def exit_code(self) -> int:
-        """0 pass, 1 warn, 2 fail, 3 cannot tell."""
+        """0 pass, 1 warn, 2 fail, 3 inconclusive."""
         return list(Outcome).index(self)
 
 
@@ -207,14 +211,24 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that a check found, good things left out."""
 
     check: str
-    """What was checked: `cards`, `versions`, `memlock`, `latency`, `retransmits`, …"""
+    """Id of the test: `cards`, `versions`, `memlock`, `latency`, `retransmits`, …"""
     outcome: Outcome
+    fault: str = ""
+    """What is wrong, as it follows a node's name: `unreachable`, `memlock too low`; every finding
+    but a remark has one.
+    """
     node: str = ""
     """Empty where it concerns all nodes."""
     component: str = ""
     """`efa:rdmap16s27`, `device:3`, `link:trn-003`."""
     text: str
-    """A sentence with its numbers and units."""
+    """The cause, with its numbers and units."""
     action: Action = Action.NONE
     next_step: str = ""
-    """What to do, and the command for it, which is never run."""
+    """What to do: imperative sentences with the commands, which are never run."""
+
+    def sentence(self, where: str) -> str:
+        """`trn-003 unreachable: host name does not resolve. Check DNS or /etc/hosts`."""
+        step = _FIRST_SENTENCE.split(self.next_step, maxsplit=1)[0].rstrip(".")
+        cause = f"{where} {self.fault}".strip() + f": {self.text}".removesuffix(": ")
+        return f"{cause}. {step}." if step else cause

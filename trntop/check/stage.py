@@ -81,7 +81,7 @@ def stage_of(name: str, views: Iterable[View]) -> Stage:
                 seen.setdefault(job, {}).setdefault(quantity, []).append(value)
     told = [job for job, own in seen.items() if STEP in own]
     if not told:
-        raise UsageError(f"{name}: no job in it reports its steps (docs/steps.md)")
+        raise UsageError(f"{name}: no job reports steps (docs/steps.md)")
     job = max(told, key=lambda one: (nodes[one], len(seen[one][STEP])))
     own = {quantity: median(values) for quantity, values in seen[job].items()}
     return Stage(
@@ -104,7 +104,7 @@ def outlook_of(stages: Iterable[Stage], limits: Analysis) -> Outlook:
     known = sorted(stages, key=lambda one: one.nodes)
     twice = [one.nodes for one, two in pairwise(known) if one.nodes == two.nodes]
     if twice:
-        raise UsageError(f"two stages ran on {twice[0]} nodes: give stages of different sizes")
+        raise UsageError(f"two stages ran on {twice[0]} nodes; give stages of different sizes")
     *_, last = known
     before = known[-2] if len(known) > 1 else None
     forecast = _with_line(before, last) if before is not None else _with_ring(last)
@@ -113,16 +113,18 @@ def outlook_of(stages: Iterable[Stage], limits: Analysis) -> Outlook:
 
 
 def findings(outlook: Outlook, limits: Analysis) -> list[Finding]:
-    """What is above the line, or will be, or cannot be told."""
+    """Stages above a limit, expected to exceed it, or without data."""
     found = []
     for one in outlook.stages:
         share, exposed = one.comm_share, one.exposed_share
         where = f"{one.job} {'would be' if one.forecast else 'was'} at"
         if exposed is not None and exposed > limits.exposed_comm_share:
+            fault = "exposed communication high"
             text = f"{where} {units.percent(exposed)} exposed communication on {one.nodes} nodes"
             limit = limits.exposed_comm_share
             outcome = Outcome.WARN if one.forecast else Outcome.FAIL
         elif share is not None and share > limits.comm_share:
+            fault = "communication high"
             text = f"{where} {units.percent(share)} communication on {one.nodes} nodes"
             limit, outcome = limits.comm_share, Outcome.WARN
         elif share is None:
@@ -130,8 +132,9 @@ def findings(outlook: Outlook, limits: Analysis) -> list[Finding]:
                 Finding(
                     check="communication",
                     outcome=Outcome.UNKNOWN,
-                    text=f"{where} an unknown share of communication on {one.nodes} nodes: its"
-                    " steps have no times of it",
+                    fault="communication share unknown",
+                    text=f"the steps of {one.job} on {one.nodes} nodes report no communication"
+                    " time",
                     next_step="Mark the collectives, see docs/steps.md.",
                 )
             )
@@ -142,10 +145,11 @@ def findings(outlook: Outlook, limits: Analysis) -> list[Finding]:
             Finding(
                 check="communication",
                 outcome=outcome,
+                fault=fault,
                 text=f"{text}, limit {units.percent(limit)} of a step",
                 action=Action.MONITOR,
-                next_step="Look for what can be hidden behind compute before more nodes are added:"
-                " trntop replay shows the collectives of a recording.",
+                next_step="Overlap more communication with compute before adding nodes; trntop"
+                " replay shows the collectives of a recording.",
             )
         )
     return found
@@ -201,9 +205,9 @@ def _sentences(stages: list[Stage], before: Stage | None, limits: Analysis) -> l
         told.append(f"{head}: step {units.seconds(one.step_seconds)}, {_shares(one, limits)}")
     if not stages[-1].forecast:
         why = (
-            "there is no communication on one node"
+            "one node has no communication"
             if stages[-1].nodes < 2 and stages[-1].comm_seconds is not None
-            else "the recordings have no times of communication (docs/steps.md)"
+            else "the recordings have no communication times (docs/steps.md)"
         )
         told.append(f"no forecast: {why}")
     return told
@@ -215,7 +219,7 @@ def _shares(one: Stage, limits: Analysis) -> str:
         return "communication not reported"
     side = "above" if share > limits.comm_share else "below"
     text = (
-        f"communication {units.seconds(one.comm_seconds)}, {units.percent(share)} of it:"
-        f" {side} the line of {units.percent(limits.comm_share)}"
+        f"communication {units.seconds(one.comm_seconds)}, {units.percent(share)} of the step,"
+        f" {side} the limit of {units.percent(limits.comm_share)}"
     )
     return text if exposed is None else f"{text}; exposed {units.percent(exposed)}"

@@ -1,4 +1,4 @@
-"""From what was seen and probed to pass, warn, fail or cannot tell: of each node, and of all."""
+"""From inspections and probes to pass, warn, fail or inconclusive: of each node, and of all."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from trntop.check.subjects import (
 from trntop.settings import Settings
 
 _GRAVITY = (Outcome.PASS, Outcome.WARN, Outcome.UNKNOWN, Outcome.FAIL)
-"""What outweighs what: of what cannot be told nobody may say that it passed."""
+"""From the mildest; a check with an inconclusive result has not passed."""
 
 
 def worst(outcomes: Sequence[Outcome]) -> Outcome:
@@ -80,10 +80,12 @@ def judge(
     if outlook is not None:
         found += stage.findings(outlook, settings.analysis)
     if unlearned:
-        text = f"EC2 tells nothing of subnets, security groups and interfaces: {unlearned}"
+        text = f"no EC2 data on subnets, security groups and interfaces: {unlearned}"
         found.append(Finding(check="location", outcome=Outcome.PASS, text=text))
     if cut_short:
-        found.append(Finding(check="time", outcome=Outcome.UNKNOWN, text=cut_short))
+        found.append(
+            Finding(check="time", outcome=Outcome.UNKNOWN, fault="check incomplete", text=cut_short)
+        )
     # What concerns no single node stands behind those that are named.
     found.sort(key=lambda one: (-gravity(one.outcome), not one.node, units.natural(one.node)))
     places = [_place(look, found, ends) for look in looks.values()]
@@ -137,7 +139,7 @@ def _findings(
 
 def _untold(looks: Mapping[str, Look], ends: Ends, plan: Plan, cut_short: str) -> Iterator[Finding]:
     """Nodes that were fit to be probed, but with which no probe came about."""
-    why = cut_short or "there was no other node to probe it with"
+    why = cut_short or "no other node to probe it with"
     for name, look in looks.items():
         idle = look.before is not None and (not look.before.busy or plan.disturb)
         faulty = any(end[0] == name for end in ends.faults)
@@ -147,8 +149,9 @@ def _untold(looks: Mapping[str, Look], ends: Ends, plan: Plan, cut_short: str) -
             yield Finding(
                 check="latency",
                 outcome=Outcome.UNKNOWN,
+                fault="not probed",
                 node=name,
-                text=f"was not probed: {ends.engaged.get(name, why)}",
+                text=ends.engaged.get(name, why),
             )
 
 
@@ -175,26 +178,38 @@ def _verdict(outcome: Outcome, places: Sequence[Place], found: Sequence[Finding]
     count = len(places)
     nodes = "1 node" if count == 1 else f"{count:,} nodes"
 
-    def named(which: Outcome) -> str:
-        own = [one.node for one in places if one.outcome is which]
-        rest = [one for one in found if one.outcome is which and not one.node]
-        others = dict.fromkeys(path(one) or f"{one.check} of all" for one in rest)
-        return ", ".join([*([names(own)] if own else []), *others])
-
+    wrong = [one for one in found if one.outcome is not Outcome.PASS]
     if not places:
-        told = [one.text for one in found if one.outcome is outcome is not Outcome.PASS]
-        told = told or ["communication is below its limits, no node was looked at"]
+        told = [one.sentence("") for one in wrong if one.outcome is outcome]
+        told = told or ["communication is below its limits, no node was checked"]
         return f"{outcome.upper()}: {told[0]}"
     if outcome is Outcome.PASS:
         return f"PASS: {nodes} {'is' if count == 1 else 'are'} fit"
-    told = [
-        f"{which}: {named(which)}"
-        for which in (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
-        if named(which)
-    ]
     good = sum(one.outcome is Outcome.PASS for one in places)
     passing = f"{good} of {nodes} {'passes' if count == 1 else 'pass'}"
+    if len({(one.fault, one.text) for one in wrong}) == 1:
+        where = names(one.node for one in wrong if one.node) or path(wrong[0])
+        return f"{outcome.upper()}: {passing}. {wrong[0].sentence(where)}"
+    worst_of = {one.node: one.outcome for one in places}
+    told = [
+        f"{which}: {_faults(own)}"
+        for which in (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
+        # Of a node only its worst.
+        if (own := [one for one in wrong if one.outcome is worst_of.get(one.node, which) is which])
+    ]
     return f"{outcome.upper()}: {'; '.join([passing, *told])}"
+
+
+def _faults(found: Sequence[Finding]) -> str:
+    """`slow network (trn-003, trn-005), all probes failed`."""
+    nodes: dict[str, dict[str, None]] = {}
+    for one in found:
+        where = nodes.setdefault(one.fault, {})
+        if place := one.node or path(one):
+            where[place] = None
+    return ", ".join(
+        f"{fault} ({names(where)})" if where else fault for fault, where in nodes.items()
+    )
 
 
 def _day(unix: float) -> str:

@@ -23,6 +23,7 @@ from trntop.cli import opening
 from trntop.cli.opening import settings_of
 from trntop.errors import SettingsError, TrntopError, UsageError
 from trntop.monitor import Monitor, play
+from trntop.recorder import check_creatable
 from trntop.settings import Settings
 from trntop.sources import Origin, Source, parse
 
@@ -38,10 +39,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 
 
 def check(args: Namespace) -> int:
-    """Looks at nodes and probes them; 0 pass, 1 warn, 2 fail, 3 cannot tell."""
+    """Inspects nodes and probes them; 0 pass, 1 warn, 2 fail, 3 inconclusive."""
     sources = _sources(args.nodes)
-    if args.write is not None and args.write.exists():
-        raise UsageError(f"{args.write}: exists already; write to another file")
+    if args.write is not None:
+        if args.write.exists():
+            raise UsageError(f"{args.write} already exists; choose another file")
+        check_creatable(args.write)
     settings = settings_of(args, check__time_limit=args.time_limit)
     plan = _plan(args, settings)
     outlook = _outlook(args.stages, settings)
@@ -49,7 +52,7 @@ def check(args: Namespace) -> int:
         imported = _imported(args.nccom)
         # Stages alone are asked about, not this machine.
         hosts = [] if outlook is not None and not args.nodes else _hosts(sources, settings)
-        if args.plan:
+        if args.dry_run:
             print(_told(plan, [host.name for host in hosts]))
             return 0
         _talk_about_time(plan, len(hosts))
@@ -59,10 +62,10 @@ def check(args: Namespace) -> int:
     except (UsageError, SettingsError):
         raise
     except TrntopError as error:
-        print(f"trntop: cannot tell: {error}", file=sys.stderr)
+        print(f"trntop: inconclusive: {error}", file=sys.stderr)
         return Outcome.UNKNOWN.exit_code
     _report(found, args, settings)
-    if hosts and settings.check.keep and args.keep:
+    if hosts and settings.check.keep and args.save:
         _keep(found, settings.check.keep)
     return found.outcome.exit_code
 
@@ -77,7 +80,9 @@ def _sources(texts: Sequence[str]) -> list[Source]:
         for text in dict.fromkeys(texts)
     ] or [Source(Origin.LOCAL, "local")]
     if any(source.stream for source in sources):
-        raise UsageError("a check probes nodes: for a finished stage say --stage RECORDING")
+        raise UsageError(
+            "check needs nodes; for the recording of a finished run, use --stage RECORDING"
+        )
     return sources
 
 
@@ -89,9 +94,9 @@ def _plan(args: Namespace, settings: Settings) -> Plan:
     from trntop.collectors.probes.tool import check_spec
 
     if args.per_card and args.provider != "efa":
-        raise UsageError(f"--per-card needs --provider efa: {args.provider} knows no EFA cards")
+        raise UsageError("--per-card needs --provider efa")
     if args.tool in PERFTEST and args.provider != "efa":
-        raise UsageError(f"{args.tool} needs --provider efa: it speaks to EFA cards alone")
+        raise UsageError(f"{args.tool} needs --provider efa")
     spec = ProbeSpec(
         tool=args.tool,
         provider=args.provider,
@@ -103,13 +108,13 @@ def _plan(args: Namespace, settings: Settings) -> Plan:
     try:
         check_spec(spec)
     except ProbeError as error:
-        raise UsageError(f"such a probe cannot be: {error}") from error
+        raise UsageError(f"invalid probe: {error}") from error
     return plan_of(
         settings.check,
         spec,
         extent="full" if args.full else "quick",
         per_card=args.per_card,
-        disturb=args.disturb,
+        disturb=args.include_busy,
     )
 
 
@@ -148,7 +153,7 @@ def _outlook(paths: Sequence[str], settings: Settings) -> Outlook | None:
 def _stage(path: str, settings: Settings) -> Stage:
     streams = opening.Streams([parse(path)])
     if opening.endless([parse(path)]):
-        raise UsageError(f"{path} never ends: add minutes, e.g. sim:healthy?minutes=10")
+        raise UsageError(f"{path} never ends; add minutes, e.g. sim:healthy?minutes=10")
     monitor = Monitor(settings, wanted=frozenset((STEP, COMM, EXPOSED)))
     stage = stage_of(path, play(streams(), monitor))
     for note in streams.notes():
@@ -169,12 +174,12 @@ def _told(plan: Plan, names: Sequence[str]) -> str:
     """The plan in words, and each of its rounds."""
     count = len(names)
     well, worse = plan.seconds(count, CARDS)
-    cards = f", each of {CARDS} cards" if plan.per_card else ""
+    cards = f", each of {CARDS} EFA devices" if plan.per_card else ""
     rounds = plan.rounds(count)
     lines = [
         f"{plan.extent} check of {count:,} {'node' if count == 1 else 'nodes'}{cards}:"
         f" {sum(map(len, rounds)):,} pairs in {len(rounds)} rounds, about {units.span(well)},"
-        f" or {units.span(worse)} if there are suspects"
+        f" or {units.span(worse)} if nodes are suspect"
     ]
     lines += [
         f"  round {number}: " + " ".join(f"{names[one]}>{names[two]}" for one, two in pairs)
@@ -187,8 +192,8 @@ def _talk_about_time(plan: Plan, count: int) -> None:
     needed, _ = plan.seconds(count, CARDS)
     if needed > plan.time_limit:
         print(
-            f"trntop: this takes about {units.span(needed)}, and ends after"
-            f" {units.span(plan.time_limit)}: see --time-limit",
+            f"trntop: this check needs about {units.span(needed)} but stops after"
+            f" {units.span(plan.time_limit)}; raise --time-limit",
             file=sys.stderr,
         )
 
@@ -290,7 +295,7 @@ def _write(path: Path, data: bytes) -> None:
     try:
         path.write_bytes(data)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _record(found: Check, path: Path) -> None:
@@ -310,4 +315,4 @@ def _keep(found: Check, newest: int) -> None:
     try:
         kept.keep(found, folder, newest)
     except OSError as error:
-        print(f"trntop: {folder}: cannot be written: {error.strerror}", file=sys.stderr)
+        print(f"trntop: cannot write to {folder}: {error.strerror}", file=sys.stderr)

@@ -6,12 +6,12 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import get_close_matches
 
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.errors import UsageError
 from trntop.model import Incident
 from trntop.settings import Settings
+from trntop.suggest import unknown
 from trntop.text import clean
 
 DAY = 86_400.0
@@ -96,7 +96,7 @@ def since(text: str) -> Since:
         stated = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise UsageError(
-            f"--since {clean(text, 40)}: say 14:03 (UTC), 2026-11-20T14:03Z, or 30m, 2h"
+            f"{clean(text, 40)} is not a valid time; use 14:03 (UTC), 2026-11-20T14:03Z, 30m or 2h"
         ) from None
     return lambda end: stated
 
@@ -111,6 +111,4 @@ def known_kind(kind: str, settings: Settings) -> str:
     for known in kinds:
         if known.lower() == kind.lower():
             return known
-    near = get_close_matches(kind[:80], kinds, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(kinds)}"
-    raise UsageError(f"{clean(kind, 80)}: no such rule; {hint}")
+    raise UsageError(unknown("rule", kind, kinds))

@@ -72,14 +72,18 @@ def _serve(args: Namespace, *, piped: bool) -> int:
     from trntop.exporters.web.listening import parse_listen
 
     if piped:
-        raise UsageError("--web starts the dashboard for each page: - cannot be read twice")
+        raise UsageError(
+            "--web cannot be combined with -: each browser page starts its own dashboard"
+        )
     host, port = parse_listen(args.listen or WEB_LISTEN)
     try:
         from trntop.cli import web
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("trntop"):
             raise
-        raise UsageError("--web needs textual-serve: pip install 'trntop[web]'") from error
+        raise UsageError(
+            "--web needs textual-serve: run .venv/bin/pip install '.[web]' in the clone of trntop"
+        ) from error
     return web.serve(args.arguments, host or "0.0.0.0", port)
 
 
@@ -100,7 +104,7 @@ def _keyboard() -> int | None:
 
 def demo(args: Namespace) -> int:
     """The dashboard on a simulation."""
-    args.sources = [f"sim:{args.scenario}"]
+    args.sources = [f"sim:{args.scenario.removeprefix('sim:')}"]
     args.loop = False
     return top(args)
 
@@ -109,7 +113,7 @@ def replay(args: Namespace) -> int:
     """The dashboard on recordings."""
     sources = parse_all(args.sources)
     if not all(source.stream for source in sources):
-        raise UsageError("replay takes recordings; for live sources say trntop SOURCE")
+        raise UsageError("replay needs recordings; for live sources, use trntop SOURCE")
     return top(args)
 
 
@@ -174,7 +178,7 @@ def _played(
         views, told = iter(shares), shares
     else:
         readings = opening.until(streams(), opening.WARM_UP) if cut else streams()
-        monitor = Monitor(settings, profiles=profiles, wanted=wanted)
+        monitor = Monitor(settings, profiles=profiles, wanted=wanted, sparse=streams.sparse)
         views, told = play(readings, monitor), streams
     first = last = None
     seconds = 0.0
@@ -186,7 +190,7 @@ def _played(
         first = first or view
     _talk_about_damage(told)
     if first is None or last is None:
-        raise RecordingError(f"{sources[0].text}: no readings in it")
+        raise RecordingError(f"{sources[0].text} contains no readings")
     return first, last, seconds
 
 
@@ -216,8 +220,9 @@ def snapshot(args: Namespace) -> int:
         return _print_snapshot(sources, settings)
     from trntop.exporters import document
 
-    _write(document.encode(document.snapshot(snapshot_view(sources, settings))))
-    return 0
+    view = snapshot_view(sources, settings)
+    _write(document.encode(document.snapshot(view)))
+    return received(view.cluster)
 
 
 def _print_snapshot(sources: list[Source], settings: Settings) -> int:
@@ -226,7 +231,20 @@ def _print_snapshot(sources: list[Source], settings: Settings) -> int:
     view = snapshot_view(sources, settings)
     width = max(80, shutil.get_terminal_size((100, 24)).columns)
     print(snapshot_text(view, width, color=False).rstrip())
-    return 0
+    return received(view.cluster)
+
+
+def received(cluster: Cluster) -> int:
+    """Exit code of one reading: 1, with the reasons on standard error, if it has no values."""
+    if cluster.has_values:
+        return 0
+    _print_problems(cluster)
+    return 1
+
+
+def _print_problems(cluster: Cluster) -> None:
+    for problem in cluster.problems:
+        print(f"trntop: {problem}", file=sys.stderr)
 
 
 def _write(data: bytes) -> None:
@@ -250,8 +268,8 @@ def analyze(args: Namespace) -> int:
         if not last.incidents:
             _talk_about_haste(seconds, settings)
         return 0
-    # No incident was found because nothing was seen: that is no good news.
-    _talk_about_silence(last.cluster)
+    # Without data, the lack of incidents does not mean that the run is healthy.
+    _print_problems(last.cluster)
     return 1
 
 
@@ -262,34 +280,23 @@ def _talk_about_haste(seconds: float, settings: Settings) -> None:
     needed = settings.analysis.window + HOLD
     if seconds < needed:
         print(
-            f"trntop: {seconds:.3g} s seen, too short to judge communication: that takes"
-            f" {needed:g} s (analysis.window and {HOLD:g} s)",
+            f"trntop: {seconds:.3g} s are too short to evaluate comm_bound: it needs {needed:g} s"
+            f" (analysis.window + {HOLD:g} s)",
             file=sys.stderr,
         )
-
-
-def _talk_about_silence(cluster: Cluster) -> None:
-    if not cluster.nodes:
-        print("trntop: nothing was seen: no source has spoken yet", file=sys.stderr)
-    for view in cluster.nodes.values():
-        # One that speaks has nothing of a device to tell; several may have one reason.
-        silent = [one for one in view.frame.sources if one.state is not State.FRESH]
-        reasons = dict.fromkeys(one.reason or f"{one.name} {one.state}" for one in silent)
-        for reason in reasons:
-            print(f"trntop: nothing was seen of {view.name}: {reason}", file=sys.stderr)
 
 
 def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[View, View, float]:
     """The first and the last view, and the seconds seen between them."""
     if sources[0].stream:
         if opening.endless(sources):
-            raise UsageError(f"{sources[0].text} never ends: add minutes, e.g. sim:demo?minutes=10")
+            raise UsageError(f"{sources[0].text} never ends; add minutes, e.g. sim:demo?minutes=10")
         return _played(sources, settings, judged(settings.rules))
     session = opening.session(sources, settings)
     first = session.view
     session.start()
     try:
-        print(f"trntop: watching for {seconds:g} s; Ctrl-C ends it early", file=sys.stderr)
+        print(f"trntop: watching for {seconds:g} s; stop early with Ctrl-C", file=sys.stderr)
         session.wait(seconds)
     except KeyboardInterrupt:
         pass
@@ -302,7 +309,7 @@ def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[V
 def _refuse_failure(session: Session) -> None:
     """What a session that broke did not see must not pass for calm."""
     if session.failure:
-        raise TrntopError(f"the collection stopped: {session.failure}")
+        raise TrntopError(f"data collection failed: {session.failure}")
 
 
 def _report(first: View, last: View, seconds: float, choice: Choice) -> None:
@@ -313,7 +320,7 @@ def _report(first: View, last: View, seconds: float, choice: Choice) -> None:
     if phrase := choice.phrase(last.time):
         print(f"only incidents {phrase}\n")
     if not last.cluster.has_parts:
-        print("cannot tell: nothing was seen")
+        print("inconclusive: no data")
         return
     # In UTC, as the sentences of the incidents are.
     print(incidents_text(choice.of(last.incidents, last.time), width, utc=True).rstrip())
@@ -327,6 +334,7 @@ def _report_json(last: View, seconds: float, choice: Choice) -> None:
         seconds,
         choice.of(last.incidents, last.time),
         simulated=last.cluster.simulated,
+        problems=[] if last.cluster.has_parts else last.cluster.problems,
     )
     _write(document.encode(report))
 
@@ -366,19 +374,21 @@ def _history(first: View, last: View) -> dict[str, Record] | None:
 
 def record(args: Namespace) -> int:
     """Writes readings to a file until stopped, at the end of a stream, or at a cap."""
-    from trntop.recorder import Recorder
+    from trntop.recorder import Recorder, check_creatable
 
     sources = parse_all(args.sources)
     settings = settings_of(args)
+    if str(args.output) == "-":
+        raise UsageError("record cannot write to standard output; use -o FILE")
+    files = [source.text for source in sources if source.origin is Origin.RECORDING]
+    if args.output.exists() and any(args.output.samefile(file) for file in files):
+        raise UsageError(f"{args.output} is also the source; choose another file")
+    check_creatable(args.output, overwrite=args.overwrite)
     capped = args.max_seconds is not None or args.max_bytes is not None
     if not capped and sources[0].stream and opening.endless(sources):
-        raise UsageError(f"{sources[0].text} never ends: add minutes or --max-seconds")
-    for source in sources:
-        recorded = source.origin is Origin.RECORDING and args.output.exists()
-        if recorded and args.output.samefile(source.text):
-            raise UsageError(f"{args.output} is also the source; write to another file")
-    if str(args.output) == "-":
-        raise UsageError("-o - : a recording goes to a file, not to standard output")
+        raise UsageError(
+            f"{sources[0].text} never ends; add --max-seconds, or minutes to the scenario"
+        )
     streams = opening.Streams(sources) if sources[0].stream else None
     with Recorder(
         args.output,
@@ -400,9 +410,9 @@ def record(args: Namespace) -> int:
         print(f"trntop: {args.output}: {recorder.failed}", file=sys.stderr)
         return 1
     if not recorder.readings:
-        print(f"trntop: no readings came; {args.output} holds none", file=sys.stderr)
+        print(f"trntop: no readings received; {args.output} is empty", file=sys.stderr)
         return 1
-    why = " (a cap was reached)" if recorder.full else ""
+    why = " (limit reached)" if recorder.full else ""
     print(
         f"trntop: {recorder.readings:,} readings, {recorder.bytes:,} bytes in {args.output}{why}",
         file=sys.stderr,
@@ -422,7 +432,7 @@ def _record_live(
         signal.signal(number, lambda *_: stopped.set())
     session = opening.session(sources, settings, tap=recorder.write, guest=False)
     session.start()
-    print("trntop: recording; Ctrl-C ends it", file=sys.stderr)
+    print("trntop: recording; stop with Ctrl-C", file=sys.stderr)
     deadline = None if max_seconds is None else time.monotonic() + max_seconds + 1.0
     while not stopped.wait(0.2) and not session.wait(0):
         if recorder.full or recorder.failed:
@@ -430,7 +440,7 @@ def _record_live(
         if deadline is not None and time.monotonic() > deadline:
             break
     if not recorder.readings:
-        _talk_about_silence(session.view.cluster)
+        _print_problems(session.view.cluster)
     session.stop()
     _refuse_failure(session)
 
@@ -447,7 +457,7 @@ def doctor(args: Namespace) -> int:
         if finding.remedy:
             print(_indented(finding.remedy, "→ "))
     if not any(finding.ok for finding in findings if finding.source in DEVICE_SOURCES):
-        print("No Neuron or EFA device here. To see trntop at work: trntop demo")
+        print("✕ no data: no Neuron or EFA device here. To see trntop at work: trntop demo")
         return 1
     return 0
 

@@ -61,12 +61,12 @@ def split(text: str, given: comparing.Stretch) -> tuple[Source, comparing.Stretc
             0.0 if start is None else _seconds(start), math.inf if end is None else _seconds(end)
         )
     if stretch.end <= stretch.start:
-        raise UsageError(f"{clean(text)}: the stretch ends before it begins")
+        raise UsageError(f"the time range of {clean(text, 80)} ends before it starts")
     (source,) = parse_all([text])
     if not source.stream:
-        raise UsageError(f"{clean(text)}: compare takes recordings and simulations")
+        raise UsageError(f"compare needs recordings or simulations, not {clean(text, 80)}")
     if opening.endless([source]) and math.isinf(stretch.end):
-        raise UsageError(f"{clean(text)} never ends: add minutes, e.g. sim:demo?minutes=10")
+        raise UsageError(f"{clean(text, 80)} never ends; add minutes, e.g. sim:demo?minutes=10")
     return source, stretch
 
 
@@ -85,7 +85,7 @@ def _summed(
     for note in streams.notes():
         print(f"trntop: {note}", file=sys.stderr)
     if side is None:
-        raise RecordingError(f"{clean(text)}: no readings in it")
+        raise RecordingError(f"{clean(text)} contains no readings")
     return side
 
 
@@ -96,7 +96,9 @@ def _seconds(text: str) -> float:
         UsageError: it is none of these.
     """
     if not re.fullmatch(_TIME, text):
-        raise UsageError(f"{clean(text, 40)}: say how far from the beginning, such as 90s, 10m, 2h")
+        raise UsageError(
+            f"{clean(text, 40)} is not a valid time from the start; use 90s, 10m or 2h"
+        )
     unit = text[-1] if text[-1] in _SECONDS else "s"
     return float(text.rstrip("smh")) * _SECONDS[unit]
 

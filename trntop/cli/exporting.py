@@ -55,7 +55,7 @@ def export(args: Namespace) -> int:
     if args.textfile is not None:
         return _write(args, sources, settings)
     if args.once:
-        raise UsageError("--once goes with --textfile")
+        raise UsageError("--once needs --textfile")
     return _serve(args, sources, settings)
 
 
@@ -104,9 +104,11 @@ def _write(args: Namespace, sources: list[Source], settings: Settings) -> int:
     from trntop.exporters.metrics.exposition import Format
 
     if args.listen or args.port is not None or args.systemd_socket:
-        raise UsageError("--textfile writes instead of serving: say no address with it")
+        raise UsageError(
+            "--textfile cannot be combined with --listen, --port or --web.systemd-socket"
+        )
     if args.probe_every or args.allow_probes:
-        raise UsageError("--textfile writes instead of serving: agents that probe serve each other")
+        raise UsageError("--textfile cannot be combined with --allow-probes or --probe-every")
     file = textfile.Textfile(args.textfile)
     # node_exporter has `process_…` of its own and would refuse a second one.
     exposition = _exposition(settings, usage=dict)
@@ -115,14 +117,15 @@ def _write(args: Namespace, sources: list[Source], settings: Settings) -> int:
         return exposition.render(view).body(Page.METRICS, Format.TEXT)
 
     if args.once:
-        from trntop.cli.commands import snapshot_view
+        from trntop.cli.commands import received, snapshot_view
 
+        view = snapshot_view(sources, settings)
         try:
-            file.write(page(snapshot_view(sources, settings)))
+            file.write(page(view))
         except textfile.TextfileError as error:
             _say(str(error))
             return 1
-        return 0
+        return received(view.cluster)
     session = _session(args, sources, settings)
     session.start()
     try:
@@ -172,7 +175,7 @@ def _probing(sources: list[Source], settings: Settings, turns: "Turns") -> "Prob
     if not settings.export.probe_every:
         return None
     if not any(source.origin is Origin.LOCAL for source in sources):
-        raise UsageError("--probe-every is for an agent of this machine: its source is local")
+        raise UsageError("--probe-every needs the source local")
     from trntop.collectors.probing import probing_of
 
     return probing_of(opening.node_name(), settings, turns)
@@ -185,10 +188,10 @@ def _probes(sources: list[Source], settings: Settings, turns: "Turns") -> "Probe
     export = settings.export
     if not export.allow_probes:
         if export.probe_token_file:
-            raise UsageError("--probe-token-file goes with --allow-probes")
+            raise UsageError("--probe-token-file needs --allow-probes")
         return Probes()
     if not export.probe_token_file:
-        raise UsageError("--allow-probes needs --probe-token-file FILE, whose token a check sends")
+        raise UsageError("--allow-probes needs --probe-token-file FILE")
     from trntop.collectors.probes.local import LocalHost
 
     simulated = any(source.origin is Origin.SIMULATION for source in sources)
@@ -202,11 +205,11 @@ def _sockets(args: Namespace, settings: Settings) -> "list[socket.socket]":
     addresses = list(settings.export.listen)
     if args.systemd_socket:
         if args.listen or args.port is not None:
-            raise UsageError("--web.systemd-socket and --listen or --port: only one of them")
+            raise UsageError("--web.systemd-socket cannot be combined with --listen or --port")
         return from_systemd(os.environ)
     if args.port is not None:
         if len(addresses) > 1:
-            raise UsageError("--port goes with one address; say the port in each --listen")
+            raise UsageError("--port needs a single address; add the port to each --listen instead")
         host, _ = parse_listen(addresses[0])
         addresses = [f"{f'[{host}]' if ':' in host else host}:{args.port}"]
     return listen(addresses)

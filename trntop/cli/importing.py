@@ -13,7 +13,7 @@ import msgspec
 
 from trntop import profiles, units
 from trntop.cli.opening import settings_of
-from trntop.errors import RecordingError, UsageError
+from trntop.errors import UsageError
 
 if TYPE_CHECKING:
     from trntop.collectors.traces import Capture, Step, Total
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STEPS = ("node", "rank", "step", "time", "compute", "comm", "overlap", "exposed",
          "comm/step", "exposed/step", "comm/compute")  # fmt: skip
 SPARE = ("comm/compute", "overlap", "compute", "exposed", "time", "comm")
-"""Columns that a narrow terminal goes without, the least telling first."""
+"""Columns hidden in a narrow terminal, the least useful first."""
 PROFILES = ("name", "uuid", "read", "written", "time", "comm")
 
 
@@ -48,13 +48,12 @@ def import_trace(args: Namespace) -> int:
 
 
 def _check_output(args: Namespace) -> None:
+    from trntop.recorder import check_creatable
+
     path = args.output
     if any(path.exists() and file.exists() and path.samefile(file) for file in args.files):
-        raise UsageError(f"{path} is also the trace; write to another file")
-    if os.path.lexists(path) and not args.overwrite:
-        raise RecordingError(f"{path}: exists already, and is not overwritten unasked")
-    if not path.parent.is_dir():
-        raise RecordingError(f"{path}: there is no folder {path.parent}")
+        raise UsageError(f"{path} is also the trace; choose another file")
+    check_creatable(path, overwrite=args.overwrite)
 
 
 def _talk_about(captures: list["Capture"]) -> None:
@@ -66,7 +65,7 @@ def _talk_about(captures: list["Capture"]) -> None:
     if apart := gap(captures):
         seconds, before, after = apart
         print(
-            f"trntop: these traces do not overlap in time: {units.seconds(seconds)} lie between"
+            f"trntop: these traces do not overlap in time: {units.seconds(seconds)} between"
             f" {before} and {after}",
             file=sys.stderr,
         )
@@ -103,7 +102,7 @@ def _sentence(total: "Total") -> str:
     if total.overlap_ratio is not None:
         parts.append(f"of which {100 * total.overlap_ratio:.2f} % overlap compute")
     if total.outside_seconds:
-        parts.append(f"{units.seconds(total.outside_seconds)} of these in no step")
+        parts.append(f"{units.seconds(total.outside_seconds)} outside of all steps")
     return ", ".join(parts)
 
 
@@ -125,26 +124,26 @@ def _record(args: Namespace, steps: list["Step"]) -> int:
 
 
 def profile_add(args: Namespace) -> int:
-    """Keeps what summaries of profiles say of NEFFs."""
+    """Saves the profiles of NEFFs."""
     if len(args.files) > 1 and (args.neff or args.uuid):
-        raise UsageError("--neff and --uuid name one program: give one FILE")
+        raise UsageError("--neff and --uuid need exactly one FILE")
     path = _path(args)
     default = path == profiles.default_path(os.environ)
     summaries = [profiles.read_summary(file, args.neff, args.uuid) for file in args.files]
     for file, summary in zip(args.files, summaries, strict=True):
         added = summary.profile
         former = profiles.add(path, added, make_folder=default)
-        print(f"{added.name}: {_figures(summary)}{'; replaces the one before' if former else ''}")
+        print(f"{added.name}: {_figures(summary)}{'; replaced the old profile' if former else ''}")
         if not summary.named:
             print(
-                f"trntop: {file} does not name its NEFF: taken to be {added.name};"
-                " --neff or --uuid says otherwise",
+                f"trntop: {file} does not name its NEFF: assuming {added.name};"
+                " set it with --neff or --uuid",
                 file=sys.stderr,
             )
         if summary.stated is not None and not summary.chips():
             print(
-                f"trntop: {file}: mbu_estimated_percent {summary.stated:g} fits no chip known here:"
-                " are the times in seconds, and of one core?",
+                f"trntop: {file}: mbu_estimated_percent {summary.stated:g} matches no known chip;"
+                " check that times are in seconds and of one core",
                 file=sys.stderr,
             )
     return 0
@@ -152,22 +151,22 @@ def profile_add(args: Namespace) -> int:
 
 def _figures(summary: profiles.Summary) -> str:
     profile = summary.profile
-    text = f"{units.bytes_iec(profile.hbm_read_bytes + profile.hbm_write_bytes)} an execution"
+    text = f"{units.bytes_iec(profile.hbm_read_bytes + profile.hbm_write_bytes)} per execution"
     if profile.seconds is not None:
         text += f" of {units.seconds(profile.seconds)}"
     if summary.cores > 1:
-        text += f", the mean of {summary.cores} cores"
+        text += f", mean of {summary.cores} cores"
     if chips := summary.chips():
-        text += f"; mbu_estimated_percent {summary.stated:g} fits {' or '.join(chips)}"
+        text += f"; mbu_estimated_percent {summary.stated:g} matches {' or '.join(chips)}"
     return text
 
 
 def profile_list(args: Namespace) -> int:
-    """The profiles that are kept."""
+    """Lists the saved profiles."""
     path = _path(args)
     known = profiles.load(path)
     if not known:
-        print(f"trntop: no profiles in {path}", file=sys.stderr)
+        print(f"trntop: no saved profiles in {path}", file=sys.stderr)
         return 0
     rows = (
         (
@@ -185,7 +184,7 @@ def profile_list(args: Namespace) -> int:
 
 
 def profile_remove(args: Namespace) -> int:
-    """Forgets a profile."""
+    """Deletes a profile."""
     gone = profiles.remove(_path(args), args.name)
     print(f"trntop: removed {gone.name or gone.uuid}", file=sys.stderr)
     return 0

@@ -1,4 +1,4 @@
-"""`trntop lemons`: how often which node was to blame."""
+"""`trntop lemons`: nodes with repeated incidents."""
 
 import os
 import shutil
@@ -15,14 +15,14 @@ from trntop.text import clean
 
 
 def lemons(args: Namespace) -> int:
-    """The nodes that were to blame, the worst first; or forgets one."""
+    """Lists the nodes, the worst first; or deletes the history of one."""
     path = default_path(os.environ)
     if path is None:
-        raise TrntopError("no home directory, so no history of nodes: set XDG_STATE_HOME")
+        raise TrntopError("no home directory for the history of nodes; set XDG_STATE_HOME")
     history = Lemons(path, warn=lambda text: print(f"trntop: {text}", file=sys.stderr))
     if args.forget is not None:
         if not history.forget(args.forget):
-            raise UsageError(f"{clean(args.forget)}: nothing was forgotten of this node in {path}")
+            raise UsageError(f"node {clean(args.forget, 40)} has no history in {path}")
         return 0
     records = history.all()
     if args.json:
@@ -32,14 +32,14 @@ def lemons(args: Namespace) -> int:
         width = max(80, shutil.get_terminal_size((100, 24)).columns)
         print("\n".join(line.rstrip() for line in lines(_columns(records), width)))
     else:
-        print(f"no node was to blame yet ({path})")
+        print(f"no incidents recorded for any node ({path})")
     return 0
 
 
 def _columns(records: list[Record]) -> list[Column]:
     columns = [
         Column("node", left=True),
-        Column("blamed"),
+        Column("incidents"),
         Column("last, UTC", left=True),
         Column("kinds", left=True),
         Column("components", left=True, rank=1),

@@ -1,4 +1,4 @@
-"""From SOURCE arguments to something that runs. The only place that knows every limb."""
+"""Builds a session from SOURCE arguments. The only module that imports every adapter."""
 
 import heapq
 import os
@@ -16,18 +16,21 @@ from trntop.catalog import SOURCES
 from trntop.collection import Collector
 from trntop.errors import SettingsError, UsageError
 from trntop.model import NeffProfile, Reading
-from trntop.monitor import Monitor
+from trntop.monitor import Monitor, SparsePast
 from trntop.runner import Playback, Session, Span, Subscriber, Tap
 from trntop.settings import Settings, load
 from trntop.sources import Origin, Source
+from trntop.suggest import unknown
 from trntop.text import clean
 
 if TYPE_CHECKING:
     from trntop.collectors.checks import KeptChecks
     from trntop.collectors.probing import Probing
 
-WARM_UP = 120.0
+WARM_UP = 124.0
 """Seconds of its past that an endless simulation shows at once, so that no graph is empty."""
+WARM_UP_PAST = SparsePast(until=120, every=10)
+"""All of that but its end is simulated in steps, so that the first picture is there soon."""
 
 
 def settings_of(args: Namespace, **options: object) -> Settings:
@@ -41,7 +44,7 @@ def settings_of(args: Namespace, **options: object) -> Settings:
     for assignment in args.assignments:
         key, separator, value = assignment.partition("=")
         if not separator:
-            raise UsageError(f"--set {assignment}: say KEY=VALUE")
+            raise UsageError(f"{clean(assignment, 40)} is not a valid --set; use KEY=VALUE")
         given[key.strip()] = value.strip()
     return load(args.config, os.environ, given)
 
@@ -52,7 +55,7 @@ def node_name() -> str:
 
 
 class Streams:
-    """The readings of recordings and simulations, merged by time; each call starts anew.
+    """The readings of recordings and simulations, merged by time; each call restarts.
 
     Files are opened, and simulations parsed, at once, so that mistakes show before anything
     is drawn.
@@ -62,6 +65,8 @@ class Streams:
         from trntop.collectors import simulator
         from trntop.recording import Recording, open_recording
 
+        self.sparse = WARM_UP_PAST if endless(sources) and len(sources) == 1 else None
+        """How they begin, if that is to be run through fast."""
         self._recordings: list[Recording] = []
         self._plain: dict[str, str] = {}
         """Node → file, for files that do not name their node."""
@@ -81,7 +86,7 @@ class Streams:
             else:
                 simulation = simulator.parse(source.text)
                 start = time.time() - (WARM_UP if simulation.minutes is None else 0.0)
-                make = partial(simulator.simulate, simulation, start)
+                make = partial(simulator.simulate, simulation, start, self.sparse)
                 self._makers.append(make)
                 self._later.append(partial(_skipped, make))
                 self._spans.append(partial(_span, start, simulation.minutes))
@@ -90,7 +95,7 @@ class Streams:
         """Keeps two files that name no node from becoming one node by their equal names."""
         if other := self._plain.get(node):
             raise UsageError(
-                f"{clean(other)} and {clean(text)} would both be node {node}: rename one of them"
+                f"{clean(other)} and {clean(text)} have the same node name {node}; rename one file"
             )
         self._plain[node] = text
 
@@ -150,8 +155,8 @@ def collectors(
     A `guest` leaves what only one can receive to an agent on this machine.
 
     Raises:
-        SettingsError: `collect.disabled` names no source, or a setting is wrong.
-        UsageError: a source is not written as it should be.
+        SettingsError: `collect.disabled` has an unknown source, or a setting is wrong.
+        UsageError: a source has the wrong form.
     """
     from trntop.collectors import local
     from trntop.collectors.fleet import collectors_of
@@ -159,8 +164,7 @@ def collectors(
 
     for name in settings.collect.disabled:
         if name not in SOURCES:
-            known = ", ".join(SOURCES)
-            raise SettingsError(f"collect.disabled: {clean(name)} is no source; known are {known}")
+            raise SettingsError(f"collect.disabled: {unknown('source', name, SOURCES)}")
     node = node_name()
     made: list[Collector] = []
     for source in sources:
@@ -203,7 +207,7 @@ def session(
     their incidents. `probing` is one more of them.
 
     Raises:
-        SettingsError: what is said of the webhook is wrong.
+        SettingsError: the webhook settings are wrong.
     """
     description = clean(" ".join(source.text for source in sources))
     if not sources[0].stream:
@@ -230,7 +234,7 @@ def session(
     streams = Streams(sources)
     unbounded = endless(sources)
     return Session(
-        Monitor(settings, profiles=known_profiles(settings)),
+        Monitor(settings, profiles=known_profiles(settings), sparse=streams.sparse),
         stream=streams,
         stream_from=None if unbounded else streams.since,
         span=streams.span,

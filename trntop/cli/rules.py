@@ -1,4 +1,4 @@
-"""`trntop rules`: what is looked for, with the numbers in force, and the runbook of each kind.
+"""`trntop rules`: detection rules and thresholds, and the runbook of each rule.
 
 Or the same for another program: `trntop rules prometheus`, `trntop rules grafana`.
 """
@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from trntop.analysis.custom import rule_of
 from trntop.analysis.rule import Rule
@@ -21,17 +22,21 @@ from trntop.errors import UsageError
 from trntop.exporters import document
 from trntop.exporters.grid import Column, fill, lines, wrapped
 from trntop.settings import Analysis, Settings
+from trntop.text import clean
+
+if TYPE_CHECKING:
+    from trntop.exporters.rules import Group
 
 PROMETHEUS, GRAFANA = "prometheus", "grafana"
-"""In the place of a KIND: all of them, for that program."""
+"""Instead of a KIND: the rules for that program."""
 _MATCHER = r'\s*\w+\s*(?:=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"\s*'
 _SELECTOR = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*")
 """PromQL's label matchers, without the braces around them."""
 OPTIONS = {
-    PROMETHEUS: ("tests", "runbook_url", "dashboard_url", "selector"),
+    PROMETHEUS: ("runbook_url", "dashboard_url", "selector"),
     GRAFANA: ("dashboard", "output"),
 }
-"""What may be said for one of these only."""
+"""Options of one of these only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class Row:
     kind: str
     severity: str
     condition: str
-    """With the numbers in force."""
+    """With the current thresholds."""
     hold: float
     state: str
     """`on`, `off`, or `own`."""
@@ -49,9 +54,9 @@ class Row:
     summary: str
     advice: str
     settings: dict[str, float]
-    """The settings it goes by, by dotted key."""
+    """The settings it uses, by dotted key."""
     follows: tuple[str, ...]
-    """Kinds that explain it: beside one of them it is evidence, no incident."""
+    """Kinds that inhibit it: it then becomes their evidence instead of an incident."""
 
 
 def rules(args: Namespace) -> int:
@@ -79,40 +84,56 @@ def rules(args: Namespace) -> int:
 
 
 def prometheus(args: Namespace, settings: Settings) -> str:
-    """A file of recording rules and alerts for Prometheus; with `--tests`, their unit tests.
+    """A file of recording rules and alerts for Prometheus.
 
     Raises:
-        SettingsError: `analysis.disabled` names no kind of incident.
+        SettingsError: `analysis.disabled` has an unknown kind of incident.
     """
-    from trntop.exporters import rules as files
+    from trntop.exporters.rules import rule_file
 
-    kinds = in_force(settings.analysis, settings.rules)
-    given = {
+    links = {
         "runbooks": args.runbook_url, "dashboards": args.dashboard_url, "selector": args.selector,
     }  # fmt: skip
-    links = files.Links(
-        titles={rule.kind: about for rule in kinds if (about := title(rule.kind))},
-        **{name: text for name, text in given.items() if text},
+    return rule_file(rule_groups(settings, **{name: text for name, text in links.items() if text}))
+
+
+def rule_groups(settings: Settings, **links: str) -> "Sequence[Group]":
+    """The recording rules and alerts for the settings in force.
+
+    Args:
+        settings: the settings in force.
+        links: fields of `Links` that differ from their defaults.
+
+    Raises:
+        SettingsError: `analysis.disabled` has an unknown kind of incident.
+    """
+    from trntop.exporters.rules import Links, incident_group, recording_groups, watch_group
+
+    kinds = in_force(settings.analysis, settings.rules)
+    titles = {rule.kind: about for rule in kinds if (about := title(rule.kind))}
+    targets = Links(titles=titles, **links)
+    return (
+        *recording_groups(),
+        incident_group(kinds, settings.analysis, targets),
+        watch_group(settings.analysis, targets),
     )
-    groups = (
-        *files.recording_groups(),
-        files.incident_group(kinds, settings.analysis, links),
-        files.watch_group(settings.analysis, links),
-    )
-    return files.unit_tests(groups) if args.tests else files.rule_file(groups)
 
 
 def grafana(args: Namespace) -> int:
-    """A dashboard on standard output, or all of them into a folder.
+    """Lists the dashboards, prints one, or writes all of them to a directory.
 
     Raises:
-        UsageError: neither is asked for, there is no such dashboard, or no such folder.
+        UsageError: the dashboard is unknown, or the directory cannot be written.
     """
     from trntop.exporters import shipped_dashboards as dashboards
 
-    if (args.dashboard is None) == (args.output is None):
-        names = ", ".join(dashboards.NAMES)
-        raise UsageError(f"say --dashboard NAME ({names}) or -o DIR for all of them")
+    if args.dashboard is not None and args.output is not None:
+        raise UsageError("--dashboard cannot be combined with -o, which writes all dashboards")
+    if args.dashboard is None and args.output is None:
+        for name, description in dashboards.descriptions().items():
+            print(f"{name:<8}  {description}")
+        print("trntop: write them with -o DIR, print one with --dashboard NAME", file=sys.stderr)
+        return 0
     if args.dashboard is not None:
         sys.stdout.write(dashboards.read(args.dashboard))
         return 0
@@ -127,11 +148,13 @@ def _check(args: Namespace) -> None:
         given = [name for name in names if getattr(args, name)]
         if given and args.kind != word:
             option = given[0].replace("_", "-")
-            raise UsageError(f"--{option} is for trntop rules {word}")
+            raise UsageError(f"--{option} is only for trntop rules {word}")
     if args.selector and not _SELECTOR.fullmatch(args.selector):
-        raise UsageError(f'--selector {args.selector}: say label matchers such as job="trntop"')
+        raise UsageError(
+            f'{clean(args.selector, 60)} is not a valid --selector; use matchers: job="trntop"'
+        )
     if args.json and args.kind in OPTIONS:
-        raise UsageError(f"--json is not for trntop rules {args.kind}")
+        raise UsageError(f"--json cannot be combined with trntop rules {args.kind}")
 
 
 def table(settings: Settings) -> Iterator[Row]:
@@ -209,12 +232,12 @@ def _in_full(row: Row, settings: Settings, width: int) -> Iterator[str]:
     facts = [
         ("severity", row.severity),
         ("state", "off (analysis.disabled)" if row.state == "off" else row.state),
-        ("holds when", row.condition),
-        ("opens", f"after {row.hold:g} s" if row.hold else "when the condition holds"),
-        ("closes", f"after {row.clear_hold:g} s" if row.clear_hold else "when it does no longer"),
-        ("says", row.summary),
-        ("first", row.advice),
-        ("evidence of", ", ".join(row.follows)),
+        ("condition", row.condition),
+        ("opens", f"after {row.hold:g} s" if row.hold else "at once"),
+        ("closes", f"{row.clear_hold:g} s after recovery" if row.clear_hold else "at recovery"),
+        ("message", row.summary),
+        ("first step", row.advice),
+        ("inhibited by", ", ".join(row.follows)),
     ]
     yield row.kind
     for name, text in facts:

@@ -1,10 +1,11 @@
-"""`trntop targets`: the nodes of a host list, as Prometheus' service discovery takes them.
+"""`trntop targets`: expands node lists to targets for Prometheus service discovery.
 
 Printed, it is what `file_sd_configs` reads; served with `--listen`, what `http_sd_configs` asks
 for. Format: Prometheus' documentation, "Writing HTTP service discovery": a JSON list of
 `{"targets": ["HOST:PORT"], "labels": {…}}`, the whole list each time, `[]` for none.
 """
 
+import itertools
 import re
 import sys
 from argparse import Namespace
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trntop.errors import TrntopError, UsageError
-from trntop.hostlist import MAX_BYTES, expand_all
+from trntop.hostlist import MAX_BYTES, MAX_HOSTS, expand_all
 from trntop.text import clean
 
 if TYPE_CHECKING:
@@ -33,43 +34,43 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Inventory:
-    """Where the nodes stand: on the command line, and in a file that may change.
+    """The nodes on the command line, and in files that may change.
 
     Args:
-        nodes: host lists.
-        file: of host lists, any number a line; `#` begins a remark.
+        nodes: host lists, or `@FILE` of host lists: any number per line, `#` starts a comment.
         port: of each node's exporter.
         labels: of all targets.
     """
 
-    def __init__(
-        self, nodes: list[str], file: Path | None, port: int, labels: dict[str, str]
-    ) -> None:
+    def __init__(self, nodes: list[str], port: int, labels: dict[str, str]) -> None:
         self._nodes = nodes
-        self._file = file
         self._port = port
         self._labels = labels
 
     def document(self) -> bytes:
-        """The list as JSON; the file is read anew.
+        """The list as JSON; files are read again.
 
         Raises:
             UsageError: a host list cannot be understood.
             TrntopError: the file cannot be read.
         """
-        listed = () if self._file is None else _hosts(self._file)
-        hosts = dict.fromkeys((*expand_all(self._nodes), *listed))
+        listed = (
+            _hosts(Path(node[1:])) if node.startswith("@") else expand_all([node])
+            for node in self._nodes
+        )
+        hosts = dict.fromkeys(itertools.chain.from_iterable(listed))
+        if len(hosts) > MAX_HOSTS:
+            raise UsageError(f"more than {MAX_HOSTS:,} hosts")
         targets = [f"{host}:{self._port}" for host in hosts]
         return msgspec.json.encode([Group(targets, self._labels)] if targets else [])
 
 
 def targets(args: Namespace) -> int:
     """Prints the targets, or serves them."""
-    if not args.nodes and args.file is None:
-        raise UsageError("name nodes, such as trn-[001-016], or a --file of them")
-    if not 0 < args.port < 65536:
-        raise UsageError(f"{args.port}: no port of an exporter")
-    inventory = Inventory(args.nodes, args.file, args.port, _labels(args.labels))
+    nodes = args.nodes + ([] if args.file is None else [f"@{args.file}"])
+    if not nodes:
+        raise UsageError("missing nodes: add a list such as trn-[001-016], or @FILE")
+    inventory = Inventory(nodes, args.port, _labels(args.labels))
     document = inventory.document()
     if args.listen is None:
         sys.stdout.buffer.write(msgspec.json.format(document, indent=2) + b"\n")
@@ -88,8 +89,7 @@ def _announce(address: str) -> None:
 def build_app(inventory: Inventory) -> "Starlette":
     """The list over HTTP, at `/targets` and at `/`.
 
-    Where it cannot be told the answer is 503 with the reason: Prometheus then keeps the targets
-    it has.
+    If a list cannot be read, the answer is 503 with the reason: Prometheus keeps its targets.
     """
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -113,23 +113,23 @@ def _labels(assignments: list[str]) -> dict[str, str]:
     for assignment in assignments:
         name, separator, value = assignment.partition("=")
         if not separator or not _LABEL.fullmatch(name):
-            raise UsageError(f"--label {clean(assignment, 80)}: say NAME=VALUE, such as cluster=a")
+            raise UsageError(f"{clean(assignment, 40)} is not a valid --label; use NAME=VALUE")
         labels[name] = clean(value)
     return labels
 
 
 def _hosts(path: Path) -> tuple[str, ...]:
-    """The hosts of a file of host lists with remarks."""
+    """The hosts of a file of host lists with comments."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            raise TrntopError(f"{path}: a file of nodes has at most {MAX_BYTES >> 20} MiB")
+            raise TrntopError(f"{path} is larger than {MAX_BYTES >> 20} MiB")
         lines = data.decode().splitlines()
     except OSError as error:
-        raise TrntopError(f"{path}: {error.strerror}") from error
+        raise TrntopError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise TrntopError(f"{path}: not UTF-8 at byte {error.start}") from error
+        raise TrntopError(f"{path} is not UTF-8 at byte {error.start}") from error
     try:
         return expand_all(line.partition("#")[0] for line in lines)
     except UsageError as error:

@@ -1,11 +1,12 @@
-"""The dashboard in a browser: textual-serve starts the same command anew for each page opened.
+"""The dashboard in a browser: textual-serve starts the same command for each open page.
 
-Nobody is asked for a password, so it stays on this machine unless told otherwise, and answers only
-pages that it has served itself: any other page in the browser could reach it too.
+There is no password, so it binds to loopback by default and accepts only pages that it has served
+itself: any other page in the browser could reach it too.
 """
 
 import ipaddress
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ import trntop
 
 MAX_PAGES = 8
 """Dashboards at the same time: each is a process."""
+_FOREIGN_LINK = re.compile(r"<link\b[^>]*\bhref=\"https?://fonts\.[^>]*>")
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -39,7 +41,7 @@ def serve(arguments: Sequence[str], host: str, port: int) -> int:
     command = shlex.join([sys.executable, "-P", "-m", "trntop", *arguments])
     if not _is_local(host):
         print(
-            f"trntop: whoever reaches {host} sees the dashboard and may use it: no password",
+            f"trntop: warning: no password; anyone who can connect to {host} can use the dashboard",
             file=sys.stderr,
         )
     Pages(command, host, port).serve()
@@ -54,7 +56,7 @@ def _is_local(host: str) -> bool:
 
 
 class Pages(Server):
-    """textual-serve's server, for pages of its own only."""
+    """textual-serve's server, restricted to its own pages."""
 
     def __init__(self, command: str, host: str, port: int) -> None:
         super().__init__(command, host=host, port=port, title="trntop")
@@ -63,17 +65,19 @@ class Pages(Server):
         self._open = 0
 
     def initialize_logging(self) -> None:
-        """Python's own way says what goes wrong, and not each request."""
+        """Logs errors only, not each request."""
 
     async def on_startup(self, app: web.Application) -> None:
-        """Says where it is."""
-        print(f"trntop: the dashboard is on {self.public_url}", file=sys.stderr, flush=True)
+        """Prints the address."""
+        print(f"trntop: dashboard on {self.public_url}", file=sys.stderr, flush=True)
 
     async def handle_index(self, request: web.Request) -> web.Response:
-        """The page; it leads back to where the browser has found it, through whatever tunnel."""
+        """The page; its links use the address in the browser, so that tunnels work."""
         self._refuse_strangers(request)
         self.public_url = f"http://{request.host}"
         response: web.Response = await super().handle_index(request)  # type: ignore[assignment]
+        # textual-serve's template loads a font from a third party; the browser has its own.
+        response.text = _FOREIGN_LINK.sub("", response.text or "")
         return response
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
@@ -81,7 +85,7 @@ class Pages(Server):
         self._refuse_strangers(request)
         # Browsers do not keep other sites from opening web sockets: servers have to.
         if urlsplit(request.headers.get("Origin", "")).netloc != request.host:
-            raise web.HTTPForbidden(text="this is not a page of trntop\n")
+            raise web.HTTPForbidden(text="not a page of trntop\n")
         if self._open >= MAX_PAGES:
             raise web.HTTPServiceUnavailable(text=f"{MAX_PAGES} dashboards are open already\n")
         self._open += 1
@@ -91,6 +95,6 @@ class Pages(Server):
             self._open -= 1
 
     def _refuse_strangers(self, request: web.Request) -> None:
-        """Keeps names out that some other site gives to this machine."""
+        """Rejects names that another site resolves to this machine."""
         if self._local and urlsplit(f"//{request.host}").hostname not in self._names:
-            raise web.HTTPForbidden(text=f"say http://{self.host}:{self.port}\n")
+            raise web.HTTPForbidden(text=f"use http://{self.host}:{self.port}\n")

@@ -1,4 +1,4 @@
-"""Which nodes are looked at: the language of the filter, and what may complete it."""
+"""Node filters: words such as `util<30` or `node~trn-0`, and their completion."""
 
 from .language import Filter, FilterError
 

@@ -1,4 +1,4 @@
-"""What a filter can ask of a node: numbers, words, and whether something is wrong with it."""
+"""The fields of a filter: numbers, texts and flags of a node."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,12 @@ from trntop.own_rule import KINDS
 from ..measures import MEASURES, parts
 from ..scene import Scene
 
-Places = npt.NDArray[np.bool_]
-"""For each node of the cluster, in order, whether something holds of it."""
+Mask = npt.NDArray[np.bool_]
+"""`[node]`, in the order of the cluster."""
 Owners = npt.NDArray[np.int64] | None
-"""The place of each value's node; None where each node has one value, in order."""
+"""Index of each value's node; None where each node has one value, in order."""
 
-CALM = (State.FRESH, State.ENDED)
-"""States in which a node speaks, or has said all."""
+HEALTHY_STATES = (State.FRESH, State.ENDED)
 UNITS: Mapping[str, tuple[str, float]] = {
     "%": ("ratio", 0.01),
     "Gb/s": ("bytes_per_second", 1e9 / 8),
@@ -35,64 +34,62 @@ UNITS: Mapping[str, tuple[str, float]] = {
     "min": ("seconds", 60.0),
     "h": ("seconds", 3600.0),
 }
-"""Unit behind a number → the catalog's unit, and how many of those it is."""
+"""Unit of a typed number → the catalog's unit, and the factor to convert into it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A quantity of nodes or of their parts."""
+    """A quantity of nodes or of their devices, cores, ranks."""
 
     unit: str
     """The catalog's unit of the values."""
     shown: str
-    """The unit that a bare number is taken in; empty for the catalog's."""
-    size: float
-    """Of the shown unit, in that of the catalog."""
+    """The unit of a bare number; empty for the catalog's."""
+    scale: float
+    """Converts the shown unit into the catalog's."""
     values: Callable[[Scene], tuple[Column, Owners]]
-    """Of all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """What a node is called, or calls its own."""
+class Text:
+    """Texts of a node: its name, its state, its jobs."""
 
     values: Callable[[Scene], Iterable[Sequence[str]]]
-    """For each node, in order, the words that stand for it."""
-    known: tuple[str, ...] = ()
-    """All words that there are; empty where anything may come."""
-    usual: tuple[str, ...] = ()
-    """Words that are likely."""
+    """The texts of each node, in order."""
+    choices: tuple[str, ...] = ()
+    """All possible texts; empty where any is possible."""
+    suggestions: tuple[str, ...] = ()
 
 
-Flag = Callable[[Scene], Places]
+Flag = Callable[[Scene], Mask]
 
 
-def _places(scene: Scene, holds: Callable[[NodeView], bool]) -> Places:
+def _mask(scene: Scene, matches: Callable[[NodeView], bool]) -> Mask:
     nodes = scene.cluster.nodes
-    return np.fromiter(map(holds, nodes.values()), np.bool_, len(nodes))
+    return np.fromiter(map(matches, nodes.values()), np.bool_, len(nodes))
 
 
-def incident(scene: Scene) -> Places:
+def incident(scene: Scene) -> Mask:
     """Nodes with an open incident."""
     by_node = scene.by_node
-    return _places(scene, lambda node: node.name in by_node)
+    return _mask(scene, lambda node: node.name in by_node)
 
 
-def fault(scene: Scene) -> Places:
+def fault(scene: Scene) -> Mask:
     """Nodes with an open incident, and those that are not fresh."""
     by_node = scene.by_node
-    return _places(scene, lambda node: node.name in by_node or node.state not in CALM)
+    return _mask(scene, lambda node: node.name in by_node or node.state not in HEALTHY_STATES)
 
 
 FLAGS: Mapping[str, Flag] = {"incident": incident, "fault": fault}
 
 
-def _words(of: Callable[[NodeView], Sequence[str]]) -> Callable[[Scene], Iterable[Sequence[str]]]:
+def _texts(of: Callable[[NodeView], Sequence[str]]) -> Callable[[Scene], Iterable[Sequence[str]]]:
     return lambda scene: map(of, scene.cluster.nodes.values())
 
 
 def _jobs(node: NodeView) -> Sequence[str]:
-    """Jobs by their own word, and whom a scheduler gave the node to."""
+    """Jobs that report from the node, and jobs that the scheduler allocated it to."""
     named = [str(job) for job in node.inventory.of(Entity.JOB)]
     return named + [one.holder for one in node.inventory.allocations or ()]
 
@@ -105,18 +102,18 @@ def _incidents(scene: Scene, word: str) -> Iterable[Sequence[str]]:
     )
 
 
-WORDS: Mapping[str, Words] = {
-    "node": Words(lambda scene: ((name,) for name in scene.cluster.names)),
-    "state": Words(_words(lambda node: (node.state.value,)), known=tuple(State)),
-    "job": Words(_words(_jobs)),
-    "phase": Words(
-        _words(lambda node: (node.frame.phase.stage.value,) if node.frame.phase else ()),
-        known=tuple(Stage),
+TEXTS: Mapping[str, Text] = {
+    "node": Text(lambda scene: ((name,) for name in scene.cluster.names)),
+    "state": Text(_texts(lambda node: (node.state.value,)), choices=tuple(State)),
+    "job": Text(_texts(_jobs)),
+    "phase": Text(
+        _texts(lambda node: (node.frame.phase.stage.value,) if node.frame.phase else ()),
+        choices=tuple(Stage),
     ),
-    "kind": Words(lambda scene: _incidents(scene, "kind"), usual=KINDS),
-    "severity": Words(lambda scene: _incidents(scene, "severity"), known=tuple(Severity)),
-    "part": Words(lambda scene: _incidents(scene, "component")),
-    "type": Words(_words(lambda node: (node.inventory.instance_type,))),
+    "kind": Text(lambda scene: _incidents(scene, "kind"), suggestions=KINDS),
+    "severity": Text(lambda scene: _incidents(scene, "severity"), choices=tuple(Severity)),
+    "part": Text(lambda scene: _incidents(scene, "component")),
+    "type": Text(_texts(lambda node: (node.inventory.instance_type,))),
 }
 
 
@@ -152,12 +149,12 @@ NUMBERS: Mapping[str, Number] = {
     "incidents": Number("incidents", "", 1.0, _counts),
 }
 
-NAMES = (*WORDS, *FLAGS, *NUMBERS)
-"""The short names; those of the catalog are known besides."""
+NAMES = (*TEXTS, *FLAGS, *NUMBERS)
+"""The short names; every quantity of the catalog is a field too."""
 
 
 def number(name: str) -> Number | None:
-    """The number of this name; of the catalog's, with or without the prefix of the metrics page."""
+    """The number field of a short name, or of a quantity with or without the metric prefix."""
     if (short := NUMBERS.get(name)) is not None:
         return short
     quantity = CATALOG.get(name.removeprefix(METRIC_PREFIX))
@@ -166,9 +163,15 @@ def number(name: str) -> Number | None:
     return Number(quantity.unit, "", 1.0, _of_parts(quantity.name))
 
 
-def anywhere(found: Places, owner: Owners, count: int) -> Places:
-    """What holds of parts, for the nodes that have one of which it does."""
-    if owner is None:
-        return found
-    held: Places = np.bincount(owner[found], minlength=count).astype(np.bool_)
-    return held
+def any_of_node(matches: Mask, owners: Owners, nodes: int) -> Mask:
+    """The nodes with at least one matching value.
+
+    Args:
+        matches: `[value]`.
+        owners: `[value]`, the index of its node.
+        nodes: number of nodes.
+    """
+    if owners is None:
+        return matches
+    found: Mask = np.bincount(owners[matches], minlength=nodes).astype(np.bool_)
+    return found

@@ -1,19 +1,21 @@
-"""The language of filters: from text to a function of a scene.
+"""Parses a filter into a function of a scene.
 
-    expression = all ("|" all)*
-    all        = one ("&" one)*
-    one        = "!" one | "(" expression ")" | NAME SIGN VALUE | FLAG | WORD
-    SIGN       = "<" | "<=" | ">" | ">=" | "=" | "!=" | "~" | "!~"
+    filter = group ("|" group)*
+    group  = term+                              all terms match; "&" between them is optional
+    term   = ["!"] (FIELD OP VALUE | FLAG | PART_OF_A_NODE_NAME)
+    OP     = "<" | "<=" | ">" | ">=" | "=" | "!=" | "~" | "!~"
 
-`docs/filter.md` says what it means. Nothing in it is run as a program.
+`docs/filter.md` is the reference for users.
 """
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
+from fnmatch import translate
+from functools import lru_cache
 
 import numpy as np
 
+from trntop import suggest
 from trntop.catalog import CATALOG
 from trntop.comparison import Comparison
 from trntop.comparison import number as read_number
@@ -21,33 +23,27 @@ from trntop.text import clean
 
 from ..scene import Scene
 from . import fields
-from .fields import Places
-from .pattern import Pattern, PatternError
+from .fields import Mask
 
 MAX_LENGTH = 300
-MAX_DEPTH = 20
-"""Parentheses and `!` within each other."""
-MAX_REMEMBERED = 10_000
-"""Words of which it is remembered whether they fit."""
 NONE = "none"
-"""As a number: the value is not known."""
+"""The value that matches nodes whose number is unknown."""
 
-Test = Callable[[Scene], Places]
+Test = Callable[[Scene], Mask]
 
-_WORD = re.compile(r"""[^\s&|()!<>=~"']+""")
-_SIGN = re.compile(r"[<>]=?|!?[=~]")
-_QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'")
-_VALUE = re.compile(r"""[^\s&|()"']+""")
-_UNIT = re.compile(r"\s+([^\s&|()]+)")
+_NAME = re.compile(r"""[^\s&|()!<>=~"']+""")
+_OPERATOR = re.compile(r"\s*([<>]=?|!?[=~])\s*")
+_VALUE = re.compile(r"""(["'])(?P<quoted>.*?)\1|(?P<bare>[^\s&|"']+)""")
+_UNIT = re.compile(r"\s+([^\s&|]+)")
 _NUMBER = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)(.*)")
 
 
 class FilterError(ValueError):
-    """A filter that makes no sense.
+    """An invalid filter.
 
     Args:
         message: what is wrong, in a phrase.
-        at: index of the character where it is; the length of the text where something is missing.
+        at: index of the offending character; the length of the text where something is missing.
     """
 
     def __init__(self, message: str, at: int) -> None:
@@ -56,268 +52,196 @@ class FilterError(ValueError):
 
 
 class Filter:
-    """A compiled filter.
-
-    Args:
-        text: what it says.
+    """A parsed filter.
 
     Raises:
-        FilterError: it makes no sense.
+        FilterError: `text` is invalid.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._test = _Reader(text).whole()
+        self._groups = _Parser(text).groups()
 
-    def places(self, scene: Scene) -> Places:
-        """The nodes of which it holds, as a mask over the cluster's, in order."""
-        return self._test(scene)
+    def mask(self, scene: Scene) -> Mask:
+        """The matching nodes, `[node]` in the cluster's order."""
+        groups = [np.logical_and.reduce([test(scene) for test in one]) for one in self._groups]
+        matches: Mask = np.logical_or.reduce(groups)
+        return matches
 
 
-class _Reader:
-    """Reads one filter from left to right."""
-
+class _Parser:
     def __init__(self, text: str) -> None:
         if len(text) > MAX_LENGTH:
             raise FilterError(f"a filter has at most {MAX_LENGTH} characters", MAX_LENGTH)
         self._text = text
         self._at = 0
-        self._depth = 0
 
-    def whole(self) -> Test:
-        found = self._expression()
-        if self._peek():
-            wrong = "this ) closes nothing" if self._peek() == ")" else "expected & or | before it"
-            raise FilterError(wrong, self._at)
-        return found
+    def groups(self) -> list[list[Test]]:
+        groups: list[list[Test]] = [[]]
+        term_missing = True
+        while char := self._next():
+            if char not in "&|":
+                groups[-1].append(self._term())
+                term_missing = False
+            elif term_missing:
+                raise FilterError(f"expected a name before {char}", self._at)
+            else:
+                self._at += 1
+                term_missing = True
+                if char == "|":
+                    groups.append([])
+        if term_missing:
+            raise FilterError("a name is missing", len(self._text))
+        return groups
 
-    def _peek(self) -> str:
-        """The next character that is no blank; empty at the end."""
+    def _next(self) -> str:
+        """The next character that is not blank; empty at the end."""
         while self._text[self._at : self._at + 1].isspace():
             self._at += 1
         return self._text[self._at : self._at + 1]
 
-    def _take(self, sign: str) -> bool:
-        """Whether `sign` comes next; then it is behind."""
-        if self._peek() != sign:
-            return False
-        self._at += 1
-        return True
-
-    def _expression(self) -> Test:
-        tests = [self._all()]
-        while self._take("|"):
-            tests.append(self._all())
-        return tests[0] if len(tests) == 1 else _any(tests)
-
-    def _all(self) -> Test:
-        tests = [self._one()]
-        while self._take("&"):
-            tests.append(self._one())
-        return tests[0] if len(tests) == 1 else _every(tests)
-
-    def _one(self) -> Test:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise FilterError("nested too deeply", self._at)
-        try:
-            if self._take("!"):
-                return _not(self._one())
-            if self._peek() == "(":
-                self._at += 1
-                found = self._expression()
-                if not self._take(")"):
-                    what = "expected & or | before it" if self._peek() else "a ) is missing"
-                    raise FilterError(what, self._at)
-                return found
-            return self._term()
-        finally:
-            self._depth -= 1
-
     def _term(self) -> Test:
-        if self._peek() in ('"', "'"):
-            return _called(self._quoted())
+        if self._next() == "!":
+            self._at += 1
+            test = self._term()
+            return lambda scene: ~test(scene)
+        if self._next() in ('"', "'"):
+            return _node_name(self._value())
         begin = self._at
-        found = _WORD.match(self._text, begin)
+        found = _NAME.match(self._text, begin)
         if found is None:
-            what = self._peek()
-            wrong = f"expected a name before {what}" if what else "a name is missing"
+            char = self._next()
+            if char and char in "()":
+                raise FilterError("parentheses are not supported; separate groups with |", begin)
+            wrong = f"expected a name before {char}" if char else "a name is missing"
             raise FilterError(wrong, begin)
         self._at = found.end()
         name = found.group()
-        self._peek()
-        sign = _SIGN.match(self._text, self._at)
-        if sign is not None:
-            self._at = sign.end()
-            return self._comparison(name, begin, sign.group())
+        if operator := _OPERATOR.match(self._text, self._at):
+            self._at = operator.end()
+            return self._comparison(name, begin, operator[1], operator.start(1))
         if (flag := fields.FLAGS.get(name)) is not None:
             return flag
-        if name in fields.WORDS or fields.number(name) is not None:
-            raise FilterError(f"{name} must be compared, such as {_example(name)}", found.end())
-        return _called(name)
+        if name in fields.TEXTS or fields.number(name) is not None:
+            raise FilterError(f"{name} needs a comparison, such as {_example(name)}", self._at)
+        return _node_name(name)
 
-    def _comparison(self, name: str, begin: int, sign: str) -> Test:
-        words = fields.WORDS.get(name)
-        number = None if words else fields.number(name)
-        if words is None and number is None:
+    def _comparison(self, name: str, begin: int, operator: str, operator_at: int) -> Test:
+        if (text := fields.TEXTS.get(name)) is not None:
+            if operator[0] in "<>":
+                raise FilterError(f"{name} is text: use = != ~ !~", operator_at)
+            return self._text_test(name, text, operator)
+        number = fields.number(name)
+        if number is None:
             raise FilterError(_unknown(name), begin)
-        self._peek()
-        at = self._at
-        if number is not None:
-            if "~" in sign:
-                raise FilterError(f"{name} is a number: < <= > >= = !=", at - len(sign))
-            return self._number(number, Comparison(name, sign, 0.0), at)
-        assert words is not None
-        if sign[0] in "<>":
-            raise FilterError(f"{name} is a word: = != ~ !~", at - len(sign))
-        found = _Words(words.values, self._fits(name, words, sign, at))
-        return _not(found) if sign[0] == "!" else found
+        if "~" in operator:
+            raise FilterError(f"{name} is a number: use < <= > >= = !=", operator_at)
+        return self._number_test(number, operator)
 
     def _value(self) -> str:
-        if self._peek() in ('"', "'"):
-            return self._quoted()
         found = _VALUE.match(self._text, self._at)
         if found is None:
-            raise FilterError("a value is missing", self._at)
+            unclosed = self._next() in ('"', "'") and self._next()
+            raise FilterError("unclosed quote" if unclosed else "a value is missing", self._at)
         self._at = found.end()
-        return found.group()
+        return found["quoted"] if found["bare"] is None else found["bare"]
 
-    def _quoted(self) -> str:
-        found = _QUOTED.match(self._text, self._at)
-        if found is None:
-            raise FilterError("this quote is never closed", self._at)
-        self._at = found.end()
-        return found[1] or found[2] or ""
-
-    def _number(self, number: fields.Number, asked: Comparison, at: int) -> Test:
+    def _number_test(self, number: fields.Number, operator: str) -> Test:
+        at = self._at
         text = self._value()
-        if text == NONE and asked.sign in ("=", "!="):
-            return _unknown_values(number) if asked.sign == "=" else _not(_unknown_values(number))
+        if text == NONE and operator in ("=", "!="):
+            return _is_unknown(number, operator == "=")
         found = _NUMBER.fullmatch(text)
         if found is None:
-            raise FilterError(f"{clean(text, 40)} is no number", at)
+            raise FilterError(f"{clean(text, 40)} is not a number", at)
         try:
             limit = read_number(found[1])
         except ValueError as error:
             raise FilterError(str(error), at) from None
-        # A blank may stand before the unit, as on screen.
-        unit, place = found[2], at + len(found[1])
-        if not unit and (after := _unit_after(self._text, self._at)):
-            unit, place = after.group(1), after.start(1)
-            self._at = after.end()
-        limit *= _size(number, unit, place)
-        return _Numbers(number, Comparison(asked.quantity, asked.sign, limit))
+        unit, unit_at = found[2], at + len(found[1])
+        if not unit:  # on screen a blank precedes the unit
+            after = _UNIT.match(self._text, self._at)
+            if after and after[1] in fields.UNITS:
+                unit, unit_at, self._at = after[1], after.start(1), after.end()
+        comparison = Comparison("", operator, limit * _scale(number, unit, unit_at))
 
-    def _fits(self, name: str, words: fields.Words, sign: str, at: int) -> Callable[[str], bool]:
+        def test(scene: Scene) -> Mask:
+            values, owners = number.values(scene)
+            return fields.any_of_node(comparison.among(values), owners, len(scene.cluster.nodes))
+
+        return test
+
+    def _text_test(self, name: str, field: fields.Text, operator: str) -> Test:
+        at = self._at
         text = self._value()
-        if "~" in sign:
-            inside = at + (self._text[at] in "\"'")
-            try:
-                return Pattern(text).found_in
-            except PatternError as error:
-                raise FilterError(str(error), inside + error.at) from None
-        wanted = _plain(text)
-        if words.known and wanted not in map(_plain, words.known):
-            known = ", ".join(words.known)
-            raise FilterError(f"{name} is one of {known}", at)
-        return lambda word: _plain(word) == wanted
+        fits = _glob(text) if "~" in operator else _equal(text)
+        if "~" not in operator and field.choices and not any(map(fits, field.choices)):
+            raise FilterError(f"{name} is one of {', '.join(field.choices)}", at)
+        inverted = operator[0] == "!"
+
+        def test(scene: Scene) -> Mask:
+            found = [any(map(fits, texts)) for texts in field.values(scene)]
+            return np.array(found, np.bool_) ^ inverted
+
+        return test
 
 
-class _Words:
-    """Nodes one of whose words fits; what is known of a word is remembered."""
-
-    def __init__(
-        self, values: Callable[[Scene], Iterable[Sequence[str]]], fits: Callable[[str], bool]
-    ) -> None:
-        self._values = values
-        self._fits = fits
-        self._known: dict[str, bool] = {}
-
-    def __call__(self, scene: Scene) -> Places:
-        found = [any(map(self._one, words)) for words in self._values(scene)]
-        return np.array(found, np.bool_)
-
-    def _one(self, word: str) -> bool:
-        known = self._known.get(word)
-        if known is None:
-            if len(self._known) >= MAX_REMEMBERED:
-                self._known.clear()
-            known = self._known[word] = self._fits(word)
-        return known
+def _glob(pattern: str) -> Callable[[str], bool]:
+    """Whether a text contains a shell pattern."""
+    match = re.compile(translate(f"*{pattern.lower()}*")).match
+    return lambda text: match(text.lower()) is not None
 
 
-class _Numbers:
-    """Nodes one of whose values fits."""
-
-    def __init__(self, number: fields.Number, asked: Comparison) -> None:
-        self._number = number
-        self._asked = asked
-
-    def __call__(self, scene: Scene) -> Places:
-        values, owner = self._number.values(scene)
-        return fields.anywhere(self._asked.among(values), owner, len(scene.cluster.nodes))
+def _equal(wanted: str) -> Callable[[str], bool]:
+    normalized = _normalized(wanted)
+    return lambda text: _normalized(text) == normalized
 
 
-def _unknown_values(number: fields.Number) -> Test:
-    def test(scene: Scene) -> Places:
-        values, owner = number.values(scene)
-        return ~fields.anywhere(~np.isnan(values), owner, len(scene.cluster.nodes))
+def _is_unknown(number: fields.Number, wanted: bool) -> Test:
+    def test(scene: Scene) -> Mask:
+        values, owners = number.values(scene)
+        known = fields.any_of_node(~np.isnan(values), owners, len(scene.cluster.nodes))
+        return known ^ wanted
 
     return test
 
 
-def _called(part: str) -> Test:
-    """Nodes whose name has `part` in it."""
+def _node_name(part: str) -> Test:
     wanted = part.lower()
-    return _Words(fields.WORDS["node"].values, lambda name: wanted in name.lower())
+
+    def test(scene: Scene) -> Mask:
+        return np.array([wanted in name.lower() for name in scene.cluster.names], np.bool_)
+
+    return test
 
 
-def _any(tests: Sequence[Test]) -> Test:
-    return lambda scene: np.logical_or.reduce([test(scene) for test in tests])
-
-
-def _every(tests: Sequence[Test]) -> Test:
-    return lambda scene: np.logical_and.reduce([test(scene) for test in tests])
-
-
-def _not(test: Test) -> Test:
-    return lambda scene: ~test(scene)
-
-
-def _plain(word: str) -> str:
-    """For comparing: `warming-up` is `warming up`."""
+@lru_cache(maxsize=1 << 14)
+def _normalized(word: str) -> str:
+    """Words that differ in case, `-` and `_` only are the same."""
     return re.sub(r"[-_ ]+", " ", word.lower())
 
 
-def _unit_after(text: str, at: int) -> re.Match[str] | None:
-    found = _UNIT.match(text, at)
-    return found if found and found[1] in fields.UNITS else None
-
-
-def _size(number: fields.Number, unit: str, at: int) -> float:
-    """What a number with this unit is multiplied with."""
+def _scale(number: fields.Number, unit: str, at: int) -> float:
+    """What converts a number with this unit into the catalog's unit."""
     if not unit:
-        return number.size
+        return number.scale
     dimension, size = fields.UNITS.get(unit, ("", 0.0))
     if not dimension:
         known = ", ".join(fields.UNITS)
-        raise FilterError(f"unknown unit {clean(unit, 20)}; known are {known}", at)
+        raise FilterError(f"unknown unit {clean(unit, 20)}; use one of {known}", at)
     if dimension != number.unit:
-        shown = number.shown or number.unit
-        raise FilterError(f"this is in {shown}, not in {unit}", at)
+        raise FilterError(f"the unit is {number.shown or number.unit}, not {unit}", at)
     return size
 
 
 def _example(name: str) -> str:
-    if words := fields.WORDS.get(name):
-        return f"{name}={words.known[0]}" if words.known else f"{name}~trn"
+    if text := fields.TEXTS.get(name):
+        return f"{name}={text.choices[0]}" if text.choices else f"{name}~trn"
     found = fields.number(name)
     return f"{name}>{30 if found and found.shown == '%' else 1}"
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name[:80].lower(), fields.NAMES, n=1)
-    near = near or difflib.get_close_matches(name[:80], CATALOG, n=1)
-    return f"unknown name {clean(name, 40)}; " + (
-        f"did you mean {near[0]}?" if near else f"known are {', '.join(fields.NAMES)}"
-    )
+    # A field of the screen is suggested before a quantity of the catalog.
+    known = fields.NAMES if suggest.closest(name, fields.NAMES) else (*fields.NAMES, *CATALOG)
+    return suggest.unknown("field", name, known)

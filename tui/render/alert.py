@@ -84,6 +84,10 @@ def draw(scene: Scene, width: int, pen: Pen) -> list[Strip]:
             groups.append((90, [(" waiting for the first reading", ink.muted)]))
         elif missed:
             return _trouble(missed, width, pen)
+        elif not scene.has_data and scene.cluster.nodes:
+            reason = next(iter(scene.cluster.nodes.values())).why_no_data
+            blind = f" {units.ABSENT} incidents not evaluated: {reason}"
+            groups.append((90, [(blind, ink.muted)]))
         else:
             word = "no incidents yet" if scene.later else "no incidents"
             groups.append((90, [(f" {glyphs.calm} ", ink.ok), (word, ink.muted)]))

@@ -1,5 +1,6 @@
 """The columns of the fleet table, their order, and what has changed since a baseline."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -40,8 +41,11 @@ ARROW_CELLS = 7
 TRAFFIC_CELLS = 7
 """Cells of a rate beside its trail."""
 
-ORDER = (State.DOWN, State.STALE, State.LATE, State.STARTING, State.FRESH, State.ENDED)
-"""States from the one that needs a look most."""
+ORDER = (
+    *(State.DOWN, State.NO_DATA, State.STALE, State.LATE),
+    *(State.STARTING, State.FRESH, State.ENDED),
+)
+"""States from the one that needs attention most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,22 +226,23 @@ def _incident(row: FleetRow, width: int, pen: Pen) -> list[Part]:
 
 
 def state_parts(node: NodeView, pen: Pen) -> list[Part]:
-    """Glyph, word and age of a node's state; the age stays quiet while all is well.
-
-    Where some of its sources fell silent, how many stands in the place of the age.
-    """
+    """Glyph, word and age of a node's state; of a fresh one that lost sources, how many."""
     state = node.state
     age = node.age()
     calm = state is State.FRESH
+    silent = [one for one in node.frame.sources if is_missed(one)]
+    if calm and silent:
+        counts = Counter(one.state for one in silent)
+        return [
+            (f"{' ' * bool(place)}{pen.glyphs.states[lost]} {counts[lost]} {lost.value}", style)
+            for place, lost in enumerate(sorted(counts, key=ORDER.index))
+            for style in (pen.ink.state(lost),)
+        ]
     parts: list[Part] = [
         (pen.glyphs.states[state], pen.ink.state(state)),
         (f" {state.value}", pen.ink.muted if calm else pen.ink.state(state)),
     ]
-    silent = [one for one in node.frame.sources if is_missed(one)]
-    if calm and silent:
-        worst = min((one.state for one in silent), key=ORDER.index)
-        parts.append((f" {pen.glyphs.states[worst]}{len(silent)}", pen.ink.state(worst)))
-    elif age is not None and state is not State.ENDED:
+    if age is not None and state not in (State.ENDED, State.NO_DATA):
         parts.append((f" {units.age(age)}", pen.ink.faint if calm else pen.ink.muted))
     return parts
 
@@ -251,8 +256,8 @@ def is_missed(source: SourceState) -> bool:
 
 def _state(row: FleetRow, width: int, pen: Pen) -> list[Part]:
     parts = state_parts(row.node, pen)
-    if length(parts) > width:
-        parts = parts[:2]
+    while len(parts) > 1 and length(parts) > width:
+        parts.pop()
     return [*parts, (" " * max(0, width - length(parts)), pen.ink.text)]
 
 

@@ -13,7 +13,7 @@ from textual.style import Style
 from trntop.catalog import Entity
 from trntop.model import NodeView, State
 
-from ..filter.fields import Places
+from ..filter.fields import Mask
 from ..measures import ENGINE, UTILIZATION
 from ..scene import Scene, worst
 from .graph import runs
@@ -109,7 +109,7 @@ def draw(
     height: int,
     pen: Pen,
     layer: Layer = LAYERS[0],
-    chosen: Places | None = None,
+    chosen: Mask | None = None,
 ) -> list[Strip]:
     """Lines of the map, in the grain that fits.
 

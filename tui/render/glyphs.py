@@ -41,6 +41,7 @@ _STATES = {
     State.LATE: "◔",
     State.STALE: "◌",
     State.DOWN: "✕",
+    State.NO_DATA: "✕",
     State.ENDED: "■",
 }
 
@@ -106,6 +107,7 @@ ASCII = Glyphs(
         State.LATE: "~",
         State.STALE: "o",
         State.DOWN: "x",
+        State.NO_DATA: "x",
         State.ENDED: "=",
     },
     calm="+",

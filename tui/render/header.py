@@ -87,7 +87,7 @@ def first_line(
     )
     groups.extend(
         (85, [(f"{pen.glyphs.states[state]} {count} {state.value}", ink.state(state))])
-        for state in (State.DOWN, State.STALE, State.LATE)
+        for state in (State.DOWN, State.NO_DATA, State.STALE, State.LATE)
         if (count := scene.states.get(state, 0))
     )
     if scene.starting and len(scene.cluster.nodes) > 1:
@@ -143,7 +143,8 @@ def draw(scene: Scene, width: int, pen: Pen, crumbs: Sequence[str] = ()) -> list
     """Both lines; `crumbs` say where the user is, from the outermost place inwards."""
     ink = pen.ink
     right: list[tuple[int, list[Part]]] = []
-    right.extend(_own(scene, pen))
+    if scene.every > 1:
+        right.append((86, [(f"1 of {scene.every} ticks", ink.warning)]))
     if scene.cluster.simulated:
         right.append((99, [(" SIMULATED ", ink.badge)]))
     right.append((98, _mode(scene, pen)))
@@ -155,19 +156,6 @@ def draw(scene: Scene, width: int, pen: Pen, crumbs: Sequence[str] = ()) -> list
     groups += _fleet(scene, pen) if job is None else _job(scene, job, width, pen)
     groups[0][1].insert(0, (" ", ink.text))
     return [top, flow(groups, width, ("   ", ink.faint))]
-
-
-def _own(scene: Scene, pen: Pen) -> list[tuple[int, list[Part]]]:
-    """What the program costs, and how many ticks the terminal keeps up with."""
-    ink = pen.ink
-    groups: list[tuple[int, list[Part]]] = []
-    if scene.every > 1:
-        groups.append((86, [(f"1 of {scene.every} ticks", ink.warning)]))
-    if scene.cost is not None:
-        groups.append((30, [(f"own cpu {units.percent(scene.cost)}", ink.faint)]))
-    if scene.traffic is not None:
-        groups.append((29, [(f"{scene.traffic / 1024:.0f} KiB/s", ink.faint)]))
-    return groups
 
 
 def _instead(scene: Scene, pen: Pen) -> list[tuple[int, list[Part]]]:

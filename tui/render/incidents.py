@@ -187,6 +187,10 @@ def detail(scene: Scene, incident: Incident | None, width: int, pen: Pen) -> lis
     room.
     """
     if incident is None:
+        if not scene.has_data:
+            reasons = [node.why_no_data for node in scene.cluster.nodes.values()]
+            why = f"{units.ABSENT} not evaluated: {next(iter(reasons), 'no data yet')}"
+            return [line([(part, pen.ink.muted)], width) for part in wrap(why, width)]
         return [line([("no incident to show", pen.ink.muted)], width)]
     page = (width - GUTTER) // 2
     if page >= LEAST_PAGE:

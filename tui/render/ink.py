@@ -67,7 +67,7 @@ class Ink:
         """Colour of a source's or node's state."""
         if state is State.FRESH:
             return self.ok
-        if state is State.DOWN:
+        if state in (State.DOWN, State.NO_DATA):
             return self.critical
         return self.warning if state in (State.LATE, State.STALE) else self.muted
 

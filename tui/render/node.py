@@ -232,6 +232,9 @@ def found(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
         for incident in scene.view.incidents
         if incident.node == node.name or (incident.node is None and incident.job in jobs)
     ]
+    if not mine and node.state is State.NO_DATA:
+        why = f"{units.ABSENT} not evaluated: {node.why_no_data}"
+        return [line([(part, pen.ink.muted)], width) for part in incidents.wrap(why, width)]
     if not mine:
         return [line([(f"{pen.glyphs.calm} ", pen.ink.ok), ("none", pen.ink.muted)], width)]
     return [

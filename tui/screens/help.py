@@ -12,6 +12,8 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widgets import Markdown
 
+from trntop import units
+
 from ..help import READING
 from ..render.line import Part, fit, line
 from ..render.markdown import flowed
@@ -88,15 +90,19 @@ class HelpScreen(ModalScreen[None]):
         Binding("k", "scroll(-1)", "Up", id="help.up", tooltip="Scroll up"),
     ]  # fmt: skip
 
-    def __init__(self, keys: Sequence[Key]) -> None:
+    def __init__(self, keys: Sequence[Key], share: float | None, rate: float | None) -> None:
         super().__init__()
         self._keys = keys
+        self._reading = READING.format(
+            share=units.percent(share),
+            rate=units.ABSENT if rate is None else f"{rate / 1024:.0f} KiB/s",
+        )
 
     def compose(self) -> ComposeResult:
         """The keys above the text, or beside it where there is room; both scroll as one."""
         with VerticalScroll(id="help"):
             yield Vertical(Markdown("## Keys here"), KeyList(self._keys), id="keys")
-            yield Markdown(READING, id="reading")
+            yield Markdown(self._reading, id="reading")
         yield KeysBar()
 
     def action_scroll(self, lines: int) -> None:

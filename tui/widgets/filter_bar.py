@@ -91,7 +91,7 @@ class FilterLine(Drawn):
         if self.error is not None:
             at = cell_len(self.typed[: self.error.at]) - self.scrolled
             missing = self.error.at >= len(self.typed.rstrip()) and not self.refused
-            said = f"not taken: {self.error}" if self.refused else str(self.error)
+            said = f"invalid filter: {self.error}" if self.refused else str(self.error)
             return (drawing.problem(said, at, missing, width, self.pen),)
         _, names = candidates(self.typed)
         found = self.trial.count(self.scene)
@@ -155,7 +155,7 @@ class FilterBar(Vertical):
             self._before = self.selection.filter
             self._line.typed = text = self._before.text if self._before else ""
             typed = FilterInput(
-                text, placeholder="util<30 & node~trn-0", suggester=_Completer(case_sensitive=True),
+                text, placeholder="util<30 node~trn-0", suggester=_Completer(case_sensitive=True),
                 max_length=MAX_LENGTH, select_on_focus=False,
             )  # fmt: skip
             await self.mount(Horizontal(Label(drawing.PROMPT), typed), before=0)

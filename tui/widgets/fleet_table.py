@@ -69,7 +69,7 @@ class FleetTable(RowTable[NodeView]):
         nodes = list(self.scene.cluster.nodes.values())
         places = fleet.order(self.scene, self.sorted_by, reverse=self.reverse)
         if self.selection.narrow:
-            shown = self.selection.places(self.scene).tolist()
+            shown = self.selection.mask(self.scene).tolist()
             places = [place for place in places if shown[place]]
         self._name_it(len(places), len(nodes))
         self.show([nodes[place] for place in places])

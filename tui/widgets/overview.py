@@ -104,7 +104,7 @@ class FleetMap(Drawn):
         """As many lines as the nodes need, at most `max-height`."""
         if self.scene is None:
             return ()
-        chosen = self.selection.places(self.scene) if self.selection.narrow else None
+        chosen = self.selection.mask(self.scene) if self.selection.narrow else None
         most = self._most_lines()
         return fleet_map.draw(self.scene, width, most, self.pen, self.shown_layer, chosen)
 

@@ -13,6 +13,8 @@ from trntop.collectors.engine.collector import EngineCollector
 from trntop.model import State
 from trntop.settings import Fleet
 
+pytestmark = pytest.mark.xdist_group("servers")
+
 INSTANCE = (
     'instance_name="worker",instance_id="i-07",instance_type="trn1.32xlarge",'
     'availability_zone="us-west-2d",region="us-west-2",subnet_id="subnet-1"'

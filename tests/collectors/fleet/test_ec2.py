@@ -15,7 +15,7 @@ from trntop.settings import Fleet
 FLEET = Fleet()
 ENDS = datetime.datetime(2026, 12, 1, 11, 30, tzinfo=datetime.UTC)
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("servers")]
 """moto and werkzeug warn of things of their own."""
 
 

@@ -94,7 +94,7 @@ async def test_a_name_is_never_asked_for_twice_at_a_time(server: SilentServer) -
     server.hold.set()
     with pytest.raises(socket.gaierror) as refused:
         await check(names, "bad-1")
-    assert reason(refused.value) == "name not resolved: the name server does not answer"
+    assert reason(refused.value) == "host name does not resolve: no response from the name server"
     for _ in range(3):
         await check(names, "good-1")
     assert server.asked == ["bad-1", "good-1"]

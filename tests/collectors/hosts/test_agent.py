@@ -208,7 +208,7 @@ async def test_a_server_side_that_is_given_up_while_it_starts_is_ended() -> None
 
 async def test_nobody_there() -> None:
     host = AgentHost(Target("trn-001", "http://127.0.0.1:9"), Line(Fleet()))
-    with pytest.raises(UnreachableError, match="its agent: connection refused"):
+    with pytest.raises(UnreachableError, match="connection refused"):
         await host.inspect()
     await host.close()
     await host.close()

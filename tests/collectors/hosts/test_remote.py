@@ -19,6 +19,8 @@ from trntop.collectors.hosts.remote import RemoteHost, through_srun
 from trntop.settings import Collect, Fleet, Settings
 from trntop.sources import parse_all
 
+pytestmark = pytest.mark.xdist_group("machine")
+
 SRUN = Path(__file__).parents[2] / "fakes/srun.py"
 SPEC = ProbeSpec(provider="tcp", iterations=50, repeats=1)
 needs_pingpong = pytest.mark.skipif(

@@ -17,6 +17,8 @@ from trntop.collectors.probes.prober import Prober
 from trntop.collectors.probes.process import Ended, Process
 from trntop.collectors.probes.tool import Failure, Run
 
+pytestmark = pytest.mark.xdist_group("machine")
+
 LOOPBACK = "127.0.0.1"
 SPEC = ProbeSpec(provider="tcp", iterations=200, repeats=2, seconds=20)
 BRIEF = ProbeSpec(provider="tcp", iterations=200, repeats=1, seconds=1.5)

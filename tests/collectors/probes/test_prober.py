@@ -15,6 +15,8 @@ from trntop.collectors.probes.prober import Prober
 from trntop.collectors.probes.tool import Failure, Run, check_spec
 from trntop.collectors.probes.turns import Turns
 
+pytestmark = pytest.mark.xdist_group("machine")
+
 LOOPBACK = "127.0.0.1"
 SPEC = ProbeSpec(provider="tcp", iterations=100, repeats=2, seconds=15)
 SOMEWHERE = Served(id="x", port=21999)

@@ -6,6 +6,7 @@ from trntop.catalog import FAR, FOREIGN, POD_RESOURCES, SOURCES
 from trntop.collectors.simulator import SCENARIOS, parse, simulate
 from trntop.instances import INSTANCE_TYPES
 from trntop.model import Reading
+from trntop.monitor import SparsePast
 
 CLOCKED = ("steps", "log", "neuron-sysfs")
 """Sources that write clock times into what they say."""
@@ -81,3 +82,19 @@ def test_what_is_long_comes_in_turns() -> None:
     assert seconds["host", "trn-011"] == [0, 1, 11, 21, 31, 41, 51, 61, 71]
     assert seconds["neuron-ls", "trn-000"] == seconds["profiles", "trn-000"] == [0, 60]
     assert seconds["tensor-engine", "trn-003"] == list(range(72))
+
+
+def test_a_sparse_past_holds_the_same_events_in_fewer_payloads() -> None:
+    simulation = parse(f"sim:demo?{SMALL}&minutes=2")
+    every = list(simulate(simulation, 0.0))
+    sparse = list(simulate(simulation, 0.0, SparsePast(until=100, every=10)))
+    assert [one for one in sparse if one.source in ("steps", "log")] == [
+        one for one in every if one.source in ("steps", "log")
+    ]
+    counters = {(one.node, one.time): one.data for one in every if one.source == "efa"}
+    polled = [one for one in sparse if one.source == "efa"]
+    assert all(counters[one.node, one.time] == one.data for one in polled)
+    assert {int(one.time) for one in polled} == {*range(0, 101, 10), *range(101, 120)}
+    for source in ("host", "neuron-sysfs"):  # what is polled rarely is not lost between two polls
+        times = [one.time for one in sparse if (one.node, one.source) == ("trn-001", source)]
+        assert max(b - a for a, b in itertools.pairwise(times)) < 20.0

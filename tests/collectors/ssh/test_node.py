@@ -45,7 +45,7 @@ from trntop.monitor import Monitor
 from trntop.settings import Fleet, Settings
 from trntop.sources import Origin, parse
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.xdist_group("servers")]
 NODES = 16
 ROOT = Path(__file__).parents[3]
 

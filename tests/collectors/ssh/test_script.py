@@ -33,6 +33,8 @@ from trntop.collectors.worker import StuckError
 from trntop.model import State
 from trntop.settings import Collect
 
+pytestmark = pytest.mark.xdist_group("servers")
+
 SHELLS = ("dash", "bash", "busybox")
 APPLETS = "sh grep find xargs head tail cat mktemp sed sleep rm setsid"
 
@@ -291,7 +293,11 @@ async def test_nothing_is_left_when_the_connection_ends(
             assert not folders()
 
 
-@pytest.mark.parametrize("reading", [True, False])
+@pytest.mark.parametrize(
+    ("shell", "reading"),
+    [("dash", True), *((name, False) for name in SHELLS)],
+    indirect=["shell"],
+)
 async def test_nothing_is_left_when_nobody_asks_any_more(
     settings: Collect,
     shell: tuple[str, str],

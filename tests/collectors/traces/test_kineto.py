@@ -222,7 +222,7 @@ KERNELS = st.lists(
 MARKS = st.lists(st.tuples(st.integers(0, 200), st.integers(1, 60)), max_size=5)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(KERNELS, MARKS)
 def test_parts_of_steps_agree_with_a_raster(
     tmp_path: Path, kernels: list[tuple[bool, int, int]], marks: list[tuple[int, int]]
@@ -271,7 +271,7 @@ JSON = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(JSON, max_size=6), JSON, JSON)
 def test_whatever_the_events_are_there_is_a_capture_or_one_sentence(
     tmp_path: Path, events: list[object], distributed: object, base: object

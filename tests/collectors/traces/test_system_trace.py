@@ -157,7 +157,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(EVENTS, st.none() | st.integers(1, 3))
 def test_whatever_pairs_parts_are_parts(
     tmp_path: Path, events: list[tuple[str, str, int, int | None, int]], executions: int | None

@@ -29,6 +29,8 @@ from trntop.exporters.web.probes import Prober, Probes, Token
 from trntop.exporters.web.server import build_app
 from trntop.settings import Settings
 
+pytestmark = pytest.mark.xdist_group("machine")
+
 ROOT = Path(__file__).parents[3]
 SECRET = "0123456789abcdef0123456789abcdef"
 BEARER = {"Authorization": f"Bearer {SECRET}"}
@@ -304,7 +306,7 @@ def started(*arguments: str) -> subprocess.Popen[str]:
     ("arguments", "sentence"),
     [
         (["--allow-probes"], "--allow-probes needs --probe-token-file"),
-        (["--probe-token-file", "x"], "--probe-token-file goes with --allow-probes"),
+        (["--probe-token-file", "x"], "--probe-token-file needs --allow-probes"),
         (["--allow-probes", "--probe-token-file", "/nosuch"], "/nosuch: No such file"),
     ],
 )

@@ -9,7 +9,7 @@ from trntop.tui.filter.completion import candidates, complete
         ("ut", "util"),
         ("util<30 & hbm_", "util<30 & hbm_bw"),
         ("!inc", "!incident"),
-        ("(sta", "(state"),
+        ("util<3 | sta", "util<3 | state"),
         ("state=st", "state=starting"),
         ("phase=wa", "phase=warming-up"),
         ("kind!=efa_d", "kind!=efa_degraded"),

@@ -18,7 +18,7 @@ TROUBLE = scene(trouble=True)
 
 
 def found(text: str, shown: Scene = TROUBLE) -> list[str]:
-    places = Filter(text).places(shown)
+    places = Filter(text).mask(shown)
     assert len(places) == len(shown.cluster.nodes)
     return [name for name, there in zip(shown.cluster.names, places, strict=True) if there]
 
@@ -34,9 +34,10 @@ def scene_of(*nodes) -> Scene:  # type: ignore[no-untyped-def]
         ("TRN-007", [VICTIM]),
         ('"007"', [VICTIM]),
         ("node=trn-007", [VICTIM]),
-        ("node~7$", [VICTIM]),
-        ("node~'0(07|11)$'", [VICTIM, "trn-011"]),
-        ("node!~trn & node~trn", []),
+        ("node~r?-007", [VICTIM]),
+        ("node~0[01][71]", ["trn-001", VICTIM, "trn-011"]),
+        ("node~00*7", [VICTIM]),
+        ("node!~trn node~trn", []),
         ("state=stale", ["trn-011"]),
         ("state!=fresh", ["trn-011"]),
         ("incident", [VICTIM]),
@@ -45,7 +46,7 @@ def scene_of(*nodes) -> Scene:  # type: ignore[no-untyped-def]
         ("kind=efa_degraded", [VICTIM]),
         ("severity=critical & !state=stale", [VICTIM]),
         ("part=efa:rdmap96s27", [VICTIM]),
-        ("part~'^efa:'", [VICTIM]),
+        ("part~'efa:*96'", [VICTIM]),
         ("!phase=training", ["trn-011"]),
         ("retx>1", [VICTIM]),
         ("retx>1%", [VICTIM]),
@@ -59,9 +60,9 @@ def scene_of(*nodes) -> Scene:  # type: ignore[no-untyped-def]
         ("te=none", ["trn-011"]),
         ("efa_retransmit_ratio=none", ["trn-011"]),
         ("te!=none & 011", []),
-        ("(007 | 008) & !incident", ["trn-008"]),
+        ("008 !incident | 007 !incident", ["trn-008"]),
         ("007 | 008 & incident", [VICTIM]),
-        ("!(util>0) & !te>0", ["trn-011"]),
+        ("!util>0 !te>0", ["trn-011"]),
         ("!!007", [VICTIM]),
         ("age>1min", []),
     ],
@@ -82,7 +83,7 @@ def test_jobs_are_those_that_report_and_those_of_the_scheduler() -> None:
     given = make_node(1, jobs=())
     held = replace(given.inventory, allocations=(Allocation(job="4711", whole=True),))
     shown = scene_of(node(0, jobs=("a", "b")), replace(given, inventory=held))
-    assert found("job=a", shown) == found("job~^B$", shown) == ["trn-000"]
+    assert found("job=a", shown) == found("job~A", shown) == ["trn-000"]
     assert found("job=4711", shown) == ["trn-001"]
     assert found("job!=a", shown) == ["trn-001"]
     assert found("type=trn2.48xlarge", shown) == ["trn-000", "trn-001"]
@@ -91,6 +92,11 @@ def test_jobs_are_those_that_report_and_those_of_the_scheduler() -> None:
 def test_words_of_states_may_be_written_with_hyphens() -> None:
     for text in ("phase=warming-up", "phase='warming up'", "phase=Warming_Up"):
         assert found(text) == []
+
+
+def test_a_pattern_with_many_wildcards_ends() -> None:
+    shown = scene_of(make_node(0, name="a" * 200))
+    assert found("node~" + "a*" * 60 + "b", shown) == []
 
 
 def test_an_empty_fleet() -> None:
@@ -110,43 +116,38 @@ def test_what_is_remembered_of_words_follows_the_nodes() -> None:
     made = Filter("state=stale")
     before = scene_of(node(0), node(1))
     after = scene_of(node(0), node(1, state=State.STALE))
-    assert [made.places(one).tolist() for one in (before, after)] == [[False] * 2, [False, True]]
+    assert [made.mask(one).tolist() for one in (before, after)] == [[False] * 2, [False, True]]
 
 
 @pytest.mark.parametrize(
     ("text", "at", "message"),
     [
-        ("utl<3", 0, "unknown name utl; did you mean util?"),
-        ("a & qqq=3", 4, "unknown name qqq; known are node, state"),
+        ("utl<3", 0, "unknown field utl; did you mean util?"),
+        ("a & qqq=3", 4, "unknown field qqq; known: node, state"),
         ("efa_retransmit_rato<3", 0, "did you mean efa_retransmit_ratio?"),
-        ("util", 4, "util must be compared, such as util>30"),
-        ("state", 5, "state must be compared, such as state=starting"),
-        ("node & a", 4, "node must be compared"),
+        ("util", 4, "util needs a comparison, such as util>30"),
+        ("state", 5, "state needs a comparison, such as state=starting"),
+        ("node & a", 4, "node needs a comparison"),
         ("util<", 5, "a value is missing"),
         ("util<&3", 5, "a value is missing"),
-        ("util<x", 5, "x is no number"),
+        ("util<x", 5, "x is not a number"),
         ("util<1.2.3", 5, "1.2.3 is no number to compare with"),
         ("util<9e999", 5, "no number to compare with"),
-        ("util~3", 4, "util is a number: < <= > >= = !="),
-        ("node<3", 4, "node is a word: = != ~ !~"),
-        ("util<30GiB", 7, "this is in %, not in GiB"),
-        ("util<30 GiB", 8, "this is in %, not in GiB"),
-        ("node_memory_used_bytes>3s", 24, "this is in bytes, not in s"),
-        ("util<30q", 7, "unknown unit q; known are %"),
+        ("util~3", 4, "util is a number: use < <= > >= = !="),
+        ("node<3", 4, "node is text: use = != ~ !~"),
+        ("util<30GiB", 7, "the unit is %, not GiB"),
+        ("util<30 GiB", 8, "the unit is %, not GiB"),
+        ("node_memory_used_bytes>3s", 24, "the unit is bytes, not s"),
+        ("util<30q", 7, "unknown unit q; use one of %"),
         ("state=stal", 6, "state is one of starting, fresh"),
-        ("node~'a(b'", 7, "this ( is never closed"),
-        ("node~a[", 6, "this [ is never closed"),
         ("", 0, "a name is missing"),
         ("a & ", 4, "a name is missing"),
         ("a | | b", 4, "expected a name before |"),
-        ("a b", 2, "expected & or | before it"),
-        ("(a b)", 3, "expected & or | before it"),
-        ("(a", 2, "a ) is missing"),
-        ("a)", 1, "this ) closes nothing"),
-        ("'abc", 0, "this quote is never closed"),
-        ("node~'abc", 5, "this quote is never closed"),
+        ("(a | b) c", 0, "parentheses are not supported; separate groups with |"),
+        ("a)", 1, "parentheses are not supported"),
+        ("'abc", 0, "unclosed quote"),
+        ("node~'abc", 5, "unclosed quote"),
         ("=3", 0, "expected a name before ="),
-        ("(" * 21 + "a", 20, "nested too deeply"),
         ("x" * (MAX_LENGTH + 1), MAX_LENGTH, "at most 300 characters"),
     ],
 )

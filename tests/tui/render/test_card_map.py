@@ -119,9 +119,10 @@ class TestLabels:
 
 
 class TestMap:
-    @pytest.mark.parametrize("width", [20, 40, 78, 116, 196])
+    @pytest.mark.parametrize(
+        ("width", "pen"), [(20, PEN), (78, PLAIN), (196, PEN)], ids=["narrow", "ascii", "wide"]
+    )
     @pytest.mark.parametrize("layer", layers.LAYERS, ids=lambda one: one.title[:6])
-    @pytest.mark.parametrize("pen", [PEN, PLAIN], ids=["block", "ascii"])
     def test_it_fits(self, width: int, layer: layers.Layer, pen: Pen) -> None:
         how = look(layer, BAD)
         lines = rows(WHOLE, how, width, pen, VICTIM)

@@ -70,7 +70,7 @@ class TestMap:
     def test_others_are_dimmed(self, size: tuple[int, int]) -> None:
         shown = scene(trouble=True)
         plain = fleet_map.draw(shown, *size, PEN)
-        chosen = Filter("007 | 011").places(shown)
+        chosen = Filter("007 | 011").mask(shown)
         dimmed = fleet_map.draw(shown, *size, PEN, chosen=chosen)
         assert text(dimmed) == text(plain) or size == (4, 2)
         assert dimmed != plain
@@ -100,5 +100,5 @@ class TestSelection:
     def test_a_scene_is_looked_at_once(self) -> None:
         shown = scene(trouble=True)
         choice = Selection(Filter("incident"))
-        assert choice.places(shown) is choice.places(shown)
-        assert choice.places(scene()) is not choice.places(shown)
+        assert choice.mask(shown) is choice.mask(shown)
+        assert choice.mask(scene()) is not choice.mask(shown)

@@ -56,8 +56,10 @@ def drawn(paint: node.Paint, made: NodeView, width: int = 100, *found: Incident)
 
 
 @pytest.mark.parametrize("name", PAINTS)
-@pytest.mark.parametrize("width", [20, 36, 58, 78, 118])
-@pytest.mark.parametrize("state", [State.FRESH, State.STALE, State.DOWN])
+@pytest.mark.parametrize(
+    ("width", "state"),
+    [(20, State.FRESH), (36, State.DOWN), (58, State.FRESH), (118, State.STALE)],
+)
 def test_every_part_fits(name: str, width: int, state: State) -> None:
     made = make_node(0, 16, 8, 16, runtimes=3, state=state, reason="gone")
     lines = PAINTS[name](of(made, EFA_INCIDENT), made, width, PEN)

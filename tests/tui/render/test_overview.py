@@ -49,8 +49,9 @@ class TestHeader:
         assert long.cell_length == 120
         assert "n" * 25 not in long.text
 
-    @pytest.mark.parametrize("width", [1, 20, 40, 80, 120, 200])
-    @pytest.mark.parametrize("trouble", [False, True])
+    @pytest.mark.parametrize(
+        ("width", "trouble"), [(1, True), (40, True), (80, False), (120, True), (200, False)]
+    )
     def test_it_fits(self, width: int, trouble: bool) -> None:
         lines = header.draw(scene(trouble=trouble), width, PEN)
         assert [line.cell_length for line in lines] == [width, width]
@@ -390,8 +391,7 @@ class TestTrends:
         assert trends.draw(trends.cluster_trends(scene()), NOON, 20, 6, PEN) == []
         assert trends.draw(trends.cluster_trends(scene()), NOON, 80, 2, PEN) == []
 
-    @pytest.mark.parametrize("width", [26, 60, 118, 200])
-    @pytest.mark.parametrize("height", [3, 6, 20, 55])
+    @pytest.mark.parametrize(("width", "height"), [(26, 20), (60, 6), (118, 3), (200, 55)])
     def test_it_fits(self, width: int, height: int) -> None:
         lines = trends.draw(trends.cluster_trends(scene(trouble=True)), NOON, width, height, PEN)
         assert len(lines) <= height

@@ -1,5 +1,7 @@
 """What neuron-monitor says of cores: one that stopped while its siblings work on."""
 
+from collections import deque
+
 import numpy as np
 
 from trntop import units
@@ -7,7 +9,6 @@ from trntop.analysis.axis import PartAxis, Places, carried
 from trntop.analysis.detector import Verdict
 from trntop.analysis.sums import Mean
 from trntop.analysis.tick import Tick
-from trntop.analysis.windows import Window
 from trntop.catalog import Entity
 from trntop.model import Column, Evidence
 
@@ -33,7 +34,9 @@ class Cores:
     """The cores of a node beside the busiest of them, and beside their own past."""
 
     def __init__(self) -> None:
-        self._window = Window(WINDOW)
+        self._past: deque[tuple[float, Column]] = deque()
+        """Times and utilization of the looks within `WINDOW`, `[core]`."""
+        self._mean: Column = np.empty(0)
         self._axis: PartAxis | None = None
         self._usual: Column = np.empty(0)
         """Utilization as a share of the busiest core's, NaN until known, `[core]`."""
@@ -54,12 +57,11 @@ class Cores:
         if self._looked <= tick.time < self._looked + LOOK - SLACK:
             return
         self._looked = tick.time
-        self._window.push(tick.time, axis, self._block.mean)
+        self._mean = mean = self._average(tick.time, self._block.mean)
         self._block.clear()
         self.worst = np.full(len(tick.nodes), np.nan)
         if not len(axis):
             return
-        mean = self._window.mean
         with_cores = axis.sizes > 0
         busiest = np.zeros(len(axis.sizes))
         busiest[with_cores] = np.fmax.reduceat(mean, axis.starts[:-1][with_cores])
@@ -85,7 +87,7 @@ class Cores:
         view = tick.view(node)
         cores = [axis.key(int(core))[1] for core in low]
         worst = int(low[np.argmax(self._drop[low])])
-        own, usual = float(self._window.mean[worst]), float(self._busiest[place])
+        own, usual = float(self._mean[worst]), float(self._busiest[place])
         component, what = f"core:{cores[0]}", f"core {cores[0]}"
         if len(cores) > 1:
             first = int(axis.starts[place])
@@ -110,6 +112,18 @@ class Cores:
             component=component,
             evidence=(Evidence(text, node, "neuroncore_utilization_ratio", own, usual),),
         )
+
+    def _average(self, time: float, values: Column) -> Column:
+        """Mean of each core over `WINDOW`, with the newest values, `[core]`."""
+        if self._past and time < self._past[-1][0]:
+            self._past.clear()
+        self._past.append((time, values))
+        while self._past[0][0] <= time - WINDOW + SLACK:
+            self._past.popleft()
+        mean = Mean(len(values))
+        for _, row in self._past:
+            mean.add(row)
+        return mean.mean
 
     def _low(self, node: int) -> Places:
         """The cores of a node that have stopped."""
@@ -146,4 +160,6 @@ class Cores:
         self._usual = (
             np.full(len(axis), np.nan) if before is None else carried(self._usual, before, axis)
         )
+        if before is not None:
+            self._past = deque((time, carried(row, before, axis)) for time, row in self._past)
         self._axis = axis

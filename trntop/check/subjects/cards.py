@@ -1,4 +1,4 @@
-"""EFA cards: how many there must be and how fast, by the instance type and by the other nodes.
+"""EFA devices: how many there must be and how fast, by the instance type and by the other nodes.
 
 The state that the driver reports is hard-coded and says nothing; a card that is broken is gone.
 """
@@ -13,16 +13,17 @@ from trntop.check.result import Look
 from trntop.check.subjects.versions import numbers
 from trntop.instances import INSTANCE_TYPES
 
+NO_DEVICES = "no EFA devices"
 REAL_RATES = (2, 13)
 """Driver from which on the rate is the card's own; before, it is always 100 Gb/s."""
 
 
 def findings(looks: Mapping[str, Look], spec: ProbeSpec) -> Iterator[Finding]:
-    """Missing cards, cards that went during the check, and wrong rates.
+    """Devices that are missing or disappear during the check, and low link rates.
 
     Args:
         looks: node → what was seen of it.
-        spec: the probes, which need a card or do not.
+        spec: the probes, which may need a device.
     """
     usual = _usual(looks)
     for name, look in looks.items():
@@ -55,9 +56,10 @@ def _count(name: str, seen: Inspection, usual: int | None, spec: ProbeSpec) -> I
             yield Finding(
                 check="cards",
                 outcome=Outcome.UNKNOWN,
+                fault="EFA devices unknown",
                 node=name,
-                text="its EFA cards cannot be seen",
-                next_step="Look at it on the node: `ls /sys/class/infiniband`, `trntop doctor`.",
+                text="the inspection could not read them",
+                next_step="Run on the node: `ls /sys/class/infiniband`, `trntop doctor`.",
             )
         return
     have = len(seen.cards)
@@ -67,9 +69,10 @@ def _count(name: str, seen: Inspection, usual: int | None, spec: ProbeSpec) -> I
             yield Finding(
                 check="cards",
                 outcome=Outcome.FAIL if spec.provider == "efa" else Outcome.PASS,
+                fault=NO_DEVICES,
                 node=name,
-                text="no EFA card, and its instance type is not known",
-                next_step="Without EFA, --provider tcp probes over the ordinary network."
+                text="the instance type is unknown",
+                next_step="Add --provider tcp to probe over the ordinary network."
                 if spec.provider == "efa"
                 else "",
             )
@@ -77,29 +80,31 @@ def _count(name: str, seen: Inspection, usual: int | None, spec: ProbeSpec) -> I
     if wanted is not None and have >= wanted:
         return
     most = wanted if wanted is not None else usual
-    kind = f" of a {seen.instance_type}" if wanted is not None and seen.instance_type else ""
+    kind = f" on {seen.instance_type}" if wanted is not None and seen.instance_type else ""
     attached = seen.facts.get(ATTACHED) == str(have)
-    text = f"{have} EFA {'card' if have == 1 else 'cards'}, {most} expected{kind}"
+    text = f"{have} found, {most} expected{kind}"
     if have and (attached or (usual is not None and have >= usual)):
-        why = "it was launched with as many" if attached else "the other nodes have as many"
+        why = f"launched with {have}" if attached else f"most nodes have {usual}"
         yield Finding(
             check="cards",
             outcome=Outcome.WARN,
+            fault="EFA devices missing",
             node=name,
             text=f"{text}; {why}",
-            next_step="If they were launched with fewer interfaces on purpose, all is well.",
+            next_step="Ignore this if the nodes were launched with fewer interfaces on purpose.",
         )
         return
     yield Finding(
         check="cards",
         outcome=Outcome.FAIL,
+        fault="EFA devices missing" if have else NO_DEVICES,
         node=name,
         text=text,
         action=Action.REBOOT,
         next_step=drain(
             name,
-            f"{have} of {most} EFA cards",
-            "Reboot it; if the card stays away, stop and start the instance.",
+            f"{have} of {most} EFA devices",
+            "Reboot it; if the device stays missing, stop and start the instance.",
         ),
     )
 
@@ -113,12 +118,13 @@ def _gone(name: str, look: Look) -> Iterator[Finding]:
             yield Finding(
                 check="cards",
                 outcome=Outcome.FAIL,
+                fault="EFA device lost",
                 node=name,
                 component=f"efa:{card.name}",
-                text=f"EFA card {card.name} disappeared during the check",
+                text=f"{card.name} disappeared during the check",
                 action=Action.ISOLATE,
                 next_step=drain(
-                    name, f"EFA card {card.name} disappeared", "Stop and start the instance."
+                    name, f"EFA device {card.name} lost", "Stop and start the instance."
                 ),
             )
 
@@ -133,9 +139,12 @@ def _rates(name: str, seen: Inspection) -> Iterator[Finding]:
         yield Finding(
             check="cards",
             outcome=Outcome.FAIL,
+            fault="EFA link rate low",
             node=name,
             component=f"efa:{card.name}",
-            text=f"EFA card {card.name} runs at {card.rate_gbps:g} Gb/s instead of {wanted:g}",
+            text=f"{card.name} runs at {card.rate_gbps:g} Gb/s, {wanted:g} expected",
             action=Action.ISOLATE,
-            next_step=drain(name, f"EFA card {card.name} is slow", "Stop and start the instance."),
+            next_step=drain(
+                name, f"EFA device {card.name} is slow", "Stop and start the instance."
+            ),
         )

@@ -23,8 +23,9 @@ def findings(looks: Mapping[str, Look], limits: Limits) -> Iterator[Finding]:
             yield Finding(
                 check="clock",
                 outcome=Outcome.WARN,
+                fault="clock skew",
                 node=name,
-                text=f"its clock is {units.seconds(abs(away))} {side} the others'"
+                text=f"{units.seconds(abs(away))} {side} the other nodes"
                 f" (±{units.seconds(looks[name].clock_error)})",
-                next_step="Start chronyd or systemd-timesyncd on it; `chronyc tracking` tells.",
+                next_step="Start chronyd or systemd-timesyncd; check with `chronyc tracking`.",
             )

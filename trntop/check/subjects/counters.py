@@ -1,7 +1,7 @@
-"""What EFA cards counted between the two looks: rates, never totals since boot.
+"""What EFA devices counted between the two inspections: rates, never totals since boot.
 
-A total tells of the life of a card, which may have been long. One exception: an admin command
-that never completed closes the card's admin queue until the driver is reset, so that any count
+A total covers the life of a device, which may have been long. One exception: an admin command
+that never completed closes the device's admin queue until the driver is reset, so that any count
 above 0 means that it is closed now.
 """
 
@@ -18,20 +18,20 @@ from trntop.settings import Check as Limits
 DEAD = "no_completion_cmds"
 ALIVE = "keep_alive_rcvd"
 EVENTS = {
-    "rx_drops": "packets that it received and dropped",
-    "retrans_timeout_events": "time-outs that changed the network path",
-    "unresponsive_remote_events": "peers that did not respond",
+    "rx_drops": "dropped packets",
+    "retrans_timeout_events": "retransmit timeouts",
+    "unresponsive_remote_events": "unresponsive peers",
     "impaired_remote_conn_events": "impaired connections",
-    "rdma_read_wr_err": "failed RDMA reads",
-    "rdma_write_wr_err": "failed RDMA writes",
-    "cmds_err": "failed admin commands",
-    "reg_mr_err": "failed memory registrations",
+    "rdma_read_wr_err": "RDMA read errors",
+    "rdma_write_wr_err": "RDMA write errors",
+    "cmds_err": "admin command errors",
+    "reg_mr_err": "memory registration errors",
 }
-"""Counters of which any rate is told, unless most cards have it."""
+"""Counters of which any rate is reported, unless most devices have it."""
 FACTOR = 8
 """Times the median of all cards that a card must have counted."""
 LEAST_PACKETS = 20
-"""Packets sent again below which a share says little."""
+"""Retransmitted packets below which a share says little."""
 QUIET = 30.0
 """Seconds without a sign of life after which a card is remarked, if others gave one."""
 
@@ -48,7 +48,7 @@ class _Change:
 
 
 def findings(looks: Mapping[str, Look], limits: Limits) -> Iterator[Finding]:
-    """Dead cards, and what was counted during the check that most cards did not count."""
+    """Dead devices, and what was counted during the check that most devices did not count."""
     for name, look in looks.items():
         yield from _dead(name, look)
     changes = list(_changes(looks))
@@ -61,10 +61,10 @@ def findings(looks: Mapping[str, Look], limits: Limits) -> Iterator[Finding]:
             yield Finding(
                 check="counters",
                 outcome=Outcome.WARN,
+                fault="EFA driver reset",
                 node=one.node,
                 component=f"efa:{one.card.name}",
-                text=f"counters of EFA card {one.card.name} began anew during the check: its"
-                " driver was reset",
+                text=f"counters of {one.card.name} restarted during the check",
                 action=Action.MONITOR,
             )
 
@@ -75,13 +75,16 @@ def _dead(name: str, look: Look) -> Iterator[Finding]:
             yield Finding(
                 check="admin queue",
                 outcome=Outcome.FAIL,
+                fault="EFA admin queue dead",
                 node=name,
                 component=f"efa:{card.name}",
-                text=f"{count} admin commands of EFA card {card.name} never completed: its driver"
-                " takes no further ones until it is reset",
+                text=f"{count} admin commands of {card.name} never completed; it accepts no more"
+                " until its driver is reset",
                 action=Action.REBOOT,
                 next_step=drain(
-                    name, f"EFA card {card.name} is dead", "Reboot it; if that recurs, replace it."
+                    name,
+                    f"EFA device {card.name} is dead",
+                    "Reboot it; if it recurs, replace the instance.",
                 ),
             )
 
@@ -106,7 +109,7 @@ def _changes(looks: Mapping[str, Look]) -> Iterator[_Change]:
 
 
 def _bar(values: list[int]) -> int:
-    """What a card must have counted more than: what most have blames none."""
+    """What a device must exceed: a count that most have is no fault of one."""
     return FACTOR * median_low(values) if values else 0
 
 
@@ -119,10 +122,10 @@ def _events(changes: list[_Change], counter: str, what: str) -> Iterator[Finding
             yield Finding(
                 check="counters",
                 outcome=Outcome.WARN,
+                fault=what,
                 node=one.node,
                 component=f"efa:{one.card.name}",
-                text=f"EFA card {one.card.name} counted {count:,} {what} ({counter}) in the"
-                f" {units.span(one.seconds)} of the check",
+                text=f"{one.card.name} counted {count:,} ({counter}) in {units.span(one.seconds)}",
                 action=Action.MONITOR,
             )
     if bar and not any(one.counts[counter] > bar for one in known):
@@ -130,8 +133,9 @@ def _events(changes: list[_Change], counter: str, what: str) -> Iterator[Finding
         yield Finding(
             check="counters",
             outcome=Outcome.WARN if counter != "cmds_err" else Outcome.PASS,
-            text=f"most EFA cards counted {usual:,} or more {what} ({counter}) during the check:"
-            " no card stands out",
+            fault=what,
+            text=f"most EFA devices counted {usual:,} or more ({counter}) during the check; no"
+            " device differs from its peers",
         )
 
 
@@ -151,20 +155,22 @@ def _retransmits(changes: list[_Change], limits: Limits) -> Iterator[Finding]:
             yield Finding(
                 check="retransmits",
                 outcome=Outcome.WARN,
+                fault="retransmits high",
                 node=one.node,
                 component=f"efa:{one.card.name}",
-                text=f"EFA card {one.card.name} sent {units.percent(share)} of its packets again"
-                f" ({again:,} of {one.counts['tx_pkts']:,}), most cards"
-                f" {units.percent(usual)}",
+                text=f"{one.card.name} retransmitted {units.percent(share)} of its packets"
+                f" ({again:,} of {one.counts['tx_pkts']:,}), peers {units.percent(usual)}",
                 action=Action.MONITOR,
-                next_step="Check it again with --per-card --full: if it is slow too, drain it.",
+                next_step="Check again with --per-card --full; if it is slow too, drain it.",
             )
     if usual > limits.retransmits:
         yield Finding(
             check="retransmits",
             outcome=Outcome.WARN,
-            text=f"half of the EFA cards sent {units.percent(usual)} of their packets again or"
-            " more: none stands out, so look at what is between them",
+            fault="retransmits high",
+            text=f"half of the EFA devices retransmitted {units.percent(usual)} of their packets or"
+            " more; no device differs from its peers",
+            next_step="Check the network between the nodes.",
         )
 
 
@@ -177,9 +183,10 @@ def _silent(changes: list[_Change]) -> Iterator[Finding]:
             yield Finding(
                 check="admin queue",
                 outcome=Outcome.WARN,
+                fault="no EFA keep-alive",
                 node=one.node,
                 component=f"efa:{one.card.name}",
-                text=f"EFA card {one.card.name} gave no sign of life ({ALIVE}) in"
-                f" {units.span(one.seconds)}, others did",
+                text=f"{one.card.name} counted no {ALIVE} in {units.span(one.seconds)}, its peers"
+                " did",
                 action=Action.MONITOR,
             )

@@ -1,4 +1,4 @@
-"""Neuron devices: as many as the instance type has, and none that says it is unwell."""
+"""Neuron devices: as many as the instance type has, and all healthy."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,9 +7,11 @@ from trntop.check.model import Action, Finding, Outcome
 from trntop.check.result import Look
 from trntop.instances import INSTANCE_TYPES
 
+UNHEALTHY = {"device": "Neuron device unhealthy", "efa": "EFA device unhealthy"}
+
 
 def findings(looks: Mapping[str, Look]) -> Iterator[Finding]:
-    """Devices that are missing or unwell."""
+    """Devices that are missing or unhealthy."""
     for name, look in looks.items():
         seen = look.newest
         if seen is None:
@@ -19,19 +21,21 @@ def findings(looks: Mapping[str, Look]) -> Iterator[Finding]:
             yield Finding(
                 check="devices",
                 outcome=Outcome.FAIL,
+                fault="Neuron devices missing" if seen.devices else "no Neuron devices",
                 node=name,
-                text=f"{seen.devices} Neuron devices, {row.devices} expected of a {row.name}",
+                text=f"{seen.devices} found, {row.devices} expected on {row.name}",
                 action=Action.REBOOT,
                 next_step=drain(
                     name,
                     f"{seen.devices} of {row.devices} Neuron devices",
-                    "Reboot it; if a device stays away, replace the instance.",
+                    "Reboot it; if a device stays missing, replace the instance.",
                 ),
             )
         for component, trouble in seen.unhealthy.items():
             yield Finding(
                 check="health",
                 outcome=Outcome.FAIL,
+                fault=UNHEALTHY.get(component.partition(":")[0], "unhealthy"),
                 node=name,
                 component=component,
                 text=trouble,

@@ -1,4 +1,4 @@
-"""Probes between nodes: who is slow or cannot be reached, and who only has to do with them."""
+"""Probes between nodes: which node, EFA device or path is slow or fails."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -24,24 +24,24 @@ _OUTCOMES = {
     Quality.VERY_SLOW: Outcome.FAIL,
     Quality.FAILED: Outcome.FAIL,
 }
-_LOADED = "; a host had no core to spare, so this tells nothing of EFA"
-_WHEN_IDLE = "Check again when nothing else runs: `uptime` tells the load."
+_LOADED = "; a host had no idle core, so this is not evidence about EFA"
+_WHEN_IDLE = "Check again when the hosts are idle; `uptime` shows the load."
 MAX_ERRORS = 2
 MANY = 3
 """So many nodes or paths, if they are more than"""
 TOO_MANY = 0.25
-"""this share of all, are not slow each by a fault of its own: distance makes them so."""
+"""this share of all, do not each have a fault of their own: distance is the likely cause."""
 
 
 def findings(
     ends: Ends, limits: Limits, lost: Collection[str], baseline: Ends | None, then: str
 ) -> Iterator[Finding]:
-    """Nodes, cards and links that are slow or fail, and how all of them do.
+    """Nodes, EFA devices and links that are slow or fail, and how all of them do.
 
     Args:
         ends: of this check.
         limits: the settings in force.
-        lost: nodes that do not answer: theirs is said elsewhere.
+        lost: unreachable nodes, which have a finding already.
         baseline: ends of an earlier check.
         then: when that was, in words.
     """
@@ -112,14 +112,15 @@ def _faults(ends: Ends, lost: Collection[str]) -> Iterator[Finding]:
         yield Finding(
             check="probe",
             outcome=Outcome.WARN if works else Outcome.FAIL,
+            fault="probe failed",
             node=node,
             component=_component(card),
-            text=f"its side of {len(errors)} {'probe' if len(errors) == 1 else 'probes'} failed: "
-            + "; ".join(reasons[:MAX_ERRORS]),
+            text=f"{len(errors)} {'probe' if len(errors) == 1 else 'probes'} failed on this node's"
+            " side: " + "; ".join(reasons[:MAX_ERRORS]),
             action=Action.MONITOR if works else Action.ISOLATE,
             next_step=""
             if works
-            else drain(node, "probes fail", "Run `fi_info -p efa` and `trntop doctor` on it."),
+            else drain(node, "probe failed", "Run `fi_info -p efa` and `trntop doctor` on it."),
         )
 
 
@@ -128,9 +129,9 @@ def _all_fail(faults: Mapping[End, Sequence[str]], nodes: Collection[str]) -> Fi
     return Finding(
         check="probe",
         outcome=Outcome.FAIL,
-        text=f"no probe works: {names(nodes)} fail by themselves, so that is no fault of one:"
-        f" {'; '.join(reasons[:MAX_ERRORS])}",
-        next_step="Look at what they share: image, provider, the tool; `fi_info -p efa` tells.",
+        fault="all probes failed",
+        text=f"on {names(nodes)}, so no single node is faulty: {'; '.join(reasons[:MAX_ERRORS])}",
+        next_step="Check what the nodes share: image, provider, tool; run `fi_info -p efa`.",
     )
 
 
@@ -141,29 +142,31 @@ def _nothing_works(ends: Ends, nodes: Collection[str]) -> Iterator[Finding]:
     yield Finding(
         check="latency",
         outcome=Outcome.FAIL,
+        fault="probe failed" if count == 1 else "all probes failed",
         node=one,
         text=(
-            f"the probe against itself fails: {errors[0]}"
+            f"loopback probe: {errors[0]}"
             if one
-            else f"{'the probe' if count == 1 else f'all {count} probes'} between"
-            f" {names(nodes)} failed, so none is to blame: {'; '.join(errors[:MAX_ERRORS])}"
+            else f"{f'{count} probes ' if count > 1 else ''}between {names(nodes)}, so no single"
+            f" node is faulty: {'; '.join(errors[:MAX_ERRORS])}"
         ),
-        next_step="Where no pair works: security groups without a rule for all traffic from and"
-        " to themselves, different zones, a provider that is not installed.",
+        next_step="Check that the security group allows all traffic from and to itself, that all"
+        " nodes are in one zone, and that the provider is installed.",
     )
     if not one:
         yield from _unclear(ends, nodes)
 
 
 def _unclear(ends: Ends, nodes: Collection[str]) -> Iterator[Finding]:
-    """Nodes that nobody can be said to be fine, nor to be to blame."""
+    """Nodes without a good pair that are not known to be faulty."""
     for node in sorted(nodes, key=units.natural):
         if not ends.is_fine(node):
             yield Finding(
                 check="latency",
                 outcome=Outcome.UNKNOWN,
+                fault="no good pair",
                 node=node,
-                text="it has no good pair, and whether that is its own fault cannot be told",
+                text="every pair is slow or failed, and the faulty side is unknown",
             )
 
 
@@ -191,9 +194,10 @@ def _many_nodes(nodes: Collection[str], links: Sequence[Link]) -> Finding:
     return Finding(
         check="latency",
         outcome=_OUTCOMES[max(link.quality for link in sure)] if sure else Outcome.UNKNOWN,
-        text=f"{len(nodes)} nodes are slow or fail with others that are fine ({names(nodes)}): too"
-        f" many for faults of their own{'' if sure else _LOADED}",
-        next_step="Look at what they share and the others do not: placement, image, subnet.",
+        fault="many slow nodes",
+        text=f"{len(nodes)} nodes are slow or fail with healthy partners ({names(nodes)}), too many"
+        f" for separate faults{'' if sure else _LOADED}",
+        next_step="Check what they share and the others do not: placement, image, subnet.",
     )
 
 
@@ -201,22 +205,22 @@ def _many_paths(paths: Sequence[Link], ends: Ends) -> Finding:
     sure = [link for link in paths if not link.loaded]
     worst = max(sure or paths, key=lambda link: (link.quality, link.ratio or 0.0))
     fine = all(ends.is_fine(end[0]) for link in paths for end in (link.one, link.two))
-    whose = "with nodes that are fine with others" if fine else "and none can be said to cause it"
+    whose = "between nodes that are healthy with others" if fine else "the faulty side is unknown"
     # Within a rack and across are two latencies; that alone is no fault.
     usual = worst.quality is Quality.SLOW
     detail = _slowness(worst, ends) if worst.best is not None else _trouble(worst)
     return Finding(
         check="latency",
         outcome=Outcome.PASS if usual else Outcome.WARN if sure else Outcome.UNKNOWN,
-        text=f"{len(paths)} of {len(ends.links)} pairs are slow or fail, {whose}; the worst,"
+        fault="many slow pairs",
+        text=f"{len(paths)} of {len(ends.links)} pairs are slow or fail, {whose}; worst is"
         f" {_label(worst.one)} with {_label(worst.two)}: {detail}{'' if sure else _LOADED}",
-        next_step="Two groups of latencies are usual where nodes are in different racks; a cluster"
-        " placement group keeps them close.",
+        next_step="Use a cluster placement group; nodes in different racks normally show"
+        " two groups of latencies.",
     )
 
 
 def _culprit(ends: Ends, node: str, card: str, links: Sequence[Link]) -> Finding:
-    who = f"EFA card {card}" if card else "it"
     sure = [link for link in links if not link.loaded]
     loaded = len(_partners(sure, node)) < WITNESSES
     links = links if loaded else sure
@@ -225,37 +229,41 @@ def _culprit(ends: Ends, node: str, card: str, links: Sequence[Link]) -> Finding
     failed = [link for link in links if link.best is None]
     worst = max(link.quality for link in links)
     if not working:
-        text = (
-            f"{who} cannot be probed with {names(partners)}, which work with others: "
-            + "; ".join(dict.fromkeys(e for link in failed for e in link.errors[:1]))
+        fault = "EFA device unreachable" if card else "probe failed"
+        text = f"with {names(partners)}, which work with other nodes: " + "; ".join(
+            dict.fromkeys(e for link in failed for e in link.errors[:1])
         )
     else:
         slowest = max(working, key=lambda link: link.ratio or 0.0)
         flaky = [link for link in links if link.flaky or link.best is None]
         # The milder of its links tells what it is always like.
         worst = min(worst, max(link.quality for link in working)) if not flaky else worst
-        text = f"{who} is slow with {names(partners)}, which are fine with others: "
+        fault = "slow EFA device" if card else "slow network"
+        text = f"with {names(partners)}, which are healthy with other nodes: "
         text += _slowness(slowest, ends)
         if flaky:
             text += f"; {_trouble(flaky[0], node)}"
+    text = f"{card} {text}" if card else text
     if loaded:
         return Finding(
             check="latency",
             outcome=Outcome.UNKNOWN,
+            fault=fault,
             node=node,
             component=_component(card),
             text=text + _LOADED,
             next_step=_WHEN_IDLE,
         )
-    reason = f"EFA card {card} slow or lossy" if card else "slow or lossy network"
+    reason = f"EFA device {card} slow or lossy" if card else "slow or lossy network"
     return Finding(
         check="latency",
         outcome=_OUTCOMES[worst],
+        fault=fault,
         node=node,
         component=_component(card),
         text=text,
         action=Action.ISOLATE,
-        next_step=drain(node, reason, "Replace the instance if a second check finds it again."),
+        next_step=drain(node, reason, "Replace the instance if a second check fails again."),
     )
 
 
@@ -270,8 +278,8 @@ def _slowness(link: Link, ends: Ends) -> str:
     assert best is not None and ends.reference is not None and link.ratio is not None
     usual = _stated(ends.reference, best)
     if link.ratio < 1.05:
-        return f"{described(best)}, as the others"
-    return f"{described(best)}, {_times(link.ratio)} the nodes' median of {usual}"
+        return f"{described(best)}, as its peers"
+    return f"{described(best)}, {_times(link.ratio)} the median of {usual}"
 
 
 def _times(ratio: float) -> str:
@@ -279,14 +287,14 @@ def _times(ratio: float) -> str:
 
 
 def _trouble(link: Link, node: str = "") -> str:
-    """What else a link of a node does than being slow."""
+    """What is wrong with a link of a node besides its latency."""
     partners = {link.one[0], link.two[0]} - {node} if node else set()
     partner = f" with {partners.pop()}" if partners else ""
     if link.errors:
         tries = len(link.errors) + len(link.figures)
         count = f"{len(link.errors)} of {tries} probes" if tries > 1 else "the probe"
         return f"{count}{partner} failed: {link.errors[0]}"
-    return f"{link.lost} messages{partner} were lost"
+    return f"{link.lost} messages{partner} lost"
 
 
 def _pair(link: Link, ends: Ends) -> Finding:
@@ -297,17 +305,16 @@ def _pair(link: Link, ends: Ends) -> Finding:
     if link.errors or link.lost:
         told.append(_trouble(link))
     many = len({end[0] for each in ends.links for end in (each.one, each.two)}) > 2
-    unsure = "; with others, neither is bad often enough to be the one to blame" if many else ""
+    unsure = "; neither node fails with enough other nodes to be the cause" if many else ""
+    failed = link.best is None or link.quality is Quality.FAILED
     return Finding(
         check="latency",
         outcome=Outcome.UNKNOWN if link.loaded else _OUTCOMES[link.quality],
+        fault="path failed" if failed else "lossy path" if link.flaky else "slow path",
         component=f"link:{link.one[0]}>{link.two[0]}",
-        text=f"the path between {one} and {two}: {'; '.join(told)}"
-        + (_LOADED if link.loaded else unsure),
+        text=f"between {one} and {two}: {'; '.join(told)}" + (_LOADED if link.loaded else unsure),
         action=Action.NONE if link.loaded else Action.MONITOR,
-        next_step=_WHEN_IDLE
-        if link.loaded
-        else "Check again with --full, which probes every pair.",
+        next_step=_WHEN_IDLE if link.loaded else "Check again with --full to probe every pair.",
     )
 
 
@@ -324,7 +331,7 @@ def _since(
         yield Finding(
             check="baseline",
             outcome=Outcome.PASS,
-            text=f"the check of {then} measured something else, so nothing is compared with it",
+            text=f"not compared with the check of {then}, which used other probe options",
         )
         return
     shift = now / before
@@ -340,13 +347,14 @@ def _since(
         yield Finding(
             check="baseline",
             outcome=Outcome.UNKNOWN if loaded else Outcome.WARN,
-            text=f"all nodes are about {shift:.1f} times slower than on {then}:"
-            f" {_stated(now, sample)} instead of {_stated(before, sample)}; none is to blame"
+            fault="slower than baseline",
+            text=f"all nodes are {shift:.1f} times slower than on {then}:"
+            f" {_stated(now, sample)}, was {_stated(before, sample)}; no single node is faulty"
             f"{_LOADED if loaded else ''}",
             action=Action.NONE if loaded else Action.MONITOR,
             next_step=_WHEN_IDLE
             if loaded
-            else "Look at what all share: versions, placement, the load while it was checked.",
+            else "Check what all nodes share: versions, placement, load during the check.",
         )
     for end, own in bests.items():
         earlier = baseline.best(end)
@@ -358,9 +366,10 @@ def _since(
             yield Finding(
                 check="baseline",
                 outcome=Outcome.WARN,
+                fault="slower than baseline",
                 node=end[0],
                 component=_component(end[1]),
-                text=f"{amount(own)} with its best partner, {amount(earlier)} on {then}",
+                text=f"{amount(own)} with its best partner, was {amount(earlier)} on {then}",
                 action=Action.MONITOR,
-                next_step="Watch it: it is not slow among the others yet.",
+                next_step="Monitor it: it is not slower than its peers yet.",
             )

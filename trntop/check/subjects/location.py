@@ -13,7 +13,7 @@ SECURITY = "security_groups"
 INBOUND, OUTBOUND = "security_self_inbound", "security_self_outbound"
 """Whether one of them lets all traffic of its own members in, and out to them: `yes` or `no`."""
 
-_OUTBOUND = "even beside a rule that lets everything out"
+_OUTBOUND = "even if another rule allows all outbound traffic"
 
 
 def findings(looks: Mapping[str, Look]) -> Iterator[Finding]:
@@ -28,11 +28,13 @@ def findings(looks: Mapping[str, Look]) -> Iterator[Finding]:
         "availability zone",
         told(ZONE) or told(ZONE_NAME),
         Outcome.FAIL,
-        "EFA traffic cannot cross zones",
+        "Move the nodes to one zone: EFA traffic cannot cross zones.",
     )
-    yield from _apart("subnet", told(SUBNET), Outcome.WARN, "use one subnet for all nodes of a job")
     yield from _apart(
-        "placement group", told(GROUP), Outcome.WARN, "a cluster placement group keeps nodes close"
+        "subnet", told(SUBNET), Outcome.WARN, "Use one subnet for all nodes of a job."
+    )
+    yield from _apart(
+        "placement group", told(GROUP), Outcome.WARN, "Use a cluster placement group."
     )
     yield from _groups(told(SECURITY))
     for fact, way, why in ((INBOUND, "in from", ""), (OUTBOUND, "out to", f", {_OUTBOUND}")):
@@ -41,9 +43,10 @@ def findings(looks: Mapping[str, Look]) -> Iterator[Finding]:
                 yield Finding(
                     check="security group",
                     outcome=Outcome.FAIL,
+                    fault="security group blocks EFA",
                     node=name,
-                    text=f"no security group of it lets all traffic {way} its own members",
-                    next_step=f"EFA needs a rule for all traffic {way} the group itself{why}.",
+                    text=f"no security group allows all traffic {way} its own members",
+                    next_step=f"Add a rule for all traffic {way} the group itself{why}.",
                 )
 
 
@@ -54,16 +57,21 @@ def _apart(what: str, values: Mapping[str, str], outcome: Outcome, why: str) -> 
     if found.most is None:
         groups = "; ".join(f"{value}: {names(nodes)}" for value, nodes in found.groups())
         yield Finding(
-            check="location", outcome=outcome, text=f"not in one {what} ({groups})", next_step=why
+            check="location",
+            outcome=outcome,
+            fault=f"different {what}s",
+            text=groups,
+            next_step=why,
         )
         return
     for node, value in found.odd.items():
         yield Finding(
             check="location",
             outcome=outcome,
+            fault=f"different {what}",
             node=node,
-            text=f"is in {what} {value}, {found.count} of {len(values)} nodes are in {found.most}",
-            next_step=f"{why[0].upper()}{why[1:]}.",
+            text=f"{value}, {found.count} of {len(values)} nodes are in {found.most}",
+            next_step=why,
         )
 
 
@@ -81,7 +89,8 @@ def _groups(values: Mapping[str, str]) -> Iterator[Finding]:
     yield Finding(
         check="security group",
         outcome=Outcome.FAIL,
+        fault="different security groups",
         node=odd[0] if len(odd) == 1 else "",
-        text=f"{names(odd)} {are} not in security group {common}, as {counts[common]} others are",
-        next_step="Nodes reach each other over EFA only through a group that they share.",
+        text=f"{names(odd)} {are} not in {common}, {counts[common]} other nodes are",
+        next_step="Add all nodes to one security group that allows all traffic between members.",
     )

@@ -1,4 +1,4 @@
-"""Nodes that do not answer, refuse, or are busy; and what could not be looked at."""
+"""Nodes that are unreachable, refuse probes, or are busy; and what could not be inspected."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,11 +15,15 @@ SUPPLIERS: Mapping[Tool, str] = {
     "ib_write_bw": "perftest",
     "nccom-test": "aws-neuronx-tools",
 }
-"""Where each probing tool comes from."""
+"""The package of each probing tool."""
+UNRESOLVED = "not resolve"
+"""Part of the errors of the agent's client and of ssh for a host name without an address."""
+RESOLVE = "Check DNS or /etc/hosts."
+REACH = "Check that the node is up, its agent is running and no firewall blocks the port."
 
 
 def findings(looks: Mapping[str, Look], plan: Plan) -> Iterator[Finding]:
-    """One for each node of which not everything can be told, and remarks."""
+    """One for each node that could not be checked completely, and remarks."""
     gone = [name for name, look in looks.items() if look.error and not look.refused]
     if len(gone) == len(looks) > 1 and all(look.before is None for look in looks.values()):
         yield from _none_answers(looks)
@@ -29,52 +33,57 @@ def findings(looks: Mapping[str, Look], plan: Plan) -> Iterator[Finding]:
             yield Finding(
                 check="reachable",
                 outcome=Outcome.UNKNOWN,
+                fault="probes refused",
                 node=name,
-                text=f"refuses to be checked: {look.error}",
+                text=look.error,
                 next_step="Start its agent with --allow-probes and --probe-token-file FILE, and"
                 " give the check the same token: --set fleet.token_file=FILE; or check over"
                 " ssh://.",
             )
         elif look.error:
-            since = "" if look.before is None else " any more"
+            unresolved = UNRESOLVED in look.error.lower()
+            isolate = drain(name, "unreachable", "Reboot it if it is not running.")
             yield Finding(
                 check="reachable",
                 outcome=Outcome.FAIL,
+                fault="unreachable" if look.before is None else "stopped responding",
                 node=name,
-                text=f"does not answer{since}: {look.error}",
-                action=Action.ISOLATE,
-                next_step="See first whether only its agent is not running there. "
-                + drain(name, "does not answer", "Reboot it if it does not run."),
+                text=look.error,
+                # The name is at fault, the node need not be.
+                action=Action.NONE if unresolved else Action.ISOLATE,
+                next_step=RESOLVE if unresolved else f"{REACH} {isolate}",
             )
         elif look.before is not None and look.before.busy and not plan.disturb:
             yield Finding(
                 check="busy",
                 outcome=Outcome.UNKNOWN,
+                fault="busy",
                 node=name,
-                text=f"was not probed: it is used by {_jobs(look.before.busy)}",
-                next_step="Check it when it is idle; --disturb probes it all the same.",
+                text=f"not probed, used by {_jobs(look.before.busy)}",
+                next_step="Check it when it is idle, or add --include-busy to probe it anyway.",
             )
         elif look.before is not None and look.before.lacks(plan.spec.tool):
             yield Finding(
                 check="tools",
                 outcome=Outcome.UNKNOWN,
+                fault="probe tool missing",
                 node=name,
-                text=f"was not probed: {plan.spec.tool} is not installed on it",
-                next_step=f"Install what has it, {SUPPLIERS[plan.spec.tool]}.",
+                text=f"not probed, {plan.spec.tool} is not installed",
+                next_step=f"Install {SUPPLIERS[plan.spec.tool]}.",
             )
     yield from _unseen(looks)
 
 
 def _none_answers(looks: Mapping[str, Look]) -> Iterator[Finding]:
-    """Where nobody answers it is rather the way there, or how the nodes were named."""
+    """If no node responds, the cause is more likely the network or the given names."""
     for name, look in looks.items():
         yield Finding(
             check="reachable",
             outcome=Outcome.UNKNOWN,
+            fault="unreachable",
             node=name,
-            text=f"does not answer, nor does any other node: {look.error}",
-            next_step="See whether the agents run, and whether this machine reaches the nodes:"
-            " their names, the port, a firewall between.",
+            text=look.error,
+            next_step=RESOLVE if UNRESOLVED in look.error.lower() else REACH,
         )
 
 
@@ -84,7 +93,7 @@ def _jobs(jobs: list[str]) -> str:
 
 
 def _unseen(looks: Mapping[str, Look]) -> Iterator[Finding]:
-    """Remarks, one for each thing that could not be looked at."""
+    """Remarks, one for each part that could not be inspected."""
     found: dict[str, list[str]] = {}
     for name, look in looks.items():
         if look.newest is not None:
@@ -96,5 +105,5 @@ def _unseen(looks: Mapping[str, Look]) -> Iterator[Finding]:
             check="inspection",
             outcome=Outcome.PASS,
             node=nodes[0] if len(nodes) == 1 else "",
-            text=f"not looked at on {where}: {problem}" if len(nodes) > 1 else problem,
+            text=f"not inspected on {where}: {problem}" if len(nodes) > 1 else problem,
         )

@@ -1,4 +1,4 @@
-"""What a node needs for EFA besides its cards: modules, limits, peer-to-peer, environment."""
+"""What a node needs for EFA besides its devices: modules, limits, peer-to-peer, environment."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,14 +14,14 @@ from trntop.settings import Check as Limits
 
 EFA_MODULES = ("efa", "ib_uverbs", "ib_core")
 P2P = "NEURON"
-"""What a card says of its peer-to-peer provider where it reaches the Neuron devices' memory."""
+"""The peer-to-peer provider of an EFA device that can access Neuron device memory."""
 FORK_SAFE = (5, 15)
 """Kernel from which on a fork is safe without FI_EFA_FORK_SAFE."""
 WANTED = {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
 
 
 def findings(looks: Mapping[str, Look], limits: Limits) -> Iterator[Finding]:
-    """What is missing on each node; what is not set anywhere is one remark."""
+    """What is missing on each node; variables that are not set are one remark each."""
     seen = {name: look.newest for name, look in looks.items() if look.newest is not None}
     for name, one in seen.items():
         yield from _kernel(name, one)
@@ -43,7 +43,7 @@ def findings(looks: Mapping[str, Look], limits: Limits) -> Iterator[Finding]:
 
 
 def _kernel(name: str, seen: Inspection) -> Iterator[Finding]:
-    # A machine that has no cards, and is not known to need any, needs no driver for them.
+    # A machine that has no EFA devices, and is not known to need any, needs no driver for them.
     wanted = EFA_MODULES if seen.cards or expected_cards(seen) else ()
     if seen.devices or seen.instance_type in INSTANCE_TYPES:
         wanted = (*wanted, "neuron")
@@ -52,22 +52,24 @@ def _kernel(name: str, seen: Inspection) -> Iterator[Finding]:
         yield Finding(
             check="modules",
             outcome=Outcome.FAIL,
+            fault="kernel module missing",
             node=name,
             text=f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not loaded",
             action=Action.ISOLATE,
             next_step=drain(
                 name,
                 f"module {missing[0]} is not loaded",
-                "Install the EFA installer and the Neuron driver again, or `modprobe` them.",
+                "Reinstall the EFA software and the Neuron driver, or `modprobe` them.",
             ),
         )
     if seen.uverbs is False and seen.cards:
         yield Finding(
             check="uverbs",
             outcome=Outcome.FAIL,
+            fault="uverbs missing",
             node=name,
-            text="/dev/infiniband has no uverbs device: no process can open an EFA card",
-            next_step="Load ib_uverbs; in a container, pass /dev/infiniband in.",
+            text="/dev/infiniband has no uverbs device, so no process can open an EFA device",
+            next_step="Load ib_uverbs; in a container, mount /dev/infiniband.",
         )
 
 
@@ -77,9 +79,10 @@ def _limits(name: str, seen: Inspection, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             check="memlock",
             outcome=Outcome.WARN,
+            fault="memlock too low",
             node=name,
-            text=f"a process may lock {units.bytes_iec(seen.memlock_bytes)} of memory,"
-            f" {units.bytes_iec(least)} or more are wanted",
+            text=f"{units.bytes_iec(seen.memlock_bytes)}, at least {units.bytes_iec(least)}"
+            " required",
             next_step="Set memlock to unlimited in /etc/security/limits.conf, and in the unit of"
             " slurmd or containerd.",
         )
@@ -87,27 +90,28 @@ def _limits(name: str, seen: Inspection, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             check="huge pages",
             outcome=Outcome.WARN,
+            fault="too few huge pages",
             node=name,
-            text=f"{seen.huge_pages:,} huge pages of 2 MiB are set aside,"
-            f" {limits.huge_pages:,} are wanted",
-            next_step=f"`sysctl -w vm.nr_hugepages={limits.huge_pages}`",
+            text=f"{seen.huge_pages:,} pages of 2 MiB reserved, {limits.huge_pages:,} required",
+            next_step=f"Reserve them: `sysctl -w vm.nr_hugepages={limits.huge_pages}`",
         )
 
 
 def _peers(name: str, seen: Inspection) -> Iterator[Finding]:
     cards = seen.cards or []
     odd = [card for card in cards if P2P not in card.p2p]
-    # Without any word of it the driver may be one that does not tell.
+    # If no device reports it, the driver may be too old to.
     if not seen.devices or not odd or not any(card.p2p for card in cards):
         return
     said = sorted({card.p2p or "nothing" for card in odd})
     yield Finding(
         check="peer-to-peer",
         outcome=Outcome.WARN,
+        fault="no peer-to-peer access",
         node=name,
         component=f"efa:{odd[0].name}" if len(odd) == 1 else "",
-        text=f"{len(odd)} of {len(cards)} EFA cards cannot reach the Neuron devices' memory:"
-        f" their p2p says {', '.join(said)} instead of {P2P}",
+        text=f"{len(odd)} of {len(cards)} EFA devices cannot access Neuron device memory:"
+        f" p2p is {', '.join(said)}, {P2P} expected",
         next_step="Load the Neuron driver before the EFA driver, or reboot.",
     )
 
@@ -119,26 +123,29 @@ def _environment(name: str, seen: Inspection) -> Iterator[Finding]:
             yield Finding(
                 check="environment",
                 outcome=Outcome.WARN,
+                fault="wrong environment",
                 node=name,
-                text=f"{variable} is {value}, {wanted} is wanted",
-                next_step=f"`export {variable}={wanted}`",
+                text=f"{variable} is {value}, {wanted} expected",
+                next_step=f"Set it: `export {variable}={wanted}`",
             )
     for variable in sorted(seen.environment):
         if variable.startswith("RDMAV_"):
             yield Finding(
                 check="environment",
                 outcome=Outcome.WARN,
+                fault="wrong environment",
                 node=name,
-                text=f"{variable} is set: with EFA it must not be",
-                next_step=f"`unset {variable}`",
+                text=f"{variable} is set, which EFA does not support",
+                next_step=f"Unset it: `unset {variable}`",
             )
     kernel = numbers(seen.versions.get("kernel", ""))
     if () < kernel < FORK_SAFE and seen.cards and seen.environment.get("FI_EFA_FORK_SAFE") != "1":
         yield Finding(
             check="environment",
             outcome=Outcome.WARN,
+            fault="fork unsafe",
             node=name,
-            text=f"the kernel {seen.versions['kernel']} is older than 5.15, and FI_EFA_FORK_SAFE"
-            " is not 1: a process that forks may corrupt what it receives",
+            text=f"kernel {seen.versions['kernel']} is older than 5.15 and FI_EFA_FORK_SAFE is not"
+            " 1: a process that forks may corrupt received data",
             next_step="Set FI_EFA_FORK_SAFE=1 in the job.",
         )

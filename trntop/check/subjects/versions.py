@@ -33,8 +33,8 @@ def findings(looks: Mapping[str, Look]) -> Iterator[Finding]:
         yield Finding(
             check="versions",
             outcome=Outcome.PASS,
-            text=f"the EFA driver of {names(old)} is older than 2.17: it counts no retransmits,"
-            " so a lossy path shows in the probes only",
+            text=f"the EFA driver of {names(old)} is older than 2.17: it counts no retransmits;"
+            " only the probes detect packet loss",
         )
 
 
@@ -47,7 +47,8 @@ def _skew(what: str, values: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(
             check="versions",
             outcome=Outcome.WARN,
-            text=f"{what} differs: {groups}",
+            fault="version mismatch",
+            text=f"{what}: {groups}",
             next_step="Use one image for all nodes of a job.",
         )
         return
@@ -56,6 +57,7 @@ def _skew(what: str, values: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(
             check="versions",
             outcome=Outcome.WARN,
+            fault="version mismatch",
             node=node,
             text=f"{own}, {found.count} of {len(values)} nodes have {found.most}"
             if found.most != NONE

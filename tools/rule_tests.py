@@ -1,25 +1,28 @@
-"""Unit tests for the rules, for `promtool test rules`: each alert in good and in bad times.
+"""Writes the Prometheus rules and their unit tests: `python -m tools.rule_tests`.
 
 https://prometheus.io/docs/prometheus/latest/configuration/unit_testing_rules/
 
 For every alert there are cases in which all is well, it fires, the series end, the exporter
-starts anew, and there is nothing at all.
+restarts, and there is no data.
 """
 
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from urllib.parse import quote_plus
 
 from trntop.catalog import METRIC_PREFIX, NEURON_MONITOR
+from trntop.cli.rules import rule_groups
+from trntop.exporters.metrics import exposition
+from trntop.exporters.rules.model import HEAD, Alert, Group, Value, rule_file, yaml_text
+from trntop.exporters.rules.recording import HELD
+from trntop.settings import Settings
 
-from ..metrics import exposition
-from .model import HEAD, Alert, Group
-from .recording import HELD
-from .yaml_text import Value, yaml_text
-
+FOLDER = Path(__file__).resolve().parents[1] / "deploy" / "prometheus"
 RULE_FILE = "trntop.rules.yml"
+TEST_FILE = "trntop.tests.yml"
 SINCE, LATER = 1_760_000_000, 1_760_000_600
 """Unix seconds at which the incidents of the tests opened."""
 NODE = {"job": "trntop", "instance": "trn-001:10042"}
@@ -42,7 +45,7 @@ def unit_tests(groups: Sequence[Group]) -> str:
         if alert.expr.startswith(HELD)
     }
     tests = [*_of_incidents(kinds), *_of_watch(alerts), _of_recordings()]
-    return HEAD.format("trntop rules prometheus --tests") + yaml_text(
+    return HEAD.format("python -m tools.rule_tests") + yaml_text(
         {"rule_files": [RULE_FILE], "evaluation_interval": "1m", "tests": tests}
     )
 
@@ -533,3 +536,9 @@ _TOLD: tuple[tuple[str, str, _Expected], ...] = (
     ("training_job", "job_compute_seconds:ratio_to_median_max", ()),
 )  # fmt: skip
 """What the rules make of it."""
+
+
+if __name__ == "__main__":
+    default = rule_groups(Settings())
+    (FOLDER / RULE_FILE).write_text(rule_file(default), "utf-8")
+    (FOLDER / TEST_FILE).write_text(unit_tests(default), "utf-8")

@@ -1,4 +1,4 @@
-"""Writes the dashboards as Grafana imports them: `python -m trntop.exporters.dashboards [DIR]`."""
+"""Writes the dashboards as Grafana imports them: `python -m tools.dashboards [DIR]`."""
 
 import json
 import sys

@@ -24,11 +24,10 @@ from grafana_foundation_sdk.models import (
 
 from trntop import units
 from trntop.catalog import CATALOG
+from trntop.exporters.metrics import allocations, status
+from trntop.exporters.metrics.exposition import Family
 from trntop.model import Severity
 from trntop.settings import Analysis
-
-from ..metrics import allocations, status
-from ..metrics.exposition import Family
 
 LIMITS = Analysis()
 """The thresholds in force unless somebody sets others."""
