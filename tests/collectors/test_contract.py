@@ -64,8 +64,9 @@ PAYLOADS = {
     "long line": b"x" * (1 << 21) + b"\n",
     "nested": NESTED + b"\n",
     "nested in an object": b'{"x":' + NESTED + b"}\n",
-    "wrong types": b'{"schema":1,"status":"success","data":7,"id":"\\u001b[31m","port":1,"trials":{},'
-    b'"MESSAGE":{},"neuron_runtime_data":"x","period":[],"step":"\\u001b]0;x\\u0007","targets":5,"time":{}}\n',
+    "wrong types": b'{"schema":1,"status":"success","data":7,"id":"\\u001b[31m","port":1,'
+    b'"trials":{},"MESSAGE":{},"neuron_runtime_data":"x","period":[],'
+    b'"step":"\\u001b]0;x\\u0007","targets":5,"time":{}}\n',
     "no UTF-8, escape sequences": b"\x1b]0;owned\x07\xff\xfe\x1b[31m\x00\xc3(\r\x1b[2J\n",
 }
 HANG = "trap '' TERM\n: >{inside}\nwhile :; do sleep 100; done"
@@ -719,7 +720,7 @@ def test_hostile(
     """Whatever its source gives, it reports that, clean, and goes on."""
 
     async def main(name: str, payload: bytes) -> None:
-        place = Place(tmp_path / name, monkeypatch, payload)
+        place = Place(tmp_path / f"{len(payload)}", monkeypatch, payload)
         async with stage(place, row.hostile) as task:
             await until(lambda: row.refused(place), f"it does not refuse {name}", task)
             if task.done():

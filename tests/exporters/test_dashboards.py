@@ -118,9 +118,7 @@ def generator() -> ModuleType:
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_committed_is_what_is_made(name: str, generator: ModuleType) -> None:
     made = generator.encode(generator.boards()[name])
-    assert (FOLDER / f"{name}.json").read_text("utf-8") == made, (
-        "run python -m tools.dashboards"
-    )
+    assert (FOLDER / f"{name}.json").read_text("utf-8") == made, "run python -m tools.dashboards"
 
 
 @pytest.mark.dev
