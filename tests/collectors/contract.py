@@ -23,13 +23,13 @@ from typing import Any
 import pytest
 
 from tests.collectors.notebook import Notebook
-from trntop.collection import Collector
-from trntop.decode import DECODERS
-from trntop.errors import DecodeError
-from trntop.model import Reading, State, Status
-from trntop.monitor import Monitor
-from trntop.settings import Settings
-from trntop.text import clean
+from trntop.core.errors import DecodeError
+from trntop.core.model import Reading, State, Status
+from trntop.core.settings import Settings
+from trntop.core.text import clean
+from trntop.session.collector import Collector
+from trntop.session.monitor import Monitor
+from trntop.sources import DECODERS
 
 LEAVING = 0.5
 """Seconds that a collector may wait once it is cancelled."""

@@ -1,4 +1,6 @@
-"""What every collector keeps, whatever its source does: see `trntop.collection.Collector`."""
+"""What every collector keeps, whatever its source does: see
+`trntop.session.collector.Collector`.
+"""
 
 import asyncio
 import contextlib
@@ -20,7 +22,7 @@ import pytest
 
 from tests.collectors.contract import HOUR, Loop, Place, Row, Scene, stage, until, watchdog
 from tests.fakes import sysfs_tree
-from trntop import collectors, wire
+from trntop import collectors
 from trntop.catalog import (
     EFA_SOURCE,
     HOST,
@@ -37,7 +39,6 @@ from trntop.catalog import (
 )
 from trntop.check import kept as kept_checks
 from trntop.check.model import ProbeResult, ProbeSpec, Served
-from trntop.collection import Collector
 from trntop.collectors import aws, local, stdin, tail
 from trntop.collectors.checks import KeptChecks
 from trntop.collectors.cloudwatch import ContainerInsights
@@ -55,8 +56,10 @@ from trntop.collectors.ssh.node import SshNode
 from trntop.collectors.stdin import StandardInput
 from trntop.collectors.steps import StepsCollector
 from trntop.collectors.training_log import TrainingLog
-from trntop.settings import Collect, Fleet, Settings
-from trntop.sources import parse
+from trntop.core.settings import Collect, Fleet, Settings
+from trntop.core.source_spec import parse
+from trntop.remote import wire
+from trntop.session.collector import Collector
 
 NESTED = b"[" * 5000 + b"]" * 5000
 PAYLOADS = {

@@ -18,12 +18,12 @@ import pytest
 
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import CATALOG, SUMMARY, Kind, page_of
-from trntop.errors import UsageError
+from trntop.core.errors import UsageError
+from trntop.core.settings import Analysis
 from trntop.exporters import shipped_dashboards
 from trntop.exporters.metrics import allocations, pages, status
 from trntop.exporters.metrics.exposition import Family
 from trntop.exporters.metrics.process import ProcessUsage
-from trntop.settings import Analysis
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana"
 NAMES = shipped_dashboards.NAMES
