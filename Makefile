@@ -17,7 +17,7 @@ lint:           ## formatting, lint, types, import contracts
 	$(BIN)/lint-imports
 
 docs:           ## regenerate the pages that follow from the code
-	$(BIN)/python -m trntop.settings > docs/settings.md
+	$(BIN)/python -m trntop.core.settings > docs/settings.md
 	$(BIN)/python -m trntop.catalog > docs/metrics.md
 	$(BIN)/python -m trntop.catalog sources > docs/sources.md
 	$(BIN)/python -m trntop.exporters.metrics.otlp > docs/otlp.md

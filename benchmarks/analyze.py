@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.figure import Figure
 from benchmarks.payloads import START, readings
-from trntop.recorder import Recorder
+from trntop.recording.writer import Recorder
 
 NODES = 64
 MINUTES = 10

@@ -20,9 +20,9 @@ from pathlib import Path
 from benchmarks.figure import Figure
 from benchmarks.payloads import readings
 from trntop.analysis import Analyzer
-from trntop.model import Cluster, Inventory, NodeView
-from trntop.monitor import Monitor, play
-from trntop.settings import Settings
+from trntop.core.model import Cluster, Inventory, NodeView
+from trntop.core.settings import Settings
+from trntop.session.monitor import Monitor, play
 
 CORES = 128
 """Of one node."""

@@ -22,12 +22,12 @@ from benchmarks.figure import Figure
 from benchmarks.payloads import START, readings
 from benchmarks.terminal import TRNTOP, Terminal, rss_mib
 from trntop.collectors import simulator
-from trntop.jobs import job_means
-from trntop.model import Cluster, View
-from trntop.monitor import Monitor, play
-from trntop.recording import Recorder
-from trntop.runner import Session
-from trntop.settings import Settings
+from trntop.core.model import Cluster, View
+from trntop.core.settings import Settings
+from trntop.pipeline.jobs import job_means
+from trntop.recording.reader import Recorder
+from trntop.session.monitor import Monitor, play
+from trntop.session.runner import Session
 from trntop.tui.app import run as show
 
 CPU_BUDGETS = {1: 2.0, 16: 5.0, 256: None, 1000: 50.0}

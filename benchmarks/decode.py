@@ -4,9 +4,9 @@ import json
 
 from benchmarks.figure import Figure, median_seconds
 from benchmarks.payloads import report
-from trntop.decode.neuron_monitor import decode
-from trntop.model import Reading
-from trntop.node import NodeState
+from trntop.core.model import Reading
+from trntop.pipeline.node import NodeState
+from trntop.sources.neuron_monitor import decode
 
 
 def run(*, quick: bool) -> list[Figure]:

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.figure import Figure
+from trntop.analysis.rule_inputs import judged
 from trntop.collectors.simulator import Simulation, Truth, parse, simulate, truth
-from trntop.judged import judged
-from trntop.model import Incident
-from trntop.monitor import Monitor, play
-from trntop.settings import Settings
+from trntop.core.model import Incident
+from trntop.core.settings import Settings
+from trntop.session.monitor import Monitor, play
 
 START = 1.76e9
 REPORTED = range(5000, 5300)

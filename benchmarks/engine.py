@@ -32,7 +32,6 @@ import msgspec
 
 from benchmarks.figure import Figure
 from benchmarks.terminal import rss_mib
-from trntop import interpreter
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import Page
 from trntop.collectors import simulator
@@ -44,12 +43,13 @@ from trntop.collectors.engine.own import Own
 from trntop.collectors.engine.probe import probe
 from trntop.collectors.engine.selectors import Scope
 from trntop.collectors.engine.telling import Teller
+from trntop.core.model import Cluster, Reading, Status, View
+from trntop.core.settings import Fleet, Settings
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition
 from trntop.exporters.rules import recording_groups, rule_file
-from trntop.model import Cluster, Reading, Status, View
-from trntop.monitor import Monitor, play
-from trntop.settings import Fleet, Settings
+from trntop.session import interpreter
+from trntop.session.monitor import Monitor, play
 
 FULL, ROLLUPS = 1000, 31_250
 """Nodes with all their series, and with the roll-ups that a global server keeps."""

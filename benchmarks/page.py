@@ -14,10 +14,10 @@ from benchmarks.figure import Figure, median_seconds
 from benchmarks.payloads import readings
 from trntop.analysis.rulebook import rules
 from trntop.catalog import Page
+from trntop.core.settings import Settings
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition
-from trntop.monitor import Monitor, play
-from trntop.settings import Settings
+from trntop.session.monitor import Monitor, play
 
 Renderer = Callable[..., list[bytes]]
 

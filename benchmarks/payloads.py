@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from trntop.collectors import simulator
-from trntop.model import Reading
+from trntop.core.model import Reading
 
 START = 1.76e9
 

@@ -13,11 +13,11 @@ from benchmarks.figure import Figure
 from benchmarks.payloads import START, readings
 from benchmarks.terminal import TRNTOP
 from trntop.cli import opening
-from trntop.model import View
-from trntop.recording import Recorder
-from trntop.runner import Session
-from trntop.settings import Settings
-from trntop.sources import parse_all
+from trntop.core.model import View
+from trntop.core.settings import Settings
+from trntop.core.source_spec import parse_all
+from trntop.recording.reader import Recorder
+from trntop.session.runner import Session
 
 NODES = 4
 ROUNDS = 3

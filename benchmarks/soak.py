@@ -16,11 +16,11 @@ from benchmarks.payloads import START, readings
 from trntop.analysis.rulebook import rules
 from trntop.catalog import Entity, Page
 from trntop.collectors import simulator
+from trntop.core.model import Cluster, NodeView, View
+from trntop.core.settings import Settings
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition
-from trntop.model import Cluster, NodeView, View
-from trntop.monitor import Monitor, play
-from trntop.settings import Settings
+from trntop.session.monitor import Monitor, play
 
 NAMES = 10_000
 LOOKS = 120

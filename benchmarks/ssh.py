@@ -27,7 +27,7 @@ from tests.fakes import sysfs_tree
 from tests.sshd import descendants, sshd
 from trntop.catalog import EFA_SOURCE, HOST, NEURON_MONITOR, NEURON_SYSFS, TENSOR_ENGINE
 from trntop.collectors.ssh.link import Link
-from trntop.settings import Collect
+from trntop.core.settings import Collect
 
 NODES = 64
 WARM_UP = 30.0

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks.figure import Figure
 from trntop.collectors.steps import StepsCollector
-from trntop.decode.steps import decode
-from trntop.model import Reading, Status
+from trntop.core.model import Reading, Status
+from trntop.sources.steps import decode
 from trntop.steps import Steps
 
 BUDGET = 20.0

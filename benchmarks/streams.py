@@ -29,17 +29,18 @@ from pathlib import Path
 from benchmarks.figure import Figure
 from benchmarks.payloads import START
 from benchmarks.terminal import Terminal, rss_mib
-from trntop import descriptors, wire
 from trntop.catalog import AGENT
 from trntop.cli import opening
 from trntop.collectors import simulator
+from trntop.core import descriptors
+from trntop.core.model import Cluster, NodeView, State, View
+from trntop.core.settings import Settings
+from trntop.core.source_spec import parse_all
 from trntop.exporters.metrics.pages import Exposition
 from trntop.exporters.web import stream
 from trntop.exporters.web.server import Server, build_app
-from trntop.model import Cluster, NodeView, State, View
-from trntop.monitor import Monitor, play
-from trntop.settings import Settings
-from trntop.sources import parse_all
+from trntop.remote import wire
+from trntop.session.monitor import Monitor, play
 from trntop.tui.app import run as show
 
 NODES, SECONDS = 1000, 300.0

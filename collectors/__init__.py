@@ -24,10 +24,10 @@ from trntop.catalog import (
     STEPS,
     TENSOR_ENGINE,
 )
-from trntop.collection import Collector, Finding
-from trntop.errors import SettingsError
-from trntop.settings import Collect
-from trntop.text import clean
+from trntop.core.errors import SettingsError
+from trntop.core.settings import Collect
+from trntop.core.text import clean
+from trntop.session.collector import Collector, Finding
 
 EXAMINATION_SECONDS = 15.0
 """How long `examine_all` waits for what may hang."""
@@ -44,8 +44,8 @@ def local(node: str, settings: Collect, *, guest: bool = False) -> list[Collecto
     Raises:
         SettingsError: a pattern of log lines is none, or the root no folder.
     """
-    from trntop.decode import allocations
-    from trntop.profiles import path_of
+    from trntop.pipeline.profiles import path_of
+    from trntop.sources import allocations
 
     from . import job_mapping, pod_resources, training_log
     from .efa import EfaReader
@@ -102,7 +102,7 @@ def examine_all(settings: Collect) -> list[Finding]:
     Raises:
         SettingsError: a pattern of log lines is none.
     """
-    from trntop.profiles import path_of
+    from trntop.pipeline.profiles import path_of
 
     from . import (
         efa,

@@ -9,8 +9,8 @@ import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from trntop.errors import SettingsError, TrntopError
-from trntop.text import clean
+from trntop.core.errors import SettingsError, TrntopError
+from trntop.core.text import clean
 
 CONNECT = 5.0
 READ = 15.0

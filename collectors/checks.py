@@ -13,10 +13,10 @@ from pathlib import Path
 from trntop.catalog import PROBE
 from trntop.check import kept
 from trntop.check.readings import readings
-from trntop.collection import Sink
-from trntop.errors import UsageError
-from trntop.heard import MIN_STALE
-from trntop.model import Reading, View
+from trntop.core.errors import UsageError
+from trntop.core.model import Reading, View
+from trntop.pipeline.source_state import MIN_STALE
+from trntop.session.collector import Sink
 
 from .worker import StuckError, Worker
 

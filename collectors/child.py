@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self, cast
 
-from trntop.text import clean
+from trntop.core.text import clean
 
 from .pace import rest
 

@@ -22,13 +22,13 @@ from urllib.parse import parse_qs
 import msgspec
 
 from trntop.catalog import CLOUDWATCH
-from trntop.collection import Collector, Sink
-from trntop.decode.cloudwatch import ERRORS, PERIOD, QUERIES
-from trntop.errors import UsageError
-from trntop.model import Reading, State, Status
-from trntop.settings import Settings
-from trntop.sources import Source
-from trntop.text import clean
+from trntop.core.errors import UsageError
+from trntop.core.model import Reading, State, Status
+from trntop.core.settings import Settings
+from trntop.core.source_spec import Source
+from trntop.core.text import clean
+from trntop.session.collector import Collector, Sink
+from trntop.sources.cloudwatch import ERRORS, PERIOD, QUERIES
 
 from . import aws
 from .backoff import Backoff

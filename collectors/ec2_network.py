@@ -12,8 +12,8 @@ from typing import Any
 
 from trntop.check.expected import ATTACHED, MAXIMUM
 from trntop.check.subjects import location
-from trntop.settings import Fleet
-from trntop.text import clean
+from trntop.core.settings import Fleet
+from trntop.core.text import clean
 
 from . import aws
 from .worker import StuckError, Worker

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, EFA_SOURCE, Entity
-from trntop.collection import Finding
-from trntop.decode import efa
-from trntop.versions import numbers
+from trntop.core.versions import numbers
+from trntop.session.collector import Finding
+from trntop.sources import efa
 
 from . import sysfs
 from .polled import AbsentError

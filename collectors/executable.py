@@ -5,8 +5,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from trntop.errors import TrntopError
-from trntop.text import clean
+from trntop.core.errors import TrntopError
+from trntop.core.text import clean
 
 NEURON_TOOLS = Path("/opt/aws/neuron/bin")
 """Where aws-neuronx-tools installs; only the login profile of AWS's images has it on the PATH."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from trntop.text import clean
+from trntop.core.text import clean
 
 if TYPE_CHECKING:
     from h2.connection import H2Connection

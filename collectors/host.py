@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 
 from trntop.catalog import HOST
-from trntop.collection import Finding
-from trntop.text import clean
+from trntop.core.text import clean
+from trntop.session.collector import Finding
 
 from .compiler import CompileCache, cache_folder, look
 from .lustre import client_bytes

@@ -21,10 +21,10 @@ from typing import Any
 import msgspec
 
 from trntop.check.model import Card, Inspection
-from trntop.decode import neuron_ls
-from trntop.errors import DecodeError
-from trntop.settings import Settings
-from trntop.text import clean
+from trntop.core.errors import DecodeError
+from trntop.core.settings import Settings
+from trntop.core.text import clean
+from trntop.sources import neuron_ls
 
 from . import efa, neuron_tree
 from .executable import NotRunnableError

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from trntop.framing import Framer
+from trntop.recording.framing import Framer
 
 
 class Intake:

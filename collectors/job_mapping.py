@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from trntop.catalog import JOB_MAPPING
-from trntop.collection import Finding
-from trntop.decode import allocations
-from trntop.decode.allocations import ALL, PERIOD, decode_jobs
-from trntop.text import clean
+from trntop.core.text import clean
+from trntop.session.collector import Finding
+from trntop.sources import allocations
+from trntop.sources.allocations import ALL, PERIOD, decode_jobs
 
 from .polled import AbsentError
 from .sysfs import read, reason

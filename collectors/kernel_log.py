@@ -16,10 +16,10 @@ from typing import Any, Protocol
 import msgspec
 
 from trntop.catalog import KERNEL_LOG
-from trntop.collection import Finding, Sink
-from trntop.decode.kernel_log import KINDS, MAX_LINES, relevant
-from trntop.framing import Framer
-from trntop.model import Reading, State, Status
+from trntop.core.model import Reading, State, Status
+from trntop.recording.framing import Framer
+from trntop.session.collector import Finding, Sink
+from trntop.sources.kernel_log import KINDS, MAX_LINES, relevant
 
 from .child import Child, obituary
 from .pace import rest

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trntop.catalog import NEURON_MONITOR, Entity
-from trntop.collection import Finding
-from trntop.decode import neuron_monitor
-from trntop.errors import DecodeError
-from trntop.text import clean
+from trntop.core.errors import DecodeError
+from trntop.core.text import clean
+from trntop.session.collector import Finding
+from trntop.sources import neuron_monitor
 
 from .child import Child, LastLine, obituary
 from .executable import NotRunnableError, locate

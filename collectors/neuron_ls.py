@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from trntop.catalog import NEURON_LS
-from trntop.collection import Finding, Sink
-from trntop.decode import neuron_ls
-from trntop.errors import DecodeError
-from trntop.model import Reading, State, Status
-from trntop.text import clean
+from trntop.core.errors import DecodeError
+from trntop.core.model import Reading, State, Status
+from trntop.core.text import clean
+from trntop.session.collector import Finding, Sink
+from trntop.sources import neuron_ls
 
 from .child import Child, obituary
 from .executable import NotRunnableError, locate

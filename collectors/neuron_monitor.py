@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
 from trntop.catalog import NEURON_MONITOR
-from trntop.collection import Sink
-from trntop.model import Reading, State, Status
+from trntop.core.model import Reading, State, Status
+from trntop.session.collector import Sink
 
 from .backoff import Backoff
 from .child import Child, Process, obituary

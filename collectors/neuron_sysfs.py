@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from trntop.catalog import NEURON_SYSFS, Entity
-from trntop.collection import Finding
-from trntop.decode import neuron_sysfs
-from trntop.text import clean
-from trntop.versions import numbers
+from trntop.core.text import clean
+from trntop.core.versions import numbers
+from trntop.session.collector import Finding
+from trntop.sources import neuron_sysfs
 
 from . import sysfs
 from .neuron_tree import CORE_NODES, DEVICE_NODES, GONE, Device, Node, Tree

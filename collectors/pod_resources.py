@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 
 from trntop.catalog import POD_RESOURCES
-from trntop.collection import Finding
-from trntop.decode.allocations import (
+from trntop.core.text import clean
+from trntop.session.collector import Finding
+from trntop.sources.allocations import (
     CORE_RESOURCE,
     DEVICE_RESOURCES,
     DRIVER,
     PERIOD,
     decode_pods,
 )
-from trntop.text import clean
 
 from .grpc_call import call
 from .polled import AbsentError

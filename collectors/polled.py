@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Callable
 
-from trntop.collection import Sink
-from trntop.model import Reading, State, Status
+from trntop.core.model import Reading, State, Status
+from trntop.session.collector import Sink
 
 from .worker import Caller, StuckError, Worker
 

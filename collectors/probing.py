@@ -23,12 +23,12 @@ from msgspec import structs
 
 from trntop.catalog import PROBE
 from trntop.check.model import BusyError, Host, ProbeError, ProbeResult, ProbeSpec
-from trntop.collection import Sink
-from trntop.errors import UsageError
-from trntop.model import Reading, State, Status, View
-from trntop.settings import Settings
-from trntop.sources import Origin, parse
-from trntop.text import clean
+from trntop.core.errors import UsageError
+from trntop.core.model import Reading, State, Status, View
+from trntop.core.settings import Settings
+from trntop.core.source_spec import Origin, parse
+from trntop.core.text import clean
+from trntop.session.collector import Sink
 
 from .fleet import agents
 from .fleet.target import Target
@@ -39,7 +39,7 @@ from .probes.turns import Turns
 MAX_PARTNERS = 2
 FRESH_SECONDS = 600.0
 """How often a link has to be probed, so that what was usual on it is not forgotten between two
-probes (see `trntop.heard`).
+probes (see `trntop.pipeline.source_state`).
 """
 TRIES = 3
 AGAIN_SECONDS = (2.0, 6.0)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import msgspec
 
-from trntop import profiles
 from trntop.catalog import PROFILES
-from trntop.collection import Finding
-from trntop.decode.profiles import PERIOD
-from trntop.errors import SettingsError
+from trntop.core.errors import SettingsError
+from trntop.pipeline import profiles
+from trntop.session.collector import Finding
+from trntop.sources.profiles import PERIOD
 
 from .polled import AbsentError
 

@@ -5,10 +5,10 @@ import os
 import stat
 
 from trntop.catalog import NEURON_MONITOR
-from trntop.collection import Sink
-from trntop.envelope import longest_period
-from trntop.errors import UsageError
-from trntop.model import Reading, State, Status
+from trntop.core.errors import UsageError
+from trntop.core.model import Reading, State, Status
+from trntop.recording.envelope import longest_period
+from trntop.session.collector import Sink
 
 from .intake import Intake
 from .pace import hold, rest

@@ -27,10 +27,10 @@ from contextlib import aclosing
 from pathlib import Path
 
 from trntop.catalog import STEPS
-from trntop.collection import Finding, Sink
-from trntop.model import Reading, State, Status
+from trntop.core.model import Reading, State, Status
+from trntop.core.text import clean
+from trntop.session.collector import Finding, Sink
 from trntop.steps import GUEST, sockets
-from trntop.text import clean
 
 from .pace import rest
 from .tail import PERIOD, Hung, Tail, following, look, watch

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from trntop.text import clean
+from trntop.core.text import clean
 
 PAGE = 4096
 """Bytes; no sysfs attribute is larger."""

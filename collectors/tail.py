@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from trntop.text import clean
+from trntop.core.text import clean
 
 from .worker import StuckError, Worker
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from trntop.catalog import TENSOR_ENGINE, Entity
-from trntop.collection import Finding
-from trntop.decode import tensor_engine
+from trntop.session.collector import Finding
+from trntop.sources import tensor_engine
 
 from . import sysfs
 from .neuron_tree import GONE, TENSOR_ENGINE_NODES, Device, Tree

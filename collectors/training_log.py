@@ -10,11 +10,11 @@ from operator import itemgetter
 import msgspec
 
 from trntop.catalog import LOG
-from trntop.collection import Finding, Sink
-from trntop.decode.log import FIELDS, number, plain, recognize
-from trntop.errors import SettingsError
-from trntop.model import Reading, State, Status
-from trntop.text import clean
+from trntop.core.errors import SettingsError
+from trntop.core.model import Reading, State, Status
+from trntop.core.text import clean
+from trntop.session.collector import Finding, Sink
+from trntop.sources.log import FIELDS, number, plain, recognize
 
 from .tail import MAX_CHUNK, PERIOD, Hung, Tail, following, look, watch
 
@@ -34,7 +34,7 @@ def compile_patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
 
     Raises:
         SettingsError: one of them is no regular expression, or its groups have other names than
-            `trntop.decode.log.FIELDS`.
+            `trntop.sources.log.FIELDS`.
     """
     patterns = []
     for text in texts:

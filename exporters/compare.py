@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from trntop import units
+from trntop.analysis.compare import Comparison, Figure, Pair, Side, kinds
 from trntop.catalog import Provenance
-from trntop.compare import Comparison, Figure, Pair, Side, kinds
+from trntop.core import units
 
 from .document import SCHEMA, Document, incident
 from .grid import Column, fill, lines, plural

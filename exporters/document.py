@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from trntop.catalog import Entity, of_entity
-from trntop.model import (
+from trntop.core.model import (
     Compilation,
     Evidence,
     Frame,

@@ -5,9 +5,9 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from trntop import units
 from trntop.catalog import CATALOG
-from trntop.model import Frame
+from trntop.core import units
+from trntop.core.model import Frame
 
 GAP = "  "
 

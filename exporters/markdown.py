@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Sequence
 
-from trntop import units
+from trntop.core import units
 
 from .grid import cells
 

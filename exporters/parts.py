@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from trntop import units
 from trntop.catalog import Entity
-from trntop.jobs import holders
-from trntop.model import Frame, NodeView, Phase, Runtime
+from trntop.core import units
+from trntop.core.model import Frame, NodeView, Phase, Runtime
+from trntop.pipeline.jobs import holders
 
 from .grid import Column, cells, fill, fit, full, lines, packed, part, wrapped
 

@@ -7,13 +7,13 @@ escaped, so that no name of a job becomes a heading, a link or HTML where the re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from trntop import units
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import DEVICE_SOURCES, FAR, SOURCES
-from trntop.jobs import job_value
-from trntop.lemons import Record
-from trntop.model import Cluster, Evidence, Incident, Severity, SourceState, State, View
-from trntop.settings import Analysis, Settings
+from trntop.core import units
+from trntop.core.model import Cluster, Evidence, Incident, Severity, SourceState, State, View
+from trntop.core.settings import Analysis, Settings
+from trntop.pipeline.jobs import job_value
+from trntop.session.lemons import Record
 
 from .grid import plural
 from .markdown import moment, plain, table

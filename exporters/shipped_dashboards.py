@@ -7,8 +7,8 @@ import json
 from importlib.resources import files
 from pathlib import Path
 
-from trntop.errors import UsageError
-from trntop.suggest import unknown
+from trntop.core.errors import UsageError
+from trntop.core.suggest import unknown
 
 NAMES = ("cluster", "node", "efa", "job")
 """The dashboards, in the order of looking."""

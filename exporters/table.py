@@ -5,10 +5,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from trntop import units
 from trntop.catalog import Provenance
-from trntop.jobs import job_mean, job_value
-from trntop.model import (
+from trntop.core import units
+from trntop.core.model import (
     Cluster,
     Evidence,
     Frame,
@@ -19,6 +18,7 @@ from trntop.model import (
     State,
     View,
 )
+from trntop.pipeline.jobs import job_mean, job_value
 
 from . import parts
 from .grid import GAP, Column, Format, fill, fit, lines, mark, part, plural, value, wrapped

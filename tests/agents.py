@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 from tests.builders import make_view
 from tests.serving import served
+from trntop.core.model import Cluster, View
 from trntop.exporters.metrics.pages import Exposition
 from trntop.exporters.web.access import Access
 from trntop.exporters.web.server import build_app
 from trntop.exporters.web.stream import Streams
-from trntop.model import Cluster, View
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: "
 

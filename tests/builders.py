@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from trntop import hbm
 from trntop.catalog import (
     CORE_STATUSES,
     CPU_MODES,
@@ -33,8 +32,7 @@ from trntop.catalog import (
     TENSOR_ENGINE,
     Entity,
 )
-from trntop.derive import derive
-from trntop.model import (
+from trntop.core.model import (
     Cluster,
     Column,
     Compilation,
@@ -54,6 +52,8 @@ from trntop.model import (
     State,
     View,
 )
+from trntop.pipeline import hbm
+from trntop.pipeline.derive import derive
 
 GIB = 1 << 30
 NOON = 1_763_640_000.0

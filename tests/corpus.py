@@ -6,11 +6,11 @@ Modules that use `played` are of the `xdist_group` "corpus": one process plays a
 from dataclasses import dataclass
 from functools import cache
 
+from trntop.analysis.rule_inputs import JUDGED
 from trntop.collectors.simulator import Simulation, parse, simulate
-from trntop.judged import JUDGED
-from trntop.model import View
-from trntop.monitor import Monitor, play
-from trntop.settings import Settings
+from trntop.core.model import View
+from trntop.core.settings import Settings
+from trntop.session.monitor import Monitor, play
 
 START = 1.76e9
 SMALL = "type=trn1.32xlarge"

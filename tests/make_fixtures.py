@@ -11,10 +11,10 @@ from typing import Any
 import zstandard
 
 from tests.collectors.simulator.playing import START, play
-from trntop import envelope
 from trntop.catalog import LOG, NEURON_LS, TENSOR_ENGINE
 from trntop.collectors.simulator import parse, simulate
-from trntop.model import Reading
+from trntop.core.model import Reading
+from trntop.recording import envelope
 
 FOLDER = Path(__file__).parents[1] / "fixtures"
 

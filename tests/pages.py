@@ -11,9 +11,9 @@ from tests.builders import NOON
 from trntop.analysis.rule import Rule
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import Page
+from trntop.core.model import View
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Compat, Exposition
-from trntop.model import View
 
 USAGE = {
     "process_cpu_seconds_total": 12.25,

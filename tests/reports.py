@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from trntop.model import Reading
+from trntop.core.model import Reading
 
 CATEGORIES = ("constants", "model_code", "model_shared_scratchpad", "runtime_memory", "tensors")
 

@@ -11,11 +11,11 @@ import trustme
 from starlette.types import ASGIApp
 
 from tests.builders import make_view
+from trntop.core.model import View
 from trntop.exporters.metrics.pages import Exposition
 from trntop.exporters.web.access import Access
 from trntop.exporters.web.listening import bind
 from trntop.exporters.web.server import Server, build_app
-from trntop.model import View
 
 
 def app_of(view: View | None = None, *, max_series: int = 20_000) -> ASGIApp:

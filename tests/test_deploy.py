@@ -19,8 +19,8 @@ import yaml
 from trntop.catalog import SOURCES, Page
 from trntop.cli import _build
 from trntop.collectors.job_mapping import JobMappingReader
-from trntop.instances import INSTANCE_TYPES
-from trntop.settings import Settings, load
+from trntop.core.instances import INSTANCE_TYPES
+from trntop.core.settings import Settings, load
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from trntop.cli import main, parse
-from trntop.errors import UsageError
-from trntop.recorder import Recorder
-from trntop.recording import open_recording
-from trntop.sources import Origin, parse_all
+from trntop.core.errors import UsageError
+from trntop.core.source_spec import Origin, parse_all
+from trntop.recording.reader import open_recording
+from trntop.recording.writer import Recorder
 
 ROOT = Path(__file__).parents[1]
 FIXTURES = ROOT / "fixtures"

@@ -9,11 +9,11 @@ import pytest
 from tests import make_fixtures
 from tests.make_fixtures import FOLDER, RECORDINGS, TEXTS
 from trntop.catalog import FAR, FOREIGN, POD_RESOURCES, SOURCES
-from trntop.envelope import is_report
-from trntop.model import Reading
-from trntop.monitor import Monitor, play
-from trntop.recording import open_recording
-from trntop.settings import Settings
+from trntop.core.model import Reading
+from trntop.core.settings import Settings
+from trntop.recording.envelope import is_report
+from trntop.recording.reader import open_recording
+from trntop.session.monitor import Monitor, play
 
 FILES = sorted(path for path in FOLDER.iterdir() if path.name != "README.md")
 

@@ -17,10 +17,10 @@ from trntop.collectors.efa import EfaReader
 from trntop.collectors.host import HostReader
 from trntop.collectors.neuron_sysfs import NeuronSysfsReader
 from trntop.collectors.tensor_engine import TensorEngineReader
+from trntop.core.model import Reading
+from trntop.core.settings import Settings
 from trntop.exporters.document import snapshot
-from trntop.model import Reading
-from trntop.monitor import Monitor
-from trntop.settings import Settings
+from trntop.session.monitor import Monitor
 
 GIB = 1 << 30
 START = 1_763_640_000.0

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.corpus import SCENARIOS, SMALL, START, played
+from trntop.analysis.rule_inputs import JUDGED
 from trntop.collectors.simulator import NAMES, Simulation, Truth, parse, simulate, truth
-from trntop.judged import JUDGED
-from trntop.model import Incident
-from trntop.monitor import Monitor, play
-from trntop.settings import Settings
+from trntop.core.model import Incident
+from trntop.core.settings import Settings
+from trntop.session.monitor import Monitor, play
 
 pytestmark = pytest.mark.xdist_group("corpus")
 

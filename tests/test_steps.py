@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trntop import steps
-from trntop.decode.steps import decode
+from trntop.sources.steps import decode
 from trntop.steps import Steps
 
 SOURCE = Path(steps.__file__)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trntop import suggest
 from trntop.cli import main, parse
+from trntop.core import suggest
 
 MAX_LINE = 160
 

@@ -11,9 +11,9 @@ import threading
 
 from trntop.catalog import AGENT, NEURON_MONITOR
 from trntop.cli import opening
-from trntop.model import NodeView, View
-from trntop.settings import Settings
-from trntop.sources import parse_all
+from trntop.core.model import NodeView, View
+from trntop.core.settings import Settings
+from trntop.core.source_spec import parse_all
 
 
 def seen(node: NodeView, now: float) -> dict[str, object]:

@@ -15,10 +15,10 @@ from urllib.parse import quote_plus
 
 from trntop.catalog import METRIC_PREFIX, NEURON_MONITOR
 from trntop.cli.rules import rule_groups
+from trntop.core.settings import Settings
 from trntop.exporters.metrics import exposition
 from trntop.exporters.rules.model import HEAD, Alert, Group, Value, rule_file, yaml_text
 from trntop.exporters.rules.recording import HELD
-from trntop.settings import Settings
 
 FOLDER = Path(__file__).resolve().parents[1] / "deploy" / "prometheus"
 RULE_FILE = "trntop.rules.yml"

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from trntop.lemons import default_path as lemons_path
-from trntop.settings import Screen
+from trntop.core.settings import Screen
+from trntop.session.lemons import default_path as lemons_path
 
 MAX_BYTES = 1 << 16
 

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from trntop import units
-from trntop.blackbox import free_path, save, stamp, write_new
-from trntop.errors import TrntopError
-from trntop.model import Cluster, View
-from trntop.monitor import MAX_CATCH_UP
-from trntop.runner import Session
+from trntop.core import units
+from trntop.core.errors import TrntopError
+from trntop.core.model import Cluster, View
+from trntop.recording.blackbox import free_path, save, stamp, write_new
+from trntop.session.monitor import MAX_CATCH_UP
+from trntop.session.runner import Session
 
 Report = Callable[[View, View, float], str]
 """Makes the report from the first and the newest view, and the seconds that were seen."""

@@ -10,8 +10,8 @@ from textual.dom import DOMNode
 from textual.keys import KEY_TO_UNICODE_NAME, REPLACED_KEYS, Keys
 from textual.screen import ModalScreen, Screen
 
-from trntop.errors import SettingsError
-from trntop.suggest import unknown
+from trntop.core.errors import SettingsError
+from trntop.core.suggest import unknown
 
 from . import screens, widgets
 

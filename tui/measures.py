@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trntop import units
 from trntop.catalog import CATALOG, Entity
-from trntop.model import NO_VALUE, Cluster, Column, NodeView
+from trntop.core import units
+from trntop.core.model import NO_VALUE, Cluster, Column, NodeView
 
 UTILIZATION = "node_neuroncore_utilization_mean_ratio"
 ENGINE = "node_tensor_engine_busy_mean_ratio"

@@ -2,7 +2,7 @@
 
 from textual.message import Message
 
-from trntop.model import View
+from trntop.core.model import View
 
 
 class ViewChanged(Message, bubble=False):

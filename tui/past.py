@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from trntop.catalog import CATALOG, Entity
-from trntop.history import History, Samples, Times
-from trntop.model import NodeView, View
+from trntop.core.model import NodeView, View
+from trntop.pipeline.history import History, Samples, Times
 
 SECONDS = 900.0
 """How far back one can go."""

@@ -7,11 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from trntop.history import History
-from trntop.jobs import means_of
-from trntop.model import Cluster, Incident, NodeView, Phase, Severity, Stage, State, View
-from trntop.own_rule import OwnRule
-from trntop.settings import Analysis, Check, Settings
+from trntop.core.custom_rule import OwnRule
+from trntop.core.model import Cluster, Incident, NodeView, Phase, Severity, Stage, State, View
+from trntop.core.settings import Analysis, Check, Settings
+from trntop.pipeline.history import History
+from trntop.pipeline.jobs import means_of
 
 from .past import HistoryUntil
 

@@ -16,9 +16,9 @@ telling       hands it on, as an agent of each node would
 collector     the pace, the failures, and the node that is looked at
 """
 
-from trntop.collection import Collector
-from trntop.settings import Settings
-from trntop.sources import Source
+from trntop.core.settings import Settings
+from trntop.core.source_spec import Source
+from trntop.session.collector import Collector
 
 from .address import parse
 from .collector import EngineCollector

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
-from trntop.errors import UsageError
-from trntop.text import clean
+from trntop.core.errors import UsageError
+from trntop.core.text import clean
 
 _PARAMETERS = ("match", "tenant", "sigv4")
 # A label, how it is compared, and a text in quotes as PromQL has it.

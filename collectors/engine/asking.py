@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from trntop.collection import Sink
+from trntop.session.collector import Sink
 
 from .client import Client, EngineError, Labels, Result, plain
 

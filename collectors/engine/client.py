@@ -18,9 +18,9 @@ import httpx
 import msgspec
 
 from trntop.collectors.fleet import connection
-from trntop.errors import TrntopError
-from trntop.settings import Fleet
-from trntop.text import clean
+from trntop.core.errors import TrntopError
+from trntop.core.settings import Fleet
+from trntop.core.text import clean
 
 from .address import Address
 from .sigv4 import SigningError, SigV4

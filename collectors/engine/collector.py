@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from trntop.catalog import ENGINE
-from trntop.collection import Sink
 from trntop.collectors.backoff import Backoff
-from trntop.model import State
-from trntop.settings import Fleet
+from trntop.core.model import State
+from trntop.core.settings import Fleet
+from trntop.session.collector import Sink
 
 from .address import Address
 from .asking import Asker

@@ -9,7 +9,7 @@ https://awsdocs-neuron.readthedocs-hosted.com/en/latest/tools/neuron-sys-tools/n
 from collections.abc import Iterable, Iterator, Mapping
 
 from trntop.catalog import METRIC_PREFIX
-from trntop.text import clean
+from trntop.core.text import clean
 
 from .asking import SECONDS, Asker
 from .capabilities import Capabilities

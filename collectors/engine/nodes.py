@@ -11,8 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from trntop.catalog import CATALOG, METRIC_PREFIX, Entity, Provenance, page_of
-from trntop.derive import Recipe, derive, recipe
-from trntop.model import (
+from trntop.core.model import (
     Allocation,
     Column,
     Frame,
@@ -24,8 +23,9 @@ from trntop.model import (
     Stage,
     State,
 )
-from trntop.text import clean
-from trntop.wire import Speaker
+from trntop.core.text import clean
+from trntop.pipeline.derive import Recipe, derive, recipe
+from trntop.remote.wire import Speaker
 
 from .client import Labels
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from itertools import chain, pairwise, zip_longest
 
 from trntop.catalog import METRIC_PREFIX
-from trntop.derive import RATES
-from trntop.history import KEPT
-from trntop.model import Severity
-from trntop.text import clean
+from trntop.core.model import Severity
+from trntop.core.text import clean
+from trntop.pipeline.derive import RATES
+from trntop.pipeline.history import KEPT
 
 from .asking import SECONDS, Answers, Asker, Rows
 from .capabilities import Capabilities

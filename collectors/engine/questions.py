@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trntop.catalog import CATALOG, METRIC_PREFIX, Kind
-from trntop.history import KEPT
+from trntop.pipeline.history import KEPT
 
 from . import nodes
 from .selectors import Scope, one_of

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from trntop.errors import SettingsError, TrntopError
-from trntop.text import clean
+from trntop.core.errors import SettingsError, TrntopError
+from trntop.core.text import clean
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from trntop.catalog import CATALOG, METRIC_PREFIX
-from trntop.text import clean
+from trntop.core.text import clean
 
 from .asking import Rows
 from .client import Labels

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Mapping
 
 from trntop.catalog import AGENT, ENGINE
-from trntop.collection import Sink
-from trntop.derive import Recipe
-from trntop.model import STALE_PERIODS, Reading, Severity, State, Status
-from trntop.text import clean
-from trntop.told import VERSION, Bulletin, Past, ToldIncident, encode
+from trntop.core.model import STALE_PERIODS, Reading, Severity, State, Status
+from trntop.core.text import clean
+from trntop.pipeline.derive import Recipe
+from trntop.remote.summary import VERSION, Bulletin, Past, ToldIncident, encode
+from trntop.session.collector import Sink
 
 from .asking import Asker, Rows
 from .client import Labels

@@ -9,9 +9,9 @@ pages     nodes of which only another exporter's page can be had
 
 import pkgutil
 
-from trntop.collection import Collector
-from trntop.settings import Settings
-from trntop.sources import Origin, Source
+from trntop.core.settings import Settings
+from trntop.core.source_spec import Origin, Source
+from trntop.session.collector import Collector
 
 _MAKERS = {
     Origin.AGENT: "trntop.collectors.fleet.agents",

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from trntop.errors import UsageError
-from trntop.hostlist import MAX_HOSTS, MAX_NAME, expand_all
-from trntop.settings import Fleet
-from trntop.text import clean
+from trntop.core.errors import UsageError
+from trntop.core.settings import Fleet
+from trntop.core.text import clean
+from trntop.remote.hostlist import MAX_HOSTS, MAX_NAME, expand_all
 
 from .target import Target, named, told_apart
 

@@ -2,7 +2,7 @@
 
 A node goes by the host that was named, whatever its agent says it is called. An agent that speaks
 for several, such as a simulation, or for other machines than its own, as a relay does, gives their
-names. A name that another speaks for already stays with that one (see `trntop.claims`).
+names. A name that another speaks for already stays with that one (see `trntop.remote.names`).
 """
 
 import asyncio
@@ -11,15 +11,15 @@ from collections.abc import Set
 
 import httpx
 
-from trntop import wire
 from trntop.catalog import AGENT
-from trntop.collection import Sink
-from trntop.errors import DecodeError, SettingsError, TrntopError
-from trntop.heard import MAX_STEP
-from trntop.model import Reading, State, Status
-from trntop.monitor import MAX_NODES
-from trntop.settings import Settings
-from trntop.text import clean
+from trntop.core.errors import DecodeError, SettingsError, TrntopError
+from trntop.core.model import Reading, State, Status
+from trntop.core.settings import Settings
+from trntop.core.text import clean
+from trntop.pipeline.source_state import MAX_STEP
+from trntop.remote import wire
+from trntop.session.collector import Sink
+from trntop.session.monitor import MAX_NODES
 
 from ..backoff import Backoff
 from . import connection

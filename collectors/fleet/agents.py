@@ -2,12 +2,12 @@
 
 import re
 
-from trntop import hostlist
-from trntop.collection import Collector
-from trntop.errors import UsageError
-from trntop.settings import Fleet, Settings
-from trntop.sources import Source
-from trntop.text import clean
+from trntop.core.errors import UsageError
+from trntop.core.settings import Fleet, Settings
+from trntop.core.source_spec import Source
+from trntop.core.text import clean
+from trntop.remote import hostlist
+from trntop.session.collector import Collector
 
 from . import connection
 from .target import Target, is_address, named

@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 
 from trntop import __version__
-from trntop.errors import SettingsError
-from trntop.settings import Fleet
-from trntop.text import clean
+from trntop.core.errors import SettingsError
+from trntop.core.settings import Fleet
+from trntop.core.text import clean
 
 from .names import Names
 from .network import Transport

@@ -10,9 +10,9 @@ from contextlib import suppress
 from functools import partial
 from time import monotonic
 
-from trntop.errors import UsageError
-from trntop.settings import Fleet
-from trntop.text import clean
+from trntop.core.errors import UsageError
+from trntop.core.settings import Fleet
+from trntop.core.text import clean
 
 from ..worker import StuckError, Worker
 from .addresses import Place, checked_host, checked_ip, host_address, host_of, targets_of

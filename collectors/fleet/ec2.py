@@ -20,9 +20,9 @@ from itertools import chain, islice
 from time import monotonic
 from typing import Any
 
-from trntop.errors import UsageError
-from trntop.settings import Fleet
-from trntop.text import clean
+from trntop.core.errors import UsageError
+from trntop.core.settings import Fleet
+from trntop.core.text import clean
 
 from .. import aws
 from ..backoff import Backoff

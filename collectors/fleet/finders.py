@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from trntop.collection import Collector
-from trntop.errors import UsageError
-from trntop.settings import Settings
-from trntop.sources import Origin, Source
-from trntop.text import clean
+from trntop.core.errors import UsageError
+from trntop.core.settings import Settings
+from trntop.core.source_spec import Origin, Source
+from trntop.core.text import clean
+from trntop.session.collector import Collector
 
 from .. import aws
 from . import connection

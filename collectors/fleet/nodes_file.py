@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from trntop.errors import UsageError
-from trntop.settings import Fleet
-from trntop.text import clean
+from trntop.core.errors import UsageError
+from trntop.core.settings import Fleet
+from trntop.core.text import clean
 
 from ..worker import StuckError, Worker
 from .addresses import Place, expand, targets_of

@@ -14,11 +14,11 @@ from typing import NoReturn
 import httpx
 
 from trntop.catalog import EFA_EXPORTER, NEURON_EXPORTER, OBSERVER
-from trntop.collection import Sink
-from trntop.decode import exporter_page, neuron_page, observer_page
-from trntop.errors import DecodeError
-from trntop.model import Reading, State, Status
-from trntop.text import clean
+from trntop.core.errors import DecodeError
+from trntop.core.model import Reading, State, Status
+from trntop.core.text import clean
+from trntop.session.collector import Sink
+from trntop.sources import exporter_page, neuron_page, observer_page
 
 from . import connection
 from .target import FindError, Target

@@ -10,10 +10,10 @@ import re
 import shutil
 from typing import Any
 
-from trntop.errors import UsageError
-from trntop.hostlist import expand_all
-from trntop.settings import Fleet
-from trntop.text import clean
+from trntop.core.errors import UsageError
+from trntop.core.settings import Fleet
+from trntop.core.text import clean
+from trntop.remote.hostlist import expand_all
 
 from ..child import Child, obituary
 from .addresses import Place, host_address, targets_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from trntop.errors import TrntopError
-from trntop.text import clean
+from trntop.core.errors import TrntopError
+from trntop.core.text import clean
 
 
 class FindError(TrntopError):

@@ -9,11 +9,11 @@ from typing import Protocol
 import httpx
 import msgspec
 
-from trntop import descriptors
 from trntop.catalog import FLEET
-from trntop.collection import Sink
-from trntop.model import Reading, State, Status
-from trntop.settings import Settings
+from trntop.core import descriptors
+from trntop.core.model import Reading, State, Status
+from trntop.core.settings import Settings
+from trntop.session.collector import Sink
 
 from . import connection
 from .agent import Agent

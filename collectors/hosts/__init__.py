@@ -13,12 +13,12 @@ import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from trntop import hostlist
 from trntop.check.model import Host
-from trntop.errors import UsageError
-from trntop.settings import Settings
-from trntop.sources import Origin, Source
-from trntop.text import clean
+from trntop.core.errors import UsageError
+from trntop.core.settings import Settings
+from trntop.core.source_spec import Origin, Source
+from trntop.core.text import clean
+from trntop.remote import hostlist
 
 from ..fleet.target import FindError, Target
 from .agent import AgentHost, Line

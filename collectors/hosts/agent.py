@@ -22,9 +22,9 @@ from trntop.check.model import (
     Served,
     UnreachableError,
 )
-from trntop.errors import SettingsError
-from trntop.settings import Fleet
-from trntop.text import clean
+from trntop.core.errors import SettingsError
+from trntop.core.settings import Fleet
+from trntop.core.text import clean
 
 from ..fleet import connection
 from ..fleet.target import Target

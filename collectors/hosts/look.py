@@ -12,10 +12,10 @@ from importlib import resources
 from typing import Any, cast
 
 from trntop.check.model import Inspection, UnreachableError
-from trntop.decode import neuron_ls
-from trntop.errors import DecodeError
-from trntop.settings import Collect
-from trntop.text import clean
+from trntop.core.errors import DecodeError
+from trntop.core.settings import Collect
+from trntop.core.text import clean
+from trntop.sources import neuron_ls
 
 from .. import inspection
 from ..child import STDIN, Child, LastLine

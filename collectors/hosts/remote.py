@@ -19,8 +19,8 @@ from trntop.check.model import (
     Served,
     UnreachableError,
 )
-from trntop.settings import Settings
-from trntop.text import clean
+from trntop.core.settings import Settings
+from trntop.core.text import clean
 
 from ..fleet.target import Target
 from ..probes.prober import Prober

@@ -1,7 +1,7 @@
 """This machine as a node under check."""
 
 from trntop.check.model import Inspection
-from trntop.settings import Settings
+from trntop.core.settings import Settings
 
 from ..inspection import Inspector
 from .prober import Prober

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from trntop.check.model import ProbeError, ProbeResult, ProbeSpec
-from trntop.text import clean
+from trntop.core.text import clean
 
 from .process import Ended
 

@@ -11,7 +11,7 @@ from statistics import fmean, harmonic_mean
 from typing import Literal
 
 from trntop.check.model import ProbeError, ProbeResult, ProbeSpec
-from trntop.text import clean
+from trntop.core.text import clean
 
 from ..child import obituary
 from .process import Ended

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from trntop.check import load as loads
 from trntop.check.model import ProbeError, ProbeResult, ProbeSpec, Served, Tool
-from trntop.text import clean
+from trntop.core.text import clean
 
 from . import nccom
 from .fi_pingpong import FiPingpong

@@ -9,7 +9,7 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from trntop.model import Column
+from trntop.core.model import Column
 
 MICROBATCHES = 16
 """Executions of one core in a step."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trntop.instances import GIB, INSTANCE_TYPES, TRAINIUM1, TRAINIUM2
+from trntop.core.instances import GIB, INSTANCE_TYPES, TRAINIUM1, TRAINIUM2
 
 DEFAULT_VCPUS = 8
 TORUS = 4

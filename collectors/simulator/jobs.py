@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trntop.model import Column
+from trntop.core.model import Column
 
 from .fleet import Fleet
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trntop.catalog import ECC_EVENTS
-from trntop.model import Column
+from trntop.core.model import Column
 
 from .activity import Activity, Stall
 from .effects import Effect

@@ -16,7 +16,7 @@ from trntop.catalog import (
     SYSFS_ECC,
     SYSFS_MEMORY_CATEGORIES,
 )
-from trntop.instances import TRAINIUM2
+from trntop.core.instances import TRAINIUM2
 
 from . import report
 from .activity import MICROBATCHES, Activity, Stall

@@ -39,9 +39,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
-from trntop.errors import UsageError
-from trntop.instances import INSTANCE_TYPES
-from trntop.suggest import unknown
+from trntop.core.errors import UsageError
+from trntop.core.instances import INSTANCE_TYPES
+from trntop.core.suggest import unknown
 
 from .chance import draw
 from .effects import TRAITS, Effect

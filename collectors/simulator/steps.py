@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trntop.model import Column, Stage
+from trntop.core.model import Column, Stage
 
 from .activity import Stall, Step
 from .fleet import Fleet

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 from trntop.catalog import JOB_MAPPING, KERNEL_LOG, LOG, STEPS
-from trntop.model import Reading
-from trntop.monitor import SparsePast
+from trntop.core.model import Reading
+from trntop.session.monitor import SparsePast
 
 from .activity import Step
 from .effects import Effect

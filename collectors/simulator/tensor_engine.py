@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trntop.model import Column
+from trntop.core.model import Column
 
 from .fleet import Fleet
 from .machines import Machines

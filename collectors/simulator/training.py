@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trntop.model import Column
+from trntop.core.model import Column
 
 from .activity import Activity, Stall, Step
 from .efa import slowdown

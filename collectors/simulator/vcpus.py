@@ -3,7 +3,7 @@
 import numpy as np
 
 from trntop.catalog import CPU_MODES
-from trntop.model import Column
+from trntop.core.model import Column
 
 from .activity import Activity, Stall
 from .fleet import Fleet

@@ -11,9 +11,9 @@ machine    the host beneath the run
 node       the collector: connects, reads, connects again
 """
 
-from trntop.collection import Collector
-from trntop.settings import Settings
-from trntop.sources import Source
+from trntop.core.settings import Settings
+from trntop.core.source_spec import Source
+from trntop.session.collector import Collector
 
 from ..fleet.target import Target
 from . import address

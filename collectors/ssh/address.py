@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from trntop import hostlist
-from trntop.errors import UsageError
-from trntop.text import clean
+from trntop.core.errors import UsageError
+from trntop.core.text import clean
+from trntop.remote import hostlist
 
 from ..fleet.target import Target, named
 

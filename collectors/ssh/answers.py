@@ -8,7 +8,7 @@ stands behind the connection's own tag counts. A dump lies between `TAG begin SO
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from trntop.text import clean
+from trntop.core.text import clean
 
 from ..child import LastLine
 

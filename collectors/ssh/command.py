@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from trntop.errors import SettingsError
-from trntop.settings import Fleet
-from trntop.text import clean
+from trntop.core.errors import SettingsError
+from trntop.core.settings import Fleet
+from trntop.core.text import clean
 
 from .address import Address
 

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 
-from trntop.text import clean
+from trntop.core.text import clean
 
 from ..sysfs import Entry
 

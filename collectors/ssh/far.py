@@ -13,9 +13,9 @@ from trntop.catalog import (
     NEURON_SYSFS,
     TENSOR_ENGINE,
 )
-from trntop.collection import Collector
-from trntop.settings import Collect
-from trntop.text import clean
+from trntop.core.settings import Collect
+from trntop.core.text import clean
+from trntop.session.collector import Collector
 
 from ..child import LastLine
 from ..efa import EfaReader

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self, cast
 
-from trntop.settings import Collect
+from trntop.core.settings import Collect
 
 from ..child import STDIN, Child
 from . import script

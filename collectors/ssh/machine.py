@@ -7,7 +7,7 @@ folders of this machine is left out.
 import json
 from typing import Any
 
-from trntop.text import clean
+from trntop.core.text import clean
 
 from ..host import DMI
 from ..polled import AbsentError

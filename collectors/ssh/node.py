@@ -10,12 +10,12 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from trntop import descriptors
 from trntop.catalog import SSH
-from trntop.collection import Sink
-from trntop.model import Reading, State, Status
-from trntop.settings import Settings
-from trntop.text import clean
+from trntop.core import descriptors
+from trntop.core.model import Reading, State, Status
+from trntop.core.settings import Settings
+from trntop.core.text import clean
+from trntop.session.collector import Sink
 
 from ..backoff import Backoff
 from . import command, far, script
@@ -57,8 +57,8 @@ class _Lost:
 class SshNode:
     """The collector of all sources of a node, over one connection.
 
-    As long as another speaks for a node of its name (see `trntop.claims`), it goes by its address
-    and says so.
+    As long as another speaks for a node of its name (see `trntop.remote.names`), it goes by its
+    address and says so.
 
     Args:
         node: its name.

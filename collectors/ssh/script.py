@@ -5,7 +5,7 @@ import math
 import shlex
 from importlib import resources
 
-from trntop.settings import Collect
+from trntop.core.settings import Collect
 
 from ..neuron_config import configuration
 from ..neuron_tree import CORE_NODES, DEVICE_NODES

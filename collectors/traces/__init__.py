@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from trntop.errors import RecordingError
+from trntop.core.errors import RecordingError
 
 from . import content, kineto, system_trace
 from .records import Capture, Step, Total, gap, readings, refuse_twins, steps_of, total_of

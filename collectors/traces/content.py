@@ -9,9 +9,9 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw
 
-from trntop import envelope
-from trntop.compression import BrokenStreamError, blocks, detect
-from trntop.errors import RecordingError
+from trntop.core.errors import RecordingError
+from trntop.recording import envelope
+from trntop.recording.compression import BrokenStreamError, blocks, detect
 
 MAX_DECODED = 4 << 30
 """Bytes of one trace, expanded."""

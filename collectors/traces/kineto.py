@@ -26,8 +26,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from trntop.errors import RecordingError
-from trntop.text import clean
+from trntop.core.errors import RecordingError
+from trntop.core.text import clean
 
 from .content import Members, items, value
 from .intervals import Intervals, union

@@ -20,8 +20,8 @@ import msgspec
 import numpy as np
 
 from trntop.catalog import STEPS
-from trntop.errors import RecordingError
-from trntop.model import Reading
+from trntop.core.errors import RecordingError
+from trntop.core.model import Reading
 
 from .intervals import Intervals, clip, length, overlap, union
 

@@ -25,8 +25,8 @@ from typing import TypeGuard
 import msgspec
 import numpy as np
 
-from trntop.errors import RecordingError
-from trntop.text import clean
+from trntop.core.errors import RecordingError
+from trntop.core.text import clean
 
 from .content import Members, items, present
 from .intervals import Intervals, union

@@ -16,11 +16,11 @@ import msgspec
 from textual.widgets import Input
 
 from trntop.collectors.simulator import parse, simulate
-from trntop.history import History
-from trntop.model import View
-from trntop.monitor import Monitor, play
-from trntop.runner import Session
-from trntop.settings import Settings
+from trntop.core.model import View
+from trntop.core.settings import Settings
+from trntop.pipeline.history import History
+from trntop.session.monitor import Monitor, play
+from trntop.session.runner import Session
 from trntop.tui.app import TrntopApp
 from trntop.tui.cost import Cost
 from trntop.tui.themes import CONTRAST, DARK, DEUTERANOPIA, LIGHT

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from trntop import units
 from trntop.check.model import Action, Finding, Outcome
 from trntop.check.result import Check
 from trntop.check.stage import Outlook
-from trntop.settings import Check as Limits
+from trntop.core import units
+from trntop.core.settings import Check as Limits
 
 from ..grid import plural
 from ..markdown import inner, moment, plain, table, with_code

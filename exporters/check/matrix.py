@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from trntop import units
 from trntop.check.ends import Ends, Figure, Link, Quality
 from trntop.check.result import Check
-from trntop.settings import Check as Limits
+from trntop.core import units
+from trntop.core.settings import Check as Limits
 
 MAX_NODES = 32
 """Nodes from which on a matrix is no longer read by anybody; `--json` has every pair."""

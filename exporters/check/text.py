@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from trntop import units
 from trntop.check.model import Action, Outcome
 from trntop.check.result import Check, Place
-from trntop.settings import Check as Limits
+from trntop.core import units
+from trntop.core.settings import Check as Limits
 
 from ..grid import GAP, Column, cells, fill, lines, packed, plural, wrapped
 from ..markdown import moment

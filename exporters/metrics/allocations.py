@@ -8,7 +8,7 @@ one for each device of which it has all or a part, joined on node and neuron_dev
 from collections.abc import Iterable
 
 from trntop.catalog import METRIC_PREFIX, Kind
-from trntop.model import Allocation, Inventory
+from trntop.core.model import Allocation, Inventory
 
 from .exposition import Family, labels
 

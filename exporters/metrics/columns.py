@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trntop.catalog import CATALOG, Entity, Page, Quantity, page_of
-from trntop.model import Column, Inventory
+from trntop.core.model import Column, Inventory
 
 from .exposition import Family, labels, shortest
 

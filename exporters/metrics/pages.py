@@ -13,7 +13,7 @@ import numpy as np
 from trntop import __version__
 from trntop.analysis.rule import Rule
 from trntop.catalog import Kind, Page
-from trntop.model import Cluster, Inventory, NodeView, View
+from trntop.core.model import Cluster, Inventory, NodeView, View
 
 from . import allocations, columns, status
 from .columns import METRICS, Templates

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from trntop.analysis.rule import Rule
 from trntop.catalog import METRIC_PREFIX, Entity, Kind
-from trntop.model import Incident, Inventory, NodeView, State
+from trntop.core.model import Incident, Inventory, NodeView, State
 
 from . import allocations
 from .exposition import Block, Family, labels, number

@@ -13,8 +13,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from trntop.errors import TrntopError, UsageError
-from trntop.text import clean
+from trntop.core.errors import TrntopError, UsageError
+from trntop.core.text import clean
 
 SUFFIX = ".prom"
 EVERY = 5.0

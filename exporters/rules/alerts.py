@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from trntop.analysis.rule import Rule
 from trntop.catalog import FOREIGN, LOOP_PACED, METRIC_PREFIX, NEURON_MONITOR
-from trntop.own_rule import KINDS
-from trntop.settings import Analysis as Settings
+from trntop.core.custom_rule import KINDS
+from trntop.core.settings import Analysis as Settings
 
 from .model import BY_TARGET, Alert, Group, over
 from .recording import HELD, INSTANCE, PEERS, SELF, WATCHING, held, watching

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trntop.errors import SettingsError
+from trntop.core.errors import SettingsError
 
 from . import probes, tls, web_config
 from .auth import BusyError, Verifier

@@ -8,8 +8,8 @@ import socket
 from collections.abc import Iterable, MutableMapping
 from urllib.parse import quote
 
-from trntop.errors import TrntopError, UsageError
-from trntop.text import clean
+from trntop.core.errors import TrntopError, UsageError
+from trntop.core.text import clean
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 4096

@@ -34,8 +34,8 @@ from trntop.check.model import (
     ProbeSpec,
     Served,
 )
-from trntop.errors import SettingsError
-from trntop.text import clean
+from trntop.core.errors import SettingsError
+from trntop.core.text import clean
 
 from .connection import Ongoing
 

@@ -1,7 +1,7 @@
 """Whether the pages hold live values."""
 
 from trntop.catalog import DEVICE_SOURCES
-from trntop.model import View
+from trntop.core.model import View
 
 from ..metrics.status import UP
 

@@ -22,9 +22,10 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trntop import __version__, descriptors
+from trntop import __version__
 from trntop.catalog import Page
-from trntop.model import View
+from trntop.core import descriptors
+from trntop.core.model import View
 
 from ..metrics.exposition import Format
 from .connection import MAX_HEAD_BYTES, MAX_PLAIN, maker

@@ -1,8 +1,8 @@
 """What the agent tells those who watch: `/v1/inventory`, `/v1/frame` and `/v1/stream`.
 
-A view is put into messages (`trntop.wire`) once, whoever listens, and only while somebody does. A
-client has no queue: when it is ready for more it gets the newest frames, and before them whatever
-it has not heard yet that they need. One that is slow loses frames, and nothing else.
+A view is put into messages (`trntop.remote.wire`) once, whoever listens, and only while somebody
+does. A client has no queue: when it is ready for more it gets the newest frames, and before them
+whatever it has not heard yet that they need. One that is slow loses frames, and nothing else.
 """
 
 import asyncio
@@ -15,8 +15,9 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from trntop import __version__, wire
-from trntop.model import View
+from trntop import __version__
+from trntop.core.model import View
+from trntop.remote import wire
 
 from .. import document
 from .connection import Ongoing

@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from trntop.errors import SettingsError
+from trntop.core.errors import SettingsError
 
 from .web_config import TlsServer, read_file
 

@@ -14,8 +14,8 @@ import msgspec
 import yaml
 from msgspec import structs
 
-from trntop.errors import SettingsError
-from trntop.text import clean
+from trntop.core.errors import SettingsError
+from trntop.core.text import clean
 
 MAX_BYTES = 256 << 10
 """Longest file that is read, of certificates too."""

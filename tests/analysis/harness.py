@@ -8,9 +8,9 @@ import numpy as np
 from trntop.analysis.detector import Detector, Verdict
 from trntop.analysis.progress import Progress
 from trntop.analysis.tick import Axes
-from trntop.model import Reading
-from trntop.monitor import Monitor, play
-from trntop.settings import Settings
+from trntop.core.model import Reading
+from trntop.core.settings import Settings
+from trntop.session.monitor import Monitor, play
 
 
 @dataclass(slots=True)

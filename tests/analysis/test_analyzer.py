@@ -31,10 +31,10 @@ from tests.reports import (
     step_reading,
 )
 from trntop.analysis.rulebook import RULEBOOK, rules
-from trntop.errors import SettingsError
-from trntop.model import Cluster, Incident, Reading, Severity, SourceState, State, Status
-from trntop.monitor import Monitor, play
-from trntop.settings import Analysis, Settings
+from trntop.core.errors import SettingsError
+from trntop.core.model import Cluster, Incident, Reading, Severity, SourceState, State, Status
+from trntop.core.settings import Analysis, Settings
+from trntop.session.monitor import Monitor, play
 
 GIB = 1 << 30
 

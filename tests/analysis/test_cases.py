@@ -9,7 +9,7 @@ import pytest
 from trntop.analysis.cases import LINGER, TOGETHER, TRAIL, Cases, Finding
 from trntop.analysis.detector import Verdict
 from trntop.analysis.rulebook import RULEBOOK
-from trntop.model import Evidence, Incident, Severity
+from trntop.core.model import Evidence, Incident, Severity
 
 RULES = {rule.kind: rule for rule in RULEBOOK}
 REOPEN = 300.0

@@ -8,8 +8,8 @@ from tests.analysis.harness import Stretch, stretches
 from tests.analysis.training import SPINS, Job, Pause, analyzed
 from tests.reports import step_reading
 from trntop.analysis.detectors.comm import CommBound
-from trntop.model import Cluster, Incident, Reading, Severity
-from trntop.settings import Analysis
+from trntop.core.model import Cluster, Incident, Reading, Severity
+from trntop.core.settings import Analysis
 
 
 def steps(

@@ -5,7 +5,7 @@ import numpy as np
 from trntop.analysis.counters import Counters
 from trntop.analysis.tick import Axes
 from trntop.catalog import EFA_SOURCE, HOST, Entity
-from trntop.model import Cluster, Frame, Inventory, NodeView, SourceState, State
+from trntop.core.model import Cluster, Frame, Inventory, NodeView, SourceState, State
 
 NAN = float("nan")
 

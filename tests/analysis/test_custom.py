@@ -15,10 +15,10 @@ from tests.reports import (
     step_reading,
 )
 from trntop.analysis.custom import Custom
-from trntop.model import Reading
-from trntop.monitor import Monitor, play
-from trntop.own_rule import OwnRule
-from trntop.settings import Analysis, Settings
+from trntop.core.custom_rule import OwnRule
+from trntop.core.model import Reading
+from trntop.core.settings import Analysis, Settings
+from trntop.session.monitor import Monitor, play
 
 
 def found(when: str, readings: Iterable[Reading], **options: float) -> list[Stretch]:

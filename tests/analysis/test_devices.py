@@ -9,8 +9,8 @@ import pytest
 from tests.analysis.harness import Stretch, stretches
 from tests.reports import monitor_reading, report, runtime
 from trntop.analysis.detectors.devices import DeviceLost, EccUncorrected
-from trntop.model import Reading
-from trntop.settings import Analysis
+from trntop.core.model import Reading
+from trntop.core.settings import Analysis
 
 DEVICES = 4
 

@@ -13,9 +13,9 @@ from trntop.analysis.detector import Verdict
 from trntop.analysis.detectors.efa import EfaDegraded, EfaDown
 from trntop.analysis.progress import Progress
 from trntop.analysis.tick import Axes
-from trntop.model import Reading, Severity
-from trntop.monitor import Monitor, play
-from trntop.settings import Analysis, Settings
+from trntop.core.model import Reading, Severity
+from trntop.core.settings import Analysis, Settings
+from trntop.session.monitor import Monitor, play
 
 PACKET = 8160.0
 SETTINGS = Analysis()

@@ -9,8 +9,8 @@ import pytest
 from tests.analysis.harness import Stretch, stretches
 from tests.reports import monitor_reading, report, runtime
 from trntop.analysis.detectors.errors import ExecutionErrors
-from trntop.model import Reading, Severity
-from trntop.settings import Analysis
+from trntop.core.model import Reading, Severity
+from trntop.core.settings import Analysis
 
 
 def failed(readings: Iterable[Reading]) -> list[Stretch]:

@@ -8,10 +8,10 @@ from functools import cache
 import pytest
 
 from tests.reports import encode, monitor_reading, report, runtime, step_reading
-from trntop.clock import SteadyClock
-from trntop.model import Reading, View
-from trntop.monitor import Monitor, play
-from trntop.settings import Settings
+from trntop.core.model import Reading, View
+from trntop.core.settings import Settings
+from trntop.session.clock import SteadyClock
+from trntop.session.monitor import Monitor, play
 
 HOUR = 3600.0
 NODES = "abcde"

@@ -9,8 +9,8 @@ import pytest
 from tests.analysis.harness import Stretch, stretches
 from tests.reports import monitor_reading, report, runtime, step_reading
 from trntop.analysis.detectors.idle import IdleAllocation
-from trntop.model import Reading
-from trntop.settings import Analysis
+from trntop.core.model import Reading
+from trntop.core.settings import Analysis
 
 GIB = 1 << 30
 

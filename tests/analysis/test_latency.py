@@ -9,8 +9,8 @@ import pytest
 
 from tests.analysis.harness import Stretch, stretches
 from trntop.analysis.detectors.latency import LatencyRegression
-from trntop.model import Reading
-from trntop.settings import Analysis
+from trntop.core.model import Reading
+from trntop.core.settings import Analysis
 
 USUAL = 16.5e-6
 ROUND = 20.0

@@ -8,8 +8,8 @@ import pytest
 from tests.analysis.harness import Stretch, stretches
 from tests.reports import monitor_reading, report, runtime
 from trntop.analysis.detectors.memory import MemoryPressure
-from trntop.model import Reading
-from trntop.settings import Analysis
+from trntop.core.model import Reading
+from trntop.core.settings import Analysis
 
 HBM = 32 << 30
 

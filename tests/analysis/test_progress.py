@@ -8,7 +8,7 @@ import pytest
 from tests.analysis.training import CALM, SPINS, Job, Pause, together
 from trntop.analysis.progress import Crew, Doing, Progress
 from trntop.analysis.tick import Axes, Tick
-from trntop.model import Cluster
+from trntop.core.model import Cluster
 
 
 class Watch:

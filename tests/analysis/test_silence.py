@@ -4,8 +4,8 @@ from tests.analysis.harness import Stretch, stretches
 from tests.reports import monitor_reading, report, runtime, step_reading
 from trntop.analysis.detectors.silence import NodeSilent
 from trntop.catalog import FLEET
-from trntop.model import Reading
-from trntop.settings import Analysis
+from trntop.core.model import Reading
+from trntop.core.settings import Analysis
 
 BEAT = [monitor_reading(report(runtime()), float(t), "a") for t in range(201)]
 """A node that is well."""

@@ -16,7 +16,7 @@ from tests.analysis.training import (
     together,
     told,
 )
-from trntop.model import Cluster, Incident, Severity
+from trntop.core.model import Cluster, Incident, Severity
 
 STALLS = ("hang", "recompile", "checkpoint_stall")
 SAVING = CALM | {"io_wait": 9.0, "idle": 79.0}

@@ -17,7 +17,7 @@ from tests.analysis.training import (
     together,
     told,
 )
-from trntop.model import Cluster, Incident, Severity
+from trntop.core.model import Cluster, Incident, Severity
 
 BEGIN = 80
 

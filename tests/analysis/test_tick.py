@@ -7,7 +7,7 @@ import numpy as np
 
 from trntop.analysis.tick import Axes
 from trntop.catalog import Entity
-from trntop.model import Cluster, Frame, Inventory, NodeView
+from trntop.core.model import Cluster, Frame, Inventory, NodeView
 
 NAN = float("nan")
 UTILIZATION = "neuroncore_utilization_ratio"

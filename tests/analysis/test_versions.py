@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from tests.analysis.harness import Stretch, stretches
 from tests.reports import efa_payload, efa_reading, monitor_reading, report
 from trntop.analysis.detectors.versions import VersionSkew
-from trntop.model import Reading
-from trntop.settings import Analysis
+from trntop.core.model import Reading
+from trntop.core.settings import Analysis
 
 
 def skewed(*readings: Iterable[Reading]) -> list[Stretch]:

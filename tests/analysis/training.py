@@ -24,7 +24,7 @@ from tests.reports import (
 from trntop.analysis import Analyzer
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import Entity, Provenance
-from trntop.model import (
+from trntop.core.model import (
     Cluster,
     Column,
     Frame,
@@ -38,8 +38,8 @@ from trntop.model import (
     Stage,
     View,
 )
-from trntop.monitor import Monitor, play
-from trntop.settings import Analysis, Settings
+from trntop.core.settings import Analysis, Settings
+from trntop.session.monitor import Monitor, play
 
 EXPOSED = 0.05
 """Part of a usual step that is exchange and that no rank can hide."""

@@ -17,7 +17,7 @@ from trntop.check.model import (
 )
 from trntop.check.plan import Plan
 from trntop.check.result import Check
-from trntop.settings import Settings
+from trntop.core.settings import Settings
 
 NOW = 1_763_650_000.0
 LATENCY = 20e-6

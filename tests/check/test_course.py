@@ -12,7 +12,7 @@ from trntop.check import course
 from trntop.check.model import Action, BusyError, Outcome, ProbeError, ProbeSpec, UnreachableError
 from trntop.check.plan import Plan
 from trntop.check.result import Check, Progress
-from trntop.errors import TrntopError
+from trntop.core.errors import TrntopError
 
 SPEC = ProbeSpec(seconds=0.2)
 

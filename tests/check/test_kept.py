@@ -10,7 +10,7 @@ from trntop.check import kept
 from trntop.check.model import ProbeSpec
 from trntop.check.plan import Plan
 from trntop.check.result import Check
-from trntop.errors import UsageError
+from trntop.core.errors import UsageError
 
 
 def later(check: Check, hours: float) -> Check:

@@ -9,8 +9,8 @@ from tests.check.test_course import told
 from trntop.check.model import Action, Finding, Outcome, ProbeResult
 from trntop.check.plan import Plan
 from trntop.check.result import Check
-from trntop.settings import Check as Limits
-from trntop.settings import Settings
+from trntop.core.settings import Check as Limits
+from trntop.core.settings import Settings
 
 FULL = Plan(extent="full")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from trntop import units
 from trntop.check.model import ProbeSpec
 from trntop.check.plan import Plan, plan_of, probe_seconds
-from trntop.settings import Check as Limits
+from trntop.core import units
+from trntop.core.settings import Check as Limits
 
 PAGE = Path(__file__).parents[2] / "docs/check.md"
 CARDS = 16

@@ -5,10 +5,10 @@ import pytest
 from trntop.check.model import Outcome
 from trntop.check.stage import Stage, findings, outlook_of, stage_of
 from trntop.cli import opening
-from trntop.errors import UsageError
-from trntop.monitor import Monitor, play
-from trntop.settings import Analysis, Settings
-from trntop.sources import parse
+from trntop.core.errors import UsageError
+from trntop.core.settings import Analysis, Settings
+from trntop.core.source_spec import parse
+from trntop.session.monitor import Monitor, play
 
 
 def stage(nodes: int, comm: float | None, exposed: float | None = 0.1) -> Stage:

@@ -12,8 +12,8 @@ from tests.check.test_course import told
 from trntop.check.model import Action, Card, Finding, Inspection, Outcome, ProbeSpec
 from trntop.check.plan import Plan
 from trntop.check.result import Check
-from trntop.settings import Check as Limits
-from trntop.settings import Settings
+from trntop.core.settings import Check as Limits
+from trntop.core.settings import Settings
 
 
 def check_of(count: int = 6, **odd: Inspection) -> Check:

@@ -8,9 +8,9 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from trntop.claims import Claims
-from trntop.collection import Collector
-from trntop.model import Reading, State, Status
+from trntop.core.model import Reading, State, Status
+from trntop.remote.names import Claims
+from trntop.session.collector import Collector
 
 FAKE = Path(__file__).parent.parent / "fakes" / "neuron_monitor.py"
 COMMAND = [sys.executable, "-S", "-E", str(FAKE)]

@@ -6,7 +6,7 @@ import pytest
 
 from trntop.collectors import aws
 from trntop.collectors.aws import AwsError, asked, require, words
-from trntop.errors import SettingsError
+from trntop.core.errors import SettingsError
 
 known = pytest.importorskip("botocore.exceptions")
 
@@ -78,7 +78,8 @@ def test_boto3_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_boto3_is_loaded_by_the_first_question_only() -> None:
     code = (
         "import sys; from trntop.collectors import cloudwatch; from trntop.collectors.fleet import "
-        "finders; from trntop.settings import Settings; from trntop.sources import parse\n"
+        "finders; from trntop.core.settings import Settings; from trntop.core.source_spec import "
+        "parse\n"
         "finders.finder(parse('ec2:tag/run=7'), Settings())\n"
         "cloudwatch.collectors(parse('cloudwatch:train'), Settings())\n"
         "assert not {'boto3', 'botocore', 'textual'} & sys.modules.keys()"

@@ -12,8 +12,8 @@ from tests.collectors.notebook import Notebook
 from trntop.check import kept
 from trntop.check.result import Check
 from trntop.collectors.checks import KeptChecks
-from trntop.decode import probe
-from trntop.model import View
+from trntop.core.model import View
+from trntop.sources import probe
 
 
 class Sink(Notebook):

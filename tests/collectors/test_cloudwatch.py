@@ -12,11 +12,11 @@ from tests.moto_server import client_of, reset, simulated_aws
 from trntop.collectors import aws, cloudwatch
 from trntop.collectors.cloudwatch import ContainerInsights, Node
 from trntop.collectors.fleet import collectors_of
-from trntop.decode import DECODERS
-from trntop.errors import UsageError
-from trntop.model import State
-from trntop.settings import Fleet, Settings
-from trntop.sources import parse
+from trntop.core.errors import UsageError
+from trntop.core.model import State
+from trntop.core.settings import Fleet, Settings
+from trntop.core.source_spec import parse
+from trntop.sources import DECODERS
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("servers")]
 """moto and werkzeug warn of things of their own."""

@@ -9,7 +9,7 @@ import pytest
 from tests.moto_server import client_of, launch, reset, simulated_aws
 from trntop.collectors import aws
 from trntop.collectors.ec2_network import Ec2Network, facts_of
-from trntop.settings import Fleet
+from trntop.core.settings import Fleet
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("servers")]
 """moto and werkzeug warn of things of their own."""

@@ -22,8 +22,8 @@ from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, Entity
 from trntop.collectors import sysfs
 from trntop.collectors.efa import EfaReader, examine
 from trntop.collectors.polled import AbsentError, Polled
-from trntop.decode.efa import decode
-from trntop.model import State
+from trntop.core.model import State
+from trntop.sources.efa import decode
 
 
 def read(reader: EfaReader) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from tests.collectors.notebook import Notebook, running
 from trntop.catalog import HOST
 from trntop.collectors.host import HostReader, examine
 from trntop.collectors.polled import AbsentError, Polled
-from trntop.decode.host import decode
+from trntop.sources.host import decode
 
 MEMINFO = """\
 MemTotal:       1000 kB

@@ -30,7 +30,7 @@ from trntop.collectors.inspection import (
     versions,
 )
 from trntop.collectors.sysfs import Folder
-from trntop.settings import Collect, Settings
+from trntop.core.settings import Collect, Settings
 
 FAKE = Path(__file__).parents[1] / "fakes/neuron_ls.py"
 

@@ -5,8 +5,8 @@ import pytest
 
 from trntop.collectors.job_mapping import JobMappingReader, examine
 from trntop.collectors.polled import AbsentError
-from trntop.decode.allocations import decode_jobs
-from trntop.model import Allocation
+from trntop.core.model import Allocation
+from trntop.sources.allocations import decode_jobs
 
 
 def test_files_of_devices_and_of_the_whole_node(tmp_path: Path) -> None:

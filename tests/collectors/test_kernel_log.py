@@ -14,8 +14,8 @@ import pytest
 from tests.collectors.notebook import Notebook, alive, pids, running
 from trntop.catalog import KERNEL_LOG
 from trntop.collectors.kernel_log import REMEDY, KernelLog, Kmsg, examine
-from trntop.decode.kernel_log import decode
-from trntop.model import State
+from trntop.core.model import State
+from trntop.sources.kernel_log import decode
 
 HBM = "NEURON_HW_ERR=HBM_UNCORRECTABLE_ERROR nd-id=3"
 STUCK = "efa 0000:a0:1a.0 rdmap160s26: Wait for completion (polling) timeout"

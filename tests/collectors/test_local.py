@@ -7,9 +7,9 @@ import pytest
 from tests.fakes import sysfs_tree
 from trntop import collectors
 from trntop.catalog import FAR, FOREIGN, HOST, SOURCES
-from trntop.collection import Finding
-from trntop.errors import SettingsError
-from trntop.settings import Collect
+from trntop.core.errors import SettingsError
+from trntop.core.settings import Collect
+from trntop.session.collector import Finding
 
 
 @pytest.fixture

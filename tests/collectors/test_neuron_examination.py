@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from tests.collectors.notebook import COMMAND, alive, pids, wait_until
-from trntop.collection import Finding
 from trntop.collectors.neuron_examination import DRIVER_REMEDY, examine
+from trntop.session.collector import Finding
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from tests.collectors.notebook import Notebook, alive, running, wait_until
 from trntop.catalog import NEURON_LS
 from trntop.collectors import neuron_ls
 from trntop.collectors.neuron_ls import UPDATE, NeuronLs, examine
-from trntop.decode.neuron_ls import decode
-from trntop.model import State
+from trntop.core.model import State
+from trntop.sources.neuron_ls import decode
 
 COMMAND = [sys.executable, "-S", "-E", str(Path(__file__).parent.parent / "fakes/neuron_ls.py")]
 PERIOD = 0.05

@@ -16,8 +16,8 @@ from tests.collectors.notebook import COMMAND, Notebook, alive, pids, running, w
 from trntop.catalog import NEURON_MONITOR, Entity
 from trntop.collectors.backoff import Backoff
 from trntop.collectors.neuron_monitor import NeuronMonitor
-from trntop.decode.neuron_monitor import decode
-from trntop.model import State
+from trntop.core.model import State
+from trntop.sources.neuron_monitor import decode
 
 PERIOD = 0.05
 

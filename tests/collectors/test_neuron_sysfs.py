@@ -24,7 +24,7 @@ from trntop.collectors import neuron_sysfs, sysfs
 from trntop.collectors import neuron_tree as tree_module
 from trntop.collectors.neuron_sysfs import NeuronSysfsReader, examine
 from trntop.collectors.polled import AbsentError
-from trntop.decode.neuron_sysfs import decode
+from trntop.sources.neuron_sysfs import decode
 
 
 @pytest.fixture(scope="module")

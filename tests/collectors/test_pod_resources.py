@@ -21,8 +21,8 @@ from trntop.catalog import POD_RESOURCES
 from trntop.collectors import grpc_call
 from trntop.collectors.pod_resources import METHOD, PodResourcesReader, examine
 from trntop.collectors.polled import AbsentError, Polled
-from trntop.decode.allocations import decode_pods
-from trntop.model import Allocation, State
+from trntop.core.model import Allocation, State
+from trntop.sources.allocations import decode_pods
 
 Kubelet = Callable[[], contextlib.AbstractContextManager[Path]]
 FAKE = Path(__file__).parent.parent / "fakes" / "kubelet.py"

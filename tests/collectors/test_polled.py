@@ -3,7 +3,7 @@ import threading
 
 from tests.collectors.notebook import Notebook, running
 from trntop.collectors.polled import AbsentError, Polled
-from trntop.model import State
+from trntop.core.model import State
 
 
 async def test_each_beat_gives_a_reading() -> None:

@@ -23,10 +23,10 @@ from trntop.collectors import probing
 from trntop.collectors.fleet import agents
 from trntop.collectors.probes.turns import Turns
 from trntop.collectors.probing import Probing, disturbance, own, partners, probing_of, wait
-from trntop.decode import probe as decode
-from trntop.errors import UsageError
-from trntop.model import State
-from trntop.settings import Export, Fleet, Settings
+from trntop.core.errors import UsageError
+from trntop.core.model import State
+from trntop.core.settings import Export, Fleet, Settings
+from trntop.sources import probe as decode
 
 SPEC = ProbeSpec(provider="tcp")
 NAMES = [f"trn-{number:03d}" for number in range(1, 9)]

@@ -4,9 +4,9 @@ import pytest
 
 from trntop.collectors.polled import AbsentError
 from trntop.collectors.profiles import ProfilesReader, examine
-from trntop.decode.profiles import decode
-from trntop.model import NeffProfile
-from trntop.profiles import add, remove
+from trntop.core.model import NeffProfile
+from trntop.pipeline.profiles import add, remove
+from trntop.sources.profiles import decode
 
 PROFILE = NeffProfile("a.neff", "u1", 1.0, 2.0, 0.5, 0.1)
 

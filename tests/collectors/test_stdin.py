@@ -12,8 +12,8 @@ import pytest
 from tests.collectors.notebook import Notebook, running
 from tests.reports import encode, report, runtime
 from trntop.collectors.stdin import StandardInput, period_of
-from trntop.errors import UsageError
-from trntop.model import State
+from trntop.core.errors import UsageError
+from trntop.core.model import State
 
 ONE = encode(report(runtime(period=1.0))) + b"\n"
 

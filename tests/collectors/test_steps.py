@@ -27,8 +27,8 @@ from trntop.collectors.steps import (
     examine,
     open_mailbox,
 )
-from trntop.decode.steps import decode
-from trntop.model import State
+from trntop.core.model import State
+from trntop.sources.steps import decode
 from trntop.steps import Steps
 
 LOOP = Path(__file__).parent.parent / "fakes" / "training_loop.py"

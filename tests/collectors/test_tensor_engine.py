@@ -21,8 +21,8 @@ from trntop.catalog import Entity
 from trntop.collectors.neuron_sysfs import NeuronSysfsReader
 from trntop.collectors.polled import AbsentError
 from trntop.collectors.tensor_engine import TensorEngineReader, examine
-from trntop.decode import neuron_sysfs
-from trntop.decode.tensor_engine import decode
+from trntop.sources import neuron_sysfs
+from trntop.sources.tensor_engine import decode
 
 IDLE = "physical_core_tensor_engine_idle_cycles_total"
 

@@ -17,9 +17,9 @@ from tests.collectors.notebook import Notebook, running
 from trntop.catalog import LOG
 from trntop.collectors import training_log as module
 from trntop.collectors.training_log import TrainingLog, compile_patterns, examine
-from trntop.decode.log import decode
-from trntop.errors import SettingsError
-from trntop.model import State
+from trntop.core.errors import SettingsError
+from trntop.core.model import State
+from trntop.sources.log import decode
 
 ROOT = Path(__file__).parents[2]
 

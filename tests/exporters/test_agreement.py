@@ -20,12 +20,12 @@ from tests.tui.settled import settled
 from trntop.analysis.rulebook import RULEBOOK, rules
 from trntop.catalog import Page
 from trntop.cli import main
+from trntop.core.model import Incident, View
+from trntop.core.settings import Settings
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition
 from trntop.exporters.rules.alerts import name_of
 from trntop.exporters.rules.recording import HELD
-from trntop.model import Incident, View
-from trntop.settings import Settings
 from trntop.tui.screens.incidents import IncidentsScreen
 
 pytestmark = [needs_prometheus, pytest.mark.xdist_group("corpus")]

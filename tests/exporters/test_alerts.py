@@ -17,12 +17,12 @@ from trntop.analysis.rulebook import RULEBOOK, rules
 from trntop.catalog import CATALOG, Kind, Page, page_of
 from trntop.cli import main
 from trntop.cli.rules import rule_groups
+from trntop.core.custom_rule import KINDS
+from trntop.core.settings import Settings, load
 from trntop.exporters.metrics import status
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition
 from trntop.exporters.rules.alerts import name_of
-from trntop.own_rule import KINDS
-from trntop.settings import Settings, load
 
 ROOT = Path(__file__).parents[2]
 DEPLOYED = ROOT / "deploy" / "prometheus"

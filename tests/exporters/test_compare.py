@@ -1,10 +1,10 @@
 """The two runs of a comparison, as they are printed."""
 
+from trntop.analysis.compare import COST, Comparison, Figure, Side, compare
 from trntop.catalog import Provenance
-from trntop.compare import COST, Comparison, Figure, Side, compare
+from trntop.core.model import Incident, Severity
 from trntop.exporters import compare as exported
 from trntop.exporters import document
-from trntop.model import Incident, Severity
 
 NOON = 1763640000.0
 MEASURED, REPORTED, DERIVED = Provenance.MEASURED, Provenance.REPORTED, Provenance.DERIVED

@@ -18,12 +18,12 @@ import pytest
 
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import CATALOG, SUMMARY, Kind, page_of
-from trntop.errors import UsageError
+from trntop.core.errors import UsageError
+from trntop.core.settings import Analysis
 from trntop.exporters import shipped_dashboards
 from trntop.exporters.metrics import allocations, pages, status
 from trntop.exporters.metrics.exposition import Family
 from trntop.exporters.metrics.process import ProcessUsage
-from trntop.settings import Analysis
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana"
 NAMES = shipped_dashboards.NAMES
@@ -118,9 +118,7 @@ def generator() -> ModuleType:
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_committed_is_what_is_made(name: str, generator: ModuleType) -> None:
     made = generator.encode(generator.boards()[name])
-    assert (FOLDER / f"{name}.json").read_text("utf-8") == made, (
-        "run python -m tools.dashboards"
-    )
+    assert (FOLDER / f"{name}.json").read_text("utf-8") == made, "run python -m tools.dashboards"
 
 
 @pytest.mark.dev

@@ -20,11 +20,11 @@ from tests.prometheus_server import PrometheusServer, Scrape, needs_prometheus, 
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import NEURON_MONITOR, STEPS, Entity, Page
 from trntop.collectors.simulator import parse, simulate
+from trntop.core.model import Allocation, Severity, State, View
+from trntop.core.settings import Settings
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition
-from trntop.model import Allocation, Severity, State, View
-from trntop.monitor import Monitor, play
-from trntop.settings import Settings
+from trntop.session.monitor import Monitor, play
 
 DEMO = "sim:demo?nodes=3&type=trn1.32xlarge&minutes=3"
 SCRAPES = 5

@@ -8,8 +8,7 @@ import pytest
 
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
 from trntop.catalog import CATALOG, NEURON_MONITOR, PROFILES, Entity
-from trntop.exporters import document
-from trntop.model import (
+from trntop.core.model import (
     Allocation,
     Compilation,
     Evidence,
@@ -20,6 +19,7 @@ from trntop.model import (
     View,
     Whole,
 )
+from trntop.exporters import document
 
 
 def strict(data: bytes) -> Any:

@@ -11,12 +11,12 @@ import pytest
 
 from tests.builders import NOON, make_incident, make_node, make_view, view_of, with_state
 from trntop.catalog import NEURON_MONITOR, STEPS
+from trntop.core.custom_rule import OwnRule
+from trntop.core.model import Incident, Severity, State, View
+from trntop.core.settings import Analysis, Settings
 from trntop.exporters.markdown import plain
 from trntop.exporters.report import MAX_ROWS, report
-from trntop.lemons import Blame, Record
-from trntop.model import Incident, Severity, State, View
-from trntop.own_rule import OwnRule
-from trntop.settings import Analysis, Settings
+from trntop.session.lemons import Blame, Record
 
 HOUR = 3600.0
 

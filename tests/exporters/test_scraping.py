@@ -15,13 +15,13 @@ from tests.pages_server import serving
 from tests.prometheus_server import Sample, Scrape, needs_prometheus, prometheus
 from trntop.catalog import STEPS, Page
 from trntop.cli import main
+from trntop.core.model import Reading
+from trntop.core.settings import Settings
+from trntop.core.text import clean
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition
 from trntop.exporters.rules.recording import HELD
-from trntop.model import Reading
-from trntop.monitor import Monitor
-from trntop.settings import Settings
-from trntop.text import clean
+from trntop.session.monitor import Monitor
 
 pytestmark = [needs_prometheus, pytest.mark.xdist_group("servers")]
 

@@ -15,9 +15,9 @@ from trntop.catalog import (
     TENSOR_ENGINE,
     Entity,
 )
+from trntop.core.model import Process, Runtime, Severity, State, View
 from trntop.exporters.grid import cells
 from trntop.exporters.table import LEGEND, incidents_text, snapshot_text
-from trntop.model import Process, Runtime, Severity, State, View
 
 CRITICAL = make_incident("node_silent", severity=Severity.CRITICAL, component=None)
 

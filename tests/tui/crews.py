@@ -7,10 +7,10 @@ import numpy as np
 
 from tests.builders import NOON, make_node, view_of
 from trntop.catalog import Entity
-from trntop.history import History
-from trntop.jobs import job_means
-from trntop.model import Column, Incident, NodeView, View
-from trntop.settings import Analysis
+from trntop.core.model import Column, Incident, NodeView, View
+from trntop.core.settings import Analysis
+from trntop.pipeline.history import History
+from trntop.pipeline.jobs import job_means
 from trntop.tui.scene import Scene
 
 JOB = "pretrain-13b"

@@ -23,8 +23,8 @@ from tests.tui.scenes import (
     past_of,
 )
 from trntop.catalog import DEVICE_SOURCES, EFA_SOURCE, NEURON_MONITOR, STEPS
-from trntop.history import History
-from trntop.model import Evidence, Incident, NodeView, Phase, Severity, Stage, State, View
+from trntop.core.model import Evidence, Incident, NodeView, Phase, Severity, Stage, State, View
+from trntop.pipeline.history import History
 
 MOMENTS = ("healthy", "incident", "silent", "empty")
 NODES, RANKS = 16, 4

@@ -8,12 +8,12 @@ from typing import cast
 import numpy as np
 
 from tests.builders import NOON, make_node, view_of
-from trntop.blackbox import BlackBox
-from trntop.history import History
-from trntop.jobs import job_means
-from trntop.model import Evidence, Incident, NodeView, Severity, State, View
-from trntop.runner import Playback, Session, Subscriber
-from trntop.settings import Analysis, Settings
+from trntop.core.model import Evidence, Incident, NodeView, Severity, State, View
+from trntop.core.settings import Analysis, Settings
+from trntop.pipeline.history import History
+from trntop.pipeline.jobs import job_means
+from trntop.recording.blackbox import BlackBox
+from trntop.session.runner import Playback, Session, Subscriber
 from trntop.tui.app import TrntopApp
 from trntop.tui.scene import Mode, Scene
 

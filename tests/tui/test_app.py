@@ -30,11 +30,11 @@ from tests.tui.scenes import (
 )
 from trntop.catalog import DEVICE_SOURCES
 from trntop.collectors.simulator import Simulation, simulate
-from trntop.model import Evidence, Inventory, NodeView, SourceState, State, View
-from trntop.model import Frame as ModelFrame
-from trntop.monitor import Monitor
-from trntop.runner import Playback, Session
-from trntop.settings import Settings
+from trntop.core.model import Evidence, Inventory, NodeView, SourceState, State, View
+from trntop.core.model import Frame as ModelFrame
+from trntop.core.settings import Settings
+from trntop.session.monitor import Monitor
+from trntop.session.runner import Playback, Session
 from trntop.tui.app import TrntopApp, run
 from trntop.tui.cost import Cost
 from trntop.tui.messages import ViewChanged

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from trntop.settings import Screen
+from trntop.core.settings import Screen
 from trntop.tui.arrangement import Arrangement, Keeper, default_path
 
 LEFT = Arrangement(sort="util", reverse=True, columns=("util", "cpu"), faults=True)

@@ -18,9 +18,9 @@ from tests.prometheus_server import needs_prometheus
 from tests.tui.scenes import FakeSession, app_of
 from tests.tui.test_app import picture, press, running, shown
 from trntop.cli import opening
-from trntop.model import Whole
-from trntop.settings import Settings
-from trntop.sources import parse_all
+from trntop.core.model import Whole
+from trntop.core.settings import Settings
+from trntop.core.source_spec import parse_all
 from trntop.tui.app import TrntopApp
 from trntop.tui.screens.node import NodeScreen
 

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from tests.builders import NOON
 from tests.tui.scenes import VICTIM, FakeSession, app_of, history, make_app, scene, view
 from tests.tui.test_app import picture, press, running
-from trntop.model import Incident
+from trntop.core.model import Incident
 from trntop.tui.app import TrntopApp
 from trntop.tui.screens.cluster import ClusterScreen
 from trntop.tui.screens.explain import ExplainScreen

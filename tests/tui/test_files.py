@@ -10,11 +10,11 @@ from tests.builders import NOON, make_incident, make_view, view_of
 from tests.reports import monitor_reading, report, runtime
 from tests.tui.scenes import SETTINGS, FakeSession, node, view
 from tests.tui.test_app import press, running
-from trntop.blackbox import BlackBox
-from trntop.model import View
-from trntop.recording import open_recording
-from trntop.runner import Playback, Session
-from trntop.settings import Blackbox, Notify, Settings
+from trntop.core.model import View
+from trntop.core.settings import Blackbox, Notify, Settings
+from trntop.recording.blackbox import BlackBox
+from trntop.recording.reader import open_recording
+from trntop.session.runner import Playback, Session
 from trntop.tui.app import TrntopApp
 from trntop.tui.files import Seen
 

@@ -13,8 +13,8 @@ from textual.widgets import Input
 from tests.builders import NOON, make_node, view_of
 from tests.tui.render.pens import text
 from tests.tui.scenes import VICTIM, scene, view
-from trntop.history import History
-from trntop.settings import Analysis, Screen
+from trntop.core.settings import Analysis, Screen
+from trntop.pipeline.history import History
 from trntop.tui.arrangement import Arrangement, Keeper
 from trntop.tui.render.glyphs import BLOCK
 from trntop.tui.scene import Scene

@@ -7,7 +7,7 @@ from textual.pilot import Pilot
 from tests.builders import NOON, make_incident
 from tests.tui.scenes import EFA_INCIDENT, VICTIM, FakeSession, app_of, make_app, view
 from tests.tui.test_app import picture, press, running
-from trntop.model import View
+from trntop.core.model import View
 from trntop.tui.screens.comm import CommScreen
 from trntop.tui.screens.incidents import IncidentsScreen
 from trntop.tui.screens.node import NodeScreen

@@ -12,8 +12,8 @@ from textual.pilot import Pilot
 from tests.builders import make_incident, make_node, make_view, view_of
 from tests.tui.crews import COMPUTE, JOB, crew_of, crewed, past_of
 from tests.tui.scenes import SETTINGS, FakeSession, app_of
-from trntop.model import Incident, View
-from trntop.settings import Settings
+from trntop.core.model import Incident, View
+from trntop.core.settings import Settings
 from trntop.tui.app import TrntopApp
 from trntop.tui.filter import Filter
 from trntop.tui.screens.cluster import ClusterScreen

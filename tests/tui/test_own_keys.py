@@ -5,8 +5,8 @@ import pytest
 
 from tests.tui.render.pens import text
 from tests.tui.scenes import SETTINGS, make_app
-from trntop.errors import SettingsError
-from trntop.settings import Settings
+from trntop.core.errors import SettingsError
+from trntop.core.settings import Settings
 from trntop.tui.app import TrntopApp
 from trntop.tui.keys import bindings, checked
 from trntop.tui.screens.cluster import ClusterScreen

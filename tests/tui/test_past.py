@@ -7,8 +7,8 @@ from textual.pilot import Pilot
 from tests.builders import NOON, view_of
 from tests.tui.scenes import make_app, node
 from trntop.catalog import CATALOG, Entity
-from trntop.history import History
-from trntop.model import Cluster, View
+from trntop.core.model import Cluster, View
+from trntop.pipeline.history import History
 from trntop.tui.app import TrntopApp
 from trntop.tui.past import FEW, HistoryUntil, Past
 from trntop.tui.scene import Mode

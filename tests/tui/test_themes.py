@@ -10,7 +10,7 @@ from textual.color import Color
 from textual.theme import Theme
 
 import trntop.tui
-from trntop.model import Severity
+from trntop.core.model import Severity
 from trntop.tui.render.ink import DIM, FAINT, MUTED, Ink, contrast, ink, luminance
 from trntop.tui.themes import CONTRAST, DEUTERANOPIA, THEMES
 

@@ -8,8 +8,8 @@ from textual.events import Key
 from tests.builders import NOON, make_incident, make_view
 from tests.tui.scenes import FakeSession, app_of
 from tests.tui.test_app import picture, press, running, shown
-from trntop.model import View
-from trntop.runner import Playback
+from trntop.core.model import View
+from trntop.session.runner import Playback
 from trntop.tui.app import TrntopApp
 from trntop.tui.scene import Mode, Scene
 from trntop.tui.screens.time_code import TimeCodeScreen

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from grafana_foundation_sdk.models import common, dashboard, prometheus
 
-from trntop.model import Severity
+from trntop.core.model import Severity
 
 from .layout import Section, arrange
 from .panels import COLORS, DATASOURCE

@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.models import dashboard
 
 from trntop.analysis.rulebook import RULEBOOK
-from trntop.model import Severity
+from trntop.core.model import Severity
 
 from .board import to_cards, to_job, to_node
 from .panels import (

@@ -22,12 +22,12 @@ from grafana_foundation_sdk.models import (
     timeseries,
 )
 
-from trntop import units
 from trntop.catalog import CATALOG
+from trntop.core import units
+from trntop.core.model import Severity
+from trntop.core.settings import Analysis
 from trntop.exporters.metrics import allocations, status
 from trntop.exporters.metrics.exposition import Family
-from trntop.model import Severity
-from trntop.settings import Analysis
 
 LIMITS = Analysis()
 """The thresholds in force unless somebody sets others."""

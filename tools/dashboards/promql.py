@@ -6,7 +6,7 @@ taken by their own labels, never summed over instances.
 
 from collections.abc import Callable
 
-from trntop.model import Severity
+from trntop.core.model import Severity
 
 SCOPE = ('job=~"$job"', 'instance=~"$instance"')
 """On every selector: the scrape job and the instances that the user chose."""

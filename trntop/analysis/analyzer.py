@@ -11,9 +11,9 @@ from trntop.analysis.progress import Progress
 from trntop.analysis.rule import Rule
 from trntop.analysis.rulebook import rules
 from trntop.analysis.tick import Axes, Tick
-from trntop.model import Cluster, Incident
-from trntop.own_rule import OwnRule
-from trntop.settings import Analysis as Settings
+from trntop.core.custom_rule import OwnRule
+from trntop.core.model import Cluster, Incident
+from trntop.core.settings import Analysis as Settings
 
 NEARLY = 0.9
 """Share of its worst value at which a condition is described anew."""

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from trntop.model import Column, Key
+from trntop.core.model import Column, Key
 
 Places = npt.NDArray[np.int64]
 

@@ -11,7 +11,7 @@ from trntop.analysis.progress import Doing
 from trntop.analysis.siblings import Siblings, node_largest
 from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
-from trntop.model import NO_VALUE, Column, Inventory, NodeView
+from trntop.core.model import NO_VALUE, Column, Inventory, NodeView
 
 LOOK = 3.0
 """Seconds between two looks: what is found of cards lasts longer, and counters lose nothing."""

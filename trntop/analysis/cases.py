@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from trntop.analysis.detector import Verdict
 from trntop.analysis.rule import Rule
 from trntop.analysis.sentence import NOBODY, compose
-from trntop.model import Evidence, Incident, Severity
+from trntop.core.model import Evidence, Incident, Severity
 
 LINGER = 60.0
 """Seconds for which what follows from a cause may outlast it."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from trntop.analysis.axis import Axis, PartAxis, carried
 from trntop.analysis.tick import Tick
 from trntop.catalog import EFA_SOURCE, Entity
-from trntop.model import NO_VALUE, Column, Frame
+from trntop.core.model import NO_VALUE, Column, Frame
 
 LONGEST = 30.0
 """Seconds; what lies further back than this was another reading's."""

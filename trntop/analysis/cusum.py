@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trntop.analysis.axis import Along
-from trntop.model import NO_VALUE, Column
+from trntop.core.model import NO_VALUE, Column
 
 
 class Cusum:

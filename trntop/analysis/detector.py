@@ -6,7 +6,7 @@ from typing import Protocol
 
 from trntop.analysis.axis import Axis, PartAxis
 from trntop.analysis.tick import Tick
-from trntop.model import Column, Evidence, Severity
+from trntop.core.model import Column, Evidence, Severity
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from trntop.analysis.axis import Axis, carried
-from trntop.model import Column
+from trntop.core.model import Column
 
 LARGEST = 1e30
 """Values beyond are damage: they count as absent, as NaN and infinities do."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from trntop.analysis.axis import Axis, PartAxis, carried
-from trntop.model import Column
+from trntop.core.model import Column
 
 
 def grown(before: Column, now: Column) -> Column:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trntop.analysis.detector import Signal
-from trntop.model import NO_VALUE
+from trntop.core.model import NO_VALUE
 
 FORGET_AFTER = 600.0
 """Seconds after which an open subject that nobody reports any more is closed."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from trntop.analysis.siblings import Mask, Siblings, lower_median, whole
-from trntop.model import NO_VALUE, Column
+from trntop.core.model import NO_VALUE, Column
 
 FACTOR = 8.0
 """Times its siblings' and the fleet's median that a card must have."""

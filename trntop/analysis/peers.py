@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trntop.analysis.axis import Along, PartAxis
 from trntop.analysis.cusum import Cusum
-from trntop.model import NO_VALUE, Column
+from trntop.core.model import NO_VALUE, Column
 
 LEARNING = 5
 """Rounds before anybody is judged."""

@@ -13,12 +13,12 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from trntop import units
 from trntop.analysis.axis import Axis, PartAxis, Places, carried
 from trntop.analysis.ewma import Ewma
 from trntop.analysis.tick import Tick
 from trntop.catalog import Entity, Provenance
-from trntop.model import Column, Stage
+from trntop.core import units
+from trntop.core.model import Column, Stage
 
 BUSY = 0.5
 """Utilization above which the cores of a paused node spin in a collective."""

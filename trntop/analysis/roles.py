@@ -7,7 +7,7 @@ that counts; else ranks whose steady times lie close together are taken to do th
 import numpy as np
 import numpy.typing as npt
 
-from trntop.model import Column
+from trntop.core.model import Column
 
 GAP = 0.03
 """Share of the median time by which two roles lie apart, at least."""

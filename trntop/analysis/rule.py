@@ -5,8 +5,8 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 
 from trntop.analysis.detector import Detector
-from trntop.model import Severity
-from trntop.settings import Analysis as Settings
+from trntop.core.model import Severity
+from trntop.core.settings import Analysis as Settings
 
 
 @dataclass(frozen=True, slots=True)

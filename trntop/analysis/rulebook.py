@@ -16,11 +16,11 @@ from trntop.analysis.detectors.stalls import CheckpointStall, Hang, Recompile
 from trntop.analysis.detectors.straggler import Straggler
 from trntop.analysis.detectors.versions import VersionSkew
 from trntop.analysis.rule import Reach, Rule
-from trntop.errors import SettingsError
-from trntop.model import Severity
-from trntop.own_rule import OwnRule
-from trntop.settings import Analysis as Settings
-from trntop.suggest import unknown
+from trntop.core.custom_rule import OwnRule
+from trntop.core.errors import SettingsError
+from trntop.core.model import Severity
+from trntop.core.settings import Analysis as Settings
+from trntop.core.suggest import unknown
 
 _OWN_NODE = Reach(job=False)
 _STOPS = Reach(before=60.0)

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from trntop.analysis.axis import PartAxis
 from trntop.analysis.cards import Cards
 from trntop.analysis.cusum import Cusum
-from trntop.model import NO_VALUE, Column
+from trntop.core.model import NO_VALUE, Column
 
 ALLOWANCE = 1.0
 ENOUGH = 4.5

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trntop.analysis.axis import PartAxis
-from trntop.model import NO_VALUE, Column, Key
+from trntop.core.model import NO_VALUE, Column, Key
 
 FEW = 2
 """A node with no more cards than this has too few to tell which of them differs."""

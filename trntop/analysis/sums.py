@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trntop.analysis.axis import Axis, PartAxis, carried
-from trntop.model import Column
+from trntop.core.model import Column
 
 SLACK = 0.1
 """Seconds by which a row may be younger than the span: ticks are no clockwork."""

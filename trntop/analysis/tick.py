@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from trntop.analysis.axis import Axis, PartAxis
 from trntop.catalog import CATALOG, Entity
-from trntop.model import NO_VALUE, Cluster, Column, Inventory, NodeView
+from trntop.core.model import NO_VALUE, Cluster, Column, Inventory, NodeView
 
 if TYPE_CHECKING:
     from trntop.analysis.progress import Progress

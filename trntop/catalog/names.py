@@ -21,9 +21,11 @@ FLEET = "fleet"
 SSH = "ssh"
 """The connection to a node on which nothing is installed."""
 AGENT = "agent"
-"""Messages of an agent that speaks for a node, see `trntop.wire`; they have no decoder."""
+"""Messages of an agent that speaks for a node, see `trntop.remote.wire`; they have no decoder."""
 ENGINE = "engine"
-"""What an engine tells of the cluster as a whole, see `trntop.told`; it has no decoder either."""
+"""What an engine tells of the cluster as a whole, see `trntop.remote.summary`; it has no decoder
+either.
+"""
 SOURCES = (
     NEURON_MONITOR,
     NEURON_SYSFS,

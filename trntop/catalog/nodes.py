@@ -15,7 +15,7 @@ from trntop.catalog.names import (
 from trntop.catalog.quantity import Combine, Entity, Kind, Provenance, Quantity
 
 _SMOOTH = {"physical_core_tensor_engine_busy_ratio": ", mean of 20 s"}
-"""A second is shorter than a training step: `trntop.smooth`."""
+"""A second is shorter than a training step: `trntop.pipeline.smooth`."""
 
 
 def nodes() -> Iterator[Quantity]:

@@ -88,7 +88,7 @@ SUMMARY = frozenset(
         "node_unhealthy_components",
     )
 )
-"""What is on `/metrics`; `tests/test_catalog.py` holds the names against the catalog."""
+"""What is on `/metrics`; `tests/catalog/test_catalog.py` holds the names against the catalog."""
 
 
 def page_of(quantity: Quantity) -> Page | None:

@@ -65,7 +65,8 @@ class Quantity:
     """One column of a frame.
 
     A quantity with `rollup_of` is that quantity's node value by `combine`; one with `rate_of` is
-    the change of that counter per second; one with `formula` is computed by `trntop.derive`.
+    the change of that counter per second; one with `formula` is computed by
+    `trntop.pipeline.derive`.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 import shlex
 
-from trntop.text import clean
+from trntop.core.text import clean
 
 MAX_REASON = 100
 

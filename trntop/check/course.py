@@ -14,7 +14,6 @@ from typing import TypeVar
 
 import msgspec
 
-from trntop import units
 from trntop.check import load, schedule
 from trntop.check.ends import WITNESSES, End, Ends
 from trntop.check.model import (
@@ -32,8 +31,9 @@ from trntop.check.result import Check, Look, Progress, Tell, Trial
 from trntop.check.schedule import Round
 from trntop.check.stage import Outlook
 from trntop.check.verdict import judge
-from trntop.errors import TrntopError
-from trntop.settings import Settings
+from trntop.core import units
+from trntop.core.errors import TrntopError
+from trntop.core.settings import Settings
 
 CALL = 12.0
 """Seconds in which a server side has to be there."""

@@ -16,8 +16,8 @@ from statistics import median_low
 from trntop.check.load import per_core
 from trntop.check.model import ProbeResult
 from trntop.check.result import Trial
-from trntop.decode.probe import STATISTICS
-from trntop.settings import Check as Limits
+from trntop.core.settings import Check as Limits
+from trntop.sources.probe import STATISTICS
 
 End = tuple[str, str]
 """Node and card; the card is empty where libfabric chose it."""

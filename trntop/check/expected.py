@@ -1,7 +1,7 @@
 """How many EFA cards a node must have."""
 
 from trntop.check.model import Inspection
-from trntop.instances import INSTANCE_TYPES
+from trntop.core.instances import INSTANCE_TYPES
 
 MAXIMUM = "efa_interfaces_max"
 """The fact that tells EC2's MaximumEfaInterfaces."""

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from trntop import lemons
 from trntop.check.model import Inspection, Outcome
 from trntop.check.plan import Plan
 from trntop.check.result import SCHEMA, Check, Look
-from trntop.errors import UsageError
+from trntop.core.errors import UsageError
+from trntop.session import lemons
 
 MAX_BYTES = 256 << 20
 """Longest file that is read."""

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from trntop import units
+from trntop.core import units
 
 MAX_NAMES = 6
 

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from trntop.errors import TrntopError
+from trntop.core.errors import TrntopError
 
 
 class ProbeError(TrntopError):

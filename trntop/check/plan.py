@@ -8,7 +8,7 @@ import msgspec
 from trntop.check import schedule
 from trntop.check.model import ProbeSpec
 from trntop.check.schedule import Round
-from trntop.settings import Check as Limits
+from trntop.core.settings import Check as Limits
 
 Extent = Literal["quick", "full"]
 

@@ -6,7 +6,7 @@ import msgspec
 
 from trntop.catalog import names
 from trntop.check.result import Check
-from trntop.model import Reading
+from trntop.core.model import Reading
 
 
 def readings(check: Check) -> Iterator[Reading]:

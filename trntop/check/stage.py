@@ -20,12 +20,12 @@ from statistics import median
 
 import msgspec
 
-from trntop import units
 from trntop.check.model import Action, Finding, Outcome
-from trntop.errors import UsageError
-from trntop.jobs import means_of
-from trntop.model import View
-from trntop.settings import Analysis
+from trntop.core import units
+from trntop.core.errors import UsageError
+from trntop.core.model import View
+from trntop.core.settings import Analysis
+from trntop.pipeline.jobs import means_of
 
 STEP = "job_step_seconds"
 COMM = "job_comm_seconds"

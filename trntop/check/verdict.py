@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from trntop import __version__, units
+from trntop import __version__
 from trntop.check import stage
 from trntop.check.ends import Ends
 from trntop.check.expected import expected_cards
@@ -23,7 +23,8 @@ from trntop.check.subjects import (
     setup,
     versions,
 )
-from trntop.settings import Settings
+from trntop.core import units
+from trntop.core.settings import Settings
 
 _GRAVITY = (Outcome.PASS, Outcome.WARN, Outcome.UNKNOWN, Outcome.FAIL)
 """From the mildest; a check with an inconclusive result has not passed."""

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from trntop import __version__
-from trntop.errors import TrntopError, UsageError
-from trntop.suggest import closest, unknown
-from trntop.text import clean
+from trntop.core.errors import TrntopError, UsageError
+from trntop.core.suggest import closest, unknown
+from trntop.core.text import clean
 
 DEFAULT_COMMAND = "top"
 

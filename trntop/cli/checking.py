@@ -12,7 +12,6 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trntop import units
 from trntop.check import kept, readings
 from trntop.check.course import Ask, conduct
 from trntop.check.model import Host, Outcome, ProbeError, ProbeResult, ProbeSpec
@@ -21,11 +20,12 @@ from trntop.check.result import Check, Progress
 from trntop.check.stage import COMM, EXPOSED, STEP, Outlook, Stage, outlook_of, stage_of
 from trntop.cli import opening
 from trntop.cli.opening import settings_of
-from trntop.errors import SettingsError, TrntopError, UsageError
-from trntop.monitor import Monitor, play
-from trntop.recorder import check_creatable
-from trntop.settings import Settings
-from trntop.sources import Origin, Source, parse
+from trntop.core import units
+from trntop.core.errors import SettingsError, TrntopError, UsageError
+from trntop.core.settings import Settings
+from trntop.core.source_spec import Origin, Source, parse
+from trntop.recording.writer import check_creatable
+from trntop.session.monitor import Monitor, play
 
 CARDS = 16
 """Cards that a plan reckons with: of a trn2.48xlarge."""
@@ -299,7 +299,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _record(found: Check, path: Path) -> None:
-    from trntop.recorder import Recorder
+    from trntop.recording.writer import Recorder
 
     with Recorder(path, created=found.started, note=found.verdict) as recorder:
         for reading in readings.readings(found):

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from trntop.analysis.rulebook import RULEBOOK
-from trntop.errors import UsageError
-from trntop.model import Incident
-from trntop.settings import Settings
-from trntop.suggest import unknown
-from trntop.text import clean
+from trntop.core.errors import UsageError
+from trntop.core.model import Incident
+from trntop.core.settings import Settings
+from trntop.core.suggest import unknown
+from trntop.core.text import clean
 
 DAY = 86_400.0
 

@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from trntop import lemons, parallel
+from trntop.analysis.rule_inputs import judged
 from trntop.catalog import DEVICE_SOURCES, GUIDE, LOOP_PACED
 from trntop.cli import opening
 from trntop.cli.choice import Choice, choice_of
 from trntop.cli.opening import settings_of
-from trntop.errors import RecordingError, TrntopError, UsageError
-from trntop.judged import judged
-from trntop.lemons import Record
-from trntop.model import Cluster, Incident, SourceState, State, View
-from trntop.monitor import MAX_CATCH_UP, Monitor, play
-from trntop.runner import Session
-from trntop.settings import Settings
-from trntop.sources import Origin, Source, parse_all
+from trntop.core.errors import RecordingError, TrntopError, UsageError
+from trntop.core.model import Cluster, Incident, SourceState, State, View
+from trntop.core.settings import Settings
+from trntop.core.source_spec import Origin, Source, parse_all
+from trntop.session import lemons, parallel
+from trntop.session.lemons import Record
+from trntop.session.monitor import MAX_CATCH_UP, Monitor, play
+from trntop.session.runner import Session
 
 if TYPE_CHECKING:
-    from trntop.recorder import Recorder
+    from trntop.recording.writer import Recorder
 
 WEB_LISTEN = "127.0.0.1:10043"
 """Where `--web` listens."""
@@ -374,7 +374,7 @@ def _history(first: View, last: View) -> dict[str, Record] | None:
 
 def record(args: Namespace) -> int:
     """Writes readings to a file until stopped, at the end of a stream, or at a cap."""
-    from trntop.recorder import Recorder, check_creatable
+    from trntop.recording.writer import Recorder, check_creatable
 
     sources = parse_all(args.sources)
     settings = settings_of(args)

@@ -7,14 +7,14 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from trntop import compare as comparing
+from trntop.analysis import compare as comparing
+from trntop.analysis.rule_inputs import judged
 from trntop.cli import opening
-from trntop.errors import RecordingError, UsageError
-from trntop.judged import judged
-from trntop.monitor import Monitor, play
-from trntop.settings import Settings
-from trntop.sources import Source, parse_all
-from trntop.text import clean
+from trntop.core.errors import RecordingError, UsageError
+from trntop.core.settings import Settings
+from trntop.core.source_spec import Source, parse_all
+from trntop.core.text import clean
+from trntop.session.monitor import Monitor, play
 
 _TIME = r"(?:\d+(?:\.\d+)?[smh]?)"
 _STRETCH = re.compile(rf"(?P<source>.+)@(?P<start>{_TIME})?-(?P<end>{_TIME})?")

@@ -11,11 +11,11 @@ from trntop.analysis import rulebook
 from trntop.catalog import Page
 from trntop.cli import opening
 from trntop.cli.opening import settings_of
-from trntop.errors import UsageError
-from trntop.model import View
-from trntop.runner import Session
-from trntop.settings import Settings
-from trntop.sources import Origin, Source, parse_all
+from trntop.core.errors import UsageError
+from trntop.core.model import View
+from trntop.core.settings import Settings
+from trntop.core.source_spec import Origin, Source, parse_all
+from trntop.session.runner import Session
 
 if TYPE_CHECKING:
     import socket

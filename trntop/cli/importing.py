@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trntop import profiles, units
 from trntop.cli.opening import settings_of
-from trntop.errors import UsageError
+from trntop.core import units
+from trntop.core.errors import UsageError
+from trntop.pipeline import profiles
 
 if TYPE_CHECKING:
     from trntop.collectors.traces import Capture, Step, Total
@@ -48,7 +49,7 @@ def import_trace(args: Namespace) -> int:
 
 
 def _check_output(args: Namespace) -> None:
-    from trntop.recorder import check_creatable
+    from trntop.recording.writer import check_creatable
 
     path = args.output
     if any(path.exists() and file.exists() and path.samefile(file) for file in args.files):
@@ -108,7 +109,7 @@ def _sentence(total: "Total") -> str:
 
 def _record(args: Namespace, steps: list["Step"]) -> int:
     from trntop.collectors.traces import readings
-    from trntop.recorder import Recorder
+    from trntop.recording.writer import Recorder
 
     note = "imported from " + ", ".join(path.name for path in args.files[:8])
     with Recorder(

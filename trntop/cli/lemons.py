@@ -7,11 +7,11 @@ import time
 from argparse import Namespace
 from collections import Counter
 
-from trntop.errors import TrntopError, UsageError
+from trntop.core.errors import TrntopError, UsageError
+from trntop.core.text import clean
 from trntop.exporters import document
 from trntop.exporters.grid import Column, fill, lines
-from trntop.lemons import Lemons, Record, default_path
-from trntop.text import clean
+from trntop.session.lemons import Lemons, Record, default_path
 
 
 def lemons(args: Namespace) -> int:

@@ -10,18 +10,19 @@ from functools import partial
 from itertools import dropwhile
 from typing import TYPE_CHECKING
 
-from trntop import blackbox, interpreter, lemons
-from trntop.blackbox import BlackBox
 from trntop.catalog import SOURCES
-from trntop.collection import Collector
-from trntop.errors import SettingsError, UsageError
-from trntop.model import NeffProfile, Reading
-from trntop.monitor import Monitor, SparsePast
-from trntop.runner import Playback, Session, Span, Subscriber, Tap
-from trntop.settings import Settings, load
-from trntop.sources import Origin, Source
-from trntop.suggest import unknown
-from trntop.text import clean
+from trntop.core.errors import SettingsError, UsageError
+from trntop.core.model import NeffProfile, Reading
+from trntop.core.settings import Settings, load
+from trntop.core.source_spec import Origin, Source
+from trntop.core.suggest import unknown
+from trntop.core.text import clean
+from trntop.recording import blackbox
+from trntop.recording.blackbox import BlackBox
+from trntop.session import interpreter, lemons
+from trntop.session.collector import Collector
+from trntop.session.monitor import Monitor, SparsePast
+from trntop.session.runner import Playback, Session, Span, Subscriber, Tap
 
 if TYPE_CHECKING:
     from trntop.collectors.checks import KeptChecks
@@ -63,7 +64,7 @@ class Streams:
 
     def __init__(self, sources: list[Source]) -> None:
         from trntop.collectors import simulator
-        from trntop.recording import Recording, open_recording
+        from trntop.recording.reader import Recording, open_recording
 
         self.sparse = WARM_UP_PAST if endless(sources) and len(sources) == 1 else None
         """How they begin, if that is to be run through fast."""
@@ -184,7 +185,7 @@ def known_profiles(settings: Settings) -> tuple[NeffProfile, ...]:
     Raises:
         SettingsError: the file that keeps them cannot be read.
     """
-    from trntop import profiles
+    from trntop.pipeline import profiles
 
     return profiles.load(profiles.path_of(settings.collect, os.environ))
 
@@ -264,8 +265,8 @@ def _tell_of_incidents(session: Session, settings: Settings) -> None:
         session.subscribe(blackbox.OnCritical(session.black_box, folder, tell))
     notify = settings.notify
     if notify.webhook or notify.webhook_file:
-        from trntop import webhook
         from trntop.exporters import document
+        from trntop.session import webhook
 
         target = webhook.target_of(notify)
         session.subscribe(webhook.Webhook(target, notify, document.incident, tell))

@@ -18,11 +18,11 @@ from trntop.analysis.rulebook import rules as in_force
 from trntop.analysis.runbook import runbook, title
 from trntop.cli.choice import known_kind
 from trntop.cli.opening import settings_of
-from trntop.errors import UsageError
+from trntop.core.errors import UsageError
+from trntop.core.settings import Analysis, Settings
+from trntop.core.text import clean
 from trntop.exporters import document
 from trntop.exporters.grid import Column, fill, lines, wrapped
-from trntop.settings import Analysis, Settings
-from trntop.text import clean
 
 if TYPE_CHECKING:
     from trntop.exporters.rules import Group

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from trntop.errors import TrntopError, UsageError
-from trntop.hostlist import MAX_BYTES, MAX_HOSTS, expand_all
-from trntop.text import clean
+from trntop.core.errors import TrntopError, UsageError
+from trntop.core.text import clean
+from trntop.remote.hostlist import MAX_BYTES, MAX_HOSTS, expand_all
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trntop.catalog import CATALOG, METRIC_PREFIX, Entity
-from trntop.model import Column, NodeView, Severity, Stage, State
-from trntop.own_rule import KINDS
+from trntop.core.custom_rule import KINDS
+from trntop.core.model import Column, NodeView, Severity, Stage, State
 
 from ..measures import MEASURES, parts
 from ..scene import Scene

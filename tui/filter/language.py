@@ -15,11 +15,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from trntop import suggest
 from trntop.catalog import CATALOG
-from trntop.comparison import Comparison
-from trntop.comparison import number as read_number
-from trntop.text import clean
+from trntop.core import suggest
+from trntop.core.comparison import Comparison
+from trntop.core.comparison import number as read_number
+from trntop.core.text import clean
 
 from ..scene import Scene
 from . import fields

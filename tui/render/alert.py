@@ -5,8 +5,8 @@ from functools import lru_cache
 from rich.style import Style
 from textual.strip import Strip
 
-from trntop import units
-from trntop.model import Severity, SourceState, State
+from trntop.core import units
+from trntop.core.model import Severity, SourceState, State
 
 from ..scene import Mode, Scene
 from . import engine

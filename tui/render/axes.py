@@ -8,7 +8,7 @@ import numpy as np
 from rich.style import Style
 from textual.strip import Strip
 
-from trntop import units
+from trntop.core import units
 
 from .glyphs import Glyphs
 from .graph import Values, buckets, runs

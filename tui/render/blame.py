@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from textual.strip import Strip
 
-from trntop import units
 from trntop.analysis import RULEBOOK
 from trntop.catalog import Provenance
-from trntop.model import Incident
+from trntop.core import units
+from trntop.core.model import Incident
 
 from ..scene import Scene
 from . import moments

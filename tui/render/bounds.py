@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from trntop import units
-from trntop.model import NodeView
+from trntop.core import units
+from trntop.core.model import NodeView
 
 from ..measures import ENGINE, TRANSMIT, UTILIZATION
 from ..scene import Scene, worst

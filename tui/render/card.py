@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from textual.strip import Strip
 
-from trntop import units
 from trntop.analysis.cards import is_up
 from trntop.analysis.detectors.efa import ERROR_KINDS
 from trntop.catalog import CATALOG, Entity
-from trntop.model import Frame, Incident, NodeView, Severity
+from trntop.core import units
+from trntop.core.model import Frame, Incident, NodeView, Severity
 
 from ..measures import RETRANSMIT, TRANSMIT
 from ..scene import Scene

@@ -10,10 +10,10 @@ import numpy as np
 from rich.style import Style
 from textual.strip import Strip
 
-from trntop import units
 from trntop.analysis.cards import is_up
 from trntop.catalog import Entity
-from trntop.model import Incident, NodeView, Severity, State
+from trntop.core import units
+from trntop.core.model import Incident, NodeView, Severity, State
 
 from ..measures import RECEIVE, RETRANSMIT, TRANSMIT
 from . import efa, rails

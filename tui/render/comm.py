@@ -6,8 +6,8 @@ import numpy as np
 from rich.style import Style
 from textual.strip import Strip
 
-from trntop import units
-from trntop.model import Severity
+from trntop.core import units
+from trntop.core.model import Severity
 
 from ..measures import COMM, EXPOSED
 from ..scene import JobFigures, Scene

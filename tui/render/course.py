@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from textual.strip import Strip
 
-from trntop.model import Evidence, Incident
+from trntop.core.model import Evidence, Incident
 
 from ..measures import COMM, STEP
 from ..scene import Scene

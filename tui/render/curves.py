@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from textual.strip import Strip
 
-from trntop import units
+from trntop.core import units
 
 from ..measures import PACE, STEP
 from ..scene import JobFigures, Scene

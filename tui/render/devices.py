@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 from textual.strip import Strip
 
-from trntop import units
 from trntop.catalog import Entity
-from trntop.model import Frame, NodeView, Severity
-from trntop.smooth import WINDOW
+from trntop.core import units
+from trntop.core.model import Frame, NodeView, Severity
+from trntop.pipeline.smooth import WINDOW
 
 from ..scene import Scene
 from .fleet_map import UTILIZATION_OF_CORE, device_utilization

@@ -7,12 +7,12 @@ import numpy as np
 from rich.style import Style
 from textual.strip import Strip
 
-from trntop import units
 from trntop.analysis.cards import is_up
 from trntop.analysis.detectors.efa import ERROR_KINDS
 from trntop.analysis.outliers import FACTOR
 from trntop.catalog import CATALOG, Entity
-from trntop.model import Frame, Incident, NodeView, Severity
+from trntop.core import units
+from trntop.core.model import Frame, Incident, NodeView, Severity
 
 from ..scene import Scene
 from .graph import bar

@@ -1,7 +1,7 @@
 """What there is to say of an engine behind the screen: how old its data are, and what it lacks."""
 
-from trntop import units
-from trntop.model import Severity, State
+from trntop.core import units
+from trntop.core.model import Severity, State
 
 from ..scene import Scene
 from .line import Part, short

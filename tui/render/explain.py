@@ -7,10 +7,10 @@ from functools import cache
 import numpy as np
 from textual.strip import Strip
 
-from trntop import units
 from trntop.analysis.rule import Rule
 from trntop.catalog import CATALOG, Entity, Provenance, Quantity, inputs, page_of
-from trntop.model import Incident, Key, NodeView, SourceState, State
+from trntop.core import units
+from trntop.core.model import Incident, Key, NodeView, SourceState, State
 
 from ..measures import MEASURES
 from ..scene import Scene

@@ -6,9 +6,9 @@ from functools import cached_property
 import numpy as np
 from textual.strip import Strip
 
-from trntop import units
 from trntop.catalog import EFA_SOURCE
-from trntop.model import Incident, Severity, State
+from trntop.core import units
+from trntop.core.model import Incident, Severity, State
 
 from ..measures import RECEIVE, TRANSMIT
 from ..scene import Scene

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trntop import units
 from trntop.catalog import EFA_SOURCE, NEURON_MONITOR, Entity
-from trntop.model import Incident, NodeView, SourceState, Stage, State
+from trntop.core import units
+from trntop.core.model import Incident, NodeView, SourceState, Stage, State
 
 from ..measures import MEASURES, Measure
 from ..scene import Scene

@@ -11,7 +11,7 @@ from textual.strip import Strip
 from textual.style import Style
 
 from trntop.catalog import Entity
-from trntop.model import NodeView, State
+from trntop.core.model import NodeView, State
 
 from ..filter.fields import Mask
 from ..measures import ENGINE, UTILIZATION

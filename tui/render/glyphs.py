@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trntop.model import Severity, State
+from trntop.core.model import Severity, State
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from rich.style import Style
 from textual.strip import Strip
 
-from trntop.model import Severity
+from trntop.core.model import Severity
 
 from .glyphs import Glyphs
 from .line import Part, line

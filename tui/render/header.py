@@ -6,8 +6,8 @@ from functools import lru_cache
 import numpy as np
 from textual.strip import Strip
 
-from trntop import units
-from trntop.model import Phase, Severity, Stage, State
+from trntop.core import units
+from trntop.core.model import Phase, Severity, Stage, State
 
 from .. import timecode
 from ..measures import PACE, STEP

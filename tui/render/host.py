@@ -2,8 +2,8 @@
 
 from textual.strip import Strip
 
-from trntop import units
-from trntop.model import Frame, NodeView, Severity
+from trntop.core import units
+from trntop.core.model import Frame, NodeView, Severity
 
 from ..scene import Scene
 from .graph import bar

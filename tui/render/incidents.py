@@ -7,10 +7,10 @@ from rich.cells import cell_len, chop_cells
 from rich.style import Style
 from textual.strip import Strip
 
-from trntop import units
 from trntop.analysis import RULEBOOK
 from trntop.analysis.runbook import runbook, title
-from trntop.model import Incident
+from trntop.core import units
+from trntop.core.model import Incident
 
 from ..scene import Scene
 from . import course, markdown

@@ -7,7 +7,7 @@ from functools import lru_cache
 from rich.style import Style
 from textual.color import Color, ColorParseError
 
-from trntop.model import Severity, State
+from trntop.core.model import Severity, State
 
 LEVELS = 16
 """Steps of the utilization scale. Few, because each change of colour is bytes to the terminal."""

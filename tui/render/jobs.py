@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from trntop import units
-from trntop.jobs import job_stage
-from trntop.model import Incident, Stage
+from trntop.core import units
+from trntop.core.model import Incident, Stage
+from trntop.pipeline.jobs import job_stage
 
 from ..measures import COMM, PACE, STEP
 from ..scene import JobFigures, Scene, job_figures

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trntop import units
+from trntop.core import units
 
 from . import rails
 from .efa import RETRANSMIT, SIBLINGS, TX

@@ -13,7 +13,7 @@ Align = Literal["left", "right"]
 
 
 def printable(text: str) -> str:
-    """`text` without anything a terminal would obey; a second wall behind `trntop.text`."""
+    """`text` without anything a terminal would obey; a second wall behind `trntop.core.text`."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else "\ufffd" for char in text)

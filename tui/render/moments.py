@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from trntop.model import Incident
+from trntop.core.model import Incident
 
 from ..scene import Scene
 from .axes import Mark

@@ -6,10 +6,11 @@ from itertools import chain, repeat
 from rich.segment import Segment
 from textual.strip import Strip
 
-from trntop import hbm, units
 from trntop.catalog import EXECUTION_ERRORS, EXECUTION_STATUSES, Entity
-from trntop.jobs import holders
-from trntop.model import NodeView, Process, Runtime, State
+from trntop.core import units
+from trntop.core.model import NodeView, Process, Runtime, State
+from trntop.pipeline import hbm
+from trntop.pipeline.jobs import holders
 
 from ..measures import BANDWIDTH, COMM, ENGINE, UTILIZATION, job_worst
 from ..scene import Scene

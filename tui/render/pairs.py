@@ -4,8 +4,8 @@ from collections import Counter
 
 from textual.strip import Strip
 
-from trntop import units
-from trntop.model import Severity
+from trntop.core import units
+from trntop.core.model import Severity
 
 from .fabric import Fabric
 from .fleet_map import tail_names

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from trntop import units
 from trntop.catalog import CATALOG, Provenance
+from trntop.core import units
 
 from .glyphs import Glyphs
 from .ink import Ink
@@ -21,7 +21,7 @@ class Pen:
         """A formatted number and the mark of its provenance, right-aligned in `width` cells.
 
         Args:
-            text: as `trntop.units` formats it; the dash for an absent value is drawn faint.
+            text: as `trntop.core.units` formats it; the dash for an absent value is drawn faint.
             quantity: catalog name whose provenance is marked; empty for none.
             width: cells for number and mark together; 0 takes what is needed.
         """

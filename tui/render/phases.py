@@ -7,9 +7,9 @@ from itertools import pairwise, product
 import numpy as np
 from textual.strip import Strip
 
-from trntop import units
-from trntop.jobs import STAGE, STAGES, job_stage
-from trntop.model import Phase, Stage
+from trntop.core import units
+from trntop.core.model import Phase, Stage
+from trntop.pipeline.jobs import STAGE, STAGES, job_stage
 
 from ..scene import JobFigures, Scene
 from . import run

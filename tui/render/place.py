@@ -2,8 +2,8 @@
 
 from textual.strip import Strip
 
-from trntop import units
-from trntop.model import NodeView, Severity
+from trntop.core import units
+from trntop.core.model import NodeView, Severity
 
 from ..scene import Scene
 from .incidents import wrap

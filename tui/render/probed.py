@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trntop import units
 from trntop.catalog import Entity
-from trntop.model import Cluster, NodeView, Severity
-from trntop.settings import Check
+from trntop.core import units
+from trntop.core.model import Cluster, NodeView, Severity
+from trntop.core.settings import Check
 
 from .rails import Table
 

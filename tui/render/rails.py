@@ -9,9 +9,9 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from trntop import units
 from trntop.catalog import Entity
-from trntop.model import NodeView
+from trntop.core import units
+from trntop.core.model import NodeView
 
 Table = npt.NDArray[np.float64]
 

@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from trntop import units
 from trntop.catalog import Entity
-from trntop.model import Cluster, Column, Key, Severity
+from trntop.core import units
+from trntop.core.model import Cluster, Column, Key, Severity
 
 from ..scene import Scene, worst
 from . import table

@@ -2,8 +2,8 @@
 
 from rich.style import Style
 
-from trntop import units
-from trntop.model import Frame, Phase, Stage
+from trntop.core import units
+from trntop.core.model import Frame, Phase, Stage
 
 from .ink import Ink
 from .line import Part

@@ -6,10 +6,10 @@ from functools import lru_cache, partial
 
 from textual.strip import Strip
 
-from trntop import units
 from trntop.catalog import STEPS, Entity, Provenance
-from trntop.jobs import job_mean
-from trntop.model import Stage, State
+from trntop.core import units
+from trntop.core.model import Stage, State
+from trntop.pipeline.jobs import job_mean
 
 from ..measures import COMM, EXPOSED, PACE, STEP
 from ..scene import JobFigures, Scene

@@ -7,11 +7,11 @@ import numpy as np
 from rich.cells import cell_len
 from textual.strip import Strip
 
-from trntop import units
 from trntop.catalog import CATALOG
-from trntop.history import KEPT
-from trntop.model import Severity
-from trntop.settings import Analysis
+from trntop.core import units
+from trntop.core.model import Severity
+from trntop.core.settings import Analysis
+from trntop.pipeline.history import KEPT
 
 from ..measures import (
     BANDWIDTH,

@@ -3,7 +3,7 @@
 from textual.strip import Strip
 
 from trntop.catalog import DEVICE_SOURCES, STEPS
-from trntop.model import SourceState
+from trntop.core.model import SourceState
 
 from ..scene import Scene
 from .incidents import wrap

@@ -9,7 +9,7 @@ from textual.containers import Container
 from textual.getters import query_one
 from textual.reactive import reactive
 
-from trntop.model import Incident
+from trntop.core.model import Incident
 
 from ..messages import NodeAsked
 from ..render import blame, comm, ranks

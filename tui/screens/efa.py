@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.getters import query_one
 from textual.reactive import reactive
 
-from trntop.model import Incident
+from trntop.core.model import Incident
 
 from ..measures import RECEIVE, RETRANSMIT, TRANSMIT
 from ..messages import NodeAsked

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.getters import query_one
 from textual.screen import ModalScreen
 
-from trntop import units
+from trntop.core import units
 
 from ..render.glyphs import Glyphs
 from ..render.line import printable

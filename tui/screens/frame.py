@@ -10,7 +10,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 
 from trntop.catalog import inputs
-from trntop.model import Incident
+from trntop.core.model import Incident
 
 from ..measures import MEASURES
 from ..render.glyphs import Glyphs

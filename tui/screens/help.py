@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widgets import Markdown
 
-from trntop import units
+from trntop.core import units
 
 from ..help import READING
 from ..render.line import Part, fit, line

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.getters import query_one
 
-from trntop.model import Incident
+from trntop.core.model import Incident
 
 from ..messages import NodeAsked
 from ..widgets.incident_table import IncidentDetail, IncidentTable

@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.reactive import reactive
 
-from trntop.model import Incident
+from trntop.core.model import Incident
 
 from ..messages import SubjectChanged
 from ..render import devices, efa, host, place

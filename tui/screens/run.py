@@ -9,8 +9,8 @@ from textual.binding import Binding, BindingType
 from textual.getters import query_one
 from textual.reactive import reactive
 
-from trntop import units
-from trntop.model import Incident
+from trntop.core import units
+from trntop.core.model import Incident
 
 from ..render import curves, phases, runs
 from ..render.jobs import incidents_of

@@ -10,7 +10,7 @@ from textual.getters import query_one
 from textual.screen import ModalScreen
 from textual.widgets import Input, Label
 
-from trntop import units
+from trntop.core import units
 
 from .. import timecode
 from ..scene import Scene

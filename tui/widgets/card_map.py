@@ -9,7 +9,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from trntop.model import NodeView
+from trntop.core.model import NodeView
 
 from ..render import card, card_map, layers, pairs, table
 from ..render.fabric import Fabric, sums

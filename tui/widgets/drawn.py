@@ -14,7 +14,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from trntop.model import Severity
+from trntop.core.model import Severity
 
 from ..render.glyphs import BLOCK, Glyphs
 from ..render.ink import ink

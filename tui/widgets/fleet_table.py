@@ -8,8 +8,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 
-from trntop import units
-from trntop.model import NodeView
+from trntop.core import units
+from trntop.core.model import NodeView
 
 from ..measures import TRANSMIT
 from ..render import fleet, table

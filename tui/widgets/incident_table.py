@@ -6,7 +6,7 @@ from typing import Any
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from trntop.model import Incident
+from trntop.core.model import Incident
 
 from ..render import incidents, table
 from ..selection import ALL, Selection

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from trntop.model import NodeView
+from trntop.core.model import NodeView
 
 from ..render import moments, trends
 from ..render.glyphs import BLOCK, Glyphs

@@ -8,8 +8,8 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from trntop import units
-from trntop.model import NodeView
+from trntop.core import units
+from trntop.core.model import NodeView
 
 from ..render import blame, bounds, ranks, table
 from ..render.glyphs import BLOCK, Glyphs

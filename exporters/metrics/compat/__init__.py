@@ -8,8 +8,8 @@ absent; `docs/exporter.md` says what that is.
 
 from collections.abc import Iterable, Mapping
 
-from trntop.errors import UsageError
-from trntop.text import clean
+from trntop.core.errors import UsageError
+from trntop.core.text import clean
 
 from ..pages import Compat
 from . import amazonefa, neuron_monitor

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 
 from trntop.catalog import CATALOG, EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, Entity, Kind
-from trntop.model import Cluster, NodeView
+from trntop.core.model import Cluster, NodeView
 
 from ..exposition import Block, Family, labels, number
 from .places import Pairs, placed

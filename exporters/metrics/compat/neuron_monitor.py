@@ -29,7 +29,7 @@ from trntop.catalog import (
     Entity,
     Kind,
 )
-from trntop.model import Cluster, Column, Frame, Inventory, NodeView
+from trntop.core.model import Cluster, Column, Frame, Inventory, NodeView
 
 from ..exposition import Block, Family, labels, number
 from .places import Pairs, placed

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from trntop.model import Cluster, Inventory, NodeView
+from trntop.core.model import Cluster, Inventory, NodeView
 
 Pairs = tuple[tuple[str, str], ...]
 """Names and values of labels."""

@@ -19,11 +19,11 @@ from tests.prometheus_server import PrometheusServer, Scrape, _free_port, promet
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import Page
 from trntop.collectors import simulator
+from trntop.core.model import Cluster, View
+from trntop.core.settings import Settings
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition
-from trntop.model import Cluster, View
-from trntop.monitor import Monitor, play
-from trntop.settings import Settings
+from trntop.session.monitor import Monitor, play
 
 NODES = 8
 KEPT = 40

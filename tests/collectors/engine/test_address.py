@@ -4,7 +4,7 @@ import pytest
 
 from trntop.collectors.engine.address import Address, parse
 from trntop.collectors.engine.selectors import Scope, one_of, quoted
-from trntop.errors import UsageError
+from trntop.core.errors import UsageError
 
 
 def test_a_host_alone() -> None:

@@ -20,7 +20,7 @@ from tests.collectors.engine.fake_engine import (
 from trntop.collectors.engine import client as client_module
 from trntop.collectors.engine.address import parse
 from trntop.collectors.engine.client import Client, EngineError, Result, Trouble, plain
-from trntop.settings import Fleet
+from trntop.core.settings import Fleet
 
 
 async def _ask(server: FakeEngine, fleet: Fleet, seconds: float) -> Result:

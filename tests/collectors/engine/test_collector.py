@@ -23,11 +23,11 @@ from tests.collectors.engine.fake_engine import (
 from trntop.collectors.engine import questions
 from trntop.collectors.engine.address import parse
 from trntop.collectors.engine.collector import EngineCollector
-from trntop.envelope import line
-from trntop.envelope import parse as parse_envelope
-from trntop.model import Reading, Severity, State, Status, View, Whole
-from trntop.monitor import Monitor, play
-from trntop.settings import Fleet, Settings
+from trntop.core.model import Reading, Severity, State, Status, View, Whole
+from trntop.core.settings import Fleet, Settings
+from trntop.recording.envelope import line
+from trntop.recording.envelope import parse as parse_envelope
+from trntop.session.monitor import Monitor, play
 
 UTILIZATION = "node_neuroncore_utilization_mean_ratio"
 

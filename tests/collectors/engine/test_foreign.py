@@ -10,8 +10,8 @@ from tests.pages_server import serving
 from tests.prometheus_server import Scrape, needs_prometheus, prometheus
 from trntop.collectors.engine.address import parse
 from trntop.collectors.engine.collector import EngineCollector
-from trntop.model import State
-from trntop.settings import Fleet
+from trntop.core.model import State
+from trntop.core.settings import Fleet
 
 pytestmark = pytest.mark.xdist_group("servers")
 

@@ -10,7 +10,7 @@ import pytest
 from tests.collectors.engine.fake_engine import Answer, Asked, engine, vector
 from trntop.collectors.engine.address import parse
 from trntop.collectors.engine.client import Client, EngineError, Trouble
-from trntop.settings import Fleet
+from trntop.core.settings import Fleet
 
 pytest.importorskip("botocore")
 

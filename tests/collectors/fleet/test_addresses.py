@@ -12,9 +12,9 @@ from trntop.collectors.fleet.addresses import (
     targets_of,
 )
 from trntop.collectors.fleet.target import named
-from trntop.errors import UsageError
-from trntop.hostlist import MAX_HOSTS
-from trntop.settings import Fleet
+from trntop.core.errors import UsageError
+from trntop.core.settings import Fleet
+from trntop.remote.hostlist import MAX_HOSTS
 
 AGENT, SSH = Fleet(), Fleet(via="ssh")
 

@@ -18,19 +18,19 @@ from tests.agents import HEAD, agent, answering, chunked, moved, until, writing
 from tests.builders import make_view
 from tests.collectors.notebook import Notebook, running
 from tests.serving import Authority
-from trntop import wire
 from trntop.catalog import AGENT
 from trntop.collectors.fleet import agent as agent_module
 from trntop.collectors.fleet import agents, connection
 from trntop.collectors.fleet.target import Target
 from trntop.collectors.fleet.watch import Listed, Watch
-from trntop.errors import SettingsError, UsageError
+from trntop.core.errors import SettingsError, UsageError
+from trntop.core.model import Cluster, Reading, State
+from trntop.core.settings import Fleet, Settings
+from trntop.core.source_spec import parse
 from trntop.exporters.web.access import Access
-from trntop.model import Cluster, Reading, State
-from trntop.monitor import Monitor
-from trntop.settings import Fleet, Settings
-from trntop.sources import parse
-from trntop.wire import framed
+from trntop.remote import wire
+from trntop.remote.wire import framed
+from trntop.session.monitor import Monitor
 
 FLEET = Fleet()
 QUICK = Fleet(connect=0.5)
@@ -485,7 +485,7 @@ async def test_a_thousand_nodes_and_few_descriptors(monkeypatch: pytest.MonkeyPa
     async with agent() as one:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
-            monkeypatch.setattr("trntop.descriptors.allow", lambda _: "not enough open files")
+            monkeypatch.setattr("trntop.core.descriptors.allow", lambda _: "not enough open files")
             targets = [f"n{n}={one.address}" for n in range(60)]
             async with running(watch(*targets), sink):
                 await sink.until(lambda: sink.reasons(State.DOWN))

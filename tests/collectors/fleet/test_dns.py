@@ -7,8 +7,8 @@ import pytest
 from trntop.collectors.fleet import dns
 from trntop.collectors.fleet.dns import Dns
 from trntop.collectors.fleet.target import FindError
-from trntop.errors import UsageError
-from trntop.settings import Fleet
+from trntop.core.errors import UsageError
+from trntop.core.settings import Fleet
 
 FLEET = Fleet()
 

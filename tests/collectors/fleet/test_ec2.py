@@ -9,8 +9,8 @@ from tests.moto_server import answer, client_of, launch, reset, simulated_aws
 from trntop.collectors import aws
 from trntop.collectors.fleet.ec2 import Ec2, filters_of
 from trntop.collectors.fleet.target import FindError, Target
-from trntop.errors import UsageError
-from trntop.settings import Fleet
+from trntop.core.errors import UsageError
+from trntop.core.settings import Fleet
 
 FLEET = Fleet()
 ENDS = datetime.datetime(2026, 12, 1, 11, 30, tzinfo=datetime.UTC)

@@ -16,11 +16,11 @@ from trntop.collectors.fleet.nodes_file import NodesFile
 from trntop.collectors.fleet.slurm import Slurm
 from trntop.collectors.fleet.target import FindError, Target
 from trntop.collectors.fleet.watch import Watch
-from trntop.errors import SettingsError, UsageError
-from trntop.model import State
-from trntop.monitor import Monitor
-from trntop.settings import Fleet, Settings
-from trntop.sources import parse
+from trntop.core.errors import SettingsError, UsageError
+from trntop.core.model import State
+from trntop.core.settings import Fleet, Settings
+from trntop.core.source_spec import parse
+from trntop.session.monitor import Monitor
 
 NEURON = (
     b'neuron_hardware_info{instance_type="trn1.32xlarge",neuron_device_count="1",'

@@ -14,8 +14,8 @@ from trntop.collectors.fleet.connection import reason
 from trntop.collectors.fleet.names import DOUBTFUL_AT_ONCE, Names
 from trntop.collectors.fleet.target import Target
 from trntop.collectors.fleet.watch import Listed, Watch
-from trntop.model import State
-from trntop.settings import Fleet, Settings
+from trntop.core.model import State
+from trntop.core.settings import Fleet, Settings
 
 BAD, GOOD = 200, 800
 

@@ -7,7 +7,7 @@ import pytest
 
 from trntop.collectors.fleet.nodes_file import NodesFile
 from trntop.collectors.fleet.target import FindError
-from trntop.settings import Fleet
+from trntop.core.settings import Fleet
 
 FLEET = Fleet(refresh=5)
 

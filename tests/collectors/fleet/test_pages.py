@@ -14,10 +14,10 @@ from trntop.catalog import EFA_EXPORTER, NEURON_EXPORTER, OBSERVER
 from trntop.collectors.fleet import connection, pages
 from trntop.collectors.fleet.pages import MAX_BYTES, MAX_WIRE, fetch, inflate, kinds, page_url, poll
 from trntop.collectors.fleet.target import FindError, Target
-from trntop.decode import DECODERS
-from trntop.decode.exporter_page import NOTE
-from trntop.model import State
-from trntop.settings import Fleet
+from trntop.core.model import State
+from trntop.core.settings import Fleet
+from trntop.sources import DECODERS
+from trntop.sources.exporter_page import NOTE
 
 NEURON = b'neuron_hardware_info{neuron_device_count="1",neuroncore_per_device_count="2"} 1\n'
 CORES = NEURON + b'neuroncore_utilization_ratio{neuroncore="%d",runtime_tag="1"} %s\n'

@@ -4,8 +4,8 @@ import pytest
 
 from trntop.collectors.fleet.slurm import Slurm
 from trntop.collectors.fleet.target import FindError
-from trntop.errors import UsageError
-from trntop.settings import Fleet
+from trntop.core.errors import UsageError
+from trntop.core.settings import Fleet
 
 FAKE = Path(__file__).parents[2] / "fakes" / "scontrol.py"
 FLEET = Fleet()

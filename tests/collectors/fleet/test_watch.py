@@ -11,19 +11,19 @@ import pytest
 from tests.agents import agent, until
 from tests.collectors.notebook import Notebook, running
 from tests.exporter_server import giving, response, server
-from trntop import descriptors
 from trntop.catalog import AGENT, EFA_EXPORTER, FLEET, NEURON_EXPORTER, SSH
-from trntop.clock import SteadyClock
-from trntop.collection import Sink
 from trntop.collectors.fleet import watch as watch_module
 from trntop.collectors.fleet.agent import Agent
 from trntop.collectors.fleet.target import FindError, Target
 from trntop.collectors.fleet.watch import Listed, Watch
 from trntop.collectors.ssh.node import SshNode
-from trntop.model import Reading, State
-from trntop.monitor import Monitor
-from trntop.runner import _Sink
-from trntop.settings import Settings
+from trntop.core import descriptors
+from trntop.core.model import Reading, State
+from trntop.core.settings import Settings
+from trntop.session.clock import SteadyClock
+from trntop.session.collector import Sink
+from trntop.session.monitor import Monitor
+from trntop.session.runner import _Sink
 
 SETTINGS = Settings()
 

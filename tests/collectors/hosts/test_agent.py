@@ -24,7 +24,7 @@ from trntop.check.model import (
 from trntop.collectors.fleet.target import Target
 from trntop.collectors.hosts import agent
 from trntop.collectors.hosts.agent import AgentHost, Line
-from trntop.settings import Fleet
+from trntop.core.settings import Fleet
 
 SPEC = ProbeSpec(provider="tcp", seconds=0.5)
 SEEN = Inspection(node="ip-10-42-0-1", time=1_800_000_000.0, facts={"zone": "told by the node"})

@@ -6,9 +6,9 @@ from trntop.collectors.hosts import hosts_of
 from trntop.collectors.hosts.agent import AgentHost
 from trntop.collectors.hosts.remote import RemoteHost
 from trntop.collectors.probes.local import LocalHost
-from trntop.errors import UsageError
-from trntop.settings import Fleet, Settings
-from trntop.sources import Origin, Source, parse_all
+from trntop.core.errors import UsageError
+from trntop.core.settings import Fleet, Settings
+from trntop.core.source_spec import Origin, Source, parse_all
 
 
 def names(*texts: str, settings: Settings | None = None) -> list[tuple[str, type[object]]]:

@@ -16,8 +16,8 @@ from tests.sshd import Sshd, needs_sshd, sshd
 from trntop.check.model import Host, ProbeError, ProbeSpec, RefusedError, UnreachableError
 from trntop.collectors.hosts import hosts_of, remote
 from trntop.collectors.hosts.remote import RemoteHost, through_srun
-from trntop.settings import Collect, Fleet, Settings
-from trntop.sources import parse_all
+from trntop.core.settings import Collect, Fleet, Settings
+from trntop.core.source_spec import parse_all
 
 pytestmark = pytest.mark.xdist_group("machine")
 

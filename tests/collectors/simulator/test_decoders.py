@@ -7,9 +7,9 @@ import pytest
 
 from trntop.catalog import CATALOG, KERNEL_LOG, SOURCES
 from trntop.collectors.simulator import parse, simulate
-from trntop.decode import DECODERS
-from trntop.instances import INSTANCE_TYPES
-from trntop.model import Compilation, Sample, Stage
+from trntop.core.instances import INSTANCE_TYPES
+from trntop.core.model import Compilation, Sample, Stage
+from trntop.sources import DECODERS
 
 
 def samples(spec: str) -> list[tuple[str, float, Sample]]:

@@ -6,7 +6,7 @@ import pytest
 from tests.collectors.simulator.playing import play
 from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS
 from trntop.collectors.simulator import parse, simulate
-from trntop.decode.efa import decode
+from trntop.sources.efa import decode
 
 
 def rates(one: dict[str, Any], other: dict[str, Any], name: str) -> list[int]:

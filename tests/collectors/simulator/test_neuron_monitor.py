@@ -12,7 +12,7 @@ from trntop.catalog import (
     MEMORY_CATEGORIES,
 )
 from trntop.collectors.simulator import parse, simulate
-from trntop.decode.neuron_monitor import decode
+from trntop.sources.neuron_monitor import decode
 
 
 def reports(spec: str, end: float = 4.0) -> list[Any]:

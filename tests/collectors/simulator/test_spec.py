@@ -1,7 +1,7 @@
 import pytest
 
 from trntop.collectors.simulator import SCENARIOS, Simulation, parse, spec
-from trntop.errors import UsageError
+from trntop.core.errors import UsageError
 
 
 def test_defaults() -> None:

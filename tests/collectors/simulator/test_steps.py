@@ -4,7 +4,7 @@ import pytest
 
 from tests.collectors.simulator.playing import START, notes, play, steps
 from trntop.collectors.simulator import parse, simulate
-from trntop.decode.steps import decode
+from trntop.sources.steps import decode
 
 FIELDS = {
     "job",

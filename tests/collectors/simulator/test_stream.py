@@ -4,9 +4,9 @@ import pytest
 
 from trntop.catalog import FAR, FOREIGN, POD_RESOURCES, SOURCES
 from trntop.collectors.simulator import SCENARIOS, parse, simulate
-from trntop.instances import INSTANCE_TYPES
-from trntop.model import Reading
-from trntop.monitor import SparsePast
+from trntop.core.instances import INSTANCE_TYPES
+from trntop.core.model import Reading
+from trntop.session.monitor import SparsePast
 
 CLOCKED = ("steps", "log", "neuron-sysfs")
 """Sources that write clock times into what they say."""

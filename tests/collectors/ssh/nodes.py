@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from tests.fakes import sysfs_tree
-from trntop.settings import Collect
+from trntop.core.settings import Collect
 
 FAKES = Path(sysfs_tree.__file__).parent
 

@@ -3,7 +3,7 @@
 import pytest
 
 from trntop.collectors.ssh.address import Address, parse, targets
-from trntop.errors import UsageError
+from trntop.core.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 
 from trntop.collectors.ssh.address import Address
 from trntop.collectors.ssh.command import arguments, environment, why
-from trntop.errors import SettingsError
-from trntop.settings import Fleet
+from trntop.core.errors import SettingsError
+from trntop.core.settings import Fleet
 
 NODE = Address("trn-1", "ada", 2222)
 

@@ -20,7 +20,6 @@ from tests.collectors.fleet.test_watch import Changing
 from tests.collectors.notebook import Notebook, alive, running, wait_until
 from tests.collectors.ssh.nodes import collect
 from tests.sshd import ALIAS, Sshd, needs_sshd, sshd
-from trntop import descriptors
 from trntop.catalog import (
     EFA_SOURCE,
     HOST,
@@ -31,7 +30,6 @@ from trntop.catalog import (
     TENSOR_ENGINE,
     Entity,
 )
-from trntop.collection import Collector
 from trntop.collectors import ssh
 from trntop.collectors.backoff import Backoff
 from trntop.collectors.fleet.target import Target
@@ -39,11 +37,13 @@ from trntop.collectors.fleet.watch import Watch
 from trntop.collectors.ssh import answers
 from trntop.collectors.ssh.address import parse as addresses
 from trntop.collectors.ssh.node import SshNode
-from trntop.decode import DECODERS
-from trntop.model import State, Status
-from trntop.monitor import Monitor
-from trntop.settings import Fleet, Settings
-from trntop.sources import Origin, parse
+from trntop.core import descriptors
+from trntop.core.model import State, Status
+from trntop.core.settings import Fleet, Settings
+from trntop.core.source_spec import Origin, parse
+from trntop.session.collector import Collector
+from trntop.session.monitor import Monitor
+from trntop.sources import DECODERS
 
 pytestmark = [needs_sshd, pytest.mark.xdist_group("servers")]
 NODES = 16
@@ -371,8 +371,8 @@ def test_a_killed_trntop_leaves_nothing_behind(server: Sshd, tmp_path: Path) -> 
         import asyncio
         from tests.collectors.notebook import Notebook
         from trntop.collectors import ssh
-        from trntop.settings import *
-        from trntop.sources import parse
+        from trntop.core.settings import *
+        from trntop.core.source_spec import parse
 
         async def main():
             one = {one!r}

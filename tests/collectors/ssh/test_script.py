@@ -30,8 +30,8 @@ from trntop.collectors.ssh.link import Link
 from trntop.collectors.ssh.machine import MachineReader
 from trntop.collectors.tensor_engine import TensorEngineReader
 from trntop.collectors.worker import StuckError
-from trntop.model import State
-from trntop.settings import Collect
+from trntop.core.model import State
+from trntop.core.settings import Collect
 
 pytestmark = pytest.mark.xdist_group("servers")
 

@@ -9,11 +9,11 @@ import pytest
 import zstandard
 
 from tests.collectors.traces.synthetic import gemm, kineto, nrt, system_trace
-from trntop import envelope
 from trntop.collectors.traces import content, load
-from trntop.errors import RecordingError
-from trntop.model import Reading
-from trntop.recorder import Recorder
+from trntop.core.errors import RecordingError
+from trntop.core.model import Reading
+from trntop.recording import envelope
+from trntop.recording.writer import Recorder
 
 CUT = "its JSON stops before its end: cut off, or still being written"
 NEITHER = "not a trace: neither `traceEvents` (torch.profiler) nor `events` (Neuron runtime) in it"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.collectors.traces.synthetic import BASE, Event, event, gemm, kineto, nccl, step
 from trntop.collectors.traces import Capture, Step, load, steps_of, total_of
-from trntop.errors import RecordingError
+from trntop.core.errors import RecordingError
 
 CAPTURE = Path(__file__).parents[4] / "shared" / "captures" / "torch-profiler-rank1.json.gz"
 MICRO = 1e-6

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.collectors.traces.synthetic import BASE, Event, nrt, system_trace
 from trntop.collectors.traces import Step, load, steps_of, total_of
-from trntop.errors import RecordingError
+from trntop.core.errors import RecordingError
 
 RUN, COMM = "nc_exec_running", "cc_running"
 

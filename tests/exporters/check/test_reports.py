@@ -10,13 +10,13 @@ from trntop.check import kept
 from trntop.check.model import ProbeResult, UnreachableError
 from trntop.check.plan import Plan
 from trntop.check.result import Check
+from trntop.core.settings import Check as Limits
 from trntop.exporters.check.groups import groups
 from trntop.exporters.check.junit import junit
 from trntop.exporters.check.markdown import markdown
 from trntop.exporters.check.matrix import matrix
 from trntop.exporters.check.text import MAX_ROWS, text
 from trntop.exporters.grid import cells
-from trntop.settings import Check as Limits
 
 LIMITS = Limits()
 NASTY = "</td><b>*bold*</b> `x` [a](b) \x1b[31m\x00"

@@ -1,8 +1,8 @@
 import dataclasses
 
 from tests.builders import make_node
+from trntop.core.model import Allocation, Inventory
 from trntop.exporters.metrics.allocations import of_cores, of_devices
-from trntop.model import Allocation, Inventory
 
 POD = Allocation(namespace="ml", pod='a"b', container="main", cores=(1, 2))
 

@@ -22,11 +22,11 @@ from trntop.catalog import (
     NEURON_SYSFS,
     Page,
 )
-from trntop.errors import UsageError
+from trntop.core.errors import UsageError
+from trntop.core.model import Cluster, NodeView, Runtime, State, View
 from trntop.exporters.metrics.compat import COMPAT, compat_of
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition
-from trntop.model import Cluster, NodeView, Runtime, State, View
 
 INSTANCE = {
     "instance_name", "instance_id", "instance_type", "availability_zone", "region", "subnet_id",

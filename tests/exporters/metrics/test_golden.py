@@ -15,10 +15,10 @@ from tests.exporters.metrics.test_pages import HOSTILE
 from tests.pages import body_of, exposition, named, samples
 from trntop.catalog import NEURON_MONITOR, STEPS, Page
 from trntop.collectors.simulator import parse, simulate
+from trntop.core.model import Severity, State, View
+from trntop.core.settings import Settings
 from trntop.exporters.metrics.exposition import Format
-from trntop.model import Severity, State, View
-from trntop.monitor import Monitor, play
-from trntop.settings import Settings
+from trntop.session.monitor import Monitor, play
 
 GOLDEN = Path(__file__).parent / "golden"
 START = 1.76e9

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from trntop.catalog import CATALOG, Kind, Page, page_of
+from trntop.core.settings import Export
 from trntop.exporters.metrics.otlp import COUNTERPARTS, describe
-from trntop.settings import Export
 
 ROOT = Path(__file__).parents[3]
 COLLECTOR = ROOT / "deploy" / "otel" / "collector.yaml"

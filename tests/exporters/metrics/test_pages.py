@@ -35,10 +35,7 @@ from trntop.catalog import (
     Page,
     page_of,
 )
-from trntop.exporters.metrics.exposition import Block, Family, Format
-from trntop.exporters.metrics.pages import MAX_INCIDENTS
-from trntop.exporters.metrics.status import INSTANCE_LABELS
-from trntop.model import (
+from trntop.core.model import (
     Allocation,
     Cluster,
     Compilation,
@@ -47,9 +44,12 @@ from trntop.model import (
     Severity,
     State,
 )
-from trntop.monitor import Monitor
-from trntop.settings import Settings
-from trntop.text import MAX_LENGTH
+from trntop.core.settings import Settings
+from trntop.core.text import MAX_LENGTH
+from trntop.exporters.metrics.exposition import Block, Family, Format
+from trntop.exporters.metrics.pages import MAX_INCIDENTS
+from trntop.exporters.metrics.status import INSTANCE_LABELS
+from trntop.session.monitor import Monitor
 
 HOSTILE = [
     'quote"in',

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.builders import make_view
 from trntop.catalog import Page
-from trntop.errors import UsageError
+from trntop.core.errors import UsageError
 from trntop.exporters.metrics.compat import COMPAT, compat_of
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.serving import Authority, app_of, serving
-from trntop.errors import SettingsError
+from trntop.core.errors import SettingsError
 from trntop.exporters.web import auth
 from trntop.exporters.web.access import Access, Bucket
 

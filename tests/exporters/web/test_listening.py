@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trntop.errors import TrntopError, UsageError
+from trntop.core.errors import TrntopError, UsageError
 from trntop.exporters.web.listening import bind, from_systemd, listen, parse_listen, url
 
 ROOT = Path(__file__).parents[3]

@@ -21,13 +21,13 @@ from tests.builders import make_view
 from tests.serving import serving
 from trntop.check.model import BusyError, Inspection, ProbeError, ProbeResult, ProbeSpec, Served
 from trntop.collectors.probes.local import LocalHost
-from trntop.errors import SettingsError
+from trntop.core.errors import SettingsError
+from trntop.core.settings import Settings
 from trntop.exporters.metrics.pages import Exposition
 from trntop.exporters.web import probes
 from trntop.exporters.web.access import Access
 from trntop.exporters.web.probes import Prober, Probes, Token
 from trntop.exporters.web.server import build_app
-from trntop.settings import Settings
 
 pytestmark = pytest.mark.xdist_group("machine")
 

@@ -16,12 +16,12 @@ from starlette.types import ASGIApp
 from tests.builders import make_view
 from tests.serving import app_of, raw, serving
 from trntop.catalog import Page
+from trntop.core.model import State, View
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition, Rendered
 from trntop.exporters.web import server
 from trntop.exporters.web.readiness import why_not_ready
 from trntop.exporters.web.server import build_app
-from trntop.model import State, View
 
 ROOT = Path(__file__).parents[3]
 TEXT = "text/plain; version=0.0.4; charset=utf-8"

@@ -14,11 +14,11 @@ import pytest
 from tests.agents import agent, moved, until
 from tests.builders import make_view
 from tests.serving import Authority
-from trntop import wire
+from trntop.core.model import Cluster, NodeView
 from trntop.exporters.web import connection, stream
 from trntop.exporters.web.access import Access
-from trntop.model import Cluster, NodeView
-from trntop.wire import Deframer, Listener
+from trntop.remote import wire
+from trntop.remote.wire import Deframer, Listener
 
 
 class Ear:

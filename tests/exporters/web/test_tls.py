@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.serving import Authority
-from trntop.errors import SettingsError
+from trntop.core.errors import SettingsError
 from trntop.exporters.web.tls import CURVES, SUITES, context_of, names_of
 from trntop.exporters.web.web_config import TlsServer
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from trntop.errors import SettingsError
+from trntop.core.errors import SettingsError
 from trntop.exporters.web.web_config import (
     MAX_BYTES,
     HttpServer,

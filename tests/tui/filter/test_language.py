@@ -6,9 +6,9 @@ import pytest
 
 from tests.builders import make_node, view_of
 from tests.tui.scenes import VICTIM, node, scene
-from trntop.history import History
-from trntop.model import Allocation, State
-from trntop.settings import Analysis
+from trntop.core.model import Allocation, State
+from trntop.core.settings import Analysis
+from trntop.pipeline.history import History
 from trntop.tui.filter import Filter, FilterError
 from trntop.tui.filter.language import MAX_LENGTH
 from trntop.tui.scene import Scene

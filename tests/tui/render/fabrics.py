@@ -7,9 +7,9 @@ import numpy as np
 
 from tests.builders import NOON, efa_name, make_node, view_of
 from trntop.catalog import Entity
-from trntop.history import History
-from trntop.model import Incident, NodeView
-from trntop.settings import Analysis
+from trntop.core.model import Incident, NodeView
+from trntop.core.settings import Analysis
+from trntop.pipeline.history import History
 from trntop.tui.render.fabric import Fabric
 from trntop.tui.scene import Scene
 

@@ -10,7 +10,7 @@ from tests.builders import NOON, efa_name, make_incident, make_node, view_of
 from tests.tui.render.fabrics import cards, fabric_of, probed
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import CARD, VICTIM, scene
-from trntop.model import Incident, NodeView, Severity, State
+from trntop.core.model import Incident, NodeView, Severity, State
 from trntop.tui.render import card
 from trntop.tui.render.fabric import Fabric
 

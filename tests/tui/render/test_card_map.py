@@ -10,7 +10,7 @@ from tests.builders import efa_name, make_incident, make_node
 from tests.tui.render.fabrics import cards, fabric_of, probed, probing, renamed, scene_of
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import CARD, VICTIM, scene
-from trntop.model import Severity, State, Whole
+from trntop.core.model import Severity, State, Whole
 from trntop.tui.render import card_map, fabric, layers, table
 from trntop.tui.render.fabric import Fabric
 from trntop.tui.render.pen import Pen

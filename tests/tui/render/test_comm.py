@@ -9,9 +9,9 @@ from tests.builders import NOON, make_incident, make_node, make_view, view_of
 from tests.tui.crews import JOB, crew_of, scene_of
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import scene
-from trntop.history import History
-from trntop.model import Severity, State, View
-from trntop.settings import Analysis
+from trntop.core.model import Severity, State, View
+from trntop.core.settings import Analysis
+from trntop.pipeline.history import History
 from trntop.tui.render import bounds, comm, jobs, table
 from trntop.tui.render.pen import Pen
 from trntop.tui.scene import JobFigures, Scene

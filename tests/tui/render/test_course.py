@@ -7,8 +7,8 @@ import pytest
 from tests.builders import NOON, make_incident
 from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import COMM_INCIDENT, EFA_INCIDENT, JOB, PAST_INCIDENT, VICTIM, scene
-from trntop.history import KEPT
-from trntop.model import Evidence, Incident, Severity
+from trntop.core.model import Evidence, Incident, Severity
+from trntop.pipeline.history import KEPT
 from trntop.tui.render import course
 from trntop.tui.render.incidents import detail
 

@@ -4,9 +4,9 @@ import dataclasses
 
 from tests.builders import make_view
 from tests.tui.render.pens import PEN
-from trntop.history import History
-from trntop.model import Whole
-from trntop.settings import Analysis
+from trntop.core.model import Whole
+from trntop.core.settings import Analysis
+from trntop.pipeline.history import History
 from trntop.tui.render import engine
 from trntop.tui.scene import Scene
 

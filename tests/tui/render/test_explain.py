@@ -10,8 +10,8 @@ from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import CARD, COMM_INCIDENT, JOB, VICTIM, scene
 from trntop.analysis.rulebook import rules
 from trntop.catalog import CATALOG
-from trntop.model import NodeView
-from trntop.own_rule import OwnRule
+from trntop.core.custom_rule import OwnRule
+from trntop.core.model import NodeView
 from trntop.tui.render import explain
 from trntop.tui.scene import Scene
 from trntop.tui.screens.comm import CommScreen

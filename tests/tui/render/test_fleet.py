@@ -9,10 +9,10 @@ from rich.style import Style
 from tests.builders import NOON, make_node, view_of
 from tests.tui.render.pens import PEN, PLAIN
 from tests.tui.scenes import EFA_INCIDENT, VICTIM, node, scene, view
-from trntop import units
-from trntop.history import History
-from trntop.model import NodeView, Severity, State
-from trntop.settings import Analysis
+from trntop.core import units
+from trntop.core.model import NodeView, Severity, State
+from trntop.core.settings import Analysis
+from trntop.pipeline.history import History
 from trntop.tui.measures import MEASURES
 from trntop.tui.render import fleet
 from trntop.tui.render.fleet import FleetRow

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tui.render.pens import PEN, PLAIN, text
-from trntop.model import Severity
+from trntop.core.model import Severity
 from trntop.tui.render.glyphs import ASCII, BLOCK, BRAILLE, Glyphs
 from trntop.tui.render.graph import bar, buckets, chart, sparkline
 from trntop.tui.render.line import length

@@ -7,7 +7,7 @@ import pytest
 from tests.builders import NOON, make_incident
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import COMM_INCIDENT, EFA_INCIDENT, PAST_INCIDENT, VICTIM, scene
-from trntop.model import Evidence, Incident
+from trntop.core.model import Evidence, Incident
 from trntop.tui.render import table
 from trntop.tui.render.incidents import (
     IncidentColumns,

@@ -1,7 +1,7 @@
 import pytest
 from textual.theme import BUILTIN_THEMES, Theme
 
-from trntop.model import Severity, State
+from trntop.core.model import Severity, State
 from trntop.tui.render.ink import LEVELS, ink, level_of
 from trntop.tui.themes import THEMES
 

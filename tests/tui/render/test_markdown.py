@@ -2,7 +2,7 @@ import pytest
 
 from tests.tui.render.pens import PEN, text
 from trntop.analysis.runbook import runbook
-from trntop.own_rule import KINDS
+from trntop.core.custom_rule import KINDS
 from trntop.tui.render.markdown import blocks, draw
 
 PAGE = """\

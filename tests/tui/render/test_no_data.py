@@ -8,8 +8,8 @@ from tests.builders import NOON, make_node, view_of
 from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import scene
 from trntop.catalog import HOST, NEURON_MONITOR
+from trntop.core.model import Inventory, NodeView, SourceState, State
 from trntop.exporters.table import snapshot_text
-from trntop.model import Inventory, NodeView, SourceState, State
 from trntop.tui.render import alert, fleet, incidents, node
 
 MISSING = "neuron-monitor is not installed"

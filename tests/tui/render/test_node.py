@@ -9,10 +9,9 @@ import pytest
 from tests.builders import NOON, make_incident, make_node, view_of
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import CARD, EFA_INCIDENT, VICTIM, scene
-from trntop import units
 from trntop.catalog import SOURCES, Entity
-from trntop.history import History
-from trntop.model import (
+from trntop.core import units
+from trntop.core.model import (
     Allocation,
     Evidence,
     Incident,
@@ -25,7 +24,8 @@ from trntop.model import (
     Stage,
     State,
 )
-from trntop.settings import Analysis
+from trntop.core.settings import Analysis
+from trntop.pipeline.history import History
 from trntop.tui.render import devices, efa, host, node, run, welcome
 from trntop.tui.scene import Scene
 

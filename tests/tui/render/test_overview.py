@@ -9,9 +9,9 @@ from rich.style import Style
 from tests.builders import NOON, make_node, make_view, view_of
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import EFA_INCIDENT, JOB, VICTIM, scene
-from trntop.history import History
-from trntop.model import Compilation, Incident, State, View, Whole
-from trntop.settings import Analysis
+from trntop.core.model import Compilation, Incident, State, View, Whole
+from trntop.core.settings import Analysis
+from trntop.pipeline.history import History
 from trntop.tui.render import alert, fleet_map, header, trends
 from trntop.tui.render.axes import Mark
 from trntop.tui.scene import Mode, Scene

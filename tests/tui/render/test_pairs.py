@@ -9,7 +9,7 @@ import pytest
 from tests.builders import efa_name, make_incident
 from tests.tui.render.fabrics import FACTS, cards, fabric_of, probed, probing, scene_of
 from tests.tui.render.pens import PEN, PLAIN, text
-from trntop.model import Severity
+from trntop.core.model import Severity
 from trntop.tui.render import pairs
 from trntop.tui.render.fabric import Fabric
 

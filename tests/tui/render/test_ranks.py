@@ -9,7 +9,7 @@ import pytest
 from tests.builders import make_incident, make_node
 from tests.tui.crews import COMPUTE, JOB, STEP, crew_of, crewed, scene_of
 from tests.tui.render.pens import PEN, PLAIN, text
-from trntop.model import Incident, NodeView, Severity
+from trntop.core.model import Incident, NodeView, Severity
 from trntop.tui.render import blame, ranks, table
 from trntop.tui.render.line import length
 from trntop.tui.render.pen import Pen

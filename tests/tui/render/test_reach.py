@@ -7,9 +7,9 @@ import pytest
 from tests.builders import NOON, make_incident, make_node, view_of, with_state
 from tests.tui.render.pens import PEN, PLAIN, text
 from trntop.catalog import AGENT, EFA_SOURCE, NEURON_MONITOR
-from trntop.history import History
-from trntop.model import Frame, Incident, Inventory, NodeView, SourceState, State
-from trntop.settings import Analysis
+from trntop.core.model import Frame, Incident, Inventory, NodeView, SourceState, State
+from trntop.core.settings import Analysis
+from trntop.pipeline.history import History
 from trntop.tui.render import alert, fleet, header, place
 from trntop.tui.render.fleet import FleetRow
 from trntop.tui.render.table import layout, row

@@ -9,10 +9,10 @@ from tests.builders import NOON, make_node, make_view, view_of
 from tests.tui.crews import JOB, past_of
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import scene
-from trntop.history import History
-from trntop.jobs import STAGES
-from trntop.model import Compilation, Stage, State, View
-from trntop.settings import Analysis
+from trntop.core.model import Compilation, Stage, State, View
+from trntop.core.settings import Analysis
+from trntop.pipeline.history import History
+from trntop.pipeline.jobs import STAGES
 from trntop.tui.render import curves, jobs, phases, runs, table
 from trntop.tui.scene import Scene
 

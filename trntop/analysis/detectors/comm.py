@@ -6,14 +6,14 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from trntop import units
 from trntop.analysis.axis import Axis, PartAxis, Places
 from trntop.analysis.detector import Signal, Verdict
 from trntop.analysis.sentence import NOBODY
 from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
-from trntop.model import Column, Evidence, Severity
-from trntop.settings import Analysis as Settings
+from trntop.core import units
+from trntop.core.model import Column, Evidence, Severity
+from trntop.core.settings import Analysis as Settings
 
 TINY = 1e-9
 """A limit of 0 flags any communication at all."""

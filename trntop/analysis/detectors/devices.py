@@ -18,8 +18,8 @@ from trntop.catalog import (
     UNCORRECTED_ECC,
     Entity,
 )
-from trntop.model import Column, Evidence, Key, NodeView
-from trntop.settings import Analysis as Settings
+from trntop.core.model import Column, Evidence, Key, NodeView
+from trntop.core.settings import Analysis as Settings
 
 SOME = ""
 """Key of a loss of which only the number of devices tells."""

@@ -11,7 +11,6 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from trntop import units
 from trntop.analysis.axis import Along, Axis, PartAxis, carried
 from trntop.analysis.cards import LOOK, SLACK, Cards
 from trntop.analysis.counters import Counters
@@ -22,8 +21,9 @@ from trntop.analysis.siblings import of_whole_nodes, whole
 from trntop.analysis.sums import Sums
 from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
-from trntop.model import NO_VALUE, Column, Evidence, Key, Severity
-from trntop.settings import Analysis as Settings
+from trntop.core import units
+from trntop.core.model import NO_VALUE, Column, Evidence, Key, Severity
+from trntop.core.settings import Analysis as Settings
 
 SPAN = 20.0
 """Seconds over which packets and errors are counted."""

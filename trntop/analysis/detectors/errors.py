@@ -17,8 +17,8 @@ from trntop.catalog import (
     NEURON_SYSFS,
     Entity,
 )
-from trntop.model import Column, Evidence, Key, NodeView, Severity
-from trntop.settings import Analysis as Settings
+from trntop.core.model import Column, Evidence, Key, NodeView, Severity
+from trntop.core.settings import Analysis as Settings
 
 LOOK = 5.0
 """Seconds between two looks at the driver's counts, which are read more seldom than that."""

@@ -5,14 +5,14 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-from trntop import units
 from trntop.analysis.axis import Axis, PartAxis, carried
 from trntop.analysis.detector import Signal, Verdict
 from trntop.analysis.progress import Crew, Doing
 from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
-from trntop.model import Column, Evidence, Key, NodeView, Runtime
-from trntop.settings import Analysis as Settings
+from trntop.core import units
+from trntop.core.model import Column, Evidence, Key, NodeView, Runtime
+from trntop.core.settings import Analysis as Settings
 
 IDLE = 0.01
 """Utilization below which a core does nothing."""

@@ -5,13 +5,13 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from trntop import units
 from trntop.analysis.axis import Axis, PartAxis
 from trntop.analysis.detector import Signal, Verdict
 from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
-from trntop.model import Column, Evidence
-from trntop.settings import Analysis as Settings
+from trntop.core import units
+from trntop.core.model import Column, Evidence
+from trntop.core.settings import Analysis as Settings
 
 HBM, HOST = "hbm", "host"
 """What of a node may be full."""

@@ -4,13 +4,13 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from trntop import units
 from trntop.analysis.axis import Axis, carried
 from trntop.analysis.detector import Signal, Verdict
 from trntop.analysis.tick import Tick
 from trntop.catalog import FLEET, LOOP_PACED
-from trntop.model import Column, Evidence, NodeView, SourceState, State
-from trntop.settings import Analysis as Settings
+from trntop.core import units
+from trntop.core.model import Column, Evidence, NodeView, SourceState, State
+from trntop.core.settings import Analysis as Settings
 
 SOURCES = 5
 """Sources whose last words are told."""

@@ -4,15 +4,15 @@ from collections.abc import Hashable, Iterable
 
 import numpy as np
 
-from trntop import units
 from trntop.analysis.axis import Axis
 from trntop.analysis.detector import Signal, Verdict
 from trntop.analysis.progress import BUSY, UNDER_WAY, Crew, Doing
 from trntop.analysis.sentence import NOBODY
 from trntop.analysis.tick import Tick
 from trntop.catalog import NEURON_MONITOR
-from trntop.model import Column, Evidence, NodeView
-from trntop.settings import Analysis as Settings
+from trntop.core import units
+from trntop.core.model import Column, Evidence, NodeView
+from trntop.core.settings import Analysis as Settings
 
 RESTING = 60.0
 """Seconds for which idle cores that nothing explains may be a pause of the job's own."""

@@ -11,7 +11,7 @@ from trntop.analysis.witnesses.cores import Cores
 from trntop.analysis.witnesses.devices import Devices
 from trntop.analysis.witnesses.nodes import Nodes
 from trntop.analysis.witnesses.ranks import Ranks
-from trntop.settings import Analysis as Settings
+from trntop.core.settings import Analysis as Settings
 
 
 class Straggler:

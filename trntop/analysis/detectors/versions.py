@@ -9,8 +9,8 @@ import numpy as np
 from trntop.analysis.axis import Axis
 from trntop.analysis.detector import Signal, Verdict
 from trntop.analysis.tick import Tick
-from trntop.model import Evidence, Inventory
-from trntop.settings import Analysis as Settings
+from trntop.core.model import Evidence, Inventory
+from trntop.core.settings import Analysis as Settings
 
 NAMED = 3
 """Nodes that a summary names."""

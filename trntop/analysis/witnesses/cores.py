@@ -4,13 +4,13 @@ from collections import deque
 
 import numpy as np
 
-from trntop import units
 from trntop.analysis.axis import PartAxis, Places, carried
 from trntop.analysis.detector import Verdict
 from trntop.analysis.sums import Mean
 from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
-from trntop.model import Column, Evidence
+from trntop.core import units
+from trntop.core.model import Column, Evidence
 
 WINDOW = 20.0
 """Seconds over which utilization is averaged."""

@@ -3,14 +3,14 @@
 import numpy as np
 import numpy.typing as npt
 
-from trntop import units
 from trntop.analysis.axis import PartAxis, Places
 from trntop.analysis.detector import Verdict
 from trntop.analysis.peers import Peers, node_median
 from trntop.analysis.sums import Mean
 from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
-from trntop.model import Column, Evidence
+from trntop.core import units
+from trntop.core.model import Column, Evidence
 
 BLOCK = 5.0
 """Seconds whose values are compared as one."""

@@ -5,13 +5,13 @@ from collections.abc import Hashable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from trntop import units
 from trntop.analysis.axis import Axis
 from trntop.analysis.detector import Verdict
 from trntop.analysis.peers import LEARNING, Peers, excess, group_median
 from trntop.analysis.roles import roles
 from trntop.analysis.tick import Tick
-from trntop.model import NO_VALUE, Column, Evidence
+from trntop.core import units
+from trntop.core.model import NO_VALUE, Column, Evidence
 
 BLOCK = 5.0
 """Seconds whose values are compared as one."""

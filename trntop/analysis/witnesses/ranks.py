@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trntop import units
 from trntop.analysis.axis import Axis, PartAxis, Places
 from trntop.analysis.detector import Verdict
 from trntop.analysis.peers import LEARNING, Peers, excess, group_median
 from trntop.analysis.roles import lone_slow, roles
 from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
-from trntop.model import Column, Evidence, NodeView
+from trntop.core import units
+from trntop.core.model import Column, Evidence, NodeView
 
 MOST = 0.9
 """Share of a job's ranks that have reported a step before it is looked at."""

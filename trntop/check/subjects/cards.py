@@ -11,7 +11,7 @@ from trntop.check.expected import ATTACHED, expected_cards
 from trntop.check.model import Action, Finding, Inspection, Outcome, ProbeSpec
 from trntop.check.result import Look
 from trntop.check.subjects.versions import numbers
-from trntop.instances import INSTANCE_TYPES
+from trntop.core.instances import INSTANCE_TYPES
 
 NO_DEVICES = "no EFA devices"
 REAL_RATES = (2, 13)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from statistics import median_low
 
-from trntop import units
 from trntop.check.model import Finding, Outcome
 from trntop.check.result import Look
-from trntop.settings import Check as Limits
+from trntop.core import units
+from trntop.core.settings import Check as Limits
 
 
 def findings(looks: Mapping[str, Look], limits: Limits) -> Iterator[Finding]:

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median_low
 
-from trntop import units
 from trntop.check.advice import drain
 from trntop.check.model import Action, Card, Finding, Outcome
 from trntop.check.result import Look
-from trntop.settings import Check as Limits
+from trntop.core import units
+from trntop.core.settings import Check as Limits
 
 DEAD = "no_completion_cmds"
 ALIVE = "keep_alive_rcvd"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from trntop.check.advice import drain
 from trntop.check.model import Action, Finding, Outcome
 from trntop.check.result import Look
-from trntop.instances import INSTANCE_TYPES
+from trntop.core.instances import INSTANCE_TYPES
 
 UNHEALTHY = {"device": "Neuron device unhealthy", "efa": "EFA device unhealthy"}
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from trntop import units
 from trntop.check.advice import drain
 from trntop.check.ends import (
     WITNESSES,
@@ -16,7 +15,8 @@ from trntop.check.ends import (
 )
 from trntop.check.majority import names
 from trntop.check.model import Action, Finding, Outcome
-from trntop.settings import Check as Limits
+from trntop.core import units
+from trntop.core.settings import Check as Limits
 
 _OUTCOMES = {
     Quality.GOOD: Outcome.PASS,

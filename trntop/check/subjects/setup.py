@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 
-from trntop import units
 from trntop.check.advice import drain
 from trntop.check.expected import expected_cards
 from trntop.check.majority import names
 from trntop.check.model import Action, Finding, Inspection, Outcome
 from trntop.check.result import Look
 from trntop.check.subjects.versions import numbers
-from trntop.instances import INSTANCE_TYPES
-from trntop.settings import Check as Limits
+from trntop.core import units
+from trntop.core.instances import INSTANCE_TYPES
+from trntop.core.settings import Check as Limits
 
 EFA_MODULES = ("efa", "ib_uverbs", "ib_core")
 P2P = "NEURON"

@@ -1,0 +1,215 @@
+"""What two runs come to, and how they differ."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from trntop.analysis.compare import (
+    COST,
+    WANTED,
+    Better,
+    Figure,
+    Pair,
+    Side,
+    Stretch,
+    compare,
+    summary,
+)
+from trntop.analysis.rule_inputs import judged
+from trntop.catalog import STEPS, Provenance
+from trntop.cli import main
+from trntop.cli.comparing import split
+from trntop.collectors.simulator import parse, simulate
+from trntop.core.errors import UsageError
+from trntop.core.model import Reading, View
+from trntop.core.settings import Settings
+from trntop.core.source_spec import Origin
+from trntop.core.units import si
+from trntop.recording.reader import Recorder
+from trntop.session.monitor import Monitor, play
+
+START = 1763650000.0
+SICK = "sim:efa-degraded?nodes=2&minutes=3&seed=7&type=trn1.32xlarge"
+
+
+def views(source: str) -> Iterator[View]:
+    return play(simulate(parse(source), START), Monitor(Settings(), wanted=WANTED | judged()))
+
+
+def gpu_readings(seconds: float = 60, nodes: int = 2) -> Iterator[Reading]:
+    """Nodes of which nothing is known but their steps of 2 s; every fifth takes 5 s."""
+    now, step = START, 0
+    while now < START + seconds:
+        step += 1
+        took = 5.0 if step % 5 == 0 else 2.0
+        now += took
+        for node in range(nodes):
+            data = {
+                "job": "bake-off", "rank": node, "step": step, "step_seconds": took,
+                "tokens": 1_000_000, "loss": 3.0 - step / 100,
+            }  # fmt: skip
+            yield Reading(f"gpu-{node}", STEPS, now, msgspec.json.encode(data))
+
+
+def gpu_side(price: float | None = None) -> Side:
+    played = play(gpu_readings(), Monitor(Settings(), wanted=WANTED | judged()))
+    side = summary(played, "gpu.jsonl", Stretch(), price)
+    assert side is not None
+    return side
+
+
+@pytest.fixture(scope="module")
+def sick() -> Side:
+    side = summary(views(SICK), SICK, Stretch(), 20.0)
+    assert side is not None
+    return side
+
+
+def test_a_run_is_summed_up(sick: Side) -> None:
+    assert (sick.nodes, sick.types, sick.job) == (2, ("trn1.32xlarge",), "pretrain-13b")
+    assert sick.simulated
+    assert sick.seconds == pytest.approx(180, abs=5)
+    assert sick.kinds == {"efa_degraded": 1}
+    figures = sick.figures
+    assert figures["step_seconds_p95"].value > 1.1 * figures["step_seconds_median"].value
+    assert figures["efa_retransmits"].value > 0.01
+    assert figures["mfu"].provenance is Provenance.REPORTED
+    assert figures["hbm_used"].provenance is Provenance.DERIVED
+    tokens = figures["tokens_per_second"].value
+    assert figures[COST].value == pytest.approx(2 * 20.0 / 3600 / tokens * 1e6)
+
+
+def test_what_a_run_with_steps_alone_does_not_tell_is_absent() -> None:
+    side = gpu_side(price=98.0)
+    assert side.figures.keys() == {
+        "step_seconds_median", "step_seconds_p95", "tokens_per_second", "loss", COST,
+    }  # fmt: skip
+    assert (side.nodes, side.job, side.types, side.simulated) == (2, "bake-off", (), False)
+
+
+def test_a_long_step_counts_once() -> None:
+    figures = gpu_side().figures
+    assert figures["step_seconds_median"].value == 2.0
+    assert figures["step_seconds_p95"].value == pytest.approx(5.0)
+    assert COST not in figures, "there is no price"
+
+
+def test_a_stretch_is_counted_from_the_beginning(sick: Side) -> None:
+    calm = summary(views(SICK), SICK, Stretch(10, 45))
+    assert calm is not None
+    assert calm.seconds == pytest.approx(35, abs=2)
+    assert calm.first - sick.first == pytest.approx(10, abs=1)
+    assert not calm.incidents
+    assert calm.figures["efa_retransmits"].value < 0.001
+    assert summary(views(SICK), SICK, Stretch(900)) is None
+
+
+def test_incidents_that_ended_before_the_stretch_do_not_count() -> None:
+    played = list(takewhile(lambda view: view.time < START + 170, views(SICK)))
+    over = [
+        dataclasses.replace(
+            view,
+            incidents=tuple(
+                dataclasses.replace(one, closed_at=START + 150) for one in view.incidents
+            ),
+        )
+        for view in played
+    ]
+    assert any(view.incidents for view in over)
+    side = summary(over, SICK, Stretch(155))
+    assert side is not None
+    assert not side.incidents
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "better", "verdict"),
+    [
+        (10.0, 12.0, Better.MORE, "better"),
+        (10.0, 12.0, Better.LESS, "worse"),
+        (10.0, 9.0, Better.LESS, "better"),
+        (10.0, 10.1, Better.LESS, "alike"),
+        (0.0, 0.0, Better.LESS, "alike"),
+        (10.0, 20.0, Better.NEITHER, ""),
+        (10.0, None, Better.MORE, ""),
+    ],
+)
+def test_which_is_better(a: float, b: float | None, better: Better, verdict: str) -> None:
+    one, other = (None if value is None else Figure(value, Provenance.MEASURED) for value in (a, b))
+    assert Pair("x", "x", si, better, one, other).verdict == verdict
+
+
+def test_nothing_has_no_ratio() -> None:
+    nothing, one = Figure(0.0, Provenance.MEASURED), Figure(1.0, Provenance.MEASURED)
+    assert Pair("x", "x", si, Better.MORE, nothing, one).ratio is None
+    assert Pair("x", "x", si, Better.MORE, one, nothing).ratio == 0.0
+
+
+def test_lines_that_neither_side_tells_are_left_out(sick: Side) -> None:
+    both = compare(gpu_side(), gpu_side())
+    assert [pair.name for pair in both.pairs] == [
+        "step_seconds_median", "step_seconds_p95", "tokens_per_second", "loss",
+    ]  # fmt: skip
+    mixed = {pair.name: pair for pair in compare(sick, gpu_side()).pairs}
+    assert mixed["hbm_used"].b is None
+    assert mixed["hbm_used"].ratio is None
+
+
+# The command
+
+
+def test_the_stretch_stands_behind_the_source() -> None:
+    source, stretch = split("sim:demo@10m-20m", Stretch())
+    assert (source.origin, source.text) == (Origin.SIMULATION, "sim:demo")
+    assert (stretch.start, stretch.end) == (600.0, 1200.0)
+    assert split("sim:demo@-90s", Stretch())[1] == Stretch(0.0, 90.0)
+    assert split("sim:demo?minutes=9@1.5m-", Stretch())[1].start == 90.0
+    assert split("sim:demo?minutes=9", Stretch(5, 9))[1] == Stretch(5, 9)
+
+
+def test_a_file_may_be_called_like_a_stretch(tmp_path: Path) -> None:
+    path = tmp_path / "run@1m-2m"
+    with Recorder(path, created=START) as recorder:
+        for reading in gpu_readings(10):
+            recorder.write(reading)
+    source, stretch = split(str(path), Stretch())
+    assert (source.text, stretch) == (str(path), Stretch())
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("sim:demo", "never ends"),
+        ("sim:demo@20m-10m", "ends before it starts"),
+        ("http://trn-001:10042", "takes recordings and simulations"),
+        ("no-such-file.jsonl", "no-such-file.jsonl"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        split(text, Stretch())
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "gpu.jsonl"
+    with Recorder(path, created=START) as recorder:
+        for reading in gpu_readings():
+            recorder.write(reading)
+    healthy = "sim:healthy?nodes=1&minutes=2&type=trn1.32xlarge"
+    assert main(["compare", healthy, str(path), "--json", "--price-b", "98"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["a"]["simulated"], found["b"]["simulated"]) == (True, False)
+    figures = {one["name"]: one for one in found["figures"]}
+    assert figures["hbm_used"]["b"] is None
+    assert figures["step_seconds_median"]["a"]["provenance"] == "simulated"
+    assert figures["step_seconds_median"]["b"] == {"value": 2.0, "provenance": "reported"}
+    assert figures["step_seconds_median"]["b_is"] == "better"
+    assert figures[COST]["a"] is None
+    assert main(["compare", str(path), str(path), "--from", "soon"]) == 2
+    assert "such as 90s, 10m, 2h" in capsys.readouterr().err
+    assert main(["compare", str(path), f"{path}@2h-"]) == 2
+    assert "no readings" in capsys.readouterr().err

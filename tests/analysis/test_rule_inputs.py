@@ -1,0 +1,173 @@
+"""An analysis computes what the rules read, and finds what it would find with all of it."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from trntop.analysis import Analyzer
+from trntop.analysis.detectors.efa import ERROR_KINDS
+from trntop.analysis.rule_inputs import JUDGED, judged
+from trntop.catalog import CATALOG, TENSOR_ENGINE
+from trntop.collectors import simulator
+from trntop.core.custom_rule import OwnRule
+from trntop.core.model import Cluster, Column, Incident, NodeView, Reading, State
+from trntop.core.settings import Settings
+from trntop.pipeline.derive import recipe
+from trntop.pipeline.node import NodeState
+from trntop.session.monitor import Monitor, play
+from trntop.sources import DECODERS
+
+START = 1.76e9
+
+
+def stream(text: str) -> list[Reading]:
+    return list(simulator.simulate(simulator.parse(f"sim:{text}"), START))
+
+
+def same(one: Mapping[str, Column], other: Mapping[str, Column], names: frozenset[str]) -> None:
+    assert one.keys() == other.keys() & names
+    for name, values in one.items():
+        assert np.allclose(values, other[name], rtol=1e-12, atol=0.0, equal_nan=True), name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ecc?nodes=2&onset=30&minutes=1",
+        "efa-degraded?nodes=2&onset=60&minutes=2",
+        "device-lost?nodes=2&onset=60&minutes=2",
+        "silent-node?nodes=2&onset=60&minutes=2",
+        "idle-allocation?nodes=2&onset=30&minutes=3",
+    ],
+)
+def test_the_incidents_are_the_same(text: str) -> None:
+    readings = stream(f"{text}&type=trn1.32xlarge")
+    whole = play(iter(readings), Monitor(Settings()))
+    lean = play(iter(readings), Monitor(Settings(), wanted=JUDGED))
+    for number, (expected, made) in enumerate(zip(whole, lean, strict=True)):
+        assert made.time == expected.time
+        assert made.incidents == expected.incidents
+        if number % 10:
+            continue
+        for name, view in expected.cluster.nodes.items():
+            frame = made.cluster.nodes[name].frame
+            same(frame.columns, view.frame.columns, JUDGED)
+            assert frame.heard == view.frame.heard
+            assert [(one.name, one.state) for one in frame.sources] == [
+                (one.name, one.state) for one in view.frame.sources
+            ]
+    assert made.incidents
+
+
+def test_each_quantity_can_be_computed_alone() -> None:
+    """All that it needs is found, so that a rule of the user's own may read any of them."""
+    whole, alone = NodeState("n"), {name: NodeState("n", (), recipe([name])) for name in CATALOG}
+    due, seen = START + 1.0, set()
+    for reading in stream("healthy?nodes=1&minutes=0.3&type=trn1.32xlarge"):
+        while reading.time >= due:
+            columns = whole.view(due).frame.columns
+            seen |= columns.keys()
+            for name, state in alone.items():
+                same(state.view(due).frame.columns, columns, frozenset([name]))
+            due += 1.0
+        sample = DECODERS[reading.source](reading.data)
+        for state in alone.values():
+            state.feed(reading, deepcopy(sample))
+        whole.feed(reading, sample)
+    assert len(seen) > 200
+
+
+def _names_in_source() -> Iterator[str]:
+    """The catalog's names in the source of the modules that the analyzer loads."""
+    code = (
+        "import sys; import trntop.analysis;"
+        "print(*(module.__file__ for name, module in sys.modules.items()"
+        " if name.startswith('trntop.analysis')), sep='\\n')"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for path in run.stdout.splitlines():
+        for node in ast.walk(ast.parse(Path(path).read_text())):
+            if isinstance(node, ast.Constant) and node.value in CATALOG:
+                yield node.value
+
+
+def test_all_that_the_rules_name_is_there() -> None:
+    assert set(_names_in_source()) - JUDGED == set()
+    for form in ("total", "per_second"):
+        assert {f"efa_{kind}_{form}" for kind in ERROR_KINDS} <= JUDGED
+    assert CATALOG.keys() >= JUDGED
+
+
+class _Watched(dict[str, Column]):
+    """Columns that remember which of them were asked for."""
+
+    asked: ClassVar[set[str]] = set()
+
+    def __getitem__(self, name: str) -> Column:
+        self.asked.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked.add(name)
+        return super().get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        self.asked.add(str(name))
+        return super().__contains__(name)
+
+
+@pytest.mark.parametrize("scenario", ["execution-errors", "idle-allocation"])
+def test_nothing_else_is_asked_for(scenario: str) -> None:
+    analyzer = Analyzer(Settings().analysis)
+    incidents: tuple[Incident, ...] = ()
+    readings = stream(f"{scenario}?nodes=2&onset=60&minutes=4&type=trn1.32xlarge")
+    for view in play(readings, Monitor(Settings())):
+        nodes = {
+            name: NodeView(
+                node.inventory, replace(node.frame, columns=_Watched(node.frame.columns))
+            )
+            for name, node in view.cluster.nodes.items()
+        }
+        incidents = analyzer.tick(Cluster(view.time, nodes))
+    assert incidents
+    assert _Watched.asked
+    assert _Watched.asked - JUDGED == set()
+
+
+def test_own_rules_are_read_for() -> None:
+    own = OwnRule(name="hot", when="device_tensor_engine_busy_ratio > 0.9")
+    assert judged([own]) == JUDGED | {"device_tensor_engine_busy_ratio"}
+    assert TENSOR_ENGINE in recipe(JUDGED).unheeded
+    assert not recipe(judged([own])).unheeded
+    assert not recipe().unheeded
+
+
+def test_what_is_not_wanted_is_decoded_once_and_counts_as_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded = []
+
+    def decode(data: bytes) -> Any:
+        decoded.append(data)
+        return real(data)
+
+    real = DECODERS[TENSOR_ENGINE]
+    monkeypatch.setitem(DECODERS, TENSOR_ENGINE, decode)
+    monitor = Monitor(Settings(), wanted=JUDGED)
+    engine = b'{"devices": {"0": {"0": "xrow_grp,mm_active,wl_active,idle\\n0,1,2,3\\n"}}}'
+    for second in range(10):
+        data = b"broken" if second < 2 else engine
+        monitor.feed(Reading("n", TENSOR_ENGINE, float(second), data))
+    assert decoded == [b"broken", b"broken", engine]
+    (source,) = monitor.tick(9.0).cluster.nodes["n"].frame.sources
+    assert (source.state, source.time) == (State.FRESH, 9.0)
+    assert source.counts == {"undecodable": 2, "readings": 8}
+    assert monitor.tick(9.0).cluster.has_parts

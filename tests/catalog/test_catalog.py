@@ -1,0 +1,95 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from trntop.catalog import (
+    AGENT,
+    CATALOG,
+    GUIDE,
+    SOURCES,
+    SUMMARY,
+    Entity,
+    Kind,
+    Page,
+    describe,
+    describe_sources,
+    page_of,
+)
+from trntop.pipeline.derive import FORMULAS, LATE_FORMULAS, RATES, ROLLUPS
+from trntop.pipeline.estimate import WINDOWED
+from trntop.sources import DECODERS
+
+UNITS = ("bytes", "seconds", "ratio")
+
+
+@pytest.mark.parametrize("quantity", CATALOG.values(), ids=str)
+def test_names_follow_the_conventions(quantity: object) -> None:
+    from trntop.catalog import Quantity
+
+    assert isinstance(quantity, Quantity)
+    assert re.fullmatch(r"[a-z][a-z0-9_]*", quantity.name)
+    assert quantity.name.endswith("_total") == (quantity.kind is Kind.COUNTER)
+    stem = quantity.name.removesuffix("_total")
+    if quantity.unit in UNITS:
+        assert stem.endswith(quantity.unit)
+    assert quantity.help
+    # Pids are unbounded: nothing keyed by them has a series.
+    assert not (quantity.entity is Entity.RUNTIME and quantity.exported)
+
+
+def test_every_quantity_comes_from_somewhere() -> None:
+    for quantity in CATALOG.values():
+        ways = [quantity.source, quantity.formula, quantity.rate_of, quantity.rollup_of]
+        assert sum(map(bool, ways)) == 1, quantity.name
+        for other in (quantity.rate_of, quantity.rollup_of):
+            assert not other or other in CATALOG
+    computed = {name for name, quantity in CATALOG.items() if quantity.formula}
+    assert computed == {*FORMULAS, *LATE_FORMULAS, *WINDOWED}
+    assert {name for name, _, _ in ROLLUPS} == {
+        name for name, quantity in CATALOG.items() if quantity.rollup_of
+    }
+    assert set(RATES.values()) == {name for name, quantity in CATALOG.items() if quantity.rate_of}
+
+
+def test_every_source_has_a_decoder_and_a_guide() -> None:
+    assert set(SOURCES) == set(DECODERS) == set(GUIDE)
+    for quantity in CATALOG.values():
+        # An agent's messages have no decoder; its clock is told by when they come.
+        assert {quantity.source, quantity.fallback} <= {*SOURCES, AGENT, ""}
+
+
+def test_every_exported_quantity_is_on_one_page() -> None:
+    for quantity in CATALOG.values():
+        page = page_of(quantity)
+        assert (page is None) is not quantity.exported
+        of_core = quantity.entity in (Entity.CORE, Entity.PHYSICAL_CORE)
+        assert not quantity.exported or (page is Page.CORES) is of_core, quantity.name
+    of = {entity: {page_of(one) for one in CATALOG.values() if one.entity is entity}
+          for entity in Entity}  # fmt: skip
+    assert of[Entity.NODE] >= {Page.METRICS, Page.DETAIL}
+    assert of[Entity.LINK] == {Page.DETAIL}
+    assert of[Entity.RANK] == of[Entity.RUNTIME] == {None}
+
+
+def test_the_summary_is_what_the_first_page_holds() -> None:
+    assert {one.name for one in CATALOG.values() if page_of(one) is Page.METRICS} == SUMMARY
+
+
+def test_pages_have_a_path_each() -> None:
+    paths = [page.path for page in Page]
+    assert paths == ["/metrics", "/metrics/detail", "/metrics/cores"]
+
+
+def test_a_counter_and_a_gauge_never_share_a_name() -> None:
+    """In OpenMetrics a counter's family is called without its suffix."""
+    for quantity in CATALOG.values():
+        if quantity.kind is Kind.COUNTER:
+            assert quantity.name.removesuffix("_total") not in CATALOG
+
+
+@pytest.mark.parametrize(
+    ("page", "text"), [("metrics.md", describe()), ("sources.md", describe_sources())]
+)
+def test_the_pages_are_current(page: str, text: str) -> None:
+    assert (Path(__file__).parents[2] / "docs" / page).read_text() == text + "\n", "run: make docs"

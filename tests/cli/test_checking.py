@@ -1,0 +1,320 @@
+"""`trntop check` as a command: its options, reports, exit codes, and what it keeps."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import trntop.collectors.hosts
+from tests.check.fleet import LATENCY, Fleet, inspection
+from trntop.check.model import Host, ProbeError, UnreachableError
+from trntop.check.result import Progress
+from trntop.cli import main
+from trntop.cli.checking import _Line
+from trntop.core.settings import Settings
+from trntop.core.source_spec import Source
+from trntop.recording.reader import open_recording
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "trntop" / "checks"
+
+
+def given(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> list[Source]:
+    """Lets every source be this fleet; which sources were asked for."""
+    asked: list[Source] = []
+
+    def hosts_of(sources: list[Source], settings: Settings) -> list[Host]:
+        asked.extend(sources)
+        return list(fleet.hosts())
+
+    monkeypatch.setattr(trntop.collectors.hosts, "hosts_of", hosts_of, raising=False)
+    return asked
+
+
+def slow_fleet(count: int = 8) -> Fleet:
+    return Fleet(count, lambda one, two, card: LATENCY * (4 if "trn-003" in (one, two) else 1))
+
+
+def test_a_fleet_that_is_well(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = given(monkeypatch, Fleet(4))
+    assert main(["check", "trn-[001-003]", "trn-004", "ssh://trn-005"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1] == "PASS: 4 nodes are fit"
+    assert err == ""
+    assert [one.text for one in asked] == ["trn-[001-003]", "trn-004", "ssh://trn-005"]
+
+
+def test_the_worst_node_stands_first_and_its_next_step_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given(monkeypatch, slow_fleet())
+    assert main(["check", "trn-[001-008]"]) == 2
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert lines[0].startswith("trntop check  2")
+    assert lines[3].split()[:2] == ["trn-003", "fail"]
+    assert any(line.startswith("SLOW NETWORK  trn-003: with trn-") for line in lines)
+    assert "→ ISOLATE: Drain it: `scontrol update nodename=trn-003 state=drain" in out
+    assert "Each pair's best, µs, one way (! slow, !! very slow, · not probed)" in lines
+    assert lines[-1].startswith("FAIL: 7 of 8 nodes pass. trn-003 slow network: with trn-")
+    assert lines[-1].endswith(" Drain it.")
+
+
+def test_exit_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(4)
+    fleet.looks["trn-002"] = lambda _: inspection("trn-002", memlock_bytes=65536.0)
+    given(monkeypatch, fleet)
+    assert main(["check", "x"]) == 1
+    fleet.looks["trn-002"] = lambda _: inspection("trn-002", busy=["job 1"])
+    assert main(["check", "x"]) == 3
+    fleet.broken["trn-001"] = UnreachableError("connection refused")
+    assert main(["check", "x"]) == 2
+
+
+def test_what_nodes_there_are_may_not_be_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def hosts_of(*_: object) -> list[Host]:
+        raise ProbeError("squeue: job 4711 is not known")
+
+    monkeypatch.setattr(trntop.collectors.hosts, "hosts_of", hosts_of, raising=False)
+    assert main(["check", "slurm:4711"]) == 3
+    assert capsys.readouterr().err == "trntop: inconclusive: squeue: job 4711 is not known\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            ["sim:demo"],
+            "check needs nodes; for the recording of a finished run, use --stage RECORDING",
+        ),
+        (["trn-1", "--full", "--quick"], "cannot be combined with"),
+        (["trn-1", "--iterations", "0"], "0 is not a whole number above 0"),
+        (["trn-1", "--baseline", "/nonexistent"], "/nonexistent: No such file or directory"),
+        (["--stage", "sim:healthy"], "sim:healthy never ends; add minutes"),
+        (
+            ["trn-1", "--size", "2G"],
+            "invalid probe: size_bytes: 2000000000 is not between",
+        ),
+        (["trn-1", "--deadline", "1000", "--dry-run"], "seconds: 1000 is not between 0.5 and 300"),
+        (["trn-1", "--per-card", "--provider", "tcp"], "--per-card needs --provider efa"),
+        (["trn-1", "--tool", "ib_send_lat", "--provider", "tcp"], "needs --provider efa"),
+        (["--import-nccom", "/nonexistent"], "/nonexistent: No such file or directory"),
+    ],
+)
+def test_bad_use_is_one_line(
+    arguments: list[str],
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given(monkeypatch, Fleet(2))
+    assert main(["check", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert complaint in error and error.count("\n") == 1
+
+
+def test_the_plan_is_told_and_nothing_is_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: Path
+) -> None:
+    fleet = Fleet(64)
+    given(monkeypatch, fleet)
+    assert main(["check", "trn-[001-064]", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("quick check of 64 nodes: 64 pairs in 2 rounds, about 13 s, or")
+    assert lines[1].startswith("  round 1: trn-001>trn-002 trn-003>trn-004")
+    assert fleet.probes == [] and not state.exists()
+
+
+def test_options_become_the_plan(
+    monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    given(monkeypatch, Fleet(3))
+    options = "--tool ib_send_lat --size 1K --iterations 50 --repeats 2 --deadline 4 --full"
+    assert main(["check", "x", "--json", "--per-card", *options.split()]) == 0
+    found = json.loads(capsysbinary.readouterr().out)
+    assert found["schema"] == 1
+    assert found["plan"]["spec"] == {
+        "tool": "ib_send_lat", "provider": "efa", "card": "", "peer_card": "", "size_bytes": 1000,
+        "iterations": 50, "repeats": 2, "seconds": 4.0,
+    }  # fmt: skip
+    assert (found["plan"]["extent"], found["plan"]["per_card"]) == ("full", True)
+    assert found["outcome"] == "pass"
+    assert len(found["trials"]) == 3 * 8
+    assert found["trials"][0]["results"][0]["peer"].startswith("trn-")
+
+
+def test_a_plan_beyond_its_time_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given(monkeypatch, Fleet(8))
+    assert main(["check", "x", "--full", "--time-limit", "20"]) == 0
+    assert "needs about 37 s but stops after 20 s; raise --time-limit" in capsys.readouterr().err
+
+
+def test_a_report_of_nccom_test_is_added(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    given(monkeypatch, Fleet(2))
+    report = tmp_path / "nccom.json"
+    row = {"size(B)": 1024, "type": "fp32", "busbw(GB/s)": 0.16, "time:p99(us)": 12.5}
+    report.write_text(json.dumps({"results": [row]}))
+    assert main(["check", "x", "--import-nccom", str(report)]) == 0
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if "nccom-test" in one]
+    assert "1.00 KiB" in line and "p99" in line and "12.5 µs" in line
+    report.write_text("nothing")
+    assert main(["check", "x", "--import-nccom", str(report)]) == 2
+
+
+# What is kept
+
+
+def test_the_next_check_is_compared_with_the_last(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: Path
+) -> None:
+    given(monkeypatch, Fleet(4))
+    assert main(["check", "x"]) == 0
+    (first,) = state.iterdir()
+    assert first.stat().st_mode & 0o777 == 0o600
+    given(monkeypatch, Fleet(4, lambda *_: 3 * LATENCY))
+    assert main(["check", "x", "--no-save"]) == 1
+    assert "all nodes are 3.0 times slower than on" in " ".join(capsys.readouterr().out.split())
+    assert list(state.iterdir()) == [first]
+    given(monkeypatch, Fleet(4, lambda *_: 3 * LATENCY))
+    assert main(["check", "x", "--provider", "tcp"]) == 0, "measures something else"
+
+
+def test_a_baseline_may_be_named(
+    monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    given(monkeypatch, Fleet(4))
+    assert main(["check", "x", "--json", "--no-save"]) == 0
+    file = tmp_path / "before.json"
+    file.write_bytes(capsysbinary.readouterr().out)
+    given(monkeypatch, Fleet(4, lambda *_: 3 * LATENCY))
+    assert main(["check", "x", "--baseline", str(file)]) == 1
+    file.write_text("{}")
+    assert main(["check", "x", "--baseline", str(file)]) == 2
+
+
+def test_a_folder_that_cannot_be_written_costs_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "state").write_text("a file")
+    given(monkeypatch, Fleet(2))
+    assert main(["check", "x"]) == 0
+    assert "cannot write to " in capsys.readouterr().err
+
+
+# Reports
+
+
+def test_markdown_junit_and_a_recording(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    given(monkeypatch, slow_fleet())
+    junit, recording = tmp_path / "check.xml", tmp_path / "probes.jsonl"
+    files = ["--junit", str(junit), "--write", str(recording)]
+    assert main(["check", "x", "--markdown", *files]) == 2
+    page = capsys.readouterr().out
+    assert page.startswith("# trntop check, 2")
+    assert "**FAIL: 7 of 8 nodes pass. trn-003 slow network: with trn-001" in page
+    suite = ElementTree.parse(junit).getroot().find("testsuite")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures")) == ("8", "1")
+    readings = list(open_recording(recording))
+    assert {one.source for one in readings} == {"probe"}
+    assert main(["check", "x", "--write", str(recording)]) == 2
+    assert "already exists; choose another file" in capsys.readouterr().err
+    assert main(["snapshot", str(recording)]) == 0
+    assert "trn-003" in capsys.readouterr().out
+
+
+def test_a_report_that_cannot_be_written_is_said_after_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given(monkeypatch, Fleet(2))
+    assert main(["check", "x", "--junit", "/nonexistent/check.xml"]) == 2
+    out, err = capsys.readouterr()
+    assert "PASS: 2 nodes are fit" in out
+    assert err == "trntop: cannot write /nonexistent/check.xml: No such file or directory\n"
+
+
+# Stages
+
+
+def test_stages_alone_probe_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = given(monkeypatch, Fleet(2))
+    two, four = ("sim:healthy?nodes=2&minutes=1", "sim:healthy?nodes=4&minutes=1&seed=2")
+    assert main(["check", "--stage", two, "--stage", four]) in (0, 1)
+    out = " ".join(capsys.readouterr().out.split())
+    assert "SIMULATED" in out and "finished stages alone" in out and "fi_pingpong" not in out
+    assert "on 2 nodes (sim:healthy" in out and "on 8 nodes, forecast" in out
+    assert "the limit of 25 %" in out
+    assert asked == []
+    assert main(["check", "--stage", two, "--stage", two + "&seed=3"]) == 2
+
+
+# Progress
+
+
+def test_the_line_of_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    now = iter([0.0, 0.1, 0.2, 0.5])
+    line = _Line(terminal=True, clock=lambda: next(now))
+    for done in range(4):
+        line.tell(Progress("round 1", done, 3, 12.0 if done < 3 else 0.0))
+    line.clear()
+    assert capsys.readouterr().err == (
+        "\r\x1b[Kround 1: 0 of 3, about 12 s left\r\x1b[Kround 1: 2 of 3, about 12 s left"
+        "\r\x1b[Kround 1: 3 of 3\r\x1b[K"
+    )
+    silent = _Line(terminal=False)
+    silent.tell(Progress("round 1", 1, 3, 12.0))
+    silent.clear()
+    assert capsys.readouterr().err == ""
+
+
+# Interrupted
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_closes_all_hosts(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = Fleet(3)
+    fleet.hanging.add("trn-002")
+    given(monkeypatch, fleet)
+
+    fleet.when_waiting = lambda: os.kill(os.getpid(), number)
+    assert main(["check", "x"]) == 130
+    assert sorted(fleet.closed) == fleet.names
+
+
+def test_this_machine_alone(tmp_path: Path) -> None:
+    """The real thing, with the real tool where it is installed; else it says what is missing."""
+    run = subprocess.run(
+        [sys.executable, "-m", "trntop", "check", "--provider", "tcp", "--repeats", "1"],
+        cwd=ROOT,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode in (1, 2, 3), run.stderr  # no EFA card here
+    assert "Traceback" not in run.stderr
+    assert run.stdout.splitlines()[-1].startswith(("WARN", "FAIL", "CANNOT TELL"))

@@ -1,0 +1,99 @@
+"""Streams of several sources: one after the other by time, from any time on."""
+
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.reports import monitor_reading, report, runtime
+from trntop.catalog import EFA_SOURCE, NEURON_MONITOR
+from trntop.cli import opening
+from trntop.collectors.simulator import parse, truth
+from trntop.core.model import Reading, State
+from trntop.core.settings import Settings
+from trntop.core.source_spec import parse_all
+from trntop.recording.reader import Recorder
+from trntop.session.monitor import Monitor, play
+
+BOUNDED = "sim:healthy?nodes=1&minutes=0.2&seed=3"
+
+
+def recording(path: Path, node: str, start: float, count: int = 20) -> str:
+    with Recorder(path, created=start) as recorder:
+        for second in range(count):
+            recorder.write(monitor_reading(report(runtime()), start + second, node))
+    return str(path)
+
+
+def streams(*sources: str) -> opening.Streams:
+    return opening.Streams(parse_all(list(sources)))
+
+
+def times(readings: list[Reading]) -> list[tuple[float, str]]:
+    return [(one.time, one.node) for one in readings]
+
+
+def test_streams_from_a_time_on(tmp_path: Path) -> None:
+    one = recording(tmp_path / "a.jsonl", "a", 1000)
+    other = recording(tmp_path / "b.jsonl.gz", "b", 1005)
+    both = streams(one, other)
+    whole = times(list(both()))
+    assert whole == sorted(whole)
+    assert times(list(both.since(1008.0))) == [one for one in whole if one[0] >= 1008]
+    assert times(list(both())) == whole
+
+
+def test_the_span_is_told_where_all_sources_tell_theirs(tmp_path: Path) -> None:
+    one = recording(tmp_path / "a.jsonl", "a", 1000)
+    other = recording(tmp_path / "b.jsonl", "b", 1005)
+    assert streams(one, other).span() == (1000, 1024)
+    packed = recording(tmp_path / "c.jsonl.gz", "c", 1000)
+    assert streams(one, packed).span() is None
+
+
+def test_a_simulation_that_ends_may_be_moved_in() -> None:
+    stream = streams(BOUNDED)
+    span = stream.span()
+    assert span is not None
+    assert span[1] - span[0] == pytest.approx(12)
+    later = span[0] + 6
+    assert times(list(stream.since(later))) == [
+        (one.time, one.node) for one in stream() if one.time >= later
+    ]
+
+
+def test_an_endless_simulation_has_no_end_to_move_to() -> None:
+    assert streams("sim:demo?nodes=1").span() is None
+    assert list(islice(streams("sim:demo?nodes=1")(), 1))
+    assert not opening.session(parse_all(["sim:demo?nodes=1"]), Settings()).seekable
+    assert opening.session(parse_all([BOUNDED]), Settings()).seekable
+
+
+def test_the_demo_names_its_first_incident_after_few_ticks() -> None:
+    demo = streams("sim:demo")
+    readings = list(opening.until(demo(), opening.WARM_UP))
+    sources = Counter(reading.source for reading in readings)
+    monitor = Monitor(Settings(), sparse=demo.sparse)
+    *views, first_picture, ended = play(readings, monitor)
+    assert len(views) < 20
+    assert sources[NEURON_MONITOR] == sources[EFA_SOURCE] < 20 * 16
+
+    (faulty,) = [one for one in truth(parse("sim:demo"), 0.0) if one.kind == "efa_degraded"]
+    (incident,) = first_picture.incidents
+    assert (incident.kind, incident.node) == (faulty.kind, faulty.node)
+    assert incident.component == faulty.component
+    assert incident.opened_at - readings[0].time == pytest.approx(faulty.onset, abs=3.0)
+    nodes = first_picture.cluster.nodes.values()
+    assert {source.state for node in nodes for source in node.frame.sources} == {State.FRESH}
+
+    times, sent = monitor.history.node("node_efa_tx_bytes_per_second", "trn-000", 900)
+    assert ended.time - times[0] > 0.9 * opening.WARM_UP
+    assert np.diff(times) == pytest.approx(1.0, abs=0.05)
+    assert not np.isnan(sent[times > times[0] + 15.0]).any()
+
+
+def test_only_a_simulation_without_end_begins_sparse(tmp_path: Path) -> None:
+    assert streams(BOUNDED).sparse is None
+    assert streams(recording(tmp_path / "a.jsonl", "a", 1000)).sparse is None

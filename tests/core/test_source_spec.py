@@ -1,0 +1,31 @@
+from pathlib import Path
+
+import pytest
+
+from trntop.core.errors import UsageError
+from trntop.core.source_spec import Origin, parse, parse_all
+
+
+def test_what_a_source_can_be(tmp_path: Path) -> None:
+    file = tmp_path / "run.jsonl"
+    file.touch()
+    assert parse("local").origin is Origin.LOCAL
+    assert parse("-").origin is Origin.STDIN
+    assert parse("sim:demo").origin is Origin.SIMULATION
+    assert parse(str(file)).origin is Origin.RECORDING
+    assert [one.origin for one in parse_all([])] == [Origin.LOCAL]
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        (["nothing.jsonl"], "file nothing.jsonl does not exist"),
+        (["gopher://x"], "unknown source type gopher; known: "),
+        (["local", "sim:demo"], "cannot be combined"),
+        (["sim:demo", "sim:demo"], "given twice"),
+        (["a\0b"], "NUL"),
+    ],
+)
+def test_what_it_cannot(texts: list[str], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        parse_all(texts)

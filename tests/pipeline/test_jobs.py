@@ -1,0 +1,82 @@
+import dataclasses
+
+import pytest
+
+from tests.builders import NOON, make_node, make_view, view_of
+from trntop.catalog import Provenance
+from trntop.core.model import Allocation, Compilation, NodeView, Phase, Stage
+from trntop.pipeline.jobs import (
+    JOB_HISTORY,
+    STAGES,
+    holders,
+    job_mean,
+    job_means,
+    job_stage,
+    means_of,
+)
+
+POD = Allocation(namespace="ml", pod="train-0", container="main")
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (None, ""),
+        ((), "nobody"),
+        ((Allocation("4711", whole=True),), "job 4711"),
+        ((Allocation("4711", devices=(0, 1)),), "job 4711"),
+        ((Allocation("4711", devices=(1,)),), "job 4711 (devices 1)"),
+        ((dataclasses.replace(POD, devices=(0,)),), "ml/train-0/main (devices 0)"),
+        ((dataclasses.replace(POD, cores=(1,)),), "ml/train-0/main (cores 1)"),
+        ((dataclasses.replace(POD, cores=(0, 1, 2)),), "ml/train-0/main"),
+        (
+            tuple(Allocation(str(job), devices=(0,)) for job in range(5)),
+            "job 0 (devices 0), job 1 (devices 0), job 2 (devices 0), 2 more",
+        ),
+    ],
+)
+def test_whom_the_node_was_given_to(given: tuple[Allocation, ...] | None, shown: str) -> None:
+    inventory = dataclasses.replace(make_node(0, 2, 2).inventory, allocations=given)
+    assert holders(inventory) == shown
+
+
+def test_devices_that_are_not_known() -> None:
+    whole = (Allocation("4711", whole=True),)
+    inventory = dataclasses.replace(make_node(0, 0, 0).inventory, allocations=whole)
+    assert holders(inventory) == "job 4711"
+
+
+def test_means_are_of_the_nodes_that_report() -> None:
+    nodes = [
+        make_node(0, columns={"job_loss": [2.0]}),
+        make_node(1, columns={"job_loss": [3.0]}),
+        make_node(2, columns={"job_loss": None}),
+        make_node(3, jobs=("other",), columns={"job_loss": [9.0]}),
+    ]
+    cluster = view_of(*nodes).cluster
+    job = "pretrain-13b"
+    assert job_mean(cluster, job, "job_loss") == 2.5
+    assert job_mean(cluster, "nobody", "job_loss") is None
+    assert means_of(cluster, job, ("job_loss", "job_unknown")) == {"job_loss": 2.5}
+
+
+def test_the_history_keeps_means_and_stages() -> None:
+    kept = job_means(make_view().cluster)
+    training = STAGES.index(Stage.TRAINING)
+    job = "pretrain-13b"
+    assert set(kept) == {*(f"{job}/{name}" for name in JOB_HISTORY), f"{job}/stage", "/stage"}
+    assert kept[f"{job}/stage"] == kept["/stage"] == training
+    assert not job_means(make_view(nodes=0).cluster)
+
+
+def test_what_most_nodes_are_at_unless_one_says_more() -> None:
+    compiling = make_node(1, compilation=Compilation(NOON, 1))
+    cluster = view_of(make_node(0), compiling, make_node(2)).cluster
+    assert job_stage(cluster, cluster.names) is Stage.TRAINING
+    assert job_stage(cluster, ["trn-001"]) is Stage.COMPILING
+    assert job_stage(cluster, ()) is None
+    said = Phase(Stage.CHECKPOINTING, NOON, "it says so", Provenance.REPORTED)
+    node = make_node(3)
+    announcing = NodeView(node.inventory, dataclasses.replace(node.frame, phase=said))
+    cluster = view_of(make_node(0), make_node(2), announcing).cluster
+    assert job_stage(cluster, cluster.names) is Stage.CHECKPOINTING

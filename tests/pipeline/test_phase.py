@@ -1,0 +1,124 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from trntop.catalog import Entity, Provenance
+from trntop.core.model import Column, Compilation, Inventory, Phase, Runtime, Stage
+from trntop.pipeline.phase import PhaseTracker
+
+NODE = Inventory(
+    "n", runtimes=(Runtime(1, "1"),), keys={Entity.RUNTIME: (1,), Entity.JOB: ("job",)}
+)
+Values = dict[str, float]
+
+
+def columns(values: Values) -> dict[str, Column]:
+    names = {
+        "util": "node_neuroncore_utilization_mean_ratio",
+        "engine": "node_tensor_engine_busy_mean_ratio",
+        "written": "node_lustre_written_bytes_per_second",
+        "step": "job_step",
+        "seconds": "job_step_seconds",
+        "modules": "node_compile_cache_modules",
+    }
+    result = {names[name]: np.array([value]) for name, value in values.items()}
+    return {**result, "node_runtimes": np.array([1.0])} if values else {}
+
+
+def run(*ticks: tuple[float, Values], inventory: Inventory = NODE) -> Phase | None:
+    tracker = PhaseTracker()
+    phase = None
+    for now, values in ticks:
+        phase = tracker.update(now, columns(values), inventory)
+    return phase
+
+
+def test_steps_are_training() -> None:
+    ticks = [(t, {"util": 0.9, "step": 1200 + t // 4, "seconds": 4.0}) for t in range(20)]
+    phase = run(*ticks)
+    assert phase == Phase(Stage.TRAINING, None, "step 1,204", Provenance.DERIVED)
+
+
+def test_the_first_steps_warm_up_and_the_change_has_its_time() -> None:
+    ticks = [(100.0 + t, {"util": 0.9, "step": 1 + t // 10, "seconds": 1.0}) for t in range(60)]
+    assert run(*ticks[:40]).stage is Stage.WARMING_UP  # type: ignore[union-attr]
+    phase = run(*ticks)
+    assert phase is not None
+    assert (phase.stage, phase.since) == (Stage.TRAINING, 150.0)
+
+
+def test_a_run_that_saves_in_between_trains_since_it_began() -> None:
+    tracker = PhaseTracker()
+    tracker.update(0.0, columns({"util": 0.0}), NODE)
+    since = []
+    for now in range(1, 60):
+        saves = 20 <= now < 25 or 40 <= now < 45
+        stage, entered = (Stage.CHECKPOINTING, now // 20 * 20.0) if saves else (Stage.TRAINING, 0.0)
+        inventory = dataclasses.replace(NODE, stages={"job": (stage, entered)})
+        phase = tracker.update(float(now), columns({"util": 0.9, "step": 50 + now}), inventory)
+        assert phase is not None
+        since.append((phase.stage, phase.since))
+    assert since[-1] == (Stage.TRAINING, 1.0), "not since the newest checkpoint"
+    assert (Stage.CHECKPOINTING, 40.0) in since
+
+
+def test_no_step_for_long_is_a_stall_since_the_last_step() -> None:
+    ticks = [(10.0, {"util": 0.9, "step": 100, "seconds": 4.0})]
+    ticks += [(10.0 + t, {"util": 1.0, "step": 100, "seconds": 4.0}) for t in range(1, 50)]
+    assert run(*ticks[:30]).stage is Stage.TRAINING  # type: ignore[union-attr]
+    phase = run(*ticks)
+    assert phase is not None
+    assert (phase.stage, phase.since, phase.why) == (Stage.STALLED, 10.0, "no step for 49 s")
+
+
+def test_busy_cores_with_idle_engines_are_a_stall() -> None:
+    ticks = [(float(t), {"util": 0.99, "engine": 0.0}) for t in range(40)]
+    assert run(*ticks[:20]).stage is Stage.TRAINING  # type: ignore[union-attr]
+    phase = run(*ticks)
+    assert phase is not None
+    assert phase.stage is Stage.STALLED
+    assert "tensor engines idle" in phase.why
+
+
+@pytest.mark.parametrize("util", [0.0, 0.02])
+def test_a_compiler_and_idle_cores_are_a_compilation(util: float) -> None:
+    node = dataclasses.replace(NODE, compilation=Compilation(50.0, 2))
+    phase = run((100.0, {"util": util, "modules": 12}), inventory=node)
+    assert phase == Phase(
+        Stage.COMPILING, 50.0, "2 compilers, 12 modules in the cache", Provenance.DERIVED
+    )
+
+
+def test_a_compiler_beside_a_training_run_is_none() -> None:
+    node = dataclasses.replace(NODE, compilation=Compilation(50.0, 1))
+    phase = run((100.0, {"util": 0.9, "step": 100, "seconds": 4.0}), inventory=node)
+    assert phase is not None
+    assert phase.stage is Stage.TRAINING
+
+
+def test_the_process_itself_is_believed_until_its_next_step() -> None:
+    tracker = PhaseTracker()
+    stepping = {"util": 0.9, "step": 100.0, "seconds": 4.0}
+    tracker.update(100.0, columns(stepping), NODE)
+    saving = dataclasses.replace(NODE, stages={"job": (Stage.CHECKPOINTING, 101.0)})
+    phase = tracker.update(150.0, columns(stepping | {"util": 0.0}), saving)
+    assert phase == Phase(Stage.CHECKPOINTING, 101.0, "job says so", Provenance.REPORTED)
+    phase = tracker.update(151.0, columns(stepping | {"step": 101.0}), saving)
+    assert phase is not None
+    assert (phase.stage, phase.since) == (Stage.TRAINING, None), "it trained at the first look"
+
+
+def test_much_writing_and_idle_cores_look_like_a_checkpoint() -> None:
+    phase = run((1.0, {"util": 0.0, "written": 2.1e9}))
+    assert phase is not None
+    assert (phase.stage, phase.why) == (Stage.CHECKPOINTING, "2.10 GB/s written, no core busy")
+
+
+def test_processes_without_work_are_idle() -> None:
+    phase = run((1.0, {"util": 0.0}))
+    assert phase == Phase(Stage.IDLE, None, "1 Neuron process, no core busy", Provenance.DERIVED)
+
+
+def test_where_nothing_tells_there_is_no_phase() -> None:
+    assert run((1.0, {})) is None

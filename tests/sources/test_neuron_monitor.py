@@ -1,0 +1,287 @@
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.reports import core_memory, encode, report, runtime
+from trntop.catalog import CATALOG, Entity
+from trntop.core.errors import DecodeError
+from trntop.core.model import Allocation, Sample
+from trntop.sources.neuron_monitor import decode
+
+CAPTURE = Path(__file__).parents[3] / "shared" / "captures" / "neuron-monitor-inf2.xlarge.json"
+
+
+def value(sample: Sample, name: str) -> list[float | None]:
+    return [None if v != v else v for v in sample.columns[name].tolist()]
+
+
+def test_every_column_is_in_the_catalog_and_as_long_as_its_keys() -> None:
+    sample = decode(encode(report(runtime(), runtime(101))))
+    for name, column in sample.columns.items():
+        entity = CATALOG[name].entity
+        expected = 1 if entity is Entity.NODE else len(sample.keys[entity])
+        assert len(column) == expected, name
+
+
+def test_public_capture() -> None:
+    if not CAPTURE.exists():
+        pytest.skip("the public captures are not beside this checkout")
+    sample = decode(CAPTURE.read_bytes())
+    assert value(sample, "neuroncore_utilization_ratio") == [0.2504577690127115, 0.0]
+    assert value(sample, "neuroncore_flops_per_second")[0] == 346336403642
+    assert value(sample, "runtime_executions_completed_per_second") == [34408 / 5]
+    assert sample.period == 5.0
+    # What this report lacks stays absent.
+    assert "runtime_errors_generic_per_second" not in sample.columns
+    assert "runtime_total_latency_p25_seconds" not in sample.columns
+    assert "node_memory_used_bytes" not in sample.columns
+    assert sample.problems == ()
+
+
+def test_runtimes_are_merged_per_core() -> None:
+    """Each runtime reports every core, with 0 for those it does not own."""
+    sample = decode(
+        encode(
+            report(
+                runtime(1, {0: 80.0, 1: 0.0}, {0: 100, 1: 0}),
+                runtime(2, {0: 0.0, 1: 40.0}, {0: 7, 1: 200}),
+            )
+        )
+    )
+    assert value(sample, "neuroncore_utilization_ratio") == [0.8, 0.4]
+    assert value(sample, "neuroncore_flops_per_second") == [80e9, 40e9]
+    assert value(sample, "neuroncore_memory_used_bytes") == [107, 200]
+    assert sample.keys[Entity.RUNTIME] == (1, 2)
+
+
+def test_idle_cores_are_zero_and_unreadable_ones_absent() -> None:
+    idle = decode(encode(report(devices=2)))
+    assert value(idle, "neuroncore_utilization_ratio") == [0.0] * 4
+    assert value(idle, "neuroncore_memory_used_bytes") == [0.0] * 4
+    partly = decode(encode(report(runtime(1, {0: 80.0}), devices=2)))
+    assert value(partly, "neuroncore_utilization_ratio") == [0.8, 0.0, 0.0, 0.0]
+    broken = runtime(2) | {"error": "lost the runtime\x1b[2J"}
+    sample = decode(encode(report(runtime(1, {0: 80.0}), broken, devices=2)))
+    assert value(sample, "neuroncore_utilization_ratio") == [0.8, None, None, None]
+    assert sample.problems == ("runtime 2: lost the runtime\ufffd[2J",)
+
+
+def test_no_runtime_list_says_nothing_about_cores() -> None:
+    sample = decode(encode(report() | {"neuron_runtime_data": None}))
+    assert "neuroncore_utilization_ratio" not in sample.columns
+    assert "node_runtimes" not in sample.columns
+
+
+def test_a_group_error_voids_its_numbers() -> None:
+    bad = runtime()
+    bad["report"]["neuron_runtime_vcpu_usage"]["error"] = "open /proc/1/stat: no such file"
+    bad["report"]["neuroncore_counters"]["error"] = "timeout"
+    sample = decode(encode(report(bad)))
+    assert "runtime_vcpu_user_ratio" not in sample.columns
+    assert "neuroncore_utilization_ratio" not in sample.columns
+    assert sample.absent["neuroncore_utilization_ratio"] == "timeout"
+    assert "neuroncore_memory_used_bytes" in sample.columns
+    assert len(sample.problems) == 2
+
+
+def test_the_first_report_has_no_rates() -> None:
+    sample = decode(encode(report(runtime(period=0.00047))))
+    assert "neuroncore_utilization_ratio" not in sample.columns
+    assert "runtime_executions_completed_per_second" not in sample.columns
+    assert sample.deltas == {}
+    assert value(sample, "neuroncore_memory_used_bytes") == [1 << 30, 1 << 30]
+    assert "first report" in sample.absent["neuroncore_utilization_ratio"]
+
+
+def test_one_runtime_s_trouble_takes_nothing_from_another() -> None:
+    starting = runtime(2, {0: 0.0, 1: 0.0}, period=0.0005)
+    sample = decode(encode(report(runtime(1, {0: 80.0, 1: 40.0}), starting)))
+    assert value(sample, "neuroncore_utilization_ratio") == [0.8, 0.4]
+    assert "neuroncore_utilization_ratio" not in sample.absent
+
+
+def test_absurd_counts_do_not_break() -> None:
+    payload = report(runtime())
+    payload["neuron_hardware_info"] |= {
+        "neuron_device_count": 0,
+        "neuroncore_per_device_count": 10**18,
+    }
+    assert decode(encode(payload)).keys[Entity.CORE] == (0, 1)
+
+
+def test_spellings_of_old_and_new_sdks() -> None:
+    old = runtime()
+    core = old["report"]["neuroncore_counters"]["neuroncores_in_use"]["0"]
+    core["effective_flops"] = core.pop("flops")
+    used = old["report"]["memory_used"]["neuron_runtime_used_bytes"]
+    used["device"] = used.pop("neuron_device")
+    payload = report(old)
+    payload["neuron_hardware_info"]["logical_neuroncore_size"] = 2
+    sample = decode(encode(payload))
+    assert value(sample, "neuroncore_flops_per_second") == [50e9, 100e9]
+    assert value(sample, "runtime_device_memory_used_bytes") == [2 << 30]
+    assert sample.facts["lnc"] == 2
+
+
+def test_flops_wins_over_effective_flops() -> None:
+    both = runtime(utilization={0: 50.0})
+    both["report"]["neuroncore_counters"]["neuroncores_in_use"]["0"]["effective_flops"] = 1
+    assert value(decode(encode(report(both))), "neuroncore_flops_per_second")[0] == 50e9
+
+
+def test_physical_cores_behind_a_logical_one() -> None:
+    lnc2 = runtime(utilization={0: 60.0, 1: 10.0})
+    cores = lnc2["report"]["neuroncore_counters"]["neuroncores_in_use"]
+    cores["0"]["v3d"] = {
+        "nc_v3.0": {"neuroncore_utilization": 20.0},
+        "nc_v3.1": {"neuroncore_utilization": 100.0},
+    }
+    sample = decode(encode(report(lnc2)))
+    assert value(sample, "neuroncore_physical_utilization_min_ratio") == [0.2, None]
+    assert value(sample, "neuroncore_physical_utilization_max_ratio") == [1.0, None]
+
+
+def test_a_core_beyond_the_hardware_is_named_and_left_out() -> None:
+    sample = decode(encode(report(runtime(utilization={0: 1.0, 1: 2.0, 9: 3.0}))))
+    assert len(sample.columns["neuroncore_utilization_ratio"]) == 2
+    assert "core 9 is not one of this node's 2" in sample.problems
+
+
+def test_old_reports_without_hardware_counts() -> None:
+    payload = report(runtime(utilization={3: 5.0}))
+    payload["neuron_hardware_info"] = {"error": ""}
+    payload["instance_info"] = {}
+    sample = decode(encode(payload))
+    assert sample.keys[Entity.CORE] == (0, 1, 2, 3)
+    payload["instance_info"] = {"instance_type": "trn1.32xlarge"}
+    assert len(decode(encode(payload)).keys[Entity.CORE]) == 32
+
+
+def test_no_driver_is_a_problem_not_a_crash() -> None:
+    payload = report() | {
+        "neuron_hardware_info": {"neuron_device_count": 0, "error": "no driver"},
+        "instance_info": {"instance_type": "trn1.2xlarge"},
+    }
+    sample = decode(encode(payload))
+    assert sample.unusable == "no Neuron devices: no driver"
+    assert sample.unusable in sample.problems
+    assert "node_devices" not in sample.columns
+
+
+@pytest.mark.parametrize("bad", [2**63 - 14, 14e15, 0xFFFFFFFF, -1])
+def test_sentinels_are_absent(bad: float) -> None:
+    damaged = runtime(utilization={0: 1.0})
+    usage = damaged["report"]["memory_used"]["neuron_runtime_used_bytes"]["usage_breakdown"]
+    usage["neuroncore_memory_usage"]["0"] = core_memory(5) | {"constants": bad}
+    sample = decode(encode(report(damaged)))
+    assert value(sample, "neuroncore_memory_used_bytes") == [5, 0]
+    assert value(sample, "neuroncore_memory_constants_bytes") == [None, 0]
+
+
+@pytest.mark.parametrize(("percent", "ratio"), [(104.0, 1.0), (130.0, None), (-3.0, None)])
+def test_impossible_utilization_is_absent(percent: float, ratio: float | None) -> None:
+    sample = decode(encode(report(runtime(utilization={0: percent, 1: 50.0}))))
+    assert value(sample, "neuroncore_utilization_ratio") == [ratio, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (b'"neuroncore_utilization": 50.0', b'"neuroncore_utilization": "50.0"', None),
+        (b'"neuroncore_utilization": 50.0', b'"neuroncore_utilization": NaN', None),
+        (b'"neuroncore_utilization": 50.0', b'"neuroncore_utilization": 1e999', None),
+        (b'"neuroncore_utilization": 50.0', b'"neuroncore_utilization": []', "Expected `float"),
+        (b'"host": 1000', b'"host": {}', "Expected `float"),
+        (b'"i-0"', b'"i-\xff\x00"', "invalid UTF-8"),
+        (b'"i-0"', b'"i-\\ud800"', None),
+        (b'"pid": 100', b'"pid": "\\ud800"', "Expected `int"),
+        (b'"pid": 100', b'"pid": "many"', "Expected `int"),
+    ],
+)  # fmt: skip
+def test_one_bad_field_spares_the_rest(old: bytes, new: bytes, problem: str | None) -> None:
+    data = encode(report(runtime()))
+    assert old in data
+    sample = decode(data.replace(old, new))
+    assert value(sample, "neuroncore_memory_used_bytes") == [1 << 30, 1 << 30]
+    assert sample.keys[Entity.CORE] == (0, 1)
+    if problem:
+        assert any(problem in text for text in sample.problems), sample.problems
+    for fact in sample.facts["facts"].values():
+        assert fact.isprintable()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b'{"msg":1}',
+        b"{",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"\x00",
+        b"12",
+    ],
+)
+def test_what_is_no_report_is_refused(data: bytes) -> None:
+    with pytest.raises(DecodeError):
+        decode(data)
+
+
+def test_duplicate_keys_and_huge_integers_do_not_break() -> None:
+    data = encode(report(runtime())).replace(b'"host": 1000', b'"host": 5, "host": 1' + b"0" * 400)
+    sample = decode(data)
+    assert "runtime_host_memory_used_bytes" not in sample.columns
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(
+            ["neuron_runtime_data", "report", "neuroncore_counters", "neuroncores_in_use", "0",
+             "system_data", "neuron_hw_counters", "neuron_devices", "period", "error", "pid",
+             "neuron_hardware_info", "neuron_device_count", "neuroncore_per_device_count",
+             "neuroncore_utilization", "v3d", "memory_used", "execution_stats"]
+        ),
+        inner, max_size=4,
+    ),
+    max_leaves=25,
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(JSON)
+def test_any_json_is_decoded_or_refused(payload: object) -> None:
+    try:
+        sample = decode(encode(payload))
+    except DecodeError:
+        return
+    for name, column in sample.columns.items():
+        assert not np.isinf(column).any(), name
+
+
+def test_a_report_of_the_simulator_says_so() -> None:
+    assert decode(encode(report(runtime(), simulated=True))).simulated
+    assert not decode(encode(report(runtime()))).simulated
+
+
+def test_kubernetes_pods() -> None:
+    info = {
+        "period": 1.0,
+        "error": "",
+        "neuroncores_k8s_info": {
+            "1": {"pod_name": "train-0", "namespace": "ml", "container_name": ["main"]},
+            "0": {"pod_name": "train-0", "namespace": "ml", "container_name": "main"},
+        },
+    }
+    sample = decode(encode(report(runtime(), neuron_k8s_info=info)))
+    assert sample.facts["allocations"] == (
+        Allocation(namespace="ml", pod="train-0", container="main", cores=(0, 1)),
+    )

@@ -1,0 +1,350 @@
+"""Two runs side by side: what `trntop compare` sums up of each, and how the sums differ.
+
+A run is a recording, a simulation, or a stretch of one. Everything is summed up over time from the
+same views that screen, analysis and exporter see, so that a GPU run that brings nothing but steps
+records can stand beside a Trainium run: what a side does not tell is absent there.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from trntop.catalog import CATALOG, Provenance
+from trntop.core import units
+from trntop.core.model import Cluster, Incident, View
+from trntop.pipeline.jobs import job_mean, job_value
+
+ALIKE = 0.02
+"""Share by which two numbers may differ and still count as alike."""
+HOUR = 3600.0
+MILLION = 1e6
+
+Form = Callable[[float | None], str]
+
+
+class Better(Enum):
+    """Which of two numbers is the better one."""
+
+    LESS = -1
+    NEITHER = 0
+    MORE = 1
+
+
+class Over(StrEnum):
+    """What becomes of the numbers of all ticks."""
+
+    MEDIAN = "median"
+    P95 = "p95"
+    MEAN = "mean"
+    MOST = "max"
+    LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One line of the comparison."""
+
+    name: str
+    title: str
+    quantities: tuple[str, ...]
+    """Catalog names, the best first; the first that a side tells counts."""
+    form: Form
+    over: Over = Over.MEAN
+    better: Better = Better.NEITHER
+    total: bool = False
+    """Whether the nodes' values are added up, instead of their mean."""
+
+
+def _shares(*rows: tuple[str, str, str, Better]) -> tuple[Subject, ...]:
+    return tuple(
+        Subject(name, title, (quantity,), units.percent, better=better)
+        for name, title, quantity, better in rows
+    )
+
+
+_STEP = ("job_step_seconds", "job_step_pace_seconds")
+_LESS, _MORE, _NEITHER = Better.LESS, Better.MORE, Better.NEITHER
+SUBJECTS: tuple[Subject, ...] = (
+    Subject("step_seconds_median", "step time, median", _STEP, units.seconds, Over.MEDIAN, _LESS),
+    Subject("step_seconds_p95", "step time, p95", _STEP, units.seconds, Over.P95, _LESS),
+    Subject("tokens_per_second", "tokens/s", ("job_tokens_per_second",), units.si, better=_MORE),
+    Subject(
+        "tokens_per_second_per_device", "tokens/s per device",
+        ("job_tokens_per_second_per_device",), units.si, better=_MORE,
+    ),
+    *_shares(
+        ("mfu", "MFU", "job_mfu_ratio", _MORE),
+        ("comm_share", "comm share of step", "job_comm_share_ratio", _LESS),
+        ("exposed_share", "exposed share of step", "job_exposed_comm_share_ratio", _LESS),
+        ("comm_share_floor", "comm share, at least", "node_comm_share_floor_ratio", _NEITHER),
+        ("comm_share_ceiling", "comm share, at most", "node_comm_share_ceiling_ratio", _NEITHER),
+    ),
+    Subject("loss", "loss, last", ("job_loss",), units.loss, Over.LAST),
+    *_shares(
+        ("utilization", "utilization", "node_neuroncore_utilization_mean_ratio", _NEITHER),
+        ("tensor_engine_busy", "tensor engine busy", "node_tensor_engine_busy_mean_ratio", _MORE),
+        ("hbm_used", "HBM used, fullest device", "node_device_memory_used_max_ratio", _NEITHER),
+        ("hbm_bandwidth", "HBM bandwidth, of peak", "node_hbm_bandwidth_ratio", _NEITHER),
+    ),
+    Subject(
+        "efa_transmit", "EFA sent, all nodes", ("node_efa_tx_bytes_per_second",), units.gigabits,
+        total=True,
+    ),
+    Subject(
+        "efa_receive", "EFA received, all nodes", ("node_efa_rx_bytes_per_second",),
+        units.gigabits, total=True,
+    ),
+    Subject(
+        "efa_retransmits", "EFA resent, worst card", ("node_efa_retransmit_max_ratio",),
+        units.percent, Over.MOST, _LESS,
+    ),
+    Subject("power", "power, of the most", ("node_device_power_mean_ratio",), units.percent),
+)  # fmt: skip
+WANTED = frozenset(name for one in SUBJECTS for name in one.quantities) | {"job_step"}
+"""The quantities that views are read for, beside those of the analysis."""
+
+COST = "cost_per_million_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number of one side."""
+
+    value: float
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One run, summed up."""
+
+    source: str
+    """As it was asked for."""
+    simulated: bool
+    first: float
+    last: float
+    """Unix times between which it was seen."""
+    seconds: float
+    nodes: int
+    types: tuple[str, ...]
+    job: str
+    """The job whose steps are compared: the one that was reported longest; empty for none."""
+    job_nodes: int
+    figures: dict[str, Figure]
+    """Name of a subject → its number; missing where the run does not tell."""
+    incidents: tuple[Incident, ...]
+    price: float | None = None
+    """US dollars for a node and hour."""
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Kind of incident → how many there were."""
+        return dict(Counter(one.kind for one in self.incidents).most_common())
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A number of both sides."""
+
+    name: str
+    title: str
+    form: Form
+    better: Better
+    a: Figure | None
+    b: Figure | None
+
+    @property
+    def ratio(self) -> float | None:
+        """B in parts of A; None where a side lacks it, or A is nothing."""
+        if self.a is None or self.b is None or not self.a.value:
+            return None
+        return self.b.value / self.a.value
+
+    @property
+    def verdict(self) -> str:
+        """How B does: better, worse, alike; empty where it is neither, or not known."""
+        if self.a is None or self.b is None or self.better is Better.NEITHER:
+            return ""
+        a, b = self.a.value, self.b.value
+        if abs(b - a) <= ALIKE * max(abs(a), abs(b)):
+            return "alike"
+        return "better" if (b > a) is (self.better is Better.MORE) else "worse"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two runs and what they have in common."""
+
+    a: Side
+    b: Side
+    pairs: tuple[Pair, ...] = field(default=())
+
+
+def compare(a: Side, b: Side) -> Comparison:
+    """Both sides' numbers in one order; what neither tells is left out."""
+    lines = [(one.name, one.title, one.form, one.better) for one in SUBJECTS]
+    lines.insert(4, (COST, "cost per M tokens", dollars, Better.LESS))
+    pairs = (Pair(*row, a.figures.get(row[0]), b.figures.get(row[0])) for row in lines)
+    return Comparison(a, b, tuple(pair for pair in pairs if pair.a or pair.b))
+
+
+def dollars(amount: float | None) -> str:
+    """`$0.200`."""
+    return units.ABSENT if amount is None else f"${amount:,.3f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Seconds from the beginning of a stream between which it counts."""
+
+    start: float = 0.0
+    end: float = float("inf")
+
+
+def summary(
+    views: Iterable[View], source: str, stretch: Stretch, price: float | None = None
+) -> Side | None:
+    """One run, or a stretch of it, in numbers; None where nothing falls into the stretch.
+
+    Args:
+        views: of the whole run, from its beginning: what rates and incidents come from may lie
+            before the stretch.
+        source: how the user named it.
+        stretch: what counts.
+        price: US dollars for a node and hour, if known.
+    """
+    begun: float | None = None
+    sums = _Sums()
+    for view in views:
+        begun = view.time if begun is None else begun
+        if view.time - begun > stretch.end:
+            break
+        if view.time - begun >= stretch.start and not view.ended:
+            sums.take(view)
+    return sums.side(source, price)
+
+
+class _Sums:
+    """What has been seen of one run."""
+
+    def __init__(self) -> None:
+        self._first: View | None = None
+        self._last: View | None = None
+        self._seconds = 0.0
+        self._nodes: dict[str, array[float]] = {}
+        """Quantity of nodes → its values, one a tick."""
+        self._jobs: dict[str, dict[str, array[float]]] = {}
+        """Job → quantity → its values: of steps one a step."""
+        self._steps: dict[str, float] = {}
+        """Job → the newest step."""
+        self._ticks: Counter[str] = Counter()
+        self._most: dict[str, int] = {}
+        """Job → on how many nodes it was at most."""
+        self._incidents: dict[str, Incident] = {}
+
+    def take(self, view: View) -> None:
+        """Takes a tick."""
+        self._first = self._first or view
+        if self._last is not None:
+            self._seconds += view.time - self._last.time
+        self._last = view
+        for job in view.cluster.jobs:
+            self._take_job(view.cluster, job)
+        for subject in SUBJECTS:
+            name = subject.quantities[0]
+            if name.startswith("job_"):
+                continue
+            column = view.cluster.column(name)
+            known = column[~np.isnan(column)]
+            if len(known):
+                how = np.max if subject.over is Over.MOST else np.sum if subject.total else np.mean
+                self._nodes.setdefault(name, array("d")).append(float(how(known)))
+        # Their numbers grow while they are open: the newest word counts.
+        self._incidents |= {one.id: one for one in view.incidents}
+
+    def _take_job(self, cluster: Cluster, job: str) -> None:
+        kept = self._jobs.setdefault(job, {})
+        names = cluster.jobs[job]
+        steps = (job_value(cluster.nodes[name], job, "job_step") for name in names)
+        step = max((one for one in steps if one is not None), default=None)
+        new = step is None or step != self._steps.get(job)
+        if step is not None:
+            self._steps[job] = step
+        told = False
+        for name in {quantity for one in SUBJECTS for quantity in one.quantities}:
+            if name.startswith("job_") and (value := job_mean(cluster, job, name)) is not None:
+                told = True
+                # A long step must not count more often than a short one.
+                if new or name not in kept:
+                    kept.setdefault(name, array("d")).append(value)
+        if told:
+            self._ticks[job] += 1
+            self._most[job] = max(self._most.get(job, 0), len(names))
+
+    def side(self, source: str, price: float | None) -> Side | None:
+        """What it comes to."""
+        if self._first is None or self._last is None:
+            return None
+        job = max(self._ticks, key=lambda one: (self._ticks[one], one), default="")
+        cluster = self._last.cluster
+        types = Counter(node.inventory.instance_type for node in cluster.nodes.values())
+        simulated = self._first.cluster.simulated or cluster.simulated
+        figures = self._figures(self._jobs.get(job, {}))
+        nodes = self._most.get(job, 0)
+        tokens = figures.get("tokens_per_second")
+        if price is not None and tokens is not None and tokens.value > 0:
+            cost = nodes * price / HOUR / tokens.value * MILLION
+            figures[COST] = Figure(cost, Provenance.DERIVED)
+        begun = self._first.time
+        return Side(
+            source=source,
+            simulated=simulated,
+            first=begun,
+            last=self._last.time,
+            seconds=self._seconds,
+            nodes=len(cluster.nodes),
+            types=tuple(one for one, _ in types.most_common() if one),
+            job=job,
+            job_nodes=nodes,
+            figures=figures,
+            incidents=tuple(
+                one
+                for one in self._incidents.values()
+                if one.closed_at is None or one.closed_at >= begun
+            ),
+            price=price,
+        )
+
+    def _figures(self, of_job: dict[str, "array[float]"]) -> dict[str, Figure]:
+        found = {}
+        for subject in SUBJECTS:
+            for name in subject.quantities:
+                values = of_job.get(name) or self._nodes.get(name)
+                if values:
+                    value = _summed(np.frombuffer(values), subject.over)
+                    found[subject.name] = Figure(value, CATALOG[name].provenance)
+                    break
+        return found
+
+
+def _summed(values: npt.NDArray[np.float64], over: Over) -> float:
+    if over is Over.MEDIAN:
+        return float(np.median(values))
+    if over is Over.P95:
+        return float(np.percentile(values, 95))
+    if over is Over.MOST:
+        return float(values.max())
+    return float(values[-1] if over is Over.LAST else values.mean())
+
+
+def kinds(sides: Sequence[Side]) -> list[str]:
+    """Kinds of incidents that any side had, the commonest first."""
+    found: Counter[str] = Counter()
+    for side in sides:
+        found.update(side.kinds)
+    return [kind for kind, _ in found.most_common()]

@@ -1,0 +1,1 @@
+"""Model, settings, units, text, errors, instance types."""

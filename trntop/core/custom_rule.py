@@ -1,0 +1,159 @@
+"""A rule of the user's own: one comparison of one quantity with a number.
+
+It stands in the settings file as `[[rules]]`; `trntop.analysis.custom` runs it. There are no
+expressions and no patterns in it: what a rule may say is a row of the catalog, a sign, a number.
+"""
+
+import math
+import re
+from string import Formatter
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from trntop.catalog import CATALOG, METRIC_PREFIX
+from trntop.core.comparison import Comparison, number
+from trntop.core.suggest import unknown
+from trntop.core.text import clean
+
+MAX_RULES = 100
+KINDS = (
+    "comm_bound",
+    "straggler",
+    "hang",
+    "efa_degraded",
+    "efa_down",
+    "latency_regression",
+    "node_silent",
+    "device_lost",
+    "ecc_uncorrected",
+    "execution_errors",
+    "memory_pressure",
+    "idle_allocation",
+    "version_skew",
+    "recompile",
+    "checkpoint_stall",
+)
+"""What trntop looks for by itself; a rule of the user's own has another name."""
+PLACEHOLDERS = ("where", "node", "component", "job", "quantity", "value", "limit", "since")
+"""What a summary may have in braces."""
+MAY_EXCEED_ONE = ("job_comm_compute_ratio", "efa_tx_sibling_ratio")
+"""Ratios that are no shares of a whole."""
+HYSTERESIS = 0.05
+"""Share of the limit by which a value must be back before it has passed."""
+
+_COMPARISON = re.compile(
+    r"\s*(?P<quantity>\w+)\s*(?P<sign>[<>]=?)\s*(?P<limit>[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*",
+    re.ASCII,
+)
+
+
+class OwnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule of your own: an incident for each node, device, core, card, runtime, job or rank of
+    which the comparison holds.
+    """
+
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}\Z",
+            description="a name of letters, digits and _, at most 64, that begins with a letter",
+        ),
+    ]
+    """The kind of its incidents; none of those that trntop has itself."""
+    when: Annotated[
+        str, Meta(max_length=200, description="a comparison such as node_cpu_busy_ratio > 0.9")
+    ]
+    """One comparison (`>`, `>=`, `<`, `<=`) of one quantity of [metrics](metrics.md) with a
+    number in the quantity's own unit.
+    """
+    clear: float | None = None
+    """The value at which it has passed; without it, the limit less a twentieth (with `<`: and a
+    twentieth).
+    """
+    hold: Annotated[float, Meta(ge=0, le=86400)] | None = None
+    """Seconds the comparison must hold before the incident opens; without it, `analysis.hold`."""
+    severity: Literal["info", "warning", "critical"] = "warning"
+    """How much it needs a person."""
+    summary: Annotated[
+        str, Meta(min_length=1, max_length=200, description="text of at most 200 characters")
+    ] = "{where}: {quantity} {value} since {since}, limit {limit}"
+    """What its incidents say. In braces: `where` (node and part), `node`, `component`, `job`,
+    `quantity`, `value`, `limit`, `since`.
+    """
+
+    @property
+    def comparison(self) -> Comparison:
+        """What `when` says.
+
+        Raises:
+            ValueError: it says no such thing.
+        """
+        found = _COMPARISON.fullmatch(self.when)
+        if found is None:
+            raise ValueError(
+                "when must be one comparison such as node_cpu_busy_ratio > 0.9, not "
+                f"{clean(self.when, 80)!r}"
+            )
+        try:
+            limit = number(found["limit"])
+        except ValueError as error:
+            raise ValueError(f"when: {error}") from None
+        if found["quantity"] not in CATALOG:
+            raise ValueError(
+                f"when: {unknown('quantity', found['quantity'], CATALOG, _unprefixed)}"
+            )
+        return Comparison(found["quantity"], found["sign"], limit)
+
+    @property
+    def cleared(self) -> float:
+        """The value at which it has passed."""
+        if self.clear is not None:
+            return self.clear
+        limit = self.comparison.limit
+        margin = HYSTERESIS * abs(limit)
+        return limit + margin if self.comparison.below else limit - margin
+
+    def mistake(self) -> tuple[str, str] | None:
+        """The field that makes no sense, and why; None where the rule can work."""
+        if self.name in KINDS:
+            return "name", f"name: {self.name} is a rule of trntop's own; choose another name"
+        try:
+            comparison = self.comparison
+        except ValueError as error:
+            return "when", str(error)
+        if CATALOG[comparison.quantity].unit == "ratio" and (
+            comparison.limit > 1.0 and comparison.quantity not in MAY_EXCEED_ONE
+        ):
+            return "when", (
+                f"when: {comparison.quantity} is a ratio from 0 to 1, never above"
+                f" {comparison.limit:g}; 0.9 is 90 %"
+            )
+        if self.clear is not None and (
+            not math.isfinite(self.clear) or comparison.holds(self.clear)
+        ):
+            return "clear", (
+                f"clear must be {'above' if comparison.below else 'below'} the limit of"
+                f" {comparison.limit:g}, not {self.clear:g}: there it has not passed"
+            )
+        if wrong := _wrong_summary(self.summary):
+            return "summary", f"summary: {wrong}"
+        return None
+
+
+def _unprefixed(quantity: str) -> str:
+    return quantity.lower().removeprefix(METRIC_PREFIX)
+
+
+def _wrong_summary(summary: str) -> str:
+    if clean(summary) != summary:
+        return "control characters in it"
+    try:
+        parts = list(Formatter().parse(summary))
+    except ValueError:
+        return "a brace that is not closed; a brace itself is written twice"
+    for _, name, form, conversion in parts:
+        if name is not None and (name not in PLACEHOLDERS or form or conversion):
+            return f"{{{name[:40]}}} is none of {', '.join(PLACEHOLDERS)}"
+    return ""

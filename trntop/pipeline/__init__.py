@@ -1,0 +1,1 @@
+"""Samples to inventory and frame: node, rates, estimates, job phase, history."""

@@ -1,0 +1,114 @@
+"""Jobs across nodes: every node has its own ranks, a job has all of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from trntop.catalog import Entity, Provenance
+from trntop.core import units
+from trntop.core.model import Allocation, Cluster, Inventory, NodeView, Stage
+
+JOB_HISTORY = (
+    "job_step_seconds",
+    "job_step_pace_seconds",
+    "job_comm_share_ratio",
+    "job_exposed_comm_share_ratio",
+    "job_tokens_per_second",
+    "job_tokens_per_second_per_device",
+    "job_mfu_ratio",
+    "job_loss",
+    "job_grad_norm",
+)
+"""The job quantities of which the history keeps the means."""
+STAGE = "stage"
+"""Under `job/stage` it keeps the place of the job's stage in STAGES, under `/stage` all nodes'."""
+STAGES = tuple(Stage)
+
+
+MAX_HOLDERS = 3
+"""Jobs or containers that are named; the others are counted."""
+
+
+def holders(inventory: Inventory) -> str:
+    """Whom a scheduler gave the node to: `job 4711`, `ml/train-0/main (devices 0-3)`, `nobody`.
+
+    Empty where no scheduler tells.
+    """
+    if inventory.allocations is None:
+        return ""
+    named = [_holder(one, inventory) for one in inventory.allocations[:MAX_HOLDERS]]
+    if (more := len(inventory.allocations) - len(named)) > 0:
+        named.append(f"{more} more")
+    return ", ".join(named) or "nobody"
+
+
+def _holder(allocation: Allocation, inventory: Inventory) -> str:
+    """Who it is, and what of the node it has if that is not everything."""
+    name = f"{'job ' * bool(allocation.job)}{allocation.holder}"
+    held = inventory.held_devices(allocation)
+    if allocation.whole or (held and held == inventory.of(Entity.DEVICE)):
+        return name
+    if allocation.cores and not allocation.devices:
+        return f"{name} (cores {units.ranges(allocation.cores)})"
+    return f"{name} (devices {units.ranges(held)})" if held else name
+
+
+def job_value(view: NodeView, job: str, quantity: str) -> float | None:
+    """One job quantity on one node, None when absent."""
+    column = view.frame.columns.get(quantity)
+    keys = view.inventory.of(Entity.JOB)
+    if column is None or job not in keys:
+        return None
+    value = float(column[keys.index(job)])
+    return None if value != value else value
+
+
+def job_mean(cluster: Cluster, job: str, quantity: str) -> float | None:
+    """Mean of a job quantity over the nodes that report it, None when nobody does."""
+    return means_of(cluster, job, (quantity,)).get(quantity)
+
+
+def means_of(cluster: Cluster, job: str, quantities: Sequence[str]) -> dict[str, float]:
+    """Means of several job quantities over the nodes that report them; none of what nobody does.
+
+    Where only the worst nodes are shown, the engine's word counts: it knows the others.
+    """
+    if cluster.whole is not None and (told := cluster.whole.jobs.get(job)) is not None:
+        return {name: told[name] for name in quantities if name in told}
+    means = {}
+    for quantity in quantities:
+        values = cluster.job_column(job, quantity)
+        if known := values[~np.isnan(values)].tolist():
+            means[quantity] = sum(known) / len(known)
+    return means
+
+
+def job_stage(cluster: Cluster, nodes: Iterable[str]) -> Stage | None:
+    """What a job on these nodes is at, None when nothing tells.
+
+    What any of its processes announced, as not all of them need to; else what most nodes are at.
+    """
+    phases = [phase for name in nodes if (phase := cluster.nodes[name].frame.phase) is not None]
+    for phase in phases:
+        if phase.provenance is Provenance.REPORTED:
+            return phase.stage
+    stages = [phase.stage for phase in phases]
+    return max(STAGES, key=stages.count) if stages else None
+
+
+def job_means(cluster: Cluster) -> Mapping[str, float]:
+    """The series that the history keeps: `job/quantity` → mean over its nodes; and the stages.
+
+    Of a cluster behind an engine also `/quantity` → value over all nodes.
+    """
+    means = {
+        f"{job}/{quantity}": mean
+        for job in cluster.jobs
+        for quantity, mean in means_of(cluster, job, JOB_HISTORY).items()
+    }
+    if cluster.whole is not None:
+        means.update((f"/{name}", value) for name, value in cluster.whole.values.items())
+    for job, nodes in (*cluster.jobs.items(), ("", cluster.names)):
+        if (stage := job_stage(cluster, nodes)) is not None:
+            means[f"{job}/{STAGE}"] = float(STAGES.index(stage))
+    return means

@@ -1,0 +1,1 @@
+"""Envelope, reader, writer, black box."""

@@ -1,0 +1,148 @@
+"""The lines of a recording: envelopes, and the reports of a plain neuron-monitor file.
+
+The format is described in `docs/recording.md`.
+"""
+
+import re
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from trntop import __version__
+from trntop.core.model import Reading
+from trntop.core.text import clean
+
+FORMAT = 1
+"""The version of the format that is written, and the highest that is read."""
+
+MAX_SOURCE = 64
+"""Characters of a source's name."""
+
+_LONGEST_PERIOD = 3600.0
+_PERIOD = re.compile(rb'"period"\s*:\s*([0-9][0-9.eE+-]*)')
+_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
+
+
+Time = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)]
+"""Unix seconds, before the year 10000."""
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What a recording says about itself."""
+
+    created: Time | None = None
+    by: str = ""
+    """The program that wrote it."""
+    note: str = ""
+    """Words of the user."""
+
+
+class Envelope(msgspec.Struct):
+    """One line, of which any part may be missing; unknown parts are ignored."""
+
+    v: Annotated[int, msgspec.Meta(ge=1, le=FORMAT)]
+    t: Time | None = None
+    node: str = ""
+    source: str = ""
+    data: Raw = Raw()
+    text: str | None = None
+    base64: bytes | None = None
+    simulated: bool = False
+    recording: Header | None = None
+
+    @property
+    def header(self) -> Header | None:
+        """The header that this line is, cleaned; None if it is none."""
+        found = self.recording
+        return found and Header(found.created, clean(found.by), clean(found.note))
+
+    @property
+    def reading(self) -> Reading | None:
+        """The reading in this line, its names cleaned; None if something is missing."""
+        node, source = clean(self.node), clean(self.source, MAX_SOURCE)
+        data: bytes | None = bytes(self.data)
+        if not data:
+            data = self.base64 if self.text is None else self.text.encode()
+        if self.t is None or not node or not source or data is None:
+            return None
+        return Reading(node, source, self.t, data, self.simulated)
+
+
+class _Version(msgspec.Struct):
+    v: int
+    t: Raw = Raw()
+    recording: Raw = Raw()
+
+
+class _Report(msgspec.Struct):
+    neuron_runtime_data: Raw = Raw()
+    system_data: Raw = Raw()
+    neuron_hardware_info: Raw = Raw()
+
+
+_T = TypeVar("_T")
+_envelopes = msgspec.json.Decoder(Envelope)
+_versions = msgspec.json.Decoder(_Version)
+_reports = msgspec.json.Decoder(_Report)
+_values = msgspec.json.Decoder(Raw)
+
+
+def parse(line: bytes) -> Envelope | None:
+    """The envelope in a line; None if it is none of this format or a part has a wrong type."""
+    return _decode(_envelopes, line)
+
+
+def newer_format(line: bytes) -> int | None:
+    """The version of an envelope that is newer than `FORMAT`, else None."""
+    found = _decode(_versions, line)
+    if found is None or found.v <= FORMAT or not (bytes(found.t) or bytes(found.recording)):
+        return None
+    return found.v
+
+
+def is_report(line: bytes) -> bool:
+    """Whether an object is a neuron-monitor report: it has one of the parts each of them has."""
+    report = _decode(_reports, line)
+    return report is not None and any(
+        bytes(part)
+        for part in (report.neuron_runtime_data, report.system_data, report.neuron_hardware_info)
+    )
+
+
+def longest_period(report: bytes) -> float:
+    """The longest period that a group of a neuron-monitor report states, seconds; else 0."""
+    longest = max(map(float, _PERIOD.findall(report)), default=0.0)
+    return min(longest, _LONGEST_PERIOD)
+
+
+def header_line(created: float, note: str) -> bytes:
+    """The line that begins a recording."""
+    header = Header(created, f"trntop {__version__}", note)
+    return msgspec.json.encode({"v": FORMAT, "recording": header}) + b"\n"
+
+
+def line(reading: Reading) -> bytes:
+    """A reading as the line of its envelope."""
+    envelope = {"v": FORMAT, "t": reading.time, "node": reading.node, "source": reading.source}
+    if reading.simulated:
+        envelope["simulated"] = True
+    return msgspec.json.encode(envelope)[:-1] + b"," + _payload(reading.data) + b"}\n"
+
+
+def _payload(data: bytes) -> bytes:
+    """The member that holds the payload: verbatim if it is JSON, else as text or base64."""
+    if (value := _decode(_values, data)) is not None:
+        # Valid JSON has line breaks between its tokens only.
+        return b'"data":' + bytes(value).translate(_ONE_LINE)
+    try:
+        return b'"text":' + msgspec.json.encode(data.decode())
+    except UnicodeDecodeError:
+        return b'"base64":' + msgspec.json.encode(data)
+
+
+def _decode(decoder: msgspec.json.Decoder[_T], text: bytes) -> _T | None:
+    try:
+        return decoder.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,1 @@
+"""Wire format, remote node, cluster summary, node names."""

@@ -1,0 +1,224 @@
+"""A node that an agent speaks for: its newest view, as old as it is."""
+
+import dataclasses
+from collections import deque
+
+from trntop.catalog import AGENT, CATALOG, Entity
+from trntop.core.errors import DecodeError
+from trntop.core.model import (
+    Frame,
+    Inventory,
+    NodeView,
+    Reading,
+    Sample,
+    SourceState,
+    State,
+    Status,
+)
+from trntop.pipeline.source_state import Heard
+from trntop.remote import wire
+
+DELAYS = 30
+"""Frames of which the quickest tells how far the node's clock is off."""
+_WORSE = (State.FRESH, State.LATE, State.ENDED, State.STARTING, State.STALE, State.DOWN)
+
+
+class RemoteNode:
+    """What is known of one node through messages of an agent.
+
+    Times are moved onto our own clock: a frame is as old as the time since it arrived, whatever
+    the agent's clock says.
+
+    Args:
+        node: the name it goes by here, whatever the agent calls it.
+    """
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self._listener = wire.Listener(node)
+        self._heard = Heard(AGENT)
+        self._newest: NodeView | None = None
+        self._before: NodeView | None = None
+        """The one before. Whoever showed it has let it go by the time that it is given up here,
+        node by node as frames come: to free those of many nodes at once would hold up a screen.
+        """
+        self._waiting: tuple[float, bytes] | None = None
+        """The newest frame and when it came, until somebody looks at the node: of several the last
+        one counts.
+        """
+        self._is_read = False
+        """Whether a frame was read since somebody looked. The first is read as it comes, so that
+        those of many nodes are not all read in one moment.
+        """
+        self._ahead: deque[float] = deque(maxlen=DELAYS)
+        self._told = 0.0
+        """The time that the newest frame states."""
+        self.clock_ahead = 0.0
+        """Seconds that the node's clock is ahead of ours; a slow network makes it look behind."""
+        self._pair: tuple[Inventory, Inventory, Inventory] | None = None
+        """Two inventories and what both say together."""
+
+    def feed(self, reading: Reading) -> None:
+        """Takes one message.
+
+        Raises:
+            DecodeError: it is none, or does not go with those before.
+        """
+        data = reading.data
+        head = wire.head(data)
+        if head.type != wire.FRAME:
+            self._listener.take(data)
+            return
+        if self._waiting is not None:
+            self._heard.count("readings")  # of which nobody looked at one
+        self._waiting = reading.time, data
+        if head.time < self._told:
+            self._ahead.clear()  # the node's clock was set back
+        self._told = head.time
+        self._ahead.append(head.time - reading.time)
+        self.clock_ahead = max(self._ahead)
+        if not self._is_read:
+            self._is_read = True
+            self._look()
+
+    def problem(self, text: str) -> None:
+        """Counts a message that could not be read; the newest view, if there is any, stands."""
+        self._heard.count("undecodable")
+        self._heard.problem = text
+        if self._newest is None:
+            self._heard.declared = Status(self.node, AGENT, State.DOWN, text)
+
+    def status(self, status: Status) -> None:
+        """Takes the collector's word on the connection."""
+        self._heard.declared = status
+
+    def restart(self) -> None:
+        """The stream's clock was set back: what was known belongs to another time."""
+        self._heard.forget()
+        self._heard.time = None
+        self._newest = self._before = self._waiting = None
+        self._ahead.clear()
+
+    def end(self, now: float) -> None:
+        """The recording is over: what was said last stands."""
+        self._look()
+        heard = self._heard
+        if heard.time is not None and now - heard.time <= heard.stale_after:
+            heard.declared = Status(self.node, AGENT, State.ENDED, "recording ended")
+
+    def resume(self) -> None:
+        """Takes back `end`."""
+        self._heard.declared = None
+
+    def view(self, now: float, beside: NodeView | None = None) -> NodeView:
+        """The node at time `now`.
+
+        Args:
+            now: the time.
+            beside: what other sources than the agent say of the node; it fills gaps.
+        """
+        view = self._own_view(now)
+        if beside is None:
+            return view
+        if self._newest is None:
+            # As long as no agent has spoken, the node is what others say of it.
+            sources = (*view.frame.sources, *beside.frame.sources)
+            return NodeView(beside.inventory, dataclasses.replace(beside.frame, sources=sources))
+        return self._joined(view, beside)
+
+    def _own_view(self, now: float) -> NodeView:
+        self._look()
+        self._is_read = False
+        agent = self._heard.state(now)
+        newest = self._newest
+        if newest is None or agent.state in (State.STALE, State.DOWN, State.STARTING):
+            self._let_go()
+            inventory = newest.inventory if newest else Inventory(self.node)
+            simulated = newest is not None and newest.frame.simulated
+            return NodeView(inventory, Frame(self.node, now, {}, (agent,), simulated))
+        frame = newest.frame
+        sources = frame.sources
+        if agent.state is not State.FRESH:
+            sources = tuple(_no_better(one, agent.state) for one in sources)
+        told = next((one for one in sources if one.name == AGENT), None)
+        if told is not None:
+            sources = tuple(one for one in sources if one is not told)
+        current = Frame(
+            self.node,
+            now,
+            frame.columns,
+            (_agent(agent, told), *sources),
+            frame.simulated,
+            frame.reasons,
+            frame.phase,
+        )
+        return NodeView(newest.inventory, current)
+
+    def _let_go(self) -> None:
+        """Keeps nothing of frames that do not count any more: only a new one brings values back."""
+        self._before = None
+        if self._newest is not None and self._newest.frame.columns:
+            inventory, frame = self._newest.inventory, self._newest.frame
+            self._newest = NodeView(
+                inventory, Frame(self.node, frame.time, {}, (), frame.simulated)
+            )
+
+    def _look(self) -> None:
+        """Reads the frame that waits; only one that can be read is a sign of life."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is None:
+            return
+        time, data = waiting
+        try:
+            view = self._listener.take(data, self.clock_ahead)
+        except DecodeError as error:
+            self.problem(str(error))
+            return
+        if view is None:
+            return  # what it needs was not heard
+        self._heard.take(time, Sample(period=self._listener.period))
+        self._before, self._newest = self._newest, view
+
+    def _joined(self, view: NodeView, beside: NodeView) -> NodeView:
+        """A view with what others say of the node where the agent says nothing."""
+        own, other = view.inventory, beside.inventory
+        if self._pair is None or self._pair[0] is not own or self._pair[1] is not other:
+            joined = dataclasses.replace(
+                own,
+                version=own.version + other.version,
+                facts={**other.facts, **own.facts},
+                keys={**other.keys, **own.keys},
+                links={**other.links, **own.links},
+            )
+            self._pair = own, other, joined
+        inventory = self._pair[2]
+        alike = {one for one in other.keys if inventory.of(one) == other.of(one)} | {Entity.NODE}
+        columns = {
+            name: values
+            for name, values in beside.frame.columns.items()
+            if CATALOG[name].entity in alike
+        }
+        frame = dataclasses.replace(
+            view.frame,
+            columns=columns | dict(view.frame.columns),
+            sources=(*view.frame.sources, *beside.frame.sources),
+            reasons={**beside.frame.reasons, **view.frame.reasons},
+        )
+        return NodeView(inventory, frame)
+
+
+def _no_better(source: SourceState, state: State) -> SourceState:
+    """A source of the node, which cannot be fresh where the agent is not."""
+    return source if source.state is not State.FRESH else dataclasses.replace(source, state=state)
+
+
+def _agent(ours: SourceState, told: SourceState | None) -> SourceState:
+    """The agent's row: that of a relay's own stream from the node, where that is worse.
+
+    It has no pace, so that it never stands for the life of a node whose sources are silent.
+    """
+    told = told or ours
+    worst = max(told, ours, key=lambda one: _WORSE.index(one.state))
+    times = [one.time for one in (told, ours) if one.time is not None]
+    reason = worst.reason or ours.reason
+    return SourceState(AGENT, worst.state, reason, min(times, default=None), None, ours.counts)

@@ -1,0 +1,747 @@
+"""What an agent says of a node to whoever watches it: msgpack messages.
+
+    Announcement   the inventory, and which columns frames have; first, on a change, and each minute
+    Held           the values of columns that rest: most of what sysfs tells moves twice a minute
+    FrameMessage   one tick: which columns there are, and the values of those that moved
+
+Columns travel as numbers and nothing else: float32 for gauges, float64 for counters and times,
+which float32 would round. On a connection each message follows its length, four bytes, big-endian.
+A frame can only be read with the announcement whose `layout` it names, and the `Held` of its
+`held`. Frames may be left out, the others may not.
+"""
+
+import dataclasses
+import hashlib
+import math
+import struct
+from collections.abc import Container, Iterator, KeysView, Mapping
+from functools import lru_cache
+from itertools import groupby, islice
+from typing import Annotated, Any, TypeVar, cast
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from trntop.catalog import CATALOG, SOURCES, Entity, Kind, Provenance
+from trntop.core.errors import DecodeError
+from trntop.core.model import Column, Frame, Inventory, NodeView, Phase, SourceState, Stage, State
+from trntop.core.text import clean
+
+VERSION = 1
+"""The version of the messages that is spoken; another one is refused, in words."""
+MAX_MESSAGE = 4 << 20
+"""Bytes; a longer message is none of ours."""
+MAX_ANNOUNCEMENT = 512 << 10
+"""Bytes; what is in a longer one would take a hundred times as much when it is read."""
+ANNOUNCE_SECONDS = 60.0
+"""After so long the announcement is said again, so that any stretch of a recording can be read."""
+MAX_VALUES = 1 << 18
+"""Numbers in one frame."""
+MAX_NUMBER = 1e30
+"""The largest that is taken; sums of larger ones would not come back."""
+MAX_SOURCES = 64
+"""Sources of one node."""
+MAX_COUNTS = 32
+"""Counts of one source."""
+MAX_PLACES = 64
+"""Sets of columns whose places are remembered."""
+MAX_SHARED = 256
+"""Characters of a text that is kept once for all nodes that say it; longer ones are few."""
+MAX_SHARED_BYTES = 8192
+"""The same for the numbers of a column."""
+REST_FRAMES = 3
+"""A column that has not moved for so many frames is held from then on."""
+REHOLD_SECONDS = 5.0
+"""What is held is said again after so long at the earliest."""
+ANNOUNCEMENT = "announcement"
+FRAME = "frame"
+GONE = "gone"
+OFFSET = "node_clock_offset_seconds"
+CONTENT_TYPE = "application/vnd.trntop.stream"
+
+_LENGTH = struct.Struct(">I")
+_Versioned = TypeVar("_Versioned", "Message", "Head")
+_Time = Annotated[float, msgspec.Meta(ge=0.0, le=1e11)]
+"""Unix seconds: neither NaN nor infinite."""
+_Period = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
+
+
+class Announcement(msgspec.Struct, tag=ANNOUNCEMENT, frozen=True):
+    """What exists on a node, and the columns of its frames."""
+
+    v: int
+    node: str
+    """The name that the agent gives it; who watches goes by the address."""
+    layout: int
+    """Counts the announcements that differ."""
+    period: float
+    """Seconds between frames."""
+    columns: tuple[str, ...]
+    """Quantities that frames may have, in the order of their values."""
+    sizes: tuple[int, ...]
+    """How many values each has."""
+    wide: tuple[bool, ...]
+    """Whether they are float64."""
+    inventory: Any
+    """An `Inventory`, without what it owes to the columns' order."""
+    nodes: int = 1
+    """For how many nodes the agent speaks."""
+    relay: bool = False
+    """Whether they are other machines than the agent's own, so that they go by these names."""
+
+
+class _Source(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    name: str
+    state: State
+    reason: str
+    time: _Time | None
+    period: _Period | None
+    counts: dict[str, int]
+
+
+class _Phase(msgspec.Struct, array_like=True, frozen=True):
+    stage: Stage
+    since: _Time | None
+    why: str
+    provenance: Provenance
+
+
+class _Values(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The values of some columns, one after the other."""
+
+    columns: bytes
+    """A bit for each column of the announcement, the first in the lowest bit."""
+    narrow: bytes
+    """float32, little-endian: the gauges."""
+    wide: bytes
+    """float64, little-endian: the counters and times."""
+
+
+class Held(msgspec.Struct, tag="held", frozen=True):
+    """Values that stand until a frame or the next of these says otherwise."""
+
+    v: int
+    node: str
+    layout: int
+    held: int
+    """Counts these messages."""
+    values: _Values
+
+
+class FrameMessage(msgspec.Struct, tag=FRAME, frozen=True, gc=False):
+    """One tick of one node."""
+
+    v: int
+    node: str
+    layout: int
+    held: int
+    """The `Held` that fills the columns whose values are not here."""
+    time: _Time
+    """By the agent's clock, as all times in it."""
+    present: bytes
+    """Which columns there are, a bit for each as in `_Values`; the others are absent."""
+    values: _Values
+    sources: tuple[_Source, ...]
+    simulated: bool = False
+    reasons: dict[str, str] = {}
+    phase: _Phase | None = None
+
+
+class Gone(msgspec.Struct, tag=GONE, frozen=True):
+    """The agent does not speak for a node any more."""
+
+    v: int
+    node: str
+
+
+Message = Announcement | Held | FrameMessage | Gone
+
+
+class Head(msgspec.Struct, frozen=True, gc=False):
+    """What a message is and whose, without the rest of it."""
+
+    type: str
+    """`ANNOUNCEMENT`, `held`, `FRAME` or `GONE`."""
+    v: int
+    node: str
+    period: float = 0.0
+    """Of an announcement, as `nodes` and `relay`."""
+    nodes: int = 0
+    relay: bool = False
+    time: _Time = 0.0
+    """Of a frame, as `simulated`."""
+    simulated: bool = False
+
+
+_NONE = np.zeros(1)
+_NAMES = {name: name for name in SOURCES}
+"""Names that need no cleaning."""
+_heads = msgspec.msgpack.Decoder(Head)
+_decoder = msgspec.msgpack.Decoder(Message)
+
+
+def gone(node: str) -> bytes:
+    """The message that a node is gone."""
+    return msgspec.msgpack.encode(Gone(VERSION, node))
+
+
+def framed(message: bytes) -> bytes:
+    """A message behind its length."""
+    return _LENGTH.pack(len(message)) + message
+
+
+class Deframer:
+    """Cuts a stream into messages.
+
+    Raises (from `feed`):
+        DecodeError: a length is beyond `MAX_MESSAGE`: what comes is not such a stream.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    @property
+    def kept(self) -> int:
+        """Bytes of a message that is not whole yet."""
+        return len(self._buffer)
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The messages that are whole with these bytes."""
+        buffer = self._buffer
+        buffer += chunk
+        messages = []
+        start = 0
+        while len(buffer) - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(buffer, start)
+            if length > MAX_MESSAGE:
+                raise DecodeError(f"a message of {length:,} bytes is announced: not a trntop agent")
+            end = start + _LENGTH.size + length
+            if len(buffer) < end:
+                break
+            messages.append(bytes(buffer[start + _LENGTH.size : end]))
+            start = end
+        del buffer[:start]
+        return messages
+
+
+class Speaker:
+    """Puts the views of one node into messages.
+
+    Args:
+        node: its name.
+        period: seconds between its frames.
+        relay: whether it is another machine than the one that speaks.
+    """
+
+    def __init__(self, node: str, period: float, *, relay: bool = False) -> None:
+        self._node = node
+        self._period = period
+        self._relay = relay
+        self._names: dict[str, None] = {}
+        self._sizes: tuple[int, ...] = ()
+        self._version: int | None = None
+        self._nodes = 1
+        self._layout = 0
+        self._said = -ANNOUNCE_SECONDS
+        self._before: dict[str, bytes] = {}
+        """Column → its values in the newest frame."""
+        self._rests: dict[str, int] = {}
+        """Column → for how many frames they have been the same."""
+        self._held: dict[str, bytes] = {}
+        self._holds = 0
+        self._held_at = -REHOLD_SECONDS
+        self.preface = (b"", b"")
+        """What a new listener has to hear before the next frame: announcement and held values."""
+
+    def messages(self, view: NodeView, nodes: int = 1) -> tuple[tuple[bytes, ...], bytes]:
+        """What there is to say of a view: what must be heard before, if anything, and the frame.
+
+        Args:
+            view: the node.
+            nodes: for how many nodes the agent speaks.
+        """
+        inventory, frame = view.inventory, view.frame
+        now = frame.time
+        if not frame.columns.keys() <= self._names.keys():
+            # Columns that were there once stay in the layout: those that come and go cost a bit.
+            self._names.update(dict.fromkeys(name for name in frame.columns if name in CATALOG))
+        columns = self._note(frame)
+        sizes = tuple(len(inventory.of(CATALOG[name].entity)) for name in self._names)
+        # A node that was forgotten and is back counts its versions from the start.
+        anew = (inventory.version, sizes, nodes) != (self._version, self._sizes, self._nodes)
+        due = anew or not 0 <= now - self._said < ANNOUNCE_SECONDS
+        if anew:
+            self._layout += 1
+            self._version, self._sizes, self._nodes = inventory.version, sizes, nodes
+        if due or self._should_hold(columns, now):
+            self._said = now if due else self._said
+            self._hold(columns, now, REST_FRAMES * (not anew))
+            first = self._announce(inventory) if due else self.preface[0]
+            self.preface = (first, self._hold_message())
+            before: tuple[bytes, ...] = self.preface if due else self.preface[1:]
+        else:
+            before = ()
+        return before, self._frame(frame, columns)
+
+    def _note(self, frame: Frame) -> dict[str, bytes]:
+        """The values of a frame as they are sent; how long each column has rested is counted."""
+        with np.errstate(over="ignore"):
+            columns = {
+                name: frame.columns[name].astype("<f8" if _is_wide(name) else "<f4").tobytes()
+                for name in self._names
+                if name in frame.columns
+            }
+        before, rests = self._before, self._rests
+        for name, values in columns.items():
+            rests[name] = rests.get(name, 0) + 1 if before.get(name) == values else 0
+        self._before = columns
+        return columns
+
+    def _should_hold(self, columns: dict[str, bytes], now: float) -> bool:
+        """Whether anything worth it has come to rest that is still sent each time."""
+        if 0 <= now - self._held_at < REHOLD_SECONDS:
+            return False
+        return any(
+            self._rests[name] >= REST_FRAMES and self._held.get(name) != values
+            for name, values in columns.items()
+        )
+
+    def _hold(self, columns: dict[str, bytes], now: float, rest: int) -> None:
+        """Holds the columns that have rested for so many frames; 0 are all, to begin with."""
+        self._held = {name: one for name, one in columns.items() if self._rests[name] >= rest}
+        self._holds += 1
+        self._held_at = now
+
+    def _announce(self, inventory: Inventory) -> bytes:
+        announcement = Announcement(
+            v=VERSION,
+            node=inventory.node,
+            layout=self._layout,
+            period=self._period,
+            columns=tuple(self._names),
+            sizes=self._sizes,
+            wide=tuple(map(_is_wide, self._names)),
+            inventory=inventory,
+            nodes=self._nodes,
+            relay=self._relay,
+        )
+        return msgspec.msgpack.encode(announcement, enc_hook=_plain)
+
+    def _hold_message(self) -> bytes:
+        message = Held(VERSION, self._node, self._layout, self._holds, self._values(self._held))
+        return msgspec.msgpack.encode(message)
+
+    def _frame(self, frame: Frame, columns: dict[str, bytes]) -> bytes:
+        held = self._held
+        message = FrameMessage(
+            v=VERSION,
+            node=frame.node,
+            layout=self._layout,
+            held=self._holds,
+            time=frame.time,
+            present=self._bits(columns),
+            values=self._values(
+                {name: one for name, one in columns.items() if held.get(name) != one}
+            ),
+            sources=tuple(
+                _Source(one.name, one.state, one.reason, one.time, one.period, dict(one.counts))
+                for one in frame.sources
+            ),
+            simulated=frame.simulated,
+            reasons=dict(frame.reasons),
+            phase=_spoken(frame.phase),
+        )
+        return msgspec.msgpack.encode(message)
+
+    def _values(self, columns: dict[str, bytes]) -> _Values:
+        parts: tuple[list[bytes], list[bytes]] = [], []
+        for name in self._names:
+            if name in columns:
+                parts[_is_wide(name)].append(columns[name])
+        return _Values(self._bits(columns), b"".join(parts[0]), b"".join(parts[1]))
+
+    def _bits(self, columns: Container[str]) -> bytes:
+        bits = 0
+        for index, name in enumerate(self._names):
+            if name in columns:
+                bits |= 1 << index
+        return bits.to_bytes((len(self._names) + 7) // 8, "little")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the values of some columns stand in a message, those left out that are unknown here.
+
+    As there are hundreds of columns, all of one size are cut in one go.
+    """
+
+    where: Mapping[str, tuple[int, int]]
+    """Column → its table, and its row there."""
+    places: tuple[npt.NDArray[np.intp], ...]
+    """For each size which numbers of the message: `[column, part]`; the narrow ones come first."""
+    ends: tuple[int, int]
+    """How many values there are, narrow and wide, of those unknown too."""
+    names: Mapping[str, None]
+    """The columns, and if there are any, that of the clock, which is set here."""
+
+    def tables(self, values: _Values) -> list[npt.NDArray[np.float64]]:
+        """The values of all columns of one size, `[column, part]`, for each size.
+
+        Raises:
+            DecodeError: there are more or fewer values than the columns have.
+        """
+        if (4 * self.ends[0], 8 * self.ends[1]) != (len(values.narrow), len(values.wide)):
+            raise DecodeError("values that do not fill their columns")
+        narrow, wide = np.frombuffer(values.narrow, "<f4"), np.frombuffer(values.wide, "<f8")
+        numbers = np.concatenate((narrow, wide), dtype=np.float64)
+        # What no quantity can be is absent.
+        numbers[~(np.abs(numbers) <= MAX_NUMBER)] = np.nan
+        return [numbers[place] for place in self.places]
+
+
+def _places(found: Mapping[str, range], ends: tuple[int, int]) -> _Places:
+    """The places of columns that stand at these numbers of a message."""
+    names = sorted(found, key=lambda name: len(found[name]))
+    where: dict[str, tuple[int, int]] = {}
+    tables = []
+    for number, (_, alike) in enumerate(groupby(names, lambda name: len(found[name]))):
+        rows = list(alike)
+        where |= {name: (number, row) for row, name in enumerate(rows)}
+        tables.append(np.array([found[name] for name in rows], np.intp))
+    told = [*names, OFFSET] if names else []
+    return _Places(where, tuple(tables), ends, dict.fromkeys(told))
+
+
+class _Columns(Mapping[str, Column]):
+    """The columns of a frame, each cut out of its table when somebody asks for it: most are not.
+
+    Those of one size share their memory: whoever keeps what there is one of per node for long does
+    not keep the many numbers of its cores.
+    """
+
+    __slots__ = ("_held", "_made", "_names", "_tables", "_where")
+
+    def __init__(
+        self,
+        names: Mapping[str, None],
+        moved: _Places,
+        tables: list[npt.NDArray[np.float64]],
+        held: Mapping[str, Column],
+        ahead: float,
+    ) -> None:
+        self._names = names
+        self._where = moved.where
+        self._tables = tables
+        self._held = held
+        self._made: dict[str, Column] = {}
+        if names:
+            # A relay tells how far the node is ahead of the relay.
+            told = self.get(OFFSET) if OFFSET in moved.where or OFFSET in held else _NONE
+            self._made[OFFSET] = told + ahead
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """As of a dict; what columns are mostly asked by."""
+        column = self._made.get(key)
+        if column is None:
+            if key not in self._names:
+                return default
+            if (place := self._where.get(key)) is None:
+                return self._held[key]
+            column = self._made[key] = self._tables[place[0]][place[1]]
+        return column
+
+    def keys(self) -> KeysView[str]:
+        """The names of the columns."""
+        return self._names.keys()
+
+    def __getitem__(self, key: str) -> Column:
+        if (column := self.get(key)) is None:
+            raise KeyError(key)
+        return cast(Column, column)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class _Layout:
+    """The columns that were announced; one for all nodes that announce the same."""
+
+    def __init__(
+        self, names: tuple[str, ...], sizes: tuple[int, ...], wide: tuple[bool, ...]
+    ) -> None:
+        self._columns = tuple(zip(names, sizes, wide, strict=True))
+        self._places: dict[bytes, _Places] = {}
+
+    def places(self, present: bytes) -> _Places:
+        """The places of those columns whose bits are set.
+
+        Raises:
+            DecodeError: these are not as many bits as there are columns.
+        """
+        if (known := self._places.get(present)) is not None:
+            return known
+        if len(present) != (len(self._columns) + 7) // 8:
+            raise DecodeError("a frame with other columns than were announced")
+        there = [
+            column
+            for index, column in enumerate(self._columns)
+            if present[index >> 3] >> (index & 7) & 1
+        ]
+        found = {}
+        ends = [0, sum(size for _, size, wide in there if not wide)]
+        narrow = ends[1]
+        for name, size, wide in there:
+            if name in CATALOG:
+                found[name] = range(ends[wide], ends[wide] + size)
+            ends[wide] += size
+        places = _places(found, (narrow, ends[1] - narrow))
+        if len(self._places) >= MAX_PLACES:
+            self._places.clear()
+        self._places[present] = places
+        return places
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Resting:
+    """What the newest `Held` told."""
+
+    number: int
+    bits: int
+    """A bit for each column."""
+    columns: dict[str, Column]
+
+
+class Listener:
+    """Makes views of one node of an agent's messages.
+
+    Args:
+        node: the name it goes by here, whatever the agent calls it.
+    """
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.period: float | None = None
+        """Seconds between frames, as they were announced."""
+        self._announced = b""
+        """What the newest announcement is known by."""
+        self._number = 0
+        """The layout that frames have to name."""
+        self._layout: _Layout | None = None
+        self._inventory = Inventory(node=node)
+        self._held: _Resting | None = None
+
+    def take(self, data: bytes, ahead: float = 0.0) -> NodeView | None:
+        """The view that a message gives; None where it only prepares for frames.
+
+        A frame whose announcement or held values were not heard gives none either.
+
+        Args:
+            data: the message.
+            ahead: seconds that the agent's clock is ahead; times are moved back by them, and the
+                column that tells of it is set.
+
+        Raises:
+            DecodeError: it is no such message, of another version, or does not go with what was
+                announced.
+        """
+        message = decode(data)
+        if isinstance(message, Announcement):
+            self._learn(message, data)
+            return None
+        layout = self._layout
+        if layout is None or isinstance(message, Gone) or message.layout != self._number:
+            return None
+        if isinstance(message, Held):
+            places = layout.places(message.values.columns)
+            columns = self._known(places, places.tables(message.values))
+            self._held = _Resting(message.held, _bits(message.values.columns), columns)
+            return None
+        if self._held is None or message.held != self._held.number:
+            return None
+        return NodeView(self._inventory, self._frame(message, layout, self._held, ahead))
+
+    def _learn(self, message: Announcement, data: bytes) -> None:
+        digest = hashlib.blake2b(data, digest_size=16).digest()
+        if digest == self._announced:
+            return  # said again
+        self._layout = self._held = None
+        self._announced = b""
+        self._inventory = _inventory(message, self.node, self._inventory.version + 1)
+        self._layout = _layout_of(message.columns, message.sizes, message.wide)
+        self._number = message.layout
+        self.period = message.period if 0 < message.period < math.inf else None
+        self._announced = digest
+
+    def _known(self, places: _Places, tables: list[npt.NDArray[np.float64]]) -> dict[str, Column]:
+        """The columns, those that are as before being the same objects: nobody looks anew.
+
+        Most of what rests is the same on all nodes, such as the errors that none of them has.
+        """
+        before = {} if self._held is None else self._held.columns
+        known = {}
+        for name, (table, row) in places.where.items():
+            data, old = tables[table][row].tobytes(), before.get(name)
+            known[name] = old if old is not None and old.tobytes() == data else _column(data)
+        return known
+
+    def _frame(self, message: FrameMessage, layout: _Layout, held: _Resting, ahead: float) -> Frame:
+        values, present = message.values, message.present
+        moved = layout.places(values.columns)
+        if len(present) != len(values.columns):
+            raise DecodeError("a frame with other columns than were announced")
+        there = (held.bits | _bits(values.columns)) & _bits(present)
+        names = layout.places(there.to_bytes(len(present), "little")).names
+        columns = _Columns(names, moved, moved.tables(values), held.columns, ahead)
+        sources = [
+            SourceState(
+                _NAMES.get(one.name) or clean(one.name),
+                one.state,
+                one.reason and clean(one.reason),
+                one.time and one.time - ahead,
+                one.period,
+                {_shared(what): count for what, count in islice(one.counts.items(), MAX_COUNTS)},
+            )
+            for one in message.sources[:MAX_SOURCES]
+        ]
+        reasons = {name: clean(why) for name, why in message.reasons.items() if name in CATALOG}
+        return Frame(
+            self.node,
+            message.time - ahead,
+            columns,
+            tuple(sources),
+            message.simulated,
+            reasons,
+            _heard(message.phase, ahead),
+        )
+
+
+def decode(data: bytes) -> Message:
+    """One message.
+
+    Raises:
+        DecodeError: it is none, or of a version that is not spoken here.
+    """
+    message: Message = _decoded(_decoder, data)
+    return message
+
+
+def head(data: bytes) -> Head:
+    """The head of a message; what follows it may be damaged.
+
+    Raises:
+        DecodeError: as of `decode`.
+    """
+    found: Head = _decoded(_heads, data)
+    if found.type == ANNOUNCEMENT and len(data) > MAX_ANNOUNCEMENT:
+        raise DecodeError(f"an announcement of {len(data):,} bytes")
+    return found
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[_Versioned], data: bytes) -> _Versioned:
+    try:
+        message = decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise DecodeError(f"no message of a trntop agent: {clean(str(error))}") from error
+    if message.v != VERSION:
+        raise DecodeError(f"the agent speaks version {message.v}, this trntop {VERSION}")
+    return message
+
+
+def _inventory(message: Announcement, node: str, version: int) -> Inventory:
+    """The inventory of an announcement, under the name that the node goes by here."""
+    names, sizes = message.columns, message.sizes
+    if not len(set(names)) == len(names) == len(sizes) == len(message.wide):
+        raise DecodeError("an announcement whose columns and sizes do not agree")
+    if any(size < 0 for size in sizes) or sum(sizes) > MAX_VALUES:
+        raise DecodeError("an announcement of impossible sizes")
+    try:
+        told = msgspec.convert(_cleaned(message.inventory), Inventory, dec_hook=_array)
+    except (msgspec.ValidationError, ValueError, TypeError, OverflowError) as error:
+        raise DecodeError(f"inventory: {clean(str(error))}") from error
+    for name, size in zip(names, sizes, strict=True):
+        if name in CATALOG and len(told.of(CATALOG[name].entity)) != size:
+            raise DecodeError(f"{clean(name, 64)}: {size} values for as many parts as do not exist")
+    for entity, owner in ((Entity.CORE, "core_device"), (Entity.PHYSICAL_CORE, "physical_device")):
+        if len(getattr(told, owner)) not in (0, len(told.of(entity))):
+            raise DecodeError(f"{owner}: not one device for each core")
+    facts = dict(told.facts)
+    if (name := _shared(message.node)) != node:
+        facts["agent_name"] = name
+    return dataclasses.replace(told, node=node, version=version, facts=facts)
+
+
+@lru_cache(maxsize=64)
+def _layout_of(names: tuple[str, ...], sizes: tuple[int, ...], wide: tuple[bool, ...]) -> _Layout:
+    return _Layout(names, sizes, wide)
+
+
+def _column(data: bytes) -> Column:
+    """Numbers, one object for all that hold the same."""
+    return _same_column(data) if len(data) <= MAX_SHARED_BYTES else np.frombuffer(data, np.float64)
+
+
+@lru_cache(maxsize=1 << 13)
+def _same_column(data: bytes) -> Column:
+    return np.frombuffer(data, np.float64)
+
+
+def _shared(text: str) -> str:
+    """Cleaned text, one object for all nodes that say the same."""
+    return _same_text(text) if len(text) <= MAX_SHARED else clean(text)
+
+
+@lru_cache(maxsize=1 << 16)
+def _same_text(text: str) -> str:
+    return clean(text)
+
+
+@lru_cache(maxsize=1024)
+def _is_wide(name: str) -> bool:
+    """Whether float32 would round a quantity's values."""
+    return CATALOG[name].kind is Kind.COUNTER or name.endswith("_timestamp_seconds")
+
+
+def _bits(columns: bytes) -> int:
+    """A set of columns as one number."""
+    return int.from_bytes(columns, "little")
+
+
+def _spoken(phase: Phase | None) -> _Phase | None:
+    if phase is None:
+        return None
+    return _Phase(phase.stage, phase.since, phase.why, phase.provenance)
+
+
+def _heard(phase: _Phase | None, ahead: float) -> Phase | None:
+    if phase is None:
+        return None
+    since = phase.since and phase.since - ahead
+    return Phase(phase.stage, since, clean(phase.why), phase.provenance)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise NotImplementedError(type(value))
+
+
+def _array(kind: type, value: Any) -> object:
+    return np.asarray(value, np.int64)
+
+
+def _cleaned(value: Any) -> Any:
+    """Foreign text in a tree of plain values, cleaned."""
+    if isinstance(value, str):
+        return _shared(value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned(each) for each in value]
+    return value

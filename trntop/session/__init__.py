@@ -1,0 +1,1 @@
+"""Monitor (feed, tick), runner, collector protocol, notifications."""

@@ -1,0 +1,347 @@
+"""The one path: readings in, views out. No I/O, no thread, no clock of its own."""
+
+import logging
+import math
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Protocol, TypeVar
+
+from trntop.analysis import Analyzer
+from trntop.catalog import AGENT, ENGINE
+from trntop.core.errors import DecodeError
+from trntop.core.model import (
+    Cluster,
+    Incident,
+    NeffProfile,
+    NodeView,
+    Reading,
+    Sample,
+    Status,
+    View,
+)
+from trntop.core.settings import Settings
+from trntop.pipeline.derive import recipe
+from trntop.pipeline.history import History
+from trntop.pipeline.jobs import job_means
+from trntop.pipeline.node import NodeState
+from trntop.pipeline.skew import Skew
+from trntop.remote.node import RemoteNode
+from trntop.remote.summary import Told
+from trntop.sources import decoders
+
+MAX_NODES = 40_000
+MAX_UNKNOWN = 64
+"""Unknown sources that are counted by name."""
+MAX_CATCH_UP = 120.0
+"""Seconds; a longer gap in the stream is one gap, not a burst of ticks."""
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SparsePast:
+    """The beginning of a stream in which the sources are polled less often than once a second."""
+
+    until: int
+    """Seconds after the stream's start; a multiple of `every`."""
+    every: int
+    """Seconds between two polls, and two ticks."""
+
+    def polled(self, second: int) -> int:
+        """For how many seconds the sources report in a second; 0 if they are not polled in it."""
+        if second > self.until:
+            return 1
+        return 0 if second % self.every else self.every
+
+
+Shown = TypeVar("Shown", covariant=True)
+
+
+class Follower(Protocol[Shown]):
+    """What a stream is played to."""
+
+    period: float
+    sparse: SparsePast | None
+    """How the stream begins, if its sources are polled less often there."""
+
+    def feed(self, reading: Reading) -> None:
+        """Takes one reading."""
+        ...
+
+    def restart(self) -> None:
+        """The stream's clock was set back."""
+        ...
+
+    def end(self, now: float) -> None:
+        """The stream is over at `now`."""
+        ...
+
+    def tick(self, now: float) -> Shown:
+        """A period has passed."""
+        ...
+
+
+class Monitor:
+    """All nodes, their recent past and what is wrong with them.
+
+    Args:
+        settings: the settings in force.
+        period: seconds between ticks.
+        profiles: NEFF profiles known on this machine; a node's own source adds to them.
+        wanted: the quantities that its views are read for, if not all. Then no others are
+            computed, what is not asked for is not decoded, and there is no history.
+        sparse: how the stream begins, if its sources are polled less often there.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        period: float = 1.0,
+        profiles: tuple[NeffProfile, ...] = (),
+        wanted: frozenset[str] | None = None,
+        sparse: SparsePast | None = None,
+    ) -> None:
+        self.period = period
+        self.sparse = sparse
+        self._recorded: tuple[Cluster, dict[str, float]] | None = None
+        """What history was given at the tick before, of a sparse past."""
+        self._profiles = profiles
+        self._recipe = recipe(wanted)
+        self._decoders = decoders(None if wanted is None else self._recipe.needed)
+        self.history = History(
+            settings.history.seconds, settings.history.coarse, settings.history.step
+        )
+        self.settings = settings
+        self._nodes: dict[str, NodeState] = {}
+        self._remotes: dict[str, RemoteNode] = {}
+        """Nodes that an agent speaks for."""
+        self._engine: Told | None = None
+        """What an engine tells of all nodes; then agents have judged them, and nobody does here."""
+        self._incidents: tuple[Incident, ...] = ()
+        self._order: list[str] = []
+        self._analyzer = Analyzer(settings.analysis, period, settings.rules)
+        self._generation = 0
+        self.unknown_sources: dict[str, int] = {}
+        """Readings of sources that have no decoder, by source."""
+        self.ended = False
+
+    def anew(self) -> "Monitor":
+        """One that knows nothing yet, for another place in the same stream."""
+        other = Monitor(self.settings, self.period, self._profiles, self._recipe.wanted)
+        other._generation = self._generation
+        return other
+
+    def feed(self, reading: Reading) -> None:
+        """Takes one reading; a payload that cannot be decoded is counted and shown."""
+        if reading.source == AGENT:
+            self._feed_remote(reading)
+            return
+        if reading.source == ENGINE:
+            self._feed_engine(reading)
+            return
+        decoder = self._decoders.get(reading.source)
+        if decoder is None:
+            known = self.unknown_sources
+            if reading.source in known or len(known) < MAX_UNKNOWN:
+                known[reading.source] = known.get(reading.source, 0) + 1
+            return
+        node = self._node(reading.node)
+        if node is None:
+            return
+        if reading.source in self._recipe.unheeded and node.hears(reading.source):
+            node.feed(reading, Sample())  # that it speaks counts
+            return
+        try:
+            sample = decoder(reading.data)
+        except DecodeError as error:
+            node.problem(reading.source, str(error))
+            return
+        except Exception as error:
+            # A defect of a decoder must cost one payload, not the collection.
+            log.exception("decoding %s of %s", reading.source, reading.node)
+            node.problem(reading.source, f"internal error: {type(error).__name__}")
+            return
+        node.feed(reading, sample)
+
+    def _feed_remote(self, reading: Reading) -> None:
+        """Takes what an agent says of a node."""
+        if (node := self._remote(reading.node)) is None:
+            return
+        try:
+            node.feed(reading)
+        except DecodeError as error:
+            node.problem(str(error))
+
+    def _feed_engine(self, reading: Reading) -> None:
+        """Takes what an engine says of all nodes; those that it shows no more are forgotten."""
+        engine = self._told()
+        try:
+            engine.take(reading)
+        except DecodeError as error:
+            engine.complain(str(error))
+            return
+        roster = engine.roster
+        if roster is not None and (gone := self._remotes.keys() - roster):
+            for name in gone:
+                del self._remotes[name]
+            self._list()
+
+    def _told(self) -> Told:
+        if self._engine is None:
+            self._engine = Told(self.history, self.period)
+        return self._engine
+
+    def status(self, status: Status) -> None:
+        """Takes a collector's word on its source."""
+        if status.source == ENGINE:
+            self._told().status(status)
+            return
+        find = self._remote if status.source == AGENT else self._node
+        if (node := find(status.node)) is not None:
+            node.status(status)
+
+    def forget(self, name: str, sources: Set[str] | None = None) -> None:
+        """A node is no longer watched, or some sources of it; what was wrong with it ends."""
+        if sources is None or AGENT in sources:
+            self._remotes.pop(name, None)
+        node = self._nodes.get(name)
+        if node is not None and (sources is None or not node.forget(sources)):
+            del self._nodes[name]
+        self._list()
+
+    def end(self, now: float) -> None:
+        """The stream is over at `now`: what is not stale stands, in the state *ended*."""
+        self.ended = True
+        for node in self._all():
+            node.end(now)
+
+    def restart(self) -> None:
+        """The stream's clock was set back: what was known belongs to another time."""
+        for node in self._all():
+            node.restart()
+        if self._engine is not None:
+            self._engine.restart()
+
+    def resume(self) -> None:
+        """A looped stream begins anew."""
+        self.ended = False
+        for node in self._all():
+            node.resume()
+
+    def tick(self, now: float, lag: float = 0.0) -> View:
+        """The state of everything at `now`; before `now` goes back, call `restart`."""
+        return self.judge(self.look(now), lag)
+
+    def look(self, now: float) -> Cluster:
+        """The nodes at `now`, not yet judged."""
+        nodes = {name: self._view(name, now) for name in self._order}
+        return Cluster(now, nodes, None if self._engine is None else self._engine.whole(now))
+
+    def _view(self, name: str, now: float) -> NodeView:
+        node, remote = self._nodes.get(name), self._remotes.get(name)
+        if remote is None:
+            assert node is not None
+            return node.view(now)
+        return remote.view(now, None if node is None else node.view(now))
+
+    def _all(self) -> Iterator[NodeState | RemoteNode]:
+        return chain(self._nodes.values(), self._remotes.values())
+
+    def judge(self, cluster: Cluster, lag: float = 0.0) -> View:
+        """What is wrong with the nodes of a tick."""
+        if self._recipe.wanted is None:
+            self._record(cluster, dict(job_means(cluster)))
+        if self._engine is None:
+            self._incidents = self._analyzer.tick(cluster)
+        else:
+            self._incidents = self._engine.incidents(cluster.time)
+        return self._shown(cluster, lag)
+
+    def _record(self, cluster: Cluster, means: dict[str, float]) -> None:
+        """Adds a tick to history; where ticks are sparse, values stand until the next."""
+        if self.sparse is not None:
+            if self._recorded is not None:
+                before, its_means = self._recorded
+                steps = round((cluster.time - before.time) / self.period)
+                for step in range(1, steps if steps <= self.sparse.every else 1):
+                    time = before.time + step * self.period
+                    self.history.append(replace(before, time=time), its_means)
+            self._recorded = cluster, means
+        self.history.append(cluster, means)
+
+    def glance(self, now: float) -> View:
+        """The nodes at `now`, between two ticks, with what was wrong at the one before."""
+        return self._shown(self.look(now))
+
+    def _shown(self, cluster: Cluster, lag: float = 0.0) -> View:
+        self._generation += 1
+        return View(self._generation, cluster.time, cluster, self._incidents, self.ended, lag)
+
+    def _node(self, name: str) -> NodeState | None:
+        node = self._nodes.get(name)
+        if node is None and self._has_room(name):
+            node = self._nodes[name] = NodeState(name, self._profiles, self._recipe)
+            self._list()
+        return node
+
+    def _remote(self, name: str) -> RemoteNode | None:
+        node = self._remotes.get(name)
+        if node is None and self._has_room(name):
+            node = self._remotes[name] = RemoteNode(name)
+            self._list()
+        return node
+
+    def _has_room(self, name: str) -> bool:
+        known = name in self._nodes or name in self._remotes
+        return known or len(self._order) < MAX_NODES
+
+    def _list(self) -> None:
+        self._order = sorted(self._nodes.keys() | self._remotes.keys())
+
+
+def play(
+    readings: Iterable[Reading],
+    monitor: Follower[Shown],
+    skew: Skew | None = None,
+    beat: float | None = None,
+) -> Iterator[Shown]:
+    """Runs a recorded or simulated stream through `monitor`, one view per period of its time.
+
+    Nodes whose clocks are off are shifted onto the time of the others. Where the stream itself
+    leaps (all clocks were set, files were joined, nothing was recorded for long), time leaps
+    with it: one tick, then on from there. The last view, with the stream ended, comes at the
+    last reading's time. An empty stream gives no view.
+
+    Args:
+        readings: the stream, in the order of arrival.
+        monitor: takes the readings and makes the views.
+        skew: tells the clocks that are off; a new one by default.
+        beat: a time that a tick falls on, if it comes to that; else one period after the first
+            reading.
+    """
+    skew = Skew() if skew is None else skew
+    due = now = None
+    dense, sparse = -math.inf, monitor.sparse
+    for reading in skew.aligned(readings):
+        time = skew.time
+        if now is None or due is None:
+            now, due = time, time + monitor.period
+            if sparse is not None:
+                dense = time + sparse.until
+            if beat is not None:
+                due -= (time - beat) % monitor.period
+        if abs(time - now) > MAX_CATCH_UP:
+            yield monitor.tick(now)
+            if time < now:
+                monitor.restart()
+            now, due = time, time + monitor.period
+        now = max(now, time)
+        while due <= now:
+            yield monitor.tick(due)
+            due += sparse.every if sparse is not None and due < dense else monitor.period
+        monitor.feed(reading)
+    if now is not None:
+        monitor.end(now)
+        yield monitor.tick(now)

@@ -1,0 +1,505 @@
+"""A running monitor: own thread, own event loop, newest view to whoever asks.
+
+Live sources are collectors, ticked by the steady clock. A stream (recording, simulation) is an
+iterator of readings, ticked by its own time and paced by `Playback`.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+from trntop.core.model import Cluster, Reading, State, Status, View
+from trntop.pipeline.history import History
+from trntop.pipeline.skew import Skew
+from trntop.recording.blackbox import BlackBox
+from trntop.remote.names import Claims
+from trntop.session.clock import SteadyClock
+from trntop.session.collector import Attentive, Collector
+from trntop.session.monitor import Monitor, play
+
+log = logging.getLogger(__name__)
+
+STOP_SECONDS = 0.4
+"""How long `stop` waits for the collection thread; it is a daemon and holds nobody back."""
+SLICE = 0.2
+"""Seconds between looks at pause and speed while waiting."""
+
+NEAR = (5, 30, 40)
+"""How many ticks before a moment that is sought the stream is taken up: at least, at most, and
+divided by the nodes: what is looked for stands on the screen before a second has passed.
+"""
+FAR = (5, 300, 600)
+"""The same for the second time, while nothing moves on: by then the judgement of the incidents and
+the graphs have what they need.
+"""
+AHEAD = (5, 60, 120)
+"""The same for what is run through to get on, so that nothing is forgotten."""
+ROUNDING = 1e-3
+"""Seconds by which a tick may miss its time: floats of unix time are coarse."""
+GAP = 60.0
+GAP_SHOWN = 2.0
+"""A pause of the stream longer than `GAP` seconds is cut to this when it is played."""
+
+Span = tuple[float, float]
+Subscriber = Callable[[View], None]
+Tap = Callable[[Reading], None]
+
+
+@dataclass(slots=True)
+class Playback:
+    """The controls of a stream; plain attributes, set from any thread."""
+
+    speed: float = 1.0
+    paused: bool = False
+    loop: bool = False
+    catch_up: bool = False
+    """Run as fast as possible until the stream's time reaches the present."""
+    ended: bool = False
+
+
+class Session:
+    """Runs a monitor over live collectors or over one stream.
+
+    Args:
+        monitor: takes the readings and makes the views; used on the session's thread only.
+        collectors: live sources.
+        stream: makes an iterator of readings; called anew for each round of a loop.
+        stream_from: the same from a time on, for streams in which one may move.
+        span: tells the times of the stream's first and last reading, None where they are not known.
+        playback: the stream's controls.
+        description: names the source on the screen.
+        tap: is handed every reading first (the recorder).
+        black_box: keeps the newest readings of live sources, if anything does.
+        notes: says what was lost in damaged inputs so far.
+    """
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        *,
+        collectors: Sequence[Collector] = (),
+        stream: Callable[[], Iterable[Reading]] | None = None,
+        stream_from: Callable[[float], Iterable[Reading]] | None = None,
+        span: Callable[[], Span | None] = lambda: None,
+        playback: Playback | None = None,
+        description: str = "",
+        tap: Tap | None = None,
+        black_box: BlackBox | None = None,
+        notes: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        self.notes = notes
+        self.playback = (playback or Playback()) if stream is not None else None
+        self.description = description
+        self.clock = SteadyClock()
+        self._monitor = monitor
+        self._collectors = collectors
+        self._stream = stream
+        self._stream_from = stream_from
+        self._find_span = span
+        self._tap = tap if black_box is None else black_box.take
+        self.black_box = black_box
+        self.tell: Callable[[str], None] = log.warning
+        """Is told, on any thread, what concerns the user and is in no view."""
+        self._view = View(0, self.clock.now(), Cluster(self.clock.now()))
+        self._skew = Skew()
+        self._subscribers: list[Subscriber] = []
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ready = threading.Event()
+        self._over = threading.Event()
+        self._done = threading.Event()
+        self._called = asyncio.Event()
+        """Ends a wait of the stream early."""
+        self._focus: str | None = None
+        """The node that the user is looking at."""
+        self._awaited: str | None = None
+        """The same, until a collector has told more of it."""
+        self._sought: _Sought | None = None
+        """The moment that the user wants to see next."""
+        self._steps = 0
+        """Ticks to be shown although the stream is held."""
+        self.span: Span | None = None
+        """Times of the stream's first and last reading, where they are known."""
+        self.failure = ""
+        """Why the session stopped by itself, empty while it runs or after a normal end."""
+
+    @property
+    def view(self) -> View:
+        """The newest view."""
+        return self._view
+
+    @property
+    def history(self) -> History:
+        """The recent past."""
+        return self._monitor.history
+
+    @property
+    def period(self) -> float:
+        """Seconds between ticks."""
+        return self._monitor.period
+
+    @property
+    def seekable(self) -> bool:
+        """Whether one may move in the stream."""
+        return self._stream_from is not None
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Calls `subscriber` with each new view, on the session's thread: return at once."""
+        self._subscribers.append(subscriber)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread = threading.Thread(target=self._run, name="collection", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Cancels everything and waits a moment; a hung source cannot hold the caller."""
+        self._ready.wait(STOP_SECONDS)
+        if self._task is not None:
+            self._call(self._cancel)
+        self._done.wait(STOP_SECONDS)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Waits until a stream has ended or the session has failed."""
+        return self._over.wait(seconds)
+
+    def seek(self, time: float) -> bool:
+        """Goes on at another moment of the stream, if one may move in it; from any thread.
+
+        The next view that is handed on is the one at `time`. What is not far ahead is run through
+        to get there; else the stream is taken up anew a little before. A stream that is held
+        stays so.
+
+        Returns:
+            Whether it is taken up anew, and what was known is forgotten.
+        """
+        if not self.seekable:
+            return False
+        ahead = time - self._view.time
+        anew = not 0 <= ahead <= self._lead(AHEAD) or self._view.ended
+        self._call(partial(self._seek, _Sought(time, anew)))
+        return anew
+
+    def _seek(self, sought: "_Sought") -> None:
+        self._sought = sought
+        self._called.set()
+
+    def look_at(self, node: str | None) -> None:
+        """Tells collectors which node the user is looking at, or none; from any thread."""
+        if node != self._focus:
+            self._focus = node
+            self._call(self._turn)
+
+    def _turn(self) -> None:
+        attentive = [one for one in self._collectors if isinstance(one, Attentive)]
+        self._awaited = self._focus if attentive else None
+        for collector in attentive:
+            collector.look_at(self._focus)
+
+    def _heard(self, node: str) -> None:
+        """Shows at once, not at the next tick, what was asked of the node that is looked at."""
+        if node == self._awaited:
+            self._awaited = None
+            # Once the collector is through with it: one node may take several messages.
+            asyncio.get_running_loop().call_soon(
+                lambda: self._publish(self._monitor.glance(self.clock.now()))
+            )
+
+    def step(self) -> None:
+        """Shows the next tick of a stream that is held; from any thread."""
+        self._call(self._stepped)
+
+    def _stepped(self) -> None:
+        self._steps += 1
+        self._called.set()
+
+    def _call(self, what: Callable[[], None]) -> None:
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # already closed
+                self._loop.call_soon_threadsafe(what)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _run(self) -> None:
+        loop = asyncio.new_event_loop()
+        try:
+            self._loop = loop
+            self._task = loop.create_task(self._main())
+            self._ready.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                loop.run_until_complete(self._task)
+        except Exception as error:
+            # The thread must not die silently: screens show `failure` and stay usable.
+            log.exception("collection stopped")
+            self.failure = f"{type(error).__name__}: {error}"
+        finally:
+            self._ready.set()
+            self._over.set()
+            self._done.set()
+            with contextlib.suppress(Exception):
+                loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    async def _main(self) -> None:
+        if self._stream is not None:
+            assert self.playback is not None
+            await self._play(self._stream, self.playback)
+        else:
+            await self._collect()
+
+    def _publish(self, view: View) -> None:
+        self._view = view
+        for subscriber in self._subscribers:
+            subscriber(view)
+
+    async def _collect(self) -> None:
+        sink = _Sink(
+            self._monitor, self.clock, self._tap, lambda text: self.tell(text), self._heard
+        )
+        self._turn()
+        tasks = [asyncio.create_task(_guarded(one, sink)) for one in self._collectors]
+        period = self._monitor.settings.collect.period
+        loop = asyncio.get_running_loop()
+        planned = due = loop.time()
+        try:
+            while True:
+                lag = loop.time() - planned
+                self._publish(self._monitor.tick(self.clock.now(), max(0.0, lag)))
+                planned = due = due + period
+                if loop.time() > due:
+                    # Late ticks are skipped, never queued.
+                    due = loop.time() + period
+                await asyncio.sleep(max(0.0, due - loop.time()))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _play(self, stream: Callable[[], Iterable[Reading]], playback: Playback) -> None:
+        """Plays the stream to its end, anew where it loops, or on from where the user goes."""
+        self.span = self._find_span()
+        shift = 0.0
+        first: float | None = None
+        views = play(self._tapped(stream(), shift), self._monitor, self._skew)
+        before: float | None = None
+        while True:
+            begun, last, views = await self._show(views, before, playback)
+            first = begun if first is None else first
+            if (sought := self._sought) is not None:
+                self._sought, self._steps = None, 0
+                self._over.clear()
+                playback.ended = False
+                if sought.anew:
+                    views = await self._arrive(sought.time - shift, shift, playback)
+                elif (view := await self._run_up(views, sought.time)) is not None:
+                    self._publish(view)
+                before = self._view.time
+            elif last is None or first is None:
+                return
+            elif playback.loop:
+                shift = last - first + 1.0
+                self._monitor.resume()
+                self._skew = Skew()
+                views = play(self._tapped(stream(), shift), self._monitor, self._skew)
+                before = None
+            else:
+                playback.ended = True
+                self._over.set()
+                if not self.seekable:
+                    return
+                await self._rest(None)
+                views, before = iter(()), last
+
+    async def _show(
+        self, views: Iterator[View], before: float | None, playback: Playback
+    ) -> tuple[float | None, float | None, Iterator[View]]:
+        """Hands on views at their pace until they end, or the user wants to be elsewhere.
+
+        Args:
+            views: what comes.
+            before: the time of the view that is shown, None where none of this round is.
+            playback: the controls.
+
+        Returns:
+            The times of the first and the last of them, where there was none `before`; and what
+            is still to come.
+        """
+        first = before
+        due = asyncio.get_running_loop().time()
+        for view in views:
+            if self._sought is not None:
+                return first, before, chain([view], views)
+            first = view.time if first is None else first
+            if playback.catch_up and view.time >= self.clock.now():
+                playback.catch_up = False
+            if before is None or playback.catch_up:
+                due = asyncio.get_running_loop().time()
+                await asyncio.sleep(0)
+            else:
+                wait = max(0.0, view.time - before)
+                due = await self._pace(due, wait if wait < GAP else GAP_SHOWN, playback)
+            if self._sought is not None:
+                return first, before, chain([view], views)
+            before = view.time
+            if not (view.ended and playback.loop):
+                self._publish(view)
+        return first, before, iter(())
+
+    async def _run_up(
+        self, views: Iterator[View], time: float, goes_on: Callable[[], bool] = lambda: True
+    ) -> View | None:
+        """The view at `time`, or the last one, without a wait; None if anything else is wanted."""
+        for view in views:
+            if self._sought is not None or not goes_on():
+                return None
+            if view.time >= time - ROUNDING or view.ended:
+                return view
+            await asyncio.sleep(0)
+        return None
+
+    async def _arrive(self, time: float, shift: float, playback: Playback) -> Iterator[View]:
+        """Shows the moment `time` of the stream; the views after it.
+
+        First with little before it, so that it is there at once, then, while the stream is held
+        anyway, with as much as the judgement and the graphs want.
+        """
+        if self.span is not None:
+            time = min(max(time, self.span[0]), self.span[1])
+
+        def at_rest() -> bool:
+            return playback.paused and not self._steps
+
+        near, far = self._lead(NEAR), self._lead(FAR)
+        views = await self._approach(time, near, shift, lambda: True)
+        if views is not None and far > near and playback.paused:
+            views = await self._approach(time, far, shift, at_rest) or views
+        return views or iter(())
+
+    def _lead(self, ticks: tuple[int, int, int]) -> float:
+        """Seconds for NEAR or FAR."""
+        least, most, looks = ticks
+        nodes = max(1, len(self._view.cluster.nodes))
+        return max(least, min(most, looks // nodes)) * self.period
+
+    async def _approach(
+        self, time: float, lead: float, shift: float, goes_on: Callable[[], bool]
+    ) -> Iterator[View] | None:
+        """Runs from `lead` seconds before `time` up to it, showing nothing on the way.
+
+        Returns:
+            The views after that; None where the user wanted something else meanwhile, or nothing
+            is there.
+        """
+        assert self._stream_from is not None
+        monitor, skew = self._monitor.anew(), Skew()
+        readings = self._tapped(self._stream_from(time - lead), shift)
+        views = play(readings, monitor, skew, beat=time + shift)
+        view = await self._run_up(views, time + shift, goes_on)
+        if view is None:
+            return None
+        self._monitor, self._skew = monitor, skew
+        self._publish(view)
+        return views
+
+    async def _pace(self, due: float, seconds: float, playback: Playback) -> float:
+        """Waits for `seconds` of stream time; returns when that wait was over in loop time."""
+        loop = asyncio.get_running_loop()
+        remaining = seconds
+        now = max(due, loop.time() - seconds)
+        while remaining > 0 and self._sought is None:
+            if playback.paused and self._steps:
+                self._steps -= 1
+                return loop.time()
+            step = max(0.0, min(SLICE, remaining / playback.speed) - (loop.time() - now))
+            await self._rest(step)
+            passed, now = loop.time() - now, loop.time()
+            if not playback.paused:
+                self._steps = 0
+                remaining -= passed * playback.speed
+        # What the last slice overslept is taken off the next wait.
+        return now + remaining / playback.speed
+
+    async def _rest(self, seconds: float | None) -> None:
+        """Waits, at most until the user wants something; without end for None."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._called.wait()
+        self._called.clear()
+
+    def _tapped(self, readings: Iterable[Reading], shift: float) -> Iterable[Reading]:
+        for reading in readings:
+            if shift:
+                reading = Reading(
+                    reading.node,
+                    reading.source,
+                    reading.time + shift,
+                    reading.data,
+                    reading.simulated,
+                )
+            if self._tap is not None:
+                self._tap(reading)
+            yield reading
+
+
+@dataclass(frozen=True, slots=True)
+class _Sought:
+    """Where the user wants to be in the stream."""
+
+    time: float
+    anew: bool
+    """Whether the stream is taken up anew for it."""
+
+
+class _Sink:
+    """What collectors see of the session."""
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        clock: SteadyClock,
+        tap: Tap | None,
+        tell: Callable[[str], None],
+        heard: Callable[[str], None],
+    ) -> None:
+        self._monitor = monitor
+        self._clock = clock
+        self._tap = tap
+        self._claims = Claims()
+        self.tell = tell
+        self._heard = heard
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    def reading(self, reading: Reading) -> None:
+        if self._tap is not None:
+            self._tap(reading)
+        self._monitor.feed(reading)
+        self._heard(reading.node)
+
+    def status(self, status: Status) -> None:
+        self._monitor.status(status)
+
+    def claim(self, node: str, speaker: str, *sources: str) -> str:
+        return self._claims.claim(node, speaker, *sources)
+
+    def forget(self, node: str, speaker: str = "") -> None:
+        self._monitor.forget(node, self._claims.drop(node, speaker))
+
+
+async def _guarded(collector: Collector, sink: _Sink) -> None:
+    """Runs a collector; a defect in it takes down its source, not the others."""
+    try:
+        await collector.run(sink)
+    except Exception as error:
+        log.exception("collector %s of %s failed", collector.source, collector.node)
+        reason = f"internal error: {type(error).__name__}"
+        sink.status(Status(collector.node, collector.source, State.DOWN, reason))

@@ -1,0 +1,63 @@
+"""EFA counters as AWS's node exporter publishes them: `node_amazonefa_<counter>{device,port}`.
+
+Source: `4.validation_and_observability/3.efa-node-exporter/amazon_efa_linux.go` in
+https://github.com/aws-samples/awsome-distributed-training. Values are those of the driver and
+cumulative. `lifespan`, which it publishes as well, is a setting of the kernel and no counter. It
+looks for the device's counters among the port's, where only drivers before 1.14.0 keep them.
+"""
+
+import numpy as np
+
+from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, Entity
+from trntop.core.errors import DecodeError
+from trntop.core.model import Sample
+from trntop.core.text import clean
+from trntop.sources.columns import COUNTER
+from trntop.sources.exporter_page import read, within
+
+PREFIX = "node_amazonefa_"
+MAX_CARDS = 256
+PERIOD = 5.0
+"""Seconds from one look at the page to the next."""
+
+_INFO = f"{PREFIX}info"
+_COUNTERS = {f"{PREFIX}{name}": name for name in EFA_PORT_COUNTERS | EFA_DEVICE_COUNTERS}
+_SUCCESS = "node_scrape_collector_success"
+_FAMILIES = frozenset((*_COUNTERS, _INFO, _SUCCESS))
+
+
+def decode(data: bytes) -> Sample:
+    """One page.
+
+    Raises:
+        DecodeError: nothing of the EFA exporter is on it.
+    """
+    page = read(data, _FAMILIES)
+    failed = any(
+        one.value == 0 for one in page.of(_SUCCESS) if one.labels.get("collector") == "amazonefa"
+    )
+    named = [name for name in page.families if name != _SUCCESS]
+    if not named and not failed:
+        raise DecodeError("no page of the EFA node exporter")
+    series = [one for name in named for one in page.of(name)]
+    labels = {one.labels.get("device", "") for one in series}
+    cards = sorted(labels - {""})[:MAX_CARDS]
+    place = {card: index for index, card in enumerate(cards)}
+    sample = Sample(period=PERIOD, problems=page.problems)
+    # As trntop's own pages under these names say.
+    sample.simulated = any(one.labels.get("provenance") == "simulated" for one in series[:1])
+    if failed:
+        sample.unusable = "node_exporter's collector amazonefa failed"
+        return sample
+    sample.keys[Entity.EFA] = tuple(clean(card, 64) for card in cards)
+    for family, name in _COUNTERS.items():
+        column = np.full(len(cards), np.nan)
+        for one in page.of(family):
+            index = place.get(one.labels.get("device", ""))
+            if index is not None:
+                column[index] = one.value
+        if not np.isnan(column).all():
+            sample.columns[f"efa_{name}_total"] = within(column, COUNTER)
+    read_cards = sample.columns.get("efa_tx_bytes_total", np.full(len(cards), np.nan))
+    sample.columns["node_efa_cards"] = np.array([float(np.isfinite(read_cards).sum())])
+    return sample

@@ -1,0 +1,46 @@
+"""What a list of nodes tells of a node: `{"facts": {name: text}, "period": seconds}`.
+
+Facts go by the names of `Inventory.facts`; an empty text takes one back. An `instance_state` other
+than pending or running says that nothing can be heard of the node, and why.
+"""
+
+import msgspec
+
+from trntop.core.model import Sample
+from trntop.core.text import clean
+from trntop.sources import tolerant
+
+MAX_FACTS = 64
+MAX_NAME = 64
+ALIVE = ("", "pending", "running")
+"""States of an instance that may speak."""
+
+
+class _Told(msgspec.Struct):
+    facts: dict[str, str] = {}
+    period: float | None = None
+
+
+_decoder = msgspec.json.Decoder(_Told)
+
+
+def decode(data: bytes) -> Sample:
+    """The facts of one node.
+
+    Raises:
+        DecodeError: the payload is no JSON object of this kind.
+    """
+    told, problems = tolerant.decode(data, _decoder)
+    facts = {
+        clean(name, MAX_NAME): clean(text) for name, text in list(told.facts.items())[:MAX_FACTS]
+    }
+    state = facts.get("instance_state", "")
+    why = facts.get("state_reason", "")
+    gone = "" if state in ALIVE else f"EC2 says: {state}{f' ({why})' if why else ''}"
+    period = told.period
+    return Sample(
+        facts={"facts": facts},
+        period=period if period is not None and 0 < period < float("inf") else None,
+        problems=problems,
+        unusable=gone,
+    )

@@ -1,0 +1,145 @@
+"""The host: `{"period", "cpu", "memory", "network", "disk", "lustre", "processes", …}`.
+
+Bytes are cumulative: since boot, or since a file system was mounted. A count of which the
+reader saw only a part is absent, and the sample says why.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from trntop.core.model import Compilation, Sample
+from trntop.core.text import clean
+from trntop.sources import tolerant
+from trntop.sources.columns import COUNTER, SIZE, Layout, Range
+
+PERIOD = 10.0
+"""Seconds, where the payload does not say."""
+MAX_ERRORS = 16
+EC2 = "Amazon EC2"
+"""The firmware's vendor on Nitro instances."""
+
+_BYTES = ("network_rx", "network_tx", "disk_read", "disk_written", "lustre_read", "lustre_written")
+_LAYOUT = Layout(
+    (("node_cpu_busy_ratio",), Range(limit=1.0)),
+    (("node_load1",), Range(limit=1e6)),
+    (("node_memory_available_bytes", "node_processes"), SIZE),
+    (("node_compilers", "node_compile_cache_modules"), SIZE),
+    (tuple(f"node_{name}_bytes_total" for name in _BYTES), COUNTER),
+)
+
+
+class _Dmi(msgspec.Struct, gc=False):
+    sys_vendor: str = ""
+    product_name: str = ""
+    board_asset_tag: str = ""
+
+
+class _Cpu(msgspec.Struct, gc=False):
+    busy: float | None = None
+    load1: float | None = None
+
+
+class _Memory(msgspec.Struct, gc=False):
+    available: float | None = None
+
+
+class _Interface(msgspec.Struct, gc=False):
+    rx_bytes: float | None = None
+    tx_bytes: float | None = None
+
+
+class _Volume(msgspec.Struct, gc=False):
+    read_bytes: float | None = None
+    written_bytes: float | None = None
+
+
+class _Processes(msgspec.Struct, gc=False):
+    count: float | None = None
+    partial: bool = False
+
+
+class _Compiler(msgspec.Struct, gc=False):
+    since: float | None = None
+
+
+class _Cache(msgspec.Struct, gc=False):
+    modules: float | None = None
+    partial: bool = False
+
+
+class _Host(msgspec.Struct, gc=False):
+    period: float = PERIOD
+    dmi: _Dmi = msgspec.field(default_factory=_Dmi)
+    cpu: _Cpu = msgspec.field(default_factory=_Cpu)
+    memory: _Memory = msgspec.field(default_factory=_Memory)
+    network: dict[str, _Interface] = {}
+    disk: _Volume = msgspec.field(default_factory=_Volume)
+    lustre: dict[str, _Volume] = {}
+    processes: _Processes = msgspec.field(default_factory=_Processes)
+    compilers: list[_Compiler] | None = None
+    compile_cache: _Cache = msgspec.field(default_factory=_Cache)
+    errors: list[str] = []
+
+
+_decoder = msgspec.json.Decoder(_Host)
+
+
+def decode(data: bytes) -> Sample:
+    """One reading of the host.
+
+    Raises:
+        DecodeError: the payload is no JSON object of this kind.
+    """
+    host, problems = tolerant.decode(data, _decoder)
+    compilers = host.compilers
+    absent: dict[str, str] = {}
+    facts: dict[str, Any] = {"facts": _instance(host.dmi)}
+    if compilers or (compilers is not None and not host.processes.partial):
+        facts["compilation"] = _compilation(compilers)
+    if host.processes.partial:
+        absent["node_compilers"] = "not all processes could be looked at"
+    if host.compile_cache.partial:
+        absent["node_compile_cache_modules"] = "not all modules could be looked at"
+    row = (
+        host.cpu.busy,
+        host.cpu.load1,
+        host.memory.available,
+        host.processes.count,
+        None if compilers is None or host.processes.partial else float(len(compilers)),
+        None if host.compile_cache.partial else host.compile_cache.modules,
+        _total(interface.rx_bytes for interface in host.network.values()),
+        _total(interface.tx_bytes for interface in host.network.values()),
+        host.disk.read_bytes,
+        host.disk.written_bytes,
+        _total(volume.read_bytes for volume in host.lustre.values()),
+        _total(volume.written_bytes for volume in host.lustre.values()),
+    )
+    return Sample(
+        columns=_LAYOUT.columns([row]),
+        facts=facts,
+        period=host.period if 0 < host.period < float("inf") else PERIOD,
+        problems=(*problems, *map(clean, host.errors[:MAX_ERRORS])),
+        absent=absent,
+    )
+
+
+def _instance(dmi: _Dmi) -> dict[str, str]:
+    """Type and id of an EC2 instance, as its firmware tells them; elsewhere nothing."""
+    if dmi.sys_vendor != EC2:
+        return {}
+    said = {"instance_type": dmi.product_name, "instance_id": dmi.board_asset_tag}
+    return {name: clean(value, 64) for name, value in said.items() if value}
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    """The sum of those that are counters; absent when none is."""
+    known = [value for value in values if value is not None and 0 <= value < COUNTER.limit]
+    return sum(known) if known else None
+
+
+def _compilation(compilers: list[_Compiler]) -> Compilation | None:
+    """What the compilers are at, those that tell since when."""
+    starts = [each.since for each in compilers if each.since is not None and each.since > 0]
+    return Compilation(min(starts), len(starts)) if starts else None

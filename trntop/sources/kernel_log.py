@@ -1,0 +1,93 @@
+"""Lines of the kernel log that tell of trouble with Neuron devices or EFA cards.
+
+    {"period", "via", "lines": [{"time", "text"}], "counts": {"neuron", "efa"}, "lost"}
+
+`counts` are of all such lines since the reading before; `lines` holds the newest of them. `lost`
+counts kernel messages of any kind that were overwritten before they could be read.
+"""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from trntop.core.model import Sample
+from trntop.core.text import clean
+from trntop.sources import tolerant
+
+PERIOD = 10.0
+"""Seconds, where the payload does not say."""
+MAX_LINES = 64
+MAX_TEXT = 1024
+"""Characters of a line that are looked at."""
+KINDS = ("neuron", "efa")
+
+# Neuron SDK, rules of its problem detector for Kubernetes. A full line, by the runtime guide:
+# NEURON_HW_ERR=SRAM_UNCORRECTABLE_ERROR instance-id=… nd-id=0 nc-id=0 serial-num=… action=…
+_NEURON = re.compile(r"\bNEURON_HW_ERR=\w")
+# EFA driver, efa_com.c. The ENA driver says some of it word for word, hence the name: a line
+# begins `efa 0000:a0:1a.0 rdmap160s26: `, or with the card's name alone.
+_EFA = re.compile(
+    r"\b(?:efa|rdmap\d).*(?:"
+    r"The device didn't send any completion for admin cmd"
+    r"|The device sent a completion but the driver didn't receive any MSI-X interrupt"
+    r"|Wait for completion \(polling\) timeout"
+    r"|Reading register timed out"
+    r"|Device isn't ready, abort com init"
+    r"|Failed to process command"
+    r"|Failed to submit command"
+    r")"
+)
+# Each end of a process that used collectives may leave one; AWS's Neuron guide calls it benign.
+_BENIGN = re.compile(r"Failed to process command DEREG_MR .*comp_status 7 err -22")
+
+
+def relevant(text: str) -> str | None:
+    """Whose trouble a line of the kernel log tells of, `neuron` or `efa`, if any."""
+    text = text[:MAX_TEXT]
+    if _NEURON.search(text):
+        return "neuron"
+    if _EFA.search(text) and not _BENIGN.search(text):
+        return "efa"
+    return None
+
+
+class _Line(msgspec.Struct, gc=False):
+    text: str = ""
+
+
+class _Log(msgspec.Struct, gc=False):
+    period: float = PERIOD
+    lines: list[_Line] = []
+    counts: dict[str, int] = {}
+    lost: int = 0
+
+
+_decoder = msgspec.json.Decoder(_Log)
+
+
+def decode(data: bytes) -> Sample:
+    """What the kernel said since the reading before.
+
+    Raises:
+        DecodeError: the payload is no JSON object of this kind.
+    """
+    log, notes = tolerant.decode(data, _decoder)
+    texts = [line.text for line in reversed(log.lines[-MAX_LINES:]) if relevant(line.text)]
+    counts = {kind: _count(kind, log.counts, texts) for kind in KINDS}
+    problems = [clean(text) for text in texts]
+    if (more := sum(counts.values()) - len(texts)) > 0:
+        problems.append(f"{more} more such lines")
+    if log.lost > 0:
+        problems.append(f"{log.lost} kernel messages were overwritten before they could be read")
+    return Sample(
+        deltas={f"node_kernel_{kind}_errors_total": float(counts[kind]) for kind in KINDS},
+        period=log.period if 0 < log.period < np.inf else PERIOD,
+        problems=(*problems, *notes),
+    )
+
+
+def _count(kind: str, counts: dict[str, int], texts: Sequence[str]) -> int:
+    """The lines of a kind: at least those that are there."""
+    return max(counts.get(kind, 0), sum(relevant(text) == kind for text in texts))

@@ -1,0 +1,236 @@
+"""Lines of training logs: `{"file", "job", "lines": [{"text", "values"?}, …]}`.
+
+The forms are those that the training libraries for Trainium print: TorchTitan
+(`MetricsProcessor.log`), the pretraining examples of NeuronX Distributed, the progress bar of
+NeuronX Distributed Training and NeMo, the MLP tutorial of torch-neuronx, and the dictionaries of
+Hugging Face's Trainer as optimum-neuron uses it. `values` are there where a pattern of the user's
+has matched, by the names in `FIELDS`; such patterns are not known here.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from trntop.catalog import Entity
+from trntop.core.errors import DecodeError
+from trntop.core.model import Sample
+from trntop.core.text import clean
+from trntop.sources import tolerant
+
+MAX_TEXT = 4096
+"""Characters of a line that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What a line says of one thing."""
+
+    columns: tuple[str, ...]
+    scale: float = 1.0
+    least: float = 0.0
+    most: float = 1e18
+
+
+FIELDS = {
+    "step": Field(("job_step", "job_logged_step_total")),
+    "step_seconds": Field(("job_logged_step_seconds",), most=1e6),
+    "loss": Field(("job_loss",), least=-math.inf, most=math.inf),
+    "grad_norm": Field(("job_grad_norm",), most=math.inf),
+    "mfu": Field(("job_mfu_ratio",), scale=0.01, most=100.0),
+    "tokens_per_second": Field(("job_tokens_per_second",)),
+    "tokens_per_second_per_device": Field(("job_tokens_per_second_per_device",)),
+    "samples_per_second": Field(("job_samples_per_second",)),
+}
+"""By the names of groups; `mfu` is in percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a library writes its line, as expressions with the names in `FIELDS` for groups."""
+
+    name: str
+    signs: tuple[re.Pattern[str], ...]
+    """All of them are found in a line of this form."""
+    details: tuple[re.Pattern[str], ...]
+    """What it says; of two that give the same, the first one found counts."""
+
+
+# No expression takes more than a few steps per character, whatever the line: each begins with
+# something that is not repeated, and gives nothing back once it has it.
+_NUMBER = r"[-+]?(?:\d[\d,]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?"
+
+
+def _form(name: str, signs: tuple[str, ...], *details: str) -> Form:
+    """A form from expressions in which `#` stands for a number."""
+    return Form(
+        name,
+        tuple(re.compile(sign.replace("#", _NUMBER)) for sign in signs),
+        tuple(re.compile(detail.replace("#", _NUMBER)) for detail in details),
+    )
+
+
+FORMS = (
+    _form(
+        "TorchTitan",
+        # The line of a validation is the same but for its first word.
+        (r"(?<!validate )\bstep:\s*+#\s++loss:",),
+        r"\bstep:\s*+(?P<step>#)",
+        r"\bloss:\s*+(?P<loss>#)",
+        r"\bgrad_norm:\s*+(?P<grad_norm>#)",
+        r"\btps:\s*+(?P<tokens_per_second_per_device>#)",
+        r"\bmfu:\s*+(?P<mfu>#)%",
+    ),
+    _form(
+        "NxD, tensor and pipeline parallel",
+        (r"\bstep # step_time #s",),
+        r"\bstep (?P<step>#) step_time",
+        r"\bstep_time (?P<step_seconds>#)s",
+        r"\bthroughput (?P<samples_per_second>#)",
+        r"\bstep loss (?P<loss>#)",
+        r"\bgrad norm (?P<grad_norm>#)",
+    ),
+    _form(
+        "NxD, ZeRO-1",
+        (r"\(\d{1,9}, \d{1,12}\) step_loss :",),
+        r"\(\d{1,9}, (?P<step>\d{1,12})\) step_loss",
+        r"\bstep_loss : (?P<loss>#)",
+        r"\bthroughput : (?P<samples_per_second>#)",
+        r"\bgrad-norm : (?P<grad_norm>#)",
+    ),
+    _form(
+        "NxD, Lightning",
+        (r"\bstep # loss is ",),
+        r"\bstep (?P<step>#) loss is",
+        r"\bloss is (?P<loss>#)",
+        r"\bthroughput (?P<samples_per_second>#)",
+        r"\bnorm (?P<grad_norm>#)",
+    ),
+    _form(
+        "progress bar of NxD Training and NeMo",
+        (
+            r"/\d{1,12} \[[\d:]{4,16}<[\d:?]{1,16}, ",
+            r"\b(?:reduced_train_loss|loss|global_step)=",
+        ),
+        r"\bglobal_step=(?P<step>#)",
+        r", (?P<step_seconds>#)s/it",
+        r", (?P<steps_per_second>#)it/s",
+        r"\breduced_train_loss=(?P<loss>#)",
+        r"\bloss=(?P<loss>#)",
+        r"\bgradient_norm=(?P<grad_norm>#)",
+        r"\bthroughput=(?P<samples_per_second>#)",
+    ),
+    _form(
+        "torch-neuronx, MLP",
+        (r"Train throughput \(iter/sec\):",),
+        r"Train throughput \(iter/sec\): (?P<steps_per_second>#)",
+    ),
+    _form(
+        "Hugging Face Trainer, optimum-neuron",
+        (r"\{'(?:loss|train/)",),
+        r"'loss': '?(?P<loss>#)",
+        r"'grad_norm': '?(?P<grad_norm>#)",
+        r"'train_tokens_per_second': '?(?P<tokens_per_second>#)",
+        r"'train/(?:global_)?tokens_per_sec': '?(?P<tokens_per_second>#)",
+        r"'train/(?:local_)?step_time': '?(?P<step_seconds>#)",
+        r"'train/mfu': '?(?P<mfu>#)",
+    ),
+)
+
+_ESCAPE = re.compile(r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]")
+
+
+class _Line(msgspec.Struct, gc=False):
+    text: str = ""
+    values: dict[str, float | None] | None = None
+
+
+class _Lines(msgspec.Struct):
+    file: str = ""
+    job: str = ""
+    lines: list[_Line] = []
+
+
+_decoder = msgspec.json.Decoder(_Lines)
+
+
+def plain(text: str) -> str:
+    """The beginning of a line, without the terminal's colours."""
+    return _ESCAPE.sub("", text[:MAX_TEXT])
+
+
+def recognize(text: str) -> tuple[str, dict[str, float]]:
+    """The name of a line's form and what the line says, by the names in `FIELDS`.
+
+    Both are empty for a line of no known form. What is no number, like a loss of `nan`, is left
+    out.
+    """
+    text = plain(text)
+    for form in FORMS:
+        if all(sign.search(text) for sign in form.signs):
+            found = [match for detail in form.details if (match := detail.search(text))]
+            values: dict[str, float] = {}
+            for match in found:
+                ((name, digits),) = match.groupdict().items()
+                value = number(digits)
+                if name == "steps_per_second":
+                    name, value = "step_seconds", 1.0 / value if value else None
+                if value is not None:
+                    values.setdefault(name, value)
+            return form.name, values
+    return "", {}
+
+
+def parse(text: str) -> dict[str, float]:
+    """What a line says, by the names in `FIELDS`; nothing when it has no known form."""
+    return recognize(text)[1]
+
+
+def number(digits: str) -> float | None:
+    """A finite number as logs write it, such as `1,234` or `7.5e-9`, else None."""
+    try:
+        value = float(digits.replace(",", ""))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def decode(data: bytes) -> Sample:
+    """The newest of what the lines say.
+
+    Raises:
+        DecodeError: no JSON object of this kind, or without a line of a known form.
+    """
+    record, problems = tolerant.decode(data, _decoder)
+    # A newer line replaces the older one of its form as a whole: what it lacks is absent.
+    newest: dict[object, Mapping[str, float | None]] = {}
+    for line in record.lines:
+        form: object
+        said: Mapping[str, float | None]
+        if line.values is not None:
+            form, said = frozenset(line.values), line.values
+        else:
+            form, said = recognize(line.text)
+        if form:
+            newest.pop(form, None)
+            newest[form] = said
+    if not newest:
+        raise DecodeError("no line of a known form")
+    values = {name: value for said in newest.values() for name, value in said.items()}
+    columns = {
+        column: np.array([value * field.scale])
+        for name, field in FIELDS.items()
+        if (value := values.get(name)) is not None and field.least <= value <= field.most
+        if math.isfinite(value)
+        for column in field.columns
+    }
+    job = clean(record.job, 128) or "job"
+    return Sample(
+        keys={Entity.JOB: (job,)},
+        columns=columns,
+        problems=problems,
+        part=f"{job}/{clean(record.file)}",
+    )

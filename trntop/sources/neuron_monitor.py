@@ -1,0 +1,660 @@
+"""neuron-monitor reports.
+
+Format: AWS's neuron-monitor user guide, public captures of its output, and the spellings that
+older and newer SDKs use (`device`/`neuron_device`, `flops`/`effective_flops`,
+`logical_neuroncore_size`/`logical_neuroncore_config`).
+
+What a naive reader gets wrong, and what is done here:
+
+- every runtime reports every core, 0 for those it does not own: utilization is merged by the
+  larger, FLOP/s and memory by the sum;
+- the first report's period is a fraction of a millisecond: groups with such a period have no
+  rates and no utilization;
+- a group with a non-empty `error` has no values, whatever its numbers say;
+- execution counts are changes of the period, not totals;
+- a core that no healthy runtime mentions is idle: 0. Where some runtime could not be read, it
+  is unknown: absent.
+"""
+
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from contextlib import suppress
+from functools import cache, lru_cache, partial
+from itertools import chain, compress, islice
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from trntop.catalog import (
+    CPU_MODES,
+    ECC_EVENTS,
+    EXECUTION_ERRORS,
+    EXECUTION_STATUSES,
+    LATENCY_PERCENTILES,
+    MEMORY_CATEGORIES,
+    Entity,
+)
+from trntop.core.errors import DecodeError
+from trntop.core.instances import INSTANCE_TYPES, chip_of
+from trntop.core.model import Allocation, Column, Key, Neff, Runtime, Sample
+from trntop.core.text import clean
+from trntop.sources import core_memory, tolerant
+from trntop.sources.columns import (
+    PERCENT,
+    RATE,
+    SECONDS,
+    SIZE,
+    UINT32_SENTINEL,
+    Index,
+    Layout,
+    Number,
+    Table,
+    Values,
+    add,
+    any_known,
+    merge,
+    read_tables,
+)
+from trntop.sources.neuron_report import (
+    Core,
+    Counters,
+    Execution,
+    Group,
+    HardwareInfo,
+    Memory,
+    Model,
+    Report,
+    RuntimeReport,
+    RuntimeVcpu,
+    SplitCore,
+    System,
+    UsedBytes,
+    Utilization,
+)
+
+MIN_PERIOD = 0.05
+"""Seconds; a shorter period is the first report's and makes every rate nonsense."""
+MAX_CORES = 4096
+_NOWHERE = -1
+"""In the place of a core that the node does not have."""
+MAX_DEVICES = 64
+"""Beyond, a device's number is damaged."""
+MAX_FACT = 256
+"""Characters up to which a fact is remembered for the next report."""
+MAX_RUNTIMES = 1024
+MAX_MODELS = 4096
+"""Loaded NEFFs read of one runtime."""
+
+_INDEX = {str(index): index for index in range(MAX_CORES)}
+
+_FACTS = {
+    "instance_name": "instance_name",
+    "instance_id": "instance_id",
+    "instance_type": "instance_type",
+    "instance_availability_zone": "availability_zone",
+    "instance_availability_zone_id": "availability_zone_id",
+    "instance_region": "region",
+    "ami_id": "ami_id",
+    "subnet_id": "subnet_id",
+    "ultraserver_id": "ultraserver_id",
+}
+_IDENTITY = (
+    *_FACTS.values(), "neuron_device_type", "neuron_device_version", "neuroncore_version",
+)  # fmt: skip
+_HOST_PARTS = ("application_memory", "constants", "dma_buffers", "tensors")
+_HOST_MEMORY = ("memory_total", "memory_used", "swap_total", "swap_used")
+_HOST_FIELDS = tuple(f"{name}_bytes" for name in _HOST_MEMORY)
+
+# One row a core of one runtime.
+_LOADS = Layout(
+    (("neuroncore_utilization_ratio",), PERCENT), (("neuroncore_flops_per_second",), RATE)
+)
+_CORE = Layout((("neuroncore_utilization",), PERCENT), (("flops", "effective_flops"), RATE))
+_OF_CORE = attrgetter(*_CORE.names)
+_PHYSICAL_BOUNDS = frozenset(
+    f"neuroncore_physical_utilization_{bound}_ratio" for bound in ("min", "max")
+)
+_PHYSICAL = Layout((("neuroncore_physical_utilization_min_ratio",), PERCENT))
+# One row a runtime, group by group.
+_MEMORY = Layout(
+    (
+        (
+            "runtime_host_memory_used_bytes",
+            "runtime_device_memory_used_bytes",
+            *(f"runtime_host_memory_{part}_bytes" for part in _HOST_PARTS),
+            "runtime_loaded_models",
+        ),
+        SIZE,
+    )
+)
+_EXECUTION = Layout(
+    (
+        (
+            *(f"runtime_executions_{status}_per_second" for status in EXECUTION_STATUSES),
+            *(f"runtime_errors_{error}_per_second" for error in EXECUTION_ERRORS),
+        ),
+        SIZE,
+    ),
+    (
+        tuple(
+            f"runtime_{scope}_latency_{percentile}_seconds"
+            for scope in ("total", "device")
+            for percentile in LATENCY_PERCENTILES
+        ),
+        SECONDS,
+    ),
+)
+_RUNTIME_VCPU = Layout((("runtime_vcpu_user_ratio", "runtime_vcpu_system_ratio"), PERCENT))
+_NODE_COUNTS = (
+    *(f"node_executions_{status}_total" for status in EXECUTION_STATUSES),
+    *(f"node_execution_errors_{error}_total" for error in EXECUTION_ERRORS),
+)
+_FAILED = "node_executions_failed_total"
+# One row a device, one row a node.
+_ECC = Layout((tuple(f"device_{event}_events" for event in ECC_EVENTS), SIZE))
+_VCPU = Layout(
+    (tuple(f"node_vcpu_{mode}_ratio" for mode in CPU_MODES), PERCENT),
+    (("node_context_switches", "node_vcpus"), SIZE),
+)
+_HOST = Layout((tuple(f"node_{name}_bytes" for name in _HOST_MEMORY), SIZE))
+_NOTHING = Layout()
+
+
+def decoder(wanted: Collection[str] | None = None) -> Callable[[bytes], Sample]:
+    """What decodes reports: all quantities, or with less effort those that are wanted."""
+    split = wanted is None or not _PHYSICAL_BOUNDS.isdisjoint(wanted)
+    kind: Any = Report[SplitCore] if split else Report[Core]
+    return partial(_decode, msgspec.json.Decoder(kind))
+
+
+def _decode(report_decoder: "msgspec.json.Decoder[Report[Any]]", data: bytes) -> Sample:
+    """One report as columns.
+
+    Raises:
+        DecodeError: the payload is no JSON object of this kind.
+    """
+    report, problems = tolerant.decode(data, report_decoder)
+    groups = (report.neuron_runtime_data, report.system_data, report.neuron_hardware_info)
+    if all(group is None for group in groups):
+        raise DecodeError("not a neuron-monitor report")
+    builder = _Builder(report, list(problems))
+    builder.topology()
+    topics = [*builder.runtimes(), *builder.system()]
+    asked = [next(topic) for topic in topics]
+    values = iter(read_tables([table for tables in asked for table in tables]))
+    for topic, tables in zip(topics, asked, strict=True):
+        with suppress(StopIteration):
+            topic.send([next(values) for _ in tables])
+    builder.processes()
+    builder.kubernetes()
+    return builder.sample()
+
+
+decode = decoder()
+
+Topic = Generator[list[Table], list[Values], None]
+"""What reads one group of all runtimes: gives its numbers, and takes their values.
+
+So the numbers of all groups are read at once.
+"""
+
+
+class _Builder:
+    """One report on its way to a sample."""
+
+    def __init__(self, report: Report[Any], problems: list[str]) -> None:
+        self._report = report
+        self._problems = problems
+        self._period: float | None = None
+        self._unusable = ""
+        self._columns: dict[str, Column] = {}
+        self._keys: dict[Entity, tuple[Key, ...]] = {}
+        self._deltas: dict[str, float] = {}
+        self._absent: dict[str, str] = {}
+        self._facts: dict[str, Any] = {}
+        self._cores = 0
+        self._devices = 0
+        self._held: dict[int, tuple[int, ...]] = {}
+        """Runtime → the cores it holds memory of."""
+
+    def sample(self) -> Sample:
+        return Sample(
+            keys=self._keys,
+            columns=self._columns,
+            deltas=self._deltas,
+            facts=self._facts,
+            period=self._period,
+            problems=tuple(self._problems),
+            # What one runtime lacks another may have.
+            absent={name: why for name, why in self._absent.items() if name not in self._columns},
+            unusable=self._unusable,
+            simulated=self._report.simulated,
+        )
+
+    def _usable(self, group: Group | None, label: str, layout: Layout, *, rates: bool) -> bool:
+        """Whether the group's numbers mean something; notes its period or its complaint."""
+        if group is None:
+            return False
+        if group.error:
+            complaint = clean(group.error)
+            self._problems.append(f"{label}: {complaint}")
+            self._absent.update(dict.fromkeys(layout.names, complaint))
+            return False
+        period = group.period
+        if period is not None and period > MIN_PERIOD:
+            self._period = max(period, self._period or 0.0)
+        elif rates and period is not None:
+            reason = "the first report covers no period yet"
+            self._absent.update(dict.fromkeys(layout.names, reason))
+            return False
+        return True
+
+    def _node(self, name: str, value: float) -> None:
+        self._columns[name] = np.array([value], dtype=np.float64)
+
+    def topology(self) -> None:
+        """Devices, cores and their numbering; what hardware info lacks, the type's table tells."""
+        info = self._report.neuron_hardware_info or HardwareInfo()
+        if info.error:
+            self._unusable = f"no Neuron devices: {clean(info.error)}"
+            self._problems.append(self._unusable)
+        instance = self._report.instance_info or {}
+        facts = _identity(
+            *map(instance.get, _FACTS),
+            info.neuron_device_type,
+            info.neuron_device_version,
+            info.neuroncore_version,
+        )
+        instance_type = facts.get("instance_type", "")
+        chip = chip_of(instance_type, facts.get("neuron_device_type", ""))
+        lnc = info.logical_neuroncore_config or info.logical_neuroncore_size
+        doubled = facts.get("neuroncore_version", "").endswith("d")
+        if lnc in (1, 2) or doubled:
+            self._facts["lnc"] = lnc if lnc in (1, 2) else 2
+        lnc = self._facts.get("lnc", 1)
+        per_device = info.neuroncore_per_device_count
+        devices = info.neuron_device_count
+        if not info.error:
+            if per_device is None and chip is not None:
+                per_device = chip.cores // lnc
+            if devices is None and instance_type in INSTANCE_TYPES:
+                devices = INSTANCE_TYPES[instance_type].devices
+        per_device = min(max(per_device or 0, 0), MAX_CORES)
+        count = min(max(devices or 0, 0), MAX_CORES)
+        self._devices = self._places(count, per_device)
+        self._cores = self._devices * per_device
+        if not 0 < self._cores <= MAX_CORES:
+            self._cores = self._highest_core() + 1
+            per_device = per_device or self._cores
+            self._devices = count = self._devices or -(-self._cores // max(per_device, 1))
+        self._keys[Entity.CORE] = tuple(range(self._cores))
+        self._keys[Entity.DEVICE] = tuple(range(self._devices))
+        self._facts["facts"] = facts
+        self._facts["core_device"] = _owners(self._cores, max(per_device, 1))
+        if self._devices and not info.error:
+            self._node("node_devices", count)
+            self._node("node_neuroncores", self._cores - (self._devices - count) * per_device)
+            hbm = info.neuron_device_memory_size or (chip.hbm_bytes if chip else None)
+            if hbm is not None and 0 < hbm <= SIZE.limit:
+                self._columns["device_memory_total_bytes"] = np.full(self._devices, float(hbm))
+
+    def _places(self, count: int, per_device: int) -> int:
+        """Places of so many devices: one that is lost leaves a gap in the numbers of the rest."""
+        system = self._report.system_data
+        hardware = system.neuron_hw_counters if system else None
+        if hardware is not None and not hardware.error:
+            listed = {each.neuron_device_index for each in hardware.neuron_devices}
+        elif per_device:
+            listed = {core // per_device for core in self._mentioned_cores()}
+        else:
+            return count
+        places = 1 + max(listed, default=0)
+        return places if len(listed) == count < places <= MAX_DEVICES else count
+
+    def _mentioned_cores(self) -> set[int]:
+        """The core indices that any runtime mentions."""
+        return {
+            _INDEX[key]
+            for runtime in self._report.neuron_runtime_data or ()
+            if runtime.report is not None and runtime.report.neuroncore_counters is not None
+            for key in runtime.report.neuroncore_counters.neuroncores_in_use
+            if key in _INDEX
+        }
+
+    def _highest_core(self) -> int:
+        """The largest of these, -1 for none: old reports say no counts."""
+        return max(self._mentioned_cores(), default=-1)
+
+    def _indices(self, names: Collection[str]) -> list[int]:
+        """Core indices; `_NOWHERE`, and a problem, for what names no core of this node."""
+        found = list(map(_INDEX.get, names))
+        if found == (usual := _range(self._cores)):
+            return usual
+        indices = [MAX_CORES if index is None else index for index in found]
+        for place, name in enumerate(names):
+            if indices[place] >= self._cores:
+                indices[place] = _NOWHERE
+                self._problems.append(
+                    f"core {clean(name, 16)} is not one of this node's {self._cores}"
+                )
+        return indices
+
+    def _index(self, indices: list[int]) -> Index:
+        """Where the cores stand in a column."""
+        return slice(None) if indices == _range(self._cores) else np.array(indices, np.int64)
+
+    def runtimes(self) -> list[Topic]:
+        runtimes = self._report.neuron_runtime_data
+        if runtimes is None:
+            return []
+        if len(runtimes) > MAX_RUNTIMES:
+            self._problems.append(f"{len(runtimes)} runtimes; only {MAX_RUNTIMES} are read")
+            del runtimes[MAX_RUNTIMES:]
+        self._node("node_runtimes", len(runtimes))
+        pids = tuple(
+            runtime.pid if runtime.pid is not None else -1 - place
+            for place, runtime in enumerate(runtimes)
+        )
+        self._keys[Entity.RUNTIME] = pids
+        for pid, runtime in zip(pids, runtimes, strict=True):
+            if error := clean(runtime.error or ""):
+                self._problems.append(f"runtime {pid}: {error}")
+        reports = [
+            RuntimeReport() if runtime.error else runtime.report or RuntimeReport()
+            for runtime in runtimes
+        ]
+        return [
+            self._utilization([report.neuroncore_counters for report in reports]),
+            self._memory([report.memory_used for report in reports]),
+            self._execution([report.execution_stats for report in reports]),
+            self._vcpu([report.neuron_runtime_vcpu_usage for report in reports]),
+        ]
+
+    def processes(self) -> None:
+        """Who the runtimes are, once their memory is read."""
+        runtimes = self._report.neuron_runtime_data
+        if runtimes is None:
+            return
+        known = []
+        for place, (pid, runtime) in enumerate(
+            zip(self._keys[Entity.RUNTIME], runtimes, strict=True)
+        ):
+            memory = runtime.report and runtime.report.memory_used
+            known.append(
+                Runtime(
+                    int(pid),
+                    clean(runtime.neuron_runtime_tag or ""),
+                    clean(runtime.error or ""),
+                    neffs=_neffs(memory.loaded_models if memory else ()),
+                    cores=self._held.get(place, ()),
+                )
+            )
+        self._facts["runtimes"] = tuple(known)
+
+    def _utilization(self, groups: list[Counters[Any] | None]) -> Topic:
+        loads = np.full((2, self._cores), np.nan)
+        physical = np.full((2, self._cores), np.nan)
+        mentioned = np.zeros(self._cores, bool)
+        read = 0
+        found: list[tuple[Index, Index, int]] = []
+        tables: list[Table] = []
+        for group in groups:
+            if not self._usable(group, "neuroncore_counters", _LOADS, rates=True):
+                continue
+            assert group is not None
+            read += 1
+            indices = self._indices(group.neuroncores_in_use)
+            cores = list(group.neuroncores_in_use.values())
+            if _NOWHERE in indices:
+                cores = [core for core, index in zip(cores, indices, strict=True) if index >= 0]
+                indices = [index for index in indices if index >= 0]
+            if not indices:
+                continue
+            behind = [core.v3d for core in cores] if isinstance(cores[0], SplitCore) else []
+            split, width, parts = _physical(indices, behind)
+            found.append((self._index(indices), self._index(split), width))
+            tables += [(_CORE, list(chain.from_iterable(map(_OF_CORE, cores)))), (_PHYSICAL, parts)]
+        values = iter((yield tables))
+        larger = added = smaller = None  # as long as there is nothing to merge with
+        for places, split_places, width in found:
+            mentioned[places] = True
+            utilization, flops, effective = next(values).T
+            merge(loads[0], places, utilization, larger)
+            merge(loads[1], places, np.where(np.isnan(flops), effective, flops), added)
+            by_core = next(values).reshape(-1, width)
+            if len(by_core):
+                merge(physical[0], split_places, np.fmin.reduce(by_core, axis=1), smaller)
+                merge(physical[1], split_places, np.fmax.reduce(by_core, axis=1), larger)
+            larger, added, smaller = np.fmax, add, np.fmin
+        if groups and not read:
+            return
+        if read < len(groups):
+            # Every runtime reports every core, 0 for those of others: that is no word on a core
+            # that the unread one may hold.
+            loads[:, loads[0] == 0] = np.nan
+        elif not mentioned.all():
+            # Everybody was heard: a core that nobody mentions is idle.
+            idle = ~mentioned
+            loads[0, idle] = 0.0
+            if not groups or any_known(loads[1]):
+                loads[1, idle] = 0.0
+        for name, load in zip(_LOADS.names, loads, strict=True):
+            if any_known(load) or not self._cores:
+                self._columns[name] = load
+        for bound, bounds in zip(("min", "max"), physical, strict=True):
+            if any_known(bounds):
+                self._columns[f"neuroncore_physical_utilization_{bound}_ratio"] = bounds
+
+    def _memory(self, groups: list[Memory | None]) -> Topic:
+        rows: list[Number] = []
+        usages: list[tuple[core_memory.Usage, list[int]]] = []
+        for runtime, group in enumerate(groups):
+            if not self._usable(group, "memory_used", core_memory.LAYOUT, rates=False):
+                rows += (None,) * len(_MEMORY.names)
+                continue
+            assert group is not None
+            used = group.neuron_runtime_used_bytes or UsedBytes()
+            usage = core_memory.read(bytes(used.usage_breakdown))
+            host = {} if usage is None else usage.host
+            device = used.device if used.neuron_device is None else used.neuron_device
+            rows += (used.host, device, *map(host.get, _HOST_PARTS), len(group.loaded_models))
+            if usage is not None:
+                self._problems += usage.problems
+                indices = self._indices(usage.cores)
+                self._held[runtime] = tuple(
+                    sorted([core for core in compress(indices, usage.holds) if core >= 0])
+                )
+                usages.append((usage, indices))
+        (runtimes,) = yield [(_MEMORY, rows)]
+        self._split(_MEMORY, runtimes)
+        if usages or not groups:
+            self._columns |= self._core_memory(usages, whole=len(usages) == len(groups))
+
+    def _core_memory(
+        self, usages: list[tuple[core_memory.Usage, list[int]]], *, whole: bool
+    ) -> dict[str, Column]:
+        """What all runtimes use, each on the cores of some indices; `whole`: none is unread."""
+        if whole and len(usages) == 1 and usages[0][1] == _range(self._cores):
+            return usages[0][0].columns
+        by_core = np.full((self._cores, len(MEMORY_CATEGORIES)), np.nan)
+        added = None
+        for usage, indices in usages:
+            known = [place for place, index in enumerate(indices) if index >= 0]
+            if known:
+                places = np.array(indices, np.int64)[known]
+                merge(by_core, places, usage.values[known], added)
+                added = add
+        unknown = np.logical_and.reduce(np.isnan(by_core), axis=1)
+        if whole:
+            by_core[unknown] = 0.0
+        return core_memory.columns(by_core, None if whole else unknown)
+
+    def _execution(self, groups: list[Execution | None]) -> Topic:
+        rows: list[Number] = []
+        for group in groups:
+            if not self._usable(group, "execution_stats", _EXECUTION, rates=True):
+                rows += (None,) * len(_EXECUTION.names)
+                continue
+            assert group is not None
+            counts = (
+                *map(group.execution_summary.get, EXECUTION_STATUSES),
+                *map(group.error_summary.get, EXECUTION_ERRORS),
+            )
+            period = group.period
+            for name, count in zip(_NODE_COUNTS, counts, strict=True):
+                if count is not None and 0 <= count < UINT32_SENTINEL:
+                    self._deltas[name] = self._deltas.get(name, 0.0) + count
+            # A failure may show as a status and as an error: it is one.
+            parts = counts[1 : len(EXECUTION_STATUSES)], counts[len(EXECUTION_STATUSES) :]
+            known = [
+                [count for count in part if count is not None and 0 <= count < UINT32_SENTINEL]
+                for part in parts
+            ]
+            if any(known):
+                failed = self._deltas.get(_FAILED, 0.0)
+                self._deltas[_FAILED] = failed + max(map(sum, known))
+            stats = group.latency_stats
+            total = (stats and stats.total_latency) or {}
+            device = (stats and stats.device_latency) or {}
+            rows += [None if not period or count is None else count / period for count in counts]
+            rows += map(total.get, LATENCY_PERCENTILES)
+            rows += map(device.get, LATENCY_PERCENTILES)
+        (values,) = yield [(_EXECUTION, rows)]
+        self._split(_EXECUTION, values)
+
+    def _vcpu(self, groups: list[RuntimeVcpu | None]) -> Topic:
+        rows: list[Number] = []
+        for group in groups:
+            usable = self._usable(group, "neuron_runtime_vcpu_usage", _RUNTIME_VCPU, rates=True)
+            usage = group.vcpu_usage if group is not None and usable else {}
+            rows += (usage.get("user"), usage.get("system"))
+        (values,) = yield [(_RUNTIME_VCPU, rows)]
+        self._split(_RUNTIME_VCPU, values)
+
+    def system(self) -> list[Topic]:
+        system = self._report.system_data
+        return [] if system is None else [self._system(system)]
+
+    def _system(self, system: System) -> Topic:
+        tables: list[Table] = []
+        lost: list[int] = []
+        hardware = system.neuron_hw_counters
+        if hardware and self._usable(hardware, "neuron_hw_counters", _ECC, rates=False):
+            counts: list[Sequence[Number]] = [(None,) * len(ECC_EVENTS)] * self._devices
+            absent = set(range(self._devices))
+            for place, *events in map(msgspec.structs.astuple, hardware.neuron_devices):
+                if 0 <= place < self._devices:
+                    counts[place] = events
+                    absent.discard(place)
+                else:
+                    self._problems.append(
+                        f"device {place} is not one of this node's {self._devices}"
+                    )
+            tables.append((_ECC, list(chain.from_iterable(counts))))
+            lost = sorted(absent)
+        vcpu = system.vcpu_usage
+        if vcpu and self._usable(vcpu, "vcpu_usage", _VCPU, rates=True):
+            modes = map(vcpu.average_usage.get, CPU_MODES)
+            # To count the objects inside is many times quicker than to make them.
+            vcpus = bytes(vcpu.usage_data).count(b"{") - 1
+            row = (*modes, vcpu.context_switch_count, vcpus if vcpus > 0 else None)
+            tables.append((_VCPU, row))
+        memory = system.memory_info
+        if memory and self._usable(memory, "memory_info", _HOST, rates=False):
+            tables.append((_HOST, [getattr(memory, name) for name in _HOST_FIELDS]))
+        for (layout, _), values in zip(tables, (yield tables), strict=True):
+            self._split(layout, values)
+        if 0 < len(lost) < self._devices:
+            self._lose(lost)
+
+    def _split(self, layout: Layout, values: Values) -> None:
+        """Takes over the columns of a table that has rows."""
+        if len(values):
+            self._columns |= layout.split(values)
+
+    def _lose(self, devices: list[int]) -> None:
+        """Cores that show nothing because their device is gone are not idle: absent."""
+        gone = np.isin(self._facts["core_device"], devices)
+        for name in (*_LOADS.names, *core_memory.LAYOUT.names, core_memory.TOTAL):
+            column = self._columns.get(name)
+            if column is not None:
+                self._columns[name] = np.where(gone & (column == 0), np.nan, column)
+
+    def kubernetes(self) -> None:
+        info = self._report.neuron_k8s_info
+        if info is None or not self._usable(info, "neuron_k8s_info", _NOTHING, rates=False):
+            return
+        held: dict[tuple[str, str, str], list[int]] = {}
+        for core, given in zip(
+            self._indices(info.neuroncores_k8s_info),
+            info.neuroncores_k8s_info.values(),
+            strict=True,
+        ):
+            if core < 0:
+                continue
+            names = given.container_name
+            for container in (names,) if isinstance(names, str) else names or ("",):
+                said = (given.namespace or "", given.pod_name or "", container)
+                held.setdefault(said, []).append(core)
+        self._facts["allocations"] = tuple(
+            Allocation(
+                namespace=clean(namespace),
+                pod=clean(pod),
+                container=clean(container),
+                cores=tuple(sorted(cores)),
+            )
+            for (namespace, pod, container), cores in held.items()
+        )
+
+
+def _identity(*said: str | None) -> dict[str, str]:
+    """Facts in the order of `_IDENTITY`; reports of one machine share one mapping."""
+    short = all(len(value) <= MAX_FACT for value in said if value)
+    return (_known_identity if short else _known_identity.__wrapped__)(*said)
+
+
+@lru_cache(maxsize=1024)
+def _known_identity(*said: str | None) -> dict[str, str]:
+    return {name: clean(value) for name, value in zip(_IDENTITY, said, strict=True) if value}
+
+
+def _physical(
+    indices: list[int], parts: list[dict[str, Utilization] | None]
+) -> tuple[list[int], int, list[Number]]:
+    """Of the cores that tell of the physical ones behind them: indices, how many, utilization."""
+    split = [core for core in parts if core]
+    if not split:
+        return [], 1, []
+    if len(split) < len(parts):
+        indices = [place for place, core in zip(indices, parts, strict=True) if core]
+    width = max(map(len, split))
+    if min(map(len, split)) < width:
+        nothing = {str(place): Utilization() for place in range(width)}
+        split = [dict(islice((core | nothing).items(), width)) for core in split]
+    loads = [part.neuroncore_utilization for core in split for part in core.values()]
+    return indices, width, loads
+
+
+@lru_cache(maxsize=64)
+def _owners(cores: int, per_device: int) -> npt.NDArray[np.int64]:
+    """The device of each core; the same array for all nodes of a kind."""
+    return np.arange(cores) // per_device
+
+
+@cache
+def _range(cores: int) -> list[int]:
+    return list(range(cores))
+
+
+def _neffs(models: Iterable[Model]) -> tuple[Neff, ...]:
+    """Loaded programs; one that is loaded on several cores stands once."""
+    neffs: dict[tuple[str, str], Neff] = {}
+    for model in islice(models, MAX_MODELS):
+        uuid = clean(model.uuid or "", 64)
+        name = clean((model.name or "").rpartition("/")[2]) or uuid
+        known = neffs.get((name, uuid))
+        running = bool(model.is_running) or (known is not None and known.running)
+        neffs[name, uuid] = Neff(name, uuid, running)
+    return tuple(neffs.values())

@@ -1,0 +1,95 @@
+"""Typed decoding that survives damage.
+
+The fast path is one typed pass over the bytes. Only when it fails is the payload taken apart:
+bad UTF-8 is replaced, numbers written as strings are read, and what still does not fit is cut
+out, by the path the error names, and reported.
+"""
+
+import json
+import math
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from trntop.core.errors import DecodeError
+from trntop.core.text import clean
+
+T = TypeVar("T")
+
+MAX_CUTS = 64
+"""Bad places cut out of one payload before it is given up."""
+
+_LONE_SURROGATE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+_PATH = re.compile(r" - at `\$?(.*)`$")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
+
+
+def decode(data: bytes, decoder: "msgspec.json.Decoder[T]") -> tuple[T, tuple[str, ...]]:
+    """`data` as the decoder's type, and what had to be left out.
+
+    Raises:
+        DecodeError: the payload is no JSON, or not an object of this kind at all.
+    """
+    try:
+        return decoder.decode(data), ()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return _salvage(data, msgspec.json.Decoder(decoder.type, strict=False), error)
+
+
+def _salvage(
+    data: bytes, lenient: "msgspec.json.Decoder[T]", first: Exception
+) -> tuple[T, tuple[str, ...]]:
+    problems: list[str] = []
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = data.decode(errors="replace")
+        problems.append("invalid UTF-8")
+    if "\\u" in text:
+        text = _LONE_SURROGATE.sub(r"\\ufffd", text)
+    try:
+        # Python also reads NaN and Infinity, which mean null, and raw control characters.
+        tree = json.loads(text, strict=False, parse_constant=lambda _: None, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(first)
+        raise DecodeError(f"not JSON: {clean(reason)}") from None
+    for _ in range(MAX_CUTS):
+        try:
+            return lenient.decode(json.dumps(tree)), tuple(problems)
+        except msgspec.ValidationError as error:
+            message = str(error)
+            path = _PATH.search(message)
+            if path is None or not _cut(tree, path[1]):
+                raise DecodeError(clean(message)) from None
+            problems.append(clean(message.replace("`$.", "`")))
+        except RecursionError:
+            break
+    raise DecodeError(f"more than {MAX_CUTS} bad fields; the first: {clean(problems[0])}")
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _cut(tree: Any, path: str) -> bool:
+    """Removes the place `path` names; a `[...]` names some key of a mapping: all of it goes."""
+    steps = list(_STEP.finditer(path))
+    for depth, step in enumerate(steps):
+        if step[3]:
+            steps = steps[:depth]
+            break
+    if not steps:
+        return False
+    for step in steps[:-1]:
+        tree = tree[step[1]] if step[1] else tree[int(step[2])]
+    last = steps[-1]
+    if last[1]:
+        del tree[last[1]]
+    else:
+        del tree[int(last[2])]
+    return True
