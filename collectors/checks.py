@@ -15,7 +15,7 @@ from trntop.check import kept
 from trntop.check.readings import readings
 from trntop.core.errors import UsageError
 from trntop.core.model import Reading, View
-from trntop.pipeline.source_state import MIN_STALE
+from trntop.pipeline.source_buffer import MIN_STALE
 from trntop.session.collector import Sink
 
 from .worker import StuckError, Worker

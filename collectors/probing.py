@@ -39,7 +39,7 @@ from .probes.turns import Turns
 MAX_PARTNERS = 2
 FRESH_SECONDS = 600.0
 """How often a link has to be probed, so that what was usual on it is not forgotten between two
-probes (see `trntop.pipeline.source_state`).
+probes (see `trntop.pipeline.source_buffer`).
 """
 TRIES = 3
 AGAIN_SECONDS = (2.0, 6.0)

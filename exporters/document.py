@@ -13,6 +13,7 @@ import numpy as np
 
 from trntop.catalog import Entity, of_entity
 from trntop.core.model import (
+    ClusterTotals,
     Compilation,
     Evidence,
     Frame,
@@ -24,7 +25,6 @@ from trntop.core.model import (
     Runtime,
     SourceState,
     View,
-    Whole,
 )
 
 SCHEMA = 1
@@ -154,7 +154,7 @@ def _evidence(evidence: Evidence) -> Document:
     return {name: value for name, value in pairs.items() if value is not None}
 
 
-def _whole(whole: Whole, now: float) -> Document:
+def _whole(whole: ClusterTotals, now: float) -> Document:
     """A cluster as an engine tells of it: its sums, those of its jobs, and what is missing."""
     return {
         "nodes": whole.nodes,

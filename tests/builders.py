@@ -14,7 +14,6 @@ from trntop.catalog import (
     EFA_SOURCE,
     EXECUTION_ERRORS,
     EXECUTION_STATUSES,
-    FAR,
     FOREIGN,
     HOST,
     KERNEL_LOG,
@@ -25,6 +24,7 @@ from trntop.catalog import (
     NEURON_MONITOR,
     NEURON_SYSFS,
     PROFILES,
+    REMOTE_SOURCES,
     SOURCES,
     STEPS,
     SYSFS_ECC,
@@ -125,7 +125,9 @@ def make_node(
     """
     name = name or node_name(index)
     total = devices * cores_per_device
-    of = {one: state for one in SOURCES if one not in (*FOREIGN, *FAR)} | dict(states or {})
+    of = {one: state for one in SOURCES if one not in (*FOREIGN, *REMOTE_SOURCES)} | dict(
+        states or {}
+    )
     held = {source for source, one in of.items() if one in HELD}
     pids = tuple(4711 + number for number in range(runtimes))
     inventory = Inventory(

@@ -8,7 +8,7 @@ import pytest
 
 from tests import make_fixtures
 from tests.make_fixtures import FOLDER, RECORDINGS, TEXTS
-from trntop.catalog import FAR, FOREIGN, POD_RESOURCES, SOURCES
+from trntop.catalog import FOREIGN, POD_RESOURCES, REMOTE_SOURCES, SOURCES
 from trntop.core.model import Reading
 from trntop.core.settings import Settings
 from trntop.recording.envelope import is_report
@@ -52,7 +52,7 @@ def test_one_recording_holds_every_source() -> None:
     counts = Counter(
         reading.source for reading in readings(FOLDER / "every-source-1-node.jsonl.zst")
     )
-    assert set(counts) == set(SOURCES) - {*FOREIGN, *FAR, POD_RESOURCES}
+    assert set(counts) == set(SOURCES) - {*FOREIGN, *REMOTE_SOURCES, POD_RESOURCES}
     assert counts["tensor-engine"] == counts["neuron-monitor"] == 40
 
 

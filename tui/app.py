@@ -22,20 +22,20 @@ from trntop.session.notify import Changes
 from trntop.session.runner import Session
 
 from . import journal, keys
-from .arrangement import Keeper, default_path
 from .cost import Cost, Pace
 from .files import Files, Report, Seen
-from .messages import NodeAsked, SubjectChanged, Told, ViewChanged
+from .messages import NodeAsked, Notice, SubjectChanged, ViewChanged
 from .past import HistoryUntil, Past
+from .preferences import TablePreferences, default_path
 from .render.glyphs import ASCII, BLOCK, GLYPHS
-from .scene import Mode, Scene
 from .screens.cluster import ClusterScreen
 from .screens.finding import Finding
 from .screens.frame import Frame
 from .selection import Held
-from .shell import Shell
 from .terminal import speaks_utf8
+from .terminal_app import TerminalApp
 from .themes import ANSI, AUTO, THEMES
+from .view_model import Mode, ViewModel
 
 MODES = ("comm", "efa", "incidents", "run")
 """Screens beside that of the cluster, which is always there."""
@@ -59,7 +59,7 @@ def _screen(app: "TrntopApp", mode: str) -> Frame:
     return kind(app.latest, app.glyphs)
 
 
-class TrntopApp(Shell):
+class TrntopApp(TerminalApp):
     """Shows one session.
 
     Args:
@@ -187,7 +187,7 @@ class TrntopApp(Shell):
         settings: Settings,
         offer_demo: Callable[[], Session] | None = None,
         report: Report | None = None,
-        keeper: Keeper | None = None,
+        keeper: TablePreferences | None = None,
         utc: bool = False,
     ) -> None:
         self.session = session
@@ -195,7 +195,7 @@ class TrntopApp(Shell):
         self._offer_demo = offer_demo
         self._utc = utc
         self.glyphs = GLYPHS.get(settings.screen.graph, BLOCK)
-        self._scene: Scene | None = None
+        self._view_model: ViewModel | None = None
         self._kept: View | None = None
         """The view that is held; None is the present."""
         self._sought: float | None = None
@@ -222,7 +222,7 @@ class TrntopApp(Shell):
             self.register_theme(theme)
         wanted = settings.screen.theme
         self.theme = wanted if self.get_theme(wanted) else THEMES[0].name
-        kept = keeper or Keeper(wanted=settings.screen)
+        kept = keeper or TablePreferences(wanted=settings.screen)
         self.add_mode("cluster", lambda: ClusterScreen(self.latest, self.glyphs, self.held, kept))
         for mode in MODES:
             self.add_mode(mode, partial(_screen, self, mode))
@@ -258,7 +258,7 @@ class TrntopApp(Shell):
 
     def _begin(self, session: Session) -> None:
         self.session = session
-        self._scene = None
+        self._view_model = None
         self._past_welcome = False
         self._kept = self._sought = self._baseline = None
         self._past.clear()
@@ -320,14 +320,14 @@ class TrntopApp(Shell):
         self._show(self._kept or self.session.view)
 
     def _show(self, view: View) -> None:
-        self._scene = self._make(view)
+        self._view_model = self._make(view)
         # What stands behind help or a question goes on.
         for screen in reversed(self.screen_stack):
             if isinstance(screen, Frame):
-                self.guarded(partial(setattr, screen, "scene", self._scene))
+                self.guarded(partial(setattr, screen, "view_model", self._view_model))
                 break
         self._attend()
-        self._welcome(self._scene)
+        self._welcome(self._view_model)
 
     @on(SubjectChanged)
     def _attend(self) -> None:
@@ -336,13 +336,13 @@ class TrntopApp(Shell):
         if isinstance(screen, Frame) and screen.is_mounted:
             if screen.PLACE == "node":
                 self.held.node = screen.subject
-            self.session.look_at(screen.subject)
+            self.session.set_focus(screen.subject)
 
-    def _make(self, view: View) -> Scene:
+    def _make(self, view: View) -> ViewModel:
         playback = self.session.playback
         behind = 0.0 if self._kept is None else max(0.0, self.session.view.time - view.time)
         history = self.session.history
-        return Scene(
+        return ViewModel(
             view=view,
             history=HistoryUntil(history, view.time, view.time + behind) if behind else history,
             behind=behind,
@@ -383,30 +383,30 @@ class TrntopApp(Shell):
             return Mode.WAITING
         return Mode.LIVE if playback is None else Mode.PLAYING
 
-    def latest(self) -> Scene | None:
+    def latest(self) -> ViewModel | None:
         """The newest picture."""
-        return self._scene
+        return self._view_model
 
-    def _welcome(self, scene: Scene) -> None:
+    def _welcome(self, view_model: ViewModel) -> None:
         """Shows the welcome screen until something is seen, or the user asks for another."""
         # What was there once may come back, and its incidents are to be read.
-        self._past_welcome |= scene.has_data or bool(scene.view.incidents)
+        self._past_welcome |= view_model.has_data or bool(view_model.view.incidents)
         shown = "welcome" in self.screen.classes
         if shown and self._past_welcome:
             self.pop_screen()
-        elif not shown and isinstance(self.screen, Frame) and self._nothing(scene):
+        elif not shown and isinstance(self.screen, Frame) and self._nothing(view_model):
             from .screens.welcome import WelcomeScreen
 
             demo = self._start_demo if self._offer_demo is not None else None
             self.push_screen(WelcomeScreen(self.latest, self.glyphs, demo))
 
-    def _nothing(self, scene: Scene) -> bool:
+    def _nothing(self, view_model: ViewModel) -> bool:
         """Whether this machine has nothing to watch: its host alone is no cluster."""
         if self.session.playback is not None or self._past_welcome:
             return False
         states = [
             source.state
-            for node in scene.cluster.nodes.values()
+            for node in view_model.cluster.nodes.values()
             for source in node.frame.sources
             if source.name in DEVICE_SOURCES
         ]
@@ -421,10 +421,10 @@ class TrntopApp(Shell):
 
     def _tell(self, text: str, good: bool) -> None:
         """From any thread: only hands the words over."""
-        self.post_message(Told(text, good))
+        self.post_message(Notice(text, good))
 
-    @on(Told)
-    def _told(self, event: Told) -> None:
+    @on(Notice)
+    def _told(self, event: Notice) -> None:
         severity: Literal["information", "warning"] = "information" if event.good else "warning"
         self.notify(event.text, severity=severity, timeout=10, markup=False)
 
@@ -476,10 +476,10 @@ class TrntopApp(Shell):
 
     def action_go_there(self) -> None:
         """Shows the node of the worst incident that names one."""
-        if self._scene is None:
+        if self._view_model is None:
             return
-        node = next((one.node for one in self._scene.incidents if one.node is not None), None)
-        if node is not None and node in self._scene.cluster.nodes:
+        node = next((one.node for one in self._view_model.incidents if one.node is not None), None)
+        if node is not None and node in self._view_model.cluster.nodes:
             self.show_node(node)
 
     def _leave_node(self) -> None:
@@ -490,19 +490,19 @@ class TrntopApp(Shell):
         """Holds the picture, and a recording with it."""
         playback = self.session.playback
         held = self._kept is not None or (playback is not None and playback.paused)
-        self._hold(None if held or self._scene is None else self._scene.view)
+        self._hold(None if held or self._view_model is None else self._view_model.view)
 
     def action_travel(self, seconds: int) -> None:
         """Shows what was about so many seconds later, at most the present; negative ones lead back.
 
         Where views are kept further apart than that, it is the next one.
         """
-        if self._scene is None:
+        if self._view_model is None:
             return
         if self._sought is not None:
             self._go_to(self._sought + seconds)
             return
-        shown, span = self._scene.view.time, self._past.span
+        shown, span = self._view_model.view.time, self._past.span
         time: float | None = shown + seconds
         if span is not None and span[0] <= shown + seconds <= span[1]:
             time = self._past.beside(shown, 1 if seconds > 0 else -1, abs(seconds))
@@ -510,11 +510,11 @@ class TrntopApp(Shell):
 
     def action_step(self, step: int) -> None:
         """Shows the view kept before or after the shown one; a recording is held there."""
-        playback, scene = self.session.playback, self._scene
-        if scene is None:
+        playback, view_model = self.session.playback, self._view_model
+        if view_model is None:
             return
-        if step < 0 or scene.mode is Mode.PAST:
-            shown = scene.view.time
+        if step < 0 or view_model.mode is Mode.PAST:
+            shown = view_model.view.time
             time = self._past.beside(shown, step)
             self._go_to(shown + step * self.session.period if time is None else time)
         elif playback is not None:
@@ -525,8 +525,8 @@ class TrntopApp(Shell):
         """Asks for a time, and goes there."""
         from .screens.time_code import TimeCodeScreen
 
-        if self._scene is not None:
-            self.push_screen(TimeCodeScreen(self._scene), self._go_to)
+        if self._view_model is not None:
+            self.push_screen(TimeCodeScreen(self._view_model), self._go_to)
 
     def _go_to(self, time: float | None) -> None:
         """Shows a moment: one that is remembered, else by moving in the recording."""
@@ -561,7 +561,9 @@ class TrntopApp(Shell):
 
     def action_baseline(self) -> None:
         """Marks the moment that changes are shown against, or forgets it."""
-        self._baseline = None if self._baseline or self._scene is None else self._scene.view
+        self._baseline = (
+            None if self._baseline or self._view_model is None else self._view_model.view
+        )
         self._show_again()
 
     def _hold(self, view: View | None) -> None:
@@ -586,7 +588,7 @@ class TrntopApp(Shell):
             return
         nearest = min(range(len(SPEEDS)), key=lambda place: abs(SPEEDS[place] - playback.speed))
         playback.speed = SPEEDS[min(len(SPEEDS) - 1, max(0, nearest + step))]
-        if self._scene is not None:
+        if self._view_model is not None:
             self._show_again()
 
     async def action_quit(self) -> None:
@@ -651,7 +653,7 @@ def run(
 
     The session is started here and stopped here, also where a source hangs.
     """
-    keeper = Keeper(default_path(os.environ), settings.screen)
+    keeper = TablePreferences(default_path(os.environ), settings.screen)
     interpreter.prepare()
     app = TrntopApp(session, settings=settings, offer_demo=offer_demo, report=report, keeper=keeper)
     app.suit(os.environ)

@@ -21,13 +21,13 @@ class Jump(Provider):
     def _targets(self) -> Iterable[tuple[str, str]]:
         """Text and node of each target, incidents first."""
         screen = self.screen
-        scene = screen.latest() if isinstance(screen, Frame) else None
-        if scene is None:
+        view_model = screen.latest() if isinstance(screen, Frame) else None
+        if view_model is None:
             return
-        for incident in scene.incidents:
-            if incident.node in scene.cluster.nodes:
-                yield summary(incident, scene), str(incident.node)
-        for name in scene.cluster.names:
+        for incident in view_model.incidents:
+            if incident.node in view_model.cluster.nodes:
+                yield summary(incident, view_model), str(incident.node)
+        for name in view_model.cluster.names:
             yield name, name
 
     def _ask(self, node: str) -> None:

@@ -15,7 +15,7 @@ from trntop.core import units
 from trntop.core.model import NO_VALUE, Cluster, Column, NodeView
 
 UTILIZATION = "node_neuroncore_utilization_mean_ratio"
-ENGINE = "node_tensor_engine_busy_mean_ratio"
+PROMETHEUS = "node_tensor_engine_busy_mean_ratio"
 MEMORY = "node_device_memory_used_max_ratio"
 BANDWIDTH = "node_hbm_bandwidth_ratio"
 TRANSMIT = "node_efa_tx_bytes_per_second"
@@ -114,7 +114,7 @@ MEASURES: Mapping[str, Measure] = {
     one.name: one
     for one in (
         _share("util", "util", UTILIZATION, "cores busy or waiting, mean over the cores"),
-        _share("te", "TE", ENGINE, "tensor engines at work, mean over the cores and 20 s"),
+        _share("te", "TE", PROMETHEUS, "tensor engines at work, mean over the cores and 20 s"),
         _share("hbm", "HBM", MEMORY, "memory in use of the fullest device"),
         _share("hbm_bw", "HBM bw", BANDWIDTH, "of the peak bandwidth, mean of 20 s"),
         _rate("efa_tx", "EFA tx", TRANSMIT, "sent by all EFA cards"),

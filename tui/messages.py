@@ -17,7 +17,7 @@ class ViewChanged(Message, bubble=False):
         return isinstance(message, ViewChanged)
 
 
-class Told(Message, bubble=False):
+class Notice(Message, bubble=False):
     """A word for the user, from whatever thread.
 
     Args:

@@ -6,7 +6,7 @@ import numpy as np
 
 from .filter import Filter
 from .filter.fields import Mask, fault
-from .scene import Scene
+from .view_model import ViewModel
 
 
 class Selection:
@@ -20,25 +20,25 @@ class Selection:
     def __init__(self, filter: Filter | None = None, *, faults: bool = False) -> None:  # noqa: A002
         self.filter = filter
         self.faults = faults
-        self._found: tuple[Scene, Mask] | None = None
-        self._names: tuple[Scene, frozenset[str]] | None = None
+        self._found: tuple[ViewModel, Mask] | None = None
+        self._names: tuple[ViewModel, frozenset[str]] | None = None
 
     @property
     def narrow(self) -> bool:
         """Whether it may leave any node out."""
         return self.filter is not None or self.faults
 
-    def mask(self, scene: Scene) -> Mask:
+    def mask(self, view_model: ViewModel) -> Mask:
         """The chosen nodes, `[node]` in the cluster's order."""
-        if self._found is None or self._found[0] is not scene:
-            self._found = scene, self._mask(scene)
+        if self._found is None or self._found[0] is not view_model:
+            self._found = view_model, self._mask(view_model)
         return self._found[1]
 
-    def names(self, scene: Scene) -> frozenset[str]:
+    def names(self, view_model: ViewModel) -> frozenset[str]:
         """The names of the chosen nodes."""
-        if self._names is None or self._names[0] is not scene:
-            pairs = zip(scene.cluster.names, self.mask(scene).tolist(), strict=True)
-            self._names = scene, frozenset(name for name, chosen in pairs if chosen)
+        if self._names is None or self._names[0] is not view_model:
+            pairs = zip(view_model.cluster.names, self.mask(view_model).tolist(), strict=True)
+            self._names = view_model, frozenset(name for name, chosen in pairs if chosen)
         return self._names[1]
 
     @property
@@ -48,16 +48,16 @@ class Selection:
             return "no node has an open incident, and all are fresh"
         return f"no node {'with a fault ' if self.faults else ''}matches the filter"
 
-    def count(self, scene: Scene) -> int:
+    def count(self, view_model: ViewModel) -> int:
         """How many nodes are chosen."""
-        return int(np.count_nonzero(self.mask(scene)))
+        return int(np.count_nonzero(self.mask(view_model)))
 
-    def _mask(self, scene: Scene) -> Mask:
-        found = np.ones(len(scene.cluster.nodes), np.bool_)
+    def _mask(self, view_model: ViewModel) -> Mask:
+        found = np.ones(len(view_model.cluster.nodes), np.bool_)
         if self.filter is not None:
-            found &= self.filter.mask(scene)
+            found &= self.filter.mask(view_model)
         if self.faults:
-            found &= fault(scene)
+            found &= fault(view_model)
         return found
 
 

@@ -21,7 +21,7 @@ _MAKERS = {
     Origin.SLURM: "trntop.collectors.fleet.finders",
     Origin.EC2: "trntop.collectors.fleet.finders",
     Origin.CLOUDWATCH: "trntop.collectors.cloudwatch",
-    Origin.ENGINE: "trntop.collectors.engine",
+    Origin.PROMETHEUS: "trntop.collectors.prometheus",
 }
 """Modules with `collectors(source, settings)`; each brings libraries that others do without."""
 

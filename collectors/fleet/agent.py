@@ -16,7 +16,7 @@ from trntop.core.errors import DecodeError, SettingsError, TrntopError
 from trntop.core.model import Reading, State, Status
 from trntop.core.settings import Settings
 from trntop.core.text import clean
-from trntop.pipeline.source_state import MAX_STEP
+from trntop.pipeline.source_buffer import MAX_STEP
 from trntop.remote import wire
 from trntop.session.collector import Sink
 from trntop.session.monitor import MAX_NODES
@@ -122,7 +122,7 @@ class Agent:
     def _claim(self, *sources: str) -> str:
         """Takes the target's name for the node, else its address; why that, where it is so."""
         name, address = self._target.name, self._target.address
-        holder = self._sink.claim(name, address, *sources)
+        holder = self._sink.register(name, address, *sources)
         label = name if holder == address else clean(address)
         if label != self._label:
             self._forget(self._label)
@@ -201,7 +201,7 @@ class Agent:
 
     async def _take_all(self, response: httpx.Response, deadline: asyncio.Timeout) -> None:
         loop = asyncio.get_running_loop()
-        deframer = wire.Deframer()
+        deframer = wire.FrameReader()
         taken, second = 0, loop.time()
         async for chunk in response.aiter_raw():
             if messages := deframer.feed(chunk):
@@ -226,7 +226,7 @@ class Agent:
                 self._say(State.STARTING, _IDLE)
             return
         head = wire.head(message)
-        if head.type == wire.ANNOUNCEMENT:
+        if head.type == wire.SCHEMA_TAG:
             self._learn(head)
         elif head.type == wire.GONE:
             self._lose(head.node)
@@ -266,7 +266,7 @@ class Agent:
     def _take_name(self, node: str) -> str:
         """Lets a node go by the name that the agent gives it, if that is free; else why not."""
         name, address = clean(node), self._target.address
-        holder = self._sink.claim(name, address, AGENT)
+        holder = self._sink.register(name, address, AGENT)
         if holder != address:
             why = f"{name} is spoken for by {clean(holder)}"
             if node not in self._names:

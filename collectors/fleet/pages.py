@@ -59,7 +59,7 @@ class TakenError(FindError):
 
 
 async def poll(
-    client: httpx.AsyncClient, target: Target, sink: Sink, claim: Callable[..., str]
+    client: httpx.AsyncClient, target: Target, sink: Sink, register: Callable[..., str]
 ) -> NoReturn:
     """Looks at a node's page each `PERIOD` until cancelled; the first look is at once.
 
@@ -67,7 +67,7 @@ async def poll(
         client: the client for all.
         target: where the page is.
         sink: takes its readings.
-        claim: takes the target's name for the sources that it is given; returns why not.
+        register: takes the target's name for the sources that it is given; returns why not.
 
     Raises:
         FindError: there is no page, it is none of a known exporter, or it is gone.
@@ -78,7 +78,7 @@ async def poll(
     sources = kinds(page)
     if not sources:
         raise FindError(_stranger(page, target))
-    if taken := claim(*sources):
+    if taken := register(*sources):
         raise TakenError(taken)
     percent: frozenset[str] = frozenset()
     failures = 0

@@ -64,7 +64,7 @@ class _Speaker(Protocol):
 class _Watched:
     target: Target
     task: asyncio.Task[None]
-    speaker: _Speaker
+    owner: _Speaker
 
 
 class Watch:
@@ -139,7 +139,7 @@ class Watch:
 
         Nothing of one whose name another took, nor of a relay, which stands for others.
         """
-        if target.name not in self._watched[target.name].speaker.nodes:
+        if target.name not in self._watched[target.name].owner.nodes:
             return
         before = self._facts.get(target.name, {})
         if target.facts or before:
@@ -171,25 +171,25 @@ class Watch:
             )
 
     def _join(self, client: httpx.AsyncClient, target: Target, sink: Sink) -> None:
-        speaker: _Speaker
+        owner: _Speaker
         if target.address.startswith("ssh:"):
             from trntop.collectors import ssh
 
-            speaker = node = ssh.connect(target, self._settings)
+            owner = node = ssh.connect(target, self._settings)
             run = node.run(sink)
         else:
-            speaker = agent = Agent(client, target, self._settings, sink)
+            owner = agent = Agent(client, target, self._settings, sink)
             run = agent.run()
         task = asyncio.create_task(run, name=target.name)
-        task.add_done_callback(lambda done: _report(done, speaker, sink))
-        self._watched[target.name] = _Watched(target, task, speaker)
+        task.add_done_callback(lambda done: _report(done, owner, sink))
+        self._watched[target.name] = _Watched(target, task, owner)
 
     async def _leave(self, one: _Watched, sink: Sink) -> None:
         del self._watched[one.target.name]
         self._facts.pop(one.target.name, None)
         one.task.cancel()
         await asyncio.gather(one.task, return_exceptions=True)
-        for node in one.speaker.nodes:
+        for node in one.owner.nodes:
             sink.forget(node, one.target.address)
 
 
@@ -198,11 +198,11 @@ def _same(one: _Watched, found: dict[str, Target]) -> bool:
     return now is not None and now.address == one.target.address
 
 
-def _report(task: asyncio.Task[None], speaker: _Speaker, sink: Sink) -> None:
+def _report(task: asyncio.Task[None], owner: _Speaker, sink: Sink) -> None:
     """A defect in what asks at one address takes its nodes down, and no others."""
     if task.cancelled() or (error := task.exception()) is None:
         return
     log.error("watching %s failed", task.get_name(), exc_info=error)
     reason = f"internal error: {type(error).__name__}"
-    for node in speaker.nodes:
-        sink.status(Status(node, speaker.source, State.DOWN, reason))
+    for node in owner.nodes:
+        sink.status(Status(node, owner.source, State.DOWN, reason))

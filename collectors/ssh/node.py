@@ -113,7 +113,7 @@ class SshNode:
     async def _claim(self, sink: Sink) -> None:
         """Takes the node's name as soon as it is free."""
         address = str(self._address)
-        while (holder := sink.claim(self._name, address, SSH, *far.SOURCES)) != address:
+        while (holder := sink.register(self._name, address, SSH, *far.SOURCES)) != address:
             self.node = clean(address)
             self._say(sink, State.DOWN, f"{self._name} is spoken for by {clean(holder)}")
             await asyncio.sleep(self._recheck)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trntop.check.majority import names
+from trntop.check.consensus import names
 from trntop.check.model import Action, Finding, Outcome
 from trntop.check.verdict import path
 

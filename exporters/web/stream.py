@@ -102,7 +102,7 @@ class Streams:
         self._latest = latest
         self._period = period
         self._relay = relay
-        self._speakers: dict[str, wire.Speaker] = {}
+        self._speakers: dict[str, wire.FrameEncoder] = {}
         self._said: dict[str, _Said] = {}
         self._view: View | None = None
         self.clients = 0
@@ -185,7 +185,7 @@ class Streams:
             speaker = self._speakers.get(name)
             if speaker is None:
                 period = min(self._period, MAX_PERIOD)
-                speaker = self._speakers[name] = wire.Speaker(name, period, relay=self._relay)
+                speaker = self._speakers[name] = wire.FrameEncoder(name, period, relay=self._relay)
             _, frame = speaker.messages(node, len(nodes))
             self._said[name] = _Said(*speaker.preface, wire.framed(frame))
         self._view = view

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from trntop.analysis.cases import LINGER, TOGETHER, TRAIL, Cases, Finding
+from trntop.analysis.cases import LINGER, TOGETHER, TRAIL, Finding, IncidentGroups
 from trntop.analysis.detector import Verdict
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.core.model import Evidence, Incident, Severity
@@ -20,7 +20,7 @@ class Story:
 
     def __init__(self, crowd: Mapping[str | None, int] | None = None) -> None:
         self.crowd = crowd or {"a": 4, "b": 4, None: 8}
-        self.cases = Cases(REOPEN, 0.5)
+        self.cases = IncidentGroups(REOPEN, 0.5)
         self.now = 0.0
 
     def find(

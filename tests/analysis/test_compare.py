@@ -20,7 +20,7 @@ from trntop.analysis.compare import (
     compare,
     summary,
 )
-from trntop.analysis.rule_inputs import judged
+from trntop.analysis.rule_inputs import rule_inputs
 from trntop.catalog import STEPS, Provenance
 from trntop.cli import main
 from trntop.cli.comparing import split
@@ -38,7 +38,7 @@ SICK = "sim:efa-degraded?nodes=2&minutes=3&seed=7&type=trn1.32xlarge"
 
 
 def views(source: str) -> Iterator[View]:
-    return play(simulate(parse(source), START), Monitor(Settings(), wanted=WANTED | judged()))
+    return play(simulate(parse(source), START), Monitor(Settings(), wanted=WANTED | rule_inputs()))
 
 
 def gpu_readings(seconds: float = 60, nodes: int = 2) -> Iterator[Reading]:
@@ -57,7 +57,7 @@ def gpu_readings(seconds: float = 60, nodes: int = 2) -> Iterator[Reading]:
 
 
 def gpu_side(price: float | None = None) -> Side:
-    played = play(gpu_readings(), Monitor(Settings(), wanted=WANTED | judged()))
+    played = play(gpu_readings(), Monitor(Settings(), wanted=WANTED | rule_inputs()))
     side = summary(played, "gpu.jsonl", Stretch(), price)
     assert side is not None
     return side

@@ -6,7 +6,7 @@ from itertools import groupby
 import pytest
 
 from tests.analysis.training import CALM, SPINS, Job, Pause, together
-from trntop.analysis.progress import Crew, Doing, Progress
+from trntop.analysis.progress import JobPhase, JobProgress, Progress
 from trntop.analysis.tick import Axes, Tick
 from trntop.core.model import Cluster
 
@@ -17,7 +17,7 @@ class Watch:
     def __init__(self) -> None:
         self.axes = Axes()
         self.progress = Progress()
-        self.did: dict[str | None, list[tuple[float, Doing]]] = {}
+        self.did: dict[str | None, list[tuple[float, JobPhase]]] = {}
         self.tick: Tick
 
     def see(self, clusters: Iterable[Cluster]) -> "Watch":
@@ -25,18 +25,18 @@ class Watch:
             self.tick = self.axes.tick(cluster)
             self.progress.update(self.tick)
             for job, crew in self.progress.crews.items():
-                self.did.setdefault(job, []).append((cluster.time, crew.doing))
+                self.did.setdefault(job, []).append((cluster.time, crew.phase))
         return self
 
-    def at(self, time: float, job: str | None = "job") -> Doing:
+    def at(self, time: float, job: str | None = "job") -> JobPhase:
         return dict(self.did[job])[time]
 
-    def course(self, job: str | None = "job") -> list[Doing]:
+    def course(self, job: str | None = "job") -> list[JobPhase]:
         """What it did, one after the other."""
-        return [doing for doing, _ in groupby(doing for _, doing in self.did[job])]
+        return [phase for phase, _ in groupby(phase for _, phase in self.did[job])]
 
     @property
-    def crew(self) -> Crew:
+    def crew(self) -> JobProgress:
         return self.progress.crews["job"]
 
 
@@ -46,8 +46,8 @@ def watch(job: Job, seconds: int = 150) -> Watch:
 
 def test_a_job_warms_up_and_works() -> None:
     watched = watch(Job(), 60)
-    assert watched.course() == [Doing.UNKNOWN, Doing.WARMING_UP, Doing.WORKING] or (
-        watched.course() == [Doing.WARMING_UP, Doing.WORKING]
+    assert watched.course() == [JobPhase.UNKNOWN, JobPhase.WARMING_UP, JobPhase.WORKING] or (
+        watched.course() == [JobPhase.WARMING_UP, JobPhase.WORKING]
     )
     assert watched.crew.usual == pytest.approx(2.1, abs=0.1)
     assert watched.crew.paused == 0
@@ -57,24 +57,24 @@ def test_a_job_warms_up_and_works() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pause", "doing"),
+    ("pause", "phase"),
     [
-        (Pause(80, 60), Doing.RESTING),
-        (Pause(80, 60, SPINS), Doing.SPINNING),
-        (Pause(80, 60, SPINS, of={1: 0.0}), Doing.SPINNING),
-        (Pause(80, 60, 90.0, completed=5), Doing.EVALUATING),
-        (Pause(80, 60, compilers=3), Doing.COMPILING),
-        (Pause(80, 60, written=2e9), Doing.CHECKPOINTING),
-        (Pause(80, 60, vcpu=CALM | {"io_wait": 20.0}), Doing.CHECKPOINTING),
-        (Pause(80, 60, stage="checkpointing"), Doing.CHECKPOINTING),
-        (Pause(80, 60, stage="compiling"), Doing.COMPILING),
-        (Pause(80, 60, stage="evaluating"), Doing.EVALUATING),
+        (Pause(80, 60), JobPhase.RESTING),
+        (Pause(80, 60, SPINS), JobPhase.BUSY_NO_PROGRESS),
+        (Pause(80, 60, SPINS, of={1: 0.0}), JobPhase.BUSY_NO_PROGRESS),
+        (Pause(80, 60, 90.0, completed=5), JobPhase.EVALUATING),
+        (Pause(80, 60, compilers=3), JobPhase.COMPILING),
+        (Pause(80, 60, written=2e9), JobPhase.CHECKPOINTING),
+        (Pause(80, 60, vcpu=CALM | {"io_wait": 20.0}), JobPhase.CHECKPOINTING),
+        (Pause(80, 60, stage="checkpointing"), JobPhase.CHECKPOINTING),
+        (Pause(80, 60, stage="compiling"), JobPhase.COMPILING),
+        (Pause(80, 60, stage="evaluating"), JobPhase.EVALUATING),
     ],
 )
-def test_what_keeps_a_job_from_its_steps(pause: Pause, doing: Doing) -> None:
+def test_what_keeps_a_job_from_its_steps(pause: Pause, phase: JobPhase) -> None:
     watched = watch(Job(pauses=(pause,), host=True), 120)
-    assert watched.at(75) is Doing.WORKING
-    assert watched.at(115) is doing
+    assert watched.at(75) is JobPhase.WORKING
+    assert watched.at(115) is phase
     assert watched.tick.quiet.all()
     assert watched.crew.why
 
@@ -95,18 +95,18 @@ def test_one_pause_is_no_custom() -> None:
 def test_a_pause_at_the_usual_time_is_a_checkpoint() -> None:
     pauses = tuple(Pause(t, 12) for t in (60, 120, 180, 240))
     watched = watch(Job(pauses=pauses), 262)
-    assert watched.at(70) is Doing.RESTING
-    assert watched.at(250) is Doing.CHECKPOINTING
+    assert watched.at(70) is JobPhase.RESTING
+    assert watched.at(250) is JobPhase.CHECKPOINTING
 
 
 def test_a_job_whose_processes_are_gone_is_over_for_good() -> None:
     """What it reported last is heard for a while yet: that is no life."""
     watched = watch(Job(pauses=(Pause(80, 1000, gone=True),)), 160)
     begin = next(
-        place for place, (_, doing) in enumerate(watched.did["job"]) if doing is Doing.OVER
+        place for place, (_, phase) in enumerate(watched.did["job"]) if phase is JobPhase.OVER
     )
-    after = [doing for _, doing in watched.did["job"][begin:]]
-    assert set(after) <= {Doing.OVER, Doing.UNKNOWN}
+    after = [phase for _, phase in watched.did["job"][begin:]]
+    assert set(after) <= {JobPhase.OVER, JobPhase.UNKNOWN}
     assert watched.tick.quiet.all()
 
 
@@ -114,15 +114,15 @@ def test_a_restart_begins_anew() -> None:
     watched = watch(Job(pauses=(Pause(80, 20, gone=True, resumes=5),)), 130)
     assert watched.crew.began is not None
     assert watched.crew.began >= 100
-    assert watched.crew.doing is Doing.WORKING
+    assert watched.crew.phase is JobPhase.WORKING
     assert watched.crew.step < 30
 
 
 def test_nobody_reports_steps() -> None:
     watched = watch(Job(reporting=0, pauses=(Pause(60, 40, SPINS),)), 90)
     assert list(watched.progress.crews) == [None]
-    assert watched.at(50, None) is Doing.WORKING
-    assert watched.at(85, None) is Doing.SPINNING
+    assert watched.at(50, None) is JobPhase.WORKING
+    assert watched.at(85, None) is JobPhase.BUSY_NO_PROGRESS
     assert watched.tick.job_of == {}
 
 
@@ -138,8 +138,8 @@ def test_two_jobs() -> None:
     watched = Watch().see(together(first.clusters(100), second.clusters(100)))
     assert watched.crew.places.tolist() == [0, 1, 2, 3]
     assert watched.progress.crews["other"].places.tolist() == [4, 5, 6]
-    assert watched.at(90) is Doing.SPINNING
-    assert watched.at(90, "other") is Doing.WORKING
+    assert watched.at(90) is JobPhase.BUSY_NO_PROGRESS
+    assert watched.at(90, "other") is JobPhase.WORKING
     assert watched.tick.quiet.tolist() == [True] * 4 + [False] * 3
 
 
@@ -168,7 +168,7 @@ def test_nodes_join_and_leave() -> None:
 
     watched.see(stream())
     assert watched.crew.places.tolist() == [0, 1, 2]
-    assert all(doing is Doing.WORKING for time, doing in watched.did["job"] if time > 15)
+    assert all(phase is JobPhase.WORKING for time, phase in watched.did["job"] if time > 15)
     assert watched.progress.steps.tolist() == [watched.crew.step] * 3
 
 
@@ -185,7 +185,7 @@ def test_clear() -> None:
     assert watched.progress.crews == {}
     watched.axes = Axes()
     watched.see(Job().clusters(40))
-    assert watched.crew.doing is Doing.WORKING
+    assert watched.crew.phase is JobPhase.WORKING
 
 
 def test_an_empty_cluster() -> None:

@@ -14,13 +14,13 @@ import pytest
 
 from trntop.analysis import Analyzer
 from trntop.analysis.detectors.efa import ERROR_KINDS
-from trntop.analysis.rule_inputs import JUDGED, judged
+from trntop.analysis.rule_inputs import RULE_INPUTS, rule_inputs
 from trntop.catalog import CATALOG, TENSOR_ENGINE
 from trntop.collectors import simulator
 from trntop.core.custom_rule import OwnRule
 from trntop.core.model import Cluster, Column, Incident, NodeView, Reading, State
 from trntop.core.settings import Settings
-from trntop.pipeline.derive import recipe
+from trntop.pipeline.derive import compute_plan
 from trntop.pipeline.node import NodeState
 from trntop.session.monitor import Monitor, play
 from trntop.sources import DECODERS
@@ -51,7 +51,7 @@ def same(one: Mapping[str, Column], other: Mapping[str, Column], names: frozense
 def test_the_incidents_are_the_same(text: str) -> None:
     readings = stream(f"{text}&type=trn1.32xlarge")
     whole = play(iter(readings), Monitor(Settings()))
-    lean = play(iter(readings), Monitor(Settings(), wanted=JUDGED))
+    lean = play(iter(readings), Monitor(Settings(), wanted=RULE_INPUTS))
     for number, (expected, made) in enumerate(zip(whole, lean, strict=True)):
         assert made.time == expected.time
         assert made.incidents == expected.incidents
@@ -59,7 +59,7 @@ def test_the_incidents_are_the_same(text: str) -> None:
             continue
         for name, view in expected.cluster.nodes.items():
             frame = made.cluster.nodes[name].frame
-            same(frame.columns, view.frame.columns, JUDGED)
+            same(frame.columns, view.frame.columns, RULE_INPUTS)
             assert frame.heard == view.frame.heard
             assert [(one.name, one.state) for one in frame.sources] == [
                 (one.name, one.state) for one in view.frame.sources
@@ -69,7 +69,10 @@ def test_the_incidents_are_the_same(text: str) -> None:
 
 def test_each_quantity_can_be_computed_alone() -> None:
     """All that it needs is found, so that a rule of the user's own may read any of them."""
-    whole, alone = NodeState("n"), {name: NodeState("n", (), recipe([name])) for name in CATALOG}
+    whole, alone = (
+        NodeState("n"),
+        {name: NodeState("n", (), compute_plan([name])) for name in CATALOG},
+    )
     due, seen = START + 1.0, set()
     for reading in stream("healthy?nodes=1&minutes=0.3&type=trn1.32xlarge"):
         while reading.time >= due:
@@ -100,10 +103,10 @@ def _names_in_source() -> Iterator[str]:
 
 
 def test_all_that_the_rules_name_is_there() -> None:
-    assert set(_names_in_source()) - JUDGED == set()
+    assert set(_names_in_source()) - RULE_INPUTS == set()
     for form in ("total", "per_second"):
-        assert {f"efa_{kind}_{form}" for kind in ERROR_KINDS} <= JUDGED
-    assert CATALOG.keys() >= JUDGED
+        assert {f"efa_{kind}_{form}" for kind in ERROR_KINDS} <= RULE_INPUTS
+    assert CATALOG.keys() >= RULE_INPUTS
 
 
 class _Watched(dict[str, Column]):
@@ -139,15 +142,15 @@ def test_nothing_else_is_asked_for(scenario: str) -> None:
         incidents = analyzer.tick(Cluster(view.time, nodes))
     assert incidents
     assert _Watched.asked
-    assert _Watched.asked - JUDGED == set()
+    assert _Watched.asked - RULE_INPUTS == set()
 
 
 def test_own_rules_are_read_for() -> None:
     own = OwnRule(name="hot", when="device_tensor_engine_busy_ratio > 0.9")
-    assert judged([own]) == JUDGED | {"device_tensor_engine_busy_ratio"}
-    assert TENSOR_ENGINE in recipe(JUDGED).unheeded
-    assert not recipe(judged([own])).unheeded
-    assert not recipe().unheeded
+    assert rule_inputs([own]) == RULE_INPUTS | {"device_tensor_engine_busy_ratio"}
+    assert TENSOR_ENGINE in compute_plan(RULE_INPUTS).skippable
+    assert not compute_plan(rule_inputs([own])).skippable
+    assert not compute_plan().skippable
 
 
 def test_what_is_not_wanted_is_decoded_once_and_counts_as_heard(
@@ -161,7 +164,7 @@ def test_what_is_not_wanted_is_decoded_once_and_counts_as_heard(
 
     real = DECODERS[TENSOR_ENGINE]
     monkeypatch.setitem(DECODERS, TENSOR_ENGINE, decode)
-    monitor = Monitor(Settings(), wanted=JUDGED)
+    monitor = Monitor(Settings(), wanted=RULE_INPUTS)
     engine = b'{"devices": {"0": {"0": "xrow_grp,mm_active,wl_active,idle\\n0,1,2,3\\n"}}}'
     for second in range(10):
         data = b"broken" if second < 2 else engine

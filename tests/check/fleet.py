@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from trntop.check.course import conduct
 from trntop.check.model import (
     Card,
     Inspection,
@@ -17,6 +16,7 @@ from trntop.check.model import (
 )
 from trntop.check.plan import Plan
 from trntop.check.result import Check
+from trntop.check.runner import conduct
 from trntop.core.settings import Settings
 
 NOW = 1_763_650_000.0

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.check.fleet import LATENCY, Answer, Fleet, failed
-from tests.check.test_course import told
+from tests.check.test_runner import told
 from trntop.check.model import Action, Finding, Outcome, ProbeResult
 from trntop.check.plan import Plan
 from trntop.check.result import Check

@@ -8,7 +8,7 @@ import pytest
 
 import trntop.check
 from tests.check.fleet import DEVICE, NOW, Fleet, card, inspection
-from tests.check.test_course import told
+from tests.check.test_runner import told
 from trntop.check.model import Action, Card, Finding, Inspection, Outcome, ProbeSpec
 from trntop.check.plan import Plan
 from trntop.check.result import Check

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from trntop.core.model import Reading, State, Status
-from trntop.remote.names import Claims
+from trntop.remote.names import NodeNames
 from trntop.session.collector import Collector
 
 FAKE = Path(__file__).parent.parent / "fakes" / "neuron_monitor.py"
@@ -25,7 +25,7 @@ class Notebook:
         self.statuses: list[Status] = []
         self.forgotten: list[str] = []
         self.told: list[str] = []
-        self.claims = Claims()
+        self.claims = NodeNames()
         self._news = asyncio.Event()
 
     def now(self) -> float:
@@ -39,11 +39,11 @@ class Notebook:
         self.statuses.append(status)
         self._news.set()
 
-    def claim(self, node: str, speaker: str, *sources: str) -> str:
-        return self.claims.claim(node, speaker, *sources)
+    def register(self, node: str, owner: str, *sources: str) -> str:
+        return self.claims.register(node, owner, *sources)
 
-    def forget(self, node: str, speaker: str = "") -> None:
-        if self.claims.drop(node, speaker) is None:
+    def forget(self, node: str, owner: str = "") -> None:
+        if self.claims.drop(node, owner) is None:
             self.forgotten.append(node)
             self._news.set()
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes import sysfs_tree
 from trntop import collectors
-from trntop.catalog import FAR, FOREIGN, HOST, SOURCES
+from trntop.catalog import FOREIGN, HOST, REMOTE_SOURCES, SOURCES
 from trntop.core.errors import SettingsError
 from trntop.core.settings import Collect
 from trntop.session.collector import Finding
@@ -31,7 +31,10 @@ def settings(tmp_path: Path) -> Collect:
 
 
 def test_a_machine_has_every_source(settings: Collect) -> None:
-    assert {one.source for one in collectors.local("n", settings)} == {*SOURCES} - {*FOREIGN, *FAR}
+    assert {one.source for one in collectors.local("n", settings)} == {*SOURCES} - {
+        *FOREIGN,
+        *REMOTE_SOURCES,
+    }
 
 
 def test_a_disabled_source_is_left_out() -> None:
@@ -46,7 +49,9 @@ def test_a_bad_pattern_is_named() -> None:
 
 def test_the_examination_says_what_each_source_lacks(settings: Collect) -> None:
     findings = {one.source: one for one in collectors.examine_all(settings)}
-    assert tuple(findings) == tuple(one for one in SOURCES if one not in (*FOREIGN, *FAR))
+    assert tuple(findings) == tuple(
+        one for one in SOURCES if one not in (*FOREIGN, *REMOTE_SOURCES)
+    )
     assert findings["efa"].ok
     assert findings["neuron-sysfs"].ok
     for source in (

@@ -10,6 +10,7 @@ from tests.builders import NOON, make_incident, make_node, make_view, view_of
 from trntop.catalog import CATALOG, NEURON_MONITOR, PROFILES, Entity
 from trntop.core.model import (
     Allocation,
+    ClusterTotals,
     Compilation,
     Evidence,
     NodeView,
@@ -17,7 +18,6 @@ from trntop.core.model import (
     Stage,
     State,
     View,
-    Whole,
 )
 from trntop.exporters import document
 
@@ -217,7 +217,7 @@ def test_empty_and_bare() -> None:
 
 
 def test_what_an_engine_tells_of_all_nodes() -> None:
-    whole = Whole(
+    whole = ClusterTotals(
         nodes=31250,
         chosen=True,
         down=3,

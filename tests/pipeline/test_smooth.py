@@ -4,25 +4,25 @@ import pytest
 from trntop.core.model import Column
 from trntop.pipeline.smooth import Smoother
 
-ENGINE = "node_tensor_engine_busy_mean_ratio"
+PROMETHEUS = "node_tensor_engine_busy_mean_ratio"
 
 
 def run(values: list[float | None]) -> dict[str, Column]:
     smoother = Smoother()
     columns: dict[str, Column] = {}
     for second, value in enumerate(values):
-        columns = {} if value is None else {ENGINE: np.array([value])}
+        columns = {} if value is None else {PROMETHEUS: np.array([value])}
         smoother.update(float(second), columns)
     return columns
 
 
 def test_a_mean_of_the_window() -> None:
-    assert run([0.9] * 60 + [0.0, 0.4] * 10)[ENGINE] == pytest.approx([0.2])
+    assert run([0.9] * 60 + [0.0, 0.4] * 10)[PROMETHEUS] == pytest.approx([0.2])
 
 
 def test_what_is_absent_stays_absent_and_leaves_the_mean_alone() -> None:
     assert run([0.5, None]) == {}
-    assert run([0.5, None, 0.1])[ENGINE] == pytest.approx([0.3])
+    assert run([0.5, None, 0.1])[PROMETHEUS] == pytest.approx([0.3])
 
 
 def test_one_device_that_is_absent_leaves_the_others_alone() -> None:

@@ -14,11 +14,11 @@ from trntop.core.model import NodeView, Reading, State, Status
 from trntop.core.settings import Settings
 from trntop.recording.reader import Recorder, open_recording
 from trntop.remote import wire
-from trntop.remote.wire import Speaker
+from trntop.remote.wire import FrameEncoder
 from trntop.session.monitor import Monitor, play
 
 
-def said(view: NodeView, arrival: float, speaker: Speaker, node: str = "n") -> list[Reading]:
+def said(view: NodeView, arrival: float, speaker: FrameEncoder, node: str = "n") -> list[Reading]:
     """The readings that a view of an agent gives."""
     before, frame = speaker.messages(view)
     return [Reading(node, AGENT, arrival, one, view.frame.simulated) for one in (*before, frame)]
@@ -53,7 +53,7 @@ def node_of(monitor: Monitor, time: float, name: str = "n") -> NodeView:
 
 
 def test_it_ages_by_our_clock() -> None:
-    monitor = fed(*said(at(-300), NOON, Speaker("n", 1.0)))
+    monitor = fed(*said(at(-300), NOON, FrameEncoder("n", 1.0)))
     states = {
         seconds: node_of(monitor, NOON + seconds).frame.sources[0].state
         for seconds in (0.5, 3.0, 4.0)
@@ -65,7 +65,7 @@ def test_it_ages_by_our_clock() -> None:
 
 
 def test_what_is_stale_is_not_kept_and_a_frame_brings_it_back() -> None:
-    speaker = Speaker("n", 1.0)
+    speaker = FrameEncoder("n", 1.0)
     view = at(1)
     moved = {name: values + 1 for name, values in view.frame.columns.items()}
     view = dataclasses.replace(view, frame=dataclasses.replace(view.frame, columns=moved))
@@ -84,9 +84,9 @@ def test_what_is_stale_is_not_kept_and_a_frame_brings_it_back() -> None:
 
 
 def test_frames_that_cannot_be_read_are_no_sign_of_life() -> None:
-    monitor = fed(*said(at(0), NOON, Speaker("n", 1.0)))
+    monitor = fed(*said(at(0), NOON, FrameEncoder("n", 1.0)))
     assert node_of(monitor, NOON).frame.sources[0].state is State.FRESH
-    other = Speaker("n", 1.0)
+    other = FrameEncoder("n", 1.0)
     said(at(0), NOON, other)
     for seconds in range(1, 6):  # of another layout, which was not heard
         monitor.feed(said(at(seconds, linked("a", "b")), NOON + seconds, other)[-1])
@@ -96,7 +96,7 @@ def test_frames_that_cannot_be_read_are_no_sign_of_life() -> None:
 
 
 def test_a_node_may_count_its_versions_anew() -> None:
-    speaker = Speaker("n", 1.0)
+    speaker = FrameEncoder("n", 1.0)
     monitor = fed(*said(at(0, linked("a")), NOON, speaker))
     assert node_of(monitor, NOON).inventory.of(Entity.LINK) == ("a",)
     for one in said(at(1, linked("a", "b")), NOON + 1, speaker):
@@ -108,13 +108,13 @@ def test_a_node_may_count_its_versions_anew() -> None:
 
 def test_what_lives_is_the_node_and_not_its_agent() -> None:
     dead = make_node(0, state=State.STALE)
-    shown = node_of(fed(*said(at(0, dead), NOON, Speaker("n", 1.0))), NOON + 0.5)
+    shown = node_of(fed(*said(at(0, dead), NOON, FrameEncoder("n", 1.0))), NOON + 0.5)
     assert shown.frame.sources[0].state is State.FRESH
     assert shown.state is State.STALE
 
 
 def test_of_several_frames_the_newest_counts() -> None:
-    speaker = Speaker("n", 1.0)
+    speaker = FrameEncoder("n", 1.0)
     monitor = fed(*(one for n in range(5) for one in said(at(n), NOON + n, speaker)))
     shown = node_of(monitor, NOON + 4.5)
     assert shown.frame.sources[0].counts["readings"] == 5
@@ -122,7 +122,7 @@ def test_of_several_frames_the_newest_counts() -> None:
 
 @pytest.mark.parametrize("damage", ["frame", "head"])
 def test_a_damaged_frame_is_counted_and_the_one_before_stands(damage: str) -> None:
-    speaker = Speaker("n", 1.0)
+    speaker = FrameEncoder("n", 1.0)
     readings = said(at(0), NOON, speaker)
     monitor = fed(*readings)
     before = node_of(monitor, NOON + 0.5)
@@ -138,14 +138,14 @@ def test_a_damaged_frame_is_counted_and_the_one_before_stands(damage: str) -> No
 def test_a_time_that_is_none() -> None:
     view = at(0)
     frame = dataclasses.replace(view.frame, time=float("inf"))
-    readings = said(dataclasses.replace(view, frame=frame), NOON, Speaker("n", 1.0))
+    readings = said(dataclasses.replace(view, frame=frame), NOON, FrameEncoder("n", 1.0))
     shown = node_of(fed(*readings), NOON)
     assert shown.state is State.DOWN
     assert "`$.time`" in shown.frame.sources[0].reason
 
 
 def test_a_clock_that_is_set_back_is_known_at_once() -> None:
-    speaker = Speaker("n", 1.0)
+    speaker = FrameEncoder("n", 1.0)
     ahead = [one for n in range(5) for one in said(at(100 + n), NOON + n, speaker)]
     back = said(at(5), NOON + 5, speaker)
     shown = node_of(fed(*ahead, *back), NOON + 5)
@@ -153,19 +153,19 @@ def test_a_clock_that_is_set_back_is_known_at_once() -> None:
 
 
 def test_the_collector_says_why_it_is_down() -> None:
-    monitor = fed(*said(at(0), NOON, Speaker("n", 1.0)))
+    monitor = fed(*said(at(0), NOON, FrameEncoder("n", 1.0)))
     monitor.status(Status("n", AGENT, State.DOWN, "connection refused"))
     shown = node_of(monitor, NOON + 0.5)
     assert (shown.state, shown.frame.sources[0].reason) == (State.DOWN, "connection refused")
     assert shown.frame.columns == {}
-    monitor.feed(said(at(1), NOON + 1, Speaker("n", 1.0))[-1])
+    monitor.feed(said(at(1), NOON + 1, FrameEncoder("n", 1.0))[-1])
     assert node_of(monitor, NOON + 1).frame.sources[0].state is State.FRESH
 
 
 def test_a_relay_tells_what_it_hears_of_the_agent_behind_it() -> None:
     """Relayed, a node that is down stays down, and clocks that are off add up."""
-    near = fed(*said(at(10), NOON, Speaker("n", 1.0)))
-    speaker = Speaker("n", 1.0)
+    near = fed(*said(at(10), NOON, FrameEncoder("n", 1.0)))
+    speaker = FrameEncoder("n", 1.0)
     far = fed(*said(node_of(near, NOON + 0.5), NOON - 4.5, speaker))
     shown = node_of(far, NOON - 4)
     assert shown.frame.value("node_clock_offset_seconds") == pytest.approx(15)
@@ -180,7 +180,9 @@ def test_a_relay_tells_what_it_hears_of_the_agent_behind_it() -> None:
 
 
 def test_other_sources_fill_the_gaps() -> None:
-    agent = said(at(0, make_node(0, states={NEURON_MONITOR: State.DOWN})), NOON, Speaker("n", 1.0))
+    agent = said(
+        at(0, make_node(0, states={NEURON_MONITOR: State.DOWN})), NOON, FrameEncoder("n", 1.0)
+    )
     facts = Reading("n", FLEET, NOON, b'{"facts": {"capacity_block": "cb-1"}, "period": 30}')
     beside = [facts, monitor_reading(report(runtime()), NOON, "n")]
     shown = node_of(fed(*agent, *beside), NOON + 0.5)
@@ -189,7 +191,9 @@ def test_other_sources_fill_the_gaps() -> None:
 
 
 def test_a_node_that_is_forgotten_is_gone() -> None:
-    monitor = fed(*said(at(0), NOON, Speaker("n", 1.0)), *said(at(0), NOON, Speaker("m", 1.0), "m"))
+    monitor = fed(
+        *said(at(0), NOON, FrameEncoder("n", 1.0)), *said(at(0), NOON, FrameEncoder("m", 1.0), "m")
+    )
     monitor.tick(NOON)
     monitor.forget("n")
     assert list(monitor.tick(NOON + 1).cluster.nodes) == ["m"]
@@ -197,7 +201,7 @@ def test_a_node_that_is_forgotten_is_gone() -> None:
 
 def test_a_recording_of_streams_is_played_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl.zst"
-    speaker = Speaker("n", 1.0)
+    speaker = FrameEncoder("n", 1.0)
     view = make_node(0, simulated=True)
     with Recorder(path, created=NOON) as recorder:
         for second in range(70):
@@ -220,8 +224,8 @@ def test_a_recording_of_streams_is_played_as_it_was(tmp_path: Path) -> None:
 def test_the_layout_of_nodes_that_are_alike_is_shared() -> None:
     listeners = []
     for node in make_view(3).cluster.nodes.values():
-        listener = wire.Listener(node.name)
-        before, frame = Speaker(node.name, 1.0).messages(node)
+        listener = wire.FrameDecoder(node.name)
+        before, frame = FrameEncoder(node.name, 1.0).messages(node)
         for message in (*before, frame):
             listener.take(message)
         listeners.append(listener)

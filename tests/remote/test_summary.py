@@ -11,41 +11,48 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import NOON, make_node
-from trntop.catalog import AGENT, ENGINE
+from trntop.catalog import AGENT, PROMETHEUS
 from trntop.core.errors import DecodeError
 from trntop.core.model import Cluster, Reading, Severity, State, Status, View
 from trntop.core.settings import Settings
 from trntop.pipeline.history import History
 from trntop.remote import summary as told
-from trntop.remote.summary import VERSION, Bulletin, Past, Told, ToldIncident, encode
-from trntop.remote.wire import Speaker
+from trntop.remote.summary import (
+    VERSION,
+    Backfill,
+    ClusterSummary,
+    RemoteIncident,
+    SummaryTracker,
+    encode,
+)
+from trntop.remote.wire import FrameEncoder
 from trntop.session.collector import Sink
 from trntop.session.monitor import Monitor
 from trntop.session.runner import Session
 
 UTILIZATION = "node_neuroncore_utilization_mean_ratio"
-DOWN = ToldIncident("efa_down", Severity.CRITICAL, NOON - 60, None, "trn-001", "efa:rdmap16s27")
+DOWN = RemoteIncident("efa_down", Severity.CRITICAL, NOON - 60, None, "trn-001", "efa:rdmap16s27")
 
 
 def bulletin(
     roster: Sequence[str] = ("trn-000", "trn-001"),
-    incidents: tuple[ToldIncident, ...] | None = (),
+    incidents: tuple[RemoteIncident, ...] | None = (),
     newest: float | None = NOON,
     **more: object,
-) -> Bulletin:
-    return Bulletin(
+) -> ClusterSummary:
+    return ClusterSummary(
         v=VERSION, period=15.0, nodes=31250, roster=tuple(roster), newest=newest,
         incidents=incidents, **more,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
-def engine(message: Bulletin | Past, at: float = NOON) -> Reading:
-    return Reading("prom:9090", ENGINE, at, encode(message))
+def engine(message: ClusterSummary | Backfill, at: float = NOON) -> Reading:
+    return Reading("prom:9090", PROMETHEUS, at, encode(message))
 
 
 def agent(index: int, at: float = NOON) -> list[Reading]:
     view = make_node(index, time=at)
-    before, frame = Speaker(view.name, 15.0).messages(view)
+    before, frame = FrameEncoder(view.name, 15.0).messages(view)
     return [Reading(view.name, AGENT, at, message) for message in (*before, frame)]
 
 
@@ -105,11 +112,11 @@ def test_old_samples_are_no_present(newest: float | None) -> None:
 def test_of_very_many_incidents_the_worst_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told, "MAX_INCIDENTS", 3)
     many = [
-        ToldIncident("slow", Severity.INFO, NOON - 300),
-        ToldIncident("late", Severity.WARNING, NOON - 5),
-        ToldIncident("b", Severity.WARNING, NOON - 9, node="trn-2"),
-        ToldIncident("b", Severity.WARNING, NOON - 9, node="trn-1"),
-        ToldIncident("down", Severity.CRITICAL, NOON),
+        RemoteIncident("slow", Severity.INFO, NOON - 300),
+        RemoteIncident("late", Severity.WARNING, NOON - 5),
+        RemoteIncident("b", Severity.WARNING, NOON - 9, node="trn-2"),
+        RemoteIncident("b", Severity.WARNING, NOON - 9, node="trn-1"),
+        RemoteIncident("down", Severity.CRITICAL, NOON),
     ]
     expected = ["down///", "b//trn-1/", "b//trn-2/"]
     for some in (many, many[::-1]):
@@ -119,8 +126,8 @@ def test_of_very_many_incidents_the_worst_are_kept(monkeypatch: pytest.MonkeyPat
 
 def test_one_that_is_pushed_out_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told, "MAX_INCIDENTS", 1)
-    late = ToldIncident("late", Severity.WARNING, NOON - 5)
-    down = ToldIncident("down", Severity.CRITICAL, NOON)
+    late = RemoteIncident("late", Severity.WARNING, NOON - 5)
+    down = RemoteIncident("down", Severity.CRITICAL, NOON)
     found = monitor(engine(bulletin(incidents=(late,))))
     steps = (
         ((late, down), [("down///", True)]),
@@ -135,7 +142,7 @@ def test_one_that_is_pushed_out_is_not_over(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_failure_is_said_and_taken_back() -> None:
     found = monitor(engine(bulletin()))
-    found.status(Status("prom:9090", ENGINE, State.DOWN, "503: not available now"))
+    found.status(Status("prom:9090", PROMETHEUS, State.DOWN, "503: not available now"))
     whole = found.tick(NOON).cluster.whole
     assert whole is not None
     assert whole.problem == "503: not available now"
@@ -154,7 +161,7 @@ def test_sums_of_jobs_count_over_those_of_the_shown_nodes() -> None:
 
 
 def test_the_past_comes_before_the_first_tick_and_stands_between_samples() -> None:
-    past = Past(
+    past = Backfill(
         v=VERSION,
         times=(NOON - 30, NOON - 15),
         scalars={f"/{UTILIZATION}": (0.5, None)},
@@ -191,15 +198,15 @@ def test_a_node_that_is_looked_at_later_gets_its_past_too() -> None:
         b"[" * 50_000,
         b'{"of":"cluster","v":1}',
         encode(msgspec.structs.replace(bulletin(), v=2)),
-        encode(Past(v=VERSION, times=(1.0, 2.0), scalars={"/x": (1.0,)})),
+        encode(Backfill(v=VERSION, times=(1.0, 2.0), scalars={"/x": (1.0,)})),
         encode(msgspec.structs.replace(bulletin(), roster=("n",) * 40_001)),
     ],
 )
 def test_what_is_no_message_is_refused_in_words(data: bytes) -> None:
-    told = Told(History(60), 1.0)
+    told = SummaryTracker(History(60), 1.0)
     with pytest.raises(DecodeError):
-        told.take(Reading("prom", ENGINE, NOON, data))
-    whole = monitor(Reading("prom", ENGINE, NOON, data)).tick(NOON).cluster.whole
+        told.take(Reading("prom", PROMETHEUS, NOON, data))
+    whole = monitor(Reading("prom", PROMETHEUS, NOON, data)).tick(NOON).cluster.whole
     assert whole is not None
     assert whole.problem
 
@@ -208,19 +215,19 @@ def test_what_is_no_message_is_refused_in_words(data: bytes) -> None:
 def test_damaged_messages_raise_nothing_else(noise: bytes, place: int) -> None:
     data = encode(bulletin(incidents=(DOWN,)))
     damaged = data[:place] + noise + data[place + len(noise) :]
-    monitor(Reading("prom", ENGINE, NOON, damaged)).tick(NOON)
+    monitor(Reading("prom", PROMETHEUS, NOON, damaged)).tick(NOON)
 
 
 class _Attentive:
     """Tells more of the node that is looked at."""
 
-    node, source = "prom", ENGINE
+    node, source = "prom", PROMETHEUS
 
     def __init__(self) -> None:
         self.looked_at: list[str | None] = []
         self._turned = asyncio.Event()
 
-    def look_at(self, node: str | None) -> None:
+    def set_focus(self, node: str | None) -> None:
         self.looked_at.append(node)
         self._turned.set()
 
@@ -246,14 +253,14 @@ def test_what_is_told_of_the_node_in_focus_is_shown_before_the_next_tick() -> No
         while not views:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        session.look_at("trn-000")
+        session.set_focus("trn-000")
         while not views[-1].cluster.nodes:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert views[-1].generation > views[0].generation
         assert collector.looked_at[-1] == "trn-000"
-        session.look_at("trn-000")
-        session.look_at(None)
+        session.set_focus("trn-000")
+        session.set_focus(None)
         while collector.looked_at[-1] is not None:
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -15,7 +15,7 @@ from trntop.catalog import CATALOG, Entity
 from trntop.core.errors import DecodeError
 from trntop.core.model import Column, Inventory, NodeView
 from trntop.remote import wire
-from trntop.remote.wire import OFFSET, Deframer, Listener, Speaker, framed
+from trntop.remote.wire import OFFSET, FrameDecoder, FrameEncoder, FrameReader, framed
 
 
 def later(view: NodeView, seconds: float, **columns: Column | None) -> NodeView:
@@ -29,17 +29,17 @@ def later(view: NodeView, seconds: float, **columns: Column | None) -> NodeView:
     return dataclasses.replace(view, frame=frame)
 
 
-def heard(listener: Listener, *messages: bytes) -> NodeView | None:
+def heard(listener: FrameDecoder, *messages: bytes) -> NodeView | None:
     view = None
     for message in messages:
         view = listener.take(message)
     return view
 
 
-def told(view: NodeView) -> tuple[Listener, NodeView]:
+def told(view: NodeView) -> tuple[FrameDecoder, NodeView]:
     """A listener that has heard a node, and what it makes of it."""
-    listener = Listener(view.name)
-    before, frame = Speaker(view.name, 1.0).messages(view)
+    listener = FrameDecoder(view.name)
+    before, frame = FrameEncoder(view.name, 1.0).messages(view)
     answer = heard(listener, *before, frame)
     assert answer is not None
     return listener, answer
@@ -80,15 +80,15 @@ class TestRoundTrip:
 
     def test_a_node_goes_by_the_name_it_has_here(self) -> None:
         view = make_node(3)
-        before, frame = Speaker(view.name, 1.0).messages(view)
-        answer = heard(Listener("elsewhere"), *before, frame)
+        before, frame = FrameEncoder(view.name, 1.0).messages(view)
+        answer = heard(FrameDecoder("elsewhere"), *before, frame)
         assert answer is not None
         assert answer.name == answer.frame.node == "elsewhere"
         assert answer.inventory.of(Entity.NODE) == ("elsewhere",)
 
     def test_what_rests_is_not_said_again(self) -> None:
         view = make_node(0)
-        speaker, listener, held = Speaker(view.name, 1.0), Listener(view.name), b""
+        speaker, listener, held = FrameEncoder(view.name, 1.0), FrameDecoder(view.name), b""
         for second in range(12):
             now = later(view, second, node_vcpu_user_ratio=np.array([second / 100]))
             before, frame = speaker.messages(now)
@@ -100,7 +100,7 @@ class TestRoundTrip:
 
     def test_what_is_held_stays_the_same_object(self) -> None:
         view = make_node(0)
-        speaker, listener = Speaker(view.name, 1.0), Listener(view.name)
+        speaker, listener = FrameEncoder(view.name, 1.0), FrameDecoder(view.name)
         seen = []
         for second in range(40):
             moved = np.array([max(20, second) / 100])
@@ -112,7 +112,7 @@ class TestRoundTrip:
 
     def test_columns_that_come_and_go(self) -> None:
         view = make_node(0)
-        speaker, listener = Speaker(view.name, 1.0), Listener(view.name)
+        speaker, listener = FrameEncoder(view.name, 1.0), FrameDecoder(view.name)
         for second in range(20):
             gone = None if second % 3 else np.array([1.0])
             now = later(view, second, node_vcpu_user_ratio=gone)
@@ -122,7 +122,7 @@ class TestRoundTrip:
             assert_alike(now, answer)
 
     def test_another_inventory_is_announced(self) -> None:
-        speaker, listener = Speaker("trn-000", 1.0), Listener("trn-000")
+        speaker, listener = FrameEncoder("trn-000", 1.0), FrameDecoder("trn-000")
         small, large = make_node(0, efa=1), make_node(0, efa=4)
         grown = dataclasses.replace(large.inventory, version=small.inventory.version + 1)
         large = dataclasses.replace(large, inventory=grown)
@@ -137,17 +137,17 @@ class TestRoundTrip:
 
     def test_whoever_comes_late_hears_the_preface_first(self) -> None:
         view = make_node(0)
-        speaker = Speaker(view.name, 1.0)
+        speaker = FrameEncoder(view.name, 1.0)
         for second in range(10):
             _, frame = speaker.messages(later(view, second))
-        assert Listener("late").take(frame) is None
-        answer = heard(Listener("late"), *speaker.preface, frame)
+        assert FrameDecoder("late").take(frame) is None
+        answer = heard(FrameDecoder("late"), *speaker.preface, frame)
         assert answer is not None
         assert _told(answer) == view.frame.columns.keys()
 
     def test_a_frame_may_be_lost(self) -> None:
         view = make_node(0)
-        speaker, listener = Speaker(view.name, 1.0), Listener(view.name)
+        speaker, listener = FrameEncoder(view.name, 1.0), FrameDecoder(view.name)
         for second in range(30):
             now = later(view, second, node_vcpu_user_ratio=np.array([second / 100]))
             before, frame = speaker.messages(now)
@@ -175,7 +175,7 @@ class TestFraming:
     )
     def test_any_cut_gives_the_same_messages(self, messages: list[bytes], cuts: list[int]) -> None:
         stream = b"".join(map(framed, messages))
-        deframer, found, place = Deframer(), [], 0
+        deframer, found, place = FrameReader(), [], 0
         while place < len(stream):
             size = cuts[place % len(cuts)]
             found += deframer.feed(stream[place : place + size])
@@ -184,10 +184,10 @@ class TestFraming:
 
     def test_a_length_that_is_none(self) -> None:
         with pytest.raises(DecodeError, match="not a trntop agent"):
-            Deframer().feed(b"HTTP/1.1 200 OK\r\n")
+            FrameReader().feed(b"HTTP/1.1 200 OK\r\n")
 
     def test_no_more_is_kept_than_one_message(self) -> None:
-        deframer = Deframer()
+        deframer = FrameReader()
         for _ in range(3000):
             deframer.feed(framed(bytes(2000)))
         assert deframer.kept == 0
@@ -197,7 +197,7 @@ class TestFraming:
 
 def damaged(change: Callable[[dict[str, object]], None]) -> bytes:
     """An announcement that was changed."""
-    (first, _), _ = Speaker("trn-000", 1.0).messages(make_node(0))
+    (first, _), _ = FrameEncoder("trn-000", 1.0).messages(make_node(0))
     parts = msgspec.msgpack.decode(first)
     change(parts)
     return msgspec.msgpack.encode(parts)
@@ -229,7 +229,7 @@ class TestHostile:
         except OverflowError:
             return  # msgpack has no such number
         with pytest.raises(DecodeError, match=why):
-            Listener("n").take(message)
+            FrameDecoder("n").take(message)
 
     def test_columns_that_are_named_twice(self) -> None:
         def twice(parts: dict[str, object]) -> None:
@@ -238,20 +238,20 @@ class TestHostile:
             columns[1] = columns[0]
 
         with pytest.raises(DecodeError, match="do not agree"):
-            Listener("n").take(damaged(twice))
+            FrameDecoder("n").take(damaged(twice))
 
     def test_unknown_columns_are_left_out(self) -> None:
         view = make_node(0)
-        (first, held), frame = Speaker(view.name, 1.0).messages(view)
+        (first, held), frame = FrameEncoder(view.name, 1.0).messages(view)
         known = msgspec.msgpack.decode(first)
         known["columns"][3] = "of_a_later_version"
-        answer = heard(Listener("n"), msgspec.msgpack.encode(known), held, frame)
+        answer = heard(FrameDecoder("n"), msgspec.msgpack.encode(known), held, frame)
         assert answer is not None
         assert len(_told(answer)) == len(view.frame.columns) - 1
 
     def test_values_that_do_not_fill_their_columns(self) -> None:
         view = make_node(0)
-        speaker = Speaker(view.name, 1.0)
+        speaker = FrameEncoder(view.name, 1.0)
         speaker.messages(view)
         moved = {name: values + 1 for name, values in view.frame.columns.items()}
         _, frame = speaker.messages(later(view, 1, **moved))
@@ -263,7 +263,7 @@ class TestHostile:
                 values[kind] = data
                 message = msgspec.msgpack.encode({**parts, "values": values})
                 with pytest.raises(DecodeError, match="do not fill"):
-                    heard(Listener("n"), first, held, message)
+                    heard(FrameDecoder("n"), first, held, message)
 
     def test_foreign_text_is_cleaned(self) -> None:
         view = make_node(0, facts={"instance_name": "\x1b]0;owned\x07"}, reason="\x1b[2J")
@@ -280,7 +280,7 @@ class TestHostile:
         for _ in range(data.draw(st.integers(1, 6))):
             message = messages[data.draw(st.integers(0, 2))]
             message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
-        listener = Listener("n")
+        listener = FrameDecoder("n")
         for message in messages:
             try:
                 view = listener.take(bytes(message))
@@ -298,4 +298,4 @@ class TestHostile:
                 read(data)
 
 
-_MESSAGES = Speaker("trn-000", 1.0).messages(make_node(0, devices=1, efa=1))
+_MESSAGES = FrameEncoder("trn-000", 1.0).messages(make_node(0, devices=1, efa=1))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from trntop.analysis.rule_inputs import judged
+from trntop.analysis.rule_inputs import rule_inputs
 from trntop.cli import main
 from trntop.collectors import simulator
 from trntop.core.custom_rule import OwnRule
@@ -74,7 +74,7 @@ def test_the_views_are_those_of_one_process(one_process: list[View], workers: in
 def test_what_is_not_wanted_is_left_out(one_process: list[View]) -> None:
     own = OwnRule(name="loaded", when="node_load1 >= 0", hold=0.0)
     settings = replace(Settings(), rules=(own,))
-    wanted = judged(settings.rules)
+    wanted = rule_inputs(settings.rules)
     made = list(parallel.Shares(lambda: iter(stream()), list, settings, (), 2, wanted))
     assert [view.time for view in made] == [view.time for view in one_process]
     columns = made[-2].cluster.nodes["trn-000"].frame.columns

@@ -11,7 +11,7 @@ from trntop.core.model import Column, Incident, NodeView, View
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
 from trntop.pipeline.jobs import job_means
-from trntop.tui.scene import Scene
+from trntop.tui.view_model import ViewModel
 
 JOB = "pretrain-13b"
 STEP, COMPUTE, COVERED = 4.0, 3.0, 0.5
@@ -70,10 +70,10 @@ def crew_of(
 
 def scene_of(
     *nodes: NodeView, incidents: Sequence[Incident] = (), history: History | None = None
-) -> Scene:
+) -> ViewModel:
     """A picture of these nodes, with a minute of history of the same unless another is given."""
     view = view_of(*nodes, incidents=incidents)
-    return Scene(view=view, history=history or past_of(view), limits=Analysis(), utc=True)
+    return ViewModel(view=view, history=history or past_of(view), limits=Analysis(), utc=True)
 
 
 def past_of(view: View, seconds: int = 60) -> History:

@@ -15,7 +15,7 @@ from trntop.pipeline.jobs import job_means
 from trntop.recording.blackbox import BlackBox
 from trntop.session.runner import Playback, Session, Subscriber
 from trntop.tui.app import TrntopApp
-from trntop.tui.scene import Mode, Scene
+from trntop.tui.view_model import Mode, ViewModel
 
 GIB = 1 << 30
 DEVICES, CORES, CARDS = 16, 4, 16
@@ -152,9 +152,9 @@ def past_of(make: Callable[[float], View], seconds: int, every: int = 5) -> Hist
     return past
 
 
-def scene(*, trouble: bool = False, nodes: int = 16, mode: Mode = Mode.LIVE) -> Scene:
+def view_model(*, trouble: bool = False, nodes: int = 16, mode: Mode = Mode.LIVE) -> ViewModel:
     """The picture of it."""
-    return Scene(
+    return ViewModel(
         view=view(trouble=trouble, nodes=nodes),
         history=history(trouble=trouble, nodes=nodes),
         limits=Analysis(),
@@ -200,7 +200,7 @@ class FakeSession:
     def step(self) -> None:
         self.steps += 1
 
-    def look_at(self, node: str | None) -> None:
+    def set_focus(self, node: str | None) -> None:
         self.looked_at = node
 
     def start(self) -> None:

@@ -445,9 +445,9 @@ class TestASlowLine:
         """Publishes a view; the time of the one that is shown then."""
         cast(FakeSession, app.session).publish(view(time=NOON + second))
         await pilot.pause()
-        scene = app.latest()
-        assert scene is not None
-        return scene.view.time - NOON
+        view_model = app.latest()
+        assert view_model is not None
+        return view_model.view.time - NOON
 
     async def test_pictures_are_skipped_and_the_newest_is_shown_in_the_end(
         self, monkeypatch: pytest.MonkeyPatch
@@ -465,9 +465,9 @@ class TestASlowLine:
                 busy = False
                 app.line_rested()
                 await pilot.pause()
-                scene = app.latest()
-                assert scene is not None
-                assert scene.view.time == NOON + 10 * round_ + 2
+                view_model = app.latest()
+                assert view_model is not None
+                assert view_model.view.time == NOON + 10 * round_ + 2
             assert "1 of 4 ticks" in picture(app).splitlines()[0]
             for second in range(50, 60):
                 await self.published(app, pilot, second)
@@ -612,9 +612,9 @@ async def test_views_that_pile_up_are_one() -> None:
         for generation in range(2, 102):
             session.publish(make_view(generation=generation))
         await pilot.pause()
-        scene = app.latest()
-        assert scene is not None
-        assert scene.view.generation == 101
+        view_model = app.latest()
+        assert view_model is not None
+        assert view_model.view.generation == 101
     distinct = {message.view.generation for message in handled}
     assert len(distinct) < 5
 
@@ -625,14 +625,14 @@ async def test_hidden_screens_are_left_alone() -> None:
     async with running(app) as pilot:
         cluster = shown(app)
         await press(pilot, "5")
-        before = cluster.scene
+        before = cluster.view_model
         session.publish(view(time=NOON + 1))
         await pilot.pause()
-        assert cluster.scene is before
+        assert cluster.view_model is before
         await press(pilot, "1")
         await pilot.pause()
-        assert cluster.scene is not None
-        assert cluster.scene.view.time == NOON + 1
+        assert cluster.view_model is not None
+        assert cluster.view_model.view.time == NOON + 1
 
 
 async def test_what_does_not_fit_is_not_drawn() -> None:

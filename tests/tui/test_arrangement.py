@@ -7,16 +7,16 @@ import msgspec
 import pytest
 
 from trntop.core.settings import Screen
-from trntop.tui.arrangement import Arrangement, Keeper, default_path
+from trntop.tui.preferences import Arrangement, TablePreferences, default_path
 
 LEFT = Arrangement(sort="util", reverse=True, columns=("util", "cpu"), faults=True)
 
 
 def kept(path: Path, arrangement: Arrangement) -> Arrangement:
-    keeper = Keeper(path)
+    keeper = TablePreferences(path)
     keeper.save(arrangement)
     keeper.wait(10)
-    return Keeper(path).load()
+    return TablePreferences(path).load()
 
 
 def test_it_comes_back(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_it_comes_back(tmp_path: Path) -> None:
 
 
 def test_the_last_of_many_stays(tmp_path: Path) -> None:
-    keeper = Keeper(tmp_path / "screen.json")
+    keeper = TablePreferences(tmp_path / "screen.json")
     for index in range(50):
         keeper.save(Arrangement(sort=f"column{index}"))
     keeper.wait(10)
@@ -43,16 +43,16 @@ def test_the_last_of_many_stays(tmp_path: Path) -> None:
 def test_what_is_wrong_is_ignored(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "screen.json"
     path.write_bytes(data)
-    assert Keeper(path).load() == Arrangement()
+    assert TablePreferences(path).load() == Arrangement()
     assert kept(path, LEFT) == LEFT
 
 
 def test_what_is_no_file_is_ignored(tmp_path: Path) -> None:
-    assert Keeper(tmp_path).load() == Arrangement()
-    assert Keeper(tmp_path / "none").load() == Arrangement()
+    assert TablePreferences(tmp_path).load() == Arrangement()
+    assert TablePreferences(tmp_path / "none").load() == Arrangement()
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    assert Keeper(fifo).load() == Arrangement()
+    assert TablePreferences(fifo).load() == Arrangement()
     file = tmp_path / "file"
     file.write_text("")
     assert kept(file / "screen.json", LEFT) == Arrangement()
@@ -61,15 +61,15 @@ def test_what_is_no_file_is_ignored(tmp_path: Path) -> None:
 def test_settings_come_first(tmp_path: Path) -> None:
     path = tmp_path / "screen.json"
     assert kept(path, LEFT) == LEFT
-    found = Keeper(path, Screen(sort="te")).load()
+    found = TablePreferences(path, Screen(sort="te")).load()
     assert (found.sort, found.reverse, found.columns) == ("te", False, ("util", "cpu"))
-    assert Keeper(path, Screen(columns=("te",))).load().columns == ("te",)
-    assert Keeper(path, Screen()).load() == LEFT
-    assert Keeper(wanted=Screen(sort="te")).load() == Arrangement(sort="te")
+    assert TablePreferences(path, Screen(columns=("te",))).load().columns == ("te",)
+    assert TablePreferences(path, Screen()).load() == LEFT
+    assert TablePreferences(wanted=Screen(sort="te")).load() == Arrangement(sort="te")
 
 
 def test_nothing_is_written_without_a_place() -> None:
-    keeper = Keeper()
+    keeper = TablePreferences()
     keeper.save(LEFT)
     keeper.wait(0)
     assert keeper.load() == Arrangement()

@@ -10,7 +10,7 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from tests.builders import NOON
-from tests.tui.scenes import VICTIM, FakeSession, app_of, history, make_app, scene, view
+from tests.tui.scenes import VICTIM, FakeSession, app_of, history, make_app, view, view_model
 from tests.tui.test_app import picture, press, running
 from trntop.core.model import Incident
 from trntop.tui.app import TrntopApp
@@ -157,7 +157,7 @@ class Asking(App[None]):
 
     def on_mount(self) -> None:
         self.answers = []
-        shown = dataclasses.replace(scene(), span=(NOON - 600, NOON + 3000))
+        shown = dataclasses.replace(view_model(), span=(NOON - 600, NOON + 3000))
         self.push_screen(TimeCodeScreen(shown), self.answers.append)
 
 

@@ -12,15 +12,15 @@ from textual.widgets import Input
 
 from tests.builders import NOON, make_node, view_of
 from tests.tui.render.pens import text
-from tests.tui.scenes import VICTIM, scene, view
+from tests.tui.scenes import VICTIM, view, view_model
 from trntop.core.settings import Analysis, Screen
 from trntop.pipeline.history import History
-from trntop.tui.arrangement import Arrangement, Keeper
+from trntop.tui.preferences import Arrangement, TablePreferences
 from trntop.tui.render.glyphs import BLOCK
-from trntop.tui.scene import Scene
 from trntop.tui.screens.cluster import ClusterScreen
 from trntop.tui.screens.columns import ColumnsScreen
 from trntop.tui.themes import DARK
+from trntop.tui.view_model import ViewModel
 from trntop.tui.widgets.filter_bar import FilterLine
 
 FILTERED = "incident | state=stale"
@@ -29,7 +29,7 @@ FILTERED = "incident | state=stale"
 class Fleet(App[None]):
     """The cluster's screen alone."""
 
-    def __init__(self, shown: Scene, keeper: Keeper | None = None) -> None:
+    def __init__(self, shown: ViewModel, keeper: TablePreferences | None = None) -> None:
         super().__init__()
         self.register_theme(DARK)
         self.theme = DARK.name
@@ -48,12 +48,14 @@ class Fleet(App[None]):
         return text(self.cluster.bar._line.draw(100, 0))
 
 
-TROUBLE = scene(trouble=True)
+TROUBLE = view_model(trouble=True)
 
 
 @asynccontextmanager
 async def running(
-    shown: Scene = TROUBLE, keeper: Keeper | None = None, size: tuple[int, int] = (120, 36)
+    shown: ViewModel = TROUBLE,
+    keeper: TablePreferences | None = None,
+    size: tuple[int, int] = (120, 36),
 ) -> AsyncIterator[tuple[Fleet, Pilot[None]]]:
     app = Fleet(shown, keeper)
     async with app.run_test(size=size) as pilot:
@@ -156,10 +158,10 @@ async def test_the_filter_follows_the_ticks() -> None:
         await pilot.press("slash")
         await typed(pilot, "incident")
         await pilot.press("enter")
-        app.cluster.scene = scene()
+        app.cluster.view_model = view_model()
         await pilot.pause()
         assert app.names == []
-        app.cluster.scene = TROUBLE
+        app.cluster.view_model = TROUBLE
         await pilot.pause()
         assert app.names == [VICTIM]
 
@@ -168,7 +170,7 @@ async def test_without_a_filter_a_tick_lays_nothing_out(monkeypatch: pytest.Monk
     async with running() as (app, pilot):
         asked: list[object] = []
         monkeypatch.setattr(FilterLine, "refresh", lambda *_, **given: asked.append(given))
-        app.cluster.scene = scene()
+        app.cluster.view_model = view_model()
         await pilot.pause()
         assert not asked
 
@@ -187,7 +189,7 @@ async def test_faults_only() -> None:
         await pilot.press("escape")
         await pilot.pause()
         assert app.names == [VICTIM, "trn-011"]
-        app.cluster.scene = scene()
+        app.cluster.view_model = view_model()
         await pilot.pause()
         assert "no node has an open incident" in text(app.cluster.table.draw(80, 10))
         await pilot.press("escape")
@@ -210,7 +212,7 @@ async def test_sorting_by_keys() -> None:
         make_node(1),
         make_node(2, columns={"efa_tx_bytes_per_second": [9e10, 9e10]}),
     ]
-    shown = Scene(view_of(*nodes), History(10), Analysis())
+    shown = ViewModel(view_of(*nodes), History(10), Analysis())
     async with running(shown, size=(200, 36)) as (app, pilot):
         table = app.cluster.table
         seen = {}
@@ -291,14 +293,14 @@ async def test_changes_since_a_baseline(size: tuple[int, int]) -> None:
         drawn = text(table.draw(table.size.width, 5))
         assert "comm ±" in drawn
         assert "+14r" in drawn
-        app.cluster.scene = TROUBLE
+        app.cluster.view_model = TROUBLE
         await pilot.pause()
         assert "±" not in text(table.draw(table.size.width, 5))
         assert str(table.border_title) == "nodes · worst first"
 
 
 async def test_the_arrangement_is_remembered(tmp_path: Path) -> None:
-    keeper = Keeper(tmp_path / "screen.json")
+    keeper = TablePreferences(tmp_path / "screen.json")
     async with running(keeper=keeper) as (app, pilot):
         await pilot.press("s", "s", "S", "f", "c")
         await pilot.pause()
@@ -315,7 +317,7 @@ async def test_the_arrangement_is_remembered(tmp_path: Path) -> None:
 
 
 async def test_settings_may_say_how_it_is() -> None:
-    wanted = Keeper(wanted=Screen(sort="retx", columns=("retx", "cpu", "nonsense")))
+    wanted = TablePreferences(wanted=Screen(sort="retx", columns=("retx", "cpu", "nonsense")))
     async with running(keeper=wanted) as (app, _):
         table = app.cluster.table
         assert [column.id for column in table.columns()] == ["node", "retx", "cpu"]

@@ -116,8 +116,8 @@ async def test_the_onset_keeps_the_incident_in_sight() -> None:
         session.publish(view(trouble=True))
         await look(pilot, "5", "o")
         screen = of(app)
-        assert screen.scene is not None
-        assert screen.scene.view.time == EFA_INCIDENT.opened_at
+        assert screen.view_model is not None
+        assert screen.view_model.view.time == EFA_INCIDENT.opened_at
         assert screen.incident == EFA_INCIDENT
         assert "● later" in picture(app)
         assert "not noticed yet at the time shown" in picture(app)

@@ -11,7 +11,7 @@ from trntop.core.model import Cluster, View
 from trntop.pipeline.history import History
 from trntop.tui.app import TrntopApp
 from trntop.tui.past import FEW, HistoryUntil, Past
-from trntop.tui.scene import Mode
+from trntop.tui.view_model import Mode
 
 
 def views(count: int, nodes: int = 2, step: int = 1) -> list[View]:
@@ -172,16 +172,16 @@ async def test_back_and_on(keys: tuple[str, ...]) -> None:
         now = app.session.view.time
         await pilot.press(*keys)
         seconds = sum({"left": 5, "shift+left": 60, "right": -5}[key] for key in keys)
-        scene = app.latest()
-        assert scene is not None
-        assert scene.mode is Mode.PAST
-        assert scene.view.time == now - seconds
-        assert scene.behind == seconds
+        view_model = app.latest()
+        assert view_model is not None
+        assert view_model.mode is Mode.PAST
+        assert view_model.view.time == now - seconds
+        assert view_model.behind == seconds
         await pilot.press("l")
-        scene = app.latest()
-        assert scene is not None
-        assert scene.behind == 0
-        assert scene.mode is not Mode.PAST
+        view_model = app.latest()
+        assert view_model is not None
+        assert view_model.behind == 0
+        assert view_model.mode is not Mode.PAST
 
 
 async def test_where_few_views_are_kept_each_key_goes_to_another() -> None:
@@ -193,9 +193,9 @@ async def test_where_few_views_are_kept_each_key_goes_to_another() -> None:
 
         async def shown(*keys: str) -> float:
             await pilot.press(*keys)
-            scene = app.latest()
-            assert scene is not None
-            return scene.view.time - NOON
+            view_model = app.latest()
+            assert view_model is not None
+            return view_model.view.time - NOON
 
         assert [await shown("left") for _ in range(3)] == [36, 27, 18]
         assert [await shown("comma") for _ in range(2)] == [9, 0]
@@ -215,9 +215,9 @@ async def test_a_view_that_is_held_stays_though_it_is_not_kept() -> None:
             app._past.append(view)
             app.session.view = view
         await pilot.press("b")
-        scene = app.latest()
-        assert scene is not None
-        assert scene.view is held
+        view_model = app.latest()
+        assert view_model is not None
+        assert view_model.view is held
 
 
 async def test_on_into_the_present() -> None:
@@ -226,24 +226,28 @@ async def test_on_into_the_present() -> None:
         await pilot.pause()
         await feed(app, pilot, 30)
         await pilot.press("left", "right")
-        scene = app.latest()
-        assert scene is not None
-        assert scene.mode is not Mode.PAST
+        view_model = app.latest()
+        assert view_model is not None
+        assert view_model.mode is not Mode.PAST
 
 
 async def test_to_the_onset_of_the_worst_incident() -> None:
     app = make_app(trouble=True)
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.pause()
-        scene = app.latest()
-        assert scene is not None
-        onset = scene.incidents[0].opened_at
+        view_model = app.latest()
+        assert view_model is not None
+        onset = view_model.incidents[0].opened_at
         for second in range(100, 0, -1):
-            app._past.append(View(1, scene.view.time - second, scene.cluster, scene.view.incidents))
+            app._past.append(
+                View(
+                    1, view_model.view.time - second, view_model.cluster, view_model.view.incidents
+                )
+            )
         await pilot.press("o")
-        scene = app.latest()
-        assert scene is not None
-        assert scene.view.time == onset
+        view_model = app.latest()
+        assert view_model is not None
+        assert view_model.view.time == onset
 
 
 async def test_a_baseline_is_marked_and_forgotten() -> None:
@@ -251,10 +255,10 @@ async def test_a_baseline_is_marked_and_forgotten() -> None:
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.pause()
         await pilot.press("b")
-        scene = app.latest()
-        assert scene is not None
-        assert scene.baseline is scene.view
+        view_model = app.latest()
+        assert view_model is not None
+        assert view_model.baseline is view_model.view
         await pilot.press("b")
-        scene = app.latest()
-        assert scene is not None
-        assert scene.baseline is None
+        view_model = app.latest()
+        assert view_model is not None
+        assert view_model.baseline is None

@@ -12,7 +12,7 @@ from tests.tui.moments import session
 from tests.tui.scenes import VICTIM, FakeSession, app_of, make_app
 from tests.tui.test_app import picture, press, running
 from trntop.tui.app import TrntopApp
-from trntop.tui.arrangement import Arrangement, Keeper
+from trntop.tui.preferences import Arrangement, TablePreferences
 from trntop.tui.screens.cluster import ClusterScreen
 from trntop.tui.screens.comm import CommScreen
 from trntop.tui.screens.efa import EfaScreen
@@ -267,7 +267,7 @@ async def test_where_no_incident_is_of_the_nodes_that_is_said() -> None:
 async def test_faults_only_is_kept_wherever_it_is_chosen() -> None:
     kept: list[Arrangement] = []
 
-    class Remembering(Keeper):
+    class Remembering(TablePreferences):
         def save(self, arrangement: Arrangement) -> None:
             kept.append(arrangement)
 

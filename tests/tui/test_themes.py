@@ -11,7 +11,7 @@ from textual.theme import Theme
 
 import trntop.tui
 from trntop.core.model import Severity
-from trntop.tui.render.ink import DIM, FAINT, MUTED, Ink, contrast, ink, luminance
+from trntop.tui.render.palette import DIM, FAINT, MUTED, Palette, contrast, luminance, palette
 from trntop.tui.themes import CONTRAST, DEUTERANOPIA, THEMES
 
 MIXED = [theme for theme in THEMES if not theme.ansi]
@@ -26,8 +26,8 @@ DEUTERANOPE = (
 Fernandes, "A Physiologically-based Model for Simulation of Color Vision Deficiency", 2009."""
 
 
-def ink_of(theme: Theme) -> Ink:
-    return ink(theme.to_color_system().generate() | theme.variables)
+def ink_of(theme: Theme) -> Palette:
+    return palette(theme.to_color_system().generate() | theme.variables)
 
 
 def front(style: Style) -> Color:

@@ -11,14 +11,14 @@ from tests.tui.test_app import picture, press, running, shown
 from trntop.core.model import View
 from trntop.session.runner import Playback
 from trntop.tui.app import TrntopApp
-from trntop.tui.scene import Mode, Scene
 from trntop.tui.screens.time_code import TimeCodeScreen
+from trntop.tui.view_model import Mode, ViewModel
 
 SPAN = (NOON - 600.0, NOON + 600.0)
 
 
-def scene_of(app: TrntopApp) -> Scene:
-    found = shown(app).scene
+def scene_of(app: TrntopApp) -> ViewModel:
+    found = shown(app).view_model
     assert found is not None
     return found
 

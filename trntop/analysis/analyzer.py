@@ -4,7 +4,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from trntop.analysis.cases import Case, Cases, Finding
+from trntop.analysis.cases import Finding, IncidentGroup, IncidentGroups
 from trntop.analysis.detector import Detector, Signal
 from trntop.analysis.hold import Hold, value_of
 from trntop.analysis.progress import Progress
@@ -59,7 +59,7 @@ class Analyzer:
         ]
         self._axes = Axes()
         self._progress = Progress()
-        self._cases = Cases(settings.reopen, settings.together)
+        self._cases = IncidentGroups(settings.reopen, settings.together)
         self._time: float | None = None
 
     def tick(self, cluster: Cluster) -> tuple[Incident, ...]:
@@ -129,7 +129,7 @@ class Analyzer:
         if signal is running.told:
             return  # held from an earlier tick: what is seen now need not be what it told
         running.told = signal
-        worse: dict[str, Case] = {}  # many findings may be of one case
+        worse: dict[str, IncidentGroup] = {}  # many findings may be of one case
         for key, finding in running.open.items():
             value = value_of(signal, key)
             if finding.case is None or not value > max(signal.limit, NEARLY * finding.worst):

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from trntop.analysis.axis import Axis, PartAxis
 from trntop.analysis.counters import LONGEST, Counters
-from trntop.analysis.progress import Doing
+from trntop.analysis.progress import JobPhase
 from trntop.analysis.siblings import Siblings, node_largest
 from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
@@ -161,7 +161,7 @@ def _saving(tick: Tick) -> Mask:
     """Nodes that may use a card or two for their checkpoint, `[node]`."""
     saving = np.zeros(len(tick.nodes), bool)
     for crew in tick.progress.crews.values():
-        if crew.doing is Doing.CHECKPOINTING:
+        if crew.phase is JobPhase.CHECKPOINTING:
             saving[crew.places] = True
     return saving
 

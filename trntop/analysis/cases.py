@@ -38,12 +38,12 @@ class Finding:
     """What was said of it when it was at its worst."""
     worst: float = 0.0
     """The signal's value then."""
-    case: "Case | None" = None
+    case: "IncidentGroup | None" = None
     closed: float | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Case:
+class IncidentGroup:
     """One cause, and all that was found of it."""
 
     id: str
@@ -97,7 +97,7 @@ class Case:
         )
 
 
-class Cases:
+class IncidentGroups:
     """All cases.
 
     Args:
@@ -108,10 +108,10 @@ class Cases:
     def __init__(self, reopen: float, together: float) -> None:
         self._reopen = reopen
         self._together = together
-        self._open: list[Case] = []
-        self._closed: deque[Case] = deque(maxlen=KEPT_CLOSED)
+        self._open: list[IncidentGroup] = []
+        self._closed: deque[IncidentGroup] = deque(maxlen=KEPT_CLOSED)
         self._crowd: Mapping[str | None, int] = {}
-        self._outlasted: list[Case] = []
+        self._outlasted: list[IncidentGroup] = []
         """Closed cases of which something that followed from them still lasts."""
 
     def incidents(self) -> tuple[Incident, ...]:
@@ -160,7 +160,7 @@ class Cases:
                 finding.since = max(finding.since, case.closed)
                 self._place(finding, now)
 
-    def describe(self, case: Case) -> None:
+    def describe(self, case: IncidentGroup) -> None:
         """Words a case anew from what its findings say now.
 
         A culprit once named stays named until another one is: while a fault fades, its trace
@@ -201,15 +201,15 @@ class Cases:
             if other is not case and self._explains(case, other.members):
                 self._withdraw(other, case)
 
-    def _new(self, finding: Finding, now: float) -> Case:
+    def _new(self, finding: Finding, now: float) -> IncidentGroup:
         name = f"{finding.rule.kind}:{_told_key(finding.key)}:{finding.since:.0f}"
         taken = {case.id for case in (*self._open, *self._closed)}
-        case = Case(_free(name, taken), finding.rule, now, [finding])
+        case = IncidentGroup(_free(name, taken), finding.rule, now, [finding])
         finding.case = case
         self._open.append(case)
         return case
 
-    def _returning(self, finding: Finding, now: float) -> Case | None:
+    def _returning(self, finding: Finding, now: float) -> IncidentGroup | None:
         """The case that this finding was a member of not long ago."""
         for case in reversed(self._closed):
             if case.rule is not finding.rule or case.closed is None:
@@ -219,7 +219,7 @@ class Cases:
                 return case
         return None
 
-    def _cause(self, finding: Finding, now: float) -> Case | None:
+    def _cause(self, finding: Finding, now: float) -> IncidentGroup | None:
         """The case that this finding follows from."""
         lately = (
             case for case in reversed(self._closed)
@@ -231,11 +231,11 @@ class Cases:
                 return case
         return None
 
-    def _explains(self, case: Case, findings: list[Finding]) -> bool:
+    def _explains(self, case: IncidentGroup, findings: list[Finding]) -> bool:
         """Whether all of these findings follow from a case."""
         return all(_follows(finding, case) for finding in findings)
 
-    def _fellow(self, finding: Finding) -> Case | None:
+    def _fellow(self, finding: Finding) -> IncidentGroup | None:
         """An open case of the same kind on the same node, or one that stands for many."""
         for case in self._open:
             if case.rule is not finding.rule:
@@ -247,7 +247,7 @@ class Cases:
                 return case
         return None
 
-    def _gather(self, case: Case) -> None:
+    def _gather(self, case: IncidentGroup) -> None:
         """Where many nodes show the same at once, their cases become one."""
         if not case.rule.many:
             return
@@ -279,14 +279,14 @@ class Cases:
         size = self._crowd.get(members[0].verdict.job) or self._crowd.get(None, 0)
         return len(nodes) >= max(LEAST_TOGETHER, self._together * size)
 
-    def _withdraw(self, case: Case, cause: Case) -> None:
+    def _withdraw(self, case: IncidentGroup, cause: IncidentGroup) -> None:
         """What was a case of its own is seen to follow from another."""
         self._open.remove(case)
         for finding in (*case.members, *case.consequences):
             _attach(finding, cause)
         self.describe(cause)
 
-    def _describe_one(self, case: Case, lasting: list[Finding]) -> None:
+    def _describe_one(self, case: IncidentGroup, lasting: list[Finding]) -> None:
         worst = max(lasting, key=lambda one: (one.verdict.severity or case.rule.severity).rank)
         newest = worst.verdict
         if newest.node is None and case.node is not None:
@@ -305,7 +305,7 @@ class Cases:
                 says[name] += f" and {len(parts) - 1} more"
         case.summary = compose(case.rule.summary, says, case.since, _names(newest))
 
-    def _describe_many(self, case: Case) -> None:
+    def _describe_many(self, case: IncidentGroup) -> None:
         nodes = {one.verdict.node for one in case.members if one.verdict.node is not None}
         jobs = {one.verdict.job for one in case.members}
         case.job = jobs.pop() if len(jobs) == 1 else None
@@ -318,7 +318,7 @@ class Cases:
         case.summary = compose(case.rule.many, fields, case.since)
 
 
-def _attach(finding: Finding, case: Case) -> None:
+def _attach(finding: Finding, case: IncidentGroup) -> None:
     """Makes a finding evidence of a case; the same one of before is told once."""
     case.consequences = [
         one for one in case.consequences if (one.rule, one.key) != (finding.rule, finding.key)
@@ -327,7 +327,7 @@ def _attach(finding: Finding, case: Case) -> None:
     finding.case = case
 
 
-def _follows(finding: Finding, case: Case) -> bool:
+def _follows(finding: Finding, case: IncidentGroup) -> bool:
     """Whether a finding is a consequence of what a case is about."""
     reach = finding.rule.follows.get(case.rule.kind)
     if reach is None or finding.case is case:

@@ -68,7 +68,7 @@ UNSURE = 10.0
 _NOBODY: Places = np.empty(0, np.int64)
 
 
-class Doing(StrEnum):
+class JobPhase(StrEnum):
     """What a crew is busy with."""
 
     WORKING = "working"
@@ -76,7 +76,7 @@ class Doing(StrEnum):
     COMPILING = "compiling"
     CHECKPOINTING = "saving a checkpoint"
     EVALUATING = "evaluating"
-    SPINNING = "spinning"
+    BUSY_NO_PROGRESS = "spinning"
     """Cores are busy, and nothing gets on."""
     RESTING = "resting"
     """Cores are idle, and nothing tells why."""
@@ -85,25 +85,25 @@ class Doing(StrEnum):
     UNKNOWN = "unknown"
 
 
-_EXPLAINED = (Doing.COMPILING, Doing.CHECKPOINTING, Doing.EVALUATING)
+_EXPLAINED = (JobPhase.COMPILING, JobPhase.CHECKPOINTING, JobPhase.EVALUATING)
 """What keeps a crew from its steps for a reason."""
 _STAGES = {
-    Stage.COMPILING: Doing.COMPILING,
-    Stage.CHECKPOINTING: Doing.CHECKPOINTING,
-    Stage.EVALUATING: Doing.EVALUATING,
-    Stage.WARMING_UP: Doing.WARMING_UP,
+    Stage.COMPILING: JobPhase.COMPILING,
+    Stage.CHECKPOINTING: JobPhase.CHECKPOINTING,
+    Stage.EVALUATING: JobPhase.EVALUATING,
+    Stage.WARMING_UP: JobPhase.WARMING_UP,
 }
 
 
 @dataclass(slots=True)
-class Crew:
+class JobProgress:
     """The nodes of one job, and how it gets on."""
 
     job: str | None
     """None: nodes that report no steps."""
     places: Places = field(default_factory=lambda: np.empty(0, np.int64))
     """Of its nodes on the tick's axis."""
-    doing: Doing = Doing.UNKNOWN
+    phase: JobPhase = JobPhase.UNKNOWN
     why: str = ""
     """What tells so."""
     moved: float | None = None
@@ -137,7 +137,7 @@ class Crew:
     @property
     def quiet(self) -> bool:
         """Whether what it does explains that values are unusual."""
-        return self.doing is not Doing.WORKING
+        return self.phase is not JobPhase.WORKING
 
     @property
     def longest_pause(self) -> float:
@@ -166,7 +166,7 @@ class Progress:
     """All crews, tick by tick."""
 
     def __init__(self) -> None:
-        self.crews: dict[str | None, Crew] = {}
+        self.crews: dict[str | None, JobProgress] = {}
         self.job_of: dict[str, str] = {}
         """Node → the job that reported steps from it last, or that it is taken to belong to."""
         self.active: Column = np.empty(0)
@@ -228,7 +228,7 @@ class Progress:
         usual = np.where(np.isnan(self.usual_rate), rates, self.usual_rate)
         self.usual_rate = np.where(works, usual + RATE_WEIGHT * (rates - usual), usual)
 
-    def crew_of(self, node: str) -> Crew | None:
+    def progress_of(self, node: str) -> JobProgress | None:
         """The crew that a node belongs to."""
         return self.crews.get(self.job_of.get(node))
 
@@ -271,7 +271,7 @@ class Progress:
         for place, node in enumerate(tick.nodes.keys):
             members.setdefault(self.job_of.get(str(node)), []).append(place)
         for job in self.crews.keys() | members.keys():
-            crew = self.crews.setdefault(job, Crew(job))
+            crew = self.crews.setdefault(job, JobProgress(job))
             crew.places = np.array(members.get(job, ()), np.int64)
         self.crews = {
             job: crew
@@ -309,16 +309,16 @@ class Progress:
     def _reporting_for(self, job: str) -> list[str]:
         return [node for node in self._reporting if self.job_of.get(node) == job]
 
-    def _advance(self, crew: Crew, tick: Tick, seen: "_Seen") -> None:
+    def _advance(self, crew: JobProgress, tick: Tick, seen: "_Seen") -> None:
         now, places = tick.time, crew.places
         if not len(places):
-            crew.doing, crew.why, crew.paused = Doing.UNKNOWN, "", 0.0
+            crew.phase, crew.why, crew.paused = JobPhase.UNKNOWN, "", 0.0
             return
         if seen.executes[places].any():
             crew.executed = now
         moved = self._moved_on(crew, tick, seen)
         if moved:
-            self._end_pause(crew, crew.doing, now)
+            self._end_pause(crew, crew.phase, now)
             crew.steps += 1
             crew.heard = crew.moved = now
             crew.turned = None
@@ -326,7 +326,7 @@ class Progress:
                 crew.began = now
             crew.paused = 0.0
         if crew.moved is None:
-            crew.doing, crew.why = _before_the_first(crew, tick, seen)
+            crew.phase, crew.why = _before_the_first(crew, tick, seen)
             return
         silence = now - crew.moved
         reports = not np.isnan(crew.step)
@@ -334,13 +334,13 @@ class Progress:
         announced = _announced(crew, tick, seen)
         if silence <= grace and announced is None:
             warm = crew.steps > FIRST_STEPS if reports else self._warm(crew, now)
-            crew.doing = Doing.WORKING if warm else Doing.WARMING_UP
+            crew.phase = JobPhase.WORKING if warm else JobPhase.WARMING_UP
             crew.why = f"step {units.count(crew.step)}" if reports else "executions complete"
             if warm and seen.works[places].any():
                 seen.calm(crew, now)
             return
         self._note_pause(crew, announced or _reason(crew, tick, seen), now)
-        if crew.doing is Doing.OVER:
+        if crew.phase is JobPhase.OVER:
             crew.paused = 0.0
             # The step stays: its last record is heard for a while yet.
             crew.began, crew.moved, crew.steps = None, None, 0
@@ -348,39 +348,39 @@ class Progress:
             if crew.job is not None:
                 self.over.add(crew.job)
 
-    def _end_pause(self, crew: Crew, doing: Doing, now: float) -> None:
+    def _end_pause(self, crew: JobProgress, phase: JobPhase, now: float) -> None:
         """Keeps what a pause has taken; the steps after it warm up."""
         if crew.paused > 0:
-            if doing is Doing.SPINNING:
+            if phase is JobPhase.BUSY_NO_PROGRESS:
                 crew.longest_spin = max(crew.longest_spin, crew.paused)
             crew.pauses.append((now - crew.paused, crew.paused))
             crew.steps = 0 if crew.paused > LONG_PAUSE else FIRST_STEPS - 1
 
-    def _note_pause(self, crew: Crew, found: tuple[Doing, str], now: float) -> None:
+    def _note_pause(self, crew: JobProgress, found: tuple[JobPhase, str], now: float) -> None:
         """Since when it does what it does: a pause may begin as one thing and end as another."""
         assert crew.moved is not None
-        begin, before = crew.moved + crew.usual, crew.doing
-        doing, why = found
-        if before in _EXPLAINED and doing is Doing.RESTING:
-            doing, why = before, crew.why  # cores still idle: what explained it goes on
-        if doing is Doing.EVALUATING:
+        begin, before = crew.moved + crew.usual, crew.phase
+        phase, why = found
+        if before in _EXPLAINED and phase is JobPhase.RESTING:
+            phase, why = before, crew.why  # cores still idle: what explained it goes on
+        if phase is JobPhase.EVALUATING:
             if crew.executed >= now and crew.paused > PAUSED_SECONDS:
                 self._end_pause(crew, before, now)  # its next step has begun
             # It works. A pause may yet come, and begins with the last execution.
             crew.turned = max(begin, crew.executed)
-        elif doing is not before and (
-            before in (Doing.COMPILING, Doing.CHECKPOINTING)
-            or (doing in _EXPLAINED and before is not Doing.WORKING and crew.paused > UNSURE)
+        elif phase is not before and (
+            before in (JobPhase.COMPILING, JobPhase.CHECKPOINTING)
+            or (phase in _EXPLAINED and before is not JobPhase.WORKING and crew.paused > UNSURE)
         ):
             crew.turned = now
-        crew.doing, crew.why = doing, why
+        crew.phase, crew.why = phase, why
         crew.paused = max(0.0, now - (begin if crew.turned is None else crew.turned))
 
-    def _warm(self, crew: Crew, now: float) -> bool:
+    def _warm(self, crew: JobProgress, now: float) -> bool:
         since = crew.pauses[-1][0] + crew.pauses[-1][1] if crew.pauses else crew.began
         return since is not None and now - since >= FIRST_SECONDS
 
-    def _moved_on(self, crew: Crew, tick: Tick, seen: "_Seen") -> bool:
+    def _moved_on(self, crew: JobProgress, tick: Tick, seen: "_Seen") -> bool:
         """Whether it got on since the tick before."""
         if crew.job is None:
             return bool(seen.works[crew.places].any())
@@ -444,11 +444,11 @@ class _Seen:
             return np.fmax(column(disk), column(lustre))
         return column(name)
 
-    def most(self, name: str, crew: Crew) -> float:
+    def most(self, name: str, crew: JobProgress) -> float:
         """The most that any node of a crew has; 0 where it is unknown."""
         return _most(self.column(name)[crew.places]) or 0.0
 
-    def calm(self, crew: Crew, now: float) -> None:
+    def calm(self, crew: JobProgress, now: float) -> None:
         """Learns what is usual on the hosts of a crew that works."""
         if now - crew.learnt < LEARN_EVERY:
             return
@@ -459,61 +459,61 @@ class _Seen:
                 usual = crew.calm.setdefault(name, known)
                 crew.calm[name] = usual + CALM_WEIGHT * (known - usual)
 
-    def rise(self, name: str, crew: Crew) -> float:
+    def rise(self, name: str, crew: JobProgress) -> float:
         """By how much the most of a crew's hosts is above what is usual; 0 where unknown."""
         now = _most(self.column(name)[crew.places])
         return 0.0 if now is None else now - crew.calm.get(name, now)
 
 
-def _before_the_first(crew: Crew, tick: Tick, seen: _Seen) -> tuple[Doing, str]:
+def _before_the_first(crew: JobProgress, tick: Tick, seen: _Seen) -> tuple[JobPhase, str]:
     """What a crew does that has not got on yet."""
     if announced := _announced(crew, tick, seen):
         return announced
     if seen.most("node_compilers", crew):
-        return Doing.COMPILING, "compilers run"
-    return Doing.UNKNOWN, ""
+        return JobPhase.COMPILING, "compilers run"
+    return JobPhase.UNKNOWN, ""
 
 
-def _announced(crew: Crew, tick: Tick, seen: _Seen) -> tuple[Doing, str] | None:
+def _announced(crew: JobProgress, tick: Tick, seen: _Seen) -> tuple[JobPhase, str] | None:
     """What the training process itself says, on any of its nodes."""
     for place in seen.noting.intersection(crew.places.tolist()) if seen.noting else ():
         phase = tick.views[place].frame.phase
-        if phase is not None and (doing := _STAGES.get(phase.stage)) is not None:
-            return doing, "the job says so"
+        if phase is not None and (stated := _STAGES.get(phase.stage)) is not None:
+            return stated, "the job says so"
     return None
 
 
-def _reason(crew: Crew, tick: Tick, seen: _Seen) -> tuple[Doing, str]:
+def _reason(crew: JobProgress, tick: Tick, seen: _Seen) -> tuple[JobPhase, str]:
     """Why a crew pauses that does not say so."""
     places = crew.places
     utilization = tick.column("node_neuroncore_utilization_mean_ratio")[places]
     known = utilization[~np.isnan(utilization)]
     runtimes = tick.column("node_runtimes")[places]
     if not len(known):
-        return Doing.UNKNOWN, "nothing is heard of its cores"
+        return JobPhase.UNKNOWN, "nothing is heard of its cores"
     if (runtimes[~np.isnan(runtimes)] == 0).all() and not np.isnan(runtimes).all():
-        return Doing.OVER, "its processes are gone"
+        return JobPhase.OVER, "its processes are gone"
     # Executions may be as long as a good part of a step.
     if crew.job is not None and tick.time - crew.executed <= max(
         UNPACED, LONG_EXECUTION * crew.usual
     ):
-        return Doing.EVALUATING, "executions go on without steps"
+        return JobPhase.EVALUATING, "executions go on without steps"
     busy = float((known > BUSY).mean())
     if seen.most("node_compilers", crew):
-        return Doing.COMPILING, "compilers run"
+        return JobPhase.COMPILING, "compilers run"
     if seen.most("writing", crew) > max(WRITING, 3 * crew.calm.get("writing", 0.0)):
-        return Doing.CHECKPOINTING, "much is written"
+        return JobPhase.CHECKPOINTING, "much is written"
     if seen.rise("node_vcpu_io_wait_ratio", crew) > IO_WAIT:
-        return Doing.CHECKPOINTING, "processors wait for disks"
+        return JobPhase.CHECKPOINTING, "processors wait for disks"
     if busy >= BUSY or (busy > 0 and len(known) > 2 and busy > 1 / 3):
         which = "all its cores" if busy == 1 else f"cores of {units.percent(busy)} of its nodes"
-        return Doing.SPINNING, f"{which} are busy"
+        return JobPhase.BUSY_NO_PROGRESS, f"{which} are busy"
     if seen.rise("host", crew) > HOST_BUSY:
-        return Doing.COMPILING, "processors are busy, cores idle"
+        return JobPhase.COMPILING, "processors are busy, cores idle"
     assert crew.moved is not None
     if crew.due(tick.time - crew.paused):
-        return Doing.CHECKPOINTING, "cores idle at the time of its usual pause"
-    return Doing.RESTING, "cores idle"
+        return JobPhase.CHECKPOINTING, "cores idle at the time of its usual pause"
+    return JobPhase.RESTING, "cores idle"
 
 
 def _most(values: Column) -> float | None:

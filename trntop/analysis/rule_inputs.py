@@ -32,7 +32,7 @@ _CARD_COUNTERS = (
     "rdma_write_wr_err",
 )
 
-JUDGED = frozenset(
+RULE_INPUTS = frozenset(
     (
         "device_memory_total_bytes",
         "device_memory_used_ratio",
@@ -90,6 +90,6 @@ JUDGED = frozenset(
 """The quantities that the rulebook reads, and those that tell what a run announces."""
 
 
-def judged(own: Iterable[OwnRule] = ()) -> frozenset[str]:
+def rule_inputs(own: Iterable[OwnRule] = ()) -> frozenset[str]:
     """The quantities that the rulebook and the user's own rules read."""
-    return JUDGED | {rule.comparison.quantity for rule in own}
+    return RULE_INPUTS | {rule.comparison.quantity for rule in own}

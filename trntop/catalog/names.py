@@ -22,7 +22,7 @@ SSH = "ssh"
 """The connection to a node on which nothing is installed."""
 AGENT = "agent"
 """Messages of an agent that speaks for a node, see `trntop.remote.wire`; they have no decoder."""
-ENGINE = "engine"
+PROMETHEUS = "engine"
 """What an engine tells of the cluster as a whole, see `trntop.remote.summary`; it has no decoder
 either.
 """
@@ -58,7 +58,7 @@ FOREIGN = (PROBE,)
 """Those that speak now and then: probes that were asked for, or that other programs tell of."""
 PAGES = (NEURON_EXPORTER, EFA_EXPORTER, OBSERVER)
 """Pages of metrics of other programs, polled over HTTP."""
-FAR = (*PAGES, CLOUDWATCH, FLEET, SSH)
+REMOTE_SOURCES = (*PAGES, CLOUDWATCH, FLEET, SSH)
 """Those that no collector of the node itself reads: pages, AWS, lists of nodes, connections."""
 
 MEMORY_CATEGORIES = (

@@ -15,14 +15,14 @@ from statistics import median_low
 
 from trntop.check.load import per_core
 from trntop.check.model import ProbeResult
-from trntop.check.result import Trial
+from trntop.check.result import ProbeRun
 from trntop.core.settings import Check as Limits
 from trntop.sources.probe import STATISTICS
 
 End = tuple[str, str]
 """Node and card; the card is empty where libfabric chose it."""
 
-WITNESSES = 2
+MIN_PARTNERS = 2
 """Partners, fine with others, with which an end must be bad to be the one to blame."""
 MOST = 0.75
 """Share of its links that must be bad: where half of them are, it is halfway to something else."""
@@ -145,7 +145,7 @@ class Ends:
         limits: the settings in force.
     """
 
-    def __init__(self, trials: Sequence[Trial], limits: Limits) -> None:
+    def __init__(self, trials: Sequence[ProbeRun], limits: Limits) -> None:
         self.links: list[Link] = []
         self.faults: dict[End, list[str]] = {}
         """End → why probes failed for which its own side is to blame."""
@@ -160,7 +160,7 @@ class Ends:
         self._collect(trials)
         self._judge(limits)
 
-    def _collect(self, trials: Sequence[Trial]) -> None:
+    def _collect(self, trials: Sequence[ProbeRun]) -> None:
         links: dict[frozenset[End], Link] = {}
         for trial in trials:
             client, server = (trial.client, trial.card), (trial.server, trial.peer_card)
@@ -267,7 +267,7 @@ class Ends:
             bad = [link for link in links if link.quality is not Quality.GOOD]
             witnessed = [link for link in bad if self._fine(link.other(end), link)]
             partners = {link.other(end)[0] for link in witnessed}
-            if len(partners) >= WITNESSES and len(bad) >= MOST * len(links):
+            if len(partners) >= MIN_PARTNERS and len(bad) >= MOST * len(links):
                 found[end] = witnessed
         return found
 

@@ -15,7 +15,7 @@ import msgspec
 
 from trntop.check.model import Inspection, Outcome
 from trntop.check.plan import Plan
-from trntop.check.result import SCHEMA, Check, Look
+from trntop.check.result import SCHEMA, Check, NodeInspection
 from trntop.core.errors import UsageError
 from trntop.session import lemons
 
@@ -120,7 +120,7 @@ def _checks(folder: Path) -> Iterator[Check]:
 def _slim(check: Check) -> Check:
     """Without what cards had counted, which nobody compares and which is most of it."""
     looks = [
-        Look(
+        NodeInspection(
             node=look.node,
             after=_without_counters(look.newest) if look.newest is not None else None,
             error=look.error,

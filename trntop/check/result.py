@@ -12,7 +12,7 @@ from trntop.check.stage import Outlook
 SCHEMA = 1
 
 
-class Look(msgspec.Struct, kw_only=True, omit_defaults=True):
+class NodeInspection(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What was seen of one node: before the probes and after them."""
 
     node: str
@@ -34,7 +34,7 @@ class Look(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.after or self.before
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ProbeRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One probe between two nodes."""
 
     client: str
@@ -90,8 +90,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes, the worst first."""
     findings: list[Finding]
     """The worst first; those that pass are remarks."""
-    looks: list[Look]
-    trials: list[Trial]
+    looks: list[NodeInspection]
+    trials: list[ProbeRun]
     imported: list[ProbeResult] = []
     """From reports of other tools."""
     outlook: Outlook | None = None

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trntop import __version__
 from trntop.check import stage
+from trntop.check.consensus import names
 from trntop.check.ends import Ends
 from trntop.check.expected import expected_cards
-from trntop.check.majority import names
 from trntop.check.model import Finding, Outcome, ProbeResult
 from trntop.check.plan import Plan
-from trntop.check.result import Check, Look, Place, Trial
+from trntop.check.result import Check, NodeInspection, Place, ProbeRun
 from trntop.check.stage import Outlook
 from trntop.check.subjects import (
     cards,
@@ -41,14 +41,14 @@ def path(finding: Finding) -> str:
     return ends.replace(">", "–") if kind == "link" else ""
 
 
-def gravity(outcome: Outcome) -> int:
+def severity_order(outcome: Outcome) -> int:
     """For sorting, the worst highest."""
     return _GRAVITY.index(outcome)
 
 
 def judge(
-    looks: Mapping[str, Look],
-    trials: Sequence[Trial],
+    looks: Mapping[str, NodeInspection],
+    trials: Sequence[ProbeRun],
     plan: Plan,
     settings: Settings,
     *,
@@ -88,9 +88,11 @@ def judge(
             Finding(check="time", outcome=Outcome.UNKNOWN, fault="check incomplete", text=cut_short)
         )
     # What concerns no single node stands behind those that are named.
-    found.sort(key=lambda one: (-gravity(one.outcome), not one.node, units.natural(one.node)))
+    found.sort(
+        key=lambda one: (-severity_order(one.outcome), not one.node, units.natural(one.node))
+    )
     places = [_place(look, found, ends) for look in looks.values()]
-    places.sort(key=lambda one: (-gravity(one.outcome), units.natural(one.node)))
+    places.sort(key=lambda one: (-severity_order(one.outcome), units.natural(one.node)))
     outcome = worst([one.outcome for one in found])
     return Check(
         by=f"trntop {__version__}",
@@ -111,13 +113,13 @@ def judge(
     )
 
 
-def _is_simulated(looks: Mapping[str, Look], outlook: Outlook | None) -> bool:
+def _is_simulated(looks: Mapping[str, NodeInspection], outlook: Outlook | None) -> bool:
     seen = any(look.newest is not None and look.newest.simulated for look in looks.values())
     return seen or (outlook is not None and any(one.simulated for one in outlook.stages))
 
 
 def _findings(
-    looks: Mapping[str, Look],
+    looks: Mapping[str, NodeInspection],
     ends: Ends,
     plan: Plan,
     settings: Settings,
@@ -138,7 +140,9 @@ def _findings(
     yield from latency.findings(ends, limits, lost, earlier, then)
 
 
-def _untold(looks: Mapping[str, Look], ends: Ends, plan: Plan, cut_short: str) -> Iterator[Finding]:
+def _untold(
+    looks: Mapping[str, NodeInspection], ends: Ends, plan: Plan, cut_short: str
+) -> Iterator[Finding]:
     """Nodes that were fit to be probed, but with which no probe came about."""
     why = cut_short or "no other node to probe it with"
     for name, look in looks.items():
@@ -156,7 +160,7 @@ def _untold(looks: Mapping[str, Look], ends: Ends, plan: Plan, cut_short: str) -
             )
 
 
-def _place(look: Look, found: Sequence[Finding], ends: Ends) -> Place:
+def _place(look: NodeInspection, found: Sequence[Finding], ends: Ends) -> Place:
     own = [one for one in found if one.node == look.node]
     bests = [best for end in ends.of_ends(look.node) if (best := ends.best(end)) is not None]
     best = min(bests, key=lambda one: one.cost, default=None)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trntop.check import kept, readings
-from trntop.check.course import Ask, conduct
 from trntop.check.model import Host, Outcome, ProbeError, ProbeResult, ProbeSpec
 from trntop.check.plan import Plan, plan_of
 from trntop.check.result import Check, Progress
+from trntop.check.runner import Ask, conduct
 from trntop.check.stage import COMM, EXPOSED, STEP, Outlook, Stage, outlook_of, stage_of
 from trntop.cli import opening
 from trntop.cli.opening import settings_of

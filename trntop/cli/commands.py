@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from trntop.analysis.rule_inputs import judged
+from trntop.analysis.rule_inputs import rule_inputs
 from trntop.catalog import DEVICE_SOURCES, GUIDE, LOOP_PACED
 from trntop.cli import opening
 from trntop.cli.choice import Choice, choice_of
@@ -291,7 +291,7 @@ def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[V
     if sources[0].stream:
         if opening.endless(sources):
             raise UsageError(f"{sources[0].text} never ends; add minutes, e.g. sim:demo?minutes=10")
-        return _played(sources, settings, judged(settings.rules))
+        return _played(sources, settings, rule_inputs(settings.rules))
     session = opening.session(sources, settings)
     first = session.view
     session.start()

@@ -8,7 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from trntop.analysis import compare as comparing
-from trntop.analysis.rule_inputs import judged
+from trntop.analysis.rule_inputs import rule_inputs
 from trntop.cli import opening
 from trntop.core.errors import RecordingError, UsageError
 from trntop.core.settings import Settings
@@ -79,7 +79,7 @@ def _summed(
 ) -> comparing.Side:
     streams = opening.Streams([source])
     profiles = opening.known_profiles(settings)
-    wanted = comparing.WANTED | judged(settings.rules)
+    wanted = comparing.WANTED | rule_inputs(settings.rules)
     views = play(streams(), Monitor(settings, profiles=profiles, wanted=wanted))
     side = comparing.summary(views, clean(text), stretch, price)
     for note in streams.notes():

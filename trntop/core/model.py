@@ -457,7 +457,7 @@ class NodeView:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class ClusterTotals:
     """A cluster as an engine tells of it, which may have more nodes than are shown."""
 
     nodes: int = 0
@@ -488,7 +488,7 @@ class Cluster:
 
     time: float = 0.0
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
-    whole: Whole | None = None
+    whole: ClusterTotals | None = None
     """What an engine tells of all nodes; None where each speaks for itself."""
 
     @cached_property

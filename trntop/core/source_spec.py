@@ -37,7 +37,7 @@ class Origin(Enum):
     """Instances by tag, type, id: `ec2:tag/Name=run7`."""
     CLOUDWATCH = auto()
     """Container Insights' metrics of a cluster: `cloudwatch:CLUSTER`."""
-    ENGINE = auto()
+    PROMETHEUS = auto()
     """A server that speaks Prometheus' API: `prometheus+http://HOST[?match=…]`."""
 
 
@@ -63,8 +63,8 @@ _SCHEMES = {
     "slurm": Origin.SLURM,
     "ec2": Origin.EC2,
     "cloudwatch": Origin.CLOUDWATCH,
-    "prometheus+http": Origin.ENGINE,
-    "prometheus+https": Origin.ENGINE,
+    "prometheus+http": Origin.PROMETHEUS,
+    "prometheus+https": Origin.PROMETHEUS,
 }
 _HOSTS = re.compile(r"[^/\s]*[\[,][^/\s]*|[\w.-]+:\d{1,5}")
 """What is taken for a list of hosts: brackets, commas or a port tell it from a file's name."""
@@ -123,6 +123,6 @@ def parse_all(texts: list[str]) -> list[Source]:
     here = [one for one in sources if one.origin in (Origin.LOCAL, Origin.STDIN)]
     if len(here) > 1:
         raise UsageError("local cannot be combined with -: both are this machine")
-    if len(sources) > 1 and any(one.origin is Origin.ENGINE for one in sources):
+    if len(sources) > 1 and any(one.origin is Origin.PROMETHEUS for one in sources):
         raise UsageError("a prometheus+http SOURCE cannot be combined with others")
     return sources

@@ -261,7 +261,7 @@ _COUNTERS_ONLY = (TENSOR_ENGINE,)
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class ComputePlan:
     """What is computed, and of what."""
 
     wanted: frozenset[str] | None
@@ -271,7 +271,7 @@ class Recipe:
     formulas: Mapping[str, Formula]
     rollups: tuple[tuple[str, str, Combine], ...]
     late: Mapping[str, Formula]
-    unheeded: frozenset[str]
+    skippable: frozenset[str]
     """Sources that tell nothing else than what is not needed."""
 
     def tells(self, names: Iterable[str]) -> bool:
@@ -293,7 +293,7 @@ class Recipe:
         return {name: values for name, values in columns.items() if name in wanted}
 
 
-def recipe(wanted: Iterable[str] | None = None) -> Recipe:
+def compute_plan(wanted: Iterable[str] | None = None) -> ComputePlan:
     """How to compute these quantities, or all."""
     needed: set[str] = set()
     ahead = list(CATALOG if wanted is None else wanted)
@@ -302,17 +302,17 @@ def recipe(wanted: Iterable[str] | None = None) -> Recipe:
         if name not in needed:
             needed.add(name)
             ahead += [*inputs(name), *_UNNAMED.get(name, ())]
-    return Recipe(
+    return ComputePlan(
         wanted=None if wanted is None else frozenset(wanted),
         needed=frozenset(needed),
         formulas={name: formula for name, formula in FORMULAS.items() if name in needed},
         rollups=tuple(row for row in ROLLUPS if row[0] in needed),
         late={name: formula for name, formula in LATE_FORMULAS.items() if name in needed},
-        unheeded=frozenset(_COUNTERS_ONLY) - {CATALOG[name].source for name in needed},
+        skippable=frozenset(_COUNTERS_ONLY) - {CATALOG[name].source for name in needed},
     )
 
 
-WHOLE = recipe()
+WHOLE = compute_plan()
 """Computes all that can be."""
 
 # The ufuncs' own reductions: np.max and np.mean cost twice as much on short columns.
@@ -375,7 +375,7 @@ def _positive(values: Column) -> Column:
 
 
 def derive(
-    columns: MutableMapping[str, Column], inventory: Inventory, what: Recipe = WHOLE
+    columns: MutableMapping[str, Column], inventory: Inventory, what: ComputePlan = WHOLE
 ) -> None:
     """Adds every computed column that is asked for and whose inputs are there."""
     _step_time_of_log(columns)

@@ -24,11 +24,11 @@ from trntop.core.model import (
     Status,
 )
 from trntop.pipeline import hbm
-from trntop.pipeline.derive import WHOLE, Recipe, derive
+from trntop.pipeline.derive import WHOLE, ComputePlan, derive
 from trntop.pipeline.estimate import WINDOWED, CommEstimate
 from trntop.pipeline.phase import PhaseTracker
 from trntop.pipeline.smooth import Smoother
-from trntop.pipeline.source_state import Heard, Layer, aligned
+from trntop.pipeline.source_buffer import Layer, SourceBuffer, aligned
 
 MAX_REMEMBERED = 256
 """Devices or cards remembered on a node; beyond, only those that are there are listed."""
@@ -56,12 +56,12 @@ class NodeState:
     """
 
     def __init__(
-        self, node: str, profiles: tuple[NeffProfile, ...] = (), recipe: Recipe = WHOLE
+        self, node: str, profiles: tuple[NeffProfile, ...] = (), compute_plan: ComputePlan = WHOLE
     ) -> None:
         self.node = node
-        self._recipe = recipe
+        self._recipe = compute_plan
         self.simulated = False
-        self._sources: dict[str, Heard] = {}
+        self._sources: dict[str, SourceBuffer] = {}
         self._inventory = Inventory(node=node, profiles=profiles)
         self._profiles = profiles
         self._links: dict[str, dict[int, dict[str, str]]] = {}
@@ -173,18 +173,18 @@ class NodeState:
             if _gone(state, source, now):
                 self._forget_facts(source.name)
         columns = self._lay(layers)
-        inventory, recipe = self._inventory, self._recipe
-        derive(columns, inventory, recipe)
-        if recipe.tells(WINDOWED) and "job_comm_share_ratio" not in columns:
+        inventory, compute_plan = self._inventory, self._recipe
+        derive(columns, inventory, compute_plan)
+        if compute_plan.tells(WINDOWED) and "job_comm_share_ratio" not in columns:
             self._estimate.update(now, columns)
-        if recipe.tells(hbm.QUANTITIES) and (why := hbm.why_unknown(columns, inventory)):
+        if compute_plan.tells(hbm.QUANTITIES) and (why := hbm.why_unknown(columns, inventory)):
             reasons.update(dict.fromkeys(hbm.QUANTITIES, why))
         phase = self._phase.update(now, columns, inventory)
         self._smoother.update(now, columns)
         frame = Frame(
             node=self.node,
             time=now,
-            columns=recipe.pick(columns),
+            columns=compute_plan.pick(columns),
             sources=states,
             simulated=self.simulated,
             reasons={name: why for name, why in reasons.items() if name not in columns},
@@ -230,10 +230,10 @@ class NodeState:
                 columns[name] = values
         return columns
 
-    def _source(self, name: str) -> Heard:
+    def _source(self, name: str) -> SourceBuffer:
         source = self._sources.get(name)
         if source is None:
-            source = Heard(name)
+            source = SourceBuffer(name)
             known = [*self._sources.values(), source]
             known.sort(key=lambda one: _RANKS.get(one.name, len(SOURCES)))
             self._sources = {one.name: one for one in known}
@@ -291,7 +291,7 @@ def _joined(sources: Iterable[dict[int, dict[str, str]]]) -> dict[int, dict[str,
     return joined
 
 
-def _gone(state: SourceState, source: Heard, now: float) -> bool:
+def _gone(state: SourceState, source: SourceBuffer, now: float) -> bool:
     """Whether what is true only while a source is heard is so no more.
 
     A kubelet that restarts takes nobody's devices away: what a scheduler said stands until it is

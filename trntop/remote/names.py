@@ -10,7 +10,7 @@ exporter has its own.
 from urllib.parse import urlsplit
 
 
-class Claims:
+class NodeNames:
     """Node → those who speak for it, each by its address, and the sources that it brings."""
 
     def __init__(self) -> None:
@@ -18,27 +18,27 @@ class Claims:
         self._brought: dict[str, dict[str, frozenset[str]]] = {}
         """The same with all that each has claimed so far, of which the node may have words."""
 
-    def claim(self, node: str, speaker: str, *sources: str) -> str:
-        """Who speaks for a node: `speaker`, unless another was first.
+    def register(self, node: str, owner: str, *sources: str) -> str:
+        """Who speaks for a node: `owner`, unless another was first.
 
         A claim takes the place of the speaker's one before; who is refused has none.
 
         Args:
             node: the name.
-            speaker: the address that is asked, such as `http://trn-001:10042`.
+            owner: the address that is asked, such as `http://trn-001:10042`.
             sources: what it brings; none as long as that is not known.
         """
         held = self._held.setdefault(node, {})
-        held.pop(speaker, None)
+        held.pop(owner, None)
         for other, theirs in held.items():
-            if _place(other) != _place(speaker) or not theirs.isdisjoint(sources):
+            if _place(other) != _place(owner) or not theirs.isdisjoint(sources):
                 return other
-        held[speaker] = frozenset(sources)
+        held[owner] = frozenset(sources)
         brought = self._brought.setdefault(node, {})
-        brought[speaker] = brought.get(speaker, frozenset()).union(sources)
-        return speaker
+        brought[owner] = brought.get(owner, frozenset()).union(sources)
+        return owner
 
-    def drop(self, node: str, speaker: str) -> frozenset[str] | None:
+    def drop(self, node: str, owner: str) -> frozenset[str] | None:
         """Takes back a claim.
 
         Returns:
@@ -46,12 +46,12 @@ class Claims:
             who speaks for the node.
         """
         held = self._held.get(node, {})
-        held.pop(speaker, None)
+        held.pop(owner, None)
         if not held:
             self._held.pop(node, None)
             self._brought.pop(node, None)
             return None
-        return self._brought[node].pop(speaker, frozenset()).difference(*held.values())
+        return self._brought[node].pop(owner, frozenset()).difference(*held.values())
 
 
 def _place(address: str) -> tuple[str, str]:

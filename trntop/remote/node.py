@@ -15,7 +15,7 @@ from trntop.core.model import (
     State,
     Status,
 )
-from trntop.pipeline.source_state import Heard
+from trntop.pipeline.source_buffer import SourceBuffer
 from trntop.remote import wire
 
 DELAYS = 30
@@ -35,8 +35,8 @@ class RemoteNode:
 
     def __init__(self, node: str) -> None:
         self.node = node
-        self._listener = wire.Listener(node)
-        self._heard = Heard(AGENT)
+        self._listener = wire.FrameDecoder(node)
+        self._heard = SourceBuffer(AGENT)
         self._newest: NodeView | None = None
         self._before: NodeView | None = None
         """The one before. Whoever showed it has let it go by the time that it is given up here,

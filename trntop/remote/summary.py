@@ -17,17 +17,17 @@ from trntop.catalog import CATALOG
 from trntop.core import units
 from trntop.core.errors import DecodeError
 from trntop.core.model import (
+    ClusterTotals,
     Evidence,
     Incident,
     Reading,
     Severity,
     State,
     Status,
-    Whole,
 )
 from trntop.core.text import clean
 from trntop.pipeline.history import History
-from trntop.pipeline.source_state import LATE_PERIODS
+from trntop.pipeline.source_buffer import LATE_PERIODS
 
 VERSION = 1
 """The version of the messages that is spoken."""
@@ -43,7 +43,7 @@ SLACK = 5.0
 """Seconds forgiven before what an engine tells is called old."""
 
 
-class ToldIncident(msgspec.Struct, frozen=True, array_like=True):
+class RemoteIncident(msgspec.Struct, frozen=True, array_like=True):
     """An incident that some agent has open."""
 
     kind: str
@@ -54,7 +54,7 @@ class ToldIncident(msgspec.Struct, frozen=True, array_like=True):
     component: str | None = None
 
 
-class Bulletin(msgspec.Struct, frozen=True, tag="cluster", tag_field="of"):
+class ClusterSummary(msgspec.Struct, frozen=True, tag="cluster", tag_field="of"):
     """The whole cluster at one refresh."""
 
     v: int
@@ -70,12 +70,12 @@ class Bulletin(msgspec.Struct, frozen=True, tag="cluster", tag_field="of"):
     simulated: bool = False
     values: dict[str, float] = {}
     jobs: dict[str, dict[str, float]] = {}
-    incidents: tuple[ToldIncident, ...] | None = ()
+    incidents: tuple[RemoteIncident, ...] | None = ()
     """Those that are open; None where nobody tells, and what was known stands."""
     notes: tuple[str, ...] = ()
 
 
-class Past(msgspec.Struct, frozen=True, tag="past", tag_field="of"):
+class Backfill(msgspec.Struct, frozen=True, tag="past", tag_field="of"):
     """What was before the first tick; `null` where there was no value."""
 
     v: int
@@ -87,15 +87,15 @@ class Past(msgspec.Struct, frozen=True, tag="past", tag_field="of"):
     """Node → node quantity → a value for each time."""
 
 
-_decoder = msgspec.json.Decoder(Bulletin | Past)
+_decoder = msgspec.json.Decoder(ClusterSummary | Backfill)
 
 
-def encode(message: Bulletin | Past) -> bytes:
+def encode(message: ClusterSummary | Backfill) -> bytes:
     """A message as the payload of a reading."""
     return msgspec.json.encode(message)
 
 
-class Told:
+class SummaryTracker:
     """The newest word of an engine, and the incidents that have been and gone.
 
     Args:
@@ -106,7 +106,7 @@ class Told:
     def __init__(self, history: History, period: float) -> None:
         self._history = history
         self._period = period
-        self._newest: Bulletin | None = None
+        self._newest: ClusterSummary | None = None
         self._as_of = 0.0
         """When its newest sample was taken; where it knows of none, when it told so."""
         self._problem = ""
@@ -130,7 +130,7 @@ class Told:
             raise DecodeError(f"no message of an engine: {clean(str(error))}") from error
         if message.v != VERSION:
             raise DecodeError(f"the message has version {message.v}, this trntop knows {VERSION}")
-        if isinstance(message, Past):
+        if isinstance(message, Backfill):
             self._fill(message)
             return
         if len(message.roster) > MAX_NODES:
@@ -154,12 +154,12 @@ class Told:
         self._open.clear()
         self._closed.clear()
 
-    def whole(self, now: float) -> Whole:
+    def whole(self, now: float) -> ClusterTotals:
         """The cluster at `now`."""
         newest = self._newest
         if newest is None:
-            return Whole(problem=self._problem)
-        return Whole(
+            return ClusterTotals(problem=self._problem)
+        return ClusterTotals(
             nodes=newest.nodes,
             chosen=newest.chosen,
             down=newest.down,
@@ -190,7 +190,7 @@ class Told:
             return False
         return now - self._as_of > LATE_PERIODS * self._newest.period + SLACK
 
-    def _settle(self, told: Sequence[ToldIncident], now: float) -> None:
+    def _settle(self, told: Sequence[RemoteIncident], now: float) -> None:
         """Opens what is new, and closes what is told of no more.
 
         Those for which there is no room are neither open here nor over.
@@ -222,7 +222,7 @@ class Told:
         for name in list(self._closed)[: max(0, len(self._closed) - KEPT_CLOSED)]:
             del self._closed[name]
 
-    def _incident(self, told: ToldIncident, now: float) -> Incident:
+    def _incident(self, told: RemoteIncident, now: float) -> Incident:
         kind = clean(told.kind, 64)
         job, node, component = (
             None if text is None else clean(text) for text in (told.job, told.node, told.component)
@@ -244,7 +244,7 @@ class Told:
             evidence=(evidence,),
         )
 
-    def _fill(self, past: Past) -> None:
+    def _fill(self, past: Backfill) -> None:
         """Hands the past to the history.
 
         Raises:
@@ -264,7 +264,7 @@ class Told:
         )
 
 
-def _urgency(one: ToldIncident) -> tuple[int, float, str, str, str, str]:
+def _urgency(one: RemoteIncident) -> tuple[int, float, str, str, str, str]:
     """Sorts the worst before the others, then those that were open first."""
     where = one.job or "", one.node or "", one.component or ""
     return -one.severity.rank, one.opened_at, one.kind, *where

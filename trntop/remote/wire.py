@@ -6,7 +6,7 @@
 
 Columns travel as numbers and nothing else: float32 for gauges, float64 for counters and times,
 which float32 would round. On a connection each message follows its length, four bytes, big-endian.
-A frame can only be read with the announcement whose `layout` it names, and the `Held` of its
+A frame can only be read with the announcement whose `layout` it names, and the `Keyframe` of its
 `held`. Frames may be left out, the others may not.
 """
 
@@ -54,7 +54,7 @@ REST_FRAMES = 3
 """A column that has not moved for so many frames is held from then on."""
 REHOLD_SECONDS = 5.0
 """What is held is said again after so long at the earliest."""
-ANNOUNCEMENT = "announcement"
+SCHEMA_TAG = "announcement"
 FRAME = "frame"
 GONE = "gone"
 OFFSET = "node_clock_offset_seconds"
@@ -67,7 +67,7 @@ _Time = Annotated[float, msgspec.Meta(ge=0.0, le=1e11)]
 _Period = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 
 
-class Announcement(msgspec.Struct, tag=ANNOUNCEMENT, frozen=True):
+class Schema(msgspec.Struct, tag=SCHEMA_TAG, frozen=True):
     """What exists on a node, and the columns of its frames."""
 
     v: int
@@ -118,7 +118,7 @@ class _Values(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """float64, little-endian: the counters and times."""
 
 
-class Held(msgspec.Struct, tag="held", frozen=True):
+class Keyframe(msgspec.Struct, tag="held", frozen=True):
     """Values that stand until a frame or the next of these says otherwise."""
 
     v: int
@@ -136,7 +136,7 @@ class FrameMessage(msgspec.Struct, tag=FRAME, frozen=True, gc=False):
     node: str
     layout: int
     held: int
-    """The `Held` that fills the columns whose values are not here."""
+    """The `Keyframe` that fills the columns whose values are not here."""
     time: _Time
     """By the agent's clock, as all times in it."""
     present: bytes
@@ -148,21 +148,21 @@ class FrameMessage(msgspec.Struct, tag=FRAME, frozen=True, gc=False):
     phase: _Phase | None = None
 
 
-class Gone(msgspec.Struct, tag=GONE, frozen=True):
+class NodeRemoved(msgspec.Struct, tag=GONE, frozen=True):
     """The agent does not speak for a node any more."""
 
     v: int
     node: str
 
 
-Message = Announcement | Held | FrameMessage | Gone
+Message = Schema | Keyframe | FrameMessage | NodeRemoved
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
     """What a message is and whose, without the rest of it."""
 
     type: str
-    """`ANNOUNCEMENT`, `held`, `FRAME` or `GONE`."""
+    """`SCHEMA_TAG`, `held`, `FRAME` or `GONE`."""
     v: int
     node: str
     period: float = 0.0
@@ -183,7 +183,7 @@ _decoder = msgspec.msgpack.Decoder(Message)
 
 def gone(node: str) -> bytes:
     """The message that a node is gone."""
-    return msgspec.msgpack.encode(Gone(VERSION, node))
+    return msgspec.msgpack.encode(NodeRemoved(VERSION, node))
 
 
 def framed(message: bytes) -> bytes:
@@ -191,7 +191,7 @@ def framed(message: bytes) -> bytes:
     return _LENGTH.pack(len(message)) + message
 
 
-class Deframer:
+class FrameReader:
     """Cuts a stream into messages.
 
     Raises (from `feed`):
@@ -225,7 +225,7 @@ class Deframer:
         return messages
 
 
-class Speaker:
+class FrameEncoder:
     """Puts the views of one node into messages.
 
     Args:
@@ -314,7 +314,7 @@ class Speaker:
         self._held_at = now
 
     def _announce(self, inventory: Inventory) -> bytes:
-        announcement = Announcement(
+        announcement = Schema(
             v=VERSION,
             node=inventory.node,
             layout=self._layout,
@@ -329,7 +329,7 @@ class Speaker:
         return msgspec.msgpack.encode(announcement, enc_hook=_plain)
 
     def _hold_message(self) -> bytes:
-        message = Held(VERSION, self._node, self._layout, self._holds, self._values(self._held))
+        message = Keyframe(VERSION, self._node, self._layout, self._holds, self._values(self._held))
         return msgspec.msgpack.encode(message)
 
     def _frame(self, frame: Frame, columns: dict[str, bytes]) -> bytes:
@@ -510,7 +510,7 @@ class _Layout:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Resting:
-    """What the newest `Held` told."""
+    """What the newest `Keyframe` told."""
 
     number: int
     bits: int
@@ -518,7 +518,7 @@ class _Resting:
     columns: dict[str, Column]
 
 
-class Listener:
+class FrameDecoder:
     """Makes views of one node of an agent's messages.
 
     Args:
@@ -552,13 +552,13 @@ class Listener:
                 announced.
         """
         message = decode(data)
-        if isinstance(message, Announcement):
+        if isinstance(message, Schema):
             self._learn(message, data)
             return None
         layout = self._layout
-        if layout is None or isinstance(message, Gone) or message.layout != self._number:
+        if layout is None or isinstance(message, NodeRemoved) or message.layout != self._number:
             return None
-        if isinstance(message, Held):
+        if isinstance(message, Keyframe):
             places = layout.places(message.values.columns)
             columns = self._known(places, places.tables(message.values))
             self._held = _Resting(message.held, _bits(message.values.columns), columns)
@@ -567,7 +567,7 @@ class Listener:
             return None
         return NodeView(self._inventory, self._frame(message, layout, self._held, ahead))
 
-    def _learn(self, message: Announcement, data: bytes) -> None:
+    def _learn(self, message: Schema, data: bytes) -> None:
         digest = hashlib.blake2b(data, digest_size=16).digest()
         if digest == self._announced:
             return  # said again
@@ -639,7 +639,7 @@ def head(data: bytes) -> Head:
         DecodeError: as of `decode`.
     """
     found: Head = _decoded(_heads, data)
-    if found.type == ANNOUNCEMENT and len(data) > MAX_ANNOUNCEMENT:
+    if found.type == SCHEMA_TAG and len(data) > MAX_ANNOUNCEMENT:
         raise DecodeError(f"an announcement of {len(data):,} bytes")
     return found
 
@@ -654,7 +654,7 @@ def _decoded(decoder: msgspec.msgpack.Decoder[_Versioned], data: bytes) -> _Vers
     return message
 
 
-def _inventory(message: Announcement, node: str, version: int) -> Inventory:
+def _inventory(message: Schema, node: str, version: int) -> Inventory:
     """The inventory of an announcement, under the name that the node goes by here."""
     names, sizes = message.columns, message.sizes
     if not len(set(names)) == len(names) == len(sizes) == len(message.wide):

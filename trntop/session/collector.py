@@ -26,14 +26,14 @@ class Sink(Protocol):
         """Takes the source's word on its own state."""
         ...
 
-    def claim(self, node: str, speaker: str, *sources: str) -> str:
-        """Who speaks for a node of another machine, see `trntop.remote.names`: `speaker`, its
+    def register(self, node: str, owner: str, *sources: str) -> str:
+        """Who speaks for a node of another machine, see `trntop.remote.names`: `owner`, its
         address, unless another was first.
         """
         ...
 
-    def forget(self, node: str, speaker: str = "") -> None:
-        """`speaker` no longer watches the node: what it alone brought is gone, and the node is when
+    def forget(self, node: str, owner: str = "") -> None:
+        """`owner` no longer watches the node: what it alone brought is gone, and the node is when
         nobody else watches it.
         """
         ...
@@ -58,10 +58,10 @@ class Collector(Protocol):
 
 
 @runtime_checkable
-class Attentive(Protocol):
+class FocusAware(Protocol):
     """A collector that tells more of the node that the user is looking at."""
 
-    def look_at(self, node: str | None) -> None:
+    def set_focus(self, node: str | None) -> None:
         """The user looks at this node now, or at none. Called on the collection loop."""
         ...
 

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Protocol, TypeVar
 
 from trntop.analysis import Analyzer
-from trntop.catalog import AGENT, ENGINE
+from trntop.catalog import AGENT, PROMETHEUS
 from trntop.core.errors import DecodeError
 from trntop.core.model import (
     Cluster,
@@ -21,13 +21,13 @@ from trntop.core.model import (
     View,
 )
 from trntop.core.settings import Settings
-from trntop.pipeline.derive import recipe
+from trntop.pipeline.derive import compute_plan
 from trntop.pipeline.history import History
 from trntop.pipeline.jobs import job_means
 from trntop.pipeline.node import NodeState
 from trntop.pipeline.skew import Skew
 from trntop.remote.node import RemoteNode
-from trntop.remote.summary import Told
+from trntop.remote.summary import SummaryTracker
 from trntop.sources import decoders
 
 MAX_NODES = 40_000
@@ -108,7 +108,7 @@ class Monitor:
         self._recorded: tuple[Cluster, dict[str, float]] | None = None
         """What history was given at the tick before, of a sparse past."""
         self._profiles = profiles
-        self._recipe = recipe(wanted)
+        self._recipe = compute_plan(wanted)
         self._decoders = decoders(None if wanted is None else self._recipe.needed)
         self.history = History(
             settings.history.seconds, settings.history.coarse, settings.history.step
@@ -117,7 +117,7 @@ class Monitor:
         self._nodes: dict[str, NodeState] = {}
         self._remotes: dict[str, RemoteNode] = {}
         """Nodes that an agent speaks for."""
-        self._engine: Told | None = None
+        self._engine: SummaryTracker | None = None
         """What an engine tells of all nodes; then agents have judged them, and nobody does here."""
         self._incidents: tuple[Incident, ...] = ()
         self._order: list[str] = []
@@ -138,7 +138,7 @@ class Monitor:
         if reading.source == AGENT:
             self._feed_remote(reading)
             return
-        if reading.source == ENGINE:
+        if reading.source == PROMETHEUS:
             self._feed_engine(reading)
             return
         decoder = self._decoders.get(reading.source)
@@ -150,7 +150,7 @@ class Monitor:
         node = self._node(reading.node)
         if node is None:
             return
-        if reading.source in self._recipe.unheeded and node.hears(reading.source):
+        if reading.source in self._recipe.skippable and node.hears(reading.source):
             node.feed(reading, Sample())  # that it speaks counts
             return
         try:
@@ -188,14 +188,14 @@ class Monitor:
                 del self._remotes[name]
             self._list()
 
-    def _told(self) -> Told:
+    def _told(self) -> SummaryTracker:
         if self._engine is None:
-            self._engine = Told(self.history, self.period)
+            self._engine = SummaryTracker(self.history, self.period)
         return self._engine
 
     def status(self, status: Status) -> None:
         """Takes a collector's word on its source."""
-        if status.source == ENGINE:
+        if status.source == PROMETHEUS:
             self._told().status(status)
             return
         find = self._remote if status.source == AGENT else self._node

@@ -17,9 +17,9 @@ from trntop.core.model import Cluster, Reading, State, Status, View
 from trntop.pipeline.history import History
 from trntop.pipeline.skew import Skew
 from trntop.recording.blackbox import BlackBox
-from trntop.remote.names import Claims
+from trntop.remote.names import NodeNames
 from trntop.session.clock import SteadyClock
-from trntop.session.collector import Attentive, Collector
+from trntop.session.collector import Collector, FocusAware
 from trntop.session.monitor import Monitor, play
 
 log = logging.getLogger(__name__)
@@ -190,17 +190,17 @@ class Session:
         self._sought = sought
         self._called.set()
 
-    def look_at(self, node: str | None) -> None:
+    def set_focus(self, node: str | None) -> None:
         """Tells collectors which node the user is looking at, or none; from any thread."""
         if node != self._focus:
             self._focus = node
             self._call(self._turn)
 
     def _turn(self) -> None:
-        attentive = [one for one in self._collectors if isinstance(one, Attentive)]
+        attentive = [one for one in self._collectors if isinstance(one, FocusAware)]
         self._awaited = self._focus if attentive else None
         for collector in attentive:
-            collector.look_at(self._focus)
+            collector.set_focus(self._focus)
 
     def _heard(self, node: str) -> None:
         """Shows at once, not at the next tick, what was asked of the node that is looked at."""
@@ -472,7 +472,7 @@ class _Sink:
         self._monitor = monitor
         self._clock = clock
         self._tap = tap
-        self._claims = Claims()
+        self._claims = NodeNames()
         self.tell = tell
         self._heard = heard
 
@@ -488,11 +488,11 @@ class _Sink:
     def status(self, status: Status) -> None:
         self._monitor.status(status)
 
-    def claim(self, node: str, speaker: str, *sources: str) -> str:
-        return self._claims.claim(node, speaker, *sources)
+    def register(self, node: str, owner: str, *sources: str) -> str:
+        return self._claims.register(node, owner, *sources)
 
-    def forget(self, node: str, speaker: str = "") -> None:
-        self._monitor.forget(node, self._claims.drop(node, speaker))
+    def forget(self, node: str, owner: str = "") -> None:
+        self._monitor.forget(node, self._claims.drop(node, owner))
 
 
 async def _guarded(collector: Collector, sink: _Sink) -> None:

@@ -11,7 +11,7 @@ from trntop.core.custom_rule import KINDS
 from trntop.core.model import Column, NodeView, Severity, Stage, State
 
 from ..measures import MEASURES, parts
-from ..scene import Scene
+from ..view_model import ViewModel
 
 Mask = npt.NDArray[np.bool_]
 """`[node]`, in the order of the cluster."""
@@ -47,45 +47,47 @@ class Number:
     """The unit of a bare number; empty for the catalog's."""
     scale: float
     """Converts the shown unit into the catalog's."""
-    values: Callable[[Scene], tuple[Column, Owners]]
+    values: Callable[[ViewModel], tuple[Column, Owners]]
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
     """Texts of a node: its name, its state, its jobs."""
 
-    values: Callable[[Scene], Iterable[Sequence[str]]]
+    values: Callable[[ViewModel], Iterable[Sequence[str]]]
     """The texts of each node, in order."""
     choices: tuple[str, ...] = ()
     """All possible texts; empty where any is possible."""
     suggestions: tuple[str, ...] = ()
 
 
-Flag = Callable[[Scene], Mask]
+Flag = Callable[[ViewModel], Mask]
 
 
-def _mask(scene: Scene, matches: Callable[[NodeView], bool]) -> Mask:
-    nodes = scene.cluster.nodes
+def _mask(view_model: ViewModel, matches: Callable[[NodeView], bool]) -> Mask:
+    nodes = view_model.cluster.nodes
     return np.fromiter(map(matches, nodes.values()), np.bool_, len(nodes))
 
 
-def incident(scene: Scene) -> Mask:
+def incident(view_model: ViewModel) -> Mask:
     """Nodes with an open incident."""
-    by_node = scene.by_node
-    return _mask(scene, lambda node: node.name in by_node)
+    by_node = view_model.by_node
+    return _mask(view_model, lambda node: node.name in by_node)
 
 
-def fault(scene: Scene) -> Mask:
+def fault(view_model: ViewModel) -> Mask:
     """Nodes with an open incident, and those that are not fresh."""
-    by_node = scene.by_node
-    return _mask(scene, lambda node: node.name in by_node or node.state not in HEALTHY_STATES)
+    by_node = view_model.by_node
+    return _mask(view_model, lambda node: node.name in by_node or node.state not in HEALTHY_STATES)
 
 
 FLAGS: Mapping[str, Flag] = {"incident": incident, "fault": fault}
 
 
-def _texts(of: Callable[[NodeView], Sequence[str]]) -> Callable[[Scene], Iterable[Sequence[str]]]:
-    return lambda scene: map(of, scene.cluster.nodes.values())
+def _texts(
+    of: Callable[[NodeView], Sequence[str]],
+) -> Callable[[ViewModel], Iterable[Sequence[str]]]:
+    return lambda view_model: map(of, view_model.cluster.nodes.values())
 
 
 def _jobs(node: NodeView) -> Sequence[str]:
@@ -94,45 +96,47 @@ def _jobs(node: NodeView) -> Sequence[str]:
     return named + [one.holder for one in node.inventory.allocations or ()]
 
 
-def _incidents(scene: Scene, word: str) -> Iterable[Sequence[str]]:
-    by_node = scene.by_node
+def _incidents(view_model: ViewModel, word: str) -> Iterable[Sequence[str]]:
+    by_node = view_model.by_node
     return (
         [str(value) for one in by_node.get(name, ()) if (value := getattr(one, word))]
-        for name in scene.cluster.names
+        for name in view_model.cluster.names
     )
 
 
 TEXTS: Mapping[str, Text] = {
-    "node": Text(lambda scene: ((name,) for name in scene.cluster.names)),
+    "node": Text(lambda view_model: ((name,) for name in view_model.cluster.names)),
     "state": Text(_texts(lambda node: (node.state.value,)), choices=tuple(State)),
     "job": Text(_texts(_jobs)),
     "phase": Text(
         _texts(lambda node: (node.frame.phase.stage.value,) if node.frame.phase else ()),
         choices=tuple(Stage),
     ),
-    "kind": Text(lambda scene: _incidents(scene, "kind"), suggestions=KINDS),
-    "severity": Text(lambda scene: _incidents(scene, "severity"), choices=tuple(Severity)),
-    "part": Text(lambda scene: _incidents(scene, "component")),
+    "kind": Text(lambda view_model: _incidents(view_model, "kind"), suggestions=KINDS),
+    "severity": Text(
+        lambda view_model: _incidents(view_model, "severity"), choices=tuple(Severity)
+    ),
+    "part": Text(lambda view_model: _incidents(view_model, "component")),
     "type": Text(_texts(lambda node: (node.inventory.instance_type,))),
 }
 
 
-def _age(scene: Scene) -> tuple[Column, None]:
-    frames = [one.frame for one in scene.cluster.nodes.values()]
+def _age(view_model: ViewModel) -> tuple[Column, None]:
+    frames = [one.frame for one in view_model.cluster.nodes.values()]
     ages = np.array([frame.time - frame.heard for frame in frames])
     return np.maximum(0.0, ages), None
 
 
-def _counts(scene: Scene) -> tuple[Column, None]:
-    by_node = scene.by_node
-    found = [float(len(by_node.get(name, ()))) for name in scene.cluster.names]
+def _counts(view_model: ViewModel) -> tuple[Column, None]:
+    by_node = view_model.by_node
+    found = [float(len(by_node.get(name, ()))) for name in view_model.cluster.names]
     return np.array(found), None
 
 
-def _of_parts(quantity: str) -> Callable[[Scene], tuple[Column, Owners]]:
+def _of_parts(quantity: str) -> Callable[[ViewModel], tuple[Column, Owners]]:
     if CATALOG[quantity].entity is Entity.NODE:
-        return lambda scene: (scene.cluster.column(quantity), None)
-    return lambda scene: parts(scene.cluster, quantity)
+        return lambda view_model: (view_model.cluster.column(quantity), None)
+    return lambda view_model: parts(view_model.cluster, quantity)
 
 
 NUMBERS: Mapping[str, Number] = {
@@ -141,7 +145,7 @@ NUMBERS: Mapping[str, Number] = {
             CATALOG[one.quantity].unit,
             one.unit,
             one.size,
-            lambda scene, one=one: (one.over(scene.cluster), None),  # type: ignore[misc]
+            lambda view_model, one=one: (one.over(view_model.cluster), None),  # type: ignore[misc]
         )
         for name, one in MEASURES.items()
     },

@@ -21,7 +21,7 @@ from trntop.core.comparison import Comparison
 from trntop.core.comparison import number as read_number
 from trntop.core.text import clean
 
-from ..scene import Scene
+from ..view_model import ViewModel
 from . import fields
 from .fields import Mask
 
@@ -29,7 +29,7 @@ MAX_LENGTH = 300
 NONE = "none"
 """The value that matches nodes whose number is unknown."""
 
-Test = Callable[[Scene], Mask]
+Test = Callable[[ViewModel], Mask]
 
 _NAME = re.compile(r"""[^\s&|()!<>=~"']+""")
 _OPERATOR = re.compile(r"\s*([<>]=?|!?[=~])\s*")
@@ -62,9 +62,9 @@ class Filter:
         self.text = text
         self._groups = _Parser(text).groups()
 
-    def mask(self, scene: Scene) -> Mask:
+    def mask(self, view_model: ViewModel) -> Mask:
         """The matching nodes, `[node]` in the cluster's order."""
-        groups = [np.logical_and.reduce([test(scene) for test in one]) for one in self._groups]
+        groups = [np.logical_and.reduce([test(view_model) for test in one]) for one in self._groups]
         matches: Mask = np.logical_or.reduce(groups)
         return matches
 
@@ -104,7 +104,7 @@ class _Parser:
         if self._next() == "!":
             self._at += 1
             test = self._term()
-            return lambda scene: ~test(scene)
+            return lambda view_model: ~test(view_model)
         if self._next() in ('"', "'"):
             return _node_name(self._value())
         begin = self._at
@@ -165,9 +165,11 @@ class _Parser:
                 unit, unit_at, self._at = after[1], after.start(1), after.end()
         comparison = Comparison("", operator, limit * _scale(number, unit, unit_at))
 
-        def test(scene: Scene) -> Mask:
-            values, owners = number.values(scene)
-            return fields.any_of_node(comparison.among(values), owners, len(scene.cluster.nodes))
+        def test(view_model: ViewModel) -> Mask:
+            values, owners = number.values(view_model)
+            return fields.any_of_node(
+                comparison.among(values), owners, len(view_model.cluster.nodes)
+            )
 
         return test
 
@@ -179,8 +181,8 @@ class _Parser:
             raise FilterError(f"{name} is one of {', '.join(field.choices)}", at)
         inverted = operator[0] == "!"
 
-        def test(scene: Scene) -> Mask:
-            found = [any(map(fits, texts)) for texts in field.values(scene)]
+        def test(view_model: ViewModel) -> Mask:
+            found = [any(map(fits, texts)) for texts in field.values(view_model)]
             return np.array(found, np.bool_) ^ inverted
 
         return test
@@ -198,9 +200,9 @@ def _equal(wanted: str) -> Callable[[str], bool]:
 
 
 def _is_unknown(number: fields.Number, wanted: bool) -> Test:
-    def test(scene: Scene) -> Mask:
-        values, owners = number.values(scene)
-        known = fields.any_of_node(~np.isnan(values), owners, len(scene.cluster.nodes))
+    def test(view_model: ViewModel) -> Mask:
+        values, owners = number.values(view_model)
+        known = fields.any_of_node(~np.isnan(values), owners, len(view_model.cluster.nodes))
         return known ^ wanted
 
     return test
@@ -209,8 +211,8 @@ def _is_unknown(number: fields.Number, wanted: bool) -> Test:
 def _node_name(part: str) -> Test:
     wanted = part.lower()
 
-    def test(scene: Scene) -> Mask:
-        return np.array([wanted in name.lower() for name in scene.cluster.names], np.bool_)
+    def test(view_model: ViewModel) -> Mask:
+        return np.array([wanted in name.lower() for name in view_model.cluster.names], np.bool_)
 
     return test
 

@@ -10,10 +10,10 @@ from textual.strip import Strip
 
 from trntop.core import units
 
+from .context import RenderContext
 from .glyphs import Glyphs
 from .graph import Values, buckets, runs
 from .line import Part, fit, line
-from .pen import Pen
 
 LEAST = 12
 """Least cells of a chart's body that are worth reading."""
@@ -59,9 +59,11 @@ def bounds(values: Values) -> tuple[float, float]:
     return math.floor(low / unit - 0.2) * unit, math.ceil(top / unit + 0.2) * unit
 
 
-def curve(values: Values, height: int, pen: Pen, low: float, top: float) -> list[Strip]:
+def curve(
+    values: Values, height: int, context: RenderContext, low: float, top: float
+) -> list[Strip]:
     """A line of one cell per value between `low` and `top`, for what has no meaning at 0."""
-    levels = _levels(pen.glyphs)
+    levels = _levels(context.glyphs)
     steps = height * len(levels)
     scale = steps / (top - low) if top > low else 0.0
     places = [
@@ -74,7 +76,9 @@ def curve(values: Values, height: int, pen: Pen, low: float, top: float) -> list
         for place in places:
             inside = place - row * len(levels)
             shown = place >= 0 and 0 <= inside < len(levels)
-            cells.append((levels[inside], pen.ink.graph) if shown else (" ", pen.ink.faint))
+            cells.append(
+                (levels[inside], context.palette.graph) if shown else (" ", context.palette.faint)
+            )
         rows.append(line(runs(cells), len(places)))
     return rows
 
@@ -92,7 +96,7 @@ def framed(
     seconds: float,
     now: float,
     gutter: int,
-    pen: Pen,
+    context: RenderContext,
     marks: Sequence[Mark] = (),
 ) -> list[Strip]:
     """`body` with values on its left and times below.
@@ -103,7 +107,7 @@ def framed(
         seconds: per cell of the body.
         now: time of its last cell.
         gutter: cells for the values.
-        pen: what to draw with.
+        context: what to draw with.
         marks: moments shown on the time axis.
     """
     height = len(body)
@@ -112,23 +116,23 @@ def framed(
     for share, text in labels:
         # The first label of a row stays: they come in the order of their weight.
         at.setdefault(height - 1 - min(height - 1, max(0, int(share * height))), text)
-    side, tick = ("│", "┤") if pen.glyphs.half else ("|", "+")
+    side, tick = ("│", "┤") if context.glyphs.half else ("|", "+")
     rows = []
     for y, strip in enumerate(body):
         text = fit(at.get(y, ""), gutter - 1, "right")
         rule = tick if y in at else side
-        left = line([(text, pen.ink.faint), (rule, pen.ink.rule)], gutter)
+        left = line([(text, context.palette.faint), (rule, context.palette.rule)], gutter)
         rows.append(Strip.join([left, strip]))
-    below = time_axis(width, seconds, now, pen, marks)
-    rows.append(Strip.join([line([(" " * gutter, pen.ink.rule)], gutter), below]))
+    below = time_axis(width, seconds, now, context, marks)
+    rows.append(Strip.join([line([(" " * gutter, context.palette.rule)], gutter), below]))
     return rows
 
 
 def time_axis(
-    width: int, seconds: float, now: float, pen: Pen, marks: Sequence[Mark] = ()
+    width: int, seconds: float, now: float, context: RenderContext, marks: Sequence[Mark] = ()
 ) -> Strip:
     """Times before `now` in a rule, and marks where something happened."""
-    cells: list[Part] = [(pen.glyphs.rule, pen.ink.rule)] * width
+    cells: list[Part] = [(context.glyphs.rule, context.palette.rule)] * width
     last = math.floor(now / seconds)
     taken: set[int] = set()
     for mark in marks:
@@ -140,7 +144,7 @@ def time_axis(
     def write(place: int, text: str) -> None:
         over = range(place, place + len(text))
         if place >= 0 and over.stop <= width and taken.isdisjoint(over):
-            cells[over.start : over.stop] = [(char, pen.ink.faint) for char in text]
+            cells[over.start : over.stop] = [(char, context.palette.faint) for char in text]
 
     write(width - 4, " now")
     step = next((one for one in TICKS if one / seconds >= 14), TICKS[-1])

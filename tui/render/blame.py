@@ -11,12 +11,12 @@ from trntop.catalog import Provenance
 from trntop.core import units
 from trntop.core.model import Incident
 
-from ..scene import Scene
+from ..view_model import ViewModel
 from . import moments
 from .axes import Mark
+from .context import RenderContext, mark
 from .incidents import lasted, place, summary, wrap
 from .line import Part, fit, length, line
-from .pen import Pen, mark
 from .ranks import COMPUTE, Crew, median
 
 BOUND = "comm_bound"
@@ -35,41 +35,49 @@ class Fact:
     loud: bool = False
 
 
-def tells(scene: Scene, one: Incident, job: str) -> bool:
+def tells(view_model: ViewModel, one: Incident, job: str) -> bool:
     """Whether an incident says that `job` communicates too much, or why; "" is any job."""
     if one.kind == BOUND:
         return one.job == job or not job
-    nodes = scene.cluster.jobs.get(job, ())
+    nodes = view_model.cluster.jobs.get(job, ())
     return one.kind in CAUSES and (not job or one.job == job or (not one.job and one.node in nodes))
 
 
-def suspects(scene: Scene, job: str) -> list[Incident]:
+def suspects(view_model: ViewModel, job: str) -> list[Incident]:
     """The open incidents that explain a job's communication, worst first; "" is any job."""
-    return [one for one in scene.incidents if one.kind != BOUND and tells(scene, one, job)]
+    return [
+        one for one in view_model.incidents if one.kind != BOUND and tells(view_model, one, job)
+    ]
 
 
-def bound(scene: Scene, job: str) -> Incident | None:
+def bound(view_model: ViewModel, job: str) -> Incident | None:
     """The open incident that says that the job communicates too much, if there is one."""
-    return next((one for one in scene.incidents if one.kind == BOUND and one.job == job), None)
+    return next((one for one in view_model.incidents if one.kind == BOUND and one.job == job), None)
 
 
-def marks(scene: Scene, job: str, pen: Pen) -> list[Mark]:
+def marks(view_model: ViewModel, job: str, context: RenderContext) -> list[Mark]:
     """When what explains a job's communication began; "" is any job."""
-    return moments.of(scene, (one for one in scene.view.incidents if tells(scene, one, job)), pen)
+    return moments.of(
+        view_model,
+        (one for one in view_model.view.incidents if tells(view_model, one, job)),
+        context,
+    )
 
 
-def draw(scene: Scene, job: str, crew: Crew, width: int, height: int, pen: Pen) -> Sequence[Strip]:
+def draw(
+    view_model: ViewModel, job: str, crew: Crew, width: int, height: int, context: RenderContext
+) -> Sequence[Strip]:
     """What is known of whom the job waits for, as much as fits into `height` lines.
 
     Sentences and evidence go where space ends: the alert line has the first one's anyway.
     """
-    found = suspects(scene, job)
-    much = bound(scene, job)
-    heads = [_head(scene, one, width, pen) for one in found] or [_nobody(pen, much)]
+    found = suspects(view_model, job)
+    much = bound(view_model, job)
+    heads = [_head(view_model, one, width, context) for one in found] or [_nobody(context, much)]
     told = found or [one for one in [much] if one]
-    texts = [_text(summary(one, scene), width, pen) for one in told]
-    evidence = [_evidence(one, width, pen) for one in found]
-    facts = _ranks(scene, crew)
+    texts = [_text(summary(one, view_model), width, context) for one in told]
+    evidence = [_evidence(one, width, context) for one in found]
+    facts = _ranks(view_model, crew)
     rows: list[list[Part]] = []
     for level in (2, 1, 0):
         rows = []
@@ -77,54 +85,67 @@ def draw(scene: Scene, job: str, crew: Crew, width: int, height: int, pen: Pen) 
             rows.append(head)
             rows += texts[number] if level and number < len(texts) else []
             rows += evidence[number] if level > 1 and number < len(evidence) else []
-        said = [row for fact in facts for row in _told(fact, width, pen, brief=not level)]
+        said = [row for fact in facts for row in _told(fact, width, context, brief=not level)]
         rows += [[]] * (level > 0 and bool(said)) + said
         if len(rows) <= height:
             break
     return [line(row, width) for row in rows[:height]]
 
 
-def _head(scene: Scene, one: Incident, width: int, pen: Pen) -> list[Part]:
+def _head(view_model: ViewModel, one: Incident, width: int, context: RenderContext) -> list[Part]:
     """Where, since when, for how long, and what kind, as much of it as fits."""
-    ink = pen.ink
-    sign = pen.glyphs.severities[one.severity]
-    since = units.clock(one.opened_at, utc=scene.utc)
-    ago = units.span(lasted(one, scene.view.time))
+    palette = context.palette
+    sign = context.glyphs.severities[one.severity]
+    since = units.clock(one.opened_at, utc=view_model.utc)
+    ago = units.span(lasted(one, view_model.view.time))
     parts: list[Part] = [
-        (f"{sign} {place(one)}", ink.severity(one.severity)),
-        (f"  since {since}", ink.muted),
-        (f", {ago}", ink.muted),
-        (f"  {one.kind}", ink.faint),
+        (f"{sign} {place(one)}", palette.severity(one.severity)),
+        (f"  since {since}", palette.muted),
+        (f", {ago}", palette.muted),
+        (f"  {one.kind}", palette.faint),
     ]
     while len(parts) > 1 and length(parts) > width:
         parts.pop()
     return parts
 
 
-def _nobody(pen: Pen, much: Incident | None) -> list[Part]:
+def _nobody(context: RenderContext, much: Incident | None) -> list[Part]:
     if much is None:
-        return [(f"{pen.glyphs.calm} ", pen.ink.ok), ("no incident names anybody", pen.ink.text)]
-    sign = pen.glyphs.severities[much.severity]
-    return [(f"{sign} comm is much, but nobody stands out", pen.ink.severity(much.severity))]
+        return [
+            (f"{context.glyphs.calm} ", context.palette.ok),
+            ("no incident names anybody", context.palette.text),
+        ]
+    sign = context.glyphs.severities[much.severity]
+    return [
+        (f"{sign} comm is much, but nobody stands out", context.palette.severity(much.severity))
+    ]
 
 
-def _text(text: str, width: int, pen: Pen) -> list[list[Part]]:
-    return [[("  ", pen.ink.text), (part, pen.ink.text)] for part in wrap(text, width - 2)]
+def _text(text: str, width: int, context: RenderContext) -> list[list[Part]]:
+    return [
+        [("  ", context.palette.text), (part, context.palette.text)]
+        for part in wrap(text, width - 2)
+    ]
 
 
-def _evidence(one: Incident, width: int, pen: Pen) -> list[list[Part]]:
+def _evidence(one: Incident, width: int, context: RenderContext) -> list[list[Part]]:
     rows: list[list[Part]] = []
     for evidence in one.evidence:
         for number, part in enumerate(wrap(evidence.text, width - 4)):
-            rows.append([("  · " if not number else "    ", pen.ink.faint), (part, pen.ink.muted)])
+            rows.append(
+                [
+                    ("  · " if not number else "    ", context.palette.faint),
+                    (part, context.palette.muted),
+                ]
+            )
     return rows
 
 
-def _ranks(scene: Scene, crew: Crew) -> list[Fact]:
+def _ranks(view_model: ViewModel, crew: Crew) -> list[Fact]:
     """Who computes longest in the newest step and how long all wait, in numbers."""
     facts: list[Fact] = []
     reported, derived = mark(COMPUTE), units.mark(Provenance.DERIVED)
-    most = scene.limits.straggler
+    most = view_model.limits.straggler
     limit = f" (limit {units.percent(most)})"
     if len(crew) > 1 and not np.isnan(crew.lead).all():
         first = int(np.nanargmax(crew.lead))
@@ -157,12 +178,12 @@ def _named(crew: Crew, rank: int) -> str:
     return f"rank {crew.ranks[rank]} on {crew.nodes[crew.node[rank]]}"
 
 
-def _told(fact: Fact, width: int, pen: Pen, *, brief: bool) -> list[list[Part]]:
+def _told(fact: Fact, width: int, context: RenderContext, *, brief: bool) -> list[list[Part]]:
     """A fact in one line, or in as many as it takes."""
-    style = pen.ink.warning if fact.loud else pen.ink.text
+    style = context.palette.warning if fact.loud else context.palette.text
     room = width - 11
     texts = [fit(fact.text, max(0, room))] if brief else wrap(fact.text + fact.more, room)
     return [
-        [(f"  {fact.label if not number else '':<9}", pen.ink.muted), (text, style)]
+        [(f"  {fact.label if not number else '':<9}", context.palette.muted), (text, style)]
         for number, text in enumerate(texts)
     ]

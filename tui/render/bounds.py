@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from trntop.core import units
 from trntop.core.model import NodeView
 
-from ..measures import ENGINE, TRANSMIT, UTILIZATION
-from ..scene import Scene, worst
+from ..measures import PROMETHEUS, TRANSMIT, UTILIZATION
+from ..view_model import ViewModel, worst
 from . import run
+from .context import RenderContext, bare
 from .graph import runs
 from .line import Part, fit
-from .pen import Pen, bare
 from .table import Column
 
 
@@ -28,34 +28,36 @@ def order(nodes: Sequence[NodeView]) -> list[NodeView]:
     return sorted(nodes, key=key, reverse=True)
 
 
-def ranged(node: NodeView, width: int, pen: Pen, limit: float) -> list[Part]:
+def ranged(node: NodeView, width: int, context: RenderContext, limit: float) -> list[Part]:
     """The range on a track from 0 to 100 %, with a tick at the limit."""
     floor, ceiling = node.frame.comm_bounds
     if floor is None and ceiling is None:
-        return [(" " * width, pen.ink.rule)]
+        return [(" " * width, context.palette.rule)]
     start = 0 if floor is None else int(floor * width)
     least = start if ceiling is None else int(ceiling * width)
     end = width - 1 if ceiling is None else max(start, least)
     cells: list[Part] = [
-        (pen.glyphs.full, pen.ink.graph) if start <= cell <= min(end, width - 1)
-        else (pen.glyphs.track, pen.ink.rule)
+        (context.glyphs.full, context.palette.graph) if start <= cell <= min(end, width - 1)
+        else (context.glyphs.track, context.palette.rule)
         for cell in range(width)
     ]  # fmt: skip
-    cells[min(width - 1, int(limit * width))] = (pen.glyphs.limit, pen.ink.strong)
+    cells[min(width - 1, int(limit * width))] = (context.glyphs.limit, context.palette.strong)
     return runs(cells)
 
 
 class BoundsColumns:
     """The columns of the table, for one tick."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, view_model: ViewModel) -> None:
+        self._view_model = view_model
 
     def all(self) -> tuple[Column[NodeView], ...]:
         """The columns in order."""
-        names = max((len(name) for name in self._scene.cluster.names), default=4)
-        limit = self._scene.limits.comm_share
-        lacking = any(None in node.frame.comm_bounds for node in self._scene.cluster.nodes.values())
+        names = max((len(name) for name in self._view_model.cluster.names), default=4)
+        limit = self._view_model.limits.comm_share
+        lacking = any(
+            None in node.frame.comm_bounds for node in self._view_model.cluster.nodes.values()
+        )
         why = Column("why", "why not known", 16, 40, _why, wide=90)
         return (
             Column("node", "  node", min(names, 14) + 2, 100, self._node,
@@ -65,38 +67,38 @@ class BoundsColumns:
                    wide=80),
             Column("util", "util", 6, 70, _number(UTILIZATION, units.percent), unit="%",
                    align="right"),
-            Column("engine", "TE", 5, 75, _number(ENGINE, units.percent), unit="%",
+            Column("engine", "TE", 5, 75, _number(PROMETHEUS, units.percent), unit="%",
                    align="right"),
             Column("efa", "EFA tx", 12, 60, _number(TRANSMIT, units.gigabits), unit="Gb/s",
                    align="right"),
             *([why] if lacking else ()),
         )  # fmt: skip
 
-    def _node(self, node: NodeView, width: int, pen: Pen) -> list[Part]:
-        severity = worst(node, self._scene)
+    def _node(self, node: NodeView, width: int, context: RenderContext) -> list[Part]:
+        severity = worst(node, self._view_model)
         if severity is None:
-            return [("  ", pen.ink.text), (fit(node.name, width - 2), pen.ink.text)]
-        text = f"{pen.glyphs.severities[severity]} {node.name}"
-        return [(fit(text, width), pen.ink.severity(severity))]
+            return [("  ", context.palette.text), (fit(node.name, width - 2), context.palette.text)]
+        text = f"{context.glyphs.severities[severity]} {node.name}"
+        return [(fit(text, width), context.palette.severity(severity))]
 
-    def _range(self, node: NodeView, width: int, pen: Pen) -> list[Part]:
-        return ranged(node, width, pen, self._scene.limits.comm_share)
+    def _range(self, node: NodeView, width: int, context: RenderContext) -> list[Part]:
+        return ranged(node, width, context, self._view_model.limits.comm_share)
 
 
-def _bounds(node: NodeView, width: int, pen: Pen) -> list[Part]:
-    return pen.number(run.comm_bounds(node.frame), "", width)
+def _bounds(node: NodeView, width: int, context: RenderContext) -> list[Part]:
+    return context.number(run.comm_bounds(node.frame), "", width)
 
 
 def _number(
     quantity: str, form: Callable[[float | None], str]
-) -> Callable[[NodeView, int, Pen], Sequence[Part]]:
-    def draw(node: NodeView, width: int, pen: Pen) -> list[Part]:
-        return pen.number(bare(form(node.frame.value(quantity))), quantity, width)
+) -> Callable[[NodeView, int, RenderContext], Sequence[Part]]:
+    def draw(node: NodeView, width: int, context: RenderContext) -> list[Part]:
+        return context.number(bare(form(node.frame.value(quantity))), quantity, width)
 
     return draw
 
 
-def _why(node: NodeView, width: int, pen: Pen) -> list[Part]:
+def _why(node: NodeView, width: int, context: RenderContext) -> list[Part]:
     """Why a bound is missing, in the words of its source."""
     floor, ceiling = node.frame.comm_bounds
     missing = [
@@ -106,4 +108,4 @@ def _why(node: NodeView, width: int, pen: Pen) -> list[Part]:
         )
         if value is None
     ]  # fmt: skip
-    return [(fit("; ".join(missing), width), pen.ink.muted)]
+    return [(fit("; ".join(missing), width), context.palette.muted)]

@@ -17,13 +17,13 @@ from trntop.core.model import Incident, NodeView, Severity, State
 
 from ..measures import RECEIVE, RETRANSMIT, TRANSMIT
 from . import efa, rails
+from .context import RenderContext, bare
 from .fabric import Fabric
 from .fleet import CARD_KINDS, ORDER
 from .graph import runs
-from .ink import LEVELS, level_of
 from .layers import Layer
 from .line import Part, fit, flow, line
-from .pen import Pen, bare
+from .palette import LEVELS, level_of
 from .probed import LATENCY
 from .table import GAP, Column, Layout, layout, row
 
@@ -84,7 +84,7 @@ def worst_first(fabric: Fabric, layer: Layer) -> list[NodeView]:
 
     Before them those with slow links, where the layer is latency.
     """
-    by_node = fabric.scene.by_node
+    by_node = fabric.view_model.by_node
     slow = fabric.slow_nodes if layer.quantity == LATENCY else {}
 
     def key(node: NodeView) -> tuple[int, int, int, int]:
@@ -113,7 +113,7 @@ def marks(fabric: Fabric, node: NodeView, *, links: bool = False) -> dict[int, S
         links: whether a card that has a link which needs a look needs one too.
     """
     columns = fabric.rails.columns(fabric.rails.row_of[node.name])
-    found = efa.severities(fabric.scene, node)
+    found = efa.severities(fabric.view_model, node)
     for place, card in enumerate(node.inventory.of(Entity.EFA)):
         slow = fabric.slow_cards.get((node.name, str(card))) if links else None
         if slow is not None and (place not in found or slow.rank > found[place].rank):
@@ -127,7 +127,7 @@ def of_node(fabric: Fabric, node: NodeView, look: Look, *, cursor: bool) -> Card
     """The row of one node."""
     place = fabric.rails.row_of[node.name]
     values = look.layer.values(fabric)[place].tolist()
-    found = [one for one in fabric.scene.by_node.get(node.name, ()) if of_fabric(one)]
+    found = [one for one in fabric.view_model.by_node.get(node.name, ()) if of_fabric(one)]
     frame = node.frame
     note = found[0].kind if found else ""
     if not found and node.inventory.of(Entity.EFA) and efa.TX not in frame.columns:
@@ -155,7 +155,7 @@ def of_rails(fabric: Fabric, look: Look) -> CardRow:
     """The median of each rail over all nodes."""
     values = rails.median(look.layer.values(fabric)).tolist()
     quantities = (TRANSMIT, RECEIVE, RETRANSMIT)
-    of_nodes = np.stack([fabric.scene.cluster.column(name) for name in quantities], axis=1)
+    of_nodes = np.stack([fabric.view_model.cluster.column(name) for name in quantities], axis=1)
     sent, received, resent = (
         None if value != value else value for value in rails.median(of_nodes).tolist()
     )
@@ -249,62 +249,66 @@ def _label(text: str, room: int, cell: int) -> str:
     return fit(text.rjust(cell - 1) if cell >= NUMBERED else text, room)
 
 
-def heading(fabric: Fabric, look: Look, width: int, pen: Pen) -> Strip:
+def heading(fabric: Fabric, look: Look, width: int, context: RenderContext) -> Strip:
     """The buses above the columns, that of the card under the cursor marked."""
     cell = cell_width(fabric, width)
     names = fabric.rails.names
     above, _ = labels(names, cell)
     lead = fit("bus, slot " if above.strip() else "", first_card(fabric) - 1, "right")
     if look.column is None or look.column >= len(names):
-        return line([(lead, pen.ink.muted), (above, pen.ink.muted)], width)
+        return line([(lead, context.palette.muted), (above, context.palette.muted)], width)
     name = names[look.column]
     if not above:
         # Numbers stand below: the name of the one under the cursor tells which card it is.
         start = min(look.column * cell + 1, max(1, len(names) * cell - len(name)))
-        return line([(lead + " " * start, pen.ink.muted), (name, pen.ink.key)], width)
+        return line(
+            [(lead + " " * start, context.palette.muted), (name, context.palette.key)], width
+        )
     bus = _BUS.match(name)
     label = bus[1] if bus else ""
     first = next(i for i, one in enumerate(names) if (m := _BUS.match(one)) and m[1] == label)
     start = above.index(label, first * cell)
     return line(
         [
-            (lead + above[:start], pen.ink.muted),
-            (label, pen.ink.key),
-            (above[start + len(label) :], pen.ink.muted),
+            (lead + above[:start], context.palette.muted),
+            (label, context.palette.key),
+            (above[start + len(label) :], context.palette.muted),
         ],
         width,
     )
 
 
-def footing(fabric: Fabric, look: Look, width: int, pen: Pen) -> list[Strip]:
+def footing(fabric: Fabric, look: Look, width: int, context: RenderContext) -> list[Strip]:
     """The medians of the rails, and what the colours stand for."""
     shown: Layout[CardRow] = layout(columns(fabric, width), width)
     return [
-        row(shown, of_rails(fabric, look), width, pen, cursor=False),
-        legend(fabric, look, width, pen),
+        row(shown, of_rails(fabric, look), width, context, cursor=False),
+        legend(fabric, look, width, context),
     ]
 
 
-def legend(fabric: Fabric, look: Look, width: int, pen: Pen) -> Strip:
+def legend(fabric: Fabric, look: Look, width: int, context: RenderContext) -> Strip:
     """The scale of colours and the signs."""
-    ink, glyphs = pen.ink, pen.glyphs
+    palette, glyphs = context.palette, context.glyphs
     if np.isnan(look.layer.values(fabric)).all():
-        return line([(f"  {_why(fabric, look)}", ink.muted)], width)
+        return line([(f"  {_why(fabric, look)}", palette.muted)], width)
     low, high = look.layer.ends(fabric, look.top)
-    swatch: list[Part] = [(glyphs.cell, ink.levels[step]) for step in range(0, LEVELS, STEP)]
+    swatch: list[Part] = [(glyphs.cell, palette.levels[step]) for step in range(0, LEVELS, STEP)]
     scale: list[Part] = [
-        (f"  {low} ", ink.muted), *runs(swatch), (f" {high}", ink.muted),
+        (f"  {low} ", palette.muted), *runs(swatch), (f" {high}", palette.muted),
     ]  # fmt: skip
     signs: list[Part] = [
-        (glyphs.severities[Severity.CRITICAL], ink.critical), (" ", ink.muted),
-        (glyphs.severities[Severity.WARNING], ink.warning), (" needs a look", ink.muted),
+        (glyphs.severities[Severity.CRITICAL], palette.critical), (" ", palette.muted),
+        (glyphs.severities[Severity.WARNING], palette.warning), (" needs a look", palette.muted),
     ]  # fmt: skip
     limit: list[Part] = []
     if look.layer.quantity == efa.RETRANSMIT:
-        text = units.percent(fabric.scene.limits.retransmits)
-        limit = [(f"limit {text}", ink.muted)]
-    absent: list[Part] = [(f"{glyphs.absent} not known", ink.faint)]
-    return flow([(100, scale), (80, limit), (60, signs), (40, absent)], width, ("   ", ink.faint))
+        text = units.percent(fabric.view_model.limits.retransmits)
+        limit = [(f"limit {text}", palette.muted)]
+    absent: list[Part] = [(f"{glyphs.absent} not known", palette.faint)]
+    return flow(
+        [(100, scale), (80, limit), (60, signs), (40, absent)], width, ("   ", palette.faint)
+    )
 
 
 def _why(fabric: Fabric, look: Look) -> str:
@@ -316,79 +320,84 @@ def _why(fabric: Fabric, look: Look) -> str:
         return f"no EFA cards known{why}"
     if look.layer.quantity.startswith("link_"):
         return "no link was probed from a card; m turns to what cards tell by themselves"
-    if not node.frame.columns.keys() & {efa.TX, efa.COUNTER} and fabric.scene.behind:
+    if not node.frame.columns.keys() & {efa.TX, efa.COUNTER} and fabric.view_model.behind:
         return "cards of the past are not kept for so many nodes"
     return f"nothing known: {node.frame.why_absent(look.layer.quantity)}"
 
 
-def _name(one: CardRow, width: int, pen: Pen) -> list[Part]:
+def _name(one: CardRow, width: int, context: RenderContext) -> list[Part]:
     calm = one.state in (State.FRESH, State.ENDED)
     if one.severity is not None:
-        sign, style = pen.glyphs.severities[one.severity], pen.ink.severity(one.severity)
+        sign, style = (
+            context.glyphs.severities[one.severity],
+            context.palette.severity(one.severity),
+        )
     elif one.sign:
-        sign, style = one.sign, pen.ink.muted
+        sign, style = one.sign, context.palette.muted
     else:
-        sign = " " if calm else pen.glyphs.states[one.state]
-        style = pen.ink.text if calm else pen.ink.state(one.state)
+        sign = " " if calm else context.glyphs.states[one.state]
+        style = context.palette.text if calm else context.palette.state(one.state)
     return [(f"{sign} ", style), (fit(one.name, width - 2), style)]
 
 
-def _cards(cell: int, one: CardRow, width: int, pen: Pen, /) -> list[Part]:
+def _cards(cell: int, one: CardRow, width: int, context: RenderContext, /) -> list[Part]:
     """All cards of a node; brackets stand round the one under the cursor."""
     brackets = {} if one.cursor is None or cell == 1 else {one.cursor: "[", one.cursor + 1: "]"}
-    parts: list[Part] = [(brackets.get(0, " "), pen.ink.key)]
+    parts: list[Part] = [(brackets.get(0, " "), context.palette.key)]
     for column in range(len(one.values)):
-        text, style = _cell(one, column, max(1, cell - 1), pen)
+        text, style = _cell(one, column, max(1, cell - 1), context)
         bracket = brackets.get(column + 1, "")
         # A gap takes the colour of what stands before it: fewer changes, fewer bytes.
         parts.append((text if bracket or cell == 1 else f"{text} ", style))
-        parts.append((bracket, pen.ink.key))
+        parts.append((bracket, context.palette.key))
     parts = [part for part in parts if part[0]]
     used = sum(len(text) for text, _ in parts)
-    return [*runs(parts), (" " * (width - used), pen.ink.faint)]
+    return [*runs(parts), (" " * (width - used), context.palette.faint)]
 
 
-def _cell(one: CardRow, column: int, size: int, pen: Pen) -> Part:
+def _cell(one: CardRow, column: int, size: int, context: RenderContext) -> Part:
     """A card: its colour, its number where there is room, or the sign that it needs a look."""
-    ink, glyphs, value = pen.ink, pen.glyphs, one.values[column]
+    palette, glyphs, value = context.palette, context.glyphs, one.values[column]
     text = (one.texts[column] or units.ABSENT) if size >= NUMBERED - 1 else ""
     if size < WIDEST_CELL - 1 and len(text) == size and text[:2].isdigit():
         text = f"{float(text):.0f}"  # as those are that need a sign; the card's panel has the rest
     if column not in one.there:
-        return " " * size, ink.faint
+        return " " * size, palette.faint
     if (severity := one.marks.get(column)) is not None:
         sign = glyphs.severities[severity]
         if len(text) >= size and text[:1].isdigit():
             text = f"{float(text):.1f}"
         shown = fit(f"{sign}{text}", size, "right") if text else sign * size
-        return shown, ink.severity(severity)
+        return shown, palette.severity(severity)
     if value != value:
         shown = fit(glyphs.absent, size, "right") if text else glyphs.absent.center(size)
-        return shown, ink.faint
+        return shown, palette.faint
     level = level_of(one.levels[column]) // STEP * STEP
     if text:
-        return fit(text, size, "right"), ink.cells[level]
-    style = ink.levels[level]
+        return fit(text, size, "right"), palette.cells[level]
+    style = palette.levels[level]
     reverse = size == 1 and one.cursor == column
     return glyphs.cell * size, style + Style(reverse=True) if reverse else style
 
 
-def _rate(which: str, quantity: str, one: CardRow, width: int, pen: Pen, /) -> list[Part]:
+def _rate(
+    which: str, quantity: str, one: CardRow, width: int, context: RenderContext, /
+) -> list[Part]:
     value: float | None = getattr(one, which)
-    return pen.number(units.gigabits(value, unit=False), quantity, width)
+    return context.number(units.gigabits(value, unit=False), quantity, width)
 
 
-def _resent(one: CardRow, width: int, pen: Pen) -> list[Part]:
-    number = pen.number(bare(units.percent(one.resent)), RETRANSMIT, width)
+def _resent(one: CardRow, width: int, context: RenderContext) -> list[Part]:
+    number = context.number(bare(units.percent(one.resent)), RETRANSMIT, width)
     if one.blamed is not None and one.resent is not None:
-        number[0] = (number[0][0], pen.ink.severity(one.blamed))
+        number[0] = (number[0][0], context.palette.severity(one.blamed))
     return number
 
 
-def _note(one: CardRow, width: int, pen: Pen) -> list[Part]:
+def _note(one: CardRow, width: int, context: RenderContext) -> list[Part]:
     if not one.note:
-        return [(" " * width, pen.ink.text)]
+        return [(" " * width, context.palette.text)]
     if one.severity is None:
-        return [(fit(one.note, width), pen.ink.muted)]
-    text = f"{pen.glyphs.severities[one.severity]} {one.note}"
-    return [(fit(text, width), pen.ink.severity(one.severity))]
+        return [(fit(one.note, width), context.palette.muted)]
+    text = f"{context.glyphs.severities[one.severity]} {one.note}"
+    return [(fit(text, width), context.palette.severity(one.severity))]

@@ -10,14 +10,14 @@ from trntop.core import units
 from trntop.core.model import Severity
 
 from ..measures import COMM, EXPOSED
-from ..scene import JobFigures, Scene
+from ..view_model import JobFigures, ViewModel
 from . import blame
 from .axes import LEAST, framed, nice, series
+from .context import RenderContext
 from .graph import Values, runs
 from .incidents import wrap
 from .jobs import FOUND, NAME, NODES, STEP_SECONDS, JobRow, figure, share_bar
 from .line import Part, flow, length, line
-from .pen import Pen
 from .table import Column
 
 SECONDS = 300.0
@@ -27,9 +27,9 @@ TALL = 7
 _GAP = "   "
 
 
-def columns(scene: Scene) -> tuple[Column[JobRow], ...]:
+def columns(view_model: ViewModel) -> tuple[Column[JobRow], ...]:
     """Of the jobs, where there are several."""
-    limits = scene.limits
+    limits = view_model.limits
     return (
         NAME,
         NODES,
@@ -45,55 +45,61 @@ def columns(scene: Scene) -> tuple[Column[JobRow], ...]:
 
 
 def shares(
-    scene: Scene, job: JobFigures | None, width: int, height: int, pen: Pen
+    view_model: ViewModel, job: JobFigures | None, width: int, height: int, context: RenderContext
 ) -> Sequence[Strip]:
     """The comm share over time, the exposed part of it from the ground up, and the limit."""
     if job is None or job.comm_share is None:
-        return unknown(scene, job, width, height, pen)
+        return unknown(view_model, job, width, height, context)
     gutter = 6
     room = height - 2
     cells = max(1, width - gutter)
-    now, count = scene.view.time, int(SECONDS)
-    comm, slot = series(*scene.history.scalar(f"{job.job}/{COMM}", count), now, cells, SECONDS)
-    exposed, _ = series(*scene.history.scalar(f"{job.job}/{EXPOSED}", count), now, cells, SECONDS)
-    limit = scene.limits.comm_share
+    now, count = view_model.view.time, int(SECONDS)
+    comm, slot = series(*view_model.history.scalar(f"{job.job}/{COMM}", count), now, cells, SECONDS)
+    exposed, _ = series(
+        *view_model.history.scalar(f"{job.job}/{EXPOSED}", count), now, cells, SECONDS
+    )
+    limit = view_model.limits.comm_share
     known = comm[~np.isnan(comm)]
-    head = [_numbers(scene, job, width, pen, over=bool(len(known)) and known[-1] > limit)]
+    head = [_numbers(view_model, job, width, context, over=bool(len(known)) and known[-1] > limit)]
     if room < 2 or cells < LEAST:
         return head[:height]
     most = float(known.max()) if len(known) else 0.0
     # Few lines are not spent on what lies above the limit.
     air = 2.0 if room >= TALL else 1.4
     top = min(1.0, nice(max(air * limit, 1.1 * most)))
-    body = _stacked(scene, comm, exposed, room, pen, top)
+    body = _stacked(view_model, comm, exposed, room, context, top)
     labels = [(limit / top, units.percent(limit)), (1.0, units.percent(top)), (0.0, "0 %")]
     return [
         *head,
-        *framed(body, labels, slot, now, gutter, pen, blame.marks(scene, job.job, pen)),
+        *framed(
+            body, labels, slot, now, gutter, context, blame.marks(view_model, job.job, context)
+        ),
     ]
 
 
-def _numbers(scene: Scene, job: JobFigures, width: int, pen: Pen, *, over: bool) -> Strip:
+def _numbers(
+    view_model: ViewModel, job: JobFigures, width: int, context: RenderContext, *, over: bool
+) -> Strip:
     """Both shares now, against their limits; what the colours of the chart are.
 
     Args:
-        scene: the tick.
+        view_model: the tick.
         job: whose shares.
         width: cells.
-        pen: what to draw with.
+        context: what to draw with.
         over: whether the newest bar is above the limit, and has the colours of that.
     """
-    ink, limits = pen.ink, scene.limits
-    full = pen.glyphs.column[-1]
-    shades = ink.over[Severity.WARNING] if over else ink.area
+    palette, limits = context.palette, view_model.limits
+    full = context.glyphs.column[-1]
+    shades = palette.over[Severity.WARNING] if over else palette.area
     hidden, shown = shades[1], shades[-1]
-    comm = pen.number(units.percent(job.comm_share), COMM)
-    exposed = pen.number(units.percent(job.exposed_share), EXPOSED)
+    comm = context.number(units.percent(job.comm_share), COMM)
+    exposed = context.number(units.percent(job.exposed_share), EXPOSED)
     if job.comm_share is not None and job.comm_share > limits.comm_share:
-        comm[0] = (comm[0][0], ink.warning)
+        comm[0] = (comm[0][0], palette.warning)
     if job.exposed_share is not None and job.exposed_share > limits.exposed_comm_share:
-        exposed[0] = (exposed[0][0], ink.warning)
-    swatch = _covered(pen.glyphs.column, len(pen.glyphs.column) - 1, pen)
+        exposed[0] = (exposed[0][0], palette.warning)
+    swatch = _covered(context.glyphs.column, len(context.glyphs.column) - 1, context)
     # The panel's title says that both are shares of a step; where space ends, limits go first.
     groups: list[tuple[int, list[Part]]] = []
     for by, limited in ((" by compute", True), ("", True), ("", False)):
@@ -102,26 +108,31 @@ def _numbers(scene: Scene, job: JobFigures, width: int, pen: Pen, *, over: bool)
             for one in (limits.comm_share, limits.exposed_comm_share)
         ]
         groups = [
-            (100, [("comm ", ink.muted), *comm, (ends[0], ink.faint)]),
-            (95, [(full, shown), (" exposed ", ink.muted), *exposed, (ends[1], ink.faint)]),
-            (60, [(swatch, hidden), (f" covered{by}", ink.muted)]),
+            (100, [("comm ", palette.muted), *comm, (ends[0], palette.faint)]),
+            (95, [(full, shown), (" exposed ", palette.muted), *exposed, (ends[1], palette.faint)]),
+            (60, [(swatch, hidden), (f" covered{by}", palette.muted)]),
         ]
         if sum(length(parts) for _, parts in groups) + len(_GAP) * (len(groups) - 1) <= width:
             break
-    return flow(groups, width, (_GAP, ink.faint))
+    return flow(groups, width, (_GAP, palette.faint))
 
 
 def _stacked(
-    scene: Scene, comm: Values, exposed: Values, height: int, pen: Pen, top: float
+    view_model: ViewModel,
+    comm: Values,
+    exposed: Values,
+    height: int,
+    context: RenderContext,
+    top: float,
 ) -> list[Strip]:
     """Two series in one graph: the exposed part from the ground, the covered part on it."""
-    ink, glyphs = pen.ink, pen.glyphs
+    palette, glyphs = context.palette, context.glyphs
     steps = len(glyphs.column) - 1
     scale = height * steps / top
-    limit = scene.limits.comm_share
+    limit = view_model.limits.comm_share
     ruled = int(limit * scale) // steps if 0 < limit < top else -1
-    plain = (ink.area[1], ink.area[-1])
-    shades = ink.over[Severity.WARNING]
+    plain = (palette.area[1], palette.area[-1])
+    shades = palette.over[Severity.WARNING]
     over = (shades[1], shades[-1])
     rows = []
     for row in reversed(range(height)):
@@ -133,13 +144,13 @@ def _stacked(
             inside, below = (min(steps, max(0, level - row * steps)) for level in (whole, part))
             if not inside:
                 dash = "╌" if glyphs.half else "-"
-                cells.append((dash if row == ruled else " ", ink.faint))
+                cells.append((dash if row == ruled else " ", palette.faint))
             elif below == steps:
                 cells.append((glyphs.column[inside], shown))
             elif below:
                 cells.append(_both(inside, below, glyphs.column, shown, covered))
             else:
-                cells.append((_covered(glyphs.column, inside, pen), covered))
+                cells.append((_covered(glyphs.column, inside, context), covered))
         rows.append(line(runs(cells), len(cells)))
     return rows
 
@@ -162,9 +173,9 @@ def _both(inside: int, below: int, column: str, shown: Style, covered: Style) ->
     return min(choices, key=lambda choice: choice[0])[1]
 
 
-def _covered(column: str, inside: int, pen: Pen) -> str:
+def _covered(column: str, inside: int, context: RenderContext) -> str:
     """Without colours the covered part is told by its sign."""
-    return column[inside] if pen.glyphs.half else ":"
+    return column[inside] if context.glyphs.half else ":"
 
 
 def _on(front: Style, ground: Style) -> Style:
@@ -172,11 +183,13 @@ def _on(front: Style, ground: Style) -> Style:
 
 
 def unknown(
-    scene: Scene, job: JobFigures | None, width: int, height: int, pen: Pen
+    view_model: ViewModel, job: JobFigures | None, width: int, height: int, context: RenderContext
 ) -> Sequence[Strip]:
     """Why there is no share, and what would make it reported."""
-    ink = pen.ink
-    gone = sorted({one.job for one in scene.incidents if one.job} - set(scene.cluster.jobs))
+    palette = context.palette
+    gone = sorted(
+        {one.job for one in view_model.incidents if one.job} - set(view_model.cluster.jobs)
+    )
     if job is None and gone:
         said = f"{gone[0]} no longer reports its steps."
     elif job is None:
@@ -184,11 +197,11 @@ def unknown(
     else:
         said = f"{job.job} reports its steps, but not what part of them is communication."
     texts = [
-        (said, ink.text),
+        (said, palette.text),
         ("Mark the sections: with steps.compute() and with steps.collective() in the training "
-         "loop, see docs/steps.md.", ink.muted),
+         "loop, see docs/steps.md.", palette.muted),
         ("Until then the share is bounded from outside, below by the EFA cards, above by "
-         "utilization without tensor-engine work: estimated, marked ~.", ink.muted),
+         "utilization without tensor-engine work: estimated, marked ~.", palette.muted),
     ]  # fmt: skip
     rows = [line([(part, style)], width) for text, style in texts for part in wrap(text, width)]
     return rows[:height] if height else rows

@@ -8,9 +8,9 @@ from textual.strip import Strip
 from trntop.core.model import Evidence, Incident
 
 from ..measures import COMM, STEP
-from ..scene import Scene
+from ..view_model import ViewModel
 from . import moments, trends
-from .pen import Pen
+from .context import RenderContext
 from .trends import KEPT_OF, SECONDS, Trend
 
 FARTHEST = 900.0
@@ -21,57 +21,61 @@ STEPS = 60.0
 """A chart grows by so many seconds at once: each other scale is all of it drawn anew."""
 
 
-def charts(scene: Scene, incident: Incident, seconds: float) -> list[Trend]:
+def charts(view_model: ViewModel, incident: Incident, seconds: float) -> list[Trend]:
     """What its evidence is about, as far as it is kept, in its colour; then what the job had of
     it.
     """
     found: dict[str, Trend] = {}
     for one in incident.evidence:
-        trend = _seen(scene, incident, one, seconds)
+        trend = _seen(view_model, incident, one, seconds)
         if trend is not None and trend.quantity not in found:
             found[trend.quantity] = replace(trend, severity=incident.severity)
     for quantity in (COMM, STEP):
-        if quantity not in found and (trend := _of_job(scene, incident, quantity, seconds)):
+        if quantity not in found and (trend := _of_job(view_model, incident, quantity, seconds)):
             found[quantity] = trend
     return [one for one in found.values() if trends.known(one)]
 
 
-def _seen(scene: Scene, incident: Incident, one: Evidence, seconds: float) -> Trend | None:
+def _seen(view_model: ViewModel, incident: Incident, one: Evidence, seconds: float) -> Trend | None:
     """What a piece of evidence is about: a node, which is named where the incident does not name
     it, or the job.
     """
     quantity = one.quantity or ""
     if one.node is None:
-        return _of_job(scene, incident, quantity, seconds)
-    trend = trends.of_node(scene, one.node, KEPT_OF.get(quantity, ""), seconds)
+        return _of_job(view_model, incident, quantity, seconds)
+    trend = trends.of_node(view_model, one.node, KEPT_OF.get(quantity, ""), seconds)
     if trend is None or one.node == incident.node:
         return trend
     return replace(trend, title=f"{one.node}: {trend.title}")
 
 
-def _of_job(scene: Scene, incident: Incident, quantity: str, seconds: float) -> Trend | None:
+def _of_job(
+    view_model: ViewModel, incident: Incident, quantity: str, seconds: float
+) -> Trend | None:
     if incident.job is None:
         return None
-    trend = trends.of_job(scene, incident.job, quantity, seconds)
+    trend = trends.of_job(view_model, incident.job, quantity, seconds)
     return trend and replace(trend, title=f"job: {trend.title}")
 
 
-def span(scene: Scene, incident: Incident) -> float | None:
+def span(view_model: ViewModel, incident: Incident) -> float | None:
     """Seconds up to the time shown in which it began, or as many as are shown; None where it was
     over before.
     """
-    now = scene.view.time
+    now = view_model.view.time
     if incident.closed_at is not None and now - incident.closed_at > FARTHEST:
         return None
     needed = now - incident.opened_at + LEAD
     return min(FARTHEST, max(SECONDS, STEPS * math.ceil(needed / STEPS)))
 
 
-def draw(scene: Scene, incident: Incident, width: int, height: int, pen: Pen) -> list[Strip]:
+def draw(
+    view_model: ViewModel, incident: Incident, width: int, height: int, context: RenderContext
+) -> list[Strip]:
     """The charts with the beginning marked, as many as fit; nothing where nothing is kept."""
-    seconds = span(scene, incident)
+    seconds = span(view_model, incident)
     if seconds is None:
         return []
-    marks = moments.of(scene, (incident,), pen)
-    found = charts(scene, incident, seconds)
-    return trends.draw(found, scene.view.time, width, height, pen, marks, seconds)
+    marks = moments.of(view_model, (incident,), context)
+    found = charts(view_model, incident, seconds)
+    return trends.draw(found, view_model.view.time, width, height, context, marks, seconds)

@@ -9,12 +9,12 @@ from textual.strip import Strip
 from trntop.core import units
 
 from ..measures import PACE, STEP
-from ..scene import JobFigures, Scene
+from ..view_model import JobFigures, ViewModel
 from . import blame, trends
 from .axes import LEAST, Mark, bounds, curve, framed, nice, series
+from .context import RenderContext
 from .graph import chart
 from .line import Part, beside, flow, line
-from .pen import Pen
 
 SECONDS = 300.0
 """Stream time that a chart spans."""
@@ -46,35 +46,37 @@ CHARTS = (
 
 
 def draw(
-    scene: Scene, job: JobFigures | None, width: int, height: int, pen: Pen
+    view_model: ViewModel, job: JobFigures | None, width: int, height: int, context: RenderContext
 ) -> Sequence[Strip]:
     """As many charts as fit, those of what is reported; the fleet's where no job reports."""
     if job is None:
-        return fleet(scene, width, height, pen)
+        return fleet(view_model, width, height, context)
     if width < LEAST + 8 or height < 3:
         return ()
-    known = [one for one in (_stated(chart, job) for chart in CHARTS) if _any(scene, job, one)]
+    known = [one for one in (_stated(chart, job) for chart in CHARTS) if _any(view_model, job, one)]
     if not known:
-        return [line([("nothing to draw yet: no step was reported", pen.ink.muted)], width)]
+        return [line([("nothing to draw yet: no step was reported", context.palette.muted)], width)]
     across = max(1, min(len(known), (width + GAP) // (CELLS + GAP)))
     down = max(1, min(-(-len(known) // across), height // LINES))
     across = min(across, -(-len(known) // down))
-    marks = blame.marks(scene, job.job, pen)
+    marks = blame.marks(view_model, job.job, context)
     lines: list[Strip] = []
     for row in range(down):
         tall = height // down + (row < height % down)
         shown = known[row * across : (row + 1) * across]
         cells = (width - GAP * (len(shown) - 1)) // len(shown)
-        blocks = [(_one(scene, job, each, cells, tall, pen, marks), cells) for each in shown]
+        blocks = [
+            (_one(view_model, job, each, cells, tall, context, marks), cells) for each in shown
+        ]
         lines += [strip.adjust_cell_length(width) for strip in beside(blocks, GAP)]
     return lines
 
 
-def fleet(scene: Scene, width: int, height: int, pen: Pen) -> list[Strip]:
+def fleet(view_model: ViewModel, width: int, height: int, context: RenderContext) -> list[Strip]:
     """The charts of the fleet, with the moments at which what explains them began."""
-    marks = blame.marks(scene, scene.job.job if scene.job else "", pen)
-    found = trends.cluster_trends(scene)
-    return trends.draw(found, scene.view.time, width, height, pen, marks)
+    marks = blame.marks(view_model, view_model.job.job if view_model.job else "", context)
+    found = trends.cluster_trends(view_model)
+    return trends.draw(found, view_model.view.time, width, height, context, marks)
 
 
 def _stated(chart: Chart, job: JobFigures) -> Chart:
@@ -84,27 +86,27 @@ def _stated(chart: Chart, job: JobFigures) -> Chart:
     return chart
 
 
-def _any(scene: Scene, job: JobFigures, chart: Chart) -> bool:
-    _, values = scene.history.scalar(f"{job.job}/{chart.quantity}", int(SECONDS))
+def _any(view_model: ViewModel, job: JobFigures, chart: Chart) -> bool:
+    _, values = view_model.history.scalar(f"{job.job}/{chart.quantity}", int(SECONDS))
     return bool(len(values)) and not np.isnan(values).all()
 
 
 def _one(
-    scene: Scene,
+    view_model: ViewModel,
     job: JobFigures,
     what: Chart,
     width: int,
     height: int,
-    pen: Pen,
+    context: RenderContext,
     marks: Sequence[Mark],
 ) -> list[Strip]:
-    times, values = scene.history.scalar(f"{job.job}/{what.quantity}", int(SECONDS))
+    times, values = view_model.history.scalar(f"{job.job}/{what.quantity}", int(SECONDS))
     newest = float(values[-1]) if len(values) else None
-    number = pen.number(what.form(newest), what.quantity)
+    number = context.number(what.form(newest), what.quantity)
     head: list[tuple[int, list[Part]]] = [
-        (100, [(f"{what.title} ", pen.ink.muted), *number]),
+        (100, [(f"{what.title} ", context.palette.muted), *number]),
     ]
-    now = scene.view.time
+    now = view_model.view.time
     room = max(1, height - 2)
     low, top = 0.0, 1.0
     known = values[~np.isnan(values)]
@@ -119,6 +121,10 @@ def _one(
     shown, slot = series(times, values, now, width - gutter, SECONDS)
     # Slots are whole seconds: no more of them than the panel's title says.
     shown = shown[-int(SECONDS // slot) :]
-    body = chart(shown, room, pen, top=top) if what.grounded else curve(shown, room, pen, low, top)
-    below = framed(body, named, slot, now, gutter, pen, marks)
-    return [flow(head, width, ("  ", pen.ink.faint)), *below]
+    body = (
+        chart(shown, room, context, top=top)
+        if what.grounded
+        else curve(shown, room, context, low, top)
+    )
+    below = framed(body, named, slot, now, gutter, context, marks)
+    return [flow(head, width, ("  ", context.palette.faint)), *below]

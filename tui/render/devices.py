@@ -12,19 +12,19 @@ from trntop.core import units
 from trntop.core.model import Frame, NodeView, Severity
 from trntop.pipeline.smooth import WINDOW
 
-from ..scene import Scene
+from ..view_model import ViewModel
+from .context import RenderContext, bare
 from .fleet_map import UTILIZATION_OF_CORE, device_utilization
 from .graph import bar
 from .incidents import wrap
-from .ink import level_of
 from .line import Part, fit, line
-from .pen import Pen, bare
+from .palette import level_of
 
 USED = "device_memory_used_bytes"
 TOTAL = "device_memory_total_bytes"
 RATIO = "device_memory_used_ratio"
 ENGINE_OF_CORE = "physical_core_tensor_engine_busy_ratio"
-ENGINE = "device_tensor_engine_busy_ratio"
+PROMETHEUS = "device_tensor_engine_busy_ratio"
 BANDWIDTH = "device_hbm_bytes_per_second"
 BANDWIDTH_SHARE = "device_hbm_bandwidth_ratio"
 POWER = "device_power_mean_ratio"
@@ -48,45 +48,45 @@ class _Plan:
     power: int
 
 
-def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
+def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderContext) -> list[Strip]:
     """A header and a line per device; below, what is wrong with one and what is not known."""
     devices = node.inventory.of(Entity.DEVICE)
-    frame, ink = node.frame, pen.ink
+    frame, palette = node.frame, context.palette
     if not devices:
         reason = wrap(f"no devices known: {frame.why_absent(TOTAL)}", width)
-        return [line([(part, ink.muted)], width) for part in reason]
+        return [line([(part, palette.muted)], width) for part in reason]
     plan = _plan(node, width)
     complaints = dict(_complaints(node))
-    blamed = _blamed(scene, node)
+    blamed = _blamed(view_model, node)
     means = device_utilization(node)
-    lines = [_title(frame, plan, width, pen)]
+    lines = [_title(frame, plan, width, context)]
     for index, device in enumerate(devices):
         severity = complaints[index][0] if index in complaints else blamed.get(index)
-        sign = pen.glyphs.severities[severity] if severity else " "
-        style = ink.severity(severity) if severity else ink.muted
+        sign = context.glyphs.severities[severity] if severity else " "
+        style = palette.severity(severity) if severity else palette.muted
         mean = float(means[index]) if means[index] == means[index] else None
         owned = node.inventory.core_device == device
         parts: list[Part] = [(f"{sign}{device!s:>2} ", style)]
-        parts += _cells(frame, UTILIZATION_OF_CORE, owned, plan.core, plan.cores, pen)
-        parts += pen.number(bare(units.percent(mean)), "", 5)
+        parts += _cells(frame, UTILIZATION_OF_CORE, owned, plan.core, plan.cores, context)
+        parts += context.number(bare(units.percent(mean)), "", 5)
         if plan.engine:
             owned = node.inventory.physical_device == device
-            parts.append((" ", ink.text))
-            parts += _cells(frame, ENGINE_OF_CORE, owned, plan.engine, plan.engines, pen)
-        parts += pen.number(bare(units.percent(frame.at(ENGINE, index))), ENGINE, 5)
-        parts += _memory(scene, frame, index, plan, pen)
+            parts.append((" ", palette.text))
+            parts += _cells(frame, ENGINE_OF_CORE, owned, plan.engine, plan.engines, context)
+        parts += context.number(bare(units.percent(frame.at(PROMETHEUS, index))), PROMETHEUS, 5)
+        parts += _memory(view_model, frame, index, plan, context)
         if plan.rate:
-            parts += pen.number(_gigabytes(frame.at(BANDWIDTH, index)), BANDWIDTH, plan.rate)
+            parts += context.number(_gigabytes(frame.at(BANDWIDTH, index)), BANDWIDTH, plan.rate)
         share = frame.at(BANDWIDTH_SHARE, index)
-        parts += pen.number(bare(units.percent(share)), BANDWIDTH_SHARE, 6)
+        parts += context.number(bare(units.percent(share)), BANDWIDTH_SHARE, 6)
         if plan.power:
-            parts += pen.number(bare(units.percent(frame.at(POWER, index))), "", plan.power)
+            parts += context.number(bare(units.percent(frame.at(POWER, index))), "", plan.power)
         lines.append(line(parts, width))
     for index, (severity, text) in complaints.items():
-        sign = pen.glyphs.severities[severity]
-        lines.append(line([(f"{sign} device {devices[index]}: {text}", ink.severity(severity))],
+        sign = context.glyphs.severities[severity]
+        lines.append(line([(f"{sign} device {devices[index]}: {text}", palette.severity(severity))],
                           width))  # fmt: skip
-    return lines + _unknown(frame, width, pen)
+    return lines + _unknown(frame, width, context)
 
 
 def _plan(node: NodeView, width: int) -> _Plan:
@@ -115,7 +115,7 @@ def _plan(node: NodeView, width: int) -> _Plan:
     return _Plan(cores, core, engines, engine, spare if spare >= NARROWEST_BAR else 0, rate, power)
 
 
-def _title(frame: Frame, plan: _Plan, width: int, pen: Pen) -> Strip:
+def _title(frame: Frame, plan: _Plan, width: int, context: RenderContext) -> Strip:
     total = frame.at(TOTAL, 0)
     room = f" of {total / GIB:.0f}" if total is not None and plan.bar else ""
     engines = plan.engines * plan.engine + bool(plan.engine)
@@ -130,7 +130,8 @@ def _title(frame: Frame, plan: _Plan, width: int, pen: Pen) -> Strip:
         ("pwr %", plan.power),
     )
     return line(
-        [(fit(text, cells, "right"), pen.ink.muted) for text, cells in titles if cells], width
+        [(fit(text, cells, "right"), context.palette.muted) for text, cells in titles if cells],
+        width,
     )
 
 
@@ -147,7 +148,12 @@ def _engine_title(cells: int) -> str:
 
 
 def _cells(
-    frame: Frame, quantity: str, owned: npt.NDArray[np.bool_], cell: int, most: int, pen: Pen
+    frame: Frame,
+    quantity: str,
+    owned: npt.NDArray[np.bool_],
+    cell: int,
+    most: int,
+    context: RenderContext,
 ) -> list[Part]:
     """One device's cores: each with its number where there is room, else colour alone."""
     column = frame.columns.get(quantity)
@@ -156,29 +162,31 @@ def _cells(
     for place in places:
         value = float("nan") if column is None else float(column[place])
         if value != value:
-            dot = fit(pen.glyphs.absent, min(cell, 3), "right")
-            parts.append((fit(dot, cell), pen.ink.faint))
+            dot = fit(context.glyphs.absent, min(cell, 3), "right")
+            parts.append((fit(dot, cell), context.palette.faint))
         elif cell > 1:
-            parts.append((fit(f"{100 * value:3.0f}", cell), pen.ink.cells[level_of(value)]))
+            parts.append((fit(f"{100 * value:3.0f}", cell), context.palette.cells[level_of(value)]))
         else:
-            parts.append((pen.glyphs.cell, pen.ink.level(value)))
-    parts.append((" " * (cell * (most - len(places))), pen.ink.text))
+            parts.append((context.glyphs.cell, context.palette.level(value)))
+    parts.append((" " * (cell * (most - len(places))), context.palette.text))
     return parts
 
 
-def _memory(scene: Scene, frame: Frame, index: int, plan: _Plan, pen: Pen) -> list[Part]:
+def _memory(
+    view_model: ViewModel, frame: Frame, index: int, plan: _Plan, context: RenderContext
+) -> list[Part]:
     ratio, used = frame.at(RATIO, index), frame.at(USED, index)
-    limit = scene.limits.memory
+    limit = view_model.limits.memory
     full = ratio is not None and ratio > limit
     parts: list[Part] = []
     if plan.bar:
-        style = pen.ink.warning if full else pen.ink.graph
-        parts.append((" ", pen.ink.text))
-        parts += bar(ratio, plan.bar, pen.glyphs, style, pen.ink.rule, limit=limit,
-                     limit_style=pen.ink.faint)  # fmt: skip
-    number = pen.number(units.gib(used), USED, 8)
+        style = context.palette.warning if full else context.palette.graph
+        parts.append((" ", context.palette.text))
+        parts += bar(ratio, plan.bar, context.glyphs, style, context.palette.rule, limit=limit,
+                     limit_style=context.palette.faint)  # fmt: skip
+    number = context.number(units.gib(used), USED, 8)
     if full:
-        number[0] = (number[0][0], pen.ink.warning)
+        number[0] = (number[0][0], context.palette.warning)
     return parts + number
 
 
@@ -199,7 +207,7 @@ def _complaints(node: NodeView) -> Iterator[tuple[int, tuple[Severity, str]]]:
             yield index, (Severity.WARNING, f"calls itself unhealthy: {unhealthy}")
 
 
-def _blamed(scene: Scene, node: NodeView) -> dict[int, Severity]:
+def _blamed(view_model: ViewModel, node: NodeView) -> dict[int, Severity]:
     """Devices that open incidents name, by themselves or by one of their cores."""
     inventory = node.inventory
     places = {f"device:{key}": place for place, key in enumerate(inventory.of(Entity.DEVICE))}
@@ -208,22 +216,22 @@ def _blamed(scene: Scene, node: NodeView) -> dict[int, Severity]:
             places[f"core:{core}"] = places[device]
     return {
         places[one.component]: one.severity
-        for one in reversed(scene.by_node.get(node.name, ()))
+        for one in reversed(view_model.by_node.get(node.name, ()))
         if one.component in places
     }
 
 
-_EXPLAINED = (("TE", ENGINE), ("HBM bandwidth", BANDWIDTH))
+_EXPLAINED = (("TE", PROMETHEUS), ("HBM bandwidth", BANDWIDTH))
 
 
-def _unknown(frame: Frame, width: int, pen: Pen) -> list[Strip]:
+def _unknown(frame: Frame, width: int, context: RenderContext) -> list[Strip]:
     """Why a column is all dashes, and the command that helps."""
-    ink = pen.ink
+    palette = context.palette
     lines = []
     for label, quantity in _EXPLAINED:
         if quantity not in frame.columns:
             text = f"{label}: {frame.why_absent(quantity)}"
             for row, part in enumerate(wrap(text, width - 2)):
                 lead = f"{units.ABSENT} " if row == 0 else "  "
-                lines.append(line([(lead, ink.faint), (part, ink.muted)], width))
+                lines.append(line([(lead, palette.faint), (part, palette.muted)], width))
     return lines

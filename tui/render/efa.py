@@ -14,11 +14,11 @@ from trntop.catalog import CATALOG, Entity
 from trntop.core import units
 from trntop.core.model import Frame, Incident, NodeView, Severity
 
-from ..scene import Scene
+from ..view_model import ViewModel
+from .context import RenderContext, bare
 from .graph import bar
 from .incidents import wrap
 from .line import Part, fit, line
-from .pen import Pen, bare
 
 TX = "efa_tx_bytes_per_second"
 RX = "efa_rx_bytes_per_second"
@@ -70,47 +70,47 @@ def near_devices(node: NodeView) -> dict[str, tuple[list[int], list[int]]]:
     return found
 
 
-def draw(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
+def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderContext) -> list[Strip]:
     """A header and a line per card; below, how many are missing and what else is wrong."""
-    ink, frame = pen.ink, node.frame
+    palette, frame = context.palette, node.frame
     cards = node.inventory.of(Entity.EFA)
     if not cards:
         reason = wrap(f"no EFA cards known: {frame.why_absent(TX)}", width)
-        return [line([(part, ink.muted)], width) for part in reason]
+        return [line([(part, palette.muted)], width) for part in reason]
     plan = _plan([str(card) for card in cards], width)
-    found = severities(scene, node)
+    found = severities(view_model, node)
     gone, near = node.lost_cards, near_devices(node)
-    lines = [_title(frame, plan, width, pen)]
+    lines = [_title(frame, plan, width, context)]
     for index in sorted(range(len(cards)), key=lambda place: units.natural(str(cards[place]))):
         card, severity = str(cards[index]), found.get(index)
-        sign = pen.glyphs.severities[severity] if severity else " "
-        style = ink.severity(severity) if severity else ink.text
+        sign = context.glyphs.severities[severity] if severity else " "
+        style = palette.severity(severity) if severity else palette.text
         parts: list[Part] = [(f"{sign} ", style), (fit(card, plan.name), style)]
         if index in gone:
             lines.append(line([*parts, ("   lost", style)], width))
             continue
         tx, rate = frame.at(TX, index), frame.at(LINK, index)
-        parts += pen.number(bare(units.gigabits(tx)), TX, 7)
-        parts.append((" ", ink.text))
+        parts += context.number(bare(units.gigabits(tx)), TX, 7)
+        parts.append((" ", palette.text))
         if plan.bar:
             share = None if tx is None or not rate else tx / rate
-            parts += bar(share, plan.bar, pen.glyphs, ink.graph, ink.rule)
-        parts += pen.number(bare(units.gigabits(frame.at(RX, index))), RX, 7)
+            parts += bar(share, plan.bar, context.glyphs, palette.graph, palette.rule)
+        parts += context.number(bare(units.gigabits(frame.at(RX, index))), RX, 7)
         if plan.siblings:
             share = frame.at(SIBLINGS, index)
-            number = pen.number(_whole_percent(share), SIBLINGS, plan.siblings)
-            lame = share is not None and share < scene.limits.card_traffic
+            number = context.number(_whole_percent(share), SIBLINGS, plan.siblings)
+            lame = share is not None and share < view_model.limits.card_traffic
             parts += _stressed(number, style, when=severity is not None and lame)
         resent = frame.at(RETRANSMIT, index)
-        number = pen.number(bare(units.percent(resent)), RETRANSMIT, 7)
+        number = context.number(bare(units.percent(resent)), RETRANSMIT, 7)
         parts += _stressed(number, style, when=severity is not None and resent is not None)
         if plan.near:
             on_bus, on_node = near.get(card, ([], []))
             devices = units.ranges(on_bus or on_node) or units.ABSENT
-            parts.append((fit(devices, plan.near, "right"), ink.muted))
+            parts.append((fit(devices, plan.near, "right"), palette.muted))
         lines.append(line(parts, width))
-    for severity, note in [*_fewer(node), *_notes(scene, node, found)]:
-        sign, style = pen.glyphs.severities[severity], ink.severity(severity)
+    for severity, note in [*_fewer(node), *_notes(view_model, node, found)]:
+        sign, style = context.glyphs.severities[severity], palette.severity(severity)
         lines += [
             line([(f"{sign} " if row == 0 else "  ", style), (part, style)], width)
             for row, part in enumerate(wrap(note, width - 2))
@@ -128,7 +128,7 @@ def _plan(names: list[str], width: int) -> _Plan:
     return _Plan(name, bar if bar >= NARROWEST_BAR else 0, siblings, near)
 
 
-def _title(frame: Frame, plan: _Plan, width: int, pen: Pen) -> Strip:
+def _title(frame: Frame, plan: _Plan, width: int, context: RenderContext) -> Strip:
     link = frame.at(LINK, 0)
     whole = f" of {units.gigabits(link)}" if link is not None and plan.bar >= TITLED_BAR else ""
     parts = [
@@ -140,25 +140,25 @@ def _title(frame: Frame, plan: _Plan, width: int, pen: Pen) -> Strip:
         fit("retx %", 7, "right"),
         fit("near dev", plan.near, "right") if plan.near else "",
     ]
-    return line([("".join(parts), pen.ink.muted)], width)
+    return line([("".join(parts), context.palette.muted)], width)
 
 
-def severities(scene: Scene, node: NodeView) -> dict[int, Severity]:
+def severities(view_model: ViewModel, node: NodeView) -> dict[int, Severity]:
     """Card → how bad it is: by its incident, else by what sets it apart from its siblings.
 
     That a card carries less than others says nothing by itself: many jobs use cards unevenly.
     """
-    found = dict.fromkeys(outliers(node, scene.limits.retransmits), Severity.WARNING)
+    found = dict.fromkeys(outliers(node, view_model.limits.retransmits), Severity.WARNING)
     found |= dict.fromkeys(node.lost_cards, Severity.CRITICAL)
-    return found | {place: one.severity for place, one in incidents(scene, node).items()}
+    return found | {place: one.severity for place, one in incidents(view_model, node).items()}
 
 
-def incidents(scene: Scene, node: NodeView) -> dict[int, Incident]:
+def incidents(view_model: ViewModel, node: NodeView) -> dict[int, Incident]:
     """Card → the worst open incident that names it."""
     places = {f"efa:{card}": place for place, card in enumerate(node.inventory.of(Entity.EFA))}
     return {
         places[one.component]: one
-        for one in reversed(scene.by_node.get(node.name, ()))
+        for one in reversed(view_model.by_node.get(node.name, ()))
         if one.component in places
     }
 
@@ -179,14 +179,14 @@ def _fewer(node: NodeView) -> list[tuple[Severity, str]]:
 
 
 def _notes(
-    scene: Scene, node: NodeView, severities: Mapping[int, Severity]
+    view_model: ViewModel, node: NodeView, severities: Mapping[int, Severity]
 ) -> list[tuple[Severity, str]]:
     """What should not happen and does, and links that are not up: a note per card.
 
     Of a card that an incident names it says what the incident saw, which spans more than a tick:
     two numbers for one thing would be one too many.
     """
-    notes, named = [], incidents(scene, node)
+    notes, named = [], incidents(view_model, node)
     for index, card in enumerate(node.inventory.of(Entity.EFA)):
         one = named.get(index)
         found = _seen(one, node) if one is not None else []

@@ -13,12 +13,12 @@ from trntop.core import units
 from trntop.core.model import Incident, Key, NodeView, SourceState, State
 
 from ..measures import MEASURES
-from ..scene import Scene
+from ..view_model import ViewModel
 from . import blame, moments, trends
+from .context import RenderContext, mark
 from .fleet import ORDER
 from .line import Part, fit, line
 from .markdown import flowed
-from .pen import Pen, mark
 from .table import Column
 
 LABEL = 8
@@ -87,9 +87,9 @@ def written(value: float | None, name: str) -> str:
     return units.stated(value, quantity.unit)
 
 
-def values(scene: Scene, node: str | None, name: str) -> Values | None:
+def values(view_model: ViewModel, node: str | None, name: str) -> Values | None:
     """The values of one node's parts, or those of all nodes; None where there is none."""
-    views = _views(scene, node)
+    views = _views(view_model, node)
     found = [view.frame.columns.get(name, _NOTHING) for view in views]
     if not found:
         return None
@@ -117,8 +117,8 @@ def values(scene: Scene, node: str | None, name: str) -> Values | None:
 _NOTHING = np.empty(0)
 
 
-def _views(scene: Scene, node: str | None) -> list[NodeView]:
-    nodes = scene.cluster.nodes
+def _views(view_model: ViewModel, node: str | None) -> list[NodeView]:
+    nodes = view_model.cluster.nodes
     return list(nodes.values()) if node is None else [nodes[node]] if node in nodes else []
 
 
@@ -134,9 +134,9 @@ def _label(view: NodeView, entity: Entity, index: int, node: str | None) -> str:
     return part if node is not None else f"{view.name} {part}"
 
 
-def briefly(scene: Scene, node: str | None, name: str) -> str:
+def briefly(view_model: ViewModel, node: str | None, name: str) -> str:
     """The value, or the mean of several, with its unit."""
-    found = [view.frame.columns.get(name, _NOTHING) for view in _views(scene, node)]
+    found = [view.frame.columns.get(name, _NOTHING) for view in _views(view_model, node)]
     column = np.concatenate([_NOTHING, *found])
     known = column[column == column]
     return written(float(known.mean()) if len(known) else None, name)
@@ -150,14 +150,14 @@ class Entry:
     value: str
 
 
-def _title(entry: Entry, width: int, pen: Pen) -> list[Part]:
-    return [(fit(title(entry.name), width), pen.ink.text)]
+def _title(entry: Entry, width: int, context: RenderContext) -> list[Part]:
+    return [(fit(title(entry.name), width), context.palette.text)]
 
 
-def _now(entry: Entry, width: int, pen: Pen) -> list[Part]:
+def _now(entry: Entry, width: int, context: RenderContext) -> list[Part]:
     # After a unit a bare letter would read as a part of it.
     sign = "" if entry.value == units.ABSENT else mark(entry.name)
-    return [*pen.number(entry.value, "", width - 2), (f" {sign or ' '}", pen.ink.faint)]
+    return [*context.number(entry.value, "", width - 2), (f" {sign or ' '}", context.palette.faint)]
 
 
 COLUMNS: tuple[Column[Entry], ...] = (
@@ -167,123 +167,152 @@ COLUMNS: tuple[Column[Entry], ...] = (
 
 
 def draw(
-    scene: Scene, node: str | None, name: str, rules: Iterable[Rule], width: int, pen: Pen
+    view_model: ViewModel,
+    node: str | None,
+    name: str,
+    rules: Iterable[Rule],
+    width: int,
+    context: RenderContext,
 ) -> list[Strip]:
     """Everything about one quantity, in as many lines as it takes."""
-    ink, quantity = pen.ink, CATALOG[name]
+    palette, quantity = context.palette, CATALOG[name]
     said = _HELP.get(name, quantity.help)
-    rows = [[(name, ink.accent)], *flowed([(said, ink.strong)], width, ("", ink.text)), []]
-    rows += _fact("now", _value(scene, node, name, pen), width, pen)
-    rows += _words("", _origin(scene, node, quantity), width, pen, faint=True)
+    rows = [
+        [(name, palette.accent)],
+        *flowed([(said, palette.strong)], width, ("", palette.text)),
+        [],
+    ]
+    rows += _fact("now", _value(view_model, node, name, context), width, context)
+    rows += _words("", _origin(view_model, node, quantity), width, context, faint=True)
     if quantity.rate_of:
-        rows += _words("formula", f"change of {quantity.rate_of} per second", width, pen)
+        rows += _words("formula", f"change of {quantity.rate_of} per second", width, context)
     elif quantity.formula or quantity.rollup_of:
         how = quantity.formula or f"{quantity.combine} of {quantity.rollup_of}"
-        rows += _words("formula", how, width, pen)
-    rows += _inputs(scene, node, name, width, pen)
-    rows += _sources(scene, node, name, width, pen)
+        rows += _words("formula", how, width, context)
+    rows += _inputs(view_model, node, name, width, context)
+    rows += _sources(view_model, node, name, width, context)
     if quantity.needs:
-        rows += _words("needs", quantity.needs, width, pen)
-    rows += _judges(scene, node, name, rules, width, pen)
+        rows += _words("needs", quantity.needs, width, context)
+    rows += _judges(view_model, node, name, rules, width, context)
     page = page_of(quantity)
     where = f"{quantity.metric}, a {quantity.kind} on {page.path}" if page else "on no page"
-    rows += _words("metric", where if page else f"{where}: screen and JSON only", width, pen)
-    rows += _words("docs", ", ".join(_pages(name)), width, pen)
-    return [*(line(row, width) for row in rows), *_past(scene, node, name, width, pen)]
+    rows += _words("metric", where if page else f"{where}: screen and JSON only", width, context)
+    rows += _words("docs", ", ".join(_pages(name)), width, context)
+    return [*(line(row, width) for row in rows), *_past(view_model, node, name, width, context)]
 
 
-def _past(scene: Scene, node: str | None, name: str, width: int, pen: Pen) -> list[Strip]:
+def _past(
+    view_model: ViewModel, node: str | None, name: str, width: int, context: RenderContext
+) -> list[Strip]:
     """Its last minutes, where they are kept: of a node's quantity, and of a job's."""
     if CATALOG[name].entity is Entity.JOB:
-        job = _job(scene, node)
-        told = None if job is None else trends.of_job(scene, job, name)
+        job = _job(view_model, node)
+        told = None if job is None else trends.of_job(view_model, job, name)
         trend = told and replace(told, title=f"{told.title}, mean over {job}")
-        marks = blame.marks(scene, job or "", pen)
+        marks = blame.marks(view_model, job or "", context)
     elif node is not None:
-        trend = trends.of_node(scene, node, name)
-        marks = moments.of_node(scene, node, pen)
+        trend = trends.of_node(view_model, node, name)
+        marks = moments.of_node(view_model, node, context)
     else:
         return []
     if trend is None or not trends.known(trend):
         return []
-    drawn = trends.draw([trend], scene.view.time, width, CHART, pen, marks)
+    drawn = trends.draw([trend], view_model.view.time, width, CHART, context, marks)
     return [line([], width), *drawn] if drawn else []
 
 
-def _job(scene: Scene, node: str | None) -> str | None:
+def _job(view_model: ViewModel, node: str | None) -> str | None:
     """The job whose values are shown, if it is one."""
     if node is None:
-        return scene.job.job if len(scene.cluster.jobs) == 1 and scene.job else None
-    jobs = [str(job) for view in _views(scene, node) for job in view.inventory.of(Entity.JOB)]
+        return view_model.job.job if len(view_model.cluster.jobs) == 1 and view_model.job else None
+    jobs = [str(job) for view in _views(view_model, node) for job in view.inventory.of(Entity.JOB)]
     return jobs[0] if len(jobs) == 1 else None
 
 
-def _value(scene: Scene, node: str | None, name: str, pen: Pen) -> list[Part]:
+def _value(
+    view_model: ViewModel, node: str | None, name: str, context: RenderContext
+) -> list[Part]:
     """The number, and of several the outermost with their names."""
-    ink = pen.ink
-    found = values(scene, node, name)
+    palette = context.palette
+    found = values(view_model, node, name)
     if found is None:
-        return [(units.ABSENT, ink.faint), (f" {_why(scene, node, name)}", ink.muted)]
-    parts: list[Part] = [(written(found.mean, name), ink.strong), (f" {mark(name)}", ink.faint)]
+        return [(units.ABSENT, palette.faint), (f" {_why(view_model, node, name)}", palette.muted)]
+    parts: list[Part] = [
+        (written(found.mean, name), palette.strong),
+        (f" {mark(name)}", palette.faint),
+    ]
     if found.parts == 1:
         return parts
-    over = f" mean of {_counted(scene, node, name, found)}"
+    over = f" mean of {_counted(view_model, node, name, found)}"
     least, most = (written(end[0], name) for end in (found.least, found.most))
     if least == most:
-        return [*parts, (over.replace("mean of", "each of"), ink.muted)]
+        return [*parts, (over.replace("mean of", "each of"), palette.muted)]
     outer = f"; {least} at {found.least[1]}, {most} at {found.most[1]}"
-    return [*parts, (over + outer, ink.muted)]
+    return [*parts, (over + outer, palette.muted)]
 
 
-def _counted(scene: Scene, node: str | None, name: str, found: Values) -> str:
+def _counted(view_model: ViewModel, node: str | None, name: str, found: Values) -> str:
     """`64 cores`, `15 of 16 nodes`."""
     entity = CATALOG[name].entity
     what = _PARTS[entity]
     if node is None and entity is Entity.JOB:
-        what = "jobs on nodes" if len(scene.cluster.jobs) > 1 else "nodes"
+        what = "jobs on nodes" if len(view_model.cluster.jobs) > 1 else "nodes"
     every = found.known == found.parts
     return f"{found.known:,} {what}" if every else f"{found.known:,} of {found.parts:,} {what}"
 
 
-def _why(scene: Scene, node: str | None, name: str) -> str:
+def _why(view_model: ViewModel, node: str | None, name: str) -> str:
     """Why nothing is known; of a fleet, what its first node says."""
-    views = _views(scene, node)
+    views = _views(view_model, node)
     if not views:
         return "this node is gone" if node is not None else "no node is known"
     return views[0].frame.why_absent(name)
 
 
-def _origin(scene: Scene, node: str | None, quantity: Quantity) -> str:
+def _origin(view_model: ViewModel, node: str | None, quantity: Quantity) -> str:
     """The provenance in words; what a simulation made up is said to be that."""
-    simulated = any(view.frame.simulated for view in _views(scene, node))
+    simulated = any(view.frame.simulated for view in _views(view_model, node))
     words, sign = _PROVENANCE[quantity.provenance], mark(quantity.name)
     lead = f"{sign} is {words}" if sign else words
     return f"{lead}; here the simulator made it up" if simulated else lead
 
 
-def _inputs(scene: Scene, node: str | None, name: str, width: int, pen: Pen) -> list[list[Part]]:
+def _inputs(
+    view_model: ViewModel, node: str | None, name: str, width: int, context: RenderContext
+) -> list[list[Part]]:
     """What it is computed from, with values, and what that is computed from."""
     rows: list[list[Part]] = []
     for one in inputs(name)[:MAX_INPUTS]:
-        rows += _input(scene, node, one, 0, width, pen, "" if rows else "inputs")
+        rows += _input(view_model, node, one, 0, width, context, "" if rows else "inputs")
         for below in inputs(one)[:MAX_INPUTS]:
-            rows += _input(scene, node, below, 1, width, pen, "")
-        rows += _more(one, 1, width, pen)
-    return rows + _more(name, 0, width, pen)
+            rows += _input(view_model, node, below, 1, width, context, "")
+        rows += _more(one, 1, width, context)
+    return rows + _more(name, 0, width, context)
 
 
 def _input(
-    scene: Scene, node: str | None, name: str, depth: int, width: int, pen: Pen, label: str
+    view_model: ViewModel,
+    node: str | None,
+    name: str,
+    depth: int,
+    width: int,
+    context: RenderContext,
+    label: str,
 ) -> list[list[Part]]:
     indent = "  " * depth
-    sign = "└ " if depth and pen.glyphs.name != "ascii" else "- " * bool(depth)
-    parts: list[Part] = [(f"{sign}{name} ", pen.ink.accent), *_value(scene, node, name, pen)]
-    return _fact(label, parts, width, pen, indent)
+    sign = "└ " if depth and context.glyphs.name != "ascii" else "- " * bool(depth)
+    parts: list[Part] = [
+        (f"{sign}{name} ", context.palette.accent),
+        *_value(view_model, node, name, context),
+    ]
+    return _fact(label, parts, width, context, indent)
 
 
-def _more(name: str, depth: int, width: int, pen: Pen) -> list[list[Part]]:
+def _more(name: str, depth: int, width: int, context: RenderContext) -> list[list[Part]]:
     left = len(inputs(name)) - MAX_INPUTS
-    return _words("", f"{'  ' * depth}and {left} more", width, pen, faint=True) if left > 0 else []
+    return (
+        _words("", f"{'  ' * depth}and {left} more", width, context, faint=True) if left > 0 else []
+    )
 
 
 @cache
@@ -305,47 +334,54 @@ def sources_of(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, names)))
 
 
-def _sources(scene: Scene, node: str | None, name: str, width: int, pen: Pen) -> list[list[Part]]:
+def _sources(
+    view_model: ViewModel, node: str | None, name: str, width: int, context: RenderContext
+) -> list[list[Part]]:
     rows: list[list[Part]] = []
     for source in sources_of(name):
         label = "" if rows else "source"
-        parts: list[Part] = [(f"{source} ", pen.ink.text), *_state(scene, node, source, pen)]
-        rows += _fact(label, parts, width, pen)
+        parts: list[Part] = [
+            (f"{source} ", context.palette.text),
+            *_state(view_model, node, source, context),
+        ]
+        rows += _fact(label, parts, width, context)
     return rows
 
 
-def _state(scene: Scene, node: str | None, source: str, pen: Pen) -> list[Part]:
+def _state(
+    view_model: ViewModel, node: str | None, source: str, context: RenderContext
+) -> list[Part]:
     """How a source of a node does; of a fleet, on how many nodes it does how."""
-    ink = pen.ink
+    palette = context.palette
     states = [
         (view, state)
-        for view in _views(scene, node)
+        for view in _views(view_model, node)
         for state in view.frame.sources
         if state.name == source
     ]
     if not states:
-        return [("not there", ink.muted)]
+        return [("not there", palette.muted)]
     if node is not None:
-        return _one_state(*states[0], pen)
+        return _one_state(*states[0], context)
     counts = {
         state: sum(found.state is state for _, found in states)
         for state in reversed(ORDER)
         if any(found.state is state for _, found in states)
     }
     return [
-        (f"{pen.glyphs.states[state]} {count:,} {state.value}  ", ink.state(state))
+        (f"{context.glyphs.states[state]} {count:,} {state.value}  ", palette.state(state))
         for state, count in counts.items()
     ]
 
 
-def _one_state(view: NodeView, state: SourceState, pen: Pen) -> list[Part]:
-    ink = pen.ink
+def _one_state(view: NodeView, state: SourceState, context: RenderContext) -> list[Part]:
+    palette = context.palette
     facts = [f"{units.age(state.age(view.frame.time))} ago" if state.time is not None else ""]
     facts += [f"every {round(state.period, 1):g} s" if state.period else ""]
     facts += [state.reason if state.state is not State.FRESH else ""]
     return [
-        (f"{pen.glyphs.states[state.state]} {state.state.value}", ink.state(state.state)),
-        (" " + ", ".join(filter(None, facts)), ink.muted),
+        (f"{context.glyphs.states[state.state]} {state.state.value}", palette.state(state.state)),
+        (" " + ", ".join(filter(None, facts)), palette.muted),
     ]
 
 
@@ -362,31 +398,36 @@ def judges(name: str, rules: Iterable[Rule]) -> Iterator[tuple[Rule, str]]:
 
 
 def _judges(
-    scene: Scene, node: str | None, name: str, rules: Iterable[Rule], width: int, pen: Pen
+    view_model: ViewModel,
+    node: str | None,
+    name: str,
+    rules: Iterable[Rule],
+    width: int,
+    context: RenderContext,
 ) -> list[list[Part]]:
     """What would count as wrong with it: first what is so now."""
-    ink = pen.ink
+    palette = context.palette
     found = list(judges(name, rules))
     if not found:
-        return _words("judged", "by no rule", width, pen)
-    jobs = {str(job) for view in _views(scene, node) for job in view.inventory.of(Entity.JOB)}
+        return _words("judged", "by no rule", width, context)
+    jobs = {str(job) for view in _views(view_model, node) for job in view.inventory.of(Entity.JOB)}
     # The worst incident of each kind: they come worst first.
-    held = {one.kind: one for one in reversed(scene.incidents) if _concerns(one, node, jobs)}
+    held = {one.kind: one for one in reversed(view_model.incidents) if _concerns(one, node, jobs)}
     found.sort(key=lambda pair: pair[0].kind not in held)
     rows: list[list[Part]] = []
     for rule, by in found[:MAX_RULES]:
-        parts: list[Part] = [(f"{rule.kind}:", ink.text)]
+        parts: list[Part] = [(f"{rule.kind}:", palette.text)]
         if (incident := held.get(rule.kind)) is not None:
-            sign = pen.glyphs.severities[incident.severity]
-            since = units.clock(incident.opened_at, utc=scene.utc)
-            parts = [(f"{sign} {rule.kind} since {since}:", ink.severity(incident.severity))]
-        parts.append((f" {rule.stated(scene.limits)}", ink.muted))
+            sign = context.glyphs.severities[incident.severity]
+            since = units.clock(incident.opened_at, utc=view_model.utc)
+            parts = [(f"{sign} {rule.kind} since {since}:", palette.severity(incident.severity))]
+        parts.append((f" {rule.stated(view_model.limits)}", palette.muted))
         if by != name:
-            parts.append((f" (by {by})", ink.faint))
-        rows += _fact("" if rows else "judged", parts, width, pen)
+            parts.append((f" (by {by})", palette.faint))
+        rows += _fact("" if rows else "judged", parts, width, context)
     if len(found) > MAX_RULES:
         rest = ", ".join(rule.kind for rule, _ in found[MAX_RULES:])
-        rows += _words("", f"and by {rest}", width, pen)
+        rows += _words("", f"and by {rest}", width, context)
     return rows
 
 
@@ -404,10 +445,14 @@ def _pages(name: str) -> Iterator[str]:
 
 
 def _fact(
-    label: str, parts: list[Part], width: int, pen: Pen, indent: str = ""
+    label: str, parts: list[Part], width: int, context: RenderContext, indent: str = ""
 ) -> list[list[Part]]:
-    return list(flowed(parts, width, (f"{label:<{LABEL}}{indent}", pen.ink.muted)))
+    return list(flowed(parts, width, (f"{label:<{LABEL}}{indent}", context.palette.muted)))
 
 
-def _words(label: str, text: str, width: int, pen: Pen, *, faint: bool = False) -> list[list[Part]]:
-    return _fact(label, [(text, pen.ink.faint if faint else pen.ink.text)], width, pen)
+def _words(
+    label: str, text: str, width: int, context: RenderContext, *, faint: bool = False
+) -> list[list[Part]]:
+    return _fact(
+        label, [(text, context.palette.faint if faint else context.palette.text)], width, context
+    )

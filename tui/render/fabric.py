@@ -11,10 +11,10 @@ from trntop.core import units
 from trntop.core.model import Incident, Severity, State
 
 from ..measures import RECEIVE, TRANSMIT
-from ..scene import Scene
-from . import efa, engine, probed, rails
+from ..view_model import ViewModel
+from . import efa, probed, prometheus, rails
+from .context import RenderContext
 from .line import Part, flow
-from .pen import Pen
 
 LINE = "node_efa_link_bytes_per_second"
 SHARE = "node_efa_tx_share_ratio"
@@ -27,16 +27,18 @@ class Fabric:
     """The cards and links of one tick. What is computed is computed once.
 
     Args:
-        scene: the tick.
+        view_model: the tick.
         before: that of an earlier tick, whose pairs stand until a link is probed anew.
     """
 
-    def __init__(self, scene: Scene, before: "Fabric | None" = None) -> None:
-        self.scene = scene
-        self.rails = rails.Rails(tuple(scene.cluster.nodes.values()))
+    def __init__(self, view_model: ViewModel, before: "Fabric | None" = None) -> None:
+        self.view_model = view_model
+        self.rails = rails.Rails(tuple(view_model.cluster.nodes.values()))
         kept: probed.Pairs | None = before.pairs if before is not None else None
-        stands = kept is not None and kept.stands(scene.cluster)
-        self.pairs: probed.Pairs = kept if kept and stands else probed.Pairs(scene.cluster, kept)
+        stands = kept is not None and kept.stands(view_model.cluster)
+        self.pairs: probed.Pairs = (
+            kept if kept and stands else probed.Pairs(view_model.cluster, kept)
+        )
 
     @cached_property
     def shares(self) -> rails.Table:
@@ -60,7 +62,7 @@ class Fabric:
     def blamed(self) -> dict[probed.Probe, Incident]:
         """The links that open incidents name: by their ends, their card or their node."""
         found: dict[probed.Probe, Incident] = {}
-        for incident in reversed(self.scene.incidents):
+        for incident in reversed(self.view_model.incidents):
             if incident.kind != "latency_regression" or incident.node is None:
                 continue
             for probe in self.pairs.probes:
@@ -81,7 +83,7 @@ class Fabric:
         """How bad the links are that need a look: by the incident that names them, else beside all
         others.
         """
-        check = self.scene.check
+        check = self.view_model.check
         found = {
             probe: severity
             for probe in self.pairs.probes
@@ -117,123 +119,135 @@ class Fabric:
         return found
 
 
-def sums(fabric: Fabric, width: int, pen: Pen) -> list[Strip]:
+def sums(fabric: Fabric, width: int, context: RenderContext) -> list[Strip]:
     """Two lines: what all cards carry, and whether they are all there and alike."""
-    gap: Part = ("   ", pen.ink.faint)
+    gap: Part = ("   ", context.palette.faint)
     return [
         flow([(rank, parts) for rank, parts in groups if parts], width, gap)
-        for groups in (_traffic(fabric, pen), _health(fabric, pen))
+        for groups in (_traffic(fabric, context), _health(fabric, context))
     ]
 
 
 def _total(fabric: Fabric, quantity: str) -> float | None:
-    column = fabric.scene.cluster.column(quantity)
+    column = fabric.view_model.cluster.column(quantity)
     known = column[~np.isnan(column)]
     return float(known.sum()) if len(known) else None
 
 
-def _labelled(label: str, text: str, quantity: str, pen: Pen) -> list[Part]:
-    return [(f"{label} ", pen.ink.muted), *pen.number(text, quantity)]
+def _labelled(label: str, text: str, quantity: str, context: RenderContext) -> list[Part]:
+    return [(f"{label} ", context.palette.muted), *context.number(text, quantity)]
 
 
-def _traffic(fabric: Fabric, pen: Pen) -> list[tuple[int, list[Part]]]:
+def _traffic(fabric: Fabric, context: RenderContext) -> list[tuple[int, list[Part]]]:
     sent, line = _total(fabric, TRANSMIT), _total(fabric, LINE)
     share = sent / line if sent is not None and line else None
-    of = [*pen.number(units.percent(share), SHARE), (" of line rate", pen.ink.muted)]
+    of = [*context.number(units.percent(share), SHARE), (" of line rate", context.palette.muted)]
     of = [] if share is None else of
-    scope = engine.partial(fabric.scene)
+    scope = prometheus.partial(fabric.view_model)
     return [
-        (98, [(f" {scope}", pen.ink.muted)] if scope else []),
-        (100, _labelled(" tx", units.gigabits(sent), TRANSMIT, pen)),
+        (98, [(f" {scope}", context.palette.muted)] if scope else []),
+        (100, _labelled(" tx", units.gigabits(sent), TRANSMIT, context)),
         (70, of),
-        (90, _labelled("rx", units.gigabits(_total(fabric, RECEIVE)), RECEIVE, pen)),
-        (95, _worst(fabric, pen)),
-        (60, _latency(fabric, pen)),
+        (90, _labelled("rx", units.gigabits(_total(fabric, RECEIVE)), RECEIVE, context)),
+        (95, _worst(fabric, context)),
+        (60, _latency(fabric, context)),
     ]
 
 
-def _worst(fabric: Fabric, pen: Pen) -> list[Part]:
+def _worst(fabric: Fabric, context: RenderContext) -> list[Part]:
     """The card that resends most."""
     ratios = fabric.rails.table(efa.RETRANSMIT)
     label = "most retransmits"
     if np.isnan(ratios).all():
-        return _labelled(label, units.ABSENT, efa.RETRANSMIT, pen)
+        return _labelled(label, units.ABSENT, efa.RETRANSMIT, context)
     row, column = divmod(int(np.nanargmax(ratios)), ratios.shape[1])
     most = float(ratios[row, column])
-    parts = _labelled(label, units.percent(most), efa.RETRANSMIT, pen)
-    if most <= fabric.scene.limits.retransmits:
+    parts = _labelled(label, units.percent(most), efa.RETRANSMIT, context)
+    if most <= fabric.view_model.limits.retransmits:
         return parts
     node, place = fabric.rails.nodes[row], fabric.rails.card(row, column)
     assert place is not None
-    severity = efa.severities(fabric.scene, node).get(place, Severity.WARNING)
+    severity = efa.severities(fabric.view_model, node).get(place, Severity.WARNING)
     where = f" {node.name} {fabric.rails.names[column]}"
-    return [parts[0], (parts[1][0], pen.ink.severity(severity)), *parts[2:], (where, pen.ink.text)]
+    return [
+        parts[0],
+        (parts[1][0], context.palette.severity(severity)),
+        *parts[2:],
+        (where, context.palette.text),
+    ]
 
 
-def _rails(fabric: Fabric, pen: Pen) -> list[Part]:
+def _rails(fabric: Fabric, context: RenderContext) -> list[Part]:
     """Which rail is lame, or how even they are."""
-    ink, table = pen.ink, fabric.rails.table(efa.SIBLINGS)
+    palette, table = context.palette, fabric.rails.table(efa.SIBLINGS)
     if len(fabric.rails.nodes) < 2 or np.isnan(table).all():
         return []
-    found = rails.lame(table, fabric.scene.limits.card_traffic)
+    found = rails.lame(table, fabric.view_model.limits.card_traffic)
     means = rails.mean(table)
     if found:
         worst = min(found, key=lambda column: means[column])
         more = f" +{len(found) - 1}" if len(found) > 1 else ""
         carries = f"carries {100 * means[worst]:.0f} % of what its siblings do"
-        return [(f"rail {fabric.rails.names[worst]} {carries}{more}", ink.accent)]
+        return [(f"rail {fabric.rails.names[worst]} {carries}{more}", palette.accent)]
     off = float(np.nanmax(np.abs(means - 1.0)))
     if off > EVEN:
-        return [(f"rails uneven, within {100 * off:.0f} %", ink.muted)]
-    even = (f"rails even, within {100 * off:.0f} %", ink.muted)
-    few = int((table < fabric.scene.limits.card_traffic).sum())
+        return [(f"rails uneven, within {100 * off:.0f} %", palette.muted)]
+    even = (f"rails even, within {100 * off:.0f} %", palette.muted)
+    few = int((table < fabric.view_model.limits.card_traffic).sum())
     but = f" but for {few} card{'s' * (few != 1)}"
-    return [even, (but, ink.text)] if few else [even]
+    return [even, (but, palette.text)] if few else [even]
 
 
-def _health(fabric: Fabric, pen: Pen) -> list[tuple[int, list[Part]]]:
-    scope = engine.partial(fabric.scene)
+def _health(fabric: Fabric, context: RenderContext) -> list[tuple[int, list[Part]]]:
+    scope = prometheus.partial(fabric.view_model)
     return [
-        (98, [(f" {scope}", pen.ink.muted)] if scope else []),
-        (100, [(" ", pen.ink.text), *_present(fabric, pen)]),
-        (80, _drivers(fabric, pen)),
-        (90, _rails(fabric, pen)),
-        (85, _silent(fabric, pen)),
+        (98, [(f" {scope}", context.palette.muted)] if scope else []),
+        (100, [(" ", context.palette.text), *_present(fabric, context)]),
+        (80, _drivers(fabric, context)),
+        (90, _rails(fabric, context)),
+        (85, _silent(fabric, context)),
     ]
 
 
-def _present(fabric: Fabric, pen: Pen) -> list[Part]:
+def _present(fabric: Fabric, context: RenderContext) -> list[Part]:
     there, expected = _total(fabric, CARDS), _total(fabric, EXPECTED)
     if there is None:
-        return _labelled("cards", units.ABSENT, "", pen)
+        return _labelled("cards", units.ABSENT, "", context)
     fewer = expected is not None and there < expected
-    sign = f"{pen.glyphs.severities[Severity.WARNING]} " if fewer else ""
+    sign = f"{context.glyphs.severities[Severity.WARNING]} " if fewer else ""
     of = "" if expected is None else f" of {units.count(expected)}"
-    style = pen.ink.warning if fewer else pen.ink.text
-    return [(f"{sign}{units.count(there)}{of}", style), (" cards answer", pen.ink.muted)]
+    style = context.palette.warning if fewer else context.palette.text
+    return [(f"{sign}{units.count(there)}{of}", style), (" cards answer", context.palette.muted)]
 
 
-def _drivers(fabric: Fabric, pen: Pen) -> list[Part]:
+def _drivers(fabric: Fabric, context: RenderContext) -> list[Part]:
     if not fabric.drivers:
-        return _labelled("driver", units.ABSENT, "", pen)
+        return _labelled("driver", units.ABSENT, "", context)
     (common, nodes), *others = fabric.drivers.most_common()
     if not others:
         where = " everywhere" if nodes > 1 else ""
-        return [("driver ", pen.ink.muted), (common, pen.ink.text), (where, pen.ink.muted)]
-    sign = pen.glyphs.severities[Severity.WARNING]
+        return [
+            ("driver ", context.palette.muted),
+            (common, context.palette.text),
+            (where, context.palette.muted),
+        ]
+    sign = context.glyphs.severities[Severity.WARNING]
     rest = ", ".join(f"{driver} on {count}" for driver, count in others[:2])
-    return [(f"{sign} drivers differ: {common} on {nodes}, {rest}", pen.ink.warning)]
+    return [(f"{sign} drivers differ: {common} on {nodes}, {rest}", context.palette.warning)]
 
 
-def _latency(fabric: Fabric, pen: Pen) -> list[Part]:
+def _latency(fabric: Fabric, context: RenderContext) -> list[Part]:
     pairs = fabric.pairs
     if not pairs.probes:
-        return [*_labelled("latency", units.ABSENT, "", pen), (" not probed", pen.ink.faint)]
-    parts = _labelled("latency, median", units.seconds(pairs.typical), probed.LATENCY, pen)
-    return [*parts, (f" of {len(pairs.probes)} links", pen.ink.muted)]
+        return [
+            *_labelled("latency", units.ABSENT, "", context),
+            (" not probed", context.palette.faint),
+        ]
+    parts = _labelled("latency, median", units.seconds(pairs.typical), probed.LATENCY, context)
+    return [*parts, (f" of {len(pairs.probes)} links", context.palette.muted)]
 
 
-def _silent(fabric: Fabric, pen: Pen) -> list[Part]:
+def _silent(fabric: Fabric, context: RenderContext) -> list[Part]:
     """Nodes whose cards nobody reads now."""
     found = Counter(
         source.state
@@ -243,6 +257,6 @@ def _silent(fabric: Fabric, pen: Pen) -> list[Part]:
     )
     parts: list[Part] = []
     for state, count in found.items():
-        text = f"{pen.glyphs.states[state]} {count} {state.value} "
-        parts.append((text, pen.ink.state(state)))
+        text = f"{context.glyphs.states[state]} {count} {state.value} "
+        parts.append((text, context.palette.state(state)))
     return parts

@@ -11,11 +11,11 @@ from trntop.core import units
 from trntop.core.model import Incident, NodeView, SourceState, Stage, State
 
 from ..measures import MEASURES, Measure
-from ..scene import Scene
+from ..view_model import ViewModel
 from . import run
+from .context import RenderContext, bare
 from .graph import Values, bar, sparkline
 from .line import Part, fit, length
-from .pen import Pen, bare
 from .table import Column
 
 WORST = "worst"
@@ -64,16 +64,16 @@ class FleetRow:
     """Incidents of its jobs as a whole that its own numbers bear out, worst first."""
 
 
-Draw = Callable[[FleetRow, int, Pen], list[Part]]
+Draw = Callable[[FleetRow, int, RenderContext], list[Part]]
 
 
-def of_jobs(scene: Scene, node: NodeView) -> tuple[Incident, ...]:
+def of_jobs(view_model: ViewModel, node: NodeView) -> tuple[Incident, ...]:
     """The open incidents of a node's jobs that name no node; none where it keeps to the limit."""
     share = MEASURES["comm"].of(node)
-    if share is None or share <= scene.limits.comm_share:
+    if share is None or share <= view_model.limits.comm_share:
         return ()
     jobs = node.inventory.of(Entity.JOB)
-    return tuple(one for one in scene.incidents if one.node is None and one.job in jobs)
+    return tuple(one for one in view_model.incidents if one.node is None and one.job in jobs)
 
 
 def unreached(node: NodeView) -> str:
@@ -89,16 +89,16 @@ def badness(incidents: Sequence[Incident], node: NodeView) -> tuple[int, int]:
     return severity, -ORDER.index(node.state)
 
 
-def _name(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+def _name(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
     state = row.node.state
     if not row.incidents:
         calm = state in (State.FRESH, State.ENDED)
-        sign = " " if calm else pen.glyphs.states[state]
-        style = pen.ink.text if calm else pen.ink.state(state)
+        sign = " " if calm else context.glyphs.states[state]
+        style = context.palette.text if calm else context.palette.state(state)
         return [(f"{sign} ", style), (fit(row.node.name, width - 2), style)]
     severity = row.incidents[0].severity
-    text = f"{pen.glyphs.severities[severity]} {row.node.name}"
-    return [(fit(text, width), pen.ink.severity(severity))]
+    text = f"{context.glyphs.severities[severity]} {row.node.name}"
+    return [(fit(text, width), context.palette.severity(severity))]
 
 
 def _digits(measure: Measure, value: float | None) -> str:
@@ -110,9 +110,9 @@ def _digits(measure: Measure, value: float | None) -> str:
 def _number(measure: Measure) -> Draw:
     """The number as it is."""
 
-    def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+    def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
         text = _digits(measure, measure.of(row.node))
-        return pen.number(text, measure.quantity_of(row.node), width)
+        return context.number(text, measure.quantity_of(row.node), width)
 
     return draw
 
@@ -120,21 +120,21 @@ def _number(measure: Measure) -> Draw:
 def _change(measure: Measure) -> Draw:
     """By how much it is more or less than at the baseline; in points, where it is percent."""
 
-    def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+    def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
         now = measure.of(row.node)
         before = None if row.before is None else measure.of(row.before)
         if now is None or before is None:
-            return pen.number(units.ABSENT, measure.quantity, width)
+            return context.number(units.ABSENT, measure.quantity, width)
         size = _digits(measure, abs(now - before))
         if size == "0":
-            return [(fit("0 ", width, "right"), pen.ink.faint)]
-        arrow, sign = (pen.glyphs.up, "+") if now > before else (pen.glyphs.down, "-")
+            return [(fit("0 ", width, "right"), context.palette.faint)]
+        arrow, sign = (context.glyphs.up, "+") if now > before else (context.glyphs.down, "-")
         text = f"{sign}{size}"
         if width >= max(ARROW_CELLS, len(text) + 3):  # arrow, blank, and mark behind
             text = f"{arrow} {text}"
-        parts = pen.number(text, measure.quantity_of(row.node), width)
+        parts = context.number(text, measure.quantity_of(row.node), width)
         if abs(now - before) < NOTABLE * abs(before):
-            parts[0] = (parts[0][0], pen.ink.muted)
+            parts[0] = (parts[0][0], context.palette.muted)
         return parts
 
     return draw
@@ -143,13 +143,15 @@ def _change(measure: Measure) -> Draw:
 def _with_bar(number: Draw, measure: Measure) -> Draw:
     """The level beside the number, where there is room."""
 
-    def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+    def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
         cells = width - 6
         if cells < 4:
-            return number(row, width, pen)
+            return number(row, width, context)
         value = measure.of(row.node)
-        level = bar(value, cells, pen.glyphs, pen.ink.level(value or 0.0), pen.ink.rule)
-        return [*level, (" ", pen.ink.text), *number(row, 5, pen)]
+        level = bar(
+            value, cells, context.glyphs, context.palette.level(value or 0.0), context.palette.rule
+        )
+        return [*level, (" ", context.palette.text), *number(row, 5, context)]
 
     return draw
 
@@ -157,13 +159,13 @@ def _with_bar(number: Draw, measure: Measure) -> Draw:
 def _with_trail(number: Draw) -> Draw:
     """The last seconds beside the number, where there is room."""
 
-    def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+    def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
         cells = width - TRAFFIC_CELLS - 1
         if cells < 4 or row.trail is None:
-            return number(row, width, pen)
-        trail = sparkline(row.trail[-cells:], pen.glyphs, row.trail_top)
-        parts = [*number(row, TRAFFIC_CELLS, pen), (" ", pen.ink.text)]
-        return [*parts, (fit(trail, cells, "right"), pen.ink.graph)]
+            return number(row, width, context)
+        trail = sparkline(row.trail[-cells:], context.glyphs, row.trail_top)
+        parts = [*number(row, TRAFFIC_CELLS, context), (" ", context.palette.text)]
+        return [*parts, (fit(trail, cells, "right"), context.palette.graph)]
 
     return draw
 
@@ -171,12 +173,12 @@ def _with_trail(number: Draw) -> Draw:
 def _with_blame(number: Draw, kinds: Sequence[str]) -> Draw:
     """In the colour of the worst incident of these kinds that the node or its job has."""
 
-    def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
-        parts = number(row, width, pen)
+    def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
+        parts = number(row, width, context)
         blamed = [one.severity for one in (*row.incidents, *row.of_jobs) if one.kind in kinds]
-        if blamed and parts[0][1] is pen.ink.text:
+        if blamed and parts[0][1] is context.palette.text:
             worst = max(blamed, key=lambda one: one.rank)
-            parts[0] = (parts[0][0], pen.ink.severity(worst))
+            parts[0] = (parts[0][0], context.palette.severity(worst))
         return parts
 
     return draw
@@ -185,18 +187,23 @@ def _with_blame(number: Draw, kinds: Sequence[str]) -> Draw:
 def _with_bounds(number: Draw) -> Draw:
     """The share that jobs report, else the estimated range."""
 
-    def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+    def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
         if MEASURES["comm"].of(row.node) is not None:
-            return number(row, width, pen)
-        return pen.number(run.comm_bounds(row.node.frame), "", width)
+            return number(row, width, context)
+        return context.number(run.comm_bounds(row.node.frame), "", width)
 
     return draw
 
 
 def _text(of: Callable[[NodeView], str]) -> Draw:
-    def draw(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+    def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
         text = of(row.node)
-        return [(fit(text or units.ABSENT, width), pen.ink.text if text else pen.ink.faint)]
+        return [
+            (
+                fit(text or units.ABSENT, width),
+                context.palette.text if text else context.palette.faint,
+            )
+        ]
 
     return draw
 
@@ -209,23 +216,23 @@ def _type(node: NodeView) -> str:
     return node.inventory.instance_type
 
 
-def _phase(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+def _phase(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
     found = row.node.frame.phase
     if found is None:
-        return [(fit(units.ABSENT, width), pen.ink.faint)]
-    return [(fit(found.stage.value, width), run.style_of(found.stage, pen.ink))]
+        return [(fit(units.ABSENT, width), context.palette.faint)]
+    return [(fit(found.stage.value, width), run.style_of(found.stage, context.palette))]
 
 
-def _incident(row: FleetRow, width: int, pen: Pen) -> list[Part]:
+def _incident(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
     if not row.incidents:
-        return [(" " * width, pen.ink.text)]
+        return [(" " * width, context.palette.text)]
     first = row.incidents[0]
     more = f" +{len(row.incidents) - 1}" if len(row.incidents) > 1 else ""
-    text = f"{pen.glyphs.severities[first.severity]} {first.kind}{more}"
-    return [(fit(text, width), pen.ink.severity(first.severity))]
+    text = f"{context.glyphs.severities[first.severity]} {first.kind}{more}"
+    return [(fit(text, width), context.palette.severity(first.severity))]
 
 
-def state_parts(node: NodeView, pen: Pen) -> list[Part]:
+def state_parts(node: NodeView, context: RenderContext) -> list[Part]:
     """Glyph, word and age of a node's state; of a fresh one that lost sources, how many."""
     state = node.state
     age = node.age()
@@ -234,16 +241,18 @@ def state_parts(node: NodeView, pen: Pen) -> list[Part]:
     if calm and silent:
         counts = Counter(one.state for one in silent)
         return [
-            (f"{' ' * bool(place)}{pen.glyphs.states[lost]} {counts[lost]} {lost.value}", style)
+            (f"{' ' * bool(place)}{context.glyphs.states[lost]} {counts[lost]} {lost.value}", style)
             for place, lost in enumerate(sorted(counts, key=ORDER.index))
-            for style in (pen.ink.state(lost),)
+            for style in (context.palette.state(lost),)
         ]
     parts: list[Part] = [
-        (pen.glyphs.states[state], pen.ink.state(state)),
-        (f" {state.value}", pen.ink.muted if calm else pen.ink.state(state)),
+        (context.glyphs.states[state], context.palette.state(state)),
+        (f" {state.value}", context.palette.muted if calm else context.palette.state(state)),
     ]
     if age is not None and state not in (State.ENDED, State.NO_DATA):
-        parts.append((f" {units.age(age)}", pen.ink.faint if calm else pen.ink.muted))
+        parts.append(
+            (f" {units.age(age)}", context.palette.faint if calm else context.palette.muted)
+        )
     return parts
 
 
@@ -254,11 +263,11 @@ def is_missed(source: SourceState) -> bool:
     return source.time is not None or source.name in ESSENTIAL
 
 
-def _state(row: FleetRow, width: int, pen: Pen) -> list[Part]:
-    parts = state_parts(row.node, pen)
+def _state(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
+    parts = state_parts(row.node, context)
     while len(parts) > 1 and length(parts) > width:
         parts.pop()
-    return [*parts, (" " * max(0, width - length(parts)), pen.ink.text)]
+    return [*parts, (" " * max(0, width - length(parts)), context.palette.text)]
 
 
 def columns(name_width: int, *, changes: bool = False) -> tuple[Column[FleetRow], ...]:
@@ -330,22 +339,22 @@ def chosen(
     )
 
 
-def order(scene: Scene, by: str, *, reverse: bool) -> list[int]:
+def order(view_model: ViewModel, by: str, *, reverse: bool) -> list[int]:
     """The places of the cluster's nodes in the order of a column, largest or worst first.
 
     What is absent comes last either way; what is equal stays in the order of names. With a
     baseline, numbers are ordered by their change.
     """
-    ranks = _ranks(scene, by)
+    ranks = _ranks(view_model, by)
     return np.argsort(ranks if reverse else -ranks, kind="stable").tolist()  # type: ignore[no-any-return]
 
 
-def _ranks(scene: Scene, by: str) -> Values:
+def _ranks(view_model: ViewModel, by: str) -> Values:
     """What the nodes are sorted by, `[node]`."""
-    nodes = scene.cluster.nodes
+    nodes = view_model.cluster.nodes
     if (measure := MEASURES.get(by)) is not None:
-        values = measure.over(scene.cluster)
-        return values if scene.baseline is None else values - _then(scene, measure)
+        values = measure.over(view_model.cluster)
+        return values if view_model.baseline is None else values - _then(view_model, measure)
     if by in ("job", "type"):
         of = _job if by == "job" else _type
         texts = [of(node) for node in nodes.values()]
@@ -357,7 +366,7 @@ def _ranks(scene: Scene, by: str) -> Values:
         return np.array([places[one.stage] if one else np.nan for one in phases])
     if by == NODE:
         return -np.arange(len(nodes), dtype=np.float64)
-    by_node = scene.by_node
+    by_node = view_model.by_node
     pairs = [badness(by_node.get(name, ()), node) for name, node in nodes.items()]
     badnesses = np.array(pairs, np.float64).reshape(-1, 2)
     # One step of severity is more than all states.
@@ -365,12 +374,12 @@ def _ranks(scene: Scene, by: str) -> Values:
     return badnesses @ np.array(weights, np.float64)
 
 
-def _then(scene: Scene, measure: Measure) -> Values:
+def _then(view_model: ViewModel, measure: Measure) -> Values:
     """A measure at the baseline, along the nodes of today."""
-    assert scene.baseline is not None
-    before = scene.baseline.cluster
+    assert view_model.baseline is not None
+    before = view_model.baseline.cluster
     values = measure.over(before)
-    if before.names == scene.cluster.names:
+    if before.names == view_model.cluster.names:
         return values
     known = dict(zip(before.names, values.tolist(), strict=True))
-    return np.array([known.get(name, np.nan) for name in scene.cluster.names])
+    return np.array([known.get(name, np.nan) for name in view_model.cluster.names])

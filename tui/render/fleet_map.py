@@ -14,12 +14,12 @@ from trntop.catalog import Entity
 from trntop.core.model import NodeView, State
 
 from ..filter.fields import Mask
-from ..measures import ENGINE, UTILIZATION
-from ..scene import Scene, worst
+from ..measures import PROMETHEUS, UTILIZATION
+from ..view_model import ViewModel, worst
+from .context import RenderContext
 from .graph import runs
-from .ink import LEVELS
 from .line import Part, fit, line
-from .pen import Pen
+from .palette import LEVELS
 
 UTILIZATION_OF_CORE = "neuroncore_utilization_ratio"
 MAX_DEVICES = 16
@@ -64,7 +64,7 @@ def device_engines(node: NodeView) -> np.ndarray:
 
 LAYERS = (
     Layer("utilization", UTILIZATION, device_utilization),
-    Layer("tensor engines (TE)", ENGINE, device_engines),
+    Layer("tensor engines (TE)", PROMETHEUS, device_engines),
 )
 """A core that waits counts as utilized; its tensor engine shows that it waits."""
 
@@ -82,12 +82,12 @@ class Grain:
 
 
 @lru_cache(maxsize=1)
-def grain(scene: Scene, width: int, height: int) -> Grain:
+def grain(view_model: ViewModel, width: int, height: int) -> Grain:
     """A tile of devices per node, else a named cell, else a bare cell: the finest that fits."""
-    nodes = list(scene.cluster.nodes.values())
+    nodes = list(view_model.cluster.nodes.values())
     name = max(map(len, tail_names([node.name for node in nodes])), default=0)
     # An engine tells the devices of one node only: that with the cursor.
-    told = nodes if scene.cluster.whole is None else []
+    told = nodes if view_model.cluster.whole is None else []
     devices = min(
         MAX_DEVICES, max((len(node.inventory.of(Entity.DEVICE)) for node in told), default=0)
     )
@@ -104,56 +104,58 @@ def grain(scene: Scene, width: int, height: int) -> Grain:
 
 
 def draw(
-    scene: Scene,
+    view_model: ViewModel,
     width: int,
     height: int,
-    pen: Pen,
+    context: RenderContext,
     layer: Layer = LAYERS[0],
     chosen: Mask | None = None,
 ) -> list[Strip]:
     """Lines of the map, in the grain that fits.
 
     Args:
-        scene: what is drawn.
+        view_model: what is drawn.
         width: cells.
         height: lines, at most.
-        pen: what to draw with.
+        context: what to draw with.
         layer: what colours stand for.
         chosen: `[node]`, whether it is looked at; the others are dimmed. None is all.
     """
-    nodes = list(scene.cluster.nodes.values())
+    nodes = list(view_model.cluster.nodes.values())
     if not nodes or width < 4:
         return []
     dimmed = frozenset[str]()
     if chosen is not None:
         pairs = zip(nodes, chosen.tolist(), strict=True)
         dimmed = frozenset(node.name for node, looked_at in pairs if not looked_at)
-    fitting = grain(scene, width, height)
+    fitting = grain(view_model, width, height)
     if not fitting.tile:
-        return _cells(nodes, scene, width, fitting.share, pen, layer, dimmed)
+        return _cells(nodes, view_model, width, fitting.share, context, layer, dimmed)
     tails = tail_names([node.name for node in nodes])
     name = max(map(len, tails))
-    return _tiles(nodes, tails, name, fitting.tile, scene, width, pen, layer, dimmed)
+    return _tiles(nodes, tails, name, fitting.tile, view_model, width, context, layer, dimmed)
 
 
-def heading(scene: Scene | None, layer: Layer, width: int, height: int, pen: Pen) -> Content:
+def heading(
+    view_model: ViewModel | None, layer: Layer, width: int, height: int, context: RenderContext
+) -> Content:
     """What the colours stand for, of what, and their scale.
 
     Args:
-        scene: that the map is drawn from; None before the first.
+        view_model: that the map is drawn from; None before the first.
         layer: what colours stand for.
         width: cells of the map, 0 where that is not known yet.
         height: lines of the map, at most.
-        pen: what the map is drawn with.
+        context: what the map is drawn with.
     """
     title = f"fleet · {layer.title}"
-    if scene is None or not scene.cluster.nodes or not width:
+    if view_model is None or not view_model.cluster.nodes or not width:
         return Content(title)
     steps = [
-        (pen.glyphs.cell, Style(foreground=Color.from_rich_color(level.color)))
-        for level in pen.ink.levels[:: LEVELS // SCALE_CELLS]
+        (context.glyphs.cell, Style(foreground=Color.from_rich_color(level.color)))
+        for level in context.palette.levels[:: LEVELS // SCALE_CELLS]
     ]
-    return Content.assemble(f"{title} {grain(scene, width, height).of} · 0 ", *steps, " 100 %")
+    return Content.assemble(f"{title} {grain(view_model, width, height).of} · 0 ", *steps, " 100 %")
 
 
 def _lines(count: int, cells: int, gap: int, width: int) -> int:
@@ -176,14 +178,14 @@ def tail_names(names: list[str]) -> list[str]:
     return [name[size:] or name for name in names]
 
 
-def _sign(node: NodeView, scene: Scene, pen: Pen) -> Part:
+def _sign(node: NodeView, view_model: ViewModel, context: RenderContext) -> Part:
     """What is wrong with a node, in one cell."""
-    severity = worst(node, scene)
+    severity = worst(node, view_model)
     if severity is not None:
-        return pen.glyphs.severities[severity], pen.ink.severity(severity)
+        return context.glyphs.severities[severity], context.palette.severity(severity)
     if node.state in (State.FRESH, State.ENDED):
-        return " ", pen.ink.text
-    return pen.glyphs.states[node.state], pen.ink.state(node.state)
+        return " ", context.palette.text
+    return context.glyphs.states[node.state], context.palette.state(node.state)
 
 
 def _tiles(
@@ -191,9 +193,9 @@ def _tiles(
     tails: list[str],
     name: int,
     tile: int,
-    scene: Scene,
+    view_model: ViewModel,
     width: int,
-    pen: Pen,
+    context: RenderContext,
     layer: Layer,
     dimmed: frozenset[str],
 ) -> list[Strip]:
@@ -210,19 +212,19 @@ def _tiles(
         for node, tail in zip(
             nodes[start : start + per_line], tails[start : start + per_line], strict=True
         ):
-            severity = worst(node, scene)
-            style = pen.ink.severity(severity) if severity else pen.ink.muted
-            strip = _strip(node, tile, pen, layer)
+            severity = worst(node, view_model)
+            style = context.palette.severity(severity) if severity else context.palette.muted
+            strip = _strip(node, tile, context, layer)
             if node.name in dimmed:  # what is wrong with it keeps its sign
-                style = pen.ink.dim
-                strip = [("".join(text for text, _ in strip), pen.ink.rule)]
-            parts += [_sign(node, scene, pen), (f"{fit(tail, name)} ", style), *strip]
-            parts.append((" " * gap, pen.ink.text))
+                style = context.palette.dim
+                strip = [("".join(text for text, _ in strip), context.palette.rule)]
+            parts += [_sign(node, view_model, context), (f"{fit(tail, name)} ", style), *strip]
+            parts.append((" " * gap, context.palette.text))
         rows.append(line(parts, width))
     return rows
 
 
-def _strip(node: NodeView, tile: int, pen: Pen, layer: Layer) -> list[Part]:
+def _strip(node: NodeView, tile: int, context: RenderContext, layer: Layer) -> list[Part]:
     """One node's devices (or the node as one) in `tile` coloured cells."""
     if tile == 1:
         mean = node.frame.value(layer.node)
@@ -234,19 +236,19 @@ def _strip(node: NodeView, tile: int, pen: Pen, layer: Layer) -> list[Part]:
     cells: list[Part] = []
     for value in values:
         if value != value:
-            cells.append((pen.glyphs.absent * size, pen.ink.faint))
+            cells.append((context.glyphs.absent * size, context.palette.faint))
         else:
-            cells.append((pen.glyphs.cell * size, pen.ink.level(value)))
-    cells.append((" " * (tile - size * len(values)), pen.ink.text))
+            cells.append((context.glyphs.cell * size, context.palette.level(value)))
+    cells.append((" " * (tile - size * len(values)), context.palette.text))
     return runs(cells)
 
 
 def _cells(
     nodes: list[NodeView],
-    scene: Scene,
+    view_model: ViewModel,
     width: int,
     share: int,
-    pen: Pen,
+    context: RenderContext,
     layer: Layer,
     dimmed: frozenset[str],
 ) -> list[Strip]:
@@ -256,17 +258,17 @@ def _cells(
     for start in range(0, len(groups), width):
         cells: list[Part] = []
         for group in groups[start : start + width]:
-            signs = [sign for node in group if (sign := _sign(node, scene, pen))[0] != " "]
+            signs = [sign for node in group if (sign := _sign(node, view_model, context))[0] != " "]
             looked_at = [node for node in group if node.name not in dimmed]
             values = (node.frame.value(layer.node) for node in looked_at)
             known = [value for value in values if value is not None]
             if signs:
                 cells.append(signs[0])
             elif not looked_at:
-                cells.append((pen.glyphs.cell, pen.ink.rule))
+                cells.append((context.glyphs.cell, context.palette.rule))
             elif known:
-                cells.append((pen.glyphs.cell, pen.ink.level(min(known))))
+                cells.append((context.glyphs.cell, context.palette.level(min(known))))
             else:
-                cells.append((pen.glyphs.absent, pen.ink.faint))
+                cells.append((context.glyphs.absent, context.palette.faint))
         rows.append(line(runs(cells), width))
     return rows

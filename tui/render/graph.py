@@ -9,9 +9,9 @@ from textual.strip import Strip
 
 from trntop.core.model import Severity
 
+from .context import RenderContext
 from .glyphs import Glyphs
 from .line import Part, line
-from .pen import Pen
 
 AIR = 1.5
 """How far a graph without a natural end reaches above its largest value."""
@@ -99,7 +99,7 @@ def sparkline(values: Values, glyphs: Glyphs, top: float | None = None) -> str:
 def chart(
     values: Values,
     height: int,
-    pen: Pen,
+    context: RenderContext,
     *,
     top: float,
     limit: float | None = None,
@@ -110,35 +110,35 @@ def chart(
     Columns above `limit` take the shades `over`, a warning's by default, and the limit is drawn as
     a dotted line.
     """
-    ink, glyphs = pen.ink, pen.glyphs
+    palette, glyphs = context.palette, context.glyphs
     steps = len(glyphs.column) - 1
     scale = height * steps / top if top > 0 else 0.0
     levels = [
         -1 if value != value else min(height * steps, max(1, round(value * scale)))
         for value in values.tolist()
     ]
-    shades = (ink.area, over or ink.over[Severity.WARNING])
+    shades = (palette.area, over or palette.over[Severity.WARNING])
     above = [limit is not None and value > limit for value in values.tolist()]
-    at = ruled(height, pen, top=top, limit=limit)
+    at = ruled(height, context, top=top, limit=limit)
     rows = []
     for row in reversed(range(height)):
         cells: list[Part] = []
-        shade = (len(ink.area) - 1) * (row + 1) // height
+        shade = (len(palette.area) - 1) * (row + 1) // height
         for level, is_above in zip(levels, above, strict=True):
             inside = min(steps, max(0, level - row * steps))
             if inside:
                 cells.append((glyphs.column[inside], shades[is_above][shade]))
             elif height - 1 - row == at:
-                cells.append(("╌" if glyphs.half else "-", ink.faint))
+                cells.append(("╌" if glyphs.half else "-", palette.faint))
             else:
-                cells.append((" ", ink.faint))
+                cells.append((" ", palette.faint))
         rows.append(line(runs(cells), len(levels)))
     return rows
 
 
-def ruled(height: int, pen: Pen, *, top: float, limit: float | None) -> int | None:
+def ruled(height: int, context: RenderContext, *, top: float, limit: float | None) -> int | None:
     """The line of a graph, counted from above, in which its limit is drawn."""
     if limit is None or not 0 < limit < top:
         return None
-    steps = len(pen.glyphs.column) - 1
+    steps = len(context.glyphs.column) - 1
     return height - 1 - int(limit * height * steps / top) // steps

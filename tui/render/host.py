@@ -5,11 +5,11 @@ from textual.strip import Strip
 from trntop.core import units
 from trntop.core.model import Frame, NodeView, Severity
 
-from ..scene import Scene
+from ..view_model import ViewModel
+from .context import RenderContext
 from .graph import bar
 from .incidents import wrap
 from .line import Part, flow, line
-from .pen import Pen
 
 _TRAFFIC = (
     ("network", (("in", "network_rx"), ("out", "network_tx"))),
@@ -21,20 +21,20 @@ LABEL = 10
 BAR = 12
 
 
-def draw(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
+def draw(_view_model: ViewModel, node: NodeView, width: int, context: RenderContext) -> list[Strip]:
     """A line per subject of which anything is known."""
     frame = node.frame
     rows = [
-        ("cpu", _cpu(frame, pen)),
-        ("memory", _memory(frame, pen)),
-        *((label, _traffic(frame, ways, pen)) for label, ways in _TRAFFIC),
-        ("compiler", _compiler(frame, pen)),
-        ("kernel", _kernel(frame, pen)),
+        ("cpu", _cpu(frame, context)),
+        ("memory", _memory(frame, context)),
+        *((label, _traffic(frame, ways, context)) for label, ways in _TRAFFIC),
+        ("compiler", _compiler(frame, context)),
+        ("kernel", _kernel(frame, context)),
     ]
     lines = [
-        flow([(100, [(f"{label:<{LABEL}}", pen.ink.muted), *groups[0]]),
+        flow([(100, [(f"{label:<{LABEL}}", context.palette.muted), *groups[0]]),
               *((90 - rank, group) for rank, group in enumerate(groups[1:]))],
-             width, ("  ", pen.ink.faint))
+             width, ("  ", context.palette.faint))
         for label, groups in rows
         if groups
     ]  # fmt: skip
@@ -42,71 +42,73 @@ def draw(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
         return lines
     why = frame.why_absent("node_cpu_busy_ratio")
     reason = wrap(f"nothing known of the host: {why}", width)
-    return [line([(part, pen.ink.muted)], width) for part in reason]
+    return [line([(part, context.palette.muted)], width) for part in reason]
 
 
-def _cpu(frame: Frame, pen: Pen) -> list[list[Part]]:
+def _cpu(frame: Frame, context: RenderContext) -> list[list[Part]]:
     busy, load = (frame.value(name) for name in ("node_cpu_busy_ratio", "node_load1"))
     vcpus, processes = (frame.value(name) for name in ("node_vcpus", "node_processes"))
-    ink = pen.ink
+    palette = context.palette
     groups: list[list[Part]] = []
     if busy is not None:
         of = "" if vcpus is None else f" of {vcpus:.0f} vCPUs"
         groups.append([
-            *bar(busy, BAR, pen.glyphs, ink.graph, ink.rule),
-            (f" {units.percent(busy)}", ink.text), (of, ink.muted),
+            *bar(busy, BAR, context.glyphs, palette.graph, palette.rule),
+            (f" {units.percent(busy)}", palette.text), (of, palette.muted),
         ])  # fmt: skip
     if load is not None:
-        groups.append([("load ", ink.muted), (f"{load:.1f}", ink.text)])
+        groups.append([("load ", palette.muted), (f"{load:.1f}", palette.text)])
     if processes is not None:
-        groups.append([(f"{processes:,.0f} processes", ink.muted)])
+        groups.append([(f"{processes:,.0f} processes", palette.muted)])
     return groups
 
 
-def _memory(frame: Frame, pen: Pen) -> list[list[Part]]:
+def _memory(frame: Frame, context: RenderContext) -> list[list[Part]]:
     used, total = (frame.value(f"node_memory_{what}_bytes") for what in ("used", "total"))
     free = frame.value("node_memory_available_bytes")
-    ink = pen.ink
+    palette = context.palette
     groups: list[list[Part]] = []
     if used is not None and total:
         groups.append([
-            *bar(used / total, BAR, pen.glyphs, ink.graph, ink.rule),
-            (f" {units.bytes_iec(used)}", ink.text),
-            (f" of {units.bytes_iec(total)}", ink.muted),
+            *bar(used / total, BAR, context.glyphs, palette.graph, palette.rule),
+            (f" {units.bytes_iec(used)}", palette.text),
+            (f" of {units.bytes_iec(total)}", palette.muted),
         ])  # fmt: skip
     if free is not None:
-        groups.append([(units.bytes_iec(free), ink.text), (" available", ink.muted)])
+        groups.append([(units.bytes_iec(free), palette.text), (" available", palette.muted)])
     return groups
 
 
-def _traffic(frame: Frame, ways: tuple[tuple[str, str], ...], pen: Pen) -> list[list[Part]]:
+def _traffic(
+    frame: Frame, ways: tuple[tuple[str, str], ...], context: RenderContext
+) -> list[list[Part]]:
     groups: list[list[Part]] = []
     for label, name in ways:
         quantity = f"node_{name}_bytes_per_second"
         rate = frame.value(quantity)
         if rate is not None:
-            number = pen.number(units.bytes_rate(rate), quantity)
-            groups.append([(f"{label} ", pen.ink.muted), *number])
+            number = context.number(units.bytes_rate(rate), quantity)
+            groups.append([(f"{label} ", context.palette.muted), *number])
     return groups
 
 
-def _compiler(frame: Frame, pen: Pen) -> list[list[Part]]:
+def _compiler(frame: Frame, context: RenderContext) -> list[list[Part]]:
     running, modules = map(frame.value, ("node_compilers", "node_compile_cache_modules"))
-    ink = pen.ink
+    palette = context.palette
     groups: list[list[Part]] = []
     if running is not None:
         text = f"{running:.0f} running" if running else "none runs"
-        groups.append([(text, ink.accent if running else ink.muted)])
+        groups.append([(text, palette.accent if running else palette.muted)])
     if modules is not None:
-        groups.append([(f"{modules:,.0f}", ink.text), (" modules in the cache", ink.muted)])
+        groups.append([(f"{modules:,.0f}", palette.text), (" modules in the cache", palette.muted)])
     return groups
 
 
-def _kernel(frame: Frame, pen: Pen) -> list[list[Part]]:
+def _kernel(frame: Frame, context: RenderContext) -> list[list[Part]]:
     """Only what was logged: silence is the rule."""
-    sign = pen.glyphs.severities[Severity.WARNING]
+    sign = context.glyphs.severities[Severity.WARNING]
     return [
-        [(f"{sign} {count:.0f} {name} errors in the kernel log", pen.ink.warning)]
+        [(f"{sign} {count:.0f} {name} errors in the kernel log", context.palette.warning)]
         for name, quantity in _ERRORS
         if (count := frame.value(quantity))
     ]

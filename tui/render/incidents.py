@@ -12,10 +12,10 @@ from trntop.analysis.runbook import runbook, title
 from trntop.core import units
 from trntop.core.model import Incident
 
-from ..scene import Scene
+from ..view_model import ViewModel
 from . import course, markdown
+from .context import RenderContext
 from .line import Part, beside, fit, line
-from .pen import Pen
 from .table import Column
 
 PAGE = 92
@@ -54,9 +54,9 @@ _SEEN = {
 }  # fmt: skip
 
 
-def tense(incident: Incident, scene: Scene) -> Tense:
+def tense(incident: Incident, view_model: ViewModel) -> Tense:
     """Whether it lasts, is over, or was yet to come."""
-    if incident in scene.later:
+    if incident in view_model.later:
         return Tense.LATER
     return Tense.OPEN if incident.open else Tense.PAST
 
@@ -94,179 +94,204 @@ def told(text: str, incident: Incident, *, utc: bool) -> str:
     return _CLOCK.sub(local, text)
 
 
-def summary(incident: Incident, scene: Scene) -> str:
+def summary(incident: Incident, view_model: ViewModel) -> str:
     """The sentence of an incident, on the clock of the screen."""
-    return told(incident.summary, incident, utc=scene.utc)
+    return told(incident.summary, incident, utc=view_model.utc)
 
 
-def _untimed(incident: Incident, scene: Scene) -> str:
+def _untimed(incident: Incident, view_model: ViewModel) -> str:
     """The sentence for a row that tells the beginning by itself."""
-    return told(_SINCE.sub("", incident.summary), incident, utc=scene.utc)
+    return told(_SINCE.sub("", incident.summary), incident, utc=view_model.utc)
 
 
 class IncidentColumns:
     """The columns of the incident table, for one tick.
 
     Args:
-        scene: what is shown.
+        view_model: what is shown.
         width: cells that the table has. The sentence names the place, so where there is little
             room the place and the kind make way for it.
     """
 
-    def __init__(self, scene: Scene, width: int) -> None:
-        self._scene = scene
+    def __init__(self, view_model: ViewModel, width: int) -> None:
+        self._view_model = view_model
         self._sentence = min(76, max(24, width - 42))
 
     def all(self) -> tuple[Column[Incident], ...]:
         """The columns in order."""
-        since = 9 if self._scene.utc else 8
+        since = 9 if self._view_model.utc else 8
         return (
             Column("severity", "severity", 10, 100, self._severity),
-            Column("since", "since", since, 80, self._since, unit="UTC" if self._scene.utc else ""),
+            Column(
+                "since", "since", since, 80, self._since, unit="UTC" if self._view_model.utc else ""
+            ),
             Column("lasted", "for", 6, 70, self._lasted, align="right"),
             Column("kind", "kind", 18, 50, self._kind),
             Column("place", "where", 24, 60, self._place),
             Column("summary", "what", self._sentence, 90, self._summary, wide=200),
         )
 
-    def _severity(self, incident: Incident, width: int, pen: Pen) -> list[Part]:
+    def _severity(self, incident: Incident, width: int, context: RenderContext) -> list[Part]:
         return [
-            (fit(_badge(incident, self._scene, pen), width), _style(incident, self._scene, pen))
+            (
+                fit(_badge(incident, self._view_model, context), width),
+                _style(incident, self._view_model, context),
+            )
         ]
 
-    def _since(self, incident: Incident, width: int, pen: Pen) -> list[Part]:
-        clock = units.clock(incident.opened_at, utc=self._scene.utc)
-        return [(fit(clock, width), self._text(incident, pen))]
+    def _since(self, incident: Incident, width: int, context: RenderContext) -> list[Part]:
+        clock = units.clock(incident.opened_at, utc=self._view_model.utc)
+        return [(fit(clock, width), self._text(incident, context))]
 
-    def _lasted(self, incident: Incident, width: int, pen: Pen) -> list[Part]:
-        later = tense(incident, self._scene) is Tense.LATER
-        text = units.ABSENT if later else units.age(lasted(incident, self._scene.view.time))
-        return [(fit(text, width, "right"), pen.ink.muted)]
+    def _lasted(self, incident: Incident, width: int, context: RenderContext) -> list[Part]:
+        later = tense(incident, self._view_model) is Tense.LATER
+        text = units.ABSENT if later else units.age(lasted(incident, self._view_model.view.time))
+        return [(fit(text, width, "right"), context.palette.muted)]
 
-    def _kind(self, incident: Incident, width: int, pen: Pen) -> list[Part]:
-        return [(fit(incident.kind, width), self._text(incident, pen))]
+    def _kind(self, incident: Incident, width: int, context: RenderContext) -> list[Part]:
+        return [(fit(incident.kind, width), self._text(incident, context))]
 
-    def _place(self, incident: Incident, width: int, pen: Pen) -> list[Part]:
-        is_open = tense(incident, self._scene) is Tense.OPEN
-        return [(fit(place(incident), width), pen.ink.strong if is_open else pen.ink.muted)]
+    def _place(self, incident: Incident, width: int, context: RenderContext) -> list[Part]:
+        is_open = tense(incident, self._view_model) is Tense.OPEN
+        return [
+            (
+                fit(place(incident), width),
+                context.palette.strong if is_open else context.palette.muted,
+            )
+        ]
 
-    def _summary(self, incident: Incident, width: int, pen: Pen) -> list[Part]:
-        return [(fit(_untimed(incident, self._scene), width), self._text(incident, pen))]
+    def _summary(self, incident: Incident, width: int, context: RenderContext) -> list[Part]:
+        return [(fit(_untimed(incident, self._view_model), width), self._text(incident, context))]
 
-    def _text(self, incident: Incident, pen: Pen) -> Style:
-        return pen.ink.text if tense(incident, self._scene) is Tense.OPEN else pen.ink.muted
+    def _text(self, incident: Incident, context: RenderContext) -> Style:
+        return (
+            context.palette.text
+            if tense(incident, self._view_model) is Tense.OPEN
+            else context.palette.muted
+        )
 
 
-def _badge(incident: Incident, scene: Scene, pen: Pen) -> str:
+def _badge(incident: Incident, view_model: ViewModel, context: RenderContext) -> str:
     """Glyph and word: how bad it is while it lasts, else that it does not."""
-    now = tense(incident, scene)
+    now = tense(incident, view_model)
     word = str(incident.severity) if now is Tense.OPEN else str(now)
-    return f"{pen.glyphs.severities[incident.severity]} {word}"
+    return f"{context.glyphs.severities[incident.severity]} {word}"
 
 
-def _style(incident: Incident, scene: Scene, pen: Pen) -> Style:
-    is_open = tense(incident, scene) is Tense.OPEN
-    return pen.ink.severity(incident.severity) if is_open else pen.ink.faint
+def _style(incident: Incident, view_model: ViewModel, context: RenderContext) -> Style:
+    is_open = tense(incident, view_model) is Tense.OPEN
+    return context.palette.severity(incident.severity) if is_open else context.palette.faint
 
 
-def brief(scene: Scene, incident: Incident, width: int, pen: Pen) -> list[Strip]:
+def brief(
+    view_model: ViewModel, incident: Incident, width: int, context: RenderContext
+) -> list[Strip]:
     """One line: severity, since, for how long, summary."""
-    ink = pen.ink
+    palette = context.palette
     parts: list[Part] = [
-        (fit(_badge(incident, scene, pen), 11), _style(incident, scene, pen)),
-        (f"{units.clock(incident.opened_at, utc=scene.utc)} ", ink.muted),
-        (fit(units.span(lasted(incident, scene.view.time)), 11, "right"), ink.muted),
-        ("  ", ink.text),
+        (fit(_badge(incident, view_model, context), 11), _style(incident, view_model, context)),
+        (f"{units.clock(incident.opened_at, utc=view_model.utc)} ", palette.muted),
+        (fit(units.span(lasted(incident, view_model.view.time)), 11, "right"), palette.muted),
+        ("  ", palette.text),
     ]
-    text = ink.text if incident.open else ink.muted
-    return [line([*parts, (fit(_untimed(incident, scene), max(0, width - 33)), text)], width)]
+    text = palette.text if incident.open else palette.muted
+    return [line([*parts, (fit(_untimed(incident, view_model), max(0, width - 33)), text)], width)]
 
 
-def detail(scene: Scene, incident: Incident | None, width: int, pen: Pen) -> list[Strip]:
+def detail(
+    view_model: ViewModel, incident: Incident | None, width: int, context: RenderContext
+) -> list[Strip]:
     """One incident with its evidence, its course and its runbook, side by side where there is
     room.
     """
     if incident is None:
-        if not scene.has_data:
-            reasons = [node.why_no_data for node in scene.cluster.nodes.values()]
+        if not view_model.has_data:
+            reasons = [node.why_no_data for node in view_model.cluster.nodes.values()]
             why = f"{units.ABSENT} not evaluated: {next(iter(reasons), 'no data yet')}"
-            return [line([(part, pen.ink.muted)], width) for part in wrap(why, width)]
-        return [line([("no incident to show", pen.ink.muted)], width)]
+            return [line([(part, context.palette.muted)], width) for part in wrap(why, width)]
+        return [line([("no incident to show", context.palette.muted)], width)]
     page = (width - GUTTER) // 2
     if page >= LEAST_PAGE:
-        found = _found(scene, incident, page, min(page, PAGE), pen)
-        guide = _guide(incident, page, min(page, PAGE), pen)
+        found = _found(view_model, incident, page, min(page, PAGE), context)
+        guide = _guide(incident, page, min(page, PAGE), context)
         room = max(COURSE, min(TALLEST, len(guide) - len(found) - 1))
-        found += _course(scene, incident, page, room, pen)
+        found += _course(view_model, incident, page, room, context)
         return beside(((found, page), (guide, page)), GUTTER)
-    found = _found(scene, incident, width, min(width, PAGE), pen)
+    found = _found(view_model, incident, width, min(width, PAGE), context)
     if width >= WIDE:
-        found += _course(scene, incident, width, COURSE, pen)
-    if guide := _guide(incident, width, min(width, PAGE), pen):
+        found += _course(view_model, incident, width, COURSE, context)
+    if guide := _guide(incident, width, min(width, PAGE), context):
         found += [line([], width), *guide]
     return found
 
 
-def _course(scene: Scene, incident: Incident, width: int, height: int, pen: Pen) -> list[Strip]:
+def _course(
+    view_model: ViewModel, incident: Incident, width: int, height: int, context: RenderContext
+) -> list[Strip]:
     """Charts of what it was seen by, a line apart from what stands above."""
-    drawn = course.draw(scene, incident, width, height, pen)
+    drawn = course.draw(view_model, incident, width, height, context)
     return [line([], width), *drawn] if drawn else []
 
 
-def _found(scene: Scene, incident: Incident, width: int, page: int, pen: Pen) -> list[Strip]:
+def _found(
+    view_model: ViewModel, incident: Incident, width: int, page: int, context: RenderContext
+) -> list[Strip]:
     """What happened, where, when, and what was seen; text in lines of at most `page` cells."""
-    ink = pen.ink
-    now = tense(incident, scene)
-    style = ink.severity(incident.severity) if now is Tense.OPEN else ink.muted
+    palette = context.palette
+    now = tense(incident, view_model)
+    style = palette.severity(incident.severity) if now is Tense.OPEN else palette.muted
     rows: list[list[Part]] = [
         [
-            (f"{pen.glyphs.severities[incident.severity]} {incident.severity}  ", style),
-            (incident.kind, ink.strong),
-            ("" if now is Tense.OPEN else f"  {now}", ink.muted),
+            (f"{context.glyphs.severities[incident.severity]} {incident.severity}  ", style),
+            (incident.kind, palette.strong),
+            ("" if now is Tense.OPEN else f"  {now}", palette.muted),
         ],
-        *([(text, ink.text)] for text in wrap(summary(incident, scene), page)),
+        *([(text, palette.text)] for text in wrap(summary(incident, view_model), page)),
         [],
-        *_fact("where", place(incident), page, pen),
-        *_fact("when", _when(scene, incident), page, pen),
+        *_fact("where", place(incident), page, context),
+        *_fact("when", _when(view_model, incident), page, context),
     ]
     if incident.job and incident.node:
-        rows += _fact("job", incident.job, page, pen)
+        rows += _fact("job", incident.job, page, context)
     if advice := _ADVICE.get(incident.kind):
-        rows += _fact("next", advice, page, pen)
+        rows += _fact("next", advice, page, context)
     if incident.evidence:
-        rows += [[], [(_SEEN[now], ink.muted)]]
+        rows += [[], [(_SEEN[now], palette.muted)]]
     for evidence in incident.evidence:
         named = evidence.node is None or evidence.node in evidence.text
         text = evidence.text if named else f"{evidence.node}: {evidence.text}"
-        text = told(text, incident, utc=scene.utc)
+        text = told(text, incident, utc=view_model.utc)
         for index, part in enumerate(wrap(text, page - 2)):
-            rows.append([("· " if not index else "  ", ink.faint), (part, ink.text)])
+            rows.append([("· " if not index else "  ", palette.faint), (part, palette.text)])
     return [line(row, width) for row in rows]
 
 
-def _guide(incident: Incident, width: int, page: int, pen: Pen) -> list[Strip]:
+def _guide(incident: Incident, width: int, page: int, context: RenderContext) -> list[Strip]:
     """The runbook of its kind; nothing for a rule of the user's own."""
     guide = runbook(incident.kind)
     if not guide:
         return []
-    head: list[Part] = [("runbook  ", pen.ink.muted), (title(incident.kind), pen.ink.text)]
-    drawn = (line(head, width), line([], width), *markdown.draw(guide, page, pen.ink))
+    head: list[Part] = [
+        ("runbook  ", context.palette.muted),
+        (title(incident.kind), context.palette.text),
+    ]
+    drawn = (line(head, width), line([], width), *markdown.draw(guide, page, context.palette))
     return [strip.adjust_cell_length(width) for strip in drawn]
 
 
-def _when(scene: Scene, incident: Incident) -> str:
+def _when(view_model: ViewModel, incident: Incident) -> str:
     """From when to when, in the tense that fits the time shown."""
-    zone = " UTC" if scene.utc else ""
-    since = units.clock(incident.opened_at, utc=scene.utc)
-    span = units.span(lasted(incident, scene.view.time))
-    if tense(incident, scene) is Tense.LATER:
-        ahead = incident.opened_at - scene.view.time
+    zone = " UTC" if view_model.utc else ""
+    since = units.clock(incident.opened_at, utc=view_model.utc)
+    span = units.span(lasted(incident, view_model.view.time))
+    if tense(incident, view_model) is Tense.LATER:
+        ahead = incident.opened_at - view_model.view.time
         known = f"{units.span(ahead)} later" if ahead >= 1 else "not noticed yet at the time shown"
         parts = [f"{since}{zone}, {known}"]
     elif incident.closed_at is None:
         parts = [f"since {since}{zone}, for {span}"]
     else:
-        until = units.clock(incident.closed_at, utc=scene.utc)
+        until = units.clock(incident.closed_at, utc=view_model.utc)
         parts = [f"{since} to {until}{zone}, lasted {span}"]
     noticed = incident.detected_at
     if noticed is not None and noticed - incident.opened_at >= 1:
@@ -277,9 +302,9 @@ def _when(scene: Scene, incident: Incident) -> str:
     return "; ".join(parts)
 
 
-def _fact(label: str, text: str, width: int, pen: Pen) -> list[list[Part]]:
+def _fact(label: str, text: str, width: int, context: RenderContext) -> list[list[Part]]:
     return [
-        [(f"{label if not index else '':<7}", pen.ink.muted), (part, pen.ink.text)]
+        [(f"{label if not index else '':<7}", context.palette.muted), (part, context.palette.text)]
         for index, part in enumerate(wrap(text, width - 7))
     ]
 

@@ -8,11 +8,11 @@ from trntop.core.model import Incident, Stage
 from trntop.pipeline.jobs import job_stage
 
 from ..measures import COMM, PACE, STEP
-from ..scene import JobFigures, Scene, job_figures
+from ..view_model import JobFigures, ViewModel, job_figures
 from . import run
+from .context import RenderContext, bare
 from .graph import bar
 from .line import Part, fit
-from .pen import Pen, bare
 from .table import Column
 
 
@@ -25,14 +25,14 @@ class JobRow:
     stage: Stage | None = None
 
 
-def worst_first(scene: Scene) -> list[JobFigures]:
+def worst_first(view_model: ViewModel) -> list[JobFigures]:
     """All jobs, in the order by which the header chooses the one that it shows."""
-    if scene.job is None:
+    if view_model.job is None:
         return []
-    if len(scene.cluster.jobs) == 1:
-        return [scene.job]
-    figures = [job_figures(scene.cluster, job) for job in scene.cluster.jobs]
-    troubled = {incident.job: incident.severity.rank for incident in reversed(scene.incidents)}
+    if len(view_model.cluster.jobs) == 1:
+        return [view_model.job]
+    figures = [job_figures(view_model.cluster, job) for job in view_model.cluster.jobs]
+    troubled = {incident.job: incident.severity.rank for incident in reversed(view_model.incidents)}
     return sorted(
         figures,
         key=lambda one: (troubled.get(one.job, -1), one.comm_share or 0.0, one.nodes),
@@ -40,39 +40,44 @@ def worst_first(scene: Scene) -> list[JobFigures]:
     )
 
 
-def incidents_of(scene: Scene, job: str) -> tuple[Incident, ...]:
+def incidents_of(view_model: ViewModel, job: str) -> tuple[Incident, ...]:
     """The open incidents of a job, and of its nodes where they name no job; worst first."""
-    nodes = frozenset(scene.cluster.jobs.get(job, ()))
+    nodes = frozenset(view_model.cluster.jobs.get(job, ()))
     return tuple(
         one
-        for one in scene.incidents
+        for one in view_model.incidents
         if one.job == job or (one.job is None and one.node is not None and one.node in nodes)
     )
 
 
-def row_of(scene: Scene, figures: JobFigures) -> JobRow:
+def row_of(view_model: ViewModel, figures: JobFigures) -> JobRow:
     """The row of a job."""
-    nodes = scene.cluster.jobs.get(figures.job, ())
-    return JobRow(figures, incidents_of(scene, figures.job), job_stage(scene.cluster, nodes))
+    nodes = view_model.cluster.jobs.get(figures.job, ())
+    return JobRow(
+        figures, incidents_of(view_model, figures.job), job_stage(view_model.cluster, nodes)
+    )
 
 
-def _name(row: JobRow, width: int, pen: Pen) -> list[Part]:
+def _name(row: JobRow, width: int, context: RenderContext) -> list[Part]:
     if not row.incidents:
-        return [("  ", pen.ink.text), (fit(row.figures.job, width - 2), pen.ink.text)]
+        return [
+            ("  ", context.palette.text),
+            (fit(row.figures.job, width - 2), context.palette.text),
+        ]
     severity = row.incidents[0].severity
-    text = f"{pen.glyphs.severities[severity]} {row.figures.job}"
-    return [(fit(text, width), pen.ink.severity(severity))]
+    text = f"{context.glyphs.severities[severity]} {row.figures.job}"
+    return [(fit(text, width), context.palette.severity(severity))]
 
 
-def _nodes(row: JobRow, width: int, pen: Pen) -> list[Part]:
-    return [(fit(str(row.figures.nodes), width, "right"), pen.ink.text)]
+def _nodes(row: JobRow, width: int, context: RenderContext) -> list[Part]:
+    return [(fit(str(row.figures.nodes), width, "right"), context.palette.text)]
 
 
-def stage(row: JobRow, width: int, pen: Pen) -> list[Part]:
+def stage(row: JobRow, width: int, context: RenderContext) -> list[Part]:
     """What the job is at."""
     if row.stage is None:
-        return [(fit(units.ABSENT, width), pen.ink.faint)]
-    return [(fit(row.stage.value, width), run.style_of(row.stage, pen.ink))]
+        return [(fit(units.ABSENT, width), context.palette.faint)]
+    return [(fit(row.stage.value, width), run.style_of(row.stage, context.palette))]
 
 
 def figure(
@@ -81,60 +86,60 @@ def figure(
     quantity: str,
     *,
     limit: float | None = None,
-) -> Callable[[JobRow, int, Pen], Sequence[Part]]:
+) -> Callable[[JobRow, int, RenderContext], Sequence[Part]]:
     """A number of a job in a cell; above `limit` it is a warning."""
 
-    def draw(row: JobRow, width: int, pen: Pen) -> list[Part]:
+    def draw(row: JobRow, width: int, context: RenderContext) -> list[Part]:
         one = value(row)
-        number = pen.number(bare(form(one)), quantity, width)
+        number = context.number(bare(form(one)), quantity, width)
         if limit is not None and one is not None and one > limit:
-            number[0] = (number[0][0], pen.ink.warning)
+            number[0] = (number[0][0], context.palette.warning)
         return number
 
     return draw
 
 
-def step_seconds(row: JobRow, width: int, pen: Pen) -> list[Part]:
+def step_seconds(row: JobRow, width: int, context: RenderContext) -> list[Part]:
     """As the job states it, else by the pace of its log."""
     one = row.figures
     if one.step_seconds is None and one.step_pace_seconds is not None:
         text, quantity = units.plain_seconds(one.step_pace_seconds), PACE
     else:
         text, quantity = units.plain_seconds(one.step_seconds), STEP
-    return pen.number(text, quantity, width)
+    return context.number(text, quantity, width)
 
 
-def share_bar(limit: float) -> Callable[[JobRow, int, Pen], Sequence[Part]]:
+def share_bar(limit: float) -> Callable[[JobRow, int, RenderContext], Sequence[Part]]:
     """The comm share as a bar up to twice its limit, and as a number."""
 
-    def draw(row: JobRow, width: int, pen: Pen) -> list[Part]:
+    def draw(row: JobRow, width: int, context: RenderContext) -> list[Part]:
         share = row.figures.comm_share
         over = share is not None and share > limit
-        number = pen.number(bare(units.percent(share)), COMM, 5)
+        number = context.number(bare(units.percent(share)), COMM, 5)
         if over:
-            number[0] = (number[0][0], pen.ink.warning)
+            number[0] = (number[0][0], context.palette.warning)
         cells = width - 6
         if cells < 6:
-            return [(" " * max(0, width - 5), pen.ink.text), *number]
+            return [(" " * max(0, width - 5), context.palette.text), *number]
         scale = min(1.0, 2 * limit) or 1.0
         drawn = bar(
-            None if share is None else share / scale, cells, pen.glyphs,
-            pen.ink.warning if over else pen.ink.graph, pen.ink.rule,
-            limit=limit / scale, limit_style=pen.ink.strong,
+            None if share is None else share / scale, cells, context.glyphs,
+            context.palette.warning if over else context.palette.graph, context.palette.rule,
+            limit=limit / scale, limit_style=context.palette.strong,
         )  # fmt: skip
-        return [*drawn, (" ", pen.ink.text), *number]
+        return [*drawn, (" ", context.palette.text), *number]
 
     return draw
 
 
-def _found(row: JobRow, width: int, pen: Pen) -> list[Part]:
+def _found(row: JobRow, width: int, context: RenderContext) -> list[Part]:
     if not row.incidents:
-        return [(" " * width, pen.ink.text)]
+        return [(" " * width, context.palette.text)]
     first = row.incidents[0]
     where = first.node or ""
     more = f" +{len(row.incidents) - 1}" if len(row.incidents) > 1 else ""
-    text = f"{pen.glyphs.severities[first.severity]} {first.kind} {where}".rstrip() + more
-    return [(fit(text, width), pen.ink.severity(first.severity))]
+    text = f"{context.glyphs.severities[first.severity]} {first.kind} {where}".rstrip() + more
+    return [(fit(text, width), context.palette.severity(first.severity))]
 
 
 NAME: Column[JobRow] = Column("job", "  job", 14, 100, _name, wide=28)

@@ -9,9 +9,9 @@ import numpy as np
 from trntop.core import units
 
 from . import rails
+from .context import bare
 from .efa import RETRANSMIT, SIBLINGS, TX
 from .fabric import Fabric
-from .pen import bare
 from .probed import LATENCY
 
 TOPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -66,7 +66,7 @@ def microseconds(seconds: float) -> str:
 
 
 def _by_decades(value: float, fabric: Fabric, _top: float) -> float:
-    limit = fabric.scene.limits.retransmits
+    limit = fabric.view_model.limits.retransmits
     if value <= 0 or limit <= 0:
         return 0.0
     return 1.0 - 1.0 / DECADES + math.log10(value / limit) / DECADES
@@ -82,7 +82,7 @@ def slowness(latency: float, typical: float) -> float:
 
 
 def _retransmit_ends(fabric: Fabric, _top: float) -> tuple[str, str]:
-    limit = fabric.scene.limits.retransmits
+    limit = fabric.view_model.limits.retransmits
     return f"{100 * limit / 10 ** (DECADES - 1):.1g} %", f"{1000 * limit:.2g} %, by powers of ten"
 
 

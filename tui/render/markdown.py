@@ -12,8 +12,8 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual.strip import Strip
 
-from .ink import Ink
 from .line import Part, line
+from .palette import Palette
 
 _INLINE = re.compile(r"`([^`]+)`|\*{1,2}([^*]+)\*{1,2}|\[([^\]]+)\]\([^)]*\)")
 _ITEM = re.compile(r"(- |\d+\. )")
@@ -48,7 +48,7 @@ def blocks(page: str) -> tuple[Block, ...]:
 
 
 @lru_cache(maxsize=8)
-def draw(page: str, width: int, ink: Ink) -> tuple[Strip, ...]:
+def draw(page: str, width: int, palette: Palette) -> tuple[Strip, ...]:
     """The page in `width` cells, without its first heading and without blank lines in a row."""
     rows: list[list[Part]] = []
     for kind, text in blocks(page):
@@ -58,12 +58,12 @@ def draw(page: str, width: int, ink: Ink) -> tuple[Strip, ...]:
             if rows and rows[-1]:
                 rows.append([])
         elif kind.startswith("#"):
-            rows.append([(text, ink.strong)])
+            rows.append([(text, palette.strong)])
         elif kind == "code":
-            rows += _code(text, width, ink)
+            rows += _code(text, width, palette)
         else:
             lead = f"{kind} " if kind else ""
-            rows += flowed(list(_runs(text, ink)), width, (lead, ink.muted))
+            rows += flowed(list(_runs(text, palette)), width, (lead, palette.muted))
     while rows and not rows[-1]:
         rows.pop()
     return tuple(line(row, width) for row in rows)
@@ -108,32 +108,36 @@ def _words(runs: list[Part]) -> Iterator[list[Part]]:
         yield word
 
 
-def _runs(text: str, ink: Ink) -> Iterator[Part]:
+def _runs(text: str, palette: Palette) -> Iterator[Part]:
     end = 0
     for found in _INLINE.finditer(text):
-        yield text[end : found.start()], ink.text
+        yield text[end : found.start()], palette.text
         code, strong, link = found.groups()
-        yield code or strong or link, ink.accent if code else ink.strong
+        yield code or strong or link, palette.accent if code else palette.strong
         end = found.end()
-    yield text[end:], ink.text
+    yield text[end:], palette.text
 
 
-def _code(text: str, width: int, ink: Ink) -> Iterator[list[Part]]:
+def _code(text: str, width: int, palette: Palette) -> Iterator[list[Part]]:
     """A command; its remark goes below where the line is too short for both."""
     indent = " " * _INDENT
     command, sign, remark = text.partition("  #")
     remark = f"{sign.strip()}{remark}" if sign else ""
     if remark and cell_len(text) + _INDENT <= width:
         blank = text[len(command.rstrip()) : text.index(remark)]
-        yield [(indent, ink.text), (command.rstrip() + blank, ink.key), (remark, ink.muted)]
+        yield [
+            (indent, palette.text),
+            (command.rstrip() + blank, palette.key),
+            (remark, palette.muted),
+        ]
         return
     if remark:
-        yield from flowed([(remark, ink.muted)], width, (indent, ink.text))
+        yield from flowed([(remark, palette.muted)], width, (indent, palette.text))
     # Long commands go on further in, so that each can be told from the next.
     rest = command.rstrip()
     room = max(8, width - 2 * _INDENT)
-    yield [(indent, ink.text), (rest[: width - _INDENT], ink.key)]
+    yield [(indent, palette.text), (rest[: width - _INDENT], palette.key)]
     rest = rest[width - _INDENT :]
     while rest:
-        yield [(indent * 2, ink.text), (rest[:room], ink.key)]
+        yield [(indent * 2, palette.text), (rest[:room], palette.key)]
         rest = rest[room:]

@@ -4,32 +4,32 @@ from collections.abc import Iterable
 
 from trntop.core.model import Incident
 
-from ..scene import Scene
+from ..view_model import ViewModel
 from .axes import Mark
-from .pen import Pen
+from .context import RenderContext
 
 
-def of(scene: Scene, incidents: Iterable[Incident], pen: Pen) -> list[Mark]:
+def of(view_model: ViewModel, incidents: Iterable[Incident], context: RenderContext) -> list[Mark]:
     """The beginnings of incidents, those that are over in grey; and the baseline.
 
     Args:
-        scene: the tick.
+        view_model: the tick.
         incidents: worst first, so that the worst is written last.
-        pen: what to draw with.
+        context: what to draw with.
     """
     found = [
         Mark(
             one.opened_at,
-            pen.glyphs.up,
-            pen.ink.severity(one.severity) if one.open else pen.ink.muted,
+            context.glyphs.up,
+            context.palette.severity(one.severity) if one.open else context.palette.muted,
         )
         for one in reversed(list(incidents))
     ]
-    if scene.baseline is not None:
-        found.append(Mark(scene.baseline.time, "b", pen.ink.accent))
+    if view_model.baseline is not None:
+        found.append(Mark(view_model.baseline.time, "b", context.palette.accent))
     return found
 
 
-def of_node(scene: Scene, node: str, pen: Pen) -> list[Mark]:
+def of_node(view_model: ViewModel, node: str, context: RenderContext) -> list[Mark]:
     """When a node's incidents began."""
-    return of(scene, (one for one in scene.view.incidents if one.node == node), pen)
+    return of(view_model, (one for one in view_model.view.incidents if one.node == node), context)

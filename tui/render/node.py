@@ -12,50 +12,58 @@ from trntop.core.model import NodeView, Process, Runtime, State
 from trntop.pipeline import hbm
 from trntop.pipeline.jobs import holders
 
-from ..measures import BANDWIDTH, COMM, ENGINE, UTILIZATION, job_worst
-from ..scene import Scene
+from ..measures import BANDWIDTH, COMM, PROMETHEUS, UTILIZATION, job_worst
+from ..view_model import ViewModel
 from . import incidents, run
+from .context import RenderContext, bare
 from .fleet import state_parts
 from .line import Part, fit, flow, length, line
-from .pen import Pen, bare
 
-Paint = Callable[[Scene, NodeView, int, Pen], list[Strip]]
+Paint = Callable[[ViewModel, NodeView, int, RenderContext], list[Strip]]
 
 
-def identity(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
+def identity(
+    view_model: ViewModel, node: NodeView, width: int, context: RenderContext
+) -> list[Strip]:
     """Name, type, holder, place, versions, state; below, what the node is busy with.
 
     Then its worst incident, where another one stands in the alert line.
     """
-    ink, facts = pen.ink, node.inventory.facts
-    names = scene.cluster.names
-    wrong = scene.by_node.get(node.name, ())
-    groups: list[tuple[int, list[Part]]] = [(100, [(f" {node.name}", ink.strong)])]
+    palette, facts = context.palette, node.inventory.facts
+    names = view_model.cluster.names
+    wrong = view_model.by_node.get(node.name, ())
+    groups: list[tuple[int, list[Part]]] = [(100, [(f" {node.name}", palette.strong)])]
     if wrong:
-        sign, style = pen.glyphs.severities[wrong[0].severity], ink.severity(wrong[0].severity)
+        sign, style = (
+            context.glyphs.severities[wrong[0].severity],
+            palette.severity(wrong[0].severity),
+        )
         groups = [(100, [(f" {sign} {node.name}", style)])]
     devices = len(node.inventory.of(Entity.DEVICE))
     if node.inventory.instance_type:
-        groups.append((80, [(node.inventory.instance_type, ink.text)]))
+        groups.append((80, [(node.inventory.instance_type, palette.text)]))
     if devices:
         chips = f"{devices} device{'s' * (devices > 1)}"
-        groups.append((60, [(f"{chips}{_cores(node)}", ink.muted)]))
+        groups.append((60, [(f"{chips}{_cores(node)}", palette.muted)]))
     if given := holders(node.inventory):
-        groups.append((50, [(f"given to {given}", ink.muted)]))
+        groups.append((50, [(f"given to {given}", palette.muted)]))
     for rank, key in ((30, "availability_zone"), (40, "instance_id"), (20, "ultraserver_id")):
         if value := facts.get(key):
-            groups.append((rank, [(value, ink.muted)]))
+            groups.append((rank, [(value, palette.muted)]))
     if driver := facts.get("neuron_driver"):
-        groups.append((10, [(f"driver {driver}", ink.faint)]))
+        groups.append((10, [(f"driver {driver}", palette.faint)]))
     right: list[tuple[int, list[Part]]] = [
-        (90, state_parts(node, pen)),
-        (50, [(f"{names.index(node.name) + 1}/{len(names)} ", ink.faint)]),
+        (90, state_parts(node, context)),
+        (50, [(f"{names.index(node.name) + 1}/{len(names)} ", palette.faint)]),
     ]
-    gap = ("  ", ink.faint)
-    lines = [flow(groups, width, gap, right=right), flow(_at_work(scene, node, pen), width, gap)]
-    if wrong and wrong[0] is not scene.incidents[0]:
-        (said,) = incidents.brief(scene, wrong[0], width - 1, pen)
-        lines.append(Strip.join([Strip([Segment(" ", ink.text)]), said]))
+    gap = ("  ", palette.faint)
+    lines = [
+        flow(groups, width, gap, right=right),
+        flow(_at_work(view_model, node, context), width, gap),
+    ]
+    if wrong and wrong[0] is not view_model.incidents[0]:
+        (said,) = incidents.brief(view_model, wrong[0], width - 1, context)
+        lines.append(Strip.join([Strip([Segment(" ", palette.text)]), said]))
     return lines
 
 
@@ -68,38 +76,42 @@ def _cores(node: NodeView) -> str:
     return f" · {physical} physical cores" if physical else ""
 
 
-def _at_work(scene: Scene, node: NodeView, pen: Pen) -> list[tuple[int, list[Part]]]:
+def _at_work(
+    view_model: ViewModel, node: NodeView, context: RenderContext
+) -> list[tuple[int, list[Part]]]:
     """The node's phase, and the shares that tell work from waiting."""
-    ink, frame = pen.ink, node.frame
-    phase = [(f"phase {units.ABSENT}", ink.faint)]
+    palette, frame = context.palette, node.frame
+    phase = [(f"phase {units.ABSENT}", palette.faint)]
     if frame.phase is not None:
-        phase = run.phase(frame.phase, pen, utc=scene.utc)
-    groups: list[tuple[int, list[Part]]] = [(100, [(" ", ink.text), *phase])]
+        phase = run.phase(frame.phase, context, utc=view_model.utc)
+    groups: list[tuple[int, list[Part]]] = [(100, [(" ", palette.text), *phase])]
     for rank, label, quantity in (
         (70, "util", UTILIZATION),
-        (80, "TE", ENGINE),
+        (80, "TE", PROMETHEUS),
         (60, "HBM bw", BANDWIDTH),
     ):
         text = units.percent(frame.value(quantity))
-        groups.append((rank, [(f"{label} ", ink.muted), *pen.number(text, quantity)]))
+        groups.append((rank, [(f"{label} ", palette.muted), *context.number(text, quantity)]))
     share = job_worst(node, COMM)
-    comm = pen.number(units.percent(share), COMM)
+    comm = context.number(units.percent(share), COMM)
     if share is None and (bounds := run.comm_bounds(frame)) != units.ABSENT:
-        comm = [(f"{bounds} %", ink.text)]
-    groups.append((90, [("comm ", ink.muted), *comm]))
+        comm = [(f"{bounds} %", palette.text)]
+    groups.append((90, [("comm ", palette.muted), *comm]))
     loss, mfu = (job_worst(node, name) for name in ("job_loss", "job_mfu_ratio"))
-    return [*groups, *run.learning(loss, mfu, pen)]
+    return [*groups, *run.learning(loss, mfu, context)]
 
 
-def processes(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
+def processes(
+    _view_model: ViewModel, node: NodeView, width: int, context: RenderContext
+) -> list[Strip]:
     """Every process that runs on the devices or holds one: a line of figures, one of facts."""
-    ink, frame, inventory = pen.ink, node.frame, node.inventory
+    palette, frame, inventory = context.palette, node.frame, node.inventory
     runtimes = {runtime.pid: runtime for runtime in inventory.runtimes}
     holders = {process.pid: process for process in inventory.processes}
     if not runtimes and not holders:
         why = frame.why_absent("runtime_loaded_models")
         reason = incidents.wrap(f"no Neuron process known: {why}", width)
-        return [line([(part, ink.muted)], width) for part in reason]
+        return [line([(part, palette.muted)], width) for part in reason]
     places = {pid: place for place, pid in enumerate(inventory.of(Entity.RUNTIME))}
     wide = width >= 92
     names = {pid: _name(holders.get(pid), runtimes.get(pid)) for pid in runtimes | holders}
@@ -107,25 +119,25 @@ def processes(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip
     title = f"{'pid':>8}  {'process':<{name}}{'exec/s':>8} {'p50':>9} {'p99':>9} {'errors/s':>9}"
     if wide:
         title += f" {'HBM':>10} {'host':>10}"
-    lines = [line([(title, ink.muted)], width)]
+    lines = [line([(title, palette.muted)], width)]
     for pid in sorted(names):
         place = places.get(pid, len(places))
-        parts: list[Part] = [(f"{pid:>8}  ", ink.text), (fit(names[pid], name), ink.muted)]
+        parts: list[Part] = [(f"{pid:>8}  ", palette.text), (fit(names[pid], name), palette.muted)]
         done = frame.at("runtime_executions_completed_per_second", place)
-        parts += pen.number(_rate(done), "", 8)
+        parts += context.number(_rate(done), "", 8)
         for percentile in ("p50", "p99"):
             value = frame.at(f"runtime_total_latency_{percentile}_seconds", place)
-            parts += pen.number(units.seconds(value), "", 10)
+            parts += context.number(units.seconds(value), "", 10)
         worst = max((v for one in _ERRORS if (v := frame.at(one, place)) is not None),
                     default=None)  # fmt: skip
-        number = pen.number(_rate(worst), "", 10)
-        parts += [(number[0][0], ink.critical)] if worst else number
+        number = context.number(_rate(worst), "", 10)
+        parts += [(number[0][0], palette.critical)] if worst else number
         if wide:
             for memory in ("device", "host"):
                 value = frame.at(f"runtime_{memory}_memory_used_bytes", place)
-                parts += pen.number(units.bytes_iec(value), "", 11)
+                parts += context.number(units.bytes_iec(value), "", 11)
         lines.append(line(parts, width))
-        lines += _facts(runtimes.get(pid), holders.get(pid), width, pen)
+        lines += _facts(runtimes.get(pid), holders.get(pid), width, context)
     return lines
 
 
@@ -139,9 +151,11 @@ def _name(holder: Process | None, runtime: Runtime | None) -> str:
     return (holder.command if holder else "") or (runtime.tag if runtime else "") or "-"
 
 
-def _facts(runtime: Runtime | None, holder: Process | None, width: int, pen: Pen) -> list[Strip]:
+def _facts(
+    runtime: Runtime | None, holder: Process | None, width: int, context: RenderContext
+) -> list[Strip]:
     """What a process holds and which programs it has loaded, the running ones first."""
-    ink = pen.ink
+    palette = context.palette
     facts = []
     if runtime is not None and runtime.neffs:
         neffs = sorted(runtime.neffs, key=lambda neff: not neff.running)
@@ -156,11 +170,11 @@ def _facts(runtime: Runtime | None, holder: Process | None, width: int, pen: Pen
     indent = " " * 10
     if facts:
         text = fit(" · ".join(facts), max(0, width - len(indent)))
-        lines.append(line([(indent, ink.faint), (text, ink.faint)], width))
+        lines.append(line([(indent, palette.faint), (text, palette.faint)], width))
     if runtime is not None and runtime.error:
         # It may end in a remedy, so it is shown whole.
         lines += [
-            line([(indent, ink.faint), (part, ink.warning)], width)
+            line([(indent, palette.faint), (part, palette.warning)], width)
             for part in incidents.wrap(runtime.error, width - len(indent))
         ]
     return lines
@@ -172,15 +186,17 @@ def _rate(value: float | None) -> str:
     return bare(units.si(value)) if value < 1000 else units.si(value)
 
 
-def sources(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
+def sources(
+    _view_model: ViewModel, node: NodeView, width: int, context: RenderContext
+) -> list[Strip]:
     """A line per source: state, age, pace, and why it or a part of it does not speak."""
-    ink, now = pen.ink, node.frame.time
+    palette, now = context.palette, node.frame.time
     if not node.frame.sources:
-        return [line([("no source has spoken yet", ink.muted)], width)]
+        return [line([("no source has spoken yet", palette.muted)], width)]
     lines = []
     for source in node.frame.sources:
         calm = source.state in (State.FRESH, State.ENDED)
-        word = f"{pen.glyphs.states[source.state]} {source.state.value}"
+        word = f"{context.glyphs.states[source.state]} {source.state.value}"
         period = f"every {round(source.period, 1):g} s" if source.period else ""
         trouble = [
             f"{count:,} {what.replace('_', ' ')}"
@@ -189,12 +205,12 @@ def sources(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
         ]
         note = " · ".join(part for part in (source.reason, *trouble) if part)
         parts: list[Part] = [
-            (fit(source.name, 15), ink.text),
-            (fit(word, 11), ink.state(source.state)),
-            (fit(units.age(source.age(now)), 6, "right"), ink.muted),
-            (f"  {fit(period, 13)}", ink.faint),
+            (fit(source.name, 15), palette.text),
+            (fit(word, 11), palette.state(source.state)),
+            (fit(units.age(source.age(now)), 6, "right"), palette.muted),
+            (f"  {fit(period, 13)}", palette.faint),
         ]
-        style = ink.muted if calm else ink.text
+        style = palette.muted if calm else palette.text
         if length(parts) + len(note) <= width:
             lines.append(line([*parts, (note, style)], width))
         else:
@@ -203,10 +219,10 @@ def sources(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
                 line([("  ", style), (part, style)], width)
                 for part in incidents.wrap(note, width - 2)
             ]
-    return lines + _unknown(node, width, pen)
+    return lines + _unknown(node, width, context)
 
 
-def _unknown(node: NodeView, width: int, pen: Pen) -> list[Strip]:
+def _unknown(node: NodeView, width: int, context: RenderContext) -> list[Strip]:
     """Why single quantities have no value, where their source said so."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in node.frame.reasons.items():
@@ -215,7 +231,7 @@ def _unknown(node: NodeView, width: int, pen: Pen) -> list[Strip]:
         if name not in (names := by_reason.setdefault(reason, [])):
             names.append(name)
     return [
-        line([(lead, pen.ink.faint), (part, pen.ink.muted)], width)
+        line([(lead, context.palette.faint), (part, context.palette.muted)], width)
         for reason, names in by_reason.items()
         for lead, part in zip(
             chain([f"{units.ABSENT} "], repeat("  ")),
@@ -225,19 +241,26 @@ def _unknown(node: NodeView, width: int, pen: Pen) -> list[Strip]:
     ]
 
 
-def found(scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
+def found(view_model: ViewModel, node: NodeView, width: int, context: RenderContext) -> list[Strip]:
     """The incidents of the node and of the jobs that run on it, open ones first."""
     jobs = node.inventory.of(Entity.JOB)
     mine = [
         incident
-        for incident in scene.view.incidents
+        for incident in view_model.view.incidents
         if incident.node == node.name or (incident.node is None and incident.job in jobs)
     ]
     if not mine and node.state is State.NO_DATA:
         why = f"{units.ABSENT} not evaluated: {node.why_no_data}"
-        return [line([(part, pen.ink.muted)], width) for part in incidents.wrap(why, width)]
+        return [line([(part, context.palette.muted)], width) for part in incidents.wrap(why, width)]
     if not mine:
-        return [line([(f"{pen.glyphs.calm} ", pen.ink.ok), ("none", pen.ink.muted)], width)]
+        return [
+            line(
+                [(f"{context.glyphs.calm} ", context.palette.ok), ("none", context.palette.muted)],
+                width,
+            )
+        ]
     return [
-        strip for incident in mine[:8] for strip in incidents.brief(scene, incident, width, pen)
+        strip
+        for incident in mine[:8]
+        for strip in incidents.brief(view_model, incident, width, context)
     ]

@@ -11,12 +11,12 @@ from trntop.core import units
 from trntop.core.model import Phase, Stage
 from trntop.pipeline.jobs import STAGE, STAGES, job_stage
 
-from ..scene import JobFigures, Scene
+from ..view_model import JobFigures, ViewModel
 from . import run
 from .axes import slots, time_axis
+from .context import RenderContext
 from .graph import Values, runs
 from .line import Part, flow, length, line
-from .pen import Pen
 
 SECONDS = 900.0
 """Stream time that is looked at."""
@@ -61,14 +61,14 @@ def _cells(groups: Sequence[tuple[int, Sequence[Part]]]) -> int:
     return sum(length(parts) for _, parts in groups) + len(_GAP) * (len(groups) - 1)
 
 
-def stages(scene: Scene, job: str) -> tuple[Values, Values]:
+def stages(view_model: ViewModel, job: str) -> tuple[Values, Values]:
     """Times and places in STAGES of the last minutes; NaN where nothing told."""
     count = int(SECONDS)
-    times, places = scene.history.scalar(f"{job}/{STAGE}", count)
-    if job and len(scene.cluster.jobs) > 1:
+    times, places = view_model.history.scalar(f"{job}/{STAGE}", count)
+    if job and len(view_model.cluster.jobs) > 1:
         return times, places
     # What the nodes did before the job's first step belongs to their only job.
-    before, nodes = scene.history.scalar(f"/{STAGE}", count)
+    before, nodes = view_model.history.scalar(f"/{STAGE}", count)
     if not len(times):
         return before, nodes
     known = np.flatnonzero(~np.isnan(places))
@@ -109,69 +109,74 @@ def pauses(found: Iterable[Span]) -> float:
     return lost
 
 
-def current(scene: Scene, job: str) -> Phase | None:
+def current(view_model: ViewModel, job: str) -> Phase | None:
     """What the job is at, in the words of the node that has been at it longest."""
-    nodes = scene.cluster.jobs.get(job, ()) if job else scene.cluster.names
-    stage = job_stage(scene.cluster, nodes)
+    nodes = view_model.cluster.jobs.get(job, ()) if job else view_model.cluster.names
+    stage = job_stage(view_model.cluster, nodes)
     found = [
         phase
         for name in nodes
-        if (phase := scene.cluster.nodes[name].frame.phase) is not None and phase.stage is stage
+        if (phase := view_model.cluster.nodes[name].frame.phase) is not None
+        and phase.stage is stage
     ]
     return min(found, key=lambda one: one.since or float("inf"), default=None)
 
 
 def draw(
-    scene: Scene, job: JobFigures | None, width: int, _height: int, pen: Pen
+    view_model: ViewModel, job: JobFigures | None, width: int, _height: int, context: RenderContext
 ) -> Sequence[Strip]:
     """What the run is at and since when; the last minutes as a strip, and their sums."""
     name = job.job if job else ""
-    found = current(scene, name)
-    now: list[Part] = [(f"phase {units.ABSENT}, nothing tells it", pen.ink.muted)]
+    found = current(view_model, name)
+    now: list[Part] = [(f"phase {units.ABSENT}, nothing tells it", context.palette.muted)]
     if found is not None:
-        now = run.phase(found, pen, utc=scene.utc)
+        now = run.phase(found, context, utc=view_model.utc)
         if found.since is not None:
-            lasts = f" ({units.span(scene.view.time - found.since)})"
-            now.insert(3, (lasts, pen.ink.muted))
-    return [line(now, width), *strip(scene, name, width, pen), tally(scene, name, width, pen)]
+            lasts = f" ({units.span(view_model.view.time - found.since)})"
+            now.insert(3, (lasts, context.palette.muted))
+    return [
+        line(now, width),
+        *strip(view_model, name, width, context),
+        tally(view_model, name, width, context),
+    ]
 
 
-def strip(scene: Scene, job: str, width: int, pen: Pen) -> list[Strip]:
+def strip(view_model: ViewModel, job: str, width: int, context: RenderContext) -> list[Strip]:
     """A cell per time slot: a line while it trained, else the letter of what it was at."""
-    times, places = stages(scene, job)
+    times, places = stages(view_model, job)
     seconds = slots(width, SECONDS)
     # Slots are whole seconds: no more of them than the panel's title says.
     count = min(width, int(SECONDS // seconds))
-    now = scene.view.time
+    now = view_model.view.time
     last = np.floor(now / seconds)
     seen: list[set[int]] = [set() for _ in range(count)]
     for time, place in zip(times.tolist(), places.tolist(), strict=True):
         slot = int(np.floor(time / seconds) - last) + count - 1
         if place == place and 0 <= slot < count:
             seen[slot].add(int(place))
-    cells = runs([_cell({STAGES[place] for place in cell}, pen) for cell in seen])
+    cells = runs([_cell({STAGES[place] for place in cell}, context) for cell in seen])
     return [
         line(cells, width),
-        time_axis(count, seconds, now, pen).adjust_cell_length(width),
+        time_axis(count, seconds, now, context).adjust_cell_length(width),
     ]
 
 
-def _cell(seen: set[Stage], pen: Pen) -> Part:
+def _cell(seen: set[Stage], context: RenderContext) -> Part:
     if not seen:
-        return (" ", pen.ink.faint)
+        return (" ", context.palette.faint)
     for stage, sign in SIGNS.items():
         if stage in seen:
-            return (sign, run.style_of(stage, pen.ink))
-    return (pen.glyphs.full, pen.ink.graph)
+            return (sign, run.style_of(stage, context.palette))
+    return (context.glyphs.full, context.palette.graph)
 
 
-def tally(scene: Scene, job: str, width: int, pen: Pen) -> Strip:
+def tally(view_model: ViewModel, job: str, width: int, context: RenderContext) -> Strip:
     """How much of the time went into which stage, with the signs of the strip.
 
     Where there is little room, numbers go before names: signs of the strip are explained. What
     weighs least goes first, and "…" says that it went.
     """
-    found = spans(*stages(scene, job))
+    found = spans(*stages(view_model, job))
     total = sum(span.seconds for span in found)
     times: dict[Stage, list[float]] = {}
     for span in found:
@@ -185,21 +190,28 @@ def tally(scene: Scene, job: str, width: int, pen: Pen) -> Strip:
         for level, stage in [(0, kept[0]), *product((1, 2), reversed(kept))]:
             brief[stage] = level
             groups = [
-                (_RANKS[one], _entry(one, times[one], total, brief[one], pen))
+                (_RANKS[one], _entry(one, times[one], total, brief[one], context))
                 for one in kinds
                 if one in brief
             ]
             if count < len(kinds):
-                groups.append((0, [("…", pen.ink.muted)]))
+                groups.append((0, [("…", context.palette.muted)]))
             if _cells(groups) <= width:
-                return flow(groups, width, (_GAP, pen.ink.faint))
-    return flow(groups, width, (_GAP, pen.ink.faint))
+                return flow(groups, width, (_GAP, context.palette.faint))
+    return flow(groups, width, (_GAP, context.palette.faint))
 
 
-def _entry(stage: Stage, times: Sequence[float], total: float, brief: int, pen: Pen) -> list[Part]:
-    sign = SIGNS.get(stage, pen.glyphs.full * 2)
-    style = pen.ink.graph if stage is Stage.TRAINING else run.style_of(stage, pen.ink)
-    return [(sign, style), (f" {stage.value}{_sum(stage, times, total, brief)}", pen.ink.muted)]
+def _entry(
+    stage: Stage, times: Sequence[float], total: float, brief: int, context: RenderContext
+) -> list[Part]:
+    sign = SIGNS.get(stage, context.glyphs.full * 2)
+    style = (
+        context.palette.graph if stage is Stage.TRAINING else run.style_of(stage, context.palette)
+    )
+    return [
+        (sign, style),
+        (f" {stage.value}{_sum(stage, times, total, brief)}", context.palette.muted),
+    ]
 
 
 def _sum(stage: Stage, times: Sequence[float], total: float, brief: int) -> str:

@@ -5,10 +5,10 @@ from textual.strip import Strip
 from trntop.core import units
 from trntop.core.model import NodeView, Severity
 
-from ..scene import Scene
+from ..view_model import ViewModel
+from .context import RenderContext
 from .incidents import wrap
 from .line import Part, length, line
-from .pen import Pen
 
 LABEL = 10
 _ROWS = (
@@ -36,21 +36,21 @@ CLOCK_OFF = 1.0
 """Seconds from which a clock is called wrong: a slow network makes it look behind by less."""
 
 
-def draw(_scene: Scene, node: NodeView, width: int, pen: Pen) -> list[Strip]:
+def draw(_view_model: ViewModel, node: NodeView, width: int, context: RenderContext) -> list[Strip]:
     """A line per subject of which anything is known."""
-    ink, facts = pen.ink, node.inventory.facts
+    palette, facts = context.palette, node.inventory.facts
     lines: list[Strip] = []
     for label, keys in _ROWS:
         known = [f"{NAMED.get(key, '')}{facts[key]}" for key in keys if facts.get(key)]
-        lines += _row(label, " · ".join(known), [], width, pen)
+        lines += _row(label, " · ".join(known), [], width, context)
     for label, key, well in _AHEAD:
         if said := facts.get(key, ""):
-            sign = [] if said == well else [_warning(pen)]
-            lines += _row(label, said, sign, width, pen)
+            sign = [] if said == well else [_warning(context)]
+            lines += _row(label, said, sign, width, context)
     if (offset := clock_offset(node)) is not None:
         off = abs(offset) >= CLOCK_OFF
-        lines += _row("clock", clock(offset), [_warning(pen)] if off else [], width, pen)
-    nothing = [line([("nothing is known of the instance", ink.muted)], width)]
+        lines += _row("clock", clock(offset), [_warning(context)] if off else [], width, context)
+    nothing = [line([("nothing is known of the instance", palette.muted)], width)]
     return lines or nothing
 
 
@@ -66,15 +66,19 @@ def clock(offset: float) -> str:
     return f"{units.seconds(abs(offset))} {'ahead of' if offset > 0 else 'behind'} ours"
 
 
-def _warning(pen: Pen) -> Part:
-    return f"{pen.glyphs.severities[Severity.WARNING]} ", pen.ink.warning
+def _warning(context: RenderContext) -> Part:
+    return f"{context.glyphs.severities[Severity.WARNING]} ", context.palette.warning
 
 
-def _row(label: str, text: str, sign: list[Part], width: int, pen: Pen) -> list[Strip]:
+def _row(
+    label: str, text: str, sign: list[Part], width: int, context: RenderContext
+) -> list[Strip]:
     if not text:
         return []
-    style = pen.ink.warning if sign else pen.ink.text
+    style = context.palette.warning if sign else context.palette.text
     indent = LABEL + length(sign)
     first, *rest = wrap(text, max(1, width - indent))
-    lines = [line([(f"{label:<{LABEL}}", pen.ink.muted), *sign, (first, style)], width)]
-    return lines + [line([(" " * indent, pen.ink.muted), (part, style)], width) for part in rest]
+    lines = [line([(f"{label:<{LABEL}}", context.palette.muted), *sign, (first, style)], width)]
+    return lines + [
+        line([(" " * indent, context.palette.muted), (part, style)], width) for part in rest
+    ]

@@ -15,12 +15,12 @@ from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import Cluster, Column, Key, Severity
 
-from ..scene import Scene, worst
+from ..view_model import ViewModel, worst
 from . import table
 from .axes import nice
+from .context import RenderContext
 from .graph import runs
 from .line import Part, fit
-from .pen import Pen
 
 Places = npt.NDArray[np.int64]
 COMPUTE = "rank_compute_seconds"
@@ -31,7 +31,7 @@ MANY = 64
 """Ranks from which a row is a node's slowest rank."""
 
 
-Draw = Callable[["RankRow", int, Pen], Sequence[Part]]
+Draw = Callable[["RankRow", int, RenderContext], Sequence[Part]]
 
 
 class Roster:
@@ -46,14 +46,14 @@ class Roster:
         """Place of each rank's node in `nodes`."""
         self._taken: Places = np.empty(0, np.int64)
         """Places of the job's ranks among all ranks of its nodes."""
-        self._scene: Scene | None = None
+        self._view_model: ViewModel | None = None
         self._crew: Crew | None = None
 
-    def crew(self, scene: Scene, job: str) -> "Crew":
+    def crew(self, view_model: ViewModel, job: str) -> "Crew":
         """The ranks of `job` in a scene; computed once for it."""
-        if self._crew is None or scene is not self._scene or job != self._job:
-            self._follow(scene.cluster, job)
-            self._scene, self._crew = scene, self._take(scene.cluster)
+        if self._crew is None or view_model is not self._view_model or job != self._job:
+            self._follow(view_model.cluster, job)
+            self._view_model, self._crew = view_model, self._take(view_model.cluster)
         return self._crew
 
     def _follow(self, cluster: Cluster, job: str) -> None:
@@ -211,20 +211,20 @@ class RankRow:
         return float(column[self.place])
 
 
-def rows(scene: Scene, crew: Crew, places: Sequence[int], whole: bool) -> list[RankRow]:
+def rows(view_model: ViewModel, crew: Crew, places: Sequence[int], whole: bool) -> list[RankRow]:
     """The rows of some ranks; with `whole` each stands for its node."""
     counts = np.bincount(crew.node, minlength=len(crew.nodes))
     made = []
     for place in places:
         owner = int(crew.node[place])
-        severity = worst(scene.cluster.nodes[crew.nodes[owner]], scene)
+        severity = worst(view_model.cluster.nodes[crew.nodes[owner]], view_model)
         made.append(RankRow(crew, place, int(counts[owner]) if whole else 0, severity))
     return made
 
 
-def blamed(scene: Scene, crew: Crew) -> Column:
+def blamed(view_model: ViewModel, crew: Crew) -> Column:
     """How bad the worst open incident is that names each rank's node, `[rank]`; -1 for none."""
-    found = (worst(scene.cluster.nodes[name], scene) for name in crew.nodes)
+    found = (worst(view_model.cluster.nodes[name], view_model) for name in crew.nodes)
     ranked = np.array([-1.0 if one is None else float(one.rank) for one in found])
     return ranked[crew.node] if len(ranked) else np.empty(0)
 
@@ -245,33 +245,33 @@ def median(values: Column) -> float | None:
     return float(np.median(known)) if len(known) else None
 
 
-def timeline(row: RankRow, width: int, pen: Pen) -> list[Part]:
+def timeline(row: RankRow, width: int, context: RenderContext) -> list[Part]:
     """One step: compute, compute that covers communication, communication alone, the rest."""
     crew = row.crew
     seconds, compute, exposed, comm = (
         row.of(column) for column in (crew.seconds, crew.compute, crew.exposed, crew.comm)
     )
     if seconds != seconds or width <= 0:
-        return [(" " * max(0, width), pen.ink.faint)]
+        return [(" " * max(0, width), context.palette.faint)]
     compute, exposed, comm = (0.0 if one != one else one for one in (compute, exposed, comm))
     covered = min(max(0.0, comm - exposed), compute)
     ends = (compute - covered, compute, compute + exposed, seconds)
     cells: list[Part] = []
-    for (sign, style), end in zip(kinds(pen), ends, strict=True):
+    for (sign, style), end in zip(kinds(context), ends, strict=True):
         upto = min(width, round(end / crew.scale * width))
         cells += [(sign, style)] * max(0, upto - len(cells))
-    return runs(cells + [(" ", pen.ink.faint)] * (width - len(cells)))
+    return runs(cells + [(" ", context.palette.faint)] * (width - len(cells)))
 
 
 _SIGNS = {"block": "▆▅░·", "braille": "⣿⣶⠒·", "ascii": "#=.,"}
 KINDS = ("compute", "compute over comm", "waits in comm", "not told")
 
 
-def kinds(pen: Pen) -> tuple[Part, Part, Part, Part]:
+def kinds(context: RenderContext) -> tuple[Part, Part, Part, Part]:
     """Sign and style of the parts of a step, in the order of `timeline`."""
-    ink = pen.ink
-    styles = (ink.graph, ink.accent, ink.muted, ink.rule)
-    compute, covered, exposed, rest = zip(_SIGNS[pen.glyphs.name], styles, strict=True)
+    palette = context.palette
+    styles = (palette.graph, palette.accent, palette.muted, palette.rule)
+    compute, covered, exposed, rest = zip(_SIGNS[context.glyphs.name], styles, strict=True)
     return compute, covered, exposed, rest
 
 
@@ -311,41 +311,43 @@ class RankColumns:
             table.Column("step", "at step", 9, 45, self._step, align="right"),
         )  # fmt: skip
 
-    def _node(self, row: RankRow, width: int, pen: Pen) -> list[Part]:
+    def _node(self, row: RankRow, width: int, context: RenderContext) -> list[Part]:
         if row.severity is None:
-            return [("  ", pen.ink.text), (fit(row.node, width - 2), pen.ink.text)]
-        text = f"{pen.glyphs.severities[row.severity]} {row.node}"
-        return [(fit(text, width), pen.ink.severity(row.severity))]
+            return [("  ", context.palette.text), (fit(row.node, width - 2), context.palette.text)]
+        text = f"{context.glyphs.severities[row.severity]} {row.node}"
+        return [(fit(text, width), context.palette.severity(row.severity))]
 
-    def _rank(self, row: RankRow, width: int, pen: Pen) -> list[Part]:
+    def _rank(self, row: RankRow, width: int, context: RenderContext) -> list[Part]:
         # A rank's number is that of the whole job, so "178 of 16" would not read well.
         beside = f" +{row.ranks - 1}" if row.ranks > 1 else ""
         lead = fit(row.crew.ranks[row.place], width - len(beside), "right")
-        return [(lead, pen.ink.text), (beside, pen.ink.faint)]
+        return [(lead, context.palette.text), (beside, context.palette.faint)]
 
-    def _stage(self, row: RankRow, width: int, pen: Pen) -> list[Part]:
-        return pen.number(units.count(row.of(row.crew.stage)), "", width)
+    def _stage(self, row: RankRow, width: int, context: RenderContext) -> list[Part]:
+        return context.number(units.count(row.of(row.crew.stage)), "", width)
 
-    def _lead(self, row: RankRow, width: int, pen: Pen) -> list[Part]:
+    def _lead(self, row: RankRow, width: int, context: RenderContext) -> list[Part]:
         lead = row.of(row.crew.lead)
         if lead != lead:
-            return pen.number(units.ABSENT, "", width)
-        style = pen.ink.warning if lead > self._limit else pen.ink.text
+            return context.number(units.ABSENT, "", width)
+        style = context.palette.warning if lead > self._limit else context.palette.text
         return [
-            (fit(f"{100 * lead:+.1f}", width - 1, "right"), style), ("d", pen.ink.faint),
+            (fit(f"{100 * lead:+.1f}", width - 1, "right"), style), ("d", context.palette.faint),
         ]  # fmt: skip
 
-    def _step(self, row: RankRow, width: int, pen: Pen) -> list[Part]:
+    def _step(self, row: RankRow, width: int, context: RenderContext) -> list[Part]:
         step = row.of(row.crew.step)
-        number = pen.number(units.count(step), "rank_step", width)
+        number = context.number(units.count(step), "rank_step", width)
         # One step apart is the moment at which a step ends.
         if self._crew.newest - step > 1:
-            number[0] = (number[0][0], pen.ink.warning)
+            number[0] = (number[0][0], context.palette.warning)
         return number
 
 
 def _seconds(field: str, quantity: str) -> Draw:
-    def draw(row: RankRow, width: int, pen: Pen) -> list[Part]:
-        return pen.number(units.plain_seconds(row.of(getattr(row.crew, field))), quantity, width)
+    def draw(row: RankRow, width: int, context: RenderContext) -> list[Part]:
+        return context.number(
+            units.plain_seconds(row.of(getattr(row.crew, field))), quantity, width
+        )
 
     return draw

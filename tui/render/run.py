@@ -5,33 +5,33 @@ from rich.style import Style
 from trntop.core import units
 from trntop.core.model import Frame, Phase, Stage
 
-from .ink import Ink
+from .context import RenderContext
 from .line import Part
-from .pen import Pen
+from .palette import Palette
 
 FLOOR = "node_comm_share_floor_ratio"
 CEILING = "node_comm_share_ceiling_ratio"
 
 
-def style_of(stage: Stage, ink: Ink) -> Style:
+def style_of(stage: Stage, palette: Palette) -> Style:
     """Training and idling are calm; a stalled run needs a person."""
     if stage is Stage.STALLED:
-        return ink.warning
-    return ink.muted if stage in (Stage.TRAINING, Stage.IDLE) else ink.accent
+        return palette.warning
+    return palette.muted if stage in (Stage.TRAINING, Stage.IDLE) else palette.accent
 
 
-def phase(found: Phase, pen: Pen, *, utc: bool) -> list[Part]:
+def phase(found: Phase, context: RenderContext, *, utc: bool) -> list[Part]:
     """`compiling d since 14:02:10 · 2 compilers, 12 modules in the cache`."""
-    ink = pen.ink
+    palette = context.palette
     sign = units.mark(found.provenance)
     parts: list[Part] = [
-        (found.stage.value, style_of(found.stage, ink)),
-        (f" {sign}" if sign else "", ink.faint),
+        (found.stage.value, style_of(found.stage, palette)),
+        (f" {sign}" if sign else "", palette.faint),
     ]
     if found.since is not None:
-        parts.append((f" since {units.clock(found.since, utc=utc)}", ink.muted))
+        parts.append((f" since {units.clock(found.since, utc=utc)}", palette.muted))
     if found.why:
-        parts.append((f" · {found.why}", ink.muted))
+        parts.append((f" · {found.why}", palette.muted))
     return parts
 
 
@@ -40,10 +40,12 @@ def comm_bounds(frame: Frame) -> str:
     return units.share_bounds(*frame.comm_bounds)
 
 
-def learning(loss: float | None, mfu: float | None, pen: Pen) -> list[tuple[int, list[Part]]]:
+def learning(
+    loss: float | None, mfu: float | None, context: RenderContext
+) -> list[tuple[int, list[Part]]]:
     """Loss and MFU, where a job tells them: groups for a line that may lack the room."""
     return [
-        (rank, [(f"{label} ", pen.ink.muted), *pen.number(form(value), quantity)])
+        (rank, [(f"{label} ", context.palette.muted), *context.number(form(value), quantity)])
         for rank, label, value, form, quantity in (
             (45, "loss", loss, units.loss, "job_loss"),
             (40, "MFU", mfu, units.percent, "job_mfu_ratio"),

@@ -7,8 +7,8 @@ from typing import Generic, TypeVar
 from rich.style import Style
 from textual.strip import Strip
 
+from .context import RenderContext
 from .line import Align, Part, fit, line, short
-from .pen import Pen
 
 Row = TypeVar("Row")
 
@@ -28,7 +28,7 @@ class Column(Generic[Row]):
     """Least cells."""
     rank: int
     """Importance: the least important columns go where space ends."""
-    draw: Callable[[Row, int, Pen], Sequence[Part]]
+    draw: Callable[[Row, int, RenderContext], Sequence[Part]]
     unit: str = ""
     wide: int = 0
     """Most cells it grows to where there is room; 0 keeps `width`."""
@@ -68,20 +68,22 @@ def column_at(columns: Layout[Row], x: int) -> Column[Row] | None:
     return None
 
 
-def header(columns: Layout[Row], width: int, pen: Pen, sorted_by: str, reverse: bool) -> Strip:
+def header(
+    columns: Layout[Row], width: int, context: RenderContext, sorted_by: str, reverse: bool
+) -> Strip:
     """The line of titles and units; the sorted column is marked."""
-    parts: list[Part] = [("  ", pen.ink.muted)]
+    parts: list[Part] = [("  ", context.palette.muted)]
     for index, (column, cells) in enumerate(columns):
         if index:
-            parts.append((" " * GAP, pen.ink.muted))
+            parts.append((" " * GAP, context.palette.muted))
         title = f"{column.title} {column.unit}".rstrip()
         if column.id == sorted_by:
-            arrow = pen.glyphs.up if reverse else pen.glyphs.down
+            arrow = context.glyphs.up if reverse else context.glyphs.down
             if len(title) >= cells:  # the arrow is worth more than the unit
                 title = short(column.title, cells - 1)
-            parts.append((fit(f"{title}{arrow}", cells, column.align), pen.ink.key))
+            parts.append((fit(f"{title}{arrow}", cells, column.align), context.palette.key))
         else:
-            parts.append((fit(title, cells, column.align), pen.ink.muted))
+            parts.append((fit(title, cells, column.align), context.palette.muted))
     return line(parts, width)
 
 
@@ -89,7 +91,7 @@ def row(
     columns: Layout[Row],
     value: Row,
     width: int,
-    pen: Pen,
+    context: RenderContext,
     *,
     cursor: bool,
     focus: bool = True,
@@ -101,23 +103,23 @@ def row(
         columns: what is drawn, each with its cells.
         value: of the row.
         width: cells of the line.
-        pen: to draw with.
+        context: to draw with.
         cursor: whether the cursor is on it.
         focus: whether keys go to the table.
         remark: stands in the place of all columns between the first and the last.
     """
-    pointer = f"{pen.glyphs.cursor} " if cursor else "  "
-    parts: list[Part] = [(pointer, pen.ink.key if focus else pen.ink.muted)]
+    pointer = f"{context.glyphs.cursor} " if cursor else "  "
+    parts: list[Part] = [(pointer, context.palette.key if focus else context.palette.muted)]
     if remark and len(columns) > 2:
         (first, start), *between, (last, end) = columns
         room = sum(cells + GAP for _, cells in between) - GAP
         columns = []
-        parts += first.draw(value, start, pen)
-        parts += [(" " * GAP, Style.null()), (fit(remark, room), pen.ink.muted)]
-        parts += [(" " * GAP, Style.null()), *last.draw(value, end, pen)]
+        parts += first.draw(value, start, context)
+        parts += [(" " * GAP, Style.null()), (fit(remark, room), context.palette.muted)]
+        parts += [(" " * GAP, Style.null()), *last.draw(value, end, context)]
     for index, (column, cells) in enumerate(columns):
         if index:
             parts.append((" " * GAP, Style.null()))
-        parts.extend(column.draw(value, cells, pen))
+        parts.extend(column.draw(value, cells, context))
     strip = line(parts, width)
-    return strip.apply_style(pen.ink.cursor) if cursor else strip
+    return strip.apply_style(context.palette.cursor) if cursor else strip

@@ -16,21 +16,21 @@ from trntop.pipeline.history import KEPT
 from ..measures import (
     BANDWIDTH,
     COMM,
-    ENGINE,
     EXECUTIONS,
     EXPOSED,
     MEMORY,
+    PROMETHEUS,
     RETRANSMIT,
     STEP,
     TOKENS,
     TRANSMIT,
     UTILIZATION,
 )
-from ..scene import Scene
+from ..view_model import ViewModel
 from .axes import Mark, series, slots, time_axis
+from .context import RenderContext
 from .graph import Values, chart, ruled
 from .line import Part, beside, flow, length, line, short
-from .pen import Pen
 
 SECONDS = 300.0
 """Stream time that a chart spans."""
@@ -67,7 +67,7 @@ class _Kind:
 
 _NODES = {
     UTILIZATION: _Kind("utilization, mean", units.percent, 1.0),
-    ENGINE: _Kind("TE, mean", units.percent, 1.0),
+    PROMETHEUS: _Kind("TE, mean", units.percent, 1.0),
     TRANSMIT: _Kind("EFA tx, all", units.gigabits),
     BANDWIDTH: _Kind("HBM bandwidth", units.percent, 1.0),
     MEMORY: _Kind("HBM, fullest device", units.percent, 1.0, lambda limits: limits.memory),
@@ -90,36 +90,40 @@ MORE = 200
 """Seconds that are fetched besides: cells are whole seconds, so that a chart spans some more."""
 
 
-def of_node(scene: Scene, node: str, quantity: str, seconds: float = SECONDS) -> Trend | None:
+def of_node(
+    view_model: ViewModel, node: str, quantity: str, seconds: float = SECONDS
+) -> Trend | None:
     """A node's quantity, above its limit in the colour of the open incident that goes by it; None
     for one that the history does not keep.
     """
     kind = _NODES.get(quantity)
     if kind is None:
         return None
-    past = scene.history.node(quantity, node, int(seconds) + MORE)
-    severity = Severity.WARNING if kind.limit is None else _severity(scene, node, quantity)
-    return _trend(kind, quantity, *past, scene.limits, severity)
+    past = view_model.history.node(quantity, node, int(seconds) + MORE)
+    severity = Severity.WARNING if kind.limit is None else _severity(view_model, node, quantity)
+    return _trend(kind, quantity, *past, view_model.limits, severity)
 
 
-def _severity(scene: Scene, node: str, quantity: str) -> Severity:
+def _severity(view_model: ViewModel, node: str, quantity: str) -> Severity:
     """That of the worst open incident whose evidence is a node's quantity, else a warning."""
     found = (
         incident.severity
-        for incident in scene.incidents
+        for incident in view_model.incidents
         for one in incident.evidence
         if one.node == node and KEPT_OF.get(one.quantity or "") == quantity
     )
     return next(found, Severity.WARNING)
 
 
-def of_job(scene: Scene, job: str, quantity: str, seconds: float = SECONDS) -> Trend | None:
+def of_job(
+    view_model: ViewModel, job: str, quantity: str, seconds: float = SECONDS
+) -> Trend | None:
     """A job's quantity, the mean over its nodes; None for one that is not drawn."""
     kind = _JOBS.get(quantity)
     if kind is None:
         return None
-    past = scene.history.scalar(f"{job}/{quantity}", int(seconds) + MORE)
-    return _trend(kind, quantity, *past, scene.limits)
+    past = view_model.history.scalar(f"{job}/{quantity}", int(seconds) + MORE)
+    return _trend(kind, quantity, *past, view_model.limits)
 
 
 def _trend(
@@ -139,31 +143,31 @@ def known(trend: Trend) -> bool:
     return not np.isnan(trend.values).all()
 
 
-def cluster_trends(scene: Scene) -> list[Trend]:
+def cluster_trends(view_model: ViewModel) -> list[Trend]:
     """Of the worst job, its communication share first; of all nodes where no job reports."""
-    job = scene.job
+    job = view_model.job
     trends: list[Trend] = []
     if job is not None:
-        found = (of_job(scene, job.job, quantity) for quantity in (COMM, STEP, TOKENS))
+        found = (of_job(view_model, job.job, quantity) for quantity in (COMM, STEP, TOKENS))
         trends += filter(None, found)
-    whole = scene.cluster.whole is not None
+    whole = view_model.cluster.whole is not None
     if job is None:
-        for quantity in (UTILIZATION, ENGINE):
-            one = _of_whole(scene, quantity) if whole else _mean(scene, quantity)
-            trends += [one] if len(one.times) or quantity != ENGINE else []
-    return [*trends, _of_whole(scene, TRANSMIT) if whole else _summed(scene, TRANSMIT)]
+        for quantity in (UTILIZATION, PROMETHEUS):
+            one = _of_whole(view_model, quantity) if whole else _mean(view_model, quantity)
+            trends += [one] if len(one.times) or quantity != PROMETHEUS else []
+    return [*trends, _of_whole(view_model, TRANSMIT) if whole else _summed(view_model, TRANSMIT)]
 
 
-def node_trends(scene: Scene, node: str) -> list[Trend]:
+def node_trends(view_model: ViewModel, node: str) -> list[Trend]:
     """Of one node; tensor engines and HBM bandwidth where the history has them."""
     found = (
-        of_node(scene, node, quantity)
-        for quantity in (UTILIZATION, ENGINE, TRANSMIT, BANDWIDTH, MEMORY)
+        of_node(view_model, node, quantity)
+        for quantity in (UTILIZATION, PROMETHEUS, TRANSMIT, BANDWIDTH, MEMORY)
     )
     return [
         one
         for one in found
-        if one is not None and (known(one) or one.quantity not in (ENGINE, BANDWIDTH))
+        if one is not None and (known(one) or one.quantity not in (PROMETHEUS, BANDWIDTH))
     ]
 
 
@@ -171,26 +175,26 @@ def _largest(values: Values) -> float:
     return float(np.nanmax(values)) if len(values) and not np.isnan(values).all() else 0.0
 
 
-def _of_whole(scene: Scene, quantity: str) -> Trend:
+def _of_whole(view_model: ViewModel, quantity: str) -> Trend:
     """Of all nodes behind an engine, of which the screen may have only the worst."""
-    past = scene.history.scalar(f"/{quantity}", int(SECONDS) + MORE)
-    return _trend(_NODES[quantity], quantity, *past, scene.limits)
+    past = view_model.history.scalar(f"/{quantity}", int(SECONDS) + MORE)
+    return _trend(_NODES[quantity], quantity, *past, view_model.limits)
 
 
-def _summed(scene: Scene, quantity: str) -> Trend:
-    times, table = scene.history.nodes(quantity, scene.cluster.names, int(SECONDS) + MORE)
+def _summed(view_model: ViewModel, quantity: str) -> Trend:
+    times, table = view_model.history.nodes(quantity, view_model.cluster.names, int(SECONDS) + MORE)
     known = ~np.isnan(table)
     values = np.where(known.any(axis=1), np.where(known, table, 0).sum(axis=1), np.nan)
-    return _trend(_NODES[quantity], quantity, times, values, scene.limits)
+    return _trend(_NODES[quantity], quantity, times, values, view_model.limits)
 
 
-def _mean(scene: Scene, quantity: str) -> Trend:
-    times, table = scene.history.nodes(quantity, scene.cluster.names, int(SECONDS) + MORE)
+def _mean(view_model: ViewModel, quantity: str) -> Trend:
+    times, table = view_model.history.nodes(quantity, view_model.cluster.names, int(SECONDS) + MORE)
     known = ~np.isnan(table)
     count = known.sum(axis=1)
     total = np.where(known, table, 0).sum(axis=1)
     values = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    return _trend(_NODES[quantity], quantity, times, values, scene.limits)
+    return _trend(_NODES[quantity], quantity, times, values, view_model.limits)
 
 
 def draw(
@@ -198,7 +202,7 @@ def draw(
     now: float,
     width: int,
     height: int,
-    pen: Pen,
+    context: RenderContext,
     marks: Sequence[Mark] = (),
     seconds: float = SECONDS,
 ) -> list[Strip]:
@@ -209,7 +213,7 @@ def draw(
         now: stream time of the right end.
         width: cells.
         height: lines.
-        pen: what to draw with.
+        context: what to draw with.
         marks: moments shown on the time axes.
         seconds: that a chart spans.
     """
@@ -231,9 +235,9 @@ def draw(
         row = shown[start : start + per_row]
         lines_each = tall - (start + per_row < len(shown))
         # Charts beside each other say in the same place how far they reach.
-        roomy = all(_has_room(trend, cells, pen) for trend in row)
+        roomy = all(_has_room(trend, cells, context) for trend in row)
         blocks = [
-            (_chart(trend, now, cells, lines_each, pen, marks, seconds, roomy=roomy), cells)
+            (_chart(trend, now, cells, lines_each, context, marks, seconds, roomy=roomy), cells)
             for trend in row
         ]
         lines += [strip.adjust_cell_length(width) for strip in beside(blocks, GAP)]
@@ -246,17 +250,17 @@ def _newest(trend: Trend) -> float | None:
     return next((v for v in reversed(trend.values.tolist()) if v == v), None)
 
 
-def _title(trend: Trend, pen: Pen) -> tuple[Part, list[Part]]:
+def _title(trend: Trend, context: RenderContext) -> tuple[Part, list[Part]]:
     """What it is, and its newest value."""
-    ink = pen.ink
+    palette = context.palette
     newest = _newest(trend)
     held = bool(len(trend.values)) and trend.values[-1] == trend.values[-1]
-    number = pen.number(trend.form(newest if held else None), trend.quantity)
+    number = context.number(trend.form(newest if held else None), trend.quantity)
     if held and trend.limit is not None and newest is not None and newest > trend.limit:
-        number[0] = (number[0][0], ink.severity(trend.severity))
+        number[0] = (number[0][0], palette.severity(trend.severity))
     else:
-        number[0] = (number[0][0], ink.strong if held else ink.faint)
-    return (trend.title, ink.muted), number
+        number[0] = (number[0][0], palette.strong if held else palette.faint)
+    return (trend.title, palette.muted), number
 
 
 def _since(trend: Trend, time: float) -> Trend:
@@ -281,9 +285,9 @@ def _bounds(trend: Trend) -> str:
     return f"{limit}top {trend.form(_top(trend))}"
 
 
-def _has_room(trend: Trend, width: int, pen: Pen) -> bool:
+def _has_room(trend: Trend, width: int, context: RenderContext) -> bool:
     """Whether its bounds can stand beside its title."""
-    title, number = _title(trend, pen)
+    title, number = _title(trend, context)
     bounds = _bounds(trend)
     return not bounds or len(bounds) <= width - length([title, *number]) - 2
 
@@ -293,7 +297,7 @@ def _chart(
     now: float,
     width: int,
     height: int,
-    pen: Pen,
+    context: RenderContext,
     marks: Sequence[Mark],
     seconds: float,
     *,
@@ -303,28 +307,28 @@ def _chart(
 
     The range stands beside the title where that is `roomy`, else in the graph.
     """
-    ink = pen.ink
-    (title, style), number = _title(trend, pen)
+    palette = context.palette
+    (title, style), number = _title(trend, context)
     bounds = _bounds(trend)
     head = flow(
         [(90, [(short(title, width - length(number) - 1), style)]), (95, number)],
         width,
-        (" ", ink.faint),
-        right=[(10, [(bounds, ink.faint)])] if roomy and bounds else [],
+        (" ", palette.faint),
+        right=[(10, [(bounds, palette.faint)])] if roomy and bounds else [],
     )
     values, slot = series(trend.times, trend.values, now, width, seconds)
     room, top = max(1, height - 2), _top(trend)
-    over = ink.over[trend.severity]
-    body = chart(values, room, pen, top=top, limit=trend.limit, over=over)
+    over = palette.over[trend.severity]
+    body = chart(values, room, context, top=top, limit=trend.limit, over=over)
     if bounds and not roomy:  # over the oldest values rather than nowhere
-        if (row := ruled(room, pen, top=top, limit=trend.limit)) is not None and row:
-            body[row] = _written(body[row], trend.form(trend.limit), pen)
+        if (row := ruled(room, context, top=top, limit=trend.limit)) is not None and row:
+            body[row] = _written(body[row], trend.form(trend.limit), context)
         if room > 1:
-            body[0] = _written(body[0], trend.form(top), pen)
-    return [head, *body, time_axis(width, slot, now, pen, marks)]
+            body[0] = _written(body[0], trend.form(top), context)
+    return [head, *body, time_axis(width, slot, now, context, marks)]
 
 
-def _written(row: Strip, text: str, pen: Pen) -> Strip:
+def _written(row: Strip, text: str, context: RenderContext) -> Strip:
     """A line of a graph with a number over its left end."""
-    mark = line([(f"{text} ", pen.ink.faint)], cell_len(text) + 1)
+    mark = line([(f"{text} ", context.palette.faint)], cell_len(text) + 1)
     return Strip.join([mark, row.crop(mark.cell_length)])

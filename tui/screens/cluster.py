@@ -9,8 +9,8 @@ from textual.containers import Container, Horizontal
 from textual.getters import query_one
 from textual.reactive import reactive
 
-from ..arrangement import Arrangement, Keeper
 from ..messages import NodeAsked, SubjectChanged
+from ..preferences import Arrangement, TablePreferences
 from ..render import devices, efa, fleet
 from ..render.glyphs import Glyphs
 from ..render.line import printable
@@ -54,24 +54,24 @@ class ClusterScreen(FaultFinding):
         latest: Latest,
         glyphs: Glyphs,
         held: Held | None = None,
-        keeper: Keeper | None = None,
+        keeper: TablePreferences | None = None,
     ) -> None:
         super().__init__(latest, glyphs, held)
-        self._keeper = keeper or Keeper()
+        self._keeper = keeper or TablePreferences()
 
     def body(self) -> ComposeResult:
         """Map and charts above or beside the table."""
         yield self.filter_bar()
         heat = FleetMap(glyphs=self.glyphs, id="map")
-        heat.data_bind(Frame.scene, Finding.selection)
-        trends = Trends(glyphs=self.glyphs, id="trends").data_bind(Frame.scene)
+        heat.data_bind(Frame.view_model, Finding.selection)
+        trends = Trends(glyphs=self.glyphs, id="trends").data_bind(Frame.view_model)
         trends.border_title = "last minutes"
         nodes = FleetTable(glyphs=self.glyphs, id="nodes")
-        nodes.data_bind(Frame.scene, Finding.selection)
+        nodes.data_bind(Frame.view_model, Finding.selection)
         cores = NodePanel(devices.draw, glyphs=self.glyphs, id="devices")
         cards = NodePanel(efa.draw, glyphs=self.glyphs, id="cards")
-        cores.data_bind(Frame.scene, ClusterScreen.node)
-        cards.data_bind(Frame.scene, ClusterScreen.node)
+        cores.data_bind(Frame.view_model, ClusterScreen.node)
+        cards.data_bind(Frame.view_model, ClusterScreen.node)
         for panel in (heat, trends, nodes, cores, cards):
             panel.add_class("panel")
         peek = Horizontal(cores, cards, id="peek")
@@ -83,7 +83,7 @@ class ClusterScreen(FaultFinding):
         current = self.table.current
         return None if current is None else current.name
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """The first row may have become another node."""
         if self.is_mounted:
             self.call_next(self._follow)

@@ -13,7 +13,7 @@ from trntop.core.model import Incident
 
 from ..messages import NodeAsked
 from ..render import blame, comm, ranks
-from ..scene import JobFigures
+from ..view_model import JobFigures
 from ..widgets.job_table import JobPanel, JobTable
 from ..widgets.rank_table import Blame, BoundsTable, NodeRanks, RankTable
 from ..widgets.row_table import RowTable
@@ -63,7 +63,7 @@ class CommScreen(FaultFinding):
         bounded = BoundsTable(glyphs=self.glyphs, id="bounds")
         bounded.border_title = "comm share by node · estimated"
         for panel in (shares, guilty, table, crew, bounded):
-            panel.data_bind(CommScreen.job, Frame.scene).add_class("panel")
+            panel.data_bind(CommScreen.job, Frame.view_model).add_class("panel")
         for nodes in (table, bounded):
             nodes.data_bind(Finding.selection)
         jobs.add_class("panel")
@@ -90,18 +90,22 @@ class CommScreen(FaultFinding):
     @property
     def incident(self) -> Incident | None:
         """The one that explains the job's communication best, else that of the alert line."""
-        if self.scene is None or self.job is None:
+        if self.view_model is None or self.job is None:
             return super().incident
-        found = blame.suspects(self.scene, self.job.job)
-        return next(iter(found), None) or blame.bound(self.scene, self.job.job) or super().incident
+        found = blame.suspects(self.view_model, self.job.job)
+        return (
+            next(iter(found), None)
+            or blame.bound(self.view_model, self.job.job)
+            or super().incident
+        )
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """The first job may have become another.
 
         Not bound to the table: the job must be known before the panels are measured.
         """
         if self.is_mounted:
-            self.jobs.scene = self.scene
+            self.jobs.view_model = self.view_model
             self._follow()
 
     @on(RowTable.Moved, "#jobs")

@@ -115,7 +115,7 @@ class EfaScreen(FaultFinding):
         """That of the card under the cursor, else of its node, else the worst of all."""
         if self.fabric is None or self.node is None:
             return super().incident
-        found = self.fabric.scene.by_node.get(self.node, ())
+        found = self.fabric.view_model.by_node.get(self.node, ())
         of_card = card.incident_of(self.fabric, self.node, self._card or "")
         return of_card or next(iter(found), None) or super().incident
 
@@ -127,14 +127,14 @@ class EfaScreen(FaultFinding):
         names = self.fabric.rails.names
         return names[self.look.column] if self.look.column < len(names) else None
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """A new tick."""
-        if self.scene is None:
+        if self.view_model is None:
             return
-        fabric = Fabric(self.scene, self.fabric)
+        fabric = Fabric(self.view_model, self.fabric)
         if self.node is None:
             # What is shown first is laid out once: where the cursor will be is known before.
-            chosen = self.selection.names(self.scene)
+            chosen = self.selection.names(self.view_model)
             names = (node.name for node in card_map.worst_first(fabric, self.look.layer))
             self.node = next((name for name in names if name in chosen), None)
         top = layers.top(fabric.shares, self.look.top)

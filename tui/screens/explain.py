@@ -65,8 +65,8 @@ class ExplainScreen(Frame, ModalScreen[None]):
         """The quantities, and beside or below them the one under the cursor."""
         names = QuantityTable(self._names, self._node, glyphs=self.glyphs, id="quantities")
         text = Explained(self._node, glyphs=self.glyphs)
-        names.data_bind(Frame.scene)
-        text.data_bind(Frame.scene)
+        names.data_bind(Frame.view_model)
+        text.data_bind(Frame.view_model)
         with Container(id="explain") as panel:
             panel.border_title = self._title()
             yield names
@@ -82,10 +82,10 @@ class ExplainScreen(Frame, ModalScreen[None]):
         """The node whose numbers are explained."""
         return self._node
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """Says of when the numbers are."""
-        if self.scene is not None and self.is_mounted:
-            clock = units.clock(self.scene.view.time, utc=self.scene.utc)
+        if self.view_model is not None and self.is_mounted:
+            clock = units.clock(self.view_model.view.time, utc=self.view_model.utc)
             self.query_one("#explain").border_subtitle = Content(clock)
 
     def on_mount(self) -> None:

@@ -46,7 +46,7 @@ class Finding(Frame):
     def filter_bar(self) -> FilterBar:
         """What is typed, and what holds; it stands above the list."""
         bar = FilterBar(glyphs=self.glyphs)
-        return bar.data_bind(Frame.scene, Finding.selection)
+        return bar.data_bind(Frame.view_model, Finding.selection)
 
     @property
     def listed(self) -> RowTable[Any]:

@@ -15,12 +15,12 @@ from trntop.core.model import Incident
 from ..measures import MEASURES
 from ..render.glyphs import Glyphs
 from ..render.line import printable
-from ..scene import Mode, Scene
-from ..shell import Shell
+from ..terminal_app import TerminalApp
+from ..view_model import Mode, ViewModel
 from ..widgets.keys_bar import KeysBar
 from ..widgets.overview import AlertStrip, RunHeader
 
-Latest = Callable[[], Scene | None]
+Latest = Callable[[], ViewModel | None]
 
 _HELD = {"live": "Live", "pause": "Go on"}
 """The way back to the present, while the picture is held."""
@@ -56,7 +56,7 @@ class Frame(Screen[None]):
         (48, "-high"),
     ]
 
-    scene: reactive[Scene | None] = reactive(None, repaint=False)
+    view_model: reactive[ViewModel | None] = reactive(None, repaint=False)
     crumbs: reactive[tuple[str, ...]] = reactive((), repaint=False)
     """Where the user is, from the outermost place inwards."""
 
@@ -68,10 +68,10 @@ class Frame(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Header, alert, the screen's own part, keys."""
-        yield RunHeader(glyphs=self.glyphs).data_bind(Frame.scene, Frame.crumbs)
-        yield AlertStrip(glyphs=self.glyphs).data_bind(Frame.scene)
+        yield RunHeader(glyphs=self.glyphs).data_bind(Frame.view_model, Frame.crumbs)
+        yield AlertStrip(glyphs=self.glyphs).data_bind(Frame.view_model)
         yield from self.body()
-        yield KeysBar(self.words).data_bind(Frame.scene)
+        yield KeysBar(self.words).data_bind(Frame.view_model)
 
     def body(self) -> ComposeResult:
         """The screen's own part."""
@@ -79,7 +79,7 @@ class Frame(Screen[None]):
 
     def words(self) -> Mapping[str, str]:
         """Words that the keys of some actions have for now, also of those that have none else."""
-        held = self.scene is not None and self.scene.mode in (Mode.PAUSED, Mode.PAST)
+        held = self.view_model is not None and self.view_model.mode in (Mode.PAUSED, Mode.PAST)
         return _HELD if held else {}
 
     @property
@@ -95,7 +95,7 @@ class Frame(Screen[None]):
     @property
     def incident(self) -> Incident | None:
         """The incident that the user is looking at: the one in the alert line."""
-        return next(iter(self.scene.incidents), None) if self.scene else None
+        return next(iter(self.view_model.incidents), None) if self.view_model else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A screen without numbers explains none."""
@@ -117,7 +117,11 @@ class Frame(Screen[None]):
             ),
             None,
         )
-        node = self.subject if self.scene and self.subject in self.scene.cluster.nodes else None
+        node = (
+            self.subject
+            if self.view_model and self.subject in self.view_model.cluster.nodes
+            else None
+        )
         self.app.push_screen(ExplainScreen(self.latest, self.glyphs, self.QUANTITIES, node, first))
 
     def entitle(self, panel: str, text: str) -> None:
@@ -130,6 +134,6 @@ class Frame(Screen[None]):
     def on_screen_resume(self) -> None:
         """Shows the present; while hidden nothing was computed."""
         self.crumbs = self.trail
-        self.scene = self.latest()
-        if isinstance(self.app, Shell):
+        self.view_model = self.latest()
+        if isinstance(self.app, TerminalApp):
             self.call_next(self.app.turned)

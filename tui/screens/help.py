@@ -64,14 +64,16 @@ class KeyList(Drawn):
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """All of them."""
-        ink = self.pen.ink
+        palette = self.context.palette
         keys, words = (
             max((cell_len(one[column]) for one in self._keys), default=0) + GAP for column in (0, 1)
         )
         rows: list[list[Part]] = []
         for key, word, why in self._keys:
-            lines = list(flowed([(why, ink.muted)], width, (" " * (keys + words), ink.text)))
-            lines[0][:1] = [(fit(key, keys), ink.key), (fit(word, words), ink.text)]
+            lines = list(
+                flowed([(why, palette.muted)], width, (" " * (keys + words), palette.text))
+            )
+            lines[0][:1] = [(fit(key, keys), palette.key), (fit(word, words), palette.text)]
             rows += lines
         return [line(row, width) for row in rows]
 

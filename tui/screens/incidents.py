@@ -44,8 +44,8 @@ class IncidentsScreen(Finding):
     def body(self) -> ComposeResult:
         """Table above, evidence and runbook below."""
         table = IncidentTable(glyphs=self.glyphs, id="incidents")
-        table.data_bind(Frame.scene, Finding.selection)
-        detail = IncidentDetail(glyphs=self.glyphs).data_bind(Frame.scene)
+        table.data_bind(Frame.view_model, Finding.selection)
+        detail = IncidentDetail(glyphs=self.glyphs).data_bind(Frame.view_model)
         scroll = VerticalScroll(detail, id="detail", can_focus=False)
         scroll.border_title = (
             "evidence and runbook · J, K scroll · Enter goes there · o to the onset"
@@ -89,12 +89,12 @@ class IncidentsScreen(Finding):
     async def _open(self) -> None:
         """Goes to the place: the node, or the screen that tells of whole jobs."""
         incident = self.incident
-        if incident is None or self.scene is None:
+        if incident is None or self.view_model is None:
             return
         if incident.node is None:
             place = "comm" if incident.kind in OF_COMMUNICATION else "run"
             await self.run_action(f"app.{place}" if incident.job else "app.cluster")
-        elif incident.node in self.scene.cluster.nodes:
+        elif incident.node in self.view_model.cluster.nodes:
             self.post_message(NodeAsked(incident.node, incident.component))
         else:
             self.notify(f"{incident.node} is not there any more", timeout=3, markup=False)

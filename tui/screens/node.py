@@ -95,7 +95,7 @@ class NodeScreen(Frame):
     def _dressed(self, panel: NodeDrawing, title: str) -> NodeDrawing:
         panel.set_class(bool(title), "panel")
         panel.border_title = title
-        return panel.data_bind(Frame.scene, NodeScreen.node)
+        return panel.data_bind(Frame.view_model, NodeScreen.node)
 
     @property
     def trail(self) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ class NodeScreen(Frame):
     @property
     def incident(self) -> Incident | None:
         """The worst of this node, else the one in the alert line."""
-        found = self.scene.by_node.get(self.node or "", ()) if self.scene else ()
+        found = self.view_model.by_node.get(self.node or "", ()) if self.view_model else ()
         return found[0] if found else super().incident
 
     def watch_node(self) -> None:
@@ -131,11 +131,11 @@ class NodeScreen(Frame):
 
     def action_turn(self, step: int) -> None:
         """Shows the node `step` places on, round the chosen ones; this one may be none of them."""
-        node, scene = self.node, self.scene
-        if scene is None or node is None or node not in scene.cluster.nodes:
+        node, view_model = self.node, self.view_model
+        if view_model is None or node is None or node not in view_model.cluster.nodes:
             return
-        chosen = self._held.selection.names(scene) | {node}
-        names = [name for name in scene.cluster.names if name in chosen]
+        chosen = self._held.selection.names(view_model) | {node}
+        names = [name for name in view_model.cluster.names if name in chosen]
         self.node = names[(names.index(node) + step) % len(names)]
 
     def action_scroll(self, step: int) -> None:

@@ -14,7 +14,7 @@ from trntop.core.model import Incident
 
 from ..render import curves, phases, runs
 from ..render.jobs import incidents_of
-from ..scene import JobFigures
+from ..view_model import JobFigures
 from ..widgets.job_table import JobPanel, JobTable
 from ..widgets.parts import Parts
 from ..widgets.row_table import RowTable
@@ -60,7 +60,7 @@ class RunScreen(Frame):
         charts.border_title = f"last {units.age(curves.SECONDS)}"
         jobs.add_class("panel")
         for panel in (spent, facts, charts):
-            panel.data_bind(RunScreen.job, Frame.scene).add_class("panel")
+            panel.data_bind(RunScreen.job, Frame.view_model).add_class("panel")
         yield jobs
         with Parts(id="parts"):
             yield spent
@@ -70,23 +70,27 @@ class RunScreen(Frame):
     @property
     def subject(self) -> str | None:
         """The node last looked at, if it is of the job; else the first of the job."""
-        names = self.scene.cluster.jobs.get(self.job.job, ()) if self.scene and self.job else ()
+        names = (
+            self.view_model.cluster.jobs.get(self.job.job, ())
+            if self.view_model and self.job
+            else ()
+        )
         last = cast("TrntopApp", self.app).held.node
         return last if last in names else next(iter(names), None)
 
     @property
     def incident(self) -> Incident | None:
         """The worst one of the job, else that of the alert line."""
-        found = incidents_of(self.scene, self.job.job) if self.scene and self.job else ()
+        found = incidents_of(self.view_model, self.job.job) if self.view_model and self.job else ()
         return next(iter(found), None) or super().incident
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """The first job may have become another.
 
         Not bound to the table: the job must be known before the panels are measured.
         """
         if self.is_mounted:
-            self.jobs.scene = self.scene
+            self.jobs.view_model = self.view_model
             self._follow()
 
     @on(RowTable.Moved, "#jobs")

@@ -13,14 +13,14 @@ from textual.widgets import Input, Label
 from trntop.core import units
 
 from .. import timecode
-from ..scene import Scene
+from ..view_model import ViewModel
 
 
 class TimeCodeScreen(ModalScreen[float | None]):
     """One line to type a time into; answers with unix seconds, or with None.
 
     Args:
-        scene: what is shown.
+        view_model: what is shown.
     """
 
     CSS_PATH = "time_code.tcss"
@@ -34,9 +34,9 @@ class TimeCodeScreen(ModalScreen[float | None]):
     answer = query_one(Input)
     note = query_one(Label)
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, view_model: ViewModel) -> None:
         super().__init__()
-        self._scene = scene
+        self._view_model = view_model
 
     def compose(self) -> ComposeResult:
         """The line, and below it what is shown now, or what is wrong with it."""
@@ -46,17 +46,25 @@ class TimeCodeScreen(ModalScreen[float | None]):
             yield Label(self._now(), markup=False)
 
     def _now(self) -> str:
-        scene = self._scene
-        clock = units.clock(scene.view.time, utc=scene.utc)
-        place = f", {timecode.position(scene.view.time, scene.span)}" if scene.span else ""
-        return f"shown is {clock}{' UTC' * scene.utc}{place}"
+        view_model = self._view_model
+        clock = units.clock(view_model.view.time, utc=view_model.utc)
+        place = (
+            f", {timecode.position(view_model.view.time, view_model.span)}"
+            if view_model.span
+            else ""
+        )
+        return f"shown is {clock}{' UTC' * view_model.utc}{place}"
 
     @on(Input.Submitted)
     def _done(self, event: Input.Submitted) -> None:
         event.stop()
-        scene = self._scene
+        view_model = self._view_model
         try:
-            self.dismiss(timecode.parse(event.value, scene.view.time, scene.span, utc=scene.utc))
+            self.dismiss(
+                timecode.parse(
+                    event.value, view_model.view.time, view_model.span, utc=view_model.utc
+                )
+            )
         except ValueError as error:
             self.note.update(str(error))
             self.note.add_class("-wrong")

@@ -25,7 +25,7 @@ class Findings(Drawn):
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """As many lines as there is to say."""
-        return welcome.draw(self.scene, width, self.pen, demo=self._demo)
+        return welcome.draw(self.view_model, width, self.context, demo=self._demo)
 
 
 class WelcomeScreen(Frame):
@@ -56,7 +56,9 @@ class WelcomeScreen(Frame):
     def body(self) -> ComposeResult:
         """One text."""
         with VerticalScroll():
-            yield Findings(glyphs=self.glyphs, demo=self._demo is not None).data_bind(Frame.scene)
+            yield Findings(glyphs=self.glyphs, demo=self._demo is not None).data_bind(
+                Frame.view_model
+            )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """No demo is promised where there is none."""

@@ -56,7 +56,7 @@ class CardMap(RowTable[NodeView]):
             nodes = self.fabric.rails.nodes
             rows = nodes if self._by_name else card_map.worst_first(self.fabric, self.look.layer)
             if self.selection.narrow:
-                chosen = self.selection.names(self.fabric.scene)
+                chosen = self.selection.names(self.fabric.view_model)
                 rows = [node for node in rows if node.name in chosen]
             self.show(rows)
 
@@ -136,7 +136,7 @@ class FabricSums(FabricDrawing):
 
     def draw_fabric(self, fabric: Fabric, width: int, height: int) -> Sequence[Strip]:
         """Two lines."""
-        return sums(fabric, width, self.pen)
+        return sums(fabric, width, self.context)
 
 
 class CardNames(FabricDrawing):
@@ -146,7 +146,7 @@ class CardNames(FabricDrawing):
 
     def draw_fabric(self, fabric: Fabric, width: int, height: int) -> Sequence[Strip]:
         """One line; its last cell stands above the scroll bar of the map."""
-        return [card_map.heading(fabric, self.look, width - 1, self.pen)]
+        return [card_map.heading(fabric, self.look, width - 1, self.context)]
 
 
 class CardMeans(FabricDrawing):
@@ -156,7 +156,7 @@ class CardMeans(FabricDrawing):
 
     def draw_fabric(self, fabric: Fabric, width: int, height: int) -> Sequence[Strip]:
         """The medians of the rails, and the scale."""
-        return card_map.footing(fabric, self.look, width - 1, self.pen)
+        return card_map.footing(fabric, self.look, width - 1, self.context)
 
 
 class OfNode(FabricDrawing):
@@ -176,7 +176,7 @@ class CardTrends(OfNode):
         """As much as there is room for."""
         if self.node not in fabric.rails.row_of:
             return ()
-        return card.past(fabric.scene, self.node, width - 1, height, self.pen)
+        return card.past(fabric.view_model, self.node, width - 1, height, self.context)
 
 
 class CardDetail(OfNode):
@@ -192,8 +192,8 @@ class CardDetail(OfNode):
         node = fabric.rails.nodes[row]
         place = None if column is None else fabric.rails.card(row, column)
         if place is None:
-            return card.missing(node, width, self.pen)
-        return card.draw(fabric, node, place, width, self.pen)
+            return card.missing(node, width, self.context)
+        return card.draw(fabric, node, place, width, self.context)
 
 
 class PairMatrix(FabricDrawing):
@@ -201,4 +201,4 @@ class PairMatrix(FabricDrawing):
 
     def draw_fabric(self, fabric: Fabric, width: int, height: int) -> Sequence[Strip]:
         """As much as there is room for."""
-        return pairs.draw(fabric, width, height, self.pen)
+        return pairs.draw(fabric, width, height, self.context)

@@ -16,11 +16,11 @@ from textual.widget import Widget
 
 from trntop.core.model import Severity
 
+from ..render.context import RenderContext
 from ..render.glyphs import BLOCK, Glyphs
-from ..render.ink import ink
 from ..render.line import line
-from ..render.pen import Pen
-from ..scene import Scene
+from ..render.palette import palette
+from ..view_model import ViewModel
 
 log = logging.getLogger(__name__)
 
@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 class Drawn(Widget):
     """Base of such widgets: implement `draw`, call `redraw` when an input changed."""
 
-    scene: reactive[Scene | None] = reactive(None, repaint=False)
+    view_model: reactive[ViewModel | None] = reactive(None, repaint=False)
 
     def __init__(self, *, glyphs: Glyphs = BLOCK, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.glyphs = glyphs
         self._drawing: Sequence[Strip] = ()
         self._drawn_for: Hashable = None
-        self._pen: Pen | None = None
+        self._render_context: RenderContext | None = None
         self._variables: Mapping[str, str] = {}
         """Of the theme that the pen is made for."""
         self._base = Style.null()
@@ -46,20 +46,20 @@ class Drawn(Widget):
         raise NotImplementedError
 
     @property
-    def pen(self) -> Pen:
+    def context(self) -> RenderContext:
         """What to draw with under the app's theme."""
         variables = self.app.theme_variables
-        if self._pen is None or variables is not self._variables:
+        if self._render_context is None or variables is not self._variables:
             self._variables = variables
-            self._pen = Pen(ink(variables), self.glyphs)
-        return self._pen
+            self._render_context = RenderContext(palette(variables), self.glyphs)
+        return self._render_context
 
     @property
     def auto_height(self) -> bool:
         """Whether the widget is as high as its lines."""
         return self.styles.height is not None and self.styles.height.is_auto
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """A new tick."""
         self.redraw()
 
@@ -129,11 +129,11 @@ class Drawn(Widget):
             log.exception("%s cannot be drawn", type(self).__name__)
             sign = self.glyphs.severities[Severity.WARNING]
             text = f"{sign} this panel failed: {type(error).__name__}: {error}"
-            return [line([(text, self.pen.ink.warning)], width)]
+            return [line([(text, self.context.palette.warning)], width)]
 
     def _key(self) -> Hashable:
         """What, besides the inputs, a drawing depends on."""
-        return self.size, id(self.pen.ink), self.scroll_offset
+        return self.size, id(self.context.palette), self.scroll_offset
 
 
 def changed_cells(old: Strip | None, new: Strip | None, width: int) -> tuple[int, int]:

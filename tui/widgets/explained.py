@@ -48,15 +48,17 @@ class QuantityTable(RowTable[str]):
         """There is nothing to open."""
         return action != "choose" and super().check_action(action, parameters)
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """A new tick."""
         self.show(self._names)
 
     def prepare(self, rows: Sequence[str]) -> Sequence[Any]:
         """The values of visible rows."""
-        if self.scene is None:
+        if self.view_model is None:
             return ()
-        return [explain.Entry(name, explain.briefly(self.scene, self._node, name)) for name in rows]
+        return [
+            explain.Entry(name, explain.briefly(self.view_model, self._node, name)) for name in rows
+        ]
 
 
 class Explained(Drawn):
@@ -76,8 +78,8 @@ class Explained(Drawn):
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """As many lines as it takes."""
-        if self.scene is None or not self.quantity:
+        if self.view_model is None or not self.quantity:
             return ()
-        scene = self.scene
-        found = rules(scene.limits, scene.own_rules)
-        return explain.draw(scene, self._node, self.quantity, found, width, self.pen)
+        view_model = self.view_model
+        found = rules(view_model.limits, view_model.own_rules)
+        return explain.draw(view_model, self._node, self.quantity, found, width, self.context)

@@ -19,8 +19,8 @@ from ..filter.completion import candidates, complete
 from ..filter.language import MAX_LENGTH
 from ..render import filter as drawing
 from ..render.glyphs import BLOCK, Glyphs
-from ..scene import Scene
 from ..selection import ALL, Selection
+from ..view_model import ViewModel
 from .drawn import Drawn
 
 
@@ -83,24 +83,24 @@ class FilterLine(Drawn):
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """One line, or none where all nodes are shown."""
-        if self.scene is None:
+        if self.view_model is None:
             return ()
-        nodes = len(self.scene.cluster.nodes)
+        nodes = len(self.view_model.cluster.nodes)
         if self.typed is None:
             return () if not self.selection.narrow else (self._kept(nodes, width),)
         if self.error is not None:
             at = cell_len(self.typed[: self.error.at]) - self.scrolled
             missing = self.error.at >= len(self.typed.rstrip()) and not self.refused
             said = f"invalid filter: {self.error}" if self.refused else str(self.error)
-            return (drawing.problem(said, at, missing, width, self.pen),)
+            return (drawing.problem(said, at, missing, width, self.context),)
         _, names = candidates(self.typed)
-        found = self.trial.count(self.scene)
-        return (drawing.hint(found, nodes, names, width, self.pen),)
+        found = self.trial.count(self.view_model)
+        return (drawing.hint(found, nodes, names, width, self.context),)
 
     def _kept(self, nodes: int, width: int) -> Strip:
-        assert self.scene is not None
-        found = self.selection.count(self.scene)
-        return drawing.kept(self.selection, found, nodes, width, self.pen)
+        assert self.view_model is not None
+        found = self.selection.count(self.view_model)
+        return drawing.kept(self.selection, found, nodes, width, self.context)
 
 
 class FilterBar(Vertical):
@@ -117,7 +117,7 @@ class FilterBar(Vertical):
     FilterBar Label { width: 3; }
     """
 
-    scene: reactive[Scene | None] = reactive(None, repaint=False)
+    view_model: reactive[ViewModel | None] = reactive(None, repaint=False)
     selection: reactive[Selection] = reactive(ALL, repaint=False)
 
     class Changed(Message):
@@ -142,7 +142,7 @@ class FilterBar(Vertical):
 
     def compose(self) -> ComposeResult:
         """What holds; the line to type in comes with `open`."""
-        yield self._line.data_bind(FilterBar.scene, FilterBar.selection)
+        yield self._line.data_bind(FilterBar.view_model, FilterBar.selection)
 
     @property
     def editing(self) -> bool:
@@ -192,7 +192,7 @@ class FilterBar(Vertical):
             line.error = error
         else:
             # While a name is typed it is a word that no node is called; rows need not go and come.
-            if self.scene is not None and line.trial.count(self.scene):
+            if self.view_model is not None and line.trial.count(self.view_model):
                 self.post_message(self.Changed(line.trial.filter))
         line.redraw()
 

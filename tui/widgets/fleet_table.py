@@ -51,32 +51,32 @@ class FleetTable(RowTable[NodeView]):
     @property
     def nothing(self) -> str:
         """Why there is no row."""
-        if self.scene is None or not self.scene.cluster.nodes:
+        if self.view_model is None or not self.view_model.cluster.nodes:
             return ""
         return self.selection.nothing
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """Sorts and shows the nodes of the new tick."""
-        if self.scene is None:
+        if self.view_model is None:
             return
-        names = self.scene.cluster.names
-        since = self.scene.baseline
+        names = self.view_model.cluster.names
+        since = self.view_model.baseline
         source = (names, self.wanted, since is not None)
         if source != self._drawn_from:
             self._drawn_from = source
             found = fleet.columns(max(map(cell_len, names), default=4), changes=since is not None)
             self._columns = fleet.chosen(found, self.wanted)
-        nodes = list(self.scene.cluster.nodes.values())
-        places = fleet.order(self.scene, self.sorted_by, reverse=self.reverse)
+        nodes = list(self.view_model.cluster.nodes.values())
+        places = fleet.order(self.view_model, self.sorted_by, reverse=self.reverse)
         if self.selection.narrow:
-            shown = self.selection.mask(self.scene).tolist()
+            shown = self.selection.mask(self.view_model).tolist()
             places = [place for place in places if shown[place]]
         self._name_it(len(places), len(nodes))
         self.show([nodes[place] for place in places])
 
     def watch_selection(self) -> None:
         """Other nodes."""
-        self.watch_scene()
+        self.watch_view_model()
 
     def sort_by_next(self) -> None:
         """Sorts by the next column that is seen, then by the standard order again."""
@@ -99,7 +99,7 @@ class FleetTable(RowTable[NodeView]):
 
     def _arrange(self, column: str, *, reverse: bool) -> None:
         self.sorted_by, self.reverse = column, reverse
-        self.watch_scene()
+        self.watch_view_model()
         self.post_message(self.Arranged())
 
     def header_clicked(self, column: str) -> None:
@@ -115,15 +115,15 @@ class FleetTable(RowTable[NodeView]):
 
     def _name_it(self, shown: int, all_nodes: int) -> None:
         """The title says in which order, how many, and since when changes count."""
-        assert self.scene is not None
+        assert self.view_model is not None
         worst = self.sorted_by == fleet.WORST
         parts = ["nodes", "worst first" if worst else f"by {fleet.TITLES[self.sorted_by]}"]
         if self.reverse:
             parts[-1] += ", turned round"
         if self.selection.narrow:
             parts.append(f"{shown:,} of {all_nodes:,}")
-        if (before := self.scene.baseline) is not None:
-            parts.append(f"± since {units.clock(before.time, utc=self.scene.utc)}")
+        if (before := self.view_model.baseline) is not None:
+            parts.append(f"± since {units.clock(before.time, utc=self.view_model.utc)}")
         if (title := " · ".join(parts)) != self._title:
             self._title = title
             self.border_title = Content(title)
@@ -134,29 +134,29 @@ class FleetTable(RowTable[NodeView]):
 
     def prepare(self, rows: Sequence[NodeView]) -> Sequence[Any]:
         """Rows with their incidents and the trail of their EFA traffic."""
-        if self.scene is None:
+        if self.view_model is None:
             return ()
-        before = self.scene.baseline
+        before = self.view_model.baseline
         then = before.cluster.nodes if before is not None else {}
         trails = self._trails([row.name for row in rows])
         top = max((float(trail[trail == trail].max(initial=0.0)) for trail in trails), default=0.0)
         return [
             fleet.FleetRow(
                 row,
-                incidents=self.scene.by_node.get(row.name, ()),
+                incidents=self.view_model.by_node.get(row.name, ()),
                 trail=trail,
                 trail_top=AIR * top,
                 before=then.get(row.name),
-                of_jobs=fleet.of_jobs(self.scene, row),
+                of_jobs=fleet.of_jobs(self.view_model, row),
             )
             for row, trail in zip(rows, trails, strict=True)
         ]
 
     def _trails(self, names: Sequence[str]) -> list[Values]:
-        assert self.scene is not None
+        assert self.view_model is not None
         count = int(TRAIL_CELLS * TRAIL_SECONDS) + 1
-        times, values = self.scene.history.nodes(TRANSMIT, names, count)
-        now = self.scene.view.time
+        times, values = self.view_model.history.nodes(TRANSMIT, names, count)
+        now = self.view_model.view.time
         return [
             buckets(times, values[:, column], now, TRAIL_CELLS, TRAIL_SECONDS)
             for column in range(len(names))

@@ -34,31 +34,33 @@ class IncidentTable(RowTable[Incident]):
 
     def columns(self) -> Sequence[table.Column[Any]]:
         """Columns for the tick shown."""
-        if self.scene is None:
+        if self.view_model is None:
             return ()
-        return incidents.IncidentColumns(self.scene, self.size.width).all()
+        return incidents.IncidentColumns(self.view_model, self.size.width).all()
 
     @property
     def nothing(self) -> str:
         """Why there is no row, where there would be some without the filter."""
-        hidden = self.scene is not None and (self.scene.view.incidents or self.scene.later)
+        hidden = self.view_model is not None and (
+            self.view_model.view.incidents or self.view_model.later
+        )
         return "no incident of the nodes that match" if hidden and self.selection.narrow else ""
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """A new tick."""
-        if self.scene is not None:
-            everything = (*self.scene.view.incidents, *self.scene.later)
+        if self.view_model is not None:
+            everything = (*self.view_model.view.incidents, *self.view_model.later)
             self.show([one for one in everything if self._wanted(one)])
             self._entitle(len(everything))
             self._follow()
 
     def watch_selection(self) -> None:
         """Those of other nodes are wanted."""
-        self.watch_scene()
+        self.watch_view_model()
 
     def watch_only(self) -> None:
         """Others are wanted."""
-        self.watch_scene()
+        self.watch_view_model()
 
     def next_choice(self) -> None:
         """Lists others: all, the open ones, the past ones, those of the kind under the cursor."""
@@ -81,11 +83,11 @@ class IncidentTable(RowTable[Incident]):
 
     def _of_chosen(self, incident: Incident) -> bool:
         """Whether it is of a chosen node, of a job on one, or of the whole cluster."""
-        assert self.scene is not None
-        chosen = self.selection.names(self.scene)
+        assert self.view_model is not None
+        chosen = self.selection.names(self.view_model)
         if incident.node is not None:
             return incident.node in chosen
-        nodes = self.scene.cluster.jobs.get(incident.job or "", ())
+        nodes = self.view_model.cluster.jobs.get(incident.job or "", ())
         return not nodes or not chosen.isdisjoint(nodes)
 
     def _follow(self) -> None:
@@ -118,8 +120,8 @@ class IncidentDetail(Drawn):
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """The incident, or that there is none."""
-        if self.scene is None:
+        if self.view_model is None:
             return ()
-        everything = (*self.scene.view.incidents, *self.scene.later)
+        everything = (*self.view_model.view.incidents, *self.view_model.later)
         chosen = next((one for one in everything if one.id == self.incident), None)
-        return incidents.detail(self.scene, chosen, width, self.pen)
+        return incidents.detail(self.view_model, chosen, width, self.context)

@@ -7,14 +7,14 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from ..render import jobs, table
+from ..render.context import RenderContext
 from ..render.glyphs import BLOCK, Glyphs
-from ..render.pen import Pen
-from ..scene import JobFigures, Scene
+from ..view_model import JobFigures, ViewModel
 from .drawn import Drawn
 from .row_table import RowTable
 
-Columns = Callable[[Scene], Sequence[table.Column[jobs.JobRow]]]
-Paint = Callable[[Scene, JobFigures | None, int, int, Pen], Sequence[Strip]]
+Columns = Callable[[ViewModel], Sequence[table.Column[jobs.JobRow]]]
+Paint = Callable[[ViewModel, JobFigures | None, int, int, RenderContext], Sequence[Strip]]
 
 
 class JobTable(RowTable[JobFigures]):
@@ -48,12 +48,12 @@ class JobTable(RowTable[JobFigures]):
 
     def columns(self) -> Sequence[table.Column[Any]]:
         """As the screen wants them."""
-        return self._columns(self.scene) if self.scene else ()
+        return self._columns(self.view_model) if self.view_model else ()
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """The jobs of the new tick."""
-        if self.scene is not None:
-            found = jobs.worst_first(self.scene)
+        if self.view_model is not None:
+            found = jobs.worst_first(self.view_model)
             many = len(found) > 1
             self.set_class(many, "-many")
             self.show(found)
@@ -65,8 +65,8 @@ class JobTable(RowTable[JobFigures]):
 
     def prepare(self, rows: Sequence[JobFigures]) -> Sequence[Any]:
         """Rows with their incidents and stages."""
-        assert self.scene is not None
-        return [jobs.row_of(self.scene, row) for row in rows]
+        assert self.view_model is not None
+        return [jobs.row_of(self.view_model, row) for row in rows]
 
 
 class JobDrawing(Drawn):
@@ -100,6 +100,6 @@ class JobPanel(JobDrawing):
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """Lines for the area."""
-        if self.scene is None:
+        if self.view_model is None:
             return ()
-        return self._paint(self.scene, self.job, width, height, self.pen)
+        return self._paint(self.view_model, self.job, width, height, self.context)

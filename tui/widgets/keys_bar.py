@@ -8,7 +8,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from ..render.line import Part, line
-from ..scene import Mode
+from ..view_model import Mode
 from .drawn import Drawn
 
 LAST = ("help", "quit", "cluster", "node", "comm", "efa", "incidents", "run")
@@ -53,9 +53,9 @@ class KeysBar(Drawn):
         self._words = words
         self._mode: Mode | None = None
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """Words may follow what is shown, a tick alone changes none."""
-        mode = None if self.scene is None else self.scene.mode
+        mode = None if self.view_model is None else self.view_model.mode
         if mode is not self._mode:
             self._mode = mode
             self.redraw()
@@ -81,11 +81,11 @@ class KeysBar(Drawn):
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """One line."""
-        ink = self.pen.ink
+        palette = self.context.palette
         parts: list[Part] = []
         for key in self._keys(width):
-            parts.append((key.shown, ink.key if key.enabled else ink.faint))
-            parts.append((f" {key.word} ", ink.muted if key.enabled else ink.faint))
+            parts.append((key.shown, palette.key if key.enabled else palette.faint))
+            parts.append((f" {key.word} ", palette.muted if key.enabled else palette.faint))
         return [line(parts, width)]
 
     def _at(self, x: int) -> Key | None:

@@ -10,7 +10,7 @@ from trntop.core.model import NodeView
 from ..render import moments, trends
 from ..render.glyphs import BLOCK, Glyphs
 from ..render.node import Paint
-from ..scene import Scene
+from ..view_model import ViewModel
 from .drawn import Drawn
 
 
@@ -25,12 +25,14 @@ class NodeDrawing(Drawn):
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """Hands the node on to `draw_node`."""
-        if self.scene is None or self.node is None:
+        if self.view_model is None or self.node is None:
             return ()
-        node = self.scene.cluster.nodes.get(self.node)
-        return () if node is None else self.draw_node(self.scene, node, width, height)
+        node = self.view_model.cluster.nodes.get(self.node)
+        return () if node is None else self.draw_node(self.view_model, node, width, height)
 
-    def draw_node(self, scene: Scene, node: NodeView, width: int, height: int) -> Sequence[Strip]:
+    def draw_node(
+        self, view_model: ViewModel, node: NodeView, width: int, height: int
+    ) -> Sequence[Strip]:
         """The lines of `node`."""
         raise NotImplementedError
 
@@ -50,16 +52,20 @@ class NodePanel(NodeDrawing):
         super().__init__(glyphs=glyphs, id=id)
         self._paint = paint
 
-    def draw_node(self, scene: Scene, node: NodeView, width: int, height: int) -> Sequence[Strip]:
+    def draw_node(
+        self, view_model: ViewModel, node: NodeView, width: int, height: int
+    ) -> Sequence[Strip]:
         """All lines there are."""
-        return self._paint(scene, node, width, self.pen)
+        return self._paint(view_model, node, width, self.context)
 
 
 class NodeTrends(NodeDrawing):
     """The node's last minutes, filling the area."""
 
-    def draw_node(self, scene: Scene, node: NodeView, width: int, height: int) -> Sequence[Strip]:
+    def draw_node(
+        self, view_model: ViewModel, node: NodeView, width: int, height: int
+    ) -> Sequence[Strip]:
         """As many charts as fit."""
-        series = trends.node_trends(scene, node.name)
-        marks = moments.of_node(scene, node.name, self.pen)
-        return trends.draw(series, scene.view.time, width, height, self.pen, marks)
+        series = trends.node_trends(view_model, node.name)
+        marks = moments.of_node(view_model, node.name, self.context)
+        return trends.draw(series, view_model.view.time, width, height, self.context, marks)

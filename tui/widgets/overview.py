@@ -26,7 +26,11 @@ class RunHeader(Drawn):
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """Two lines."""
-        return header.draw(self.scene, width, self.pen, self.crumbs) if self.scene else ()
+        return (
+            header.draw(self.view_model, width, self.context, self.crumbs)
+            if self.view_model
+            else ()
+        )
 
 
 class AlertStrip(Drawn):
@@ -36,14 +40,14 @@ class AlertStrip(Drawn):
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """One line, or two."""
-        return alert.draw(self.scene, width, self.pen) if self.scene else ()
+        return alert.draw(self.view_model, width, self.context) if self.view_model else ()
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """Tells the style sheet how bad it is."""
-        found = self.scene.incidents if self.scene else ()
+        found = self.view_model.incidents if self.view_model else ()
         self.set_class(bool(found) and found[0].severity.rank == 1, "-warning")
         self.set_class(bool(found) and found[0].severity.rank == 2, "-critical")
-        super().watch_scene()
+        super().watch_view_model()
 
 
 class FleetMap(Drawn):
@@ -67,10 +71,10 @@ class FleetMap(Drawn):
         self._entitle()
         self.redraw()
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """A new tick, which may have more nodes."""
         self._entitle()
-        super().watch_scene()
+        super().watch_view_model()
 
     def on_resize(self) -> None:
         """Another size, in which the map may be finer or coarser."""
@@ -85,7 +89,7 @@ class FleetMap(Drawn):
     def _entitle(self) -> None:
         """Says what the colours are, and of what."""
         title = fleet_map.heading(
-            self.scene, self.shown_layer, self.size.width, self._most_lines(), self.pen
+            self.view_model, self.shown_layer, self.size.width, self._most_lines(), self.context
         )
         if not title.is_same(self._title):  # one that is set again would repaint the whole map
             self._title = title
@@ -102,11 +106,11 @@ class FleetMap(Drawn):
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """As many lines as the nodes need, at most `max-height`."""
-        if self.scene is None:
+        if self.view_model is None:
             return ()
-        chosen = self.selection.mask(self.scene) if self.selection.narrow else None
+        chosen = self.selection.mask(self.view_model) if self.selection.narrow else None
         most = self._most_lines()
-        return fleet_map.draw(self.scene, width, most, self.pen, self.shown_layer, chosen)
+        return fleet_map.draw(self.view_model, width, most, self.context, self.shown_layer, chosen)
 
     def _most_lines(self) -> int:
         most = self.styles.max_height
@@ -118,6 +122,6 @@ class Trends(Drawn):
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """Charts that fill the area."""
-        if self.scene is None:
+        if self.view_model is None:
             return ()
-        return curves.fleet(self.scene, width, height, self.pen)
+        return curves.fleet(self.view_model, width, height, self.context)

@@ -14,8 +14,8 @@ from trntop.core.model import NodeView
 from ..render import blame, bounds, ranks, table
 from ..render.glyphs import BLOCK, Glyphs
 from ..render.line import printable
-from ..scene import JobFigures
 from ..selection import ALL, Selection
+from ..view_model import JobFigures
 from .job_table import JobDrawing
 from .row_table import RowTable
 
@@ -68,7 +68,7 @@ class RankTable(RowTable[int]):
         """Why there is no rank."""
         if self.selection.narrow and self._crew is not None and len(self._crew):
             return self.selection.nothing
-        if self.scene is not None and self.scene.cluster.whole is not None:
+        if self.view_model is not None and self.view_model.cluster.whole is not None:
             return "single ranks are not known: an engine is told the means of each node"
         return "single ranks are not known: of so many nodes the past keeps means only"
 
@@ -83,27 +83,29 @@ class RankTable(RowTable[int]):
 
     def columns(self) -> Sequence[table.Column[Any]]:
         """As wide as the names need."""
-        if self.scene is None or self._crew is None:
+        if self.view_model is None or self._crew is None:
             return ()
-        return ranks.RankColumns(self._crew, self.scene.limits.straggler, whole=self.by_node).all()
+        return ranks.RankColumns(
+            self._crew, self.view_model.limits.straggler, whole=self.by_node
+        ).all()
 
     def prepare(self, rows: Sequence[int]) -> Sequence[Any]:
         """The figures of the visible ranks."""
-        if self.scene is None or self._crew is None:
+        if self.view_model is None or self._crew is None:
             return ()
-        return ranks.rows(self.scene, self._crew, rows, self.by_node)
+        return ranks.rows(self.view_model, self._crew, rows, self.by_node)
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """The ranks of the new tick."""
-        if self.scene is None:
+        if self.view_model is None:
             return
-        self._crew = self._roster.crew(self.scene, self.job.job if self.job else "")
+        self._crew = self._roster.crew(self.view_model, self.job.job if self.job else "")
         order = self._crew.slowest if self.by_node else self._crew.order
         if self.selection.narrow:
-            chosen = self.selection.names(self.scene)
+            chosen = self.selection.names(self.view_model)
             shown = np.array([name in chosen for name in self._crew.nodes], np.bool_)
             order = order[shown[self._crew.node[order]]]
-        bad = ranks.blamed(self.scene, self._crew)[order]
+        bad = ranks.blamed(self.view_model, self._crew)[order]
         self.border_title = self._title(order, named=bool((bad >= 0).any()))
         self.border_subtitle = self._legend()
         order = order[np.argsort(-bad, kind="stable")]
@@ -111,7 +113,7 @@ class RankTable(RowTable[int]):
 
     def watch_selection(self) -> None:
         """The ranks of other nodes."""
-        self.watch_scene()
+        self.watch_view_model()
 
     def _title(self, order: ranks.Places, *, named: bool) -> str:
         """What the rows are, and how they are ordered."""
@@ -127,7 +129,7 @@ class RankTable(RowTable[int]):
         return f"{what} · {self._crew.basis} first: the others wait for it"
 
     def _legend(self) -> Content:
-        signs = (sign for sign, _ in ranks.kinds(self.pen))
+        signs = (sign for sign, _ in ranks.kinds(self.context))
         colours = ("$primary", "$accent", "$foreground 62%")
         return Content("  ").join(
             Content.assemble((sign, colour), f" {name}")
@@ -136,12 +138,12 @@ class RankTable(RowTable[int]):
 
     def watch_job(self) -> None:
         """The ranks of another job."""
-        self.watch_scene()
+        self.watch_view_model()
 
     def watch_whole(self) -> None:
         """Other rows."""
         self.cursor = None
-        self.watch_scene()
+        self.watch_view_model()
 
 
 class NodeRanks(RankTable, can_focus=False):
@@ -162,20 +164,20 @@ class NodeRanks(RankTable, can_focus=False):
 
     def watch_of(self) -> None:
         """The ranks of another node."""
-        self.watch_scene()
+        self.watch_view_model()
 
     def on_show(self) -> None:
         """There is room for them now."""
-        self.watch_scene()
+        self.watch_view_model()
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """Its ranks in the new tick, those first that the others wait for."""
         if not self.display:
             return  # of a large job that is much work for nobody
-        if self.scene is None or self.of is None:
+        if self.view_model is None or self.of is None:
             self.show(())
             return
-        self._crew = self._roster.crew(self.scene, self.job.job if self.job else "")
+        self._crew = self._roster.crew(self.view_model, self.job.job if self.job else "")
         places = self._crew.of(self.of)
         alike = self._crew.alike(places)
         how = f"alike within {units.percent(ranks.EVEN)}" if alike else f"{self._crew.basis} first"
@@ -198,19 +200,19 @@ class BoundsTable(RowTable[NodeView]):
 
     def columns(self) -> Sequence[table.Column[Any]]:
         """As wide as the names need."""
-        return bounds.BoundsColumns(self.scene).all() if self.scene else ()
+        return bounds.BoundsColumns(self.view_model).all() if self.view_model else ()
 
-    def watch_scene(self) -> None:
+    def watch_view_model(self) -> None:
         """The nodes of the job, or all."""
-        if self.scene is not None:
-            nodes = self.scene.cluster.nodes
-            names = self.scene.cluster.jobs.get(self.job.job, ()) if self.job else nodes
-            chosen = self.selection.names(self.scene)
+        if self.view_model is not None:
+            nodes = self.view_model.cluster.nodes
+            names = self.view_model.cluster.jobs.get(self.job.job, ()) if self.job else nodes
+            chosen = self.selection.names(self.view_model)
             self.show(bounds.order([nodes[name] for name in names if name in chosen]))
 
     def watch_selection(self) -> None:
         """Other nodes."""
-        self.watch_scene()
+        self.watch_view_model()
 
     @property
     def nothing(self) -> str:
@@ -219,7 +221,7 @@ class BoundsTable(RowTable[NodeView]):
 
     def watch_job(self) -> None:
         """The nodes of another job."""
-        self.watch_scene()
+        self.watch_view_model()
 
 
 class Blame(JobDrawing):
@@ -243,8 +245,8 @@ class Blame(JobDrawing):
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """Incidents and what the ranks say."""
-        if self.scene is None:
+        if self.view_model is None:
             return ()
         job = self.job.job if self.job else ""
-        crew = self._roster.crew(self.scene, job)
-        return blame.draw(self.scene, job, crew, width, height, self.pen)
+        crew = self._roster.crew(self.view_model, job)
+        return blame.draw(self.view_model, job, crew, width, height, self.context)

@@ -147,10 +147,10 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """The header and the visible rows."""
         columns = self.layout_at(width)
-        pen, first, position = self.pen, self.scroll_offset.y, self.position
-        lines = [table.header(columns, width, pen, self.sorted_by, self.reverse)]
+        context, first, position = self.context, self.scroll_offset.y, self.position
+        lines = [table.header(columns, width, context, self.sorted_by, self.reverse)]
         if not self.rows and self.nothing:
-            lines.append(line([(f"  {self.nothing}", pen.ink.muted)], width))
+            lines.append(line([(f"  {self.nothing}", context.palette.muted)], width))
         visible = self.prepare(self.rows[first : first + height - 1])
         for index, row in enumerate(visible, first):
             lines.append(
@@ -158,7 +158,7 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings
                     columns,
                     row,
                     width,
-                    pen,
+                    context,
                     cursor=index == position,
                     focus=self.has_focus,
                     remark=self.remark(row),

@@ -161,7 +161,7 @@ class TestStream:
 
     async def test_a_target_whose_name_is_taken_says_so(self) -> None:
         sink = Notebook()
-        sink.claim("here", "http://other")
+        sink.register("here", "http://other")
         async with agent() as one, running(watch(f"here={one.address}"), sink):
             await sink.until(lambda: sink.statuses)
             status = sink.statuses[0]
@@ -177,7 +177,7 @@ class TestStream:
 
     async def test_one_that_cannot_be_reached_gets_its_name_once_it_is_free(self) -> None:
         sink = Notebook()
-        sink.claim("here", "http://other")
+        sink.register("here", "http://other")
         async with running(watch("here=http://127.0.0.1:9"), sink):
             await sink.until(lambda: len(sink.statuses) > 1)
             assert {one.node for one in sink.statuses} == {"http://127.0.0.1:9"}
@@ -219,7 +219,7 @@ class TestStream:
 
         def heartbeats() -> Iterator[bytes]:
             # Between its answer and its first word another speaks.
-            assert sink.claim("here", "http://127.0.0.1:1", AGENT) == "http://127.0.0.1:1"
+            assert sink.register("here", "http://127.0.0.1:1", AGENT) == "http://127.0.0.1:1"
             yield framed(b"")
 
         head = HEAD + STREAM.encode() + b"\r\n\r\n"
@@ -242,7 +242,7 @@ class TestStream:
                 assert sink.reasons(State.DOWN) == [f"trn-001 is spoken for by {first.address}"]
                 assert sink.forgotten == ["a"]
                 # Its name is its own as long as it stands under it.
-                assert sink.claim("b", "http://other", AGENT) == second.address
+                assert sink.register("b", "http://other", AGENT) == second.address
                 second.show(moved(make_view(3), 1))
                 await sink.until(lambda: len(sink.readings) == 9)
                 assert sink.forgotten == ["a", "b"]
@@ -295,10 +295,10 @@ class TestStream:
     async def test_its_clock_is_told(self) -> None:
         monitor = Monitor(Settings())
         view = make_view(1)
-        speaker = wire.Speaker("n", 1.0)
+        owner = wire.FrameEncoder("n", 1.0)
         for second in range(5):
             now = moved(view, second).cluster.nodes["trn-000"]
-            before, frame = speaker.messages(now)
+            before, frame = owner.messages(now)
             for message in (*before, frame):
                 # Five minutes behind, and each message takes a little while.
                 arrival = view.time + second + 300 + 0.1 + 0.01 * second
@@ -373,7 +373,7 @@ class TestReasons:
     ) -> None:
         monkeypatch.setattr(agent_module, "SILENCE_SECONDS", 0.3)
         monkeypatch.setattr(agent_module, "SILENCE_PERIODS", 0.1)
-        (first, held), frame = wire.Speaker("n", 1.0).messages(
+        (first, held), frame = wire.FrameEncoder("n", 1.0).messages(
             next(iter(make_view(1).cluster.nodes.values()))
         )
         body = b"".join(map(framed, (first, held, frame)))
@@ -464,7 +464,7 @@ class TestReasons:
 class TestFlood:
     async def test_who_says_too_much_waits(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(agent_module, "MAX_RATE", 50_000)
-        (first, held), frame = wire.Speaker("n", 1.0).messages(
+        (first, held), frame = wire.FrameEncoder("n", 1.0).messages(
             next(iter(make_view(1).cluster.nodes.values()))
         )
         sink = Notebook()

@@ -50,7 +50,7 @@ def test_a_job_is_reached_by_steps_only_from_inside() -> None:
 
 @pytest.mark.parametrize(
     "origin",
-    [Origin.SIMULATION, Origin.STDIN, Origin.RECORDING, Origin.ENGINE, Origin.CLOUDWATCH],
+    [Origin.SIMULATION, Origin.STDIN, Origin.RECORDING, Origin.PROMETHEUS, Origin.CLOUDWATCH],
 )
 def test_what_names_no_nodes_is_refused(origin: Origin) -> None:
     with pytest.raises(UsageError, match="some: a check takes nodes such as"):

@@ -76,8 +76,8 @@ def test_the_first_rank_of_each_node_announces_checkpoints() -> None:
     for event in notes(events):
         assert event.data["time"] == event.data["since"]
         assert 0.0 < event.second - (event.data["time"] - START) < 0.05
-        speaker = (event.node, event.data["rank"])
-        stages.setdefault(speaker, []).append((event.data["stage"], event.data["since"]))
+        owner = (event.node, event.data["rank"])
+        stages.setdefault(owner, []).append((event.data["stage"], event.data["since"]))
     assert set(stages) == {("trn-000", 0), ("trn-001", 16)}
     for announced in stages.values():
         assert {stage for stage, _ in announced[::2]} == {"checkpointing"}

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from trntop.catalog import FAR, FOREIGN, POD_RESOURCES, SOURCES
+from trntop.catalog import FOREIGN, POD_RESOURCES, REMOTE_SOURCES, SOURCES
 from trntop.collectors.simulator import SCENARIOS, parse, simulate
 from trntop.core.instances import INSTANCE_TYPES
 from trntop.core.model import Reading
@@ -70,7 +70,7 @@ def test_any_instance_type_plays(instance_type: str, scenario: str) -> None:
     row = INSTANCE_TYPES[instance_type]
     events = readings(f"sim:{scenario}?nodes=1&type={instance_type}&minutes=0.2", 1000)
     sources = {reading.source for reading in events}
-    others = {*FOREIGN, *FAR, POD_RESOURCES} | ({"efa"} if not row.efa_cards else set())
+    others = {*FOREIGN, *REMOTE_SOURCES, POD_RESOURCES} | ({"efa"} if not row.efa_cards else set())
     assert sources == {*SOURCES} - others
 
 

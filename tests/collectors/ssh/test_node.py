@@ -212,7 +212,7 @@ async def test_two_machines_that_are_called_the_same_stay_apart(
 ) -> None:
     one = settings(tmp_path, server.ssh())
     before = descriptors._asked_for
-    sink.claim("trn-1", "ssh://trn-1.elsewhere", SSH)
+    sink.register("trn-1", "ssh://trn-1.elsewhere", SSH)
     async with running(node(one), sink):
         await sink.until(lambda: sink.statuses)
         status = sink.statuses[-1]
@@ -231,7 +231,7 @@ async def test_a_list_loses_the_name_that_its_node_goes_by(
     server: Sshd, tmp_path: Path, sink: Notebook
 ) -> None:
     one = settings(tmp_path, server.ssh())
-    sink.claim("trn-1", "http://trn-1.elsewhere")
+    sink.register("trn-1", "http://trn-1.elsewhere")
     listed = Changing(Target("trn-1", "ssh://trn-1", {"zone": "x"}), Target("a", "ssh://a"))
     async with running(Watch(listed, one), sink):
         await sink.until(lambda: ("a", SSH) in heard(sink), 10)

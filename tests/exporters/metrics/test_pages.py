@@ -25,9 +25,9 @@ from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import (
     CATALOG,
     EFA_SOURCE,
-    FAR,
     FOREIGN,
     NEURON_MONITOR,
+    REMOTE_SOURCES,
     SOURCES,
     STEPS,
     Entity,
@@ -255,7 +255,7 @@ def test_stale_source_leaves_its_state_and_takes_its_values() -> None:
     view = make_view(1, states={NEURON_MONITOR: State.STALE}, reason="silent for 14 s")
     metrics, detail, cores = (body_of(view, page) for page in Page)
     up = {pairs["source"]: value for pairs, value in named(metrics, "trntop_source_up")}
-    heard = set(SOURCES) - {*FOREIGN, *FAR}
+    heard = set(SOURCES) - {*FOREIGN, *REMOTE_SOURCES}
     assert up == dict.fromkeys(heard, 1) | {NEURON_MONITOR: 0}
     ages = {pairs["source"]: value for pairs, value in named(metrics, "trntop_source_age_seconds")}
     assert ages[NEURON_MONITOR] == 14

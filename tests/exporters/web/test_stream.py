@@ -18,7 +18,7 @@ from trntop.core.model import Cluster, NodeView
 from trntop.exporters.web import connection, stream
 from trntop.exporters.web.access import Access
 from trntop.remote import wire
-from trntop.remote.wire import Deframer, Listener
+from trntop.remote.wire import FrameDecoder, FrameReader
 
 
 class Ear:
@@ -26,8 +26,8 @@ class Ear:
 
     def __init__(self, response: httpx.Response) -> None:
         self._chunks = response.aiter_raw()
-        self._deframer = Deframer()
-        self._listeners: dict[str, Listener] = {}
+        self._deframer = FrameReader()
+        self._listeners: dict[str, FrameDecoder] = {}
         self.messages: list[wire.Head] = []
 
     async def views(self, count: int) -> list[NodeView]:
@@ -57,7 +57,7 @@ class Ear:
             if message:
                 head = wire.head(message)
                 self.messages.append(head)
-                listener = self._listeners.setdefault(head.node, Listener(head.node))
+                listener = self._listeners.setdefault(head.node, FrameDecoder(head.node))
                 if view := listener.take(message):
                     found.append(view)
         return found
@@ -265,7 +265,7 @@ class TestFrame:
             assert answer.headers["content-type"] == wire.CONTENT_TYPE
             assert answer.headers["vary"] == "Accept"
         names = set()
-        for message in Deframer().feed(answer.content):
+        for message in FrameReader().feed(answer.content):
             names.add(wire.head(message).node)
         assert names == {"trn-000", "trn-001", "trn-002"}
 
@@ -294,7 +294,7 @@ class TestFrame:
             told = (await client.get(url, headers={"Accept": "application/json"}, **some)).json()
             there = (await client.get(f"{one.address}/v1/inventory", **some)).json()
         expected = ["trn-001", "trn-003"]
-        heads = [wire.head(one) for one in Deframer().feed(frames)]
+        heads = [wire.head(one) for one in FrameReader().feed(frames)]
         assert [head.node for head in heads if head.type == wire.FRAME] == expected
         assert [node["node"] for node in told["nodes"]] == expected
         assert [node["node"] for node in there["nodes"]] == expected

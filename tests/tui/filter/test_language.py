@@ -5,26 +5,26 @@ import re
 import pytest
 
 from tests.builders import make_node, view_of
-from tests.tui.scenes import VICTIM, node, scene
+from tests.tui.scenes import VICTIM, node, view_model
 from trntop.core.model import Allocation, State
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
 from trntop.tui.filter import Filter, FilterError
 from trntop.tui.filter.language import MAX_LENGTH
-from trntop.tui.scene import Scene
+from trntop.tui.view_model import ViewModel
 
-TROUBLE = scene(trouble=True)
+TROUBLE = view_model(trouble=True)
 """Sixteen nodes; trn-007 has a bad card, trn-011 is stale."""
 
 
-def found(text: str, shown: Scene = TROUBLE) -> list[str]:
+def found(text: str, shown: ViewModel = TROUBLE) -> list[str]:
     places = Filter(text).mask(shown)
     assert len(places) == len(shown.cluster.nodes)
     return [name for name, there in zip(shown.cluster.names, places, strict=True) if there]
 
 
-def scene_of(*nodes) -> Scene:  # type: ignore[no-untyped-def]
-    return Scene(view_of(*nodes), History(10), Analysis())
+def scene_of(*nodes) -> ViewModel:  # type: ignore[no-untyped-def]
+    return ViewModel(view_of(*nodes), History(10), Analysis())
 
 
 @pytest.mark.parametrize(

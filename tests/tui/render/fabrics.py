@@ -11,13 +11,13 @@ from trntop.core.model import Incident, NodeView
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
 from trntop.tui.render.fabric import Fabric
-from trntop.tui.scene import Scene
+from trntop.tui.view_model import ViewModel
 
 FACTS = {"tool": "fi_pingpong", "statistic": "mean", "size_bytes": "64", "load": "training"}
 
 
-def scene_of(*nodes: NodeView, incidents: Sequence[Incident] = ()) -> Scene:
-    return Scene(
+def scene_of(*nodes: NodeView, incidents: Sequence[Incident] = ()) -> ViewModel:
+    return ViewModel(
         view=view_of(*nodes, incidents=incidents), history=History(60), limits=Analysis(), utc=True
     )
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from textual.strip import Strip
 
+from trntop.tui.render.context import RenderContext
 from trntop.tui.render.glyphs import ASCII, BLOCK, Glyphs
-from trntop.tui.render.ink import ink
-from trntop.tui.render.pen import Pen
+from trntop.tui.render.palette import palette
 from trntop.tui.themes import DARK
 
 VARIABLES = {
@@ -24,12 +24,12 @@ VARIABLES = {
 } | DARK.variables
 
 
-def pen(glyphs: Glyphs = BLOCK) -> Pen:
-    return Pen(ink(VARIABLES), glyphs)
+def context(glyphs: Glyphs = BLOCK) -> RenderContext:
+    return RenderContext(palette(VARIABLES), glyphs)
 
 
-PEN = pen()
-PLAIN = pen(ASCII)
+PEN = context()
+PLAIN = context(ASCII)
 
 
 def text(lines: Iterable[Strip]) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.builders import NOON
-from tests.tui.render.pens import PEN, PLAIN, pen, text
+from tests.tui.render.pens import PEN, PLAIN, context, text
 from trntop.tui.render import axes
 from trntop.tui.render.glyphs import BRAILLE
 from trntop.tui.render.graph import chart
@@ -47,7 +47,7 @@ def test_a_curve_has_a_point_per_value() -> None:
     values = np.array([0.0, 0.5, np.nan, 1.0])
     assert text(axes.curve(values, 2, PEN, 0.0, 1.0)).splitlines() == [" ▁ ▔", "▁"]
     assert text(axes.curve(values, 2, PLAIN, 0.0, 1.0)).splitlines() == [" * *", "*"]
-    assert text(axes.curve(values, 1, pen(BRAILLE), 0.0, 1.0)) == "⣀⠒ ⠉"
+    assert text(axes.curve(values, 1, context(BRAILLE), 0.0, 1.0)) == "⣀⠒ ⠉"
 
 
 def test_values_stand_beside_their_heights() -> None:
@@ -68,11 +68,11 @@ def test_times_before_now() -> None:
 
 
 def test_a_moment_is_marked_and_no_label_hides_it() -> None:
-    mark = axes.Mark(NOON - 61, "!", PEN.ink.critical)
+    mark = axes.Mark(NOON - 61, "!", PEN.palette.critical)
     assert axes.time_axis(60, 5.0, NOON, PEN, [mark]).text[60 - 1 - 13] == "!"
-    at_now = axes.Mark(NOON, "b", PEN.ink.accent)
+    at_now = axes.Mark(NOON, "b", PEN.palette.accent)
     assert axes.time_axis(60, 5.0, NOON, PEN, [at_now]).text.endswith("─b")
-    gone = axes.Mark(NOON - 9000, "!", PEN.ink.critical)
+    gone = axes.Mark(NOON - 9000, "!", PEN.palette.critical)
     assert "!" not in axes.time_axis(60, 5.0, NOON, PEN, [gone]).text
 
 

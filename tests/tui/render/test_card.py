@@ -9,7 +9,7 @@ import pytest
 from tests.builders import NOON, efa_name, make_incident, make_node, view_of
 from tests.tui.render.fabrics import cards, fabric_of, probed
 from tests.tui.render.pens import PEN, PLAIN, text
-from tests.tui.scenes import CARD, VICTIM, scene
+from tests.tui.scenes import CARD, VICTIM, view_model
 from trntop.core.model import Incident, NodeView, Severity, State
 from trntop.tui.render import card
 from trntop.tui.render.fabric import Fabric
@@ -33,12 +33,12 @@ def test_it_fits(width: int, state: State) -> None:
 
 class TestVerdict:
     def test_its_incident_with_what_was_seen(self) -> None:
-        whole = Fabric(scene(trouble=True))
-        node = whole.scene.cluster.nodes[VICTIM]
+        whole = Fabric(view_model(trouble=True))
+        node = whole.view_model.cluster.nodes[VICTIM]
         place = node.inventory.of(card.Entity.EFA).index(CARD)
         lines = card.draw(whole, node, place, 76, PEN)
         resent = next(part for line in lines for part in line if part.text == "2.1 %")
-        assert resent.style == PEN.ink.critical
+        assert resent.style == PEN.palette.critical
         shown = text(lines)
         assert shown.startswith("● efa_degraded since 11:59:16, for 44 s: retransmits 2.1 %")
         assert "2.1 % d limit 0.2 %" in shown
@@ -51,13 +51,13 @@ class TestVerdict:
         )
         lines = card.draw(fabric_of(node, incidents=[bad]), node, 0, 80, PEN)
         dropped = next(line for line in lines if line.text.startswith("receive drops"))
-        assert PEN.ink.warning not in [part.style for part in dropped]
-        assert PEN.ink.critical in [part.style for part in dropped]
+        assert PEN.palette.warning not in [part.style for part in dropped]
+        assert PEN.palette.critical in [part.style for part in dropped]
 
     def test_what_it_carries_beside_its_siblings(self) -> None:
         node = cards(0, 4, {"efa_tx_bytes_per_second": [1e9, 4e9, 4e9, 4e9]})
         bad = make_incident(node="trn-000", component=f"efa:{efa_name(0)}")
-        for found, style in (((), PEN.ink.text), ((bad,), PEN.ink.warning)):
+        for found, style in (((), PEN.palette.text), ((bad,), PEN.palette.warning)):
             lines = card.draw(fabric_of(node, incidents=found), node, 0, 60, PEN)
             line = next(line for line in lines if line.text.startswith("carries"))
             assert line.text.strip() == "carries 25 % d of what its siblings do"
@@ -133,7 +133,7 @@ class TestCounters:
         shown = text(lines)
         dropped = next(line for line in lines if line.text.startswith("receive drops"))
         assert dropped.text.split() == ["receive", "drops", "2d", "7"]
-        assert [part.style for part in dropped if "2" in part.text] == [PEN.ink.warning]
+        assert [part.style for part in dropped if "2" in part.text] == [PEN.palette.warning]
         assert "4.55 TiB" in shown
         assert "failed reads" in shown.partition("never:")[2]
         assert "sent again" in shown.partition("– not told:")[2]
@@ -142,7 +142,7 @@ class TestCounters:
     def test_the_change_since_a_baseline(self) -> None:
         fabric = fabric_of(self.node())
         then = view_of(self.node(NOON - 60, sent=4e12, dropped=9.0), time=NOON - 60)
-        fabric.scene = dataclasses.replace(fabric.scene, baseline=then)
+        fabric.view_model = dataclasses.replace(fabric.view_model, baseline=then)
         shown = text(card.draw(fabric, self.node(), 0, 80, PEN)).splitlines()
         assert next(line for line in shown if "per second" in line).endswith("since 11:59:00")
         assert next(line for line in shown if line.startswith("bytes sent")).endswith("+931 GiB")
@@ -151,14 +151,14 @@ class TestCounters:
 
     def test_a_card_that_was_not_there_at_the_baseline(self) -> None:
         fabric = fabric_of(self.node())
-        fabric.scene = dataclasses.replace(fabric.scene, baseline=view_of(time=NOON - 60))
+        fabric.view_model = dataclasses.replace(fabric.view_model, baseline=view_of(time=NOON - 60))
         shown = text(card.draw(fabric, self.node(), 0, 80, PEN)).splitlines()
         assert next(line for line in shown if line.startswith("bytes sent")).endswith("–")
 
 
 class TestPast:
     def test_what_the_node_sent_and_sent_again(self) -> None:
-        shown = scene(trouble=True)
+        shown = view_model(trouble=True)
         lines = card.past(shown, VICTIM, 116, 22, PEN)
         assert len(lines) <= 22
         assert {line.cell_length for line in lines} == {116}
@@ -168,12 +168,12 @@ class TestPast:
         assert "limit 0.2 %" in drawn
 
     def test_where_nothing_is_kept_it_is_blank(self) -> None:
-        drawn = text(card.past(fabric_of(cards(0)).scene, "trn-000", 116, 12, PEN))
+        drawn = text(card.past(fabric_of(cards(0)).view_model, "trn-000", 116, 12, PEN))
         assert "–" in drawn
         assert "█" not in drawn
 
     def test_without_room(self) -> None:
-        assert len(card.past(scene(), VICTIM, 116, 2, PEN)) == 1
+        assert len(card.past(view_model(), VICTIM, 116, 2, PEN)) == 1
 
 
 def test_no_card() -> None:

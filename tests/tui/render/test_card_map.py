@@ -9,15 +9,15 @@ from textual.strip import Strip
 from tests.builders import efa_name, make_incident, make_node
 from tests.tui.render.fabrics import cards, fabric_of, probed, probing, renamed, scene_of
 from tests.tui.render.pens import PEN, PLAIN, text
-from tests.tui.scenes import CARD, VICTIM, scene
-from trntop.core.model import Severity, State, Whole
+from tests.tui.scenes import CARD, VICTIM, view_model
+from trntop.core.model import ClusterTotals, Severity, State
 from trntop.tui.render import card_map, fabric, layers, table
+from trntop.tui.render.context import RenderContext
 from trntop.tui.render.fabric import Fabric
-from trntop.tui.render.pen import Pen
 
 TRAFFIC, RESENDS, SIBLINGS, LATENCY = layers.LAYERS
 TX, RESENT = "efa_tx_bytes_per_second", "efa_retrans_pkts_per_second"
-WHOLE = Fabric(scene(trouble=True))
+WHOLE = Fabric(view_model(trouble=True))
 BAD = WHOLE.rails.names.index(CARD)
 
 
@@ -26,15 +26,22 @@ def look(layer: layers.Layer = TRAFFIC, column: int | None = None) -> card_map.L
 
 
 def rows(
-    made: Fabric, how: card_map.Look, width: int = 116, pen: Pen = PEN, cursor: str = ""
+    made: Fabric,
+    how: card_map.Look,
+    width: int = 116,
+    context: RenderContext = PEN,
+    cursor: str = "",
 ) -> list[Strip]:
     """The map as the widget draws it."""
     shown = table.layout(card_map.columns(made, width), width)
     return [
-        table.header(shown, width, pen, "", reverse=False),
+        table.header(shown, width, context, "", reverse=False),
         *(
             table.row(
-                shown, card_map.of_node(made, node, how, cursor=node.name == cursor), width, pen,
+                shown,
+                card_map.of_node(made, node, how, cursor=node.name == cursor),
+                width,
+                context,
                 cursor=node.name == cursor,
             )
             for node in card_map.worst_first(made, how.layer)
@@ -69,7 +76,7 @@ class TestLayers:
         assert layers.top(np.array([[largest, 0.0]]), before) == shown
 
     def test_retransmits_are_shown_by_powers_of_ten(self) -> None:
-        limit = WHOLE.scene.limits.retransmits
+        limit = WHOLE.view_model.limits.retransmits
         levels = [RESENDS.level(limit * by, WHOLE, 1.0) for by in (0, 0.01, 1, 10)]
         assert levels == pytest.approx([0, 0, 2 / 3, 1])
         assert RESENDS.ends(WHOLE, 1.0) == ("0.002 %", "2 %, by powers of ten")
@@ -114,22 +121,22 @@ class TestLabels:
         assert CARD in card_map.heading(WHOLE, look(column=BAD), 78, PEN).text
         pairs = fabric_of(renamed(cards(0, 2), "rdmap16s27", "rdmap16s28"))
         line = card_map.heading(pairs, look(column=1), 78, PEN)
-        assert [part.text.strip() for part in line if part.style == PEN.ink.key] == ["16"]
+        assert [part.text.strip() for part in line if part.style == PEN.palette.key] == ["16"]
         assert text([card_map.heading(pairs, look(), 78, PEN)]).split() == ["bus,", "slot", "16"]
 
 
 class TestMap:
     @pytest.mark.parametrize(
-        ("width", "pen"), [(20, PEN), (78, PLAIN), (196, PEN)], ids=["narrow", "ascii", "wide"]
+        ("width", "context"), [(20, PEN), (78, PLAIN), (196, PEN)], ids=["narrow", "ascii", "wide"]
     )
     @pytest.mark.parametrize("layer", layers.LAYERS, ids=lambda one: one.title[:6])
-    def test_it_fits(self, width: int, layer: layers.Layer, pen: Pen) -> None:
+    def test_it_fits(self, width: int, layer: layers.Layer, context: RenderContext) -> None:
         how = look(layer, BAD)
-        lines = rows(WHOLE, how, width, pen, VICTIM)
-        lines += [card_map.heading(WHOLE, how, width, pen)]
-        lines += card_map.footing(WHOLE, how, width, pen)
+        lines = rows(WHOLE, how, width, context, VICTIM)
+        lines += [card_map.heading(WHOLE, how, width, context)]
+        lines += card_map.footing(WHOLE, how, width, context)
         assert {line.cell_length for line in lines} == {width}
-        if pen is PLAIN:
+        if context is PLAIN:
             shown = text(lines).translate({ord("–"): "-", ord("·"): ".", ord("µ"): "u"})
             assert shown.isascii()
 
@@ -139,7 +146,7 @@ class TestMap:
         assert "[●2.1]" in first.text
         style = next(part.style for part in first if "●2.1" in part.text)
         assert style is not None
-        assert style.color == PEN.ink.severity(Severity.CRITICAL).color
+        assert style.color == PEN.palette.severity(Severity.CRITICAL).color
         assert not any("●" in line.text for line in others)
 
     def test_beside_its_sign_a_long_number_is_rounded(self) -> None:
@@ -154,7 +161,7 @@ class TestMap:
     def test_calm_cards_are_coloured_numbers(self) -> None:
         line = rows(fabric_of(cards(0, 4, {TX: [1.25e10] * 4})), look(), 78)[1]
         (cells,) = (part for part in line if part.text.split() == ["50"] * 4)
-        assert cells.style in PEN.ink.cells, "neighbours that are alike are one run"
+        assert cells.style in PEN.palette.cells, "neighbours that are alike are one run"
 
     def test_cells_alone_where_there_is_little_room(self) -> None:
         line = rows(WHOLE, look(), 78, cursor=VICTIM)[3].text
@@ -165,7 +172,7 @@ class TestMap:
         less = renamed(cards(1, 2), efa_name(0), efa_name(2))
         _, first, second = rows(fabric_of(lost, less), look(), 60)
         assert "●–" in first.text
-        assert len([part for part in second if part.style in PEN.ink.cells]) == 2
+        assert len([part for part in second if part.style in PEN.palette.cells]) == 2
 
     def test_a_link_that_is_down_is_marked(self) -> None:
         node = cards(0, 2)
@@ -184,7 +191,7 @@ class TestMap:
 
     def test_so_do_links_that_no_incident_names(self) -> None:
         made = fabric_of(*probed(4, slow=(1, 3)))
-        node = made.scene.cluster.nodes["trn-001"]
+        node = made.view_model.cluster.nodes["trn-001"]
         assert card_map.marks(made, node, links=True) == {0: Severity.CRITICAL}
         assert card_map.marks(made, node) == {}
 
@@ -230,7 +237,7 @@ class TestFooting:
         gone = make_node(0, state=State.DOWN, reason="no driver")
         assert "nothing known: efa: no driver" in said(fabric_of(gone), RESENDS)
         past = fabric_of(make_node(0, columns={"efa_tx_bytes_total": None, TX: None}))
-        past.scene = dataclasses.replace(past.scene, behind=60.0)
+        past.view_model = dataclasses.replace(past.view_model, behind=60.0)
         assert "cards of the past are not kept" in said(past, TRAFFIC)
 
 
@@ -245,12 +252,12 @@ class TestSums:
         assert "rails even" in below
         assert "◌ 1 stale" in below
         most = next(part for part in fabric.sums(WHOLE, 160, PEN)[0] if part.text == "2.1 %")
-        assert most.style == PEN.ink.critical
+        assert most.style == PEN.palette.critical
 
     def test_of_the_worst_of_an_engine_they_say_that_these_are_not_all(self) -> None:
         shown = scene_of(cards(0), cards(1))
         for chosen in (True, False):
-            whole = Whole(nodes=31_250 if chosen else 2, chosen=chosen)
+            whole = ClusterTotals(nodes=31_250 if chosen else 2, chosen=chosen)
             cluster = dataclasses.replace(shown.cluster, whole=whole)
             made = Fabric(
                 dataclasses.replace(shown, view=dataclasses.replace(shown.view, cluster=cluster))

@@ -8,43 +8,45 @@ from rich.style import Style
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
 from tests.tui.crews import JOB, crew_of, scene_of
 from tests.tui.render.pens import PEN, PLAIN, text
-from tests.tui.scenes import scene
+from tests.tui.scenes import view_model
 from trntop.core.model import Severity, State, View
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
 from trntop.tui.render import bounds, comm, jobs, table
-from trntop.tui.render.pen import Pen
-from trntop.tui.scene import JobFigures, Scene
+from trntop.tui.render.context import RenderContext
+from trntop.tui.view_model import JobFigures, ViewModel
 
 
-def of(view: View) -> Scene:
-    return Scene(view=view, history=History(60), limits=Analysis(), utc=True)
+def of(view: View) -> ViewModel:
+    return ViewModel(view=view, history=History(60), limits=Analysis(), utc=True)
 
 
-def shares(shown: Scene, width: int = 80, height: int = 12, pen: Pen = PEN) -> str:
+def shares(
+    shown: ViewModel, width: int = 80, height: int = 12, context: RenderContext = PEN
+) -> str:
     job = shown.job
-    return text(comm.shares(shown, job, width, height, pen))
+    return text(comm.shares(shown, job, width, height, context))
 
 
 class TestShares:
     def test_both_shares_with_their_limits(self) -> None:
-        head = shares(scene(), 120).splitlines()[0]
+        head = shares(view_model(), 120).splitlines()[0]
         assert "comm 17 % r, limit 25 %" in head
         assert "exposed 8.2 %r, limit 25 %" in head.replace("% r,", "%r,")
         assert "covered by compute" in head
 
     def test_the_axis_names_the_limit(self) -> None:
-        rows = shares(scene(trouble=True)).splitlines()
+        rows = shares(view_model(trouble=True)).splitlines()
         assert len(rows) == 12
         assert rows[1].startswith(" 50 %┤")
         assert any(row.startswith(" 25 %┤") for row in rows)
         assert rows[-2].startswith("  0 %┤")
 
     def test_above_the_limit_is_a_warning_and_the_onset_is_marked(self) -> None:
-        shown = scene(trouble=True)
+        shown = view_model(trouble=True)
         lines = comm.shares(shown, shown.job, 80, 12, PEN)
         styles = {segment.style for strip in lines[1:] for segment in strip}
-        assert PEN.ink.over[Severity.WARNING][-1] in styles
+        assert PEN.palette.over[Severity.WARNING][-1] in styles
         assert "▴" in lines[-1].text
 
     @pytest.mark.parametrize("trouble", [False, True])
@@ -52,10 +54,10 @@ class TestShares:
     def test_both_shades_are_explained_in_the_colours_of_the_newest_bar(
         self, trouble: bool, width: int
     ) -> None:
-        shown = scene(trouble=trouble)
+        shown = view_model(trouble=trouble)
         head, *body = comm.shares(shown, shown.job, width, 12, PEN)
         swatches = [part.style for part in head if part.text.strip() == "█"]
-        shades = PEN.ink.over[Severity.WARNING] if trouble else PEN.ink.area
+        shades = PEN.palette.over[Severity.WARNING] if trouble else PEN.palette.area
         assert swatches == [shades[-1], shades[1]]
         assert body[-2]._segments[-1].style == swatches[0]
         assert "exposed" in head.text
@@ -65,44 +67,44 @@ class TestShares:
         past = make_incident("straggler", job=JOB, closed_at=NOON - 20)
         shown = scene_of(*crew_of(), incidents=[past])
         axis = comm.shares(shown, shown.job, 80, 12, PEN)[-1]
-        assert next(part.style for part in axis if part.text == "▴") == PEN.ink.muted
+        assert next(part.style for part in axis if part.text == "▴") == PEN.palette.muted
 
     def test_the_exposed_part_stands_on_the_ground(self) -> None:
-        shown = scene()
+        shown = view_model()
         lines = comm.shares(shown, shown.job, 80, 12, PEN)
-        assert lines[-2]._segments[-1].style == PEN.ink.area[-1]
+        assert lines[-2]._segments[-1].style == PEN.palette.area[-1]
 
     @pytest.mark.parametrize(
         ("inside", "below", "sign", "style"),
         [
             (7, 4, "▄", None),
-            (5, 1, "▅", PEN.ink.area[1]),
-            (3, 2, "▃", PEN.ink.area[-1]),
+            (5, 1, "▅", PEN.palette.area[1]),
+            (3, 2, "▃", PEN.palette.area[-1]),
         ],
     )
     def test_a_cell_in_which_both_end_shows_what_is_least_wrong(
         self, inside: int, below: int, sign: str, style: Style | None
     ) -> None:
         column = PEN.glyphs.column
-        drawn, found = comm._both(inside, below, column, PEN.ink.area[-1], PEN.ink.area[1])
+        drawn, found = comm._both(inside, below, column, PEN.palette.area[-1], PEN.palette.area[1])
         assert drawn == sign
         if style is None:
-            assert found.bgcolor == PEN.ink.area[1].color
+            assert found.bgcolor == PEN.palette.area[1].color
         else:
             assert found == style
 
     def test_few_lines_are_not_spent_above_the_limit(self) -> None:
-        rows = shares(scene(), 80, 6).splitlines()
+        rows = shares(view_model(), 80, 6).splitlines()
         assert rows[1].startswith(" 40 %┤")
         assert rows[2].startswith(" 25 %┤╌")
 
     def test_the_baseline_is_marked(self) -> None:
-        shown = dataclasses.replace(scene(), baseline=make_view(time=NOON - 100))
+        shown = dataclasses.replace(view_model(), baseline=make_view(time=NOON - 100))
         assert "b" in comm.shares(shown, shown.job, 80, 12, PEN)[-1].text
 
     @pytest.mark.parametrize(("width", "height"), [(80, 2), (16, 10), (10, 1), (200, 40)])
     def test_any_size(self, width: int, height: int) -> None:
-        shown = scene(trouble=True)
+        shown = view_model(trouble=True)
         lines = comm.shares(shown, shown.job, width, height, PEN)
         assert len(lines) <= height
         assert all(strip.cell_length == width for strip in lines)
@@ -165,7 +167,7 @@ class TestBounds:
     def test_nothing_known_is_blank(self) -> None:
         columns = dict.fromkeys(("node_comm_share_ceiling_ratio", "node_comm_share_floor_ratio"))
         node = make_node(0, jobs=(), columns=columns)
-        assert bounds.ranged(node, 20, PEN, 0.25) == [(" " * 20, PEN.ink.rule)]
+        assert bounds.ranged(node, 20, PEN, 0.25) == [(" " * 20, PEN.palette.rule)]
 
     def test_one_bound_alone(self) -> None:
         node = make_node(0, jobs=(), columns={"node_comm_share_ceiling_ratio": None})
@@ -206,7 +208,7 @@ class TestJobs:
         columns = {one.id: one for one in comm.columns(shown)}
         for name in ("comm", "exposed"):
             parts = columns[name].draw(row, 10, PEN)
-            assert any(style == PEN.ink.warning for _, style in parts)
+            assert any(style == PEN.palette.warning for _, style in parts)
 
     def test_incidents_of_its_nodes_are_its_own(self) -> None:
         ours = make_incident("ecc_uncorrected", node="trn-000")

@@ -6,13 +6,13 @@ import pytest
 
 from tests.builders import NOON, make_incident
 from tests.tui.render.pens import PEN, text
-from tests.tui.scenes import COMM_INCIDENT, EFA_INCIDENT, JOB, PAST_INCIDENT, VICTIM, scene
+from tests.tui.scenes import COMM_INCIDENT, EFA_INCIDENT, JOB, PAST_INCIDENT, VICTIM, view_model
 from trntop.core.model import Evidence, Incident, Severity
 from trntop.pipeline.history import KEPT
 from trntop.tui.render import course
 from trntop.tui.render.incidents import detail
 
-SICK = scene(trouble=True)
+SICK = view_model(trouble=True)
 
 
 def of(incident: Incident, **changes: object) -> Incident:
@@ -82,10 +82,10 @@ def test_what_is_above_its_limit_has_the_colour_of_the_incident(
     seen = of(EFA_INCIDENT, severity=severity, closed_at=closed_at)
     lines = course.draw(SICK, seen, 100, 7, PEN)
     styles = {part.style for strip in lines for part in strip}
-    assert PEN.ink.severity(severity) in {
+    assert PEN.palette.severity(severity) in {
         part.style for part in lines[0] if part.text.startswith("2.1 %")
     }
-    assert styles & set(PEN.ink.over[severity])
+    assert styles & set(PEN.palette.over[severity])
 
 
 def test_the_beginning_is_marked() -> None:
@@ -93,7 +93,7 @@ def test_the_beginning_is_marked() -> None:
     assert axis.text.count("▴") == 3
     over = of(EFA_INCIDENT, closed_at=NOON - 10)
     grey = course.draw(SICK, over, 100, 7, PEN)[-1]
-    assert {part.style for part in grey if part.text == "▴"} == {PEN.ink.muted}
+    assert {part.style for part in grey if part.text == "▴"} == {PEN.palette.muted}
 
 
 def test_it_stands_between_evidence_and_runbook_where_there_is_room() -> None:

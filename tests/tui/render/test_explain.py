@@ -7,37 +7,37 @@ import pytest
 
 from tests.builders import make_node, view_of
 from tests.tui.render.pens import PEN, PLAIN, text
-from tests.tui.scenes import CARD, COMM_INCIDENT, JOB, VICTIM, scene
+from tests.tui.scenes import CARD, COMM_INCIDENT, JOB, VICTIM, view_model
 from trntop.analysis.rulebook import rules
 from trntop.catalog import CATALOG
 from trntop.core.custom_rule import OwnRule
 from trntop.core.model import NodeView
 from trntop.tui.render import explain
-from trntop.tui.scene import Scene
 from trntop.tui.screens.comm import CommScreen
 from trntop.tui.screens.efa import EfaScreen
 from trntop.tui.screens.frame import Frame
 from trntop.tui.screens.node import NodeScreen
 from trntop.tui.screens.run import RunScreen
+from trntop.tui.view_model import ViewModel
 
 UTILIZATION = "node_neuroncore_utilization_mean_ratio"
 RETRANSMIT = "node_efa_retransmit_max_ratio"
 BANDWIDTH = "node_hbm_bandwidth_ratio"
 COMM = "job_comm_share_ratio"
-TROUBLE = scene(trouble=True)
+TROUBLE = view_model(trouble=True)
 SILENT = "trn-011"
 OWN = OwnRule(name="hot", when=f"{UTILIZATION} > 0.9")
 
 
 def explained(
-    name: str, node: str | None = VICTIM, of: Scene = TROUBLE, *, own: OwnRule | None = None
+    name: str, node: str | None = VICTIM, of: ViewModel = TROUBLE, *, own: OwnRule | None = None
 ) -> str:
     """All lines as one, so that it does not matter where they break."""
     found = rules(of.limits, () if own is None else (own,))
     return re.sub(r"\s+", " ", text(explain.draw(of, node, name, found, 72, PEN)))
 
 
-def of_one(made: NodeView) -> Scene:
+def of_one(made: NodeView) -> ViewModel:
     return dataclasses.replace(TROUBLE, view=view_of(made))
 
 
@@ -173,7 +173,7 @@ def test_a_node_that_is_gone_has_no_values() -> None:
     assert "now – no node is known" in explained(UTILIZATION, None, of_one_none())
 
 
-def of_one_none() -> Scene:
+def of_one_none() -> ViewModel:
     return dataclasses.replace(TROUBLE, view=view_of())
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.tui.render.pens import PEN, text
-from tests.tui.scenes import scene
+from tests.tui.scenes import view_model
 from trntop.tui.filter import Filter
 from trntop.tui.render import filter as drawing
 from trntop.tui.render import fleet_map
@@ -48,8 +48,8 @@ def test_a_mistake_is_pointed_at(at: int, shown: str) -> None:
     line = drawing.problem("it makes no sense", at, False, 80, PEN)
     assert line.text.rstrip() == shown
     assert line.cell_length == 80
-    assert next(iter(line)).style is PEN.ink.warning
-    assert next(iter(drawing.problem("more", 4, True, 80, PEN))).style is PEN.ink.muted
+    assert next(iter(line)).style is PEN.palette.warning
+    assert next(iter(drawing.problem("more", 4, True, 80, PEN))).style is PEN.palette.muted
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
@@ -68,7 +68,7 @@ def test_a_long_message_is_cut_on_the_side_with_more_room(at: int, width: int) -
 class TestMap:
     @pytest.mark.parametrize("size", [(118, 6), (40, 6), (4, 2)])
     def test_others_are_dimmed(self, size: tuple[int, int]) -> None:
-        shown = scene(trouble=True)
+        shown = view_model(trouble=True)
         plain = fleet_map.draw(shown, *size, PEN)
         chosen = Filter("007 | 011").mask(shown)
         dimmed = fleet_map.draw(shown, *size, PEN, chosen=chosen)
@@ -78,27 +78,27 @@ class TestMap:
         assert fleet_map.draw(shown, *size, PEN, chosen=everybody) == plain
 
     def test_what_is_wrong_keeps_its_sign(self) -> None:
-        shown = scene(trouble=True)
+        shown = view_model(trouble=True)
         nobody = np.zeros(16, np.bool_)
         for size in ((118, 6), (40, 6)):
             lines = fleet_map.draw(shown, *size, PEN, chosen=nobody)
             styles = {part.text: part.style for line in lines for part in line}
-            assert any(PEN.ink.critical is style for style in styles.values())
+            assert any(PEN.palette.critical is style for style in styles.values())
 
 
 class TestSelection:
     def test_all_is_no_choice(self) -> None:
         assert not ALL.narrow
-        assert ALL.count(scene()) == 16
+        assert ALL.count(view_model()) == 16
 
     def test_filter_and_faults_both_hold(self) -> None:
-        shown = scene(trouble=True)
+        shown = view_model(trouble=True)
         assert Selection(faults=True).count(shown) == 2
         assert Selection(Filter("state=stale"), faults=True).count(shown) == 1
         assert Selection(Filter("000"), faults=True).count(shown) == 0
 
     def test_a_scene_is_looked_at_once(self) -> None:
-        shown = scene(trouble=True)
+        shown = view_model(trouble=True)
         choice = Selection(Filter("incident"))
         assert choice.mask(shown) is choice.mask(shown)
-        assert choice.mask(scene()) is not choice.mask(shown)
+        assert choice.mask(view_model()) is not choice.mask(shown)

@@ -8,25 +8,25 @@ from rich.style import Style
 
 from tests.builders import NOON, make_node, view_of
 from tests.tui.render.pens import PEN, PLAIN
-from tests.tui.scenes import EFA_INCIDENT, VICTIM, node, scene, view
+from tests.tui.scenes import EFA_INCIDENT, VICTIM, node, view, view_model
 from trntop.core import units
 from trntop.core.model import NodeView, Severity, State
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
 from trntop.tui.measures import MEASURES
 from trntop.tui.render import fleet
+from trntop.tui.render.context import bare
 from trntop.tui.render.fleet import FleetRow
 from trntop.tui.render.line import length
-from trntop.tui.render.pen import bare
-from trntop.tui.scene import Scene
+from trntop.tui.view_model import ViewModel
 
 NAMES = tuple(f"trn-{index:03d}" for index in range(16))
 SENT = "efa_tx_bytes_per_second"
 
 
-def scene_of(*nodes: NodeView, before: tuple[NodeView, ...] | None = None) -> Scene:
+def scene_of(*nodes: NodeView, before: tuple[NodeView, ...] | None = None) -> ViewModel:
     baseline = None if before is None else view_of(*before, time=NOON - 60)
-    return Scene(view_of(*nodes), History(10), Analysis(), baseline=baseline)
+    return ViewModel(view_of(*nodes), History(10), Analysis(), baseline=baseline)
 
 
 def sending(index: int, rate: float | None) -> NodeView:
@@ -34,7 +34,7 @@ def sending(index: int, rate: float | None) -> NodeView:
     return make_node(index, columns={SENT: None if rate is None else [rate, rate]})
 
 
-def names(shown: Scene, by: str, *, reverse: bool = False) -> list[str]:
+def names(shown: ViewModel, by: str, *, reverse: bool = False) -> list[str]:
     return [shown.cluster.names[place] for place in fleet.order(shown, by, reverse=reverse)]
 
 
@@ -46,7 +46,7 @@ def drawn(row: FleetRow, name: str, width: int = 0, *, changes: bool = False) ->
 
 
 class TestBlame:
-    def styles(self, troubled: Scene) -> dict[str, Style]:
+    def styles(self, troubled: ViewModel) -> dict[str, Style]:
         """Node → how its communication share is drawn."""
         column = next(one for one in fleet.columns(8) if one.id == "comm")
         return {
@@ -63,23 +63,23 @@ class TestBlame:
         }
 
     def test_of_a_job_over_its_limit_those_that_are_over_it(self) -> None:
-        found = self.styles(scene(trouble=True))
-        assert found["trn-000"] is PEN.ink.warning
-        assert found[VICTIM] is PEN.ink.text, "it communicates less than the others"
-        assert set(self.styles(scene()).values()) == {PEN.ink.text}
+        found = self.styles(view_model(trouble=True))
+        assert found["trn-000"] is PEN.palette.warning
+        assert found[VICTIM] is PEN.palette.text, "it communicates less than the others"
+        assert set(self.styles(view_model()).values()) == {PEN.palette.text}
 
     def test_of_a_straggler(self) -> None:
         slow = dataclasses.replace(EFA_INCIDENT, kind="straggler", severity=Severity.CRITICAL)
-        shown = dataclasses.replace(scene(), view=view_of(*view().cluster.nodes.values(),
+        shown = dataclasses.replace(view_model(), view=view_of(*view().cluster.nodes.values(),
                                                           incidents=[slow]))  # fmt: skip
         found = self.styles(shown)
-        assert found[VICTIM] is PEN.ink.critical
-        assert found["trn-000"] is PEN.ink.text
+        assert found[VICTIM] is PEN.palette.critical
+        assert found["trn-000"] is PEN.palette.text
 
 
 class TestOrder:
     def test_worst_first(self) -> None:
-        shown = scene(trouble=True)
+        shown = view_model(trouble=True)
         found = names(shown, fleet.WORST)
         assert found[:3] == [VICTIM, "trn-011", "trn-000"]
         assert names(shown, fleet.WORST, reverse=True)[-2:] == ["trn-011", VICTIM]
@@ -87,8 +87,8 @@ class TestOrder:
         assert names(shown, "state")[:2] == ["trn-011", "trn-000"]
 
     def test_by_name(self) -> None:
-        assert names(scene(), "node") == list(NAMES)
-        assert names(scene(), "node", reverse=True) == list(NAMES[::-1])
+        assert names(view_model(), "node") == list(NAMES)
+        assert names(view_model(), "node", reverse=True) == list(NAMES[::-1])
 
     def test_what_is_absent_comes_last_either_way(self) -> None:
         shown = scene_of(sending(0, None), sending(1, 1e9), sending(2, 3e9))
@@ -114,7 +114,7 @@ class TestOrder:
 
     @pytest.mark.parametrize("column", [*fleet.columns(4)], ids=lambda one: one.id)
     def test_every_column_sorts(self, column: fleet.Column[FleetRow]) -> None:
-        for shown in (scene(trouble=True), scene_of()):
+        for shown in (view_model(trouble=True), scene_of()):
             assert sorted(names(shown, column.id)) == list(shown.cluster.names)
 
 
@@ -227,7 +227,11 @@ class TestChanges:
 
     def test_small_changes_are_quiet(self) -> None:
         column = next(one for one in fleet.columns(8, changes=True) if one.id == "efa_tx")
-        for now, style in ((1.05e9, PEN.ink.muted), (1.5e9, PEN.ink.text), (1e9, PEN.ink.faint)):
+        for now, style in (
+            (1.05e9, PEN.palette.muted),
+            (1.5e9, PEN.palette.text),
+            (1e9, PEN.palette.faint),
+        ):
             row = FleetRow(sending(0, now), before=sending(0, 1e9))
             assert column.draw(row, 11, PEN)[0][1] is style
 
@@ -240,7 +244,7 @@ class TestChanges:
         )
 
     def test_a_baseline_elsewhere_is_aligned_by_name(self) -> None:
-        shown = scene(trouble=True)
+        shown = view_model(trouble=True)
         earlier = view(nodes=12, time=NOON - 60)
         shown = dataclasses.replace(shown, baseline=earlier)
         assert set(names(shown, "util")[-5:]) == set(NAMES[11:])

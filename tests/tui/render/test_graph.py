@@ -9,7 +9,7 @@ from trntop.tui.render.glyphs import ASCII, BLOCK, BRAILLE, Glyphs
 from trntop.tui.render.graph import bar, buckets, chart, sparkline
 from trntop.tui.render.line import length
 
-INK = PEN.ink
+INK = PEN.palette
 NAN = float("nan")
 
 
@@ -95,11 +95,11 @@ def test_chart() -> None:
 
 
 def test_chart_draws_its_limit_behind_the_values() -> None:
-    over = PEN.ink.over[Severity.CRITICAL]
+    over = PEN.palette.over[Severity.CRITICAL]
     lines = chart(np.array([0.2, 0.9]), 4, PEN, top=1.0, limit=0.5, over=over)
     assert text(lines).splitlines()[1] == "╌█"
     assert list(lines[-1])[-1].style in over
-    assert next(iter(lines[-1])).style in PEN.ink.area
+    assert next(iter(lines[-1])).style in PEN.palette.area
 
 
 def test_ascii_chart_is_ascii() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders import NOON, make_incident
 from tests.tui.render.pens import PEN, PLAIN, text
-from tests.tui.scenes import COMM_INCIDENT, EFA_INCIDENT, PAST_INCIDENT, VICTIM, scene
+from tests.tui.scenes import COMM_INCIDENT, EFA_INCIDENT, PAST_INCIDENT, VICTIM, view_model
 from trntop.core.model import Evidence, Incident
 from trntop.tui.render import table
 from trntop.tui.render.incidents import (
@@ -19,14 +19,14 @@ from trntop.tui.render.incidents import (
     told,
     wrap,
 )
-from trntop.tui.scene import Scene
+from trntop.tui.view_model import ViewModel
 
-SCENE = scene(trouble=True)
+SCENE = view_model(trouble=True)
 LATER = dataclasses.replace(EFA_INCIDENT, id="later", opened_at=NOON + 30)
 """Seen from an earlier time."""
 
 
-def earlier() -> Scene:
+def earlier() -> ViewModel:
     return dataclasses.replace(SCENE, behind=60.0, later=(LATER,))
 
 
@@ -40,7 +40,7 @@ def in_kolkata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def row(incident: Incident, width: int, shown: Scene = SCENE) -> str:
+def row(incident: Incident, width: int, shown: ViewModel = SCENE) -> str:
     columns = table.layout(IncidentColumns(shown, width).all(), width - 1)
     return table.row(columns, incident, width, PEN, cursor=False).text.rstrip()
 
@@ -84,7 +84,7 @@ def test_rows_in_the_right_tense() -> None:
     assert [tense(one, earlier()) for one in (EFA_INCIDENT, PAST_INCIDENT, LATER)] == list(Tense)
 
 
-def page(incident: Incident | None, width: int = 90, shown: Scene = SCENE) -> str:
+def page(incident: Incident | None, width: int = 90, shown: ViewModel = SCENE) -> str:
     return text(detail(shown, incident, width, PEN))
 
 
@@ -156,8 +156,8 @@ def test_foreign_text_cannot_drive_the_terminal() -> None:
     hostile = dataclasses.replace(
         COMM_INCIDENT, summary="[/red]\x1b[2J\x07", node="trn\x9b31m", component="[@click=x]"
     )
-    for pen in (PEN, PLAIN):
-        said = text(detail(SCENE, hostile, 80, pen)) + row(hostile, 200)
+    for context in (PEN, PLAIN):
+        said = text(detail(SCENE, hostile, 80, context)) + row(hostile, 200)
         assert not any(char in said for char in "\x1b\x07\x9b\0")
         assert "[/red]" in said
 

@@ -2,7 +2,7 @@ import pytest
 from textual.theme import BUILTIN_THEMES, Theme
 
 from trntop.core.model import Severity, State
-from trntop.tui.render.ink import LEVELS, ink, level_of
+from trntop.tui.render.palette import LEVELS, level_of, palette
 from trntop.tui.themes import THEMES
 
 
@@ -12,7 +12,7 @@ def variables(theme: Theme) -> dict[str, str]:
 
 @pytest.mark.parametrize("theme", [*THEMES, *BUILTIN_THEMES.values()], ids=lambda one: one.name)
 def test_every_theme_gives_ink(theme: Theme) -> None:
-    made = ink(variables(theme))
+    made = palette(variables(theme))
     assert len(made.levels) == len(made.cells) == LEVELS
     assert all(style.bgcolor is not None for style in made.cells)
 
@@ -20,7 +20,7 @@ def test_every_theme_gives_ink(theme: Theme) -> None:
 @pytest.mark.parametrize("theme", THEMES, ids=lambda one: one.name)
 def test_what_needs_a_person_stands_out(theme: Theme) -> None:
     """Warning and critical share their colour with nothing calm."""
-    made = ink(variables(theme))
+    made = palette(variables(theme))
     loud = {made.warning.color, made.critical.color}
     calm = {made.text.color, made.muted.color, made.ok.color, made.graph.color, made.accent.color}
     assert len(loud) == 2
@@ -28,7 +28,7 @@ def test_what_needs_a_person_stands_out(theme: Theme) -> None:
 
 
 def test_the_same_variables_give_the_same_ink() -> None:
-    assert ink(variables(THEMES[0])) is ink(variables(THEMES[0]))
+    assert palette(variables(THEMES[0])) is palette(variables(THEMES[0]))
 
 
 def test_levels() -> None:
@@ -36,7 +36,7 @@ def test_levels() -> None:
 
 
 def test_severities_and_states_have_their_colours() -> None:
-    made = ink(variables(THEMES[0]))
+    made = palette(variables(THEMES[0]))
     assert made.severity(Severity.CRITICAL) is made.critical
     assert made.severity(Severity.WARNING) is made.warning
     assert made.severity(None) is made.muted

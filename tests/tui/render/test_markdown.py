@@ -27,7 +27,7 @@ lspci
 
 
 def drawn(page: str, width: int) -> str:
-    return text(draw(page, width, PEN.ink))
+    return text(draw(page, width, PEN.palette))
 
 
 def test_a_page_is_set_into_its_width() -> None:
@@ -69,9 +69,9 @@ def test_a_long_command_goes_on_further_in() -> None:
 def test_no_word_of_a_runbook_is_lost(kind: str) -> None:
     page = runbook(kind)
     for width in (40, 76, 92):
-        lines = draw(page, width, PEN.ink)
+        lines = draw(page, width, PEN.palette)
         assert {strip.cell_length for strip in lines} == {width}
-    said = text(draw(page, 92, PEN.ink)).split()
+    said = text(draw(page, 92, PEN.palette)).split()
     wanted = " ".join(words for sign, words in blocks(page) if sign != "#")
     for sign in ("`", "**", "*"):
         wanted = wanted.replace(sign, "") if sign == "`" else wanted

@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders import NOON, make_node, view_of
 from tests.tui.render.pens import PEN, text
-from tests.tui.scenes import scene
+from tests.tui.scenes import view_model
 from trntop.catalog import HOST, NEURON_MONITOR
 from trntop.core.model import Inventory, NodeView, SourceState, State
 from trntop.exporters.table import snapshot_text
@@ -41,7 +41,7 @@ def test_values_of_the_host_do_not_make_a_node_healthy() -> None:
 def test_no_green_tick_where_nothing_is_measured() -> None:
     parts = fleet.state_parts(bare(), PEN)
     assert "".join(part for part, _ in parts) == "✕ no data"
-    assert PEN.ink.ok not in [style for _, style in parts]
+    assert PEN.palette.ok not in [style for _, style in parts]
 
 
 @pytest.mark.parametrize(("state", "word"), [(State.DOWN, "✕ 1 down"), (State.STALE, "◌ 1 stale")])
@@ -57,7 +57,7 @@ def test_lost_sources_are_counted_in_words(state: State, word: str) -> None:
 
 
 def test_incidents_are_not_evaluated_without_data() -> None:
-    one = dataclasses.replace(scene(), view=view_of(bare()))
+    one = dataclasses.replace(view_model(), view=view_of(bare()))
     for rows in (node.found(one, bare(), 100, PEN), incidents.detail(one, None, 100, PEN)):
         assert text(rows) == f"– not evaluated: {MISSING}"
     assert "✓" not in text(alert.draw(one, 100, PEN))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import NOON, make_incident, make_node, view_of
 from tests.tui.render.pens import PEN, PLAIN, text
-from tests.tui.scenes import CARD, EFA_INCIDENT, VICTIM, scene
+from tests.tui.scenes import CARD, EFA_INCIDENT, VICTIM, view_model
 from trntop.catalog import SOURCES, Entity
 from trntop.core import units
 from trntop.core.model import (
@@ -27,7 +27,7 @@ from trntop.core.model import (
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
 from trntop.tui.render import devices, efa, host, node, run, welcome
-from trntop.tui.scene import Scene
+from trntop.tui.view_model import ViewModel
 
 PAINTS = {
     "identity": node.identity,
@@ -40,8 +40,8 @@ PAINTS = {
 }
 
 
-def of(made: NodeView, *found: Incident) -> Scene:
-    return Scene(
+def of(made: NodeView, *found: Incident) -> ViewModel:
+    return ViewModel(
         view=view_of(made, incidents=found), history=History(60), limits=Analysis(), utc=True
     )
 
@@ -126,9 +126,9 @@ def test_a_stalled_run_asks_for_a_person() -> None:
     phase = Phase(Stage.STALLED, NOON, "no step for 2 min")
     parts = run.phase(phase, PEN, utc=True)
     assert "".join(text for text, _ in parts) == "stalled d since 12:00:00 · no step for 2 min"
-    assert parts[0][1] == PEN.ink.warning
-    assert run.style_of(Stage.TRAINING, PEN.ink) == PEN.ink.muted
-    assert run.style_of(Stage.COMPILING, PEN.ink) == PEN.ink.accent
+    assert parts[0][1] == PEN.palette.warning
+    assert run.style_of(Stage.TRAINING, PEN.palette) == PEN.palette.muted
+    assert run.style_of(Stage.COMPILING, PEN.palette) == PEN.palette.accent
 
 
 class TestDevices:
@@ -235,7 +235,7 @@ class TestDevices:
 
 class TestEfa:
     def test_the_odd_card_is_marked(self) -> None:
-        whole = scene(trouble=True)
+        whole = view_model(trouble=True)
         made = whole.cluster.nodes[VICTIM]
         lines = text(efa.draw(whole, made, 60, PEN)).splitlines()
         marked = [line for line in lines if line.startswith("●")]
@@ -245,7 +245,7 @@ class TestEfa:
 
     def test_an_outlier_is_marked_before_there_is_an_incident(self) -> None:
         whole = dataclasses.replace(
-            scene(trouble=True), view=view_of(scene(trouble=True).cluster.nodes[VICTIM])
+            view_model(trouble=True), view=view_of(view_model(trouble=True).cluster.nodes[VICTIM])
         )
         shown = text(efa.draw(whole, whole.cluster.nodes[VICTIM], 60, PEN))
         assert [line[:14] for line in shown.splitlines() if line[0] == "▲"] == [f"▲ {CARD}  "]
@@ -280,7 +280,7 @@ class TestEfa:
         found = make_incident("efa_degraded", node=made.name, component="efa:rdmap32s27")
         line = efa.draw(of(made, found), made, 60, PEN)[2]
         assert line.text.startswith("▲ rdmap32s27")
-        assert any(part.text.strip() == "10" and part.style == PEN.ink.warning for part in line)
+        assert any(part.text.strip() == "10" and part.style == PEN.palette.warning for part in line)
 
     def test_of_a_card_with_an_incident_the_note_is_what_that_saw(self) -> None:
         made = make_node(0, 1, 1, 2, columns={
@@ -298,7 +298,7 @@ class TestEfa:
         calm, sick = efa.draw(of(made, found), made, 80, PEN)[-2:]
         assert calm.text.strip() == "▲ rdmap16s27: 1 receive drops/s"
         assert sick.text.strip() == "● rdmap32s27: 3.8 errors/s (time-outs) in 20 s; limit 0.5"
-        assert {part.style for part in sick if part.text.strip()} == {PEN.ink.critical}
+        assert {part.style for part in sick if part.text.strip()} == {PEN.palette.critical}
         bare = dataclasses.replace(bare, evidence=seen[:1])
         shown = efa.draw(of(made, bare), made, 80, PEN)[-1].text.strip()
         assert shown == "● rdmap32s27: 5 time-outs/s"
@@ -343,7 +343,9 @@ class TestProcesses:
                         "runtime_executions_timed_out_per_second": [0.0]},
         )  # fmt: skip
         lines = node.processes(of(made), made, 110, PEN)
-        assert any(part.text.strip() == "3" and part.style == PEN.ink.critical for part in lines[1])
+        assert any(
+            part.text.strip() == "3" and part.style == PEN.palette.critical for part in lines[1]
+        )
 
     def test_a_runtime_that_says_why(self) -> None:
         broken = Runtime(4711, "job", error="out of device memory")

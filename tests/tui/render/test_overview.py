@@ -8,17 +8,17 @@ from rich.style import Style
 
 from tests.builders import NOON, make_node, make_view, view_of
 from tests.tui.render.pens import PEN, PLAIN, text
-from tests.tui.scenes import EFA_INCIDENT, JOB, VICTIM, scene
-from trntop.core.model import Compilation, Incident, State, View, Whole
+from tests.tui.scenes import EFA_INCIDENT, JOB, VICTIM, view_model
+from trntop.core.model import ClusterTotals, Compilation, Incident, State, View
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
 from trntop.tui.render import alert, fleet_map, header, trends
 from trntop.tui.render.axes import Mark
-from trntop.tui.scene import Mode, Scene
+from trntop.tui.view_model import Mode, ViewModel
 
 
-def of(view: View, mode: Mode = Mode.LIVE) -> Scene:
-    return Scene(view=view, history=History(60), limits=Analysis(), mode=mode, utc=True)
+def of(view: View, mode: Mode = Mode.LIVE) -> ViewModel:
+    return ViewModel(view=view, history=History(60), limits=Analysis(), mode=mode, utc=True)
 
 
 def style_of(lines: list, word: str) -> Style | None:  # type: ignore[type-arg]
@@ -27,7 +27,7 @@ def style_of(lines: list, word: str) -> Style | None:  # type: ignore[type-arg]
 
 class TestHeader:
     def test_what_run_and_how_it_is(self) -> None:
-        top, second = text(header.draw(scene(), 120, PEN)).splitlines()
+        top, second = text(header.draw(view_model(), 120, PEN)).splitlines()
         assert "trntop  pretrain-13b  16 × trn2.48xlarge" in top
         assert "▶ LIVE 12:00:00" in top
         assert "cpu 1.1 %" in top
@@ -40,12 +40,12 @@ class TestHeader:
 
     def test_where_the_user_is(self) -> None:
         crumbs = ("cluster", "trn-007")
-        assert header.draw(scene(), 120, PEN, crumbs)[0].text.startswith(
+        assert header.draw(view_model(), 120, PEN, crumbs)[0].text.startswith(
             " trntop ▸ cluster ▸ trn-007  pretrain-13b"
         )
-        assert header.draw(scene(), 80, PEN, crumbs)[0].text.startswith(" cluster ▸ trn-007  ")
-        assert header.draw(scene(), 120, PLAIN, ("efa",))[0].text.startswith(" trntop > efa  ")
-        long = header.draw(scene(), 120, PEN, ("n" * 99,))[0]
+        assert header.draw(view_model(), 80, PEN, crumbs)[0].text.startswith(" cluster ▸ trn-007  ")
+        assert header.draw(view_model(), 120, PLAIN, ("efa",))[0].text.startswith(" trntop > efa  ")
+        long = header.draw(view_model(), 120, PEN, ("n" * 99,))[0]
         assert long.cell_length == 120
         assert "n" * 25 not in long.text
 
@@ -53,22 +53,26 @@ class TestHeader:
         ("width", "trouble"), [(1, True), (40, True), (80, False), (120, True), (200, False)]
     )
     def test_it_fits(self, width: int, trouble: bool) -> None:
-        lines = header.draw(scene(trouble=trouble), width, PEN)
+        lines = header.draw(view_model(trouble=trouble), width, PEN)
         assert [line.cell_length for line in lines] == [width, width]
 
     def test_the_essential_stays_on_a_narrow_screen(self) -> None:
-        drawn = text(header.draw(scene(trouble=True), 60, PEN))
+        drawn = text(header.draw(view_model(trouble=True), 60, PEN))
         assert "LIVE" in drawn
         assert "comm 30 %" in drawn
 
     def test_a_share_over_its_limit_is_a_warning(self) -> None:
-        assert style_of(header.draw(scene(trouble=True), 120, PEN), "30 %") == PEN.ink.warning
-        assert style_of(header.draw(scene(), 120, PEN), "17 %") == PEN.ink.text
-        shown = dataclasses.replace(scene(trouble=True), limits=Analysis(exposed_comm_share=0.1))
-        assert style_of(header.draw(shown, 120, PEN), "18 %") == PEN.ink.warning
+        assert (
+            style_of(header.draw(view_model(trouble=True), 120, PEN), "30 %") == PEN.palette.warning
+        )
+        assert style_of(header.draw(view_model(), 120, PEN), "17 %") == PEN.palette.text
+        shown = dataclasses.replace(
+            view_model(trouble=True), limits=Analysis(exposed_comm_share=0.1)
+        )
+        assert style_of(header.draw(shown, 120, PEN), "18 %") == PEN.palette.warning
 
     def test_silent_nodes_are_counted(self) -> None:
-        assert "◌ 1 stale" in text(header.draw(scene(trouble=True), 120, PEN))
+        assert "◌ 1 stale" in text(header.draw(view_model(trouble=True), 120, PEN))
 
     @pytest.mark.parametrize(
         ("mode", "shown"),
@@ -81,7 +85,7 @@ class TestHeader:
         ],
     )
     def test_modes(self, mode: Mode, shown: str) -> None:
-        assert shown in text(header.draw(scene(mode=mode), 120, PEN))
+        assert shown in text(header.draw(view_model(mode=mode), 120, PEN))
 
     def test_made_up_numbers_say_so(self) -> None:
         drawn = text(header.draw(of(make_view(simulated=True)), 80, PEN))
@@ -123,17 +127,17 @@ class TestHeader:
         assert "comm –   exposed –" in second
 
     def test_a_baseline_is_told_on_every_screen(self) -> None:
-        shown = dataclasses.replace(scene(trouble=True), baseline=make_view(time=NOON - 60))
+        shown = dataclasses.replace(view_model(trouble=True), baseline=make_view(time=NOON - 60))
         crumbs = ("cluster", VICTIM)
         assert "baseline 11:59:00" in header.draw(shown, 80, PEN, crumbs)[0].text
-        assert "baseline" not in header.draw(scene(), 80, PEN, crumbs)[0].text
+        assert "baseline" not in header.draw(view_model(), 80, PEN, crumbs)[0].text
 
     def test_another_time_asks_for_nobody(self) -> None:
         for mode, word in ((Mode.PAUSED, "PAUSED"), (Mode.PAST, "PAST")):
-            assert style_of(header.draw(scene(mode=mode), 120, PEN), word) == PEN.ink.aside
+            assert style_of(header.draw(view_model(mode=mode), 120, PEN), word) == PEN.palette.aside
 
     def test_training_for_how_long(self) -> None:
-        assert "training 3 h 12 min" in text(header.draw(scene(), 120, PEN)).splitlines()[0]
+        assert "training 3 h 12 min" in text(header.draw(view_model(), 120, PEN)).splitlines()[0]
 
     def test_compiling_is_not_idle(self) -> None:
         compiling = make_view(jobs=(), compilation=Compilation(NOON - 90, 2))
@@ -168,24 +172,24 @@ class TestHeader:
         assert "1 node " in text(header.draw(of(view_of(*nodes)), 120, PEN))
 
     def test_ascii(self) -> None:
-        drawn = text(header.draw(scene(trouble=True), 200, PLAIN)).replace("×", "x")
+        drawn = text(header.draw(view_model(trouble=True), 200, PLAIN)).replace("×", "x")
         assert drawn.isascii()
 
 
 class TestAlert:
     def test_calm_is_quiet(self) -> None:
-        lines = alert.draw(scene(), 80, PEN)
+        lines = alert.draw(view_model(), 80, PEN)
         assert text(lines) == " ✓ no incidents"
-        assert style_of(lines, "no incidents") == PEN.ink.muted
+        assert style_of(lines, "no incidents") == PEN.palette.muted
 
     def test_the_worst_first_with_glyph_word_and_time(self) -> None:
-        drawn = text(alert.draw(scene(trouble=True), 140, PEN))
+        drawn = text(alert.draw(view_model(trouble=True), 140, PEN))
         assert drawn.startswith(" ● critical 11:59:16  EFA card rdmap96s27 on trn-007")
         assert "+1 more" in drawn
         assert drawn.endswith("g go there")
 
     def test_a_long_sentence_takes_a_second_line(self) -> None:
-        lines = alert.draw(scene(trouble=True), 80, PEN)
+        lines = alert.draw(view_model(trouble=True), 80, PEN)
         assert len(lines) == 2
         joined = " ".join(text(lines).split())
         assert "siblings 0.0 %)" in joined
@@ -222,18 +226,18 @@ class TestAlert:
     def test_waiting_and_failure(self) -> None:
         waiting = of(make_view(nodes=0), Mode.WAITING)
         assert "waiting for the first reading" in text(alert.draw(waiting, 80, PEN))
-        failed = dataclasses.replace(scene(mode=Mode.FAILED), failure="KeyError: 'x'")
+        failed = dataclasses.replace(view_model(mode=Mode.FAILED), failure="KeyError: 'x'")
         assert "collection stopped: KeyError" in text(alert.draw(failed, 80, PEN))
 
     @pytest.mark.parametrize("width", [1, 10, 30, 80, 200])
     def test_it_fits(self, width: int) -> None:
-        for line in alert.draw(scene(trouble=True), width, PEN):
+        for line in alert.draw(view_model(trouble=True), width, PEN):
             assert line.cell_length == width
 
 
 class TestFleetMap:
     def test_a_cell_per_device(self) -> None:
-        lines = fleet_map.draw(scene(), 118, 6, PEN)
+        lines = fleet_map.draw(view_model(), 118, 6, PEN)
         assert len(lines) == 4
         assert text(lines).count("▆") == 16 * 16
 
@@ -245,14 +249,14 @@ class TestFleetMap:
         ],
     )  # fmt: skip
     def test_what_a_cell_is(self, nodes: int, width: int, height: int, of_what: str) -> None:
-        assert fleet_map.grain(scene(nodes=nodes), width, height).of == of_what
+        assert fleet_map.grain(view_model(nodes=nodes), width, height).of == of_what
 
     def test_wider_cells_where_they_cost_no_line(self) -> None:
         few = of(make_view(nodes=2, devices=2))
         assert text(fleet_map.draw(few, 118, 6, PEN)).count("▆") == 2 * 2 * 4
 
     def test_a_named_cell_per_node(self) -> None:
-        lines = fleet_map.draw(scene(nodes=64), 118, 4, PEN)
+        lines = fleet_map.draw(view_model(nodes=64), 118, 4, PEN)
         assert len(lines) == 4
         assert "063 ▆" in text(lines)
 
@@ -264,7 +268,7 @@ class TestFleetMap:
         assert all(line.cell_length == width for line in lines)
 
     def test_trouble_is_marked_and_absence_is_no_colour(self) -> None:
-        drawn = text(fleet_map.draw(scene(trouble=True), 118, 6, PEN))
+        drawn = text(fleet_map.draw(view_model(trouble=True), 118, 6, PEN))
         assert "●007 ▆" in drawn
         assert "◌011 ················" in drawn
 
@@ -286,12 +290,12 @@ class TestFleetMap:
         by_utilization, by_engine = (
             fleet_map.draw(shown, 60, 4, PEN, layer) for layer in fleet_map.LAYERS
         )
-        assert style_of(by_utilization, "▆") == PEN.ink.level(0.92)
-        assert style_of(by_engine, "▆") == PEN.ink.level(0.0)
+        assert style_of(by_utilization, "▆") == PEN.palette.level(0.92)
+        assert style_of(by_engine, "▆") == PEN.palette.level(0.0)
         assert text(by_engine).count("·") == 2 * text(by_engine).count("▆") / 2
 
     def test_its_heading_has_a_scale(self) -> None:
-        shown, layer = scene(nodes=64), fleet_map.LAYERS[1]
+        shown, layer = view_model(nodes=64), fleet_map.LAYERS[1]
         told = fleet_map.heading(shown, layer, 118, 4, PEN)
         assert told.plain == (
             f"fleet · tensor engines (TE) of each node · 0 {'▆' * fleet_map.SCALE_CELLS} 100 %"
@@ -302,9 +306,9 @@ class TestFleetMap:
 
     def test_what_is_left_out_is_dim(self) -> None:
         chosen = np.arange(16) == 7
-        lines = fleet_map.draw(scene(), 118, 6, PEN, chosen=chosen)
-        assert style_of(lines, "000") == PEN.ink.dim
-        assert style_of(lines, "007") == PEN.ink.muted
+        lines = fleet_map.draw(view_model(), 118, 6, PEN, chosen=chosen)
+        assert style_of(lines, "000") == PEN.palette.dim
+        assert style_of(lines, "007") == PEN.palette.muted
 
     def test_names_lose_what_they_share(self) -> None:
         assert fleet_map.tail_names(["trn-001", "trn-002"]) == ["001", "002"]
@@ -317,14 +321,14 @@ class TestTrends:
     def test_of_an_engine_without_jobs(self) -> None:
         history = History(60)
         made = make_view(jobs=())
-        cluster = dataclasses.replace(made.cluster, whole=Whole(nodes=3))
+        cluster = dataclasses.replace(made.cluster, whole=ClusterTotals(nodes=3))
         history.append(cluster, {"/node_efa_tx_bytes_per_second": 1e9})
-        shown = Scene(dataclasses.replace(made, cluster=cluster), history, Analysis())
+        shown = ViewModel(dataclasses.replace(made, cluster=cluster), history, Analysis())
         titles = [one.title for one in trends.cluster_trends(shown)]
         assert titles == ["utilization, mean", "EFA tx, all"]
 
     def test_side_by_side_on_a_flat_area(self) -> None:
-        found = trends.cluster_trends(scene())
+        found = trends.cluster_trends(view_model())
         lines = trends.draw(found, NOON, 116, 6, PEN)
         assert len(lines) == 6
         assert "comm share 17 % r" in lines[0].text
@@ -332,12 +336,12 @@ class TestTrends:
         assert lines[-1].text.count("now") == 4
 
     def test_one_below_the_other_on_a_tall_one(self) -> None:
-        lines = trends.draw(trends.cluster_trends(scene()), NOON, 74, 52, PEN)
+        lines = trends.draw(trends.cluster_trends(view_model()), NOON, 74, 52, PEN)
         assert text(lines).count("now") == 4
         assert "limit 25 % · top 50 %" in lines[0].text
 
     def test_where_a_title_has_no_room_the_tops_stand_in_the_graphs(self) -> None:
-        share, step, *_ = trends.cluster_trends(scene())
+        share, step, *_ = trends.cluster_trends(view_model())
         for one, top in ((share, "50 %"), (step, "5.6")):
             head, first, *_ = trends.draw([one], NOON, 27, 6, PEN)
             assert "top" not in head.text
@@ -355,7 +359,7 @@ class TestTrends:
         assert "50 %" not in first.text
 
     def test_beside_each_other_all_say_in_one_place_how_far_they_reach(self) -> None:
-        share, step, *_ = trends.cluster_trends(scene())
+        share, step, *_ = trends.cluster_trends(view_model())
         alone = trends.draw([step], NOON, 35, 6, PEN)
         assert "top" in alone[0].text
         head, first, *_ = trends.draw([share, step], NOON, 73, 6, PEN)
@@ -364,41 +368,43 @@ class TestTrends:
         assert first.text[38:].startswith("5.6")
 
     def test_one_without_a_past_moves_no_scales(self) -> None:
-        share, step, *_ = trends.cluster_trends(scene())
+        share, step, *_ = trends.cluster_trends(view_model())
         empty = dataclasses.replace(share, times=np.empty(0), values=np.empty(0))
         assert "top" in trends.draw([empty, step], NOON, 73, 6, PEN)[0].text
 
     def test_a_title_that_is_too_long_is_cut_and_its_number_is_not(self) -> None:
-        share, *_ = trends.cluster_trends(scene())
+        share, *_ = trends.cluster_trends(view_model())
         named = dataclasses.replace(share, title="a-node-with-a-long-name: comm share")
         head = trends.draw([named], NOON, 27, 6, PEN)[0].text
         assert head.startswith("a-node-with-a-lo")
         assert "… 17 % r" in head
 
     def test_what_is_older_than_the_chart_does_not_set_its_scale(self) -> None:
-        _, step, *_ = trends.cluster_trends(scene())
+        _, step, *_ = trends.cluster_trends(view_model())
         before = np.insert(step.times, 0, NOON - 450), np.insert(step.values, 0, 90.0)
         spiked = dataclasses.replace(step, times=before[0], values=before[1])
         heads = [trends.draw([one], NOON, 60, 6, PEN)[0].text for one in (step, spiked)]
         assert heads[0] == heads[1]
 
     def test_moments_are_marked_on_each_axis(self) -> None:
-        mark = Mark(NOON - 100, "!", PEN.ink.critical)
-        found = trends.cluster_trends(scene())
+        mark = Mark(NOON - 100, "!", PEN.palette.critical)
+        found = trends.cluster_trends(view_model())
         assert trends.draw(found, NOON, 116, 6, PEN, [mark])[-1].text.count("!") == 4
 
     def test_a_small_area_stays_empty(self) -> None:
-        assert trends.draw(trends.cluster_trends(scene()), NOON, 20, 6, PEN) == []
-        assert trends.draw(trends.cluster_trends(scene()), NOON, 80, 2, PEN) == []
+        assert trends.draw(trends.cluster_trends(view_model()), NOON, 20, 6, PEN) == []
+        assert trends.draw(trends.cluster_trends(view_model()), NOON, 80, 2, PEN) == []
 
     @pytest.mark.parametrize(("width", "height"), [(26, 20), (60, 6), (118, 3), (200, 55)])
     def test_it_fits(self, width: int, height: int) -> None:
-        lines = trends.draw(trends.cluster_trends(scene(trouble=True)), NOON, width, height, PEN)
+        lines = trends.draw(
+            trends.cluster_trends(view_model(trouble=True)), NOON, width, height, PEN
+        )
         assert len(lines) <= height
         assert {line.cell_length for line in lines} == {width}
 
     def test_of_a_node(self) -> None:
-        titles = [trend.title for trend in trends.node_trends(scene(), VICTIM)]
+        titles = [trend.title for trend in trends.node_trends(view_model(), VICTIM)]
         assert titles == [
             "utilization, mean", "TE, mean", "EFA tx, all", "HBM bandwidth",
             "HBM, fullest device",
@@ -414,13 +420,13 @@ class TestTrends:
         for second, jobs in enumerate([(JOB,), ()]):
             view = make_view(jobs=jobs, time=NOON + second)
             past.append(view.cluster, {f"{JOB}/job_step_seconds": 4.3} if jobs else {})
-        now = Scene(view=make_view(time=NOON + 1), history=past, limits=Analysis())
+        now = ViewModel(view=make_view(time=NOON + 1), history=past, limits=Analysis())
         step = next(one for one in trends.cluster_trends(now) if one.title == "step time")
         assert "step time –" in text(trends.draw([step], NOON + 1, 40, 5, PEN))
 
 
 def test_scene_knows_what_is_wrong_where() -> None:
-    troubled = scene(trouble=True)
+    troubled = view_model(trouble=True)
     assert [one.kind for one in troubled.by_node[VICTIM]] == ["efa_degraded"]
     assert troubled.states == {State.FRESH: 15, State.STALE: 1}
     assert troubled.has_data

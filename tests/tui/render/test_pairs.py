@@ -51,7 +51,7 @@ class TestPairs:
     def test_only_nodes_that_probed_are_read_anew(self) -> None:
         nodes = probed(3)
         before = fabric_of(*nodes)
-        assert Fabric(before.scene, before).pairs is before.pairs
+        assert Fabric(before.view_model, before).pairs is before.pairs
         nodes[0] = probing(nodes[0], {f"{efa_name(0)}>trn-001": 99e-6}, age=1.0)
         after = Fabric(scene_of(*nodes), before)
         assert after.pairs is not before.pairs
@@ -107,7 +107,7 @@ class TestDrawing:
         assert shown[2].split()[-5:] == ["slowest", "one", "way", "median", "age"]
         assert "54.0 µs   3.4×   6 s" in shown[3]
         style = next(part.style for part in lines[4] if "54.0" in part.text)
-        assert style == PEN.ink.severity(Severity.WARNING)
+        assert style == PEN.palette.severity(Severity.WARNING)
 
     def test_colours_where_there_is_little_room(self) -> None:
         shown = text(pairs.draw(fabric_of(*probed(16, SLOW)), 54, 12, PEN))

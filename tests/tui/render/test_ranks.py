@@ -11,8 +11,8 @@ from tests.tui.crews import COMPUTE, JOB, STEP, crew_of, crewed, scene_of
 from tests.tui.render.pens import PEN, PLAIN, text
 from trntop.core.model import Incident, NodeView, Severity
 from trntop.tui.render import blame, ranks, table
+from trntop.tui.render.context import RenderContext
 from trntop.tui.render.line import length
-from trntop.tui.render.pen import Pen
 
 
 def crew(*nodes: NodeView) -> ranks.Crew:
@@ -25,14 +25,15 @@ def rows(found: ranks.Crew, nodes: list[NodeView], *, whole: bool = False) -> li
 
 
 def drawn(
-    nodes: list[NodeView], width: int = 120, *, whole: bool = False, pen: Pen = PEN
+    nodes: list[NodeView], width: int = 120, *, whole: bool = False, context: RenderContext = PEN
 ) -> list[str]:
     found = crew(*nodes)
     columns = ranks.RankColumns(found, 0.07, whole).all()
     fitted = table.layout(columns, width)
-    lines = [table.header(fitted, width, pen, "", False)]
+    lines = [table.header(fitted, width, context, "", False)]
     lines += [
-        table.row(fitted, row, width, pen, cursor=False) for row in rows(found, nodes, whole=whole)
+        table.row(fitted, row, width, context, cursor=False)
+        for row in rows(found, nodes, whole=whole)
     ]
     return text(lines).splitlines()
 
@@ -92,11 +93,11 @@ class TestCrew:
         assert crew(make_node(0)).alike(np.empty(0, np.int64))
 
     def test_another_job_has_other_ranks(self) -> None:
-        scene = scene_of(crewed(0, [COMPUTE]), crewed(1, [COMPUTE] * 2, job="other"))
+        view_model = scene_of(crewed(0, [COMPUTE]), crewed(1, [COMPUTE] * 2, job="other"))
         roster = ranks.Roster()
-        assert len(roster.crew(scene, JOB)) == 1
-        assert len(roster.crew(scene, "other")) == 2
-        assert len(roster.crew(scene, "nobody")) == 0
+        assert len(roster.crew(view_model, JOB)) == 1
+        assert len(roster.crew(view_model, "other")) == 2
+        assert len(roster.crew(view_model, "nobody")) == 0
 
     def test_ranks_that_come_are_seen(self) -> None:
         roster = ranks.Roster()
@@ -164,7 +165,7 @@ class TestTable:
         found = crew(*nodes)
         columns = {one.id: one for one in ranks.RankColumns(found, 0.07, whole=False).all()}
         late = rows(found, nodes)[-1]
-        assert columns["step"].draw(late, 9, PEN)[0][1] == PEN.ink.warning
+        assert columns["step"].draw(late, 9, PEN)[0][1] == PEN.palette.warning
         assert found.newest == 1204
 
     @pytest.mark.parametrize("width", [20, 60, 80, 200])
@@ -175,14 +176,14 @@ class TestTable:
             assert table.row(fitted, row, width, PEN, cursor=False).cell_length == width
 
     def test_ascii(self) -> None:
-        assert "\n".join(drawn(crew_of(), pen=PLAIN)).isascii()
+        assert "\n".join(drawn(crew_of(), context=PLAIN)).isascii()
 
 
 class TestBlame:
     def blame(self, *nodes: NodeView, incidents: Sequence[Incident] = (), height: int = 20) -> str:
-        scene = scene_of(*nodes, incidents=incidents)
-        found = ranks.Roster().crew(scene, JOB)
-        lines = blame.draw(scene, JOB, found, 100, height, PEN)
+        view_model = scene_of(*nodes, incidents=incidents)
+        found = ranks.Roster().crew(view_model, JOB)
+        lines = blame.draw(view_model, JOB, found, 100, height, PEN)
         assert len(lines) <= height
         return text(lines)
 
@@ -206,10 +207,10 @@ class TestBlame:
 
     def test_what_does_not_fit_into_its_first_line_is_left_out_whole(self) -> None:
         one = make_incident("efa_degraded", job=JOB, node="trn-001")
-        scene = scene_of(*crew_of(), incidents=[one])
-        crew = ranks.Roster().crew(scene, JOB)
+        view_model = scene_of(*crew_of(), incidents=[one])
+        crew = ranks.Roster().crew(view_model, JOB)
         for width, end in ((60, "1 min"), (47, "1 min"), (46, "11:59:00"), (39, "rdmap32s27")):
-            head = text(blame.draw(scene, JOB, crew, width, 20, PEN)[:1]).rstrip()
+            head = text(blame.draw(view_model, JOB, crew, width, 20, PEN)[:1]).rstrip()
             assert head.endswith(end), width
 
     def test_where_space_ends_the_place_and_the_ranks_stay(self) -> None:
@@ -230,8 +231,8 @@ class TestBlame:
             make_incident("memory_pressure", job=JOB),
         ]
         assert "no incident names anybody" in self.blame(*crew_of(), incidents=others)
-        scene = scene_of(*crew_of(), incidents=others)
-        assert [one.job for one in blame.suspects(scene, "")] == ["other"]
+        view_model = scene_of(*crew_of(), incidents=others)
+        assert [one.job for one in blame.suspects(view_model, "")] == ["other"]
 
     def test_nodes_that_are_behind(self) -> None:
         late = crewed(1, [COMPUTE] * 2, step=1200)

@@ -13,7 +13,7 @@ from trntop.pipeline.history import History
 from trntop.tui.render import alert, fleet, header, place
 from trntop.tui.render.fleet import FleetRow
 from trntop.tui.render.table import layout, row
-from trntop.tui.scene import Scene
+from trntop.tui.view_model import ViewModel
 
 
 def remote(index: int, state: State, reason: str = "") -> NodeView:
@@ -23,8 +23,8 @@ def remote(index: int, state: State, reason: str = "") -> NodeView:
     return NodeView(Inventory(name), Frame(name, NOON, {}, (source,)))
 
 
-def scene_of(*nodes: NodeView, later: tuple[Incident, ...] = ()) -> Scene:
-    return Scene(
+def scene_of(*nodes: NodeView, later: tuple[Incident, ...] = ()) -> ViewModel:
+    return ViewModel(
         view=view_of(*nodes), history=History(60), limits=Analysis(), later=later, utc=True
     )
 
@@ -79,7 +79,7 @@ def test_resends_are_coloured_by_incidents_of_resends(kind: str, coloured: bool)
     incident = make_incident(kind, node="trn-001", component="efa:rdmap16s27")
     column = next(one for one in fleet.columns(8) if one.id == "retx")
     style = column.draw(FleetRow(node, (incident,)), 7, PEN)[0][1]
-    assert (style is PEN.ink.severity(incident.severity)) is coloured
+    assert (style is PEN.palette.severity(incident.severity)) is coloured
 
 
 class TestConnecting:

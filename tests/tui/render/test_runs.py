@@ -8,17 +8,17 @@ import pytest
 from tests.builders import NOON, make_node, make_view, view_of
 from tests.tui.crews import JOB, past_of
 from tests.tui.render.pens import PEN, PLAIN, text
-from tests.tui.scenes import scene
+from tests.tui.scenes import view_model
 from trntop.core.model import Compilation, Stage, State, View
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
 from trntop.pipeline.jobs import STAGES
 from trntop.tui.render import curves, jobs, phases, runs, table
-from trntop.tui.scene import Scene
+from trntop.tui.view_model import ViewModel
 
 
-def of(view: View, history: History | None = None) -> Scene:
-    return Scene(view=view, history=history or past_of(view), limits=Analysis(), utc=True)
+def of(view: View, history: History | None = None) -> ViewModel:
+    return ViewModel(view=view, history=history or past_of(view), limits=Analysis(), utc=True)
 
 
 def history_of(*stages: tuple[int, Stage | None]) -> History:
@@ -41,7 +41,7 @@ TRAINED = (
 
 
 class TestPhases:
-    def shown(self, *stages: tuple[int, Stage | None]) -> Scene:
+    def shown(self, *stages: tuple[int, Stage | None]) -> ViewModel:
         return of(make_view(), history_of(*stages))
 
     def test_spans(self) -> None:
@@ -118,7 +118,7 @@ class TestPhases:
         assert "…" not in drawn
 
     def test_what_it_is_at(self) -> None:
-        lines = phases.draw(scene(), scene().job, 80, 0, PEN)
+        lines = phases.draw(view_model(), view_model().job, 80, 0, PEN)
         assert text(lines[:1]) == "training d since 08:48:00 (3 h 12 min) · step 1,204"
         assert len(lines) == 4
         assert all(line.cell_length == 80 for line in lines)
@@ -135,10 +135,10 @@ class TestPhases:
 
 
 class TestFacts:
-    def drawn(self, shown: Scene, width: int = 160, price: float = 0.0) -> str:
+    def drawn(self, shown: ViewModel, width: int = 160, price: float = 0.0) -> str:
         return text(runs.draw(shown, shown.job, width, 0, PEN, price=price))
 
-    def line(self, shown: Scene, label: str, *, price: float = 0.0) -> str:
+    def line(self, shown: ViewModel, label: str, *, price: float = 0.0) -> str:
         rows = self.drawn(shown, 70, price).splitlines()
         return next(row for row in rows if row.startswith(label))
 
@@ -190,10 +190,10 @@ class TestFacts:
         assert self.line(shown, "per device").endswith("–")
 
     def test_a_share_above_its_limit_is_a_warning(self) -> None:
-        shown = scene(trouble=True)
+        shown = view_model(trouble=True)
         lines = runs.draw(shown, shown.job, 70, 0, PEN, price=0)
         row = next(line for line in lines if line.text.startswith("in comm"))
-        assert any(segment.style == PEN.ink.warning for segment in row)
+        assert any(segment.style == PEN.palette.warning for segment in row)
 
     def test_changes_since_the_baseline(self) -> None:
         before = make_view(columns={"job_loss": [2.0], "job_mfu_ratio": [0.3]})
@@ -219,7 +219,7 @@ class TestFacts:
 
     @pytest.mark.parametrize("width", [19, 20, 79, 120, 200])
     def test_it_fits(self, width: int) -> None:
-        lines = runs.draw(scene(), scene().job, width, 0, PEN, price=40)
+        lines = runs.draw(view_model(), view_model().job, width, 0, PEN, price=40)
         assert all(line.cell_length == width for line in lines)
         assert len(lines) == {19: 0, 20: 41, 79: 13, 120: 13, 200: 7}[width]
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from trntop.analysis.axis import Axis, PartAxis, carried
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.progress import Crew, Doing
+from trntop.analysis.progress import JobPhase, JobProgress
 from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
 from trntop.core import units
@@ -24,7 +24,7 @@ MOVING = 100e6
 """Bytes per second from or to disks or Lustre at which a run loads or saves something."""
 WITH_THE_JOB = 10.0
 """Seconds before its job's pause from which a process's idling belongs to it."""
-_EXPLAINS = (Doing.COMPILING, Doing.WARMING_UP, Doing.CHECKPOINTING, Doing.EVALUATING)
+_EXPLAINS = (JobPhase.COMPILING, JobPhase.WARMING_UP, JobPhase.CHECKPOINTING, JobPhase.EVALUATING)
 
 
 class IdleAllocation:
@@ -73,7 +73,7 @@ class IdleAllocation:
         for node in np.unique(owner[idle]).tolist():
             view, own = tick.views[node], slice(axis.starts[node], axis.starts[node + 1])
             since = np.fmin.reduce(self._since[own], initial=tick.time)
-            crew = tick.progress.crew_of(view.name)
+            crew = tick.progress.progress_of(view.name)
             if _at_work(view, alone=bool(asleep[node])) or _explained(crew, since, tick.time):
                 idle[own] = False
         return idle
@@ -143,9 +143,9 @@ def _cores_idle(view: NodeView, runtime: Runtime | None) -> bool:
     return bool((utilization[own] < IDLE).all())
 
 
-def _explained(crew: Crew | None, since: float, now: float) -> bool:
+def _explained(crew: JobProgress | None, since: float, now: float) -> bool:
     """Whether its job explains that a process has idled since then; not if it did before."""
-    if crew is None or crew.doing not in _EXPLAINS:
+    if crew is None or crew.phase not in _EXPLAINS:
         return False
     return crew.moved is None or since > now - crew.paused - WITH_THE_JOB
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from trntop.analysis.axis import Axis
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.progress import BUSY, UNDER_WAY, Crew, Doing
+from trntop.analysis.progress import BUSY, UNDER_WAY, JobPhase, JobProgress
 from trntop.analysis.sentence import NOBODY
 from trntop.analysis.tick import Tick
 from trntop.catalog import NEURON_MONITOR
@@ -45,19 +45,19 @@ class _Stalls:
         values: Column = np.array([self._excess(crew, tick) for crew in crews.values()], np.float64)
         return Signal(self._crews, values, 1.0, 0.999)
 
-    def _excess(self, crew: Crew, tick: Tick) -> float:
-        if crew.doing is Doing.UNKNOWN:
+    def _excess(self, crew: JobProgress, tick: Tick) -> float:
+        if crew.phase is JobPhase.UNKNOWN:
             return float("nan")
         limit = self._limit(crew)
         if limit is None or crew.paused <= 0 or not self._under_way(crew):
             return 0.0
         return crew.paused / limit
 
-    def _limit(self, crew: Crew) -> float | None:
+    def _limit(self, crew: JobProgress) -> float | None:
         """Seconds that it may stop for what it is doing; None: for ever."""
         raise NotImplementedError
 
-    def _under_way(self, crew: Crew) -> bool:
+    def _under_way(self, crew: JobProgress) -> bool:
         if crew.began is None or crew.moved is None:
             return False
         return crew.moved - crew.began >= (UNDER_WAY if crew.job else UNDER_WAY_UNTOLD)
@@ -98,12 +98,12 @@ class _Stalls:
 class Hang(_Stalls):
     """A job that stands still though nothing explains it."""
 
-    def _limit(self, crew: Crew) -> float | None:
+    def _limit(self, crew: JobProgress) -> float | None:
         longest = crew.longest_pause
-        match crew.doing:
-            case Doing.SPINNING:
+        match crew.phase:
+            case JobPhase.BUSY_NO_PROGRESS:
                 return max(self._settings.hang, LONGER / 2 * crew.usual, 1.5 * crew.longest_spin)
-            case Doing.RESTING if crew.job is not None:
+            case JobPhase.RESTING if crew.job is not None:
                 return max(RESTING, LONGER * self._settings.hang, LONGER * longest)
         return None
 
@@ -121,8 +121,8 @@ class Hang(_Stalls):
 class Recompile(_Stalls):
     """A run under way that compiles again."""
 
-    def _limit(self, crew: Crew) -> float | None:
-        if crew.doing is not Doing.COMPILING or (crew.job is None and len(crew.places) < 2):
+    def _limit(self, crew: JobProgress) -> float | None:
+        if crew.phase is not JobPhase.COMPILING or (crew.job is None and len(crew.places) < 2):
             return None  # one node alone is no run
         return self._settings.compilation
 
@@ -134,8 +134,8 @@ class Recompile(_Stalls):
 class CheckpointStall(_Stalls):
     """A checkpoint that takes far longer than usual."""
 
-    def _limit(self, crew: Crew) -> float | None:
-        if crew.doing is not Doing.CHECKPOINTING:
+    def _limit(self, crew: JobProgress) -> float | None:
+        if crew.phase is not JobPhase.CHECKPOINTING:
             return None
         usual = crew.usual_pause
         if usual is None:
@@ -147,7 +147,7 @@ class CheckpointStall(_Stalls):
         return self._verdict(key, tick)
 
 
-def _suspects(crew: Crew, tick: Tick) -> tuple[list[int], str]:
+def _suspects(crew: JobProgress, tick: Tick) -> tuple[list[int], str]:
     """The nodes of a crew that differ from the others since it stopped, and in what."""
     places = crew.places
     if len(places) < 2:
@@ -167,7 +167,7 @@ def _suspects(crew: Crew, tick: Tick) -> tuple[list[int], str]:
     return [], ""
 
 
-def _stopped(crew: Crew, tick: Tick) -> tuple[Column, float]:
+def _stopped(crew: JobProgress, tick: Tick) -> tuple[Column, float]:
     """When each node of a crew executed last, and the seconds by which that is unsure.
 
     The last report with executions tells by how many of them how much of its period was worked.
@@ -187,7 +187,7 @@ def _stopped(crew: Crew, tick: Tick) -> tuple[Column, float]:
     return stopped, unsure
 
 
-def _behind(crew: Crew, tick: Tick) -> list[int]:
+def _behind(crew: JobProgress, tick: Tick) -> list[int]:
     """Nodes whose newest step is older than that of the others."""
     steps = tick.progress.steps[crew.places]
     newest = np.fmax.reduce(steps, initial=-np.inf)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from trntop.check.advice import drain
 from trntop.check.expected import ATTACHED, expected_cards
 from trntop.check.model import Action, Finding, Inspection, Outcome, ProbeSpec
-from trntop.check.result import Look
+from trntop.check.result import NodeInspection
 from trntop.check.subjects.versions import numbers
 from trntop.core.instances import INSTANCE_TYPES
 
@@ -18,7 +18,7 @@ REAL_RATES = (2, 13)
 """Driver from which on the rate is the card's own; before, it is always 100 Gb/s."""
 
 
-def findings(looks: Mapping[str, Look], spec: ProbeSpec) -> Iterator[Finding]:
+def findings(looks: Mapping[str, NodeInspection], spec: ProbeSpec) -> Iterator[Finding]:
     """Devices that are missing or disappear during the check, and low link rates.
 
     Args:
@@ -35,7 +35,7 @@ def findings(looks: Mapping[str, Look], spec: ProbeSpec) -> Iterator[Finding]:
         yield from _rates(name, seen)
 
 
-def _usual(looks: Mapping[str, Look]) -> dict[str, int]:
+def _usual(looks: Mapping[str, NodeInspection]) -> dict[str, int]:
     """Instance type → how many cards most of its nodes have, if there are several nodes."""
     counts: dict[str, Counter[int]] = {}
     for look in looks.values():
@@ -109,7 +109,7 @@ def _count(name: str, seen: Inspection, usual: int | None, spec: ProbeSpec) -> I
     )
 
 
-def _gone(name: str, look: Look) -> Iterator[Finding]:
+def _gone(name: str, look: NodeInspection) -> Iterator[Finding]:
     if look.before is None or look.after is None:
         return
     after = {card.name for card in look.after.cards or ()}

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from statistics import median_low
 
 from trntop.check.model import Finding, Outcome
-from trntop.check.result import Look
+from trntop.check.result import NodeInspection
 from trntop.core import units
 from trntop.core.settings import Check as Limits
 
 
-def findings(looks: Mapping[str, Look], limits: Limits) -> Iterator[Finding]:
+def findings(looks: Mapping[str, NodeInspection], limits: Limits) -> Iterator[Finding]:
     """Clocks that are off from the median of all: ours may be the one that is wrong."""
     offsets = {name: look.clock for name, look in looks.items() if look.clock is not None}
     if len(offsets) < 2:

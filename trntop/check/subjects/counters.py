@@ -11,7 +11,7 @@ from statistics import median_low
 
 from trntop.check.advice import drain
 from trntop.check.model import Action, Card, Finding, Outcome
-from trntop.check.result import Look
+from trntop.check.result import NodeInspection
 from trntop.core import units
 from trntop.core.settings import Check as Limits
 
@@ -47,7 +47,7 @@ class _Change:
     reset: bool
 
 
-def findings(looks: Mapping[str, Look], limits: Limits) -> Iterator[Finding]:
+def findings(looks: Mapping[str, NodeInspection], limits: Limits) -> Iterator[Finding]:
     """Dead devices, and what was counted during the check that most devices did not count."""
     for name, look in looks.items():
         yield from _dead(name, look)
@@ -69,7 +69,7 @@ def findings(looks: Mapping[str, Look], limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _dead(name: str, look: Look) -> Iterator[Finding]:
+def _dead(name: str, look: NodeInspection) -> Iterator[Finding]:
     for card in (look.newest.cards if look.newest else None) or ():
         if count := card.device.get(DEAD) or card.port.get(DEAD):
             yield Finding(
@@ -89,7 +89,7 @@ def _dead(name: str, look: Look) -> Iterator[Finding]:
             )
 
 
-def _changes(looks: Mapping[str, Look]) -> Iterator[_Change]:
+def _changes(looks: Mapping[str, NodeInspection]) -> Iterator[_Change]:
     for name, look in looks.items():
         if look.before is None or look.after is None:
             continue

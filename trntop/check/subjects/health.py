@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 
 from trntop.check.advice import drain
 from trntop.check.model import Action, Finding, Outcome
-from trntop.check.result import Look
+from trntop.check.result import NodeInspection
 from trntop.core.instances import INSTANCE_TYPES
 
 UNHEALTHY = {"device": "Neuron device unhealthy", "efa": "EFA device unhealthy"}
 
 
-def findings(looks: Mapping[str, Look]) -> Iterator[Finding]:
+def findings(looks: Mapping[str, NodeInspection]) -> Iterator[Finding]:
     """Devices that are missing or unhealthy."""
     for name, look in looks.items():
         seen = look.newest

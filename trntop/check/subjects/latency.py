@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from trntop.check.advice import drain
+from trntop.check.consensus import names
 from trntop.check.ends import (
-    WITNESSES,
+    MIN_PARTNERS,
     End,
     Ends,
     Figure,
@@ -13,7 +14,6 @@ from trntop.check.ends import (
     is_best_run,
     is_loaded,
 )
-from trntop.check.majority import names
 from trntop.check.model import Action, Finding, Outcome
 from trntop.core import units
 from trntop.core.settings import Check as Limits
@@ -222,7 +222,7 @@ def _many_paths(paths: Sequence[Link], ends: Ends) -> Finding:
 
 def _culprit(ends: Ends, node: str, card: str, links: Sequence[Link]) -> Finding:
     sure = [link for link in links if not link.loaded]
-    loaded = len(_partners(sure, node)) < WITNESSES
+    loaded = len(_partners(sure, node)) < MIN_PARTNERS
     links = links if loaded else sure
     partners = _partners(links, node)
     working = [link for link in links if link.best is not None]

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from trntop.check.majority import names, split
+from trntop.check.consensus import names, split
 from trntop.check.model import Finding, Outcome
-from trntop.check.result import Look
+from trntop.check.result import NodeInspection
 
 ZONE, SUBNET, GROUP = "availability_zone_id", "subnet_id", "placement_group"
 ZONE_NAME = "availability_zone"
@@ -16,7 +16,7 @@ INBOUND, OUTBOUND = "security_self_inbound", "security_self_outbound"
 _OUTBOUND = "even if another rule allows all outbound traffic"
 
 
-def findings(looks: Mapping[str, Look]) -> Iterator[Finding]:
+def findings(looks: Mapping[str, NodeInspection]) -> Iterator[Finding]:
     """What of EC2's facts keeps nodes from reaching each other, or far apart."""
     facts = {name: look.newest.facts for name, look in looks.items() if look.newest is not None}
 

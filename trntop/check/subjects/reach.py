@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from trntop.check.advice import drain
-from trntop.check.majority import names
+from trntop.check.consensus import names
 from trntop.check.model import Action, Finding, Outcome, Tool
 from trntop.check.plan import Plan
-from trntop.check.result import Look
+from trntop.check.result import NodeInspection
 
 MAX_JOBS = 3
 SUPPLIERS: Mapping[Tool, str] = {
@@ -22,7 +22,7 @@ RESOLVE = "Check DNS or /etc/hosts."
 REACH = "Check that the node is up, its agent is running and no firewall blocks the port."
 
 
-def findings(looks: Mapping[str, Look], plan: Plan) -> Iterator[Finding]:
+def findings(looks: Mapping[str, NodeInspection], plan: Plan) -> Iterator[Finding]:
     """One for each node that could not be checked completely, and remarks."""
     gone = [name for name, look in looks.items() if look.error and not look.refused]
     if len(gone) == len(looks) > 1 and all(look.before is None for look in looks.values()):
@@ -74,7 +74,7 @@ def findings(looks: Mapping[str, Look], plan: Plan) -> Iterator[Finding]:
     yield from _unseen(looks)
 
 
-def _none_answers(looks: Mapping[str, Look]) -> Iterator[Finding]:
+def _none_answers(looks: Mapping[str, NodeInspection]) -> Iterator[Finding]:
     """If no node responds, the cause is more likely the network or the given names."""
     for name, look in looks.items():
         yield Finding(
@@ -92,7 +92,7 @@ def _jobs(jobs: list[str]) -> str:
     return ", ".join(jobs[:MAX_JOBS]) + more
 
 
-def _unseen(looks: Mapping[str, Look]) -> Iterator[Finding]:
+def _unseen(looks: Mapping[str, NodeInspection]) -> Iterator[Finding]:
     """Remarks, one for each part that could not be inspected."""
     found: dict[str, list[str]] = {}
     for name, look in looks.items():

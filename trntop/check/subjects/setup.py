@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from trntop.check.advice import drain
+from trntop.check.consensus import names
 from trntop.check.expected import expected_cards
-from trntop.check.majority import names
 from trntop.check.model import Action, Finding, Inspection, Outcome
-from trntop.check.result import Look
+from trntop.check.result import NodeInspection
 from trntop.check.subjects.versions import numbers
 from trntop.core import units
 from trntop.core.instances import INSTANCE_TYPES
@@ -20,7 +20,7 @@ FORK_SAFE = (5, 15)
 WANTED = {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
 
 
-def findings(looks: Mapping[str, Look], limits: Limits) -> Iterator[Finding]:
+def findings(looks: Mapping[str, NodeInspection], limits: Limits) -> Iterator[Finding]:
     """What is missing on each node; variables that are not set are one remark each."""
     seen = {name: look.newest for name, look in looks.items() if look.newest is not None}
     for name, one in seen.items():

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from trntop.check.majority import names, split
+from trntop.check.consensus import names, split
 from trntop.check.model import Finding, Outcome
-from trntop.check.result import Look
+from trntop.check.result import NodeInspection
 
 NONE = "none"
 COUNTERS = (2, 17)
@@ -18,7 +18,7 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, found[1].split("."))) if found else ()
 
 
-def findings(looks: Mapping[str, Look]) -> Iterator[Finding]:
+def findings(looks: Mapping[str, NodeInspection]) -> Iterator[Finding]:
     """One for each group of odd nodes and each thing that has a version."""
     seen = {name: look.newest for name, look in looks.items() if look.newest is not None}
     kinds = {name: one.instance_type for name, one in seen.items() if one.instance_type}

@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from trntop.check import load, schedule
-from trntop.check.ends import WITNESSES, End, Ends
+from trntop.check.ends import MIN_PARTNERS, End, Ends
 from trntop.check.model import (
     BusyError,
     Host,
@@ -27,7 +27,7 @@ from trntop.check.model import (
     UnreachableError,
 )
 from trntop.check.plan import Plan, probe_seconds
-from trntop.check.result import Check, Look, Progress, Tell, Trial
+from trntop.check.result import Check, NodeInspection, ProbeRun, Progress, Tell
 from trntop.check.schedule import Round
 from trntop.check.stage import Outlook
 from trntop.check.verdict import judge
@@ -130,8 +130,8 @@ class _Course:
         ask: Ask | None,
         clock: Callable[[], float],
     ) -> None:
-        self.looks = {host.name: Look(node=host.name) for host in hosts}
-        self.trials: list[Trial] = []
+        self.looks = {host.name: NodeInspection(node=host.name) for host in hosts}
+        self.trials: list[ProbeRun] = []
         self.stage = "nothing done"
         self.cut_short = ""
         self.unlearned = ""
@@ -235,7 +235,7 @@ class _Course:
             if look.before is not None:
                 look.before = _with_facts(look.before, self._facts)
 
-    def _compare_clocks(self, look: Look, seen: Inspection, asked: float) -> None:
+    def _compare_clocks(self, look: NodeInspection, seen: Inspection, asked: float) -> None:
         """Keeps the better of both comparisons: the one whose answer came faster."""
         answered = self._clock()
         error = (answered - asked) / 2
@@ -296,7 +296,7 @@ class _Course:
                 if complaint and complaint not in error:
                     error += f"; {server} reports: {complaint}"
         self.trials.append(
-            Trial(
+            ProbeRun(
                 client=client,
                 server=server,
                 card=card,
@@ -398,7 +398,7 @@ class _Course:
         good = found.good_nodes
         unmet = [name for name in names if not found.of_node(name)]
         wanted = {
-            places[name]: WITNESSES + 1 - len(found.partners(name) & good)
+            places[name]: MIN_PARTNERS + 1 - len(found.partners(name) & good)
             for name in (*found.doubtful, *unmet)
         }
         accused = {node for node, _ in found.guilty}

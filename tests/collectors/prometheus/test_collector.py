@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.collectors.engine.fake_engine import (
+from tests.collectors.prometheus.fake_prometheus import (
     Answer,
     Asked,
     Cluster,
@@ -20,10 +20,10 @@ from tests.collectors.engine.fake_engine import (
     success,
     vector,
 )
-from trntop.collectors.engine import questions
-from trntop.collectors.engine.address import parse
-from trntop.collectors.engine.collector import EngineCollector
-from trntop.core.model import Reading, Severity, State, Status, View, Whole
+from trntop.collectors.prometheus import queries
+from trntop.collectors.prometheus.address import parse
+from trntop.collectors.prometheus.collector import EngineCollector
+from trntop.core.model import ClusterTotals, Reading, Severity, State, Status, View
 from trntop.core.settings import Fleet, Settings
 from trntop.recording.envelope import line
 from trntop.recording.envelope import parse as parse_envelope
@@ -50,10 +50,10 @@ class Watched:
     def status(self, status: Status) -> None:
         self.monitor.status(status)
 
-    def claim(self, node: str, speaker: str, *sources: str) -> str:
-        return speaker
+    def register(self, node: str, owner: str, *sources: str) -> str:
+        return owner
 
-    def forget(self, node: str, speaker: str = "") -> None:
+    def forget(self, node: str, owner: str = "") -> None:
         self.monitor.forget(node)
 
     def tell(self, text: str) -> None:
@@ -64,8 +64,8 @@ class Watched:
         return self.monitor.tick(time.time())
 
     @property
-    def whole(self) -> Whole:
-        return self.view.cluster.whole or Whole()
+    def whole(self) -> ClusterTotals:
+        return self.view.cluster.whole or ClusterTotals()
 
     async def until(self, condition: Callable[[View], object], seconds: float = 10.0) -> View:
         deadline = time.monotonic() + seconds
@@ -98,7 +98,7 @@ def most_at_once(server: FakeEngine) -> int:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trntop.collectors.engine.probe.DEFAULT_INTERVAL", 0.1)
+    monkeypatch.setattr("trntop.collectors.prometheus.probe.DEFAULT_INTERVAL", 0.1)
 
 
 def run(cluster: Callable[[Asked], Answer], use: Callable[[Watched, FakeEngine], object],
@@ -312,7 +312,7 @@ def test_header_sums_leave_out_nodes_that_are_not_heard() -> None:
 def test_a_server_that_gets_other_metrics_or_another_pace_is_not_asked_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trntop.collectors.engine.collector.PROBE_EVERY", 0.0)
+    monkeypatch.setattr("trntop.collectors.prometheus.collector.PROBE_EVERY", 0.0)
     cluster = Cluster(["trn-001"])
     cluster.age = 0.0
 
@@ -342,10 +342,10 @@ def test_a_server_that_gets_other_metrics_or_another_pace_is_not_asked_anew(
 def test_a_match_by_what_only_nodes_have_is_answered_without_recorded_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trntop.collectors.engine.own.MAX_WHOLE", 1)
+    monkeypatch.setattr("trntop.collectors.prometheus.native_schema.MAX_WHOLE", 1)
     cluster = Cluster(["trn-001", "trn-002"])
     cluster.age = 0.0
-    cluster.names += questions.RECORDED
+    cluster.names += queries.RECORDED
     cluster.other["cluster:trn_instance_info"] = vector([])
     util = "trn_node_neuroncore_utilization_mean_ratio"
     cluster.other[f"bottomk(40, {util}"] = vector([(cluster.row("trn-002", util), 0.01)])
@@ -366,7 +366,7 @@ def test_a_node_of_which_all_cannot_be_had_says_so() -> None:
 
     async def use(watched: Watched, _server: FakeEngine) -> None:
         await watched.until(lambda view: view.cluster.nodes)
-        watched.collector.look_at("trn-001")
+        watched.collector.set_focus("trn-001")
 
         def told(view: View) -> object:
             return view.cluster.nodes["trn-001"].frame.sources[0].reason
@@ -389,7 +389,7 @@ def test_foreign_names_cannot_harm() -> None:
         view = await watched.until(lambda view: view.cluster.nodes)
         (name,) = view.cluster.nodes
         assert "\x1b" not in name
-        watched.collector.look_at(name)
+        watched.collector.set_focus(name)
         await watched.until(lambda _: any(one.endswith("s]") for one in server.queries[8:]))
         query = next(one for one in server.queries[8:] if one.endswith("s]"))
         assert 'node=~"a\\"\\\\} or up\\\\{x=\\"' in query
@@ -419,7 +419,7 @@ def test_the_node_that_is_looked_at_is_asked_for_whole_and_no_longer() -> None:
         await watched.until(lambda view: len(view.cluster.nodes) == 2)
         assert not any(all_of in query for query in server.queries)
         began = time.monotonic()
-        watched.collector.look_at("trn-001")
+        watched.collector.set_focus("trn-001")
         view = await watched.until(
             lambda view: (
                 "neuroncore_utilization_ratio" in view.cluster.nodes["trn-001"].frame.columns
@@ -429,10 +429,10 @@ def test_the_node_that_is_looked_at_is_asked_for_whole_and_no_longer() -> None:
         node = view.cluster.nodes["trn-001"]
         assert node.inventory.core_device.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
         # A cursor that moves on takes its question with it.
-        watched.collector.look_at("trn-002")
+        watched.collector.set_focus("trn-002")
         await watched.until(lambda _: any(all_of in one and "trn-002" in one
                                           for one in server.queries))  # fmt: skip
-        watched.collector.look_at(None)
+        watched.collector.set_focus(None)
         await asyncio.sleep(0.5)
         assert "neuroncore_utilization_ratio" not in (
             watched.view.cluster.nodes["trn-002"].frame.columns
@@ -445,7 +445,7 @@ def test_the_node_that_is_looked_at_is_asked_for_whole_and_no_longer() -> None:
 
 
 def test_of_a_large_cluster_the_worst_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trntop.collectors.engine.own.MAX_WHOLE", 5)
+    monkeypatch.setattr("trntop.collectors.prometheus.native_schema.MAX_WHOLE", 5)
     cluster = Cluster([f"trn-{number:03d}" for number in range(20)])
     cluster.age = 0.0
     cluster.names += ["cluster:trn_instance_info:count"]
@@ -515,7 +515,7 @@ def test_series_of_others_show_what_they_allow(scale: int) -> None:
         assert node.inventory.instance_type == "trn1.32xlarge"
         assert not watched.whole.judged
         assert any("to 100" in note for note in watched.whole.notes) == (scale == 100)
-        watched.collector.look_at("10.0.0.7")
+        watched.collector.set_focus("10.0.0.7")
         view = await watched.until(
             lambda view: (
                 "neuroncore_utilization_ratio" in view.cluster.nodes["10.0.0.7"].frame.columns

@@ -6,7 +6,7 @@ real Prometheus scrapes it, with the rules of `trntop rules prometheus`; Victori
 the same, and vmalert evaluates the recording rules. Then the screen's questions are asked as a
 dashboard asks them, the answers decoded, fed to a monitor, and a tick taken.
 
-`python -m benchmarks.engine --list` prints the single questions too.
+`python -m benchmarks.prometheus --list` prints the single questions too.
 """
 
 import argparse
@@ -35,14 +35,14 @@ from benchmarks.terminal import rss_mib
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import Page
 from trntop.collectors import simulator
-from trntop.collectors.engine.address import parse
-from trntop.collectors.engine.asking import Answers, Asker
-from trntop.collectors.engine.capabilities import Capabilities
-from trntop.collectors.engine.client import Client, EngineError, Result
-from trntop.collectors.engine.own import Own
-from trntop.collectors.engine.probe import probe
-from trntop.collectors.engine.selectors import Scope
-from trntop.collectors.engine.telling import Teller
+from trntop.collectors.prometheus.address import parse
+from trntop.collectors.prometheus.capabilities import Capabilities
+from trntop.collectors.prometheus.client import Client, EngineError, Result
+from trntop.collectors.prometheus.native_schema import NativeSchema
+from trntop.collectors.prometheus.probe import probe
+from trntop.collectors.prometheus.publisher import Publisher
+from trntop.collectors.prometheus.query_client import Answers, QueryClient
+from trntop.collectors.prometheus.selectors import Scope
 from trntop.core.model import Cluster, Reading, Status, View
 from trntop.core.settings import Fleet, Settings
 from trntop.exporters.metrics.exposition import Format
@@ -118,10 +118,10 @@ class _Ear:
     def status(self, status: Status) -> None:
         self.monitor.status(status)
 
-    def claim(self, node: str, speaker: str, *sources: str) -> str:
-        return speaker
+    def register(self, node: str, owner: str, *sources: str) -> str:
+        return owner
 
-    def forget(self, node: str, speaker: str = "") -> None:
+    def forget(self, node: str, owner: str = "") -> None:
         self.monitor.forget(node)
 
     def tell(self, text: str) -> None:
@@ -165,7 +165,7 @@ class _Timed(Client):
         return found
 
 
-class _Listing(Asker):
+class _Listing(QueryClient):
     """Keeps the questions of the newest refresh."""
 
     asked: Mapping[str, str] = {}
@@ -189,9 +189,9 @@ async def _measure(
     asker = _Listing(client)
     try:
         found = await _ready(client, asker, nodes, kind, rules=rules)
-        teller = Teller("engine", asker, ear)
+        teller = Publisher("engine", asker, ear)
         teller.interval, teller.pause = found.interval, max(found.interval, 5.0)
-        own = Own(asker, teller, Scope(), found)
+        own = NativeSchema(asker, teller, Scope(), found)
         first, _ = await _timed(own.refresh, ear, asker.begin(), None)
         taken, cpu, failed = [], [], ""
         for _ in range(REFRESHES):
@@ -251,7 +251,7 @@ async def _timed(
 
 
 async def _ready(
-    client: "_Timed", asker: Asker, nodes: int, kind: str, *, rules: bool
+    client: "_Timed", asker: QueryClient, nodes: int, kind: str, *, rules: bool
 ) -> Capabilities:
     """What the engine has, once it has it all."""
     deadline = time.monotonic() + START_SECONDS
@@ -508,7 +508,7 @@ def _generator(kind: str) -> Iterator[str]:
 def _ours(*arguments: str) -> Iterator[None]:
     """Another process of this module, once it is ready."""
     process = subprocess.Popen(
-        (sys.executable, "-m", "benchmarks.engine", *arguments),
+        (sys.executable, "-m", "benchmarks.prometheus", *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,  # a scrape that is given up leaves a traceback
     )
@@ -522,7 +522,7 @@ def _ours(*arguments: str) -> Iterator[None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.prometheus", description=__doc__)
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--feed", help=argparse.SUPPRESS)
     parser.add_argument("--kind", choices=("full", "rollups"), default="full")

@@ -33,7 +33,7 @@ class Answers:
         return self.rows(key) if key in self.results else None
 
 
-class Asker:
+class QueryClient:
     """Asks one engine, in its own time.
 
     Args:

@@ -39,7 +39,7 @@ def default_path(environ: Mapping[str, str]) -> Path | None:
     return None if lemons is None else lemons.with_name("screen.json")
 
 
-class Keeper:
+class TablePreferences:
     """Reads and writes it.
 
     Args:

@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.collectors.engine.fake_engine import Answer, Asked, engine, vector
-from trntop.collectors.engine.address import parse
-from trntop.collectors.engine.client import Client, EngineError, Trouble
+from tests.collectors.prometheus.fake_prometheus import Answer, Asked, engine, vector
+from trntop.collectors.prometheus.address import parse
+from trntop.collectors.prometheus.client import Client, EngineError, Trouble
 from trntop.core.settings import Fleet
 
 pytest.importorskip("botocore")

@@ -28,7 +28,7 @@ LAST_SECONDS = 1.8
 HUNG_UP = 128 + signal.SIGHUP
 
 
-class Shell(App[int]):
+class TerminalApp(App[int]):
     """Paints when the terminal has taken what was painted before, and always gives it back.
 
     Args:

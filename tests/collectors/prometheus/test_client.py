@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collectors.engine.fake_engine import (
+from tests.collectors.prometheus.fake_prometheus import (
     Answer,
     Asked,
     FakeEngine,
@@ -17,9 +17,9 @@ from tests.collectors.engine.fake_engine import (
     success,
     vector,
 )
-from trntop.collectors.engine import client as client_module
-from trntop.collectors.engine.address import parse
-from trntop.collectors.engine.client import Client, EngineError, Result, Trouble, plain
+from trntop.collectors.prometheus import client as client_module
+from trntop.collectors.prometheus.address import parse
+from trntop.collectors.prometheus.client import Client, EngineError, Result, Trouble, plain
 from trntop.core.settings import Fleet
 
 

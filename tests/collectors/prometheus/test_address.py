@@ -2,8 +2,8 @@
 
 import pytest
 
-from trntop.collectors.engine.address import Address, parse
-from trntop.collectors.engine.selectors import Scope, one_of, quoted
+from trntop.collectors.prometheus.address import Address, parse
+from trntop.collectors.prometheus.selectors import Scope, one_of, quoted
 from trntop.core.errors import UsageError
 
 

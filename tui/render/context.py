@@ -6,15 +6,15 @@ from trntop.catalog import CATALOG, Provenance
 from trntop.core import units
 
 from .glyphs import Glyphs
-from .ink import Ink
 from .line import Part, fit
+from .palette import Palette
 
 
 @dataclass(frozen=True, slots=True)
-class Pen:
+class RenderContext:
     """Styles and characters, and how a number is written."""
 
-    ink: Ink
+    palette: Palette
     glyphs: Glyphs
 
     def number(self, text: str, quantity: str = "", width: int = 0) -> list[Part]:
@@ -31,11 +31,11 @@ class Pen:
             sign = ""
         room = max(0, width - (1 if quantity else 0))
         shown = fit(text, room, "right") if room else text
-        parts: list[Part] = [(shown, self.ink.faint if absent else self.ink.text)]
+        parts: list[Part] = [(shown, self.palette.faint if absent else self.palette.text)]
         if quantity and (width or sign):
             # After a unit a bare letter would read as a part of it.
             lead = " " if not width and " " in text else ""
-            parts.append((lead + (sign or " "), self.ink.faint))
+            parts.append((lead + (sign or " "), self.palette.faint))
         return parts
 
 

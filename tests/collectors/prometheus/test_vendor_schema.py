@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.collectors.engine.test_collector import Watched
+from tests.collectors.prometheus.test_collector import Watched
 from tests.pages_server import serving
 from tests.prometheus_server import Scrape, needs_prometheus, prometheus
-from trntop.collectors.engine.address import parse
-from trntop.collectors.engine.collector import EngineCollector
+from trntop.collectors.prometheus.address import parse
+from trntop.collectors.prometheus.collector import EngineCollector
 from trntop.core.model import State
 from trntop.core.settings import Fleet
 
@@ -89,7 +89,7 @@ async def test_what_aws_exports_is_shown(tmp_path: Path, scale: float) -> None:
                 }
                 for name, value in values.items():
                     assert node.frame.value(name) == pytest.approx(value, rel=0.3), name
-                watched.collector.look_at("10.0.0.7")
+                watched.collector.set_focus("10.0.0.7")
                 view = await watched.until(
                     lambda view: (
                         "neuroncore_utilization_ratio"

@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 from tests.check.fleet import LATENCY, Fleet, failed, inspection, refusal
-from trntop.check import course
+from trntop.check import runner
 from trntop.check.model import Action, BusyError, Outcome, ProbeError, ProbeSpec, UnreachableError
 from trntop.check.plan import Plan
 from trntop.check.result import Check, Progress
@@ -111,7 +111,7 @@ def test_who_answers_something_else_is_not_to_be_drained() -> None:
 
 
 def test_who_refuses_and_who_hangs_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(course, "CLOSE", 0.05)
+    monkeypatch.setattr(runner, "CLOSE", 0.05)
     fleet = Fleet(6)
     fleet.broken["trn-002"] = refusal()
     fleet.hanging.add("trn-005")
@@ -133,9 +133,9 @@ def test_who_refuses_and_who_hangs_hold_nobody_up(monkeypatch: pytest.MonkeyPatc
 def test_a_node_that_dies_during_the_check_is_not_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(course, "CALL", 0.05)
-    monkeypatch.setattr(course, "GRACE", 0.05)
-    monkeypatch.setattr(course, "CLOSE", 0.05)
+    monkeypatch.setattr(runner, "CALL", 0.05)
+    monkeypatch.setattr(runner, "GRACE", 0.05)
+    monkeypatch.setattr(runner, "CLOSE", 0.05)
     fleet = Fleet(6)
 
     def answer(one: str, two: str, card: str) -> float:
@@ -192,11 +192,11 @@ def test_a_node_without_the_tool_is_not_probed_and_has_no_fault() -> None:
 
 
 def test_a_node_in_somebody_elses_probe_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(course, "AGAIN", 0.01)
+    monkeypatch.setattr(runner, "AGAIN", 0.01)
     busy = iter([BusyError("another probe is under way")] * 3)
     fleet = Fleet(2, lambda *_: next(busy, LATENCY))
     assert fleet.run().outcome is Outcome.PASS
-    monkeypatch.setattr(course, "BUSY", 0.05)
+    monkeypatch.setattr(runner, "BUSY", 0.05)
     fleet = Fleet(2, lambda *_: BusyError("another probe is under way"))
     check = fleet.run()
     assert told(check) == {}, "nothing is known of it, least of all a fault"

@@ -5,10 +5,10 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
-from . import foreign, questions
+from . import queries, vendor_schema
 from .capabilities import Capabilities
 from .client import Client, EngineError, Trouble
-from .questions import Questions
+from .queries import Questions
 from .selectors import Scope
 
 SECONDS = 20.0
@@ -26,10 +26,10 @@ async def probe(client: Client, scope: Scope, now: float) -> Capabilities:
     server = await client.build(SECONDS)
     every = await client.names(now - HOUR, now, SECONDS)
     # Only those that matter: a server has others, which come and go.
-    found = Capabilities(server, every & questions.NAMES, DEFAULT_INTERVAL)
+    found = Capabilities(server, every & queries.NAMES, DEFAULT_INTERVAL)
     if not found.own:
-        found = replace(found, names=every & foreign.NAMES)
-        if not found.names & foreign.TELLING:
+        found = replace(found, names=every & vendor_schema.NAMES)
+        if not found.names & vendor_schema.TELLING:
             raise EngineError(
                 Trouble.NO_ENGINE,
                 f"has {len(every):,} metrics, but none of trntop, neuron-monitor or the EFA "
@@ -40,7 +40,7 @@ async def probe(client: Client, scope: Scope, now: float) -> Capabilities:
     jobs = (await client.instant(asked.scrape_jobs(), now, SECONDS)).rows
     if not jobs and asked.recorded:
         # `match` may be by a label of single nodes, which recorded values have not.
-        found = replace(found, names=found.names - questions.RECORDED)
+        found = replace(found, names=found.names - queries.RECORDED)
         asked = replace(asked, names=found.names)
         jobs = (await client.instant(asked.scrape_jobs(), now, SECONDS)).rows
     if not jobs:

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from trntop.catalog import METRIC_PREFIX
 from trntop.core.text import clean
 
-from .asking import SECONDS, Asker
 from .capabilities import Capabilities
 from .client import Labels
 from .nodes import OF_CARDS, OF_PARTS, Draft, Drafts, Node
-from .questions import window
+from .publisher import Publisher
+from .queries import window
+from .query_client import SECONDS, QueryClient
 from .selectors import Scope, quoted
 from .sums import Sums
-from .telling import Teller
 
 _BY = "instance, NodeName, InstanceId"
 """What tells nodes apart; Prometheus has the first, the CloudWatch agent the others."""
@@ -69,7 +69,7 @@ NAMES = TELLING | {metric.partition("{")[0] for metric, _ in _EXPRESSIONS.values
 """The metrics of which it matters whether a server has them."""
 
 
-class Foreign:
+class VendorSchema:
     """Asks for nodes by others' names.
 
     Args:
@@ -79,7 +79,9 @@ class Foreign:
         found: what the engine has.
     """
 
-    def __init__(self, asker: Asker, teller: Teller, scope: Scope, found: Capabilities) -> None:
+    def __init__(
+        self, asker: QueryClient, teller: Publisher, scope: Scope, found: Capabilities
+    ) -> None:
         self._asker = asker
         self._teller = teller
         self._scope = scope
@@ -120,7 +122,7 @@ class Foreign:
         self._asker.notes += [PERCENT_NOTE] * self._percent
         total = Sums()
         total.take_nodes(drafts.nodes.values(), at - self._teller.patience)
-        await self._teller.hand_on(drafts, at, OF_CARDS, {})
+        await self._teller.publish(drafts, at, OF_CARDS, {})
         self._teller.tell(total, self._teller.roster(at), 0, None)
         self._drafts = drafts
 

@@ -12,21 +12,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from trntop.catalog import ENGINE
+from trntop.catalog import PROMETHEUS
 from trntop.collectors.backoff import Backoff
 from trntop.core.model import State
 from trntop.core.settings import Fleet
 from trntop.session.collector import Sink
 
 from .address import Address
-from .asking import Asker
 from .capabilities import Capabilities
 from .client import Client, EngineError, Trouble
-from .foreign import Foreign
-from .own import Own
+from .native_schema import NativeSchema
 from .probe import probe
+from .publisher import Publisher
+from .query_client import QueryClient
 from .selectors import Scope
-from .telling import Teller
+from .vendor_schema import VendorSchema
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class EngineCollector:
         wall: unix seconds of this machine.
     """
 
-    source = ENGINE
+    source = PROMETHEUS
 
     def __init__(
         self,
@@ -61,22 +61,22 @@ class EngineCollector:
         self._scope = Scope(address.match)
         self._least = least
         self._client = Client(address, fleet)
-        self.asker = Asker(self._client, wall)
+        self.asker = QueryClient(self._client, wall)
         self._probed_at: float | None = None
         self._found: Capabilities | None = None
         """Without its interval, with which nothing begins anew."""
-        self._way: Own | Foreign | None = None
+        self._way: NativeSchema | VendorSchema | None = None
         self._focus: str | None = None
         self._turned = asyncio.Event()
 
-    def look_at(self, node: str | None) -> None:
+    def set_focus(self, node: str | None) -> None:
         """Tells all of this node from now on, and of the one before no more than of others."""
         self._focus = node
         self._turned.set()
 
     async def run(self, sink: Sink) -> None:
         """Refreshes until cancelled."""
-        teller = Teller(self.node, self.asker, sink)
+        teller = Publisher(self.node, self.asker, sink)
         backoff = Backoff(first=1.0, longest=30.0)
         watch = asyncio.create_task(self._watch(teller))
         try:
@@ -97,13 +97,13 @@ class EngineCollector:
             await asyncio.gather(watch, return_exceptions=True)
             await self._client.close()
 
-    async def _refresh(self, teller: Teller) -> None:
+    async def _refresh(self, teller: Publisher) -> None:
         at = self.asker.begin()
         if self._way is None or self._probed_at is None or at - self._probed_at > PROBE_EVERY:
             found = await probe(self._client, self._scope, at)
             at = self._probed_at = self.asker.begin()
             if self._way is None or self._found != replace(found, interval=0.0):
-                kind = Own if found.own else Foreign
+                kind = NativeSchema if found.own else VendorSchema
                 self._way = kind(self.asker, teller, self._scope, found)
                 self._found = replace(found, interval=0.0)
             self._way.keep_pace(found.interval)
@@ -112,7 +112,7 @@ class EngineCollector:
         await self._way.refresh(at, self._focus)
         self._turned.set()
 
-    async def _watch(self, teller: Teller) -> None:
+    async def _watch(self, teller: Publisher) -> None:
         """Keeps one node told whole: that which is looked at, anew with each refresh."""
         drilling: asyncio.Task[None] | None = None
         asked: str | None = None
@@ -135,7 +135,7 @@ class EngineCollector:
             if drilling is not None:
                 await _ended(drilling)
 
-    async def _drill(self, teller: Teller, name: str | None, rest: float) -> None:
+    async def _drill(self, teller: Publisher, name: str | None, rest: float) -> None:
         await asyncio.sleep(rest)
         node = teller.nodes.get(name or "")
         if node is None or self._way is None:

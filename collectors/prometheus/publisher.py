@@ -3,16 +3,16 @@
 import asyncio
 from collections.abc import Mapping
 
-from trntop.catalog import AGENT, ENGINE
+from trntop.catalog import AGENT, PROMETHEUS
 from trntop.core.model import STALE_PERIODS, Reading, Severity, State, Status
 from trntop.core.text import clean
-from trntop.pipeline.derive import Recipe
-from trntop.remote.summary import VERSION, Bulletin, Past, ToldIncident, encode
+from trntop.pipeline.derive import ComputePlan
+from trntop.remote.summary import VERSION, Backfill, ClusterSummary, RemoteIncident, encode
 from trntop.session.collector import Sink
 
-from .asking import Asker, Rows
 from .client import Labels
 from .nodes import Draft, Drafts, Node
+from .query_client import QueryClient, Rows
 from .sums import Sums
 
 CHUNK = 20
@@ -21,7 +21,7 @@ FORGET = 3600.0
 """Seconds for which a node that is gone is still shown."""
 
 
-class Teller:
+class Publisher:
     """What the session has heard of one engine.
 
     Args:
@@ -30,7 +30,7 @@ class Teller:
         sink: the session.
     """
 
-    def __init__(self, name: str, asker: Asker, sink: Sink) -> None:
+    def __init__(self, name: str, asker: QueryClient, sink: Sink) -> None:
         self._name = name
         self._asker = asker
         self._sink = sink
@@ -60,14 +60,14 @@ class Teller:
 
     def say(self, state: State, reason: str = "") -> None:
         """The engine's own state."""
-        self._sink.status(Status(self._name, ENGINE, state, reason))
+        self._sink.status(Status(self._name, PROMETHEUS, state, reason))
 
     def say_of(self, node: Node, state: State, reason: str) -> None:
         """The state of one node."""
         self._sink.status(Status(node.name, AGENT, state, reason))
 
-    async def hand_on(
-        self, drafts: Drafts, at: float, what: Recipe, down: Mapping[str, str]
+    async def publish(
+        self, drafts: Drafts, at: float, what: ComputePlan, down: Mapping[str, str]
     ) -> None:
         """Gives what an agent of each node would say.
 
@@ -122,7 +122,7 @@ class Teller:
             return None
         return node
 
-    def send(self, node: Node, draft: Draft, stamp: float, what: Recipe) -> None:
+    def send(self, node: Node, draft: Draft, stamp: float, what: ComputePlan) -> None:
         """Gives what an agent of one node would say."""
         if not draft.values and not draft.facts:
             return
@@ -164,7 +164,7 @@ class Teller:
             chosen: whether the shown nodes are only the worst.
         """
         newest = self._newest
-        bulletin = Bulletin(
+        bulletin = ClusterSummary(
             v=VERSION,
             period=self.period,
             nodes=max(total.nodes, len(roster)),
@@ -197,7 +197,7 @@ class Teller:
         times = sorted({moment for series in every for moment in series})
         if not times:
             return
-        past = Past(
+        past = Backfill(
             v=VERSION,
             times=tuple(self._asker.ours(moment, self._sink) for moment in times),
             scalars={key: tuple(map(series.get, times)) for key, series in scalars.items()},
@@ -209,15 +209,15 @@ class Teller:
         self._give(encode(past))
 
     def _give(self, data: bytes, *, simulated: bool = False) -> None:
-        self._sink.reading(Reading(self._name, ENGINE, self._sink.now(), data, simulated))
+        self._sink.reading(Reading(self._name, PROMETHEUS, self._sink.now(), data, simulated))
 
-    def _incident(self, labels: Labels, opened: float) -> ToldIncident | None:
+    def _incident(self, labels: Labels, opened: float) -> RemoteIncident | None:
         kind = labels.get("kind", "")
         try:
             severity = Severity(labels.get("severity", ""))
         except ValueError:
             return None
-        return ToldIncident(
+        return RemoteIncident(
             kind,
             severity,
             self._asker.ours(opened, self._sink),

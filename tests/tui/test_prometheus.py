@@ -13,12 +13,12 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.builders import NOON, make_view
-from tests.collectors.engine.behind import NODES, imported, needs_victoria, scraped
+from tests.collectors.prometheus.behind import NODES, imported, needs_victoria, scraped
 from tests.prometheus_server import needs_prometheus
 from tests.tui.scenes import FakeSession, app_of
 from tests.tui.test_app import picture, press, running, shown
 from trntop.cli import opening
-from trntop.core.model import Whole
+from trntop.core.model import ClusterTotals
 from trntop.core.settings import Settings
 from trntop.core.source_spec import parse_all
 from trntop.tui.app import TrntopApp
@@ -122,7 +122,7 @@ def _has(words: Sequence[str], text: str) -> bool:
     return all(one in text for one in words)
 
 
-def _behind(whole: Whole, *, calm: bool = False) -> FakeSession:
+def _behind(whole: ClusterTotals, *, calm: bool = False) -> FakeSession:
     made = make_view(3)
     cluster = dataclasses.replace(made.cluster, whole=whole)
     incidents = () if calm else made.incidents
@@ -138,7 +138,7 @@ async def _text(session: FakeSession) -> str:
 
 async def test_the_header_says_what_part_of_the_cluster_is_shown() -> None:
     values = {"node_neuroncore_utilization_mean_ratio": 0.42}
-    whole = Whole(
+    whole = ClusterTotals(
         nodes=31250, chosen=True, down=17, newest=NOON - 12, values=values, simulated=True
     )
     text = await _text(_behind(whole))
@@ -149,23 +149,25 @@ async def test_the_header_says_what_part_of_the_cluster_is_shown() -> None:
 
 
 async def test_an_engine_that_lags_gives_no_all_clear() -> None:
-    text = await _text(_behind(Whole(nodes=3, newest=NOON - 300, old=True), calm=True))
+    text = await _text(_behind(ClusterTotals(nodes=3, newest=NOON - 300, old=True), calm=True))
     assert "newest sample is 5 min old" in text
     assert "no incidents" not in text
 
 
 async def test_where_nobody_judges_nothing_is_said_to_be_well() -> None:
-    text = await _text(_behind(Whole(nodes=3, newest=NOON, judged=False), calm=True))
+    text = await _text(_behind(ClusterTotals(nodes=3, newest=NOON, judged=False), calm=True))
     assert "incidents are not judged" in text
 
 
 async def test_why_there_is_no_answer() -> None:
-    text = await _text(_behind(Whole(nodes=3, newest=NOON, problem="429: too many questions")))
+    text = await _text(
+        _behind(ClusterTotals(nodes=3, newest=NOON, problem="429: too many questions"))
+    )
     assert "engine: 429: too many questions" in text
 
 
 async def test_the_session_is_told_which_node_is_looked_at() -> None:
-    session = _behind(Whole(nodes=3, newest=NOON))
+    session = _behind(ClusterTotals(nodes=3, newest=NOON))
     app = app_of(session)
     async with running(app, SIZE) as pilot:
         first = shown(app).subject

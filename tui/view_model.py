@@ -52,7 +52,7 @@ class JobFigures:
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class ViewModel:
     """One picture. Immutable; what is computed from it is computed once, when first asked for."""
 
     view: View
@@ -175,7 +175,7 @@ def job_figures(cluster: Cluster, job: str) -> JobFigures:
     )
 
 
-def worst(node: NodeView, scene: Scene) -> Severity | None:
+def worst(node: NodeView, view_model: ViewModel) -> Severity | None:
     """The worst open severity of a node, None when it has no incident."""
-    found = scene.by_node.get(node.name)
+    found = view_model.by_node.get(node.name)
     return found[0].severity if found else None

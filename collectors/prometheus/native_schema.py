@@ -10,11 +10,11 @@ from trntop.core.text import clean
 from trntop.pipeline.derive import RATES
 from trntop.pipeline.history import KEPT
 
-from .asking import SECONDS, Answers, Asker, Rows
 from .capabilities import Capabilities
 from .client import EngineError, Labels, Row, number
 from .nodes import OF_CARDS, OF_PARTS, Drafts, Node
-from .questions import (
+from .publisher import Publisher
+from .queries import (
     COMPLETED,
     ENDS,
     MAX_CARDS,
@@ -25,9 +25,9 @@ from .questions import (
     SOME_CARDS,
     Questions,
 )
+from .query_client import SECONDS, Answers, QueryClient, Rows
 from .selectors import Scope
 from .sums import Sums, past
-from .telling import Teller
 
 NODE_SECONDS = 5.0
 """For each question on one node."""
@@ -43,7 +43,7 @@ RULES = "load those of trntop rules prometheus"
 _RANK = {one.value: -one.rank for one in Severity}
 
 
-class Own:
+class NativeSchema:
     """Asks for nodes by trntop's names.
 
     Args:
@@ -53,7 +53,9 @@ class Own:
         found: what the engine has.
     """
 
-    def __init__(self, asker: Asker, teller: Teller, scope: Scope, found: Capabilities) -> None:
+    def __init__(
+        self, asker: QueryClient, teller: Publisher, scope: Scope, found: Capabilities
+    ) -> None:
         self._asker = asker
         self._teller = teller
         self._questions = Questions(scope, found.names, found.interval, found.jobs)
@@ -100,7 +102,7 @@ class Own:
         self._large = len(drafts) > MAX_WHOLE
         self._cards = _with_cards(drafts, focus)
         down = self._down(drafts, list(found.rows("down")))
-        await self._teller.hand_on(drafts, at, OF_CARDS, down)
+        await self._teller.publish(drafts, at, OF_CARDS, down)
         roster = self._teller.roster(at)
         self._teller.tell(total, roster, len(down), found.told("incidents"))
 
@@ -133,7 +135,7 @@ class Own:
         drafts.take_instances(detail.rows("times of the worst"))
         drafts.take_as("efa_tx_bytes_per_second", detail.rows("tx of the worst"))
         down = self._down(drafts, unreached[:MAX_DOWN])
-        await self._teller.hand_on(drafts, at, OF_CARDS, down)
+        await self._teller.publish(drafts, at, OF_CARDS, down)
         roster = [*map(clean, drafts.nodes), *down]
         self._teller.keep(set(roster))
         self._teller.tell(total, roster, len(unreached), found.told("incidents"), chosen=True)

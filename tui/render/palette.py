@@ -21,7 +21,7 @@ SHADES = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ink:
+class Palette:
     """Named styles. None but `cursor`, `cells` and `badge` has a background."""
 
     text: Style
@@ -81,7 +81,7 @@ def level_of(ratio: float) -> int:
     return min(LEVELS - 1, max(0, int(ratio * LEVELS)))
 
 
-def ink(variables: Mapping[str, str]) -> Ink:
+def palette(variables: Mapping[str, str]) -> Palette:
     """The styles for a theme's variables (`App.theme_variables`)."""
     names = (
         "background", "foreground", "primary", "accent", "success", "warning", "error", "surface",
@@ -96,7 +96,7 @@ def ink(variables: Mapping[str, str]) -> Ink:
         float(variables.get(name, default))
         for name, default in (("muted-contrast", MUTED), ("faint-contrast", FAINT))
     )
-    return _ink(base, scale, quiet)
+    return _palette(base, scale, quiet)
 
 
 def _colour(text: str, default: Color | None = None) -> Color:
@@ -122,7 +122,9 @@ def luminance(colour: Color) -> float:
 
 
 @lru_cache(maxsize=8)
-def _ink(base: tuple[Color, ...], scale: tuple[Color, ...], quiet: tuple[float, ...]) -> Ink:
+def _palette(
+    base: tuple[Color, ...], scale: tuple[Color, ...], quiet: tuple[float, ...]
+) -> Palette:
     background, foreground, primary, accent, success, warning, error, surface, secondary = base
     own = any(colour.ansi is not None for colour in base)
 
@@ -171,7 +173,7 @@ def _ink(base: tuple[Color, ...], scale: tuple[Color, ...], quiet: tuple[float, 
             steps.append(low if place < 0.7 else middle if place < 1.4 else high)
         else:
             steps.append(low.blend(middle, place) if place <= 1 else middle.blend(high, place - 1))
-    return Ink(
+    return Palette(
         text=front(foreground),
         muted=front(foreground) if own else readable(quiet[0]),
         faint=readable(quiet[1]),

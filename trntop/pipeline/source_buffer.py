@@ -97,7 +97,7 @@ class _Merged:
 
 
 @dataclass(slots=True)
-class Heard:
+class SourceBuffer:
     """One source of one node."""
 
     name: str

@@ -24,8 +24,8 @@ from trntop.core.model import (
     State,
 )
 from trntop.core.text import clean
-from trntop.pipeline.derive import Recipe, derive, recipe
-from trntop.remote.wire import Speaker
+from trntop.pipeline.derive import ComputePlan, compute_plan, derive
+from trntop.remote.wire import FrameEncoder
 
 from .client import Labels
 
@@ -60,9 +60,9 @@ ROUTES: Mapping[str, tuple[str, Entity]] = {
 }
 """Metric → quantity, and what there is one value of."""
 
-OF_CARDS = recipe(("efa_tx_sibling_ratio",))
+OF_CARDS = compute_plan(("efa_tx_sibling_ratio",))
 """What is computed of cards, where their traffic is known."""
-OF_PARTS = recipe(
+OF_PARTS = compute_plan(
     tuple(name for name, one in CATALOG.items() if one.entity in (*_NUMBERED, Entity.EFA))
 )
 """What is computed where all series of a node are known; roll-ups its agent has told."""
@@ -272,11 +272,11 @@ class Node:
         self.label = label
         self.seen = 0.0
         """When it was last among the answers."""
-        self._speaker = Speaker(name, period)
+        self._speaker = FrameEncoder(name, period)
         self._inventory = Inventory(name)
         self._keys: tuple[object, ...] = ()
 
-    def messages(self, draft: Draft, time: float, what: Recipe) -> Iterator[bytes]:
+    def messages(self, draft: Draft, time: float, what: ComputePlan) -> Iterator[bytes]:
         """What an agent would say of it.
 
         Args:

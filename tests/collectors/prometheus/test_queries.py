@@ -2,13 +2,13 @@
 
 import pytest
 
-from trntop.collectors.engine import questions
-from trntop.collectors.engine.client import Labels
-from trntop.collectors.engine.nodes import Drafts
-from trntop.collectors.engine.own import _with_cards
-from trntop.collectors.engine.questions import Questions
-from trntop.collectors.engine.selectors import Scope, one_of
-from trntop.collectors.engine.sums import Sums, past
+from trntop.collectors.prometheus import queries
+from trntop.collectors.prometheus.client import Labels
+from trntop.collectors.prometheus.native_schema import _with_cards
+from trntop.collectors.prometheus.nodes import Drafts
+from trntop.collectors.prometheus.queries import Questions
+from trntop.collectors.prometheus.selectors import Scope, one_of
+from trntop.collectors.prometheus.sums import Sums, past
 from trntop.exporters.rules.recording import recording_groups
 
 NAMES = frozenset(("trn_instance_info", "trn_incidents", "trntop_source_up"))
@@ -44,7 +44,7 @@ def test_never_more_than_ten_in_a_refresh(names: frozenset[str], large: int) -> 
 
 def test_what_rules_record_no_refresh_computes() -> None:
     """A large cluster with the rules costs what its screen shows: no question looks at all."""
-    made = Questions(Scope(), RECORDED & questions.NAMES, 15.0)
+    made = Questions(Scope(), RECORDED & queries.NAMES, 15.0)
     wanted = made.worst()["worst"].partition('"')[2].partition('"')[0].split("|")
     assert set(wanted) <= RECORDED
     assert len(wanted) == 4
@@ -74,13 +74,13 @@ def test_of_no_node_nothing_is_asked() -> None:
 
 def test_of_many_nodes_the_cards_of_those_that_resend_most() -> None:
     drafts = Drafts()
-    for number in range(questions.MAX_CARDS + 1):
+    for number in range(queries.MAX_CARDS + 1):
         labels = {"node": f"n-{number}", "__name__": "trn_node_efa_retransmit_max_ratio"}
         drafts.take([(labels, number / 1000)])
     found = _with_cards(drafts, "n-3")
     assert found is not None
-    assert len(found) == questions.SOME_CARDS + 1
-    assert found[0] == f"n-{questions.MAX_CARDS}"
+    assert len(found) == queries.SOME_CARDS + 1
+    assert found[0] == f"n-{queries.MAX_CARDS}"
     assert found[-1] == "n-3"
     assert _with_cards(Drafts(), None) is None
 

@@ -9,10 +9,10 @@ import numpy as np
 from trntop.catalog import CATALOG, METRIC_PREFIX
 from trntop.core.text import clean
 
-from .asking import Rows
 from .client import Labels
 from .nodes import Draft
-from .questions import CLUSTER, OVER_NODES, TRAINING, UTILIZATION
+from .queries import CLUSTER, OVER_NODES, TRAINING, UTILIZATION
+from .query_client import Rows
 
 Weighed = tuple[float, float]
 """A value, and how many nodes or cores it is of."""
