@@ -116,7 +116,7 @@ class Child(asyncio.SubprocessProtocol):
     async def end(self, grace: float) -> None:
         """Ends the whole process group: asks, and after `grace` seconds kills.
 
-        Takes `grace` + 0.2 s at most. May be called again, also when a first call was cancelled.
+        Takes `grace` + 0.2 s at most, and 0.2 s once cancelled. May be called again.
         """
         if self._transport.is_closing():
             return
@@ -127,10 +127,11 @@ class Child(asyncio.SubprocessProtocol):
         finally:
             # Also when the leader is gone: its children may not be.
             self._signal(signal.SIGKILL)
-        # Closing the transport of a dead child that is not yet reaped races with the reaper.
-        await asyncio.wait([self.ended], timeout=REAP)
-        self._transport.close()
-        await asyncio.wait([self._closed], timeout=REAP)
+            # Closing the transport of a dead child that is not yet reaped races with the reaper. A
+            # cancelled call waits too: nothing else closes the transport.
+            await asyncio.wait([self.ended], timeout=REAP)
+            self._transport.close()
+            await asyncio.wait([self._closed], timeout=REAP)
 
     def _signal(self, number: signal.Signals) -> None:
         # A program that changed its user is beyond reach; the closed pipe ends it.

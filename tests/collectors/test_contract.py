@@ -42,7 +42,6 @@ from trntop.check.model import ProbeResult, ProbeSpec, Served
 from trntop.collectors import aws, local, stdin, tail
 from trntop.collectors.checks import KeptChecks
 from trntop.collectors.cloudwatch import ContainerInsights
-from trntop.collectors.engine.collector import EngineCollector
 from trntop.collectors.fleet import collectors_of
 from trntop.collectors.fleet.target import Target
 from trntop.collectors.fleet.watch import Watch
@@ -52,6 +51,7 @@ from trntop.collectors.neuron_ls import NeuronLs
 from trntop.collectors.neuron_monitor import NeuronMonitor
 from trntop.collectors.polled import Polled
 from trntop.collectors.probing import Probing
+from trntop.collectors.prometheus.collector import EngineCollector
 from trntop.collectors.ssh.node import SshNode
 from trntop.collectors.stdin import StandardInput
 from trntop.collectors.steps import StepsCollector
