@@ -60,6 +60,7 @@ def test_the_worst_node_stands_first_and_its_next_step_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given(monkeypatch, slow_fleet())
+    monkeypatch.setenv("COLUMNS", "100")
     assert main(["check", "trn-[001-008]"]) == 2
     out = capsys.readouterr().out
     lines = out.splitlines()

@@ -465,8 +465,8 @@ def _add_export(command: Callable[..., _Parser], playback: Callable[[_Parser], N
         help="address to serve on (default: 127.0.0.1:10042); repeatable",
     )  # fmt: skip
     export.add_argument(
-        "-p", "--port", type=_port, metavar="PORT",
-        help="port to serve on (the option of neuron-monitor-prometheus.py)",
+        "-p", "--port", type=_port_or_any, metavar="PORT",
+        help="port to serve on, 0 for any free one (the option of neuron-monitor-prometheus.py)",
     )  # fmt: skip
     export.add_argument(
         "--web.systemd-socket", action="store_true", dest="systemd_socket",
@@ -576,6 +576,10 @@ def _port(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 0 < int(text[:6]) < 65536):
         raise argparse.ArgumentTypeError(f"{clean(text, 40)} is not a valid port")
     return int(text)
+
+
+def _port_or_any(text: str) -> int:
+    return 0 if text == "0" else _port(text)
 
 
 def _positive(text: str) -> float:
