@@ -387,9 +387,9 @@ def _add_check(command: Callable[..., _Parser]) -> None:
         help="libfabric provider: efa or tcp (default: efa)",
     )  # fmt: skip
     probe.add_argument(
-        "--tool", choices=("fi_pingpong", "ib_send_lat", "ib_write_bw", "nccom-test"),
+        "--tool", choices=("fi_pingpong", "ib_send_lat", "ib_write_bw"),
         default="fi_pingpong", metavar="TOOL",
-        help="fi_pingpong (default), ib_send_lat, ib_write_bw or nccom-test",
+        help="fi_pingpong (default), ib_send_lat or ib_write_bw",
     )  # fmt: skip
     probe.add_argument(
         "--size", type=_size, default=64, metavar="BYTES",
@@ -410,14 +410,9 @@ def _add_check(command: Callable[..., _Parser]) -> None:
     form = report.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print Markdown, for a ticket")
-    report.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML, for CI")
     report.add_argument(
         "--write", type=Path, metavar="FILE",
         help="also write the probes as a recording for trntop replay",
-    )  # fmt: skip
-    report.add_argument(
-        "--baseline", type=Path, metavar="FILE",
-        help="compare with this saved JSON result (default: the latest result of the same nodes)",
     )  # fmt: skip
     report.add_argument(
         "--no-save", action="store_false", dest="save",
@@ -425,12 +420,11 @@ def _add_check(command: Callable[..., _Parser]) -> None:
     )  # fmt: skip
     report.add_argument(
         "--import-nccom", type=Path, metavar="FILE", dest="nccom",
-        help="add an nccom-test report (JSON or table)",
+        help="add a JSON report of nccom-test",
     )  # fmt: skip
     report.add_argument(
         "--stage", action="append", default=[], metavar="RECORDING", dest="stages",
-        help="add the communication cost of a finished run and a forecast for twice its nodes;"
-        " repeatable, for runs of different sizes",
+        help="add the communication time of a finished run; repeatable",
     )  # fmt: skip
 
 
