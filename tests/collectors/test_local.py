@@ -6,10 +6,11 @@ import pytest
 
 from tests.fakes import sysfs_tree
 from trntop import collectors
-from trntop.catalog import FOREIGN, HOST, REMOTE_SOURCES, SOURCES
+from trntop.catalog import HOST
 from trntop.core.errors import SettingsError
 from trntop.core.settings import Collect
 from trntop.session.collector import Finding
+from trntop.sources import LOCAL_SOURCES
 
 
 @pytest.fixture
@@ -31,10 +32,7 @@ def settings(tmp_path: Path) -> Collect:
 
 
 def test_a_machine_has_every_source(settings: Collect) -> None:
-    assert {one.source for one in collectors.local("n", settings)} == {*SOURCES} - {
-        *FOREIGN,
-        *REMOTE_SOURCES,
-    }
+    assert {one.source for one in collectors.local("n", settings)} == {*LOCAL_SOURCES}
 
 
 def test_a_disabled_source_is_left_out() -> None:
@@ -49,9 +47,7 @@ def test_a_bad_pattern_is_named() -> None:
 
 def test_the_examination_says_what_each_source_lacks(settings: Collect) -> None:
     findings = {one.source: one for one in collectors.examine_all(settings)}
-    assert tuple(findings) == tuple(
-        one for one in SOURCES if one not in (*FOREIGN, *REMOTE_SOURCES)
-    )
+    assert tuple(findings) == LOCAL_SOURCES
     assert findings["efa"].ok
     assert findings["neuron-sysfs"].ok
     for source in (
