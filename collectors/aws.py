@@ -120,7 +120,7 @@ def asked(action: str, ask: Callable[[], Any]) -> Iterator[dict[str, Any]]:
         raise AwsError(
             words(error, action), denied=code in _DENIED, throttled=code in THROTTLED
         ) from None
-    except ResponseParserError:
+    except (ResponseParserError, UnicodeDecodeError, RecursionError):
         raise AwsError(f"{action}: what answers is not AWS") from None
     except (BotoCoreError, ValueError) as error:
         raise AwsError(words(error, action)) from None

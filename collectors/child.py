@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, Self, cast
 
 from trntop.core.text import clean
@@ -76,20 +76,47 @@ class Child(asyncio.SubprocessProtocol):
         Raises:
             OSError: the program cannot be executed.
         """
-        _, child = await asyncio.get_running_loop().subprocess_exec(
-            lambda: cls(take),
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
+        return await cls._started(lambda: cls(take), argv, asyncio.subprocess.DEVNULL)
+
+    @classmethod
+    async def _started(
+        cls,
+        make: Callable[[], Self],
+        argv: Sequence[str],
+        stdin: int,
+        environ: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Starts a child. Cancelled meanwhile, it ends the child that has just started.
+
+        asyncio's own cancellation waits forever for pipes that were never connected, and ends
+        the child without its process group (python/cpython, asyncio.base_subprocess).
+
+        Raises:
+            OSError: the program cannot be executed.
+        """
+        starting = asyncio.ensure_future(
+            asyncio.get_running_loop().subprocess_exec(
+                make,
+                *argv,
+                stdin=stdin,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+                env=environ,
+            )
         )
-        return child
+        try:
+            return (await asyncio.shield(starting))[1]
+        except asyncio.CancelledError:
+            await asyncio.wait([starting])
+            if starting.exception() is None:
+                await starting.result()[1].end(0.0)
+            raise
 
     async def end(self, grace: float) -> None:
         """Ends the whole process group: asks, and after `grace` seconds kills.
 
-        Takes `grace` + 0.2 s at most. May be called again, also when a first call was cancelled.
+        Takes `grace` + 0.2 s at most, and 0.2 s once cancelled. May be called again.
         """
         if self._transport.is_closing():
             return
@@ -100,10 +127,11 @@ class Child(asyncio.SubprocessProtocol):
         finally:
             # Also when the leader is gone: its children may not be.
             self._signal(signal.SIGKILL)
-        # Closing the transport of a dead child that is not yet reaped races with the reaper.
-        await asyncio.wait([self.ended], timeout=REAP)
-        self._transport.close()
-        await asyncio.wait([self._closed], timeout=REAP)
+            # Closing the transport of a dead child that is not yet reaped races with the reaper. A
+            # cancelled call waits too: nothing else closes the transport.
+            await asyncio.wait([self.ended], timeout=REAP)
+            self._transport.close()
+            await asyncio.wait([self._closed], timeout=REAP)
 
     def _signal(self, number: signal.Signals) -> None:
         # A program that changed its user is beyond reach; the closed pipe ends it.

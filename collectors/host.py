@@ -25,7 +25,7 @@ BUDGET = 0.2
 
 DMI = ("sys_vendor", "product_name", "board_asset_tag")
 
-_UNREADABLE = (OSError, ValueError, RuntimeError, LookupError, psutil.Error)
+_UNREADABLE = (OSError, ValueError, TypeError, RuntimeError, LookupError, psutil.Error)
 """What psutil raises when a kernel file is missing, or is not as it knows it."""
 
 

@@ -162,7 +162,7 @@ class KernelLog:
 
     async def _follow_journal(self, sink: Sink) -> None:
         gathered = _Gathered(sink.now)
-        async with _journal(self._command, gathered.text, self._first_word) as ended:
+        async with _journal(self._command, gathered.entry, self._first_word) as ended:
             await self._tell(sink, gathered, "journalctl", ended)
 
     async def _tell(
@@ -212,6 +212,13 @@ class _Gathered:
                 self._lost += max(0, number - self._next)
             self._next = number + 1
         self.text(tail.partition(b"\n")[0].decode(errors="replace"))
+
+    def entry(self, data: bytes) -> None:
+        """Takes an entry of the journal, and counts one that cannot be read as lost."""
+        try:
+            self.text(_message(data))
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            self._lost += 1
 
     def text(self, text: str) -> None:
         """Takes a line, and keeps it if it matters."""
@@ -290,9 +297,9 @@ def _device(
 
 @contextlib.asynccontextmanager
 async def _journal(
-    command: Sequence[str], take: Callable[[str], None], first_word: float
+    command: Sequence[str], take: Callable[[bytes], None], first_word: float
 ) -> AsyncIterator[asyncio.Future[str]]:
-    """Runs journalctl and passes messages to `take`; gives what becomes the reason at its end.
+    """Runs journalctl and passes entries to `take`; gives what becomes the reason at its end.
 
     Raises:
         UnreadableError: there is no journalctl, or it sees no message of the kernel.
@@ -304,7 +311,7 @@ async def _journal(
     def feed(chunk: bytes) -> None:
         for entry in framer.feed(chunk):
             if seen.done():
-                take(_message(entry))
+                take(entry)
             else:  # an old one
                 seen.set_result(None)
 
@@ -336,13 +343,14 @@ _decoder = msgspec.json.Decoder(_Entry)
 
 
 def _message(entry: bytes) -> str:
-    """The text of a journal entry, empty when it has none."""
-    try:
-        message = _decoder.decode(entry).MESSAGE
-        if isinstance(message, list):
-            return bytes(message).decode(errors="replace")
-    except (msgspec.MsgspecError, ValueError):
-        return ""
+    """The text of a journal entry, empty when it has none.
+
+    Raises:
+        MsgspecError, ValueError, RecursionError: it is no entry.
+    """
+    message = _decoder.decode(entry).MESSAGE
+    if isinstance(message, list):
+        return bytes(message).decode(errors="replace")
     return message or ""
 
 

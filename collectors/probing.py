@@ -44,6 +44,8 @@ probes (see `trntop.pipeline.source_buffer`).
 TRIES = 3
 AGAIN_SECONDS = (2.0, 6.0)
 """Between two tries where one side is in another probe; most take 2 s."""
+FAREWELL = 0.3
+"""Seconds for the hosts to end what was begun on them, when trntop quits."""
 QUIET_SHARE = 0.05
 """Share of the EFA cards' rate below which a node counts as quiet."""
 
@@ -176,9 +178,7 @@ class Probing:
                 await self._beat(sink, self.partners[turn % len(self.partners)])
                 turn += 1
         finally:
-            for host in (*self._others, self._here):
-                with contextlib.suppress(ProbeError):
-                    await host.close()
+            await asyncio.gather(*map(_closed, (*self._others, self._here)))
 
     async def _beat(self, sink: Sink, partner: Host) -> None:
         reason = self._disturbed(self._view)
@@ -224,6 +224,13 @@ class Probing:
 
     def _say(self, sink: Sink, state: State, reason: str = "") -> None:
         sink.status(Status(self.node, PROBE, state, reason, dict(self._counts)))
+
+
+async def _closed(host: Host) -> None:
+    """Ends what runs on a host, if it answers at once; else it ends there by itself."""
+    with contextlib.suppress(ProbeError, TimeoutError):
+        async with asyncio.timeout(FAREWELL):
+            await host.close()
 
 
 def partners(here: Host, others: Sequence[Host], most: int = MAX_PARTNERS) -> list[Host]:

@@ -1,8 +1,10 @@
 """neuron-monitor's output on standard input: `neuron-monitor | trntop export -`."""
 
 import asyncio
+import math
 import os
 import stat
+from functools import partial
 
 from trntop.catalog import NEURON_MONITOR
 from trntop.core.errors import UsageError
@@ -12,8 +14,10 @@ from trntop.session.collector import Sink
 
 from .intake import Intake
 from .pace import hold, rest
+from .worker import Worker
 
 CHUNK_BYTES = 1 << 18
+GARBAGE = "no line on standard input is a report of neuron-monitor"
 DEFAULT_PERIOD = 1.0
 """Seconds; also the least, since a first report's own period is next to nothing."""
 
@@ -38,6 +42,8 @@ class StandardInput:
     def __init__(self, node: str, descriptor: int = 0) -> None:
         self.node = node
         self._descriptor = descriptor
+        self._worker = Worker("trntop standard input")
+        """Reads files, which may lie on a network."""
         try:
             self._file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         except OSError as error:
@@ -56,6 +62,9 @@ class StandardInput:
         last = b""
         try:
             while True:
+                while not last and not await intake.wait(DEFAULT_PERIOD):
+                    if intake.counts["skipped"] or intake.counts["oversize"]:
+                        self._say(sink, intake, State.STARTING, GARBAGE)
                 await intake.arrived.wait()
                 intake.arrived.clear()
                 ended = reading.done()
@@ -69,6 +78,8 @@ class StandardInput:
             self._say(sink, intake, *self._verdict(intake, last, reading))
         finally:
             reading.cancel()
+            await asyncio.wait([reading])
+            self._worker.close()
 
     def _verdict(
         self, intake: Intake, last: bytes, reading: asyncio.Task[float]
@@ -106,7 +117,8 @@ class StandardInput:
             loop.add_reader(self._descriptor, ready.set)
         except PermissionError:
             # A file, or /dev/null: epoll refuses what never blocks for long.
-            return await asyncio.to_thread(os.read, self._descriptor, CHUNK_BYTES)
+            read = partial(os.read, self._descriptor, CHUNK_BYTES)
+            return await self._worker.call(read, math.inf)
         try:
             await ready.wait()
         finally:

@@ -113,6 +113,11 @@ class Dns:
             places.append(Place(reached, {"address": address}, name or host_of(reached)))
         return targets_of(places)
 
+    def close(self) -> None:
+        """See `Finder`."""
+        self._worker.close()
+        self._naming.close()
+
     async def _name_all(self, addresses: Sequence[str]) -> Mapping[str, str]:
         """The names of new addresses, as far as the resolver tells them in time."""
         if not addresses:

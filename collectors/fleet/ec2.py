@@ -126,6 +126,10 @@ class Ec2:
         self._not_before, self._refusal = 0.0, ""
         """When AWS may be asked again, and what it said."""
 
+    def close(self) -> None:
+        """See `Finder`."""
+        self._worker.close()
+
     async def find(self) -> list[Target]:
         """The instances now.
 

@@ -72,6 +72,11 @@ class Names:
         # Whoever waits may give up: what a thread has begun goes on.
         return await asyncio.shield(self._asked[host])
 
+    def close(self) -> None:
+        """Nobody waits for names any more."""
+        for task in self._asked.values():
+            task.cancel()
+
     async def _look_up(self, host: str) -> Addresses:
         failed = host in self._outcomes and not self._outcomes[host][1]
         async with self._late_turn if failed else self._turn:

@@ -87,6 +87,7 @@ class Transport(httpx.AsyncBaseTransport):
         """Closes all connections."""
         for transport in self._hosts.values():
             await transport.aclose()
+        self._names.close()
 
     def _make_room(self) -> None:
         """Forgets hosts to which nothing is open, before there are too many."""

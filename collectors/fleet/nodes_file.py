@@ -68,6 +68,10 @@ class NodesFile:
         except StuckError as error:
             raise FindError(f"{self.text[1:]}: {error}") from None
 
+    def close(self) -> None:
+        """See `Finder`."""
+        self._worker.close()
+
     def look(self) -> list[Target]:
         """The same, at once.
 

@@ -84,6 +84,9 @@ class Slurm:
         except UsageError as error:
             raise FindError(f"{self.text}: {error}") from None
 
+    def close(self) -> None:
+        """See `Finder`."""
+
     async def _run(self, program: str) -> str:
         """What scontrol writes of the job."""
         output = bytearray()

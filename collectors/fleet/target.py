@@ -43,6 +43,10 @@ class Finder(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """The list is not looked at any more."""
+        ...
+
 
 def named(addresses: Iterable[str]) -> list[Target]:
     """Targets for addresses, each by the shortest name that tells it from the others.

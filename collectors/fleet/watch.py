@@ -44,6 +44,9 @@ class Listed:
         """The nodes."""
         return self._targets
 
+    def close(self) -> None:
+        """See `Finder`."""
+
 
 class _Speaker(Protocol):
     """What asks at one address."""
@@ -100,6 +103,7 @@ class Watch:
                         await asyncio.Event().wait()  # until cancelled
                     await asyncio.sleep(self._finder.period or 0.0)
             finally:
+                self._finder.close()
                 tasks = [one.task for one in self._watched.values()]
                 self._watched.clear()
                 for task in tasks:

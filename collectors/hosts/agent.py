@@ -7,6 +7,7 @@ and one that is given up closes its connection, upon which the agent ends what i
 import asyncio
 import contextlib
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -133,7 +134,7 @@ class AgentHost:
             ProbeError: the agent does not answer; it ends by itself after its time.
         """
         self._servers.discard(server.id)
-        path = f"/v1/probe/server/{server.id}"
+        path = f"/v1/probe/server/{quote(server.id, safe='')}"
         return clean(await self._ask("DELETE", path, ORDER_SECONDS, str), MAX_SENTENCE)
 
     async def close(self) -> None:
@@ -177,7 +178,7 @@ class AgentHost:
             raise _refusal(status, body)
         try:
             return msgspec.json.decode(body, type=kind)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ProbeError(
                 f"its agent answers what a check does not understand: {clean(str(error), 120)}"
             ) from error

@@ -60,15 +60,7 @@ class Link(Child):
             OSError: ssh cannot be executed.
         """
         tag = f"@{secrets.token_hex(8)}"
-        _, link = await asyncio.get_running_loop().subprocess_exec(
-            lambda: cls(tag),
-            *argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-            env=environ,
-        )
+        link = await cls._started(lambda: cls(tag), argv, asyncio.subprocess.PIPE, environ)
         link.send(script.text(tag, settings))
         return link
 

@@ -1,12 +1,11 @@
 """The collector against a real process: the fake neuron-ls and its misbehaviours."""
 
-import asyncio
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.collectors.notebook import Notebook, alive, running, wait_until
+from tests.collectors.notebook import Notebook, alive, running
 from trntop.catalog import NEURON_LS
 from trntop.collectors import neuron_ls
 from trntop.collectors.neuron_ls import UPDATE, NeuronLs, examine
@@ -120,13 +119,6 @@ async def test_output_is_bounded(
         await sink.until(lambda: sink.reasons(State.DOWN))
         assert fake.gone()
     assert sink.reasons(State.DOWN) == ["neuron-ls wrote more than 1 MiB"]
-
-
-async def test_nothing_is_left_when_cancelled(fake: Fake, sink: Notebook) -> None:
-    fake.does("hang")
-    async with running(NeuronLs("n", COMMAND, 30.0), sink):
-        await asyncio.to_thread(wait_until, lambda: fake.runs)
-    assert fake.gone()
 
 
 async def test_not_installed(sink: Notebook, tmp_path: Path) -> None:

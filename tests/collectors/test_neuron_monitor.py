@@ -207,21 +207,6 @@ async def test_standard_error_is_drained(fake: Fake, sink: Notebook) -> None:
     assert len(sink.reasons(State.DOWN)[0]) < 256
 
 
-async def test_missing_program_is_looked_for_again(
-    fake: Fake, sink: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    one = NeuronMonitor("n", "neuron-monitor", PERIOD, recheck=0.02)
-    async with running(one, sink):
-        await sink.until(lambda: len(sink.statuses) >= 2)
-        assert {status.state for status in sink.statuses} == {State.DOWN}
-        assert "neuron-monitor is not installed" in sink.statuses[0].reason
-        (tmp_path / "bin").mkdir()
-        (tmp_path / "bin" / "neuron-monitor").symlink_to(COMMAND[-1])
-        (tmp_path / "bin" / "python3").symlink_to(sys.executable)
-        await sink.until(lambda: sink.readings)
-
-
 async def test_unexecutable_program_is_explained(sink: Notebook, tmp_path: Path) -> None:
     broken = tmp_path / "neuron-monitor"
     broken.write_bytes(b"\x7fELF broken")

@@ -4,7 +4,6 @@
 
 import asyncio
 import contextlib
-import gc
 import json
 import os
 import socket
@@ -459,28 +458,6 @@ class TestTraining:
     async def test_no_agent(self, path: Path) -> None:
         results = [await result(one) for one in await train(50, 0, TRNTOP_STEPS=f"unix:{path}")]
         assert [one["lost"] for one in results] == [52] * 8
-
-
-async def test_it_leaves_nothing_open(sink: Notebook, path: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x\n")
-    emitter = Steps(f"unix:{path}")
-
-    async def once() -> int:
-        files = [str(tmp_path / "file")]
-        async with running(StepsCollector("n", path, files, period=0.01), sink):
-            await sink.until(lambda: len(sink.statuses) > 2)
-            emitter.close()
-            with emitter.step():
-                pass
-            await heard(sink, 1)
-        emitter.close()
-        sink.readings.clear()
-        sink.statuses.clear()
-        gc.collect()
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    first = await once()
-    assert [await once() for _ in range(3)] == [first] * 3
 
 
 class TestExamine:

@@ -91,10 +91,6 @@ def append(file: Path, text: str) -> None:
         out.write(text)
 
 
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "train.log"
@@ -288,17 +284,6 @@ class TestTail:
                 follow(1)
         append(file, "2\n")
         assert follow(RESCAN) == ["2"]
-
-    def test_it_leaves_nothing_open(self, file: Path) -> None:
-        file.touch()
-        before = descriptors()
-        tail = Tail([str(file)])
-        tail.poll()
-        append(file, "1\n")
-        assert tail.poll().lines == {str(file): [b"1"]}
-        assert descriptors() == before + 1
-        del tail
-        assert descriptors() == before
 
 
 async def test_a_read_that_hangs_is_told_and_awaited() -> None:

@@ -73,7 +73,7 @@ def test_lines_that_are_left_out_count() -> None:
     assert sample.deltas["node_kernel_efa_errors_total"] == 2.0
     assert sample.problems[-2:] == (
         "838 more such lines",
-        "7 kernel messages were overwritten before they could be read",
+        "7 kernel messages were lost",
     )
 
 

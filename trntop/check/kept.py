@@ -50,7 +50,7 @@ def read(path: Path) -> Check:
         raise UsageError(f"{path}: {error.strerror}") from error
     try:
         check = msgspec.json.decode(data, type=Check)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UsageError(f"{path} is not a result of trntop check: {error}") from error
     if check.schema != SCHEMA:
         raise UsageError(f"{path} has schema {check.schema}, this trntop reads {SCHEMA}")

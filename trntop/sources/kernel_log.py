@@ -3,7 +3,8 @@
     {"period", "via", "lines": [{"time", "text"}], "counts": {"neuron", "efa"}, "lost"}
 
 `counts` are of all such lines since the reading before; `lines` holds the newest of them. `lost`
-counts kernel messages of any kind that were overwritten before they could be read.
+counts kernel messages of any kind that were overwritten before they could be read, or are
+no entries of the journal.
 """
 
 import re
@@ -82,7 +83,7 @@ def decode(data: bytes) -> Sample:
     if (more := sum(counts.values()) - len(texts)) > 0:
         problems.append(f"{more} more such lines")
     if log.lost > 0:
-        problems.append(f"{log.lost} kernel messages were overwritten before they could be read")
+        problems.append(f"{log.lost} kernel messages were lost")
     return Sample(
         deltas={f"node_kernel_{kind}_errors_total": float(counts[kind]) for kind in KINDS},
         period=log.period if 0 < log.period < np.inf else PERIOD,

@@ -97,6 +97,9 @@ class Instances:
     def __init__(self) -> None:
         self.targets: list[Target] | None = None
 
+    def close(self) -> None:
+        pass
+
     async def find(self) -> list[Target]:
         if self.targets is None:
             raise FindError("no AWS credentials found")

@@ -39,6 +39,9 @@ class Changing:
         self.error = ""
         self.looks = 0
 
+    def close(self) -> None:
+        pass
+
     async def find(self) -> list[Target]:
         self.looks += 1
         if self.error:
