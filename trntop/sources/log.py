@@ -241,6 +241,7 @@ SOURCE = Source(
     name=LOG,
     decode=decode,
     role=Role.TRAINING,
+    collector="trntop.collectors.training_log",
     stale_after=60.0,  # a log may print each tenth step only
     gives="step, loss, tokens/s, MFU and step time from the lines a training run prints",
     origin="the files named in the setting `collect.logs`",
