@@ -15,8 +15,8 @@ from trntop.check import kept
 from trntop.check.readings import readings
 from trntop.core.errors import UsageError
 from trntop.core.model import Reading, View
-from trntop.pipeline.source_buffer import MIN_STALE
 from trntop.session.collector import Sink
+from trntop.sources import STALE_AFTER
 
 from .worker import StuckError, Worker
 
@@ -72,7 +72,7 @@ class KeptChecks:
 
     def _hand_over(self, sink: Sink) -> None:
         """What is fresh, and of nodes that are shown; the others may join yet."""
-        oldest, shown = sink.now() - MIN_STALE[PROBE], self._shown
+        oldest, shown = sink.now() - STALE_AFTER[PROBE], self._shown
         fresh = [one for one in self._waiting if one.time > oldest]
         self._waiting = [one for one in fresh if one.node not in shown]
         for one in fresh:

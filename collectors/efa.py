@@ -15,11 +15,12 @@ import msgspec
 
 from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, EFA_SOURCE, Entity
 from trntop.core.versions import numbers
-from trntop.session.collector import Finding
+from trntop.session.collector import Examination
 from trntop.sources import efa
 
 from . import sysfs
-from .polled import AbsentError
+from .local_source import LocalSource
+from .polled import AbsentError, Polled
 from .sysfs import Entry, Files, Readable, Root, files_of, first_line, line_of
 
 FOLDER = "sys/class/infiniband"
@@ -195,7 +196,7 @@ def _gigabits(rate: str) -> float | None:
         return None
 
 
-def examine(root: Path = Path("/")) -> Finding:
+def examine(root: Path = Path("/")) -> Examination:
     """Which EFA cards there are, and whether their counters can be read.
 
     Args:
@@ -204,7 +205,7 @@ def examine(root: Path = Path("/")) -> Finding:
     try:
         sample = efa.decode(EfaReader(root)())
     except AbsentError as error:
-        return Finding(EFA_SOURCE, False, error.found, error.remedy)
+        return Examination(EFA_SOURCE, False, error.found, error.remedy)
     cards = [str(card) for card in sample.keys[Entity.EFA]]
     shown = ", ".join(cards[:4]) + (", …" if len(cards) > 4 else "")
     driver = first_line(root / VERSION) or "unknown"
@@ -214,7 +215,7 @@ def examine(root: Path = Path("/")) -> Finding:
         if len(sample.problems) > 1:
             found += f", and {len(sample.problems) - 1} more"
         remedy = "look at dmesg; permission problems: run trntop as a user who may read /sys"
-        return Finding(EFA_SOURCE, False, found, remedy)
+        return Examination(EFA_SOURCE, False, found, remedy)
     lacks = [
         text
         for column, text in (
@@ -227,4 +228,12 @@ def examine(root: Path = Path("/")) -> Finding:
         found += "; its device counters stand among the port's, as before 1.14.0"
     if lacks:
         found += f"; this driver lacks {' and '.join(lacks)}"
-    return Finding(EFA_SOURCE, True, found, "update the EFA driver" if lacks else "")
+    return Examination(EFA_SOURCE, True, found, "update the EFA driver" if lacks else "")
+
+
+LOCAL = LocalSource(
+    lambda context: Polled(
+        context.node, EFA_SOURCE, EfaReader(context.root), context.settings.period
+    ),
+    lambda settings: examine(Path(settings.root)),
+)

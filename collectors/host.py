@@ -11,11 +11,12 @@ import psutil
 
 from trntop.catalog import HOST
 from trntop.core.text import clean
-from trntop.session.collector import Finding
+from trntop.session.collector import Examination
 
 from .compiler import CompileCache, cache_folder, look
+from .local_source import Context, LocalSource
 from .lustre import client_bytes
-from .polled import AbsentError
+from .polled import AbsentError, Polled
 from .sysfs import first_line
 
 PERIOD = 10.0
@@ -182,7 +183,7 @@ def _physical(folder: Path) -> set[str]:
     }
 
 
-def examine(root: Path = Path("/"), compile_cache: str = "") -> Finding:
+def examine(root: Path = Path("/"), compile_cache: str = "") -> Examination:
     """What can be read of the host.
 
     Args:
@@ -192,7 +193,7 @@ def examine(root: Path = Path("/"), compile_cache: str = "") -> Finding:
     try:
         report = HostReader(root, compile_cache).report()
     except AbsentError as error:
-        return Finding(HOST, False, error.found, error.remedy)
+        return Examination(HOST, False, error.found, error.remedy)
     interfaces = ", ".join(map(clean, report.get("network", ()))) or "no physical interface"
     cache = report.get("compile_cache")
     parts = [
@@ -203,4 +204,13 @@ def examine(root: Path = Path("/"), compile_cache: str = "") -> Finding:
         f"{len(report['lustre'])} Lustre mounts" if "lustre" in report else "no Lustre",
         f"{cache['modules']} modules in {clean(cache['path'])}" if cache else "no compile cache",
     ]
-    return Finding(HOST, True, "; ".join([", ".join(parts), *map(clean, report["errors"])]))
+    return Examination(HOST, True, "; ".join([", ".join(parts), *map(clean, report["errors"])]))
+
+
+def _collect(context: Context) -> Polled:
+    settings = context.settings
+    reader = HostReader(context.root, settings.compile_cache, period=settings.host_period)
+    return Polled(context.node, HOST, reader, settings.host_period)
+
+
+LOCAL = LocalSource(_collect, lambda settings: examine(Path(settings.root), settings.compile_cache))

@@ -11,11 +11,12 @@ import msgspec
 
 from trntop.catalog import JOB_MAPPING
 from trntop.core.text import clean
-from trntop.session.collector import Finding
+from trntop.session.collector import Examination
 from trntop.sources import allocations
 from trntop.sources.allocations import ALL, PERIOD, decode_jobs
 
-from .polled import AbsentError
+from .local_source import LocalSource
+from .polled import AbsentError, Polled
 from .sysfs import read, reason
 
 MAX_FILES = 256
@@ -63,14 +64,22 @@ class JobMappingReader:
         return msgspec.json.encode({"period": PERIOD, "files": files, "errors": errors})
 
 
-def examine(folder: Path) -> Finding:
+def examine(folder: Path) -> Examination:
     """Whether a scheduler tells who has the node."""
     try:
         sample = decode_jobs(JobMappingReader(folder)())
     except AbsentError as error:
-        return Finding(JOB_MAPPING, False, error.found, error.remedy)
+        return Examination(JOB_MAPPING, False, error.found, error.remedy)
     except OSError as error:
-        return Finding(JOB_MAPPING, False, f"{clean(str(folder))}: {reason(error)}", REMEDY)
+        return Examination(JOB_MAPPING, False, f"{clean(str(folder))}: {reason(error)}", REMEDY)
     jobs = [one.holder for one in sample.facts["allocations"]]
     held = f"held by {', '.join(jobs[:4])}{', …' * (len(jobs) > 4)}" if jobs else "held by no job"
-    return Finding(JOB_MAPPING, True, "; ".join([held, *sample.problems]))
+    return Examination(JOB_MAPPING, True, "; ".join([held, *sample.problems]))
+
+
+LOCAL = LocalSource(
+    lambda context: Polled(
+        context.node, JOB_MAPPING, JobMappingReader(Path(context.settings.job_mapping)), PERIOD
+    ),
+    lambda settings: examine(Path(settings.job_mapping)),
+)

@@ -18,10 +18,11 @@ import msgspec
 from trntop.catalog import KERNEL_LOG
 from trntop.core.model import Reading, State, Status
 from trntop.recording.framing import Framer
-from trntop.session.collector import Finding, Sink
+from trntop.session.collector import Examination, Sink
 from trntop.sources.kernel_log import KINDS, MAX_LINES, relevant
 
 from .child import Child, obituary
+from .local_source import LocalSource
 from .pace import rest
 
 HEARTBEAT = 10.0
@@ -354,7 +355,7 @@ def _message(entry: bytes) -> str:
     return message or ""
 
 
-def examine(root: Path = Path("/"), journal: Sequence[str] = JOURNAL) -> Finding:
+def examine(root: Path = Path("/"), journal: Sequence[str] = JOURNAL) -> Examination:
     """Whether the kernel log can be read, and how.
 
     Args:
@@ -364,7 +365,7 @@ def examine(root: Path = Path("/"), journal: Sequence[str] = JOURNAL) -> Finding
     device = root / "dev/kmsg"
     try:
         Kmsg(device).close()
-        return Finding(KERNEL_LOG, True, f"{device} can be read")
+        return Examination(KERNEL_LOG, True, f"{device} can be read")
     except OSError as error:
         refusal = f"{device}: {error.strerror}"
 
@@ -375,5 +376,11 @@ def examine(root: Path = Path("/"), journal: Sequence[str] = JOURNAL) -> Finding
     try:
         asyncio.run(look())
     except UnreadableError as error:
-        return Finding(KERNEL_LOG, False, f"{refusal}; {error}", REMEDY)
-    return Finding(KERNEL_LOG, True, f"{refusal}; journalctl shows the kernel's messages")
+        return Examination(KERNEL_LOG, False, f"{refusal}; {error}", REMEDY)
+    return Examination(KERNEL_LOG, True, f"{refusal}; journalctl shows the kernel's messages")
+
+
+LOCAL = LocalSource(
+    lambda context: KernelLog(context.node, context.root),
+    lambda settings: examine(Path(settings.root)),
+)

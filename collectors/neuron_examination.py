@@ -9,7 +9,7 @@ from pathlib import Path
 from trntop.catalog import NEURON_MONITOR, Entity
 from trntop.core.errors import DecodeError
 from trntop.core.text import clean
-from trntop.session.collector import Finding
+from trntop.session.collector import Examination
 from trntop.sources import neuron_monitor
 
 from .child import Child, LastLine, obituary
@@ -33,7 +33,7 @@ def examine(
     *,
     root: Path = Path("/"),
     seconds: float = REPORT_SECONDS,
-) -> Finding:
+) -> Examination:
     """Runs neuron-monitor for one report; takes `seconds` + 2.5 s at most.
 
     Args:
@@ -47,17 +47,17 @@ def examine(
         version, report = asyncio.run(_hear(argv, seconds))
         verdict = _read(report)
     except NotRunnableError as error:
-        return Finding(NEURON_MONITOR, False, error.found, error.remedy)
+        return Examination(NEURON_MONITOR, False, error.found, error.remedy)
     except OSError as error:
-        return Finding(
+        return Examination(
             NEURON_MONITOR, False, f"cannot be started: {error.strerror or error}", TRY_REMEDY
         )
     except _NoReportError as error:
         remedy = TRY_REMEDY if driver else DRIVER_REMEDY
-        return Finding(NEURON_MONITOR, False, f"{error}; {_driver(driver)}", remedy)
+        return Examination(NEURON_MONITOR, False, f"{error}; {_driver(driver)}", remedy)
     devices, sentence = verdict
     found = f"{version or 'unknown version'} at {clean(argv[0])}, {_driver(driver)}: {sentence}"
-    return Finding(NEURON_MONITOR, devices > 0, found, "" if devices else DRIVER_REMEDY)
+    return Examination(NEURON_MONITOR, devices > 0, found, "" if devices else DRIVER_REMEDY)
 
 
 class _NoReportError(Exception):

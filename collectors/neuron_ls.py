@@ -12,11 +12,12 @@ from trntop.catalog import NEURON_LS
 from trntop.core.errors import DecodeError
 from trntop.core.model import Reading, State, Status
 from trntop.core.text import clean
-from trntop.session.collector import Finding, Sink
+from trntop.session.collector import Examination, Sink
 from trntop.sources import neuron_ls
 
 from .child import Child, obituary
 from .executable import NotRunnableError, locate
+from .local_source import LocalSource
 
 PERIOD = 60.0
 RECHECK = 300.0
@@ -252,7 +253,9 @@ class NeuronLs:
         sink.status(Status(self.node, self.source, state, reason, dict(self._counts)))
 
 
-def examine(command: str | Sequence[str] = "neuron-ls", *, deadline: float = DEADLINE) -> Finding:
+def examine(
+    command: str | Sequence[str] = "neuron-ls", *, deadline: float = DEADLINE
+) -> Examination:
     """Runs neuron-ls once; takes `deadline` + 0.5 s at most for each form of its arguments.
 
     Args:
@@ -262,12 +265,18 @@ def examine(command: str | Sequence[str] = "neuron-ls", *, deadline: float = DEA
     try:
         sample = neuron_ls.decode(asyncio.run(Lister(command, deadline).ask()))
     except NotRunnableError as error:
-        return Finding(NEURON_LS, False, error.found, error.remedy)
+        return Examination(NEURON_LS, False, error.found, error.remedy)
     except (FailedError, DecodeError, OSError) as error:
-        return Finding(NEURON_LS, False, str(error), DRIVER_REMEDY)
+        return Examination(NEURON_LS, False, str(error), DRIVER_REMEDY)
     if sample.unusable:
-        return Finding(NEURON_LS, False, sample.unusable, DRIVER_REMEDY)
+        return Examination(NEURON_LS, False, sample.unusable, DRIVER_REMEDY)
     devices, processes = sample.facts["device_links"], sample.facts["processes"]
     kind = sample.facts["facts"].get("instance_type", "unknown instance type")
     found = f"{kind}; Neuron devices: {len(devices)}; processes that hold them: {len(processes)}"
-    return Finding(NEURON_LS, True, found)
+    return Examination(NEURON_LS, True, found)
+
+
+LOCAL = LocalSource(
+    lambda context: NeuronLs(context.node, context.settings.neuron_ls),
+    lambda settings: examine(settings.neuron_ls),
+)

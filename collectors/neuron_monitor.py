@@ -5,6 +5,7 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from trntop.catalog import NEURON_MONITOR
 from trntop.core.model import Reading, State, Status
@@ -14,7 +15,9 @@ from .backoff import Backoff
 from .child import Child, Process, obituary
 from .executable import NotRunnableError, locate
 from .intake import Intake
+from .local_source import LocalSource
 from .neuron_config import configuration_file
+from .neuron_examination import examine
 from .pace import hold
 
 RECHECK = 30.0
@@ -180,3 +183,11 @@ class _Run:
         self._sink.reading(Reading(self._node, NEURON_MONITOR, time, data))
         self.say(State.FRESH)
         return True
+
+
+LOCAL = LocalSource(
+    lambda context: NeuronMonitor(
+        context.node, context.settings.neuron_monitor, context.settings.period
+    ),
+    lambda settings: examine(settings.neuron_monitor, root=Path(settings.root)),
+)

@@ -13,12 +13,13 @@ import msgspec
 from trntop.catalog import NEURON_SYSFS, Entity
 from trntop.core.text import clean
 from trntop.core.versions import numbers
-from trntop.session.collector import Finding
+from trntop.session.collector import Examination
 from trntop.sources import neuron_sysfs
 
 from . import sysfs
+from .local_source import Context, LocalSource
 from .neuron_tree import CORE_NODES, DEVICE_NODES, GONE, Device, Node, Tree
-from .polled import AbsentError
+from .polled import AbsentError, Polled
 from .sysfs import Files, Root, files_of, line_of
 
 MAX_ERRORS = 4
@@ -120,7 +121,7 @@ def _put(result: dict[str, Any], node: Node, data: bytes) -> None:
     place[node.name] = value
 
 
-def examine(root: Path = Path("/")) -> Finding:
+def examine(root: Path = Path("/")) -> Examination:
     """Which Neuron devices sysfs shows, and what of them can be read.
 
     Args:
@@ -129,7 +130,7 @@ def examine(root: Path = Path("/")) -> Finding:
     try:
         sample = neuron_sysfs.decode(NeuronSysfsReader(root)())
     except AbsentError as error:
-        return Finding(NEURON_SYSFS, False, error.found, error.remedy)
+        return Examination(NEURON_SYSFS, False, error.found, error.remedy)
     devices = len(sample.keys[Entity.DEVICE])
     cores = len(sample.keys[Entity.PHYSICAL_CORE])
     driver = sample.facts["facts"].get("neuron_driver", "")
@@ -160,4 +161,14 @@ def examine(root: Path = Path("/")) -> Finding:
         remedy = "look at dmesg; a device that stays away needs a new instance"
     else:
         remedy = "update aws-neuronx-dkms" if lacks else ""
-    return Finding(NEURON_SYSFS, bool(sample.columns) and not lost, clean(found, 400), remedy)
+    return Examination(NEURON_SYSFS, bool(sample.columns) and not lost, clean(found, 400), remedy)
+
+
+def _collect(context: Context) -> Polled:
+    period = context.settings.sysfs_period
+    # Some of its nodes query the firmware, which may take its time.
+    reader = NeuronSysfsReader(context.root, period)
+    return Polled(context.node, NEURON_SYSFS, reader, period, deadline=period)
+
+
+LOCAL = LocalSource(_collect, lambda settings: examine(Path(settings.root)))

@@ -14,7 +14,7 @@ import msgspec
 
 from trntop.catalog import POD_RESOURCES
 from trntop.core.text import clean
-from trntop.session.collector import Finding
+from trntop.session.collector import Examination
 from trntop.sources.allocations import (
     CORE_RESOURCE,
     DEVICE_RESOURCES,
@@ -24,7 +24,8 @@ from trntop.sources.allocations import (
 )
 
 from .grpc_call import call
-from .polled import AbsentError
+from .local_source import LocalSource
+from .polled import AbsentError, Polled
 from .protobuf import WireError, all_of, text_of
 
 METHOD = "/v1.PodResourcesLister/List"
@@ -103,18 +104,34 @@ def _container(container: bytes) -> dict[str, Any]:
     return {"name": text_of(container, 1)} | {key: value for key, value in held.items() if value}
 
 
-def examine(path: Path) -> Finding:
+def examine(path: Path) -> Examination:
     """Whether the kubelet tells who has the devices."""
     try:
         sample = decode_pods(PodResourcesReader(path)())
     except AbsentError as error:
         remedy = error.remedy or "none on a machine without Kubernetes; else mount its folder"
-        return Finding(POD_RESOURCES, False, error.found, remedy)
+        return Examination(POD_RESOURCES, False, error.found, remedy)
     except PermissionError:
-        return Finding(POD_RESOURCES, False, f"{clean(str(path))}: no permission", "run as root")
+        return Examination(
+            POD_RESOURCES, False, f"{clean(str(path))}: no permission", "run as root"
+        )
     except OSError as error:
         found = f"{clean(str(path))}: {error.strerror or error}"
-        return Finding(POD_RESOURCES, False, found, "look at the kubelet's log")
+        return Examination(POD_RESOURCES, False, found, "look at the kubelet's log")
     held = len(sample.facts["allocations"])
     said = f"{held} container{'s' * (held != 1)} with Neuron devices"
-    return Finding(POD_RESOURCES, True, "; ".join([said, *sample.problems]))
+    return Examination(POD_RESOURCES, True, "; ".join([said, *sample.problems]))
+
+
+LOCAL = LocalSource(
+    lambda context: Polled(
+        context.node,
+        POD_RESOURCES,
+        PodResourcesReader(Path(context.settings.pod_resources)),
+        PERIOD,
+        # It times out by itself; and a kubelet that restarts is back soon.
+        deadline=DEADLINE + 2.0,
+        recheck=PERIOD,
+    ),
+    lambda settings: examine(Path(settings.pod_resources)),
+)

@@ -1,16 +1,19 @@
 """NEFF profiles that `trntop profile add` keeps on this machine."""
 
+import os
 from pathlib import Path
 
 import msgspec
 
 from trntop.catalog import PROFILES
 from trntop.core.errors import SettingsError
+from trntop.core.settings import Collect
 from trntop.pipeline import profiles
-from trntop.session.collector import Finding
+from trntop.session.collector import Examination
 from trntop.sources.profiles import PERIOD
 
-from .polled import AbsentError
+from .local_source import LocalSource
+from .polled import AbsentError, Polled
 
 REMEDY = (
     "neuron-explorer view --output-format summary-json, then trntop profile add FILE --neff NAME"
@@ -47,15 +50,25 @@ class ProfilesReader:
         return msgspec.json.encode({"period": self.PERIOD, "profiles": known})
 
 
-def examine(path: Path) -> Finding:
+def examine(path: Path) -> Examination:
     """Whether there are profiles."""
     try:
         known = profiles.load(path)
     except SettingsError as error:
-        return Finding(
+        return Examination(
             PROFILES, False, str(error), "mend the file, or name another in collect.profiles"
         )
     if not known:
-        return Finding(PROFILES, False, f"no NEFF profiles in {path}", REMEDY)
+        return Examination(PROFILES, False, f"no NEFF profiles in {path}", REMEDY)
     count = f"{len(known)} NEFF profile{'s' if len(known) > 1 else ''}"
-    return Finding(PROFILES, True, f"{count} in {path}")
+    return Examination(PROFILES, True, f"{count} in {path}")
+
+
+def _path(settings: Collect) -> Path:
+    return profiles.path_of(settings, os.environ)
+
+
+LOCAL = LocalSource(
+    lambda context: Polled(context.node, PROFILES, ProfilesReader(_path(context.settings)), PERIOD),
+    lambda settings: examine(_path(settings)),
+)

@@ -28,10 +28,12 @@ from pathlib import Path
 
 from trntop.catalog import STEPS
 from trntop.core.model import Reading, State, Status
+from trntop.core.settings import Collect
 from trntop.core.text import clean
-from trntop.session.collector import Finding, Sink
+from trntop.session.collector import Examination, Sink
 from trntop.steps import GUEST, sockets
 
+from .local_source import LocalSource
 from .pace import rest
 from .tail import PERIOD, Hung, Tail, following, look, watch
 
@@ -401,7 +403,7 @@ class _Senders:
         self._timers[what] = self._loop.call_later(seconds, what)
 
 
-def examine(path: Path | None = None, files: Sequence[str] = ()) -> Finding:
+def examine(path: Path | None = None, files: Sequence[str] = ()) -> Examination:
     """Whether training processes can report here.
 
     Args:
@@ -421,6 +423,21 @@ def examine(path: Path | None = None, files: Sequence[str] = ()) -> Finding:
     if files:
         news = look(Tail(files).poll, "trntop step files")
         if isinstance(news, Hung):
-            return Finding(STEPS, False, f"{found}; the step files' file system hangs", remedy)
+            return Examination(STEPS, False, f"{found}; the step files' file system hangs", remedy)
         found += f"; {following(news.files)}"
-    return Finding(STEPS, not remedy, found, remedy)
+    return Examination(STEPS, not remedy, found, remedy)
+
+
+def _path(settings: Collect) -> Path | None:
+    return Path(settings.steps_socket) if settings.steps_socket else None
+
+
+LOCAL = LocalSource(
+    lambda context: StepsCollector(
+        context.node,
+        _path(context.settings),
+        context.settings.steps_files,
+        guest=context.observer,
+    ),
+    lambda settings: examine(_path(settings), settings.steps_files),
+)

@@ -9,12 +9,13 @@ from pathlib import Path
 import msgspec
 
 from trntop.catalog import TENSOR_ENGINE, Entity
-from trntop.session.collector import Finding
+from trntop.session.collector import Examination
 from trntop.sources import tensor_engine
 
 from . import sysfs
+from .local_source import LocalSource
 from .neuron_tree import GONE, TENSOR_ENGINE_NODES, Device, Tree
-from .polled import AbsentError
+from .polled import AbsentError, Polled
 from .sysfs import Files, Root, files_of
 
 MAX_ERRORS = 8
@@ -91,7 +92,7 @@ class _Cores:
         return dict.fromkeys(map(str, self.device.cores))
 
 
-def examine(root: Path = Path("/")) -> Finding:
+def examine(root: Path = Path("/")) -> Examination:
     """Whether the tensor engines' counters can be read.
 
     Args:
@@ -100,12 +101,20 @@ def examine(root: Path = Path("/")) -> Finding:
     try:
         sample = tensor_engine.decode(TensorEngineReader(root)())
     except AbsentError as error:
-        return Finding(TENSOR_ENGINE, False, error.found, error.remedy)
+        return Examination(TENSOR_ENGINE, False, error.found, error.remedy)
     cores = len(sample.keys[Entity.PHYSICAL_CORE])
     readable = "physical_core_tensor_engine_idle_cycles_total" in sample.columns
     found = f"tensor-engine counters of {cores} physical cores"
     if sample.problems:
         found += f"; {sample.problems[0]}"
-    return Finding(
+    return Examination(
         TENSOR_ENGINE, readable, found, "" if readable else "run trntop as a user who may read /sys"
     )
+
+
+LOCAL = LocalSource(
+    lambda context: Polled(
+        context.node, TENSOR_ENGINE, TensorEngineReader(context.root), context.settings.period
+    ),
+    lambda settings: examine(Path(settings.root)),
+)

@@ -13,9 +13,10 @@ from trntop.catalog import LOG
 from trntop.core.errors import SettingsError
 from trntop.core.model import Reading, State, Status
 from trntop.core.text import clean
-from trntop.session.collector import Finding, Sink
+from trntop.session.collector import Examination, Sink
 from trntop.sources.log import FIELDS, number, plain, recognize
 
+from .local_source import Context, LocalSource
 from .tail import MAX_CHUNK, PERIOD, Hung, Tail, following, look, watch
 
 LOOK_BACK = MAX_CHUNK - 1
@@ -182,7 +183,7 @@ class _Reader:
         return values
 
 
-def examine(files: Sequence[str], patterns: Sequence[str] = ()) -> Finding:
+def examine(files: Sequence[str], patterns: Sequence[str] = ()) -> Examination:
     """Whether the training logs can be followed, and say anything.
 
     Args:
@@ -193,15 +194,26 @@ def examine(files: Sequence[str], patterns: Sequence[str] = ()) -> Finding:
         SettingsError: one of `patterns` cannot be used.
     """
     if not files:
-        return Finding(LOG, False, "no training log is named", REMEDY)
+        return Examination(LOG, False, "no training log is named", REMEDY)
     names = clean(", ".join(files))
     reader = _Reader("", files, compile_patterns(patterns))
     news = look(partial(reader.look, Tail(files, look_back=LOOK_BACK)), "trntop logs")
     if isinstance(news, Hung):
-        return Finding(LOG, False, f"{names}: the file system hangs", "look at its mount")
+        return Examination(LOG, False, f"{names}: the file system hangs", "look at its mount")
     if not news.files:
-        return Finding(LOG, False, f"no file matches {names}", REMEDY)
+        return Examination(LOG, False, f"no file matches {names}", REMEDY)
     if not news.payloads:
         found = f"{following(news.files)}; none was written to lately with a line of a known form"
-        return Finding(LOG, False, news.trouble or found, FORM_REMEDY)
-    return Finding(LOG, True, f"{following(news.files)} with lines of a known form")
+        return Examination(LOG, False, news.trouble or found, FORM_REMEDY)
+    return Examination(LOG, True, f"{following(news.files)} with lines of a known form")
+
+
+def _collect(context: Context) -> TrainingLog | None:
+    settings = context.settings
+    compile_patterns(settings.log_patterns)
+    if not settings.logs:
+        return None
+    return TrainingLog(context.node, settings.logs, settings.job, settings.log_patterns)
+
+
+LOCAL = LocalSource(_collect, lambda settings: examine(settings.logs, settings.log_patterns))

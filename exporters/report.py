@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from trntop.analysis.rulebook import RULEBOOK
-from trntop.catalog import DEVICE_SOURCES, REMOTE_SOURCES, SOURCES
 from trntop.core import units
 from trntop.core.model import Cluster, Evidence, Incident, Severity, SourceState, State, View
 from trntop.core.settings import Analysis, Settings
 from trntop.pipeline.jobs import job_value
 from trntop.session.lemons import Record
+from trntop.sources import DEVICE_SOURCES, LOCAL_SOURCES, PROBES
 
 from .grid import plural
 from .markdown import moment, plain, table
@@ -252,7 +252,7 @@ def _unseen(cluster: Cluster) -> Iterator[str]:
         f"- {source} of {plural(len(nodes), 'node')} ({_names(nodes)}), {plain(why)}"
         for (source, why), nodes in found.items()
     ]
-    if missing := [one for one in SOURCES if one not in there and one not in REMOTE_SOURCES]:
+    if missing := [one for one in (*LOCAL_SOURCES, *PROBES) if one not in there]:
         lines.append(f"- On no node: {', '.join(missing)}")
     if lines:
         yield "## What could not be seen"

@@ -14,7 +14,6 @@ from trntop.catalog import (
     EFA_SOURCE,
     EXECUTION_ERRORS,
     EXECUTION_STATUSES,
-    FOREIGN,
     HOST,
     KERNEL_LOG,
     LATENCY_PERCENTILES,
@@ -24,8 +23,6 @@ from trntop.catalog import (
     NEURON_MONITOR,
     NEURON_SYSFS,
     PROFILES,
-    REMOTE_SOURCES,
-    SOURCES,
     STEPS,
     SYSFS_ECC,
     SYSFS_MEMORY_CATEGORIES,
@@ -54,6 +51,7 @@ from trntop.core.model import (
 )
 from trntop.pipeline import hbm
 from trntop.pipeline.derive import derive
+from trntop.sources import LOCAL_SOURCES
 
 GIB = 1 << 30
 NOON = 1_763_640_000.0
@@ -125,9 +123,7 @@ def make_node(
     """
     name = name or node_name(index)
     total = devices * cores_per_device
-    of = {one: state for one in SOURCES if one not in (*FOREIGN, *REMOTE_SOURCES)} | dict(
-        states or {}
-    )
+    of = dict.fromkeys(LOCAL_SOURCES, state) | dict(states or {})
     held = {source for source, one in of.items() if one in HELD}
     pids = tuple(4711 + number for number in range(runtimes))
     inventory = Inventory(

@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 import yaml
 
-from trntop.catalog import SOURCES, Page
+from trntop.catalog import Page
 from trntop.cli import _build
 from trntop.collectors.job_mapping import JobMappingReader
 from trntop.core.instances import INSTANCE_TYPES
 from trntop.core.settings import Settings, load
+from trntop.sources import BY_NAME
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
@@ -196,7 +197,7 @@ def test_the_unprivileged_agents_are_that() -> None:
     assert not [path for path in paths if path.startswith("/dev")]
     (variable,) = container["env"]
     settings = load(None, {variable["name"]: variable["value"]})
-    assert set(settings.collect.disabled) < set(SOURCES)
+    assert set(settings.collect.disabled) < set(BY_NAME)
 
 
 @needs("kubectl")

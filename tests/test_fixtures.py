@@ -8,12 +8,13 @@ import pytest
 
 from tests import make_fixtures
 from tests.make_fixtures import FOLDER, RECORDINGS, TEXTS
-from trntop.catalog import FOREIGN, POD_RESOURCES, REMOTE_SOURCES, SOURCES
+from trntop.catalog import POD_RESOURCES
 from trntop.core.model import Reading
 from trntop.core.settings import Settings
 from trntop.recording.envelope import is_report
 from trntop.recording.reader import open_recording
 from trntop.session.monitor import Monitor, play
+from trntop.sources import LOCAL_SOURCES
 
 FILES = sorted(path for path in FOLDER.iterdir() if path.name != "README.md")
 
@@ -52,7 +53,7 @@ def test_one_recording_holds_every_source() -> None:
     counts = Counter(
         reading.source for reading in readings(FOLDER / "every-source-1-node.jsonl.zst")
     )
-    assert set(counts) == set(SOURCES) - {*FOREIGN, *REMOTE_SOURCES, POD_RESOURCES}
+    assert set(counts) == set(LOCAL_SOURCES) - {POD_RESOURCES}
     assert counts["tensor-engine"] == counts["neuron-monitor"] == 40
 
 

@@ -14,12 +14,12 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
 
-from trntop.catalog import DEVICE_SOURCES
 from trntop.core.model import Incident, State, View
 from trntop.core.settings import Settings
 from trntop.session import interpreter
 from trntop.session.notify import Changes
 from trntop.session.runner import Session
+from trntop.sources import DEVICE_SOURCES
 
 from . import journal, keys
 from .cost import Cost, Pace

@@ -14,6 +14,7 @@ from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS
 from .activity import Activity
 from .effects import Effect
 from .fleet import Card, Fleet
+from .hook import Hook, Simulated, World
 from .script import Fault, Script
 from .spec import Simulation
 from .template import Template, inset, slot
@@ -216,3 +217,13 @@ def _card(card: Card, fleet: Fleet, state: str) -> Any:
         "port": dict.fromkeys(EFA_PORT_COUNTERS, slot()),
         "device": dict.fromkeys(EFA_DEVICE_COUNTERS, slot()),
     }
+
+
+def _make(world: World) -> Simulated | None:
+    if not world.fleet.cards:
+        return None
+    cards, machines = EfaCards(world.fleet, world.script, world.simulation), world.machines
+    return Simulated(cards.payload, lambda time: cards.observe(time, machines.activity))
+
+
+HOOK = Hook(_make, order=8)

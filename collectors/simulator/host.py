@@ -9,6 +9,7 @@ from trntop.catalog import CPU_MODES
 
 from .activity import Stall
 from .fleet import Fleet
+from .hook import Hook, Simulated, World
 from .machines import Machines
 from .template import Template, dumps, slot
 from .vcpus import USAGE
@@ -117,3 +118,11 @@ def _host(fleet: Fleet) -> Any:
         "compilers": slot("%s"),
         "compile_cache": {"path": CACHE, "modules": slot(), "partial": False},
     }
+
+
+def _make(world: World) -> Simulated:
+    hosts = Hosts(world.fleet, world.machines, world.seed, world.starts)
+    return Simulated(hosts.payload, lambda _: hosts.observe())
+
+
+HOOK = Hook(_make, every=EVERY, order=4)

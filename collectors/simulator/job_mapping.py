@@ -5,6 +5,7 @@ Nodes are given away whole. The bystander is free, until somebody takes it and l
 
 import numpy as np
 
+from .hook import Hook, Simulated
 from .machines import Machines
 from .script import Script
 from .template import dumps
@@ -28,3 +29,10 @@ class JobMapping:
         job = self._ids.get(node, self._later)
         files = {} if node == self._machines.empty else {"all": [str(job)]}
         return dumps({"period": EVERY, "files": files, "errors": []}).encode()
+
+
+HOOK = Hook(
+    lambda world: Simulated(JobMapping(world.machines, world.script, world.seed).payload),
+    every=EVERY,
+    order=7,
+)

@@ -5,6 +5,7 @@ from typing import Any
 
 from .effects import Effect
 from .fleet import Fleet
+from .hook import Hook, Simulated
 from .script import Fault, Script
 from .template import dumps
 
@@ -57,3 +58,7 @@ class KernelLogs:
 def payload(lines: list[dict[str, Any]]) -> bytes:
     """Some lines of one node; none is a sign of life."""
     return dumps({"period": EVERY, "via": "/dev/kmsg", "lines": lines}).encode()
+
+
+HOOK = Hook(lambda _: Simulated(lambda _: payload([])), every=EVERY, order=5)
+"""The signs of life; what is logged comes when a fault begins, see `KernelLogs`."""

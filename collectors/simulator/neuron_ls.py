@@ -1,6 +1,7 @@
 """What `neuron-ls -j -a` prints: the devices, how they are linked, and who holds them."""
 
 from .fleet import Fleet
+from .hook import Hook, Simulated
 from .machines import Machines
 from .template import dumps
 
@@ -55,3 +56,10 @@ class NeuronLs:
                 }
             )
         return dumps(devices).encode()
+
+
+HOOK = Hook(
+    lambda world: Simulated(NeuronLs(world.fleet, world.machines, world.seed).payload),
+    every=EVERY,
+    order=0,
+)

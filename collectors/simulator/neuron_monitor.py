@@ -12,6 +12,7 @@ import numpy.typing as npt
 from . import report
 from .activity import MICROBATCHES
 from .fleet import Fleet
+from .hook import Hook, Simulated, World
 from .machines import Machines
 from .template import Template, dumps
 
@@ -139,3 +140,11 @@ class NeuronMonitors:
             seconds[name] += late
         seen = {name: round(value + LAUNCH_SECONDS, 6) for name, value in seconds.items()}
         return dumps(seen), dumps({name: round(value, 6) for name, value in seconds.items()})
+
+
+def _make(world: World) -> Simulated:
+    monitors = NeuronMonitors(world.fleet, world.machines, world.seed)
+    return Simulated(monitors.payload, lambda _: monitors.observe())
+
+
+HOOK = Hook(_make, order=1)

@@ -21,6 +21,7 @@ from trntop.core.instances import TRAINIUM2
 from . import report
 from .activity import MICROBATCHES, Activity, Stall
 from .fleet import ULTRASERVER_NODES, Fleet
+from .hook import Hook, Simulated, World
 from .machines import Machines
 from .memory import HOST_BYTES
 from .template import Template, inset, slot
@@ -192,3 +193,11 @@ def _core(host_bytes: int) -> Any:
             "reset_fail_count": 0,
         },
     }
+
+
+def _make(world: World) -> Simulated:
+    trees = NeuronSysfs(world.fleet, world.machines, world.seed, world.starts)
+    return Simulated(trees.payload, lambda _: trees.observe())
+
+
+HOOK = Hook(_make, every=EVERY, order=3)

@@ -5,6 +5,7 @@ What is compiled later has none, so that its HBM bandwidth is unknown, as in lif
 
 from .activity import MICROBATCHES
 from .fleet import Fleet
+from .hook import Hook, Simulated, World
 from .programs import neff, uuid
 from .template import dumps
 from .training import COMM, COMPUTE
@@ -30,3 +31,15 @@ def payload(fleet: Fleet, seed: int, job: int) -> bytes:
         "comm_seconds": COMM / MICROBATCHES,
     }
     return dumps({"period": EVERY, "profiles": [profile]}).encode()
+
+
+def _make(world: World) -> Simulated:
+    profiles = [payload(world.fleet, world.seed, 0)] * world.fleet.nodes
+    for job in world.script.jobs:
+        profile = payload(world.fleet, world.seed, job.index)
+        for node in job.nodes.tolist():
+            profiles[node] = profile
+    return Simulated(profiles.__getitem__)
+
+
+HOOK = Hook(_make, every=EVERY, order=6)

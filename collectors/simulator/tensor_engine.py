@@ -11,6 +11,7 @@ import numpy as np
 from trntop.core.model import Column
 
 from .fleet import Fleet
+from .hook import Hook, Simulated, World
 from .machines import Machines
 from .neuron_sysfs import GONE
 from .template import Template, inset
@@ -80,3 +81,11 @@ def _engines(fleet: Fleet, lost: int | None) -> Any:
         }
     }
     return payload if lost is None else payload | {"errors": [f"neuron{lost}: {GONE}"]}
+
+
+def _make(world: World) -> Simulated:
+    engines = TensorEngines(world.fleet, world.machines, world.seed)
+    return Simulated(engines.payload, lambda _: engines.observe())
+
+
+HOOK = Hook(_make, order=2)

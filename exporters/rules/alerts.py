@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trntop.analysis.rule import Rule
-from trntop.catalog import FOREIGN, LOOP_PACED, METRIC_PREFIX, NEURON_MONITOR
+from trntop.catalog import METRIC_PREFIX, NEURON_MONITOR
 from trntop.core.custom_rule import KINDS
 from trntop.core.settings import Analysis as Settings
+from trntop.sources import PROBES, TRAINING_SOURCES
 
 from .model import BY_TARGET, Alert, Group, over
 from .recording import HELD, INSTANCE, PEERS, SELF, WATCHING, held, watching
@@ -169,7 +170,7 @@ def _watch(settings: Settings, links: Links) -> Iterator[Alert]:
         },
         DOWN_FOR,
     )
-    told, up = "|".join((*LOOP_PACED, *FOREIGN)), "trntop_source_up"
+    told, up = "|".join((*TRAINING_SOURCES, *PROBES)), "trntop_source_up"
     yield Alert(
         "TrntopSourceDown",
         # What speaks when a training loop does is silent when that rests. One that was never heard

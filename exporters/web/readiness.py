@@ -1,7 +1,7 @@
 """Whether the pages hold live values."""
 
-from trntop.catalog import DEVICE_SOURCES
 from trntop.core.model import View
+from trntop.sources import DEVICE_SOURCES
 
 from ..metrics.status import UP
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from trntop.catalog import NEURON_MONITOR, SOURCES
+from trntop.catalog import NEURON_MONITOR
 from trntop.cli import main
+from trntop.sources import BY_NAME
 
 Run = subprocess.CompletedProcess[str]
 
@@ -192,7 +193,7 @@ def test_the_cap_on_time_ends_a_recording_that_nothing_starts(tmp_path: Path) ->
     run = trntop(
         "record", "-o", str(tmp_path / "x.jsonl"), "--max-seconds", "0.5",
         "--set", "collect.neuron_monitor=no-such-neuron-monitor",
-        "--set", f"collect.disabled={','.join(set(SOURCES) - {NEURON_MONITOR})}",
+        "--set", f"collect.disabled={','.join(set(BY_NAME) - {NEURON_MONITOR})}",
     )  # fmt: skip
     assert run.returncode == 1
     assert "no-such-neuron-monitor" in run.stderr

@@ -1,4 +1,6 @@
+import pkgutil
 import time
+from importlib import import_module
 from pathlib import Path
 from threading import Event
 
@@ -6,10 +8,12 @@ import pytest
 
 from tests.fakes import sysfs_tree
 from trntop import collectors
-from trntop.catalog import FOREIGN, HOST, REMOTE_SOURCES, SOURCES
+from trntop.catalog import HOST
+from trntop.collectors.local_source import LocalSource
 from trntop.core.errors import SettingsError
 from trntop.core.settings import Collect
-from trntop.session.collector import Finding
+from trntop.session.collector import Examination
+from trntop.sources import BY_NAME, LOCAL_SOURCES
 
 
 @pytest.fixture
@@ -31,10 +35,7 @@ def settings(tmp_path: Path) -> Collect:
 
 
 def test_a_machine_has_every_source(settings: Collect) -> None:
-    assert {one.source for one in collectors.local("n", settings)} == {*SOURCES} - {
-        *FOREIGN,
-        *REMOTE_SOURCES,
-    }
+    assert {one.source for one in collectors.local("n", settings)} == {*LOCAL_SOURCES}
 
 
 def test_a_disabled_source_is_left_out() -> None:
@@ -49,9 +50,7 @@ def test_a_bad_pattern_is_named() -> None:
 
 def test_the_examination_says_what_each_source_lacks(settings: Collect) -> None:
     findings = {one.source: one for one in collectors.examine_all(settings)}
-    assert tuple(findings) == tuple(
-        one for one in SOURCES if one not in (*FOREIGN, *REMOTE_SOURCES)
-    )
+    assert tuple(findings) == LOCAL_SOURCES
     assert findings["efa"].ok
     assert findings["neuron-sysfs"].ok
     for source in (
@@ -65,10 +64,22 @@ def test_a_look_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, settings
     hang = Event()
     monkeypatch.setattr(collectors, "EXAMINATION_SECONDS", 1.0)
     monkeypatch.setattr(
-        "trntop.collectors.efa.examine", lambda root: hang.wait() and Finding("efa", True, "")
+        "trntop.collectors.efa.examine", lambda root: hang.wait() and Examination("efa", True, "")
     )
     started = time.monotonic()
     findings = {one.source: one for one in collectors.examine_all(settings)}
     assert time.monotonic() - started < 10
     assert findings["efa"].found == "no answer for 1 s: a read blocks in the kernel"
     hang.set()
+
+
+def test_each_local_source_has_a_module_and_no_other_module_declares_one() -> None:
+    modules = {
+        f"trntop.collectors.{one.name}"
+        for one in pkgutil.iter_modules(collectors.__path__)
+        if not one.ispkg
+    }
+    declared = {name for name in modules if hasattr(import_module(name), "LOCAL")}
+    assert declared == {BY_NAME[name].module for name in LOCAL_SOURCES}
+    for name in LOCAL_SOURCES:
+        assert isinstance(collectors.local_source(BY_NAME[name]), LocalSource)

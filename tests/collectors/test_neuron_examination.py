@@ -4,7 +4,7 @@ import pytest
 
 from tests.collectors.notebook import COMMAND, alive, pids, wait_until
 from trntop.collectors.neuron_examination import DRIVER_REMEDY, examine
-from trntop.session.collector import Finding
+from trntop.session.collector import Examination
 
 
 @pytest.fixture
@@ -20,14 +20,16 @@ def with_driver(root: Path) -> Path:
     return root
 
 
-def look(monkeypatch: pytest.MonkeyPatch, fault: str, root: Path, seconds: float = 5) -> Finding:
+def look(
+    monkeypatch: pytest.MonkeyPatch, fault: str, root: Path, seconds: float = 5
+) -> Examination:
     monkeypatch.setenv("FAKE_NEURON_MONITOR", fault)
     return examine(COMMAND, root=root, seconds=seconds)
 
 
 def test_a_report_is_summed_up(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finding = look(monkeypatch, "ok", with_driver(notes.parent))
-    assert finding == Finding(
+    assert finding == Examination(
         "neuron-monitor",
         True,
         f"2.22.61.0 at {COMMAND[0]}, Neuron driver 2.21.37.0: 2 trainium devices, 4 NeuronCores",

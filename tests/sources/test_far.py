@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trntop.catalog import CATALOG, CLOUDWATCH, FLEET, PAGES
+from trntop.catalog import CATALOG, CLOUDWATCH, FLEET
 from trntop.core.errors import DecodeError
-from trntop.sources import DECODERS
+from trntop.sources import DECODERS, PAGES
 
 NEURON = b"""\
 neuron_hardware_info{instance_type="trn2.48xlarge",neuron_device_count="2",\

@@ -22,9 +22,10 @@ from tests.tui.scenes import (
     node,
     past_of,
 )
-from trntop.catalog import DEVICE_SOURCES, EFA_SOURCE, NEURON_MONITOR, STEPS
+from trntop.catalog import EFA_SOURCE, NEURON_MONITOR, STEPS
 from trntop.core.model import Evidence, Incident, NodeView, Phase, Severity, Stage, State, View
 from trntop.pipeline.history import History
+from trntop.sources import DEVICE_SOURCES
 
 MOMENTS = ("healthy", "incident", "silent", "empty")
 NODES, RANKS = 16, 4

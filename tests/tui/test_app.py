@@ -28,13 +28,13 @@ from tests.tui.scenes import (
     make_app,
     view,
 )
-from trntop.catalog import DEVICE_SOURCES
 from trntop.collectors.simulator import Simulation, simulate
 from trntop.core.model import Evidence, Inventory, NodeView, SourceState, State, View
 from trntop.core.model import Frame as ModelFrame
 from trntop.core.settings import Settings
 from trntop.session.monitor import Monitor
 from trntop.session.runner import Playback, Session
+from trntop.sources import DEVICE_SOURCES
 from trntop.tui.app import TrntopApp, run
 from trntop.tui.cost import Cost
 from trntop.tui.messages import ViewChanged

@@ -10,12 +10,12 @@ counter ends in `_total`. Absent values are NaN inside trntop and nothing at all
 """
 
 import re
+from collections.abc import Iterable
 from functools import cache
 
 from trntop.catalog.cores import cores, physical_cores
 from trntop.catalog.devices import devices
 from trntop.catalog.efa import efa
-from trntop.catalog.guide import GUIDE
 from trntop.catalog.jobs import jobs, ranks
 from trntop.catalog.links import links
 from trntop.catalog.names import (
@@ -36,27 +36,21 @@ from trntop.catalog.names import (
     EXECUTION_STATUSES,
     FAILED_STATUSES,
     FLEET,
-    FOREIGN,
     HOST,
     JOB_MAPPING,
     KERNEL_LOG,
     LATENCY_PERCENTILES,
     LOG,
-    LOOP_PACED,
     MEMORY_CATEGORIES,
     NEURON_EXPORTER,
     NEURON_LS,
     NEURON_MONITOR,
     NEURON_SYSFS,
     OBSERVER,
-    PAGES,
     POD_RESOURCES,
     PROBE,
     PROFILES,
     PROMETHEUS,
-    REMOTE_SOURCES,
-    SCHEDULERS,
-    SOURCES,
     SSH,
     STEPS,
     SYSFS_ECC,
@@ -95,14 +89,11 @@ __all__ = [
     "EXECUTION_STATUSES",
     "FAILED_STATUSES",
     "FLEET",
-    "FOREIGN",
-    "GUIDE",
     "HOST",
     "JOB_MAPPING",
     "KERNEL_LOG",
     "LATENCY_PERCENTILES",
     "LOG",
-    "LOOP_PACED",
     "MEMORY_CATEGORIES",
     "METRIC_PREFIX",
     "NEURON_EXPORTER",
@@ -110,14 +101,10 @@ __all__ = [
     "NEURON_MONITOR",
     "NEURON_SYSFS",
     "OBSERVER",
-    "PAGES",
     "POD_RESOURCES",
     "PROBE",
     "PROFILES",
     "PROMETHEUS",
-    "REMOTE_SOURCES",
-    "SCHEDULERS",
-    "SOURCES",
     "SSH",
     "STEPS",
     "SUMMARY",
@@ -131,8 +118,9 @@ __all__ = [
     "Page",
     "Provenance",
     "Quantity",
+    "add_quantities",
+    "computed_from",
     "describe",
-    "describe_sources",
     "inputs",
     "of_entity",
     "page_of",
@@ -144,6 +132,17 @@ CATALOG: dict[str, Quantity] = {
     for quantity in family()
 }
 """All quantities by name, in the order of the page: node first, then its parts."""
+
+
+def add_quantities(quantities: Iterable[Quantity]) -> None:
+    """Adds the quantities that a source declares itself.
+
+    Raises:
+        ValueError: a name is taken.
+    """
+    for quantity in quantities:
+        if CATALOG.setdefault(quantity.name, quantity) is not quantity:
+            raise ValueError(f"quantity {quantity.name} exists already")
 
 
 def of_entity(entity: Entity) -> tuple[Quantity, ...]:
@@ -164,7 +163,7 @@ def describe() -> str:
     lines = [
         "# Quantities and metrics",
         "",
-        "Made by `python -m trntop.catalog > docs/metrics.md`; do not edit.",
+        "Made by `python -m trntop.sources metrics > docs/metrics.md`; do not edit.",
         "",
         f"Names are those of the JSON; on the page of metrics they begin with `{METRIC_PREFIX}`.",
         "Those marked with – under *page* are on the screen and in the JSON only. Provenance: see",
@@ -180,7 +179,7 @@ def describe() -> str:
         ]
         for quantity in of_entity(entity):
             sources = " else ".join(filter(None, (quantity.source, quantity.fallback)))
-            origin = sources or _computed_from(quantity)
+            origin = sources or computed_from(quantity)
             page = page_of(quantity)
             unit = quantity.unit.replace("_per_second", "/s").replace("per_second", "1/s")
             lines.append(
@@ -190,56 +189,8 @@ def describe() -> str:
     return "\n".join(lines)
 
 
-def describe_sources() -> str:
-    """The sources and their quantities as Markdown: `docs/sources.md`."""
-    lines = [
-        "# Sources",
-        "",
-        "Made by `python -m trntop.catalog sources > docs/sources.md`; do not edit.",
-        "",
-        "Where each value comes from, what it needs, and what is seen without it. A value that is",
-        "not known is `–` on screen with its reason, `null` or missing in JSON, and no series on",
-        "the page of metrics. `trntop doctor` says the same of the machine it runs on. Units and",
-        "provenance: [metrics](metrics.md).",
-    ]
-    for name, guide in GUIDE.items():
-        lines += [
-            "",
-            f"## {name}",
-            "",
-            f"Gives {guide.gives}.",
-            "",
-            f"- From: {guide.origin}",
-            f"- Needs: {guide.needs}",
-            f"- Without it: {guide.without}",
-            "",
-            "| quantity | needs besides |",
-            "|---|---|",
-        ]
-        lines += [
-            f"| `{quantity.name}`{' (where steps are silent)' * (quantity.fallback == name)} "
-            f"| {quantity.needs} |"
-            for quantity in CATALOG.values()
-            if name in (quantity.source, quantity.fallback)
-        ]
-    lines += [
-        "",
-        "## Computed",
-        "",
-        "Absent while one of their inputs is.",
-        "",
-        "| quantity | from | needs besides |",
-        "|---|---|---|",
-    ]
-    lines += [
-        f"| `{quantity.name}` | {_computed_from(quantity)} | {quantity.needs} |"
-        for quantity in CATALOG.values()
-        if not quantity.source
-    ]
-    return "\n".join(lines)
-
-
-def _computed_from(quantity: Quantity) -> str:
+def computed_from(quantity: Quantity) -> str:
+    """The inputs of a quantity without a source, for people."""
     if quantity.rate_of:
         return f"change of `{quantity.rate_of}`"
     return quantity.formula or f"{quantity.combine} of `{quantity.rollup_of}`"

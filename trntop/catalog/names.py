@@ -26,40 +26,8 @@ PROMETHEUS = "engine"
 """What an engine tells of the cluster as a whole, see `trntop.remote.summary`; it has no decoder
 either.
 """
-SOURCES = (
-    NEURON_MONITOR,
-    NEURON_SYSFS,
-    TENSOR_ENGINE,
-    NEURON_LS,
-    EFA_SOURCE,
-    STEPS,
-    LOG,
-    HOST,
-    KERNEL_LOG,
-    PROFILES,
-    JOB_MAPPING,
-    POD_RESOURCES,
-    PROBE,
-    NEURON_EXPORTER,
-    EFA_EXPORTER,
-    OBSERVER,
-    CLOUDWATCH,
-    FLEET,
-    SSH,
-)
-"""Every source that has a decoder. Where two give the same quantity, the earlier one counts."""
 DEVICE_SOURCES = (NEURON_MONITOR, NEURON_SYSFS, TENSOR_ENGINE, NEURON_LS, EFA_SOURCE)
 """Those that need Neuron or EFA devices."""
-SCHEDULERS = (JOB_MAPPING, POD_RESOURCES)
-"""Those that tell to whom the node was given."""
-LOOP_PACED = (STEPS, LOG)
-"""Those that speak when a training loop does."""
-FOREIGN = (PROBE,)
-"""Those that speak now and then: probes that were asked for, or that other programs tell of."""
-PAGES = (NEURON_EXPORTER, EFA_EXPORTER, OBSERVER)
-"""Pages of metrics of other programs, polled over HTTP."""
-REMOTE_SOURCES = (*PAGES, CLOUDWATCH, FLEET, SSH)
-"""Those that no collector of the node itself reads: pages, AWS, lists of nodes, connections."""
 
 MEMORY_CATEGORIES = (
     "constants",

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from trntop.analysis.rule_inputs import rule_inputs
-from trntop.catalog import DEVICE_SOURCES, GUIDE, LOOP_PACED
 from trntop.cli import opening
 from trntop.cli.choice import Choice, choice_of
 from trntop.cli.opening import settings_of
@@ -27,6 +26,7 @@ from trntop.session import lemons, parallel
 from trntop.session.lemons import Record
 from trntop.session.monitor import MAX_CATCH_UP, Monitor, play
 from trntop.session.runner import Session
+from trntop.sources import BY_NAME, DEVICE_SOURCES, TRAINING_SOURCES
 
 if TYPE_CHECKING:
     from trntop.recording.writer import Recorder
@@ -206,7 +206,7 @@ def _settled(cluster: Cluster) -> bool:
 
 def _spoken(source: SourceState) -> bool:
     """Whether nothing more is to be expected of a source soon."""
-    if source.name in LOOP_PACED or source.state in (State.DOWN, State.ENDED):
+    if source.name in TRAINING_SOURCES or source.state in (State.DOWN, State.ENDED):
         return True
     enough = 2 if (source.period or 0.0) <= SNAPSHOT_PERIOD else 1
     return source.counts.get("readings", 0) >= enough
@@ -451,9 +451,9 @@ def doctor(args: Namespace) -> int:
 
     findings = examine_all(settings_of(args).collect)
     for finding in findings:
-        guide = GUIDE[finding.source]
+        row = BY_NAME[finding.source]
         print(f"{'✓' if finding.ok else '✗'} {finding.source}: {finding.found}")
-        print(_indented(f"gives {guide.gives}" if finding.ok else f"without it: {guide.without}"))
+        print(_indented(f"gives {row.gives}" if finding.ok else f"without it: {row.without}"))
         if finding.remedy:
             print(_indented(finding.remedy, "→ "))
     if not any(finding.ok for finding in findings if finding.source in DEVICE_SOURCES):

@@ -10,7 +10,6 @@ from functools import partial
 from itertools import dropwhile
 from typing import TYPE_CHECKING
 
-from trntop.catalog import SOURCES
 from trntop.core.errors import SettingsError, UsageError
 from trntop.core.model import NeffProfile, Reading
 from trntop.core.settings import Settings, load
@@ -23,6 +22,7 @@ from trntop.session import interpreter, lemons
 from trntop.session.collector import Collector
 from trntop.session.monitor import Monitor, SparsePast
 from trntop.session.runner import Playback, Session, Span, Subscriber, Tap
+from trntop.sources import BY_NAME
 
 if TYPE_CHECKING:
     from trntop.collectors.checks import KeptChecks
@@ -164,8 +164,8 @@ def collectors(
     from trntop.collectors.stdin import StandardInput
 
     for name in settings.collect.disabled:
-        if name not in SOURCES:
-            raise SettingsError(f"collect.disabled: {unknown('source', name, SOURCES)}")
+        if name not in BY_NAME:
+            raise SettingsError(f"collect.disabled: {unknown('source', name, BY_NAME)}")
     node = node_name()
     made: list[Collector] = []
     for source in sources:

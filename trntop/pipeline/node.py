@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trntop.catalog import CATALOG, HOST, NEURON_LS, NEURON_MONITOR, SCHEDULERS, SOURCES, Entity
+from trntop.catalog import CATALOG, HOST, NEURON_LS, NEURON_MONITOR, Entity
 from trntop.core.model import (
     Allocation,
     Column,
@@ -29,12 +29,13 @@ from trntop.pipeline.estimate import WINDOWED, CommEstimate
 from trntop.pipeline.phase import PhaseTracker
 from trntop.pipeline.smooth import Smoother
 from trntop.pipeline.source_buffer import Layer, SourceBuffer, aligned
+from trntop.sources import BY_NAME, SCHEDULERS
 
 MAX_REMEMBERED = 256
 """Devices or cards remembered on a node; beyond, only those that are there are listed."""
 MAX_STAGES = 512
 """Ranks whose announced stage is kept."""
-_RANKS = {name: place for place, name in enumerate(SOURCES)}
+_RANKS = {name: place for place, name in enumerate(BY_NAME)}
 _REMEMBERED = frozenset((Entity.DEVICE, Entity.EFA))
 _REPLACED = ("device_links", "stages")
 """Mappings of the inventory that are learnt whole."""
@@ -235,7 +236,7 @@ class NodeState:
         if source is None:
             source = SourceBuffer(name)
             known = [*self._sources.values(), source]
-            known.sort(key=lambda one: _RANKS.get(one.name, len(SOURCES)))
+            known.sort(key=lambda one: _RANKS.get(one.name, len(_RANKS)))
             self._sources = {one.name: one for one in known}
         return source
 

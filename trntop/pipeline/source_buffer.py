@@ -13,34 +13,18 @@ import numpy as np
 
 from trntop.catalog import (
     CATALOG,
-    CLOUDWATCH,
-    FLEET,
-    LOG,
     NEURON_MONITOR,
-    POD_RESOURCES,
     PROBE,
-    STEPS,
     Combine,
     Entity,
 )
 from trntop.core.model import STALE_PERIODS, Column, Key, Sample, SourceState, State, Status
 from trntop.pipeline.derive import LINE_LIMITED, LINE_RATE, RATES, combine_rows, rate
+from trntop.sources import STALE_AFTER
 
 LATE_PERIODS = 2.0
 SLACK = 0.5
 """Seconds of jitter forgiven before a source is called late."""
-MIN_STALE = {
-    STEPS: 15.0,
-    LOG: 60.0,
-    PROBE: 900.0,
-    POD_RESOURCES: 60.0,
-    CLOUDWATCH: 300.0,
-    FLEET: 1800.0,
-}
-"""Seconds; these come by the loop's pace, not by ours, and a checkpoint is no silence. A log may
-tell of each tenth step only, a link is probed once in minutes, and a kubelet takes its time to
-restart. CloudWatch is minutes late by itself, and what a list tells stands until it says otherwise.
-"""
 DEFAULT_PERIOD = 5.0
 """neuron-monitor's own, taken until a source's pace is known."""
 PROBE_PERIOD = 300.0
@@ -138,7 +122,7 @@ class SourceBuffer:
     def stale_after(self) -> float:
         """Seconds after which a word of this source no longer counts."""
         period = self.period or DEFAULT_PERIOD
-        return max(STALE_PERIODS * period + SLACK, MIN_STALE.get(self.name, 0.0))
+        return max(STALE_PERIODS * period + SLACK, STALE_AFTER.get(self.name, 0.0))
 
     def _learn_pace(self, time: float, before: float | None, stated: float | None) -> None:
         """Takes the period that a reading states, else its distance from the one before."""
@@ -239,7 +223,7 @@ class SourceBuffer:
                 first = PROBE_PERIOD if self.name == PROBE else DEFAULT_PERIOD
                 period = first if before is None else time - before.time
             period = min(period, MAX_STEP)
-            patience = max(STALE_PERIODS * period + SLACK, MIN_STALE.get(self.name, 0.0))
+            patience = max(STALE_PERIODS * period + SLACK, STALE_AFTER.get(self.name, 0.0))
             self.parts[sample.part] = _Part(time, sample, period, time + patience, rates)
             # The slowest rank sets the pace by which the source is judged.
             if self.period is None or period >= self.period:

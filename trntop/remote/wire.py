@@ -23,10 +23,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from trntop.catalog import CATALOG, SOURCES, Entity, Kind, Provenance
+from trntop.catalog import CATALOG, Entity, Kind, Provenance
 from trntop.core.errors import DecodeError
 from trntop.core.model import Column, Frame, Inventory, NodeView, Phase, SourceState, Stage, State
 from trntop.core.text import clean
+from trntop.sources import BY_NAME
 
 VERSION = 1
 """The version of the messages that is spoken; another one is refused, in words."""
@@ -175,7 +176,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
 
 _NONE = np.zeros(1)
-_NAMES = {name: name for name in SOURCES}
+_NAMES = {name: name for name in BY_NAME}
 """Names that need no cleaning."""
 _heads = msgspec.msgpack.Decoder(Head)
 _decoder = msgspec.msgpack.Decoder(Message)

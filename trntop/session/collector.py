@@ -67,7 +67,7 @@ class FocusAware(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Examination:
     """What `trntop doctor` says of one source."""
 
     source: str

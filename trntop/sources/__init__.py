@@ -1,40 +1,19 @@
-"""Payloads to samples: one pure function per source.
+"""Every source: one row and one pure decoder each.
 
 A decoder takes the payload's bytes and gives a Sample, or raises DecodeError when nothing in
-it can be used. One bad field or group spares the rest: it becomes a problem of the sample.
+it is usable. One bad field or group does not affect the rest: it becomes a problem of the sample.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
-from trntop.catalog import (
-    CLOUDWATCH,
-    EFA_EXPORTER,
-    EFA_SOURCE,
-    FLEET,
-    HOST,
-    JOB_MAPPING,
-    KERNEL_LOG,
-    LOG,
-    NEURON_EXPORTER,
-    NEURON_LS,
-    NEURON_MONITOR,
-    NEURON_SYSFS,
-    OBSERVER,
-    POD_RESOURCES,
-    PROBE,
-    PROFILES,
-    SSH,
-    STEPS,
-    TENSOR_ENGINE,
-)
-from trntop.core.model import Sample
+from trntop.catalog import add_quantities
 from trntop.sources import (
-    allocations,
     cloudwatch,
     efa,
     efa_page,
     fleet,
     host,
+    job_mapping,
     kernel_log,
     log,
     neuron_ls,
@@ -42,45 +21,63 @@ from trntop.sources import (
     neuron_page,
     neuron_sysfs,
     observer_page,
+    pod_resources,
     probe,
     profiles,
     ssh,
     steps,
     tensor_engine,
 )
+from trntop.sources.source import Decoder, Role, Source
 
-Decoder = Callable[[bytes], Sample]
+SOURCES: tuple[Source, ...] = (
+    neuron_monitor.SOURCE,
+    neuron_sysfs.SOURCE,
+    tensor_engine.SOURCE,
+    neuron_ls.SOURCE,
+    efa.SOURCE,
+    steps.SOURCE,
+    log.SOURCE,
+    host.SOURCE,
+    kernel_log.SOURCE,
+    profiles.SOURCE,
+    job_mapping.SOURCE,
+    pod_resources.SOURCE,
+    probe.SOURCE,
+    neuron_page.SOURCE,
+    efa_page.SOURCE,
+    observer_page.SOURCE,
+    cloudwatch.SOURCE,
+    fleet.SOURCE,
+    ssh.SOURCE,
+)
+"""Every source. Where two give the same quantity, the earlier one wins."""
 
-DECODERS: dict[str, Decoder] = {
-    NEURON_MONITOR: neuron_monitor.decode,
-    NEURON_SYSFS: neuron_sysfs.decode,
-    TENSOR_ENGINE: tensor_engine.decode,
-    NEURON_LS: neuron_ls.decode,
-    EFA_SOURCE: efa.decode,
-    STEPS: steps.decode,
-    LOG: log.decode,
-    HOST: host.decode,
-    KERNEL_LOG: kernel_log.decode,
-    PROFILES: profiles.decode,
-    JOB_MAPPING: allocations.decode_jobs,
-    POD_RESOURCES: allocations.decode_pods,
-    PROBE: probe.decode,
-    NEURON_EXPORTER: neuron_page.decode,
-    EFA_EXPORTER: efa_page.decode,
-    OBSERVER: observer_page.decode,
-    CLOUDWATCH: cloudwatch.decode,
-    FLEET: fleet.decode,
-    SSH: ssh.decode,
-}
+
+def _names(*roles: Role) -> tuple[str, ...]:
+    return tuple(source.name for source in SOURCES if source.role in roles)
+
+
+for source in SOURCES:
+    add_quantities(source.quantities)
+
+BY_NAME: dict[str, Source] = {source.name: source for source in SOURCES}
+STALE_AFTER = {source.name: source.stale_after for source in SOURCES}
+LOCAL_SOURCES = tuple(source.name for source in SOURCES if source.role.local)
+DEVICE_SOURCES = _names(Role.DEVICE)
+TRAINING_SOURCES = _names(Role.TRAINING)
+SCHEDULERS = _names(Role.SCHEDULER)
+PROBES = _names(Role.PROBE)
+PAGES = _names(Role.PAGE)
+
+DECODERS: dict[str, Decoder] = {source.name: source.decode for source in SOURCES}
 """Decoders by source. Readings of other sources are kept in recordings and otherwise ignored."""
 
 
 def decoders(wanted: Collection[str] | None = None) -> Mapping[str, Decoder]:
-    """Decoders by source: those that read everything, or do not stop at what is not wanted."""
+    """Decoders by source: of all quantities, or at least of the wanted ones."""
     if wanted is None:
         return DECODERS
-    return {
-        **DECODERS,
-        NEURON_MONITOR: neuron_monitor.decoder(wanted),
-        EFA_SOURCE: efa.decoder(wanted),
+    return DECODERS | {
+        source.name: source.partial_decoder(wanted) for source in SOURCES if source.partial_decoder
     }

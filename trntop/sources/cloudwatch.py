@@ -14,11 +14,13 @@ rates. So their sum over all cards and the minute, divided by the minute, is the
 import msgspec
 import numpy as np
 
+from trntop.catalog import CLOUDWATCH
 from trntop.core.model import Sample
 from trntop.core.text import clean
 from trntop.sources import tolerant
 from trntop.sources.columns import PERCENT, SECONDS, SIZE, Range
 from trntop.sources.exporter_page import within
+from trntop.sources.source import Role, Source
 
 PERIOD = 60.0
 """Seconds between data points."""
@@ -86,3 +88,17 @@ def decode(data: bytes) -> Sample:
     if errors is not None and 0 <= errors <= SIZE.limit:
         sample.deltas["node_executions_failed_total"] = errors
     return sample
+
+
+SOURCE = Source(
+    name=CLOUDWATCH,
+    decode=decode,
+    role=Role.REMOTE,
+    stale_after=300.0,  # CloudWatch itself is minutes late
+    gives="Container Insights' metrics of each node of a cluster: utilization, HBM use, latency, "
+    "execution errors, EFA traffic, by the minute",
+    origin="GetMetricData of CloudWatch, each 60 s, one to three minutes late",
+    needs="the CloudWatch agent with accelerated compute metrics on the nodes, boto3 "
+    "(`.venv/bin/pip install '.[aws]'`) and permission (docs/nodes.md)",
+    without="no values of nodes that cannot be reached otherwise",
+)

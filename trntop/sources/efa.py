@@ -15,12 +15,13 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, Entity
+from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, EFA_SOURCE, Entity
 from trntop.core.model import Column, Sample
 from trntop.core.text import clean
 from trntop.core.versions import numbers
 from trntop.sources import tolerant
 from trntop.sources.columns import COUNTER, Layout, Number, Range, Table, read_tables
+from trntop.sources.source import Role, Source
 
 MAX_CARDS = 256
 STATES_RATE = (2, 13)
@@ -161,3 +162,16 @@ def _links(
         }
         for label, said in zip(labels, facts, strict=True)
     }
+
+
+SOURCE = Source(
+    name=EFA_SOURCE,
+    decode=decode,
+    partial_decoder=decoder,
+    role=Role.DEVICE,
+    gives="traffic, retransmits, drops and errors of each EFA device",
+    origin="`/sys/class/infiniband/*/ports/1/hw_counters` and "
+    "`/sys/class/infiniband/*/hw_counters`",
+    needs="the EFA driver; retransmits from 2.17.0 and Nitro v4, the true line rate from 2.13.0",
+    without="no EFA columns, and no floor for an estimated communication share",
+)

@@ -8,12 +8,13 @@ looks for the device's counters among the port's, where only drivers before 1.14
 
 import numpy as np
 
-from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, Entity
+from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_EXPORTER, EFA_PORT_COUNTERS, Entity
 from trntop.core.errors import DecodeError
 from trntop.core.model import Sample
 from trntop.core.text import clean
 from trntop.sources.columns import COUNTER
 from trntop.sources.exporter_page import read, within
+from trntop.sources.source import Role, Source
 
 PREFIX = "node_amazonefa_"
 MAX_CARDS = 256
@@ -61,3 +62,15 @@ def decode(data: bytes) -> Sample:
     read_cards = sample.columns.get("efa_tx_bytes_total", np.full(len(cards), np.nan))
     sample.columns["node_efa_cards"] = np.array([float(np.isfinite(read_cards).sum())])
     return sample
+
+
+SOURCE = Source(
+    name=EFA_EXPORTER,
+    decode=decode,
+    role=Role.PAGE,
+    gives="traffic, retransmits, drops and errors of each EFA device, as AWS's EFA node exporter "
+    "publishes them",
+    origin="its page, `http://HOST:9100/metrics`, polled each 5 s",
+    needs="node_exporter with the collector `amazonefa` on a node without an agent of trntop",
+    without="no EFA columns of such a node",
+)

@@ -6,9 +6,11 @@ than pending or running says that nothing can be heard of the node, and why.
 
 import msgspec
 
+from trntop.catalog import FLEET
 from trntop.core.model import Sample
 from trntop.core.text import clean
 from trntop.sources import tolerant
+from trntop.sources.source import Role, Source
 
 MAX_FACTS = 64
 MAX_NAME = 64
@@ -44,3 +46,16 @@ def decode(data: bytes) -> Sample:
         problems=problems,
         unusable=gone,
     )
+
+
+SOURCE = Source(
+    name=FLEET,
+    decode=decode,
+    role=Role.REMOTE,
+    stale_after=1800.0,  # facts are valid until the list changes
+    gives="facts about a node from a list of nodes: EC2's id, type, zone, placement group, network "
+    "nodes, capacity block, scheduled events and status checks; Slurm's job",
+    origin="the list that the nodes come from: `ec2:`, `slurm:`, labels in a file (docs/nodes.md)",
+    needs="for EC2, boto3 (`.venv/bin/pip install '.[aws]'`) and permission (docs/nodes.md)",
+    without="these facts, unless the node itself reports them",
+)

@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 
+from trntop.catalog import HOST
 from trntop.core.model import Compilation, Sample
 from trntop.core.text import clean
 from trntop.sources import tolerant
 from trntop.sources.columns import COUNTER, SIZE, Layout, Range
+from trntop.sources.source import Source
 
 PERIOD = 10.0
 """Seconds, where the payload does not say."""
@@ -143,3 +145,13 @@ def _compilation(compilers: list[_Compiler]) -> Compilation | None:
     """What the compilers are at, those that tell since when."""
     starts = [each.since for each in compilers if each.since is not None and each.since > 0]
     return Compilation(min(starts), len(starts)) if starts else None
+
+
+SOURCE = Source(
+    name=HOST,
+    decode=decode,
+    gives="CPU, memory, network, disks, Lustre, compilers and compile cache",
+    origin="psutil, `/proc`, and the directory of the compile cache",
+    needs="nothing on the host; in a container its `/proc` (setting `collect.root`)",
+    without="no host panel, and a compilation looks like idle cores",
+)

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from trntop.catalog import KERNEL_LOG
 from trntop.core.model import Sample
 from trntop.core.text import clean
 from trntop.sources import tolerant
+from trntop.sources.source import Source
 
 PERIOD = 10.0
 """Seconds, where the payload does not say."""
@@ -92,3 +94,13 @@ def decode(data: bytes) -> Sample:
 def _count(kind: str, counts: dict[str, int], texts: Sequence[str]) -> int:
     """The lines of a kind: at least those that are there."""
     return max(counts.get(kind, 0), sum(relevant(text) == kind for text in texts))
+
+
+SOURCE = Source(
+    name=KERNEL_LOG,
+    decode=decode,
+    gives="NEURON_HW_ERR events and errors of the EFA driver",
+    origin="`/dev/kmsg`, else `journalctl -k`",
+    needs="root or CAP_SYSLOG, or membership of systemd-journal",
+    without="hardware errors are detected only when a counter shows them",
+)

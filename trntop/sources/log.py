@@ -15,11 +15,12 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from trntop.catalog import Entity
+from trntop.catalog import LOG, Entity
 from trntop.core.errors import DecodeError
 from trntop.core.model import Sample
 from trntop.core.text import clean
 from trntop.sources import tolerant
+from trntop.sources.source import Role, Source
 
 MAX_TEXT = 4096
 """Characters of a line that are looked at."""
@@ -234,3 +235,16 @@ def decode(data: bytes) -> Sample:
         problems=problems,
         part=f"{job}/{clean(record.file)}",
     )
+
+
+SOURCE = Source(
+    name=LOG,
+    decode=decode,
+    role=Role.TRAINING,
+    collector="trntop.collectors.training_log",
+    stale_after=60.0,  # a log may print each tenth step only
+    gives="step, loss, tokens/s, MFU and step time from the lines a training run prints",
+    origin="the files named in the setting `collect.logs`",
+    needs="a log of TorchTitan, NxD, NeMo, optimum-neuron, or a pattern in `collect.log_patterns`",
+    without="these values, unless step telemetry reports them",
+)

@@ -11,10 +11,12 @@ from typing import Any, TypeGuard
 
 import msgspec
 
+from trntop.catalog import NEURON_LS
 from trntop.core.errors import DecodeError
 from trntop.core.model import Process, Sample
 from trntop.core.text import clean
 from trntop.sources import tolerant
+from trntop.sources.source import Role, Source
 
 PERIOD = 60.0
 """Seconds between two runs of neuron-ls."""
@@ -179,3 +181,14 @@ def _text(value: object) -> str:
 def _name(word: str) -> str:
     found = _NAME.match(word.rpartition("/")[2])
     return clean(found[0], MAX_NAME) if found else ""
+
+
+SOURCE = Source(
+    name=NEURON_LS,
+    decode=decode,
+    role=Role.DEVICE,
+    gives="PCI addresses, NUMA nodes and topology of the devices; which process holds which",
+    origin="the program `neuron-ls`, as JSON",
+    needs="aws-neuronx-tools",
+    without="devices without PCI and NUMA, no list of processes",
+)

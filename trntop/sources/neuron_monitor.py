@@ -34,6 +34,7 @@ from trntop.catalog import (
     EXECUTION_STATUSES,
     LATENCY_PERCENTILES,
     MEMORY_CATEGORIES,
+    NEURON_MONITOR,
     Entity,
 )
 from trntop.core.errors import DecodeError
@@ -73,6 +74,7 @@ from trntop.sources.neuron_report import (
     UsedBytes,
     Utilization,
 )
+from trntop.sources.source import Role, Source
 
 MIN_PERIOD = 0.05
 """Seconds; a shorter period is the first report's and makes every rate nonsense."""
@@ -658,3 +660,16 @@ def _neffs(models: Iterable[Model]) -> tuple[Neff, ...]:
         running = bool(model.is_running) or (known is not None and known.running)
         neffs[name, uuid] = Neff(name, uuid, running)
     return tuple(neffs.values())
+
+
+SOURCE = Source(
+    name=NEURON_MONITOR,
+    decode=decode,
+    partial_decoder=decoder,
+    role=Role.DEVICE,
+    gives="utilization, FLOP/s and HBM use per NeuronCore, executions, latency, errors, ECC",
+    origin="the program `neuron-monitor`, started by trntop, or its output on standard input",
+    needs="aws-neuronx-tools and the Neuron driver (aws-neuronx-dkms)",
+    without="no logical cores, runtimes or executions, and so no HBM bandwidth; devices, memory "
+    "and tensor engines are still read from sysfs where the driver is loaded",
+)

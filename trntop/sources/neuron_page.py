@@ -22,6 +22,7 @@ from trntop.catalog import (
     EXECUTION_STATUSES,
     LATENCY_PERCENTILES,
     MEMORY_CATEGORIES,
+    NEURON_EXPORTER,
     Entity,
 )
 from trntop.core.errors import DecodeError
@@ -31,6 +32,7 @@ from trntop.core.text import clean
 from trntop.sources import core_memory
 from trntop.sources.columns import COUNTER, SECONDS, SIZE, Range, Values
 from trntop.sources.exporter_page import RATIO, Page, Series, index_of, indexed, read, within
+from trntop.sources.source import Role, Source
 
 PERIOD = 5.0
 """Seconds from one look at the page to the next."""
@@ -278,3 +280,16 @@ def _size(text: str) -> float | None:
         return None
     size = float(text)
     return size if (1 << 30) <= size <= SIZE.limit else None
+
+
+SOURCE = Source(
+    name=NEURON_EXPORTER,
+    decode=decode,
+    role=Role.PAGE,
+    gives="the metrics of a node that AWS's neuron-monitor-prometheus.py publishes: utilization "
+    "and HBM use per NeuronCore, executions, latency, errors, ECC",
+    origin="its page, `http://HOST:8000/metrics`, polled each 5 s (docs/nodes.md)",
+    needs="the script, or its DaemonSet, on a node without an agent of trntop",
+    without="these values, unless an agent, ssh or CloudWatch reports them; FLOP/s, tensor engines "
+    "and HBM bandwidth are not on the page",
+)

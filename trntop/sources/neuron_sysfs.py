@@ -13,6 +13,7 @@ import msgspec
 from trntop.catalog import (
     CORE_STATUS_ALIASES,
     CORE_STATUSES,
+    NEURON_SYSFS,
     SYSFS_ECC,
     SYSFS_MEMORY_CATEGORIES,
     Entity,
@@ -22,6 +23,7 @@ from trntop.core.text import clean
 from trntop.sources import tolerant
 from trntop.sources.columns import COUNTER, PERCENT, SIZE, Layout, Number, Range
 from trntop.sources.physical import indices, number_cores
+from trntop.sources.source import Role, Source
 
 MAX_COMPONENTS = 64
 MAX_PERIOD = 86_400.0
@@ -204,3 +206,15 @@ def _absent(
         version = f" ({clean(driver, 64)})" if driver else ""
         reasons[_UNHEALTHY] = f"the Neuron driver{version} tells it since 2.30.2"
     return reasons
+
+
+SOURCE = Source(
+    name=NEURON_SYSFS,
+    decode=decode,
+    role=Role.DEVICE,
+    gives="memory, execution statuses, ECC, power and health from the Neuron driver itself",
+    origin="`/sys/devices/virtual/neuron_device/neuron*`, nodes found by name",
+    needs="the Neuron driver; counters are live from driver 2.30.2 (SDK 2.32)",
+    without="no power, health or ECC totals; neuron-monitor still reports memory and ECC where it "
+    "runs",
+)

@@ -12,12 +12,13 @@ import re
 
 import numpy as np
 
-from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, Entity
+from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, OBSERVER, Entity
 from trntop.core.errors import DecodeError
 from trntop.core.model import Sample
 from trntop.core.text import clean
 from trntop.sources.columns import COUNTER, SIZE
 from trntop.sources.exporter_page import PERCENT_ABOVE, RATIO, Page, read, within
+from trntop.sources.source import Role, Source
 
 PREFIX = "neuron_"
 CARD_LABELS = ("efa_device", "device", "device_name", "interface", "efa")
@@ -93,3 +94,15 @@ def _cards(page: Page, sample: Sample) -> None:
         columns.setdefault(name, [np.nan] * len(cards))[place] = value
     for name, values in columns.items():
         sample.columns[f"efa_{name}_total"] = within(np.array(values), COUNTER)
+
+
+SOURCE = Source(
+    name=OBSERVER,
+    decode=decode,
+    role=Role.PAGE,
+    gives="the public metrics of Neuron Observer: utilization of the node, uncorrected memory "
+    "errors, EFA counters",
+    origin="its page of metrics, polled each 5 s; a beta, whose names may change",
+    needs="Neuron Observer (Trn2, Trn3 on EKS) on a node without an agent of trntop",
+    without="these values, unless another source reports them",
+)

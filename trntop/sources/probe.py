@@ -13,12 +13,13 @@ what ran beside it, in the prober's words.
 import msgspec
 import numpy as np
 
-from trntop.catalog import Entity
+from trntop.catalog import PROBE, Entity
 from trntop.core.errors import DecodeError
 from trntop.core.model import Sample
 from trntop.core.text import clean
 from trntop.sources import tolerant
 from trntop.sources.columns import SECONDS, SIZE, Layout
+from trntop.sources.source import Role, Source
 
 MAX_RESULTS = 1024
 STATISTICS = ("p50", "mean", "min", "p90", "p99", "max")
@@ -115,3 +116,16 @@ def _facts(result: _Result) -> dict[str, str]:
     """What is known of a result besides its numbers."""
     facts = {name: getattr(result, name) for name in _FACTS}
     return {name: clean(str(value), 64) for name, value in facts.items() if value not in (None, "")}
+
+
+SOURCE = Source(
+    name=PROBE,
+    decode=decode,
+    role=Role.PROBE,
+    stale_after=900.0,  # a link is probed once in minutes
+    gives="latency from the node to its peers, measured by dedicated messages",
+    origin="results of `fi_pingpong`, `ib_send_lat` or `nccom-test`, written as docs/recording.md "
+    "describes into a recording or a stream",
+    needs="a prober of the cluster's own; EFA devices have no latency counters",
+    without="no latency: EFA devices count only traffic and retransmits",
+)

@@ -6,10 +6,12 @@ the same form.
 
 import msgspec
 
+from trntop.catalog import PROFILES
 from trntop.core.model import NeffProfile, Sample
 from trntop.core.text import clean
 from trntop.sources import tolerant
 from trntop.sources.columns import SECONDS, SIZE
+from trntop.sources.source import Source
 
 PERIOD = 60.0
 """Seconds, where the payload does not say."""
@@ -67,3 +69,14 @@ def decode(data: bytes) -> Sample:
 
 def _time(value: float | None, limit: float) -> float | None:
     return value if value is not None and 0 <= value <= limit else None
+
+
+SOURCE = Source(
+    name=PROFILES,
+    decode=decode,
+    gives="HBM bytes per execution of a NEFF, and so HBM bandwidth",
+    origin="summaries of neuron-explorer, stored by `trntop profile add FILE`",
+    needs="one profile of each program that runs (`neuron-explorer view --output-format "
+    "summary-json`)",
+    without="no HBM bandwidth: no Neuron interface reports it live",
+)

@@ -6,8 +6,10 @@ value; it says since when nothing came from the node at all.
 
 import msgspec
 
+from trntop.catalog import SSH
 from trntop.core.model import Sample
 from trntop.sources import tolerant
+from trntop.sources.source import Role, Source
 
 
 class _Answer(msgspec.Struct):
@@ -29,3 +31,14 @@ def decode(data: bytes) -> Sample:
         period=period if period is not None and 0 < period < float("inf") else None,
         problems=problems,
     )
+
+
+SOURCE = Source(
+    name=SSH,
+    decode=decode,
+    role=Role.REMOTE,
+    gives="whether a node without trntop answers, and if not, why",
+    origin="OpenSSH and a shell on the node, which read the other sources there (docs/ssh.md)",
+    needs="ssh to the node without a prompt: a key or an agent, and a known host key",
+    without="no values of such a node",
+)

@@ -10,11 +10,12 @@ import math
 import msgspec
 import numpy as np
 
-from trntop.catalog import Entity
+from trntop.catalog import STEPS, Entity
 from trntop.core.errors import DecodeError
 from trntop.core.model import Sample, Stage
 from trntop.core.text import clean
 from trntop.sources import tolerant
+from trntop.sources.source import Role, Source
 
 MAX_SECONDS = 1e6
 
@@ -117,3 +118,17 @@ def _since(value: float | None) -> float:
     if value is None or not 0 <= value < math.inf:
         raise DecodeError("no usable `since`")
     return value
+
+
+SOURCE = Source(
+    name=STEPS,
+    decode=decode,
+    role=Role.TRAINING,
+    stale_after=15.0,  # a checkpoint pauses the loop for longer than three steps
+    gives="step time, compute, total and exposed communication time, tokens, loss, as reported by "
+    "the training process",
+    origin="a Unix socket or JSON lines in files, written by `trntop.steps`",
+    needs="a few lines in the training loop (docs/steps.md)",
+    without="step time from the log where one is followed; the communication share becomes an "
+    "estimated range, marked `~`",
+)

@@ -7,11 +7,13 @@ tensor engine, in cycles since the hardware was reset. A core without a text cou
 import msgspec
 import numpy as np
 
+from trntop.catalog import TENSOR_ENGINE
 from trntop.core.model import Sample
 from trntop.core.text import clean
 from trntop.sources import tolerant
 from trntop.sources.columns import COUNTER, Layout, Number, Values
 from trntop.sources.physical import indices, number_cores
+from trntop.sources.source import Role, Source
 
 MAX_NAMED = 8
 """Cores without counters that are named."""
@@ -135,3 +137,14 @@ def _sums(rows: Values, cores: int) -> Values:
     """Cycles by row group, as many for each core, to sums: `[core, column]`."""
     total: Values = np.add.reduce(_CYCLES.within(rows).reshape(cores, -1, len(_COLUMNS)), axis=1)
     return total
+
+
+SOURCE = Source(
+    name=TENSOR_ENGINE,
+    decode=decode,
+    role=Role.DEVICE,
+    gives="the tensor engines' busy share, which separates compute from waiting",
+    origin="`pe_cntrs` of each physical core in the same tree, two reads",
+    needs="the Neuron driver of SDK 2.25 or newer",
+    without="no TE column, and no ceiling for an estimated communication share",
+)

@@ -2,8 +2,9 @@
 
 from textual.strip import Strip
 
-from trntop.catalog import DEVICE_SOURCES, STEPS
+from trntop.catalog import STEPS
 from trntop.core.model import SourceState
+from trntop.sources import DEVICE_SOURCES
 
 from ..view_model import ViewModel
 from .context import RenderContext

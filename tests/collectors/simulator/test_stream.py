@@ -2,11 +2,12 @@ import itertools
 
 import pytest
 
-from trntop.catalog import FOREIGN, POD_RESOURCES, REMOTE_SOURCES, SOURCES
+from trntop.catalog import POD_RESOURCES
 from trntop.collectors.simulator import SCENARIOS, parse, simulate
 from trntop.core.instances import INSTANCE_TYPES
 from trntop.core.model import Reading
 from trntop.session.monitor import SparsePast
+from trntop.sources import LOCAL_SOURCES
 
 CLOCKED = ("steps", "log", "neuron-sysfs")
 """Sources that write clock times into what they say."""
@@ -70,8 +71,8 @@ def test_any_instance_type_plays(instance_type: str, scenario: str) -> None:
     row = INSTANCE_TYPES[instance_type]
     events = readings(f"sim:{scenario}?nodes=1&type={instance_type}&minutes=0.2", 1000)
     sources = {reading.source for reading in events}
-    others = {*FOREIGN, *REMOTE_SOURCES, POD_RESOURCES} | ({"efa"} if not row.efa_cards else set())
-    assert sources == {*SOURCES} - others
+    others = {POD_RESOURCES} | ({"efa"} if not row.efa_cards else set())
+    assert sources == {*LOCAL_SOURCES} - others
 
 
 def test_what_is_long_comes_in_turns() -> None:

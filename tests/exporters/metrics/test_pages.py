@@ -25,10 +25,7 @@ from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import (
     CATALOG,
     EFA_SOURCE,
-    FOREIGN,
     NEURON_MONITOR,
-    REMOTE_SOURCES,
-    SOURCES,
     STEPS,
     Entity,
     Kind,
@@ -50,6 +47,7 @@ from trntop.exporters.metrics.exposition import Block, Family, Format
 from trntop.exporters.metrics.pages import MAX_INCIDENTS
 from trntop.exporters.metrics.status import INSTANCE_LABELS
 from trntop.session.monitor import Monitor
+from trntop.sources import LOCAL_SOURCES
 
 HOSTILE = [
     'quote"in',
@@ -255,7 +253,7 @@ def test_stale_source_leaves_its_state_and_takes_its_values() -> None:
     view = make_view(1, states={NEURON_MONITOR: State.STALE}, reason="silent for 14 s")
     metrics, detail, cores = (body_of(view, page) for page in Page)
     up = {pairs["source"]: value for pairs, value in named(metrics, "trntop_source_up")}
-    heard = set(SOURCES) - {*FOREIGN, *REMOTE_SOURCES}
+    heard = set(LOCAL_SOURCES)
     assert up == dict.fromkeys(heard, 1) | {NEURON_MONITOR: 0}
     ages = {pairs["source"]: value for pairs, value in named(metrics, "trntop_source_age_seconds")}
     assert ages[NEURON_MONITOR] == 14

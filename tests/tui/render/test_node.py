@@ -9,7 +9,7 @@ import pytest
 from tests.builders import NOON, make_incident, make_node, view_of
 from tests.tui.render.pens import PEN, PLAIN, text
 from tests.tui.scenes import CARD, EFA_INCIDENT, VICTIM, view_model
-from trntop.catalog import SOURCES, Entity
+from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import (
     Allocation,
@@ -26,6 +26,7 @@ from trntop.core.model import (
 )
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
+from trntop.sources import BY_NAME
 from trntop.tui.render import devices, efa, host, node, run, welcome
 from trntop.tui.view_model import ViewModel
 
@@ -425,7 +426,7 @@ def test_the_bandwidth_has_one_name() -> None:
 
 @pytest.mark.parametrize("paint", [devices.draw, efa.draw, host.draw, node.processes])
 def test_reasons_are_told_to_the_end(paint: node.Paint) -> None:
-    down = dict.fromkeys(SOURCES, State.DOWN)
+    down = dict.fromkeys(BY_NAME, State.DOWN)
     made = make_node(0, 0, 0, 0, jobs=(), runtimes=0, states=down, reason="why " * 30 + "remedy")
     assert drawn(paint, made, 40).endswith("remedy")
 

@@ -7,10 +7,11 @@ import numpy as np
 from trntop.analysis.axis import Axis, carried
 from trntop.analysis.detector import Signal, Verdict
 from trntop.analysis.tick import Tick
-from trntop.catalog import FLEET, LOOP_PACED
+from trntop.catalog import FLEET
 from trntop.core import units
 from trntop.core.model import Column, Evidence, NodeView, SourceState, State
 from trntop.core.settings import Analysis as Settings
+from trntop.sources import TRAINING_SOURCES
 
 SOURCES = 5
 """Sources whose last words are told."""
@@ -73,7 +74,7 @@ class NodeSilent:
 
 def _loop_paced(view: NodeView) -> bool:
     """Whether all that was ever heard of a node came at the pace of a training loop."""
-    return all(one.name in LOOP_PACED for one in view.frame.speakers if one.time is not None)
+    return all(one.name in TRAINING_SOURCES for one in view.frame.speakers if one.time is not None)
 
 
 def _last_word(source: SourceState) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 
 from .effects import Effect
 from .fleet import Fleet
+from .hook import Hook, Simulated, World
 from .script import Script
 from .template import Template, inset, slot
 
@@ -58,3 +59,12 @@ class Probes:
                 if fault is not None and (fault.node, fault.peer) == (node, peer):
                     seconds *= 1.0 + fault.depth_at(second)
                 yield self._template.fill((self._fleet.names[peer], seconds)).encode()
+
+
+def _make(world: World) -> Simulated | None:
+    if not world.simulation.probed or not world.fleet.cards:
+        return None
+    return Simulated(results=Probes(world.fleet, world.script, world.seed).payloads)
+
+
+HOOK = Hook(_make, order=9)
