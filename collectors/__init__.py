@@ -15,7 +15,8 @@ from trntop.core.errors import SettingsError
 from trntop.core.settings import Collect
 from trntop.core.text import clean
 from trntop.session.collector import Collector, Examination
-from trntop.sources import SOURCES, Source
+from trntop.sources import SOURCES
+from trntop.sources.source import Source
 
 from .local_source import Context, LocalSource
 

@@ -24,7 +24,7 @@ class CommTuning:
     least_limit: float = 1e-9
     """A limit of 0 flags any communication at all."""
     hold: float = 10.0
-    """Seconds a job must communicate too much: by then its cause, if there is one, has been found."""
+    """Seconds above the limit; within them the cause, if there is one, has been found."""
     least_steps: int = 3
     """Steps that are judged together at least: one may be odd."""
     most_steps: int = 600

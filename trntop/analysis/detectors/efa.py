@@ -39,7 +39,7 @@ class EfaTuning:
     errors_per_second: float = 0.5
     """Errors per second above which a card is degraded, if its siblings have far fewer."""
     min_duration: float = 12.0
-    """Seconds for which packets must be resent, or in which errors must show: some bursts, as when a
+    """Seconds of retransmits, or in which errors must show: some bursts, as when a
     path changes, pass by themselves.
     """
     min_expected: float = 3.0

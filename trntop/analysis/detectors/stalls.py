@@ -30,7 +30,7 @@ class StallTuning:
     min_checkpoint: float = 20.0
     """Seconds; a checkpoint that took less has not stalled, whatever is usual."""
     min_lead: float = 0.7
-    """Seconds by which a node must have stopped before all others to be the one they wait for, beyond
+    """Seconds by which a node must stop before all others to be the one they wait for, beyond
     what is unsure.
     """
     max_share: float = 1 / 3
