@@ -22,6 +22,9 @@ settings.load_profile("suite")
 FLAGS = ("TRNTOP_UPDATE_",)
 """How variables begin that are meant for tests."""
 
+SIZE = ("COLUMNS", "LINES")
+"""Set in the workers by readline; programs would take them for their terminal's size."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Hides the user's settings and state before any test module is imported."""
@@ -30,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.TemporaryDirectory(prefix="trntop-home-", ignore_cleanup_errors=True)
     config.add_cleanup(folder.cleanup)
     for name in tuple(os.environ):
-        if name.startswith(("XDG_", "TRNTOP_")) and not name.startswith(FLAGS):
+        if name.startswith(("XDG_", "TRNTOP_", *SIZE)) and not name.startswith(FLAGS):
             patch.delenv(name)
     patch.setenv("HOME", folder.name)
     for kind in ("config", "state", "data", "cache"):

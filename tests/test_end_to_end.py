@@ -126,7 +126,7 @@ def test_a_newcomer_finds_the_sick_card_in_the_demo(pane: Pane) -> None:
 
 def test_a_live_source_is_shown(pane: Pane) -> None:
     live(pane, "ok")
-    pane.until("fresh", "worst first")
+    pane.until("training", "worst first")
     pane.press("q")
     pane.gone()
 

@@ -33,6 +33,8 @@ def _busy(pilot: Pilot[Any]) -> bool:
     app = pilot.app
     if not app.screen_stack:
         return False
+    if app._resize_event is not None or app._resize_timer is not None:
+        return True
     screen = app.screen
     if app._batch_count or screen._layout_required or screen._repaint_required:
         return True

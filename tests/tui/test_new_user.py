@@ -35,8 +35,7 @@ class Terminal:
         self.keys: list[str] = []
         self._tmux(
             "-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(rows),
-            # Which test runners set, and by which Textual goes instead of the terminal's size.
-            "env", "-u", "COLUMNS", "-u", "LINES", sys.executable, "-m", "trntop", *command,
+            sys.executable, "-m", "trntop", *command,
         )  # fmt: skip
 
     def _tmux(self, *words: str) -> str:

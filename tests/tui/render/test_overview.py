@@ -30,7 +30,6 @@ class TestHeader:
         top, second = text(header.draw(view_model(), 120, PEN)).splitlines()
         assert "trntop  pretrain-13b  16 × trn2.48xlarge" in top
         assert "▶ LIVE 12:00:00" in top
-        assert "cpu 1.1 %" in top
         assert "step 1,204r" in second
         assert "4.31 s r" in second
         assert "971 k tok/s r" in second
