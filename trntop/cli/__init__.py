@@ -307,16 +307,6 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
         "-o", "--output", type=Path, metavar="DIR", help="write all of them to a directory"
     )
 
-    lemons = command(
-        "lemons", "nodes with repeated incidents (history on this machine)",
-        sources="", module="lemons",
-    )  # fmt: skip
-    choice = lemons.add_mutually_exclusive_group()
-    choice.add_argument("--json", action="store_true", help="print JSON")
-    choice.add_argument(
-        "--forget", metavar="NODE", help="delete the history of a node, e.g. after its repair"
-    )
-
     targets = command(
         "targets", "expand node lists to targets for Prometheus service discovery",
         sources="", module="targets",

@@ -1,6 +1,5 @@
 """One function per command; each returns its exit code. Data to stdout, talk to stderr."""
 
-import math
 import os
 import shutil
 import signal
@@ -9,6 +8,7 @@ import textwrap
 import threading
 import time
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -20,11 +20,11 @@ from trntop.cli import opening
 from trntop.cli.choice import Choice, choice_of
 from trntop.cli.opening import settings_of
 from trntop.core.errors import RecordingError, TrntopError, UsageError
+from trntop.core.folders import state_folder
 from trntop.core.model import Cluster, Incident, SourceState, State, View
 from trntop.core.settings import Settings
 from trntop.core.source_spec import Origin, Source, parse_all
-from trntop.session import lemons, parallel
-from trntop.session.lemons import Record
+from trntop.session import node_history, parallel
 from trntop.session.monitor import MAX_CATCH_UP, Monitor, play
 from trntop.session.runner import Session
 
@@ -362,14 +362,13 @@ def _page(
     return report(first, last, seconds, incidents, settings, chosen=chosen, history=history)
 
 
-def _history(first: View, last: View) -> dict[str, Record] | None:
-    """What this machine knows of the nodes from before; nothing of simulated ones."""
-    path = lemons.default_path(os.environ)
-    if path is None or last.cluster.simulated:
-        return None
-    known = lemons.Lemons(path, warn=lambda text: print(f"trntop: {text}", file=sys.stderr))
-    before = (known.of(name).between(-math.inf, first.time) for name in last.cluster.nodes)
-    return {record.node: record for record in before if record.blames} or None
+def _history(first: View, last: View) -> dict[str, Counter[str]]:
+    """Earlier incidents of these nodes, as logged on this machine; none of simulated nodes."""
+    state = state_folder(os.environ)
+    if state is None or last.cluster.simulated:
+        return {}
+    counts = node_history.counts(state / node_history.FILE, first.time)
+    return {node: kinds for node, kinds in counts.items() if node in last.cluster.nodes}
 
 
 def record(args: Namespace) -> int:

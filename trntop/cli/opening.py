@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from trntop.catalog import SOURCES
 from trntop.core.errors import SettingsError, UsageError
+from trntop.core.folders import state_folder
 from trntop.core.model import NeffProfile, Reading
 from trntop.core.settings import Settings, load
 from trntop.core.source_spec import Origin, Source
@@ -19,7 +20,7 @@ from trntop.core.suggest import unknown
 from trntop.core.text import clean
 from trntop.recording import blackbox
 from trntop.recording.blackbox import BlackBox
-from trntop.session import interpreter, lemons
+from trntop.session import interpreter, node_history
 from trntop.session.collector import Collector
 from trntop.session.monitor import Monitor, SparsePast
 from trntop.session.runner import Playback, Session, Span, Subscriber, Tap
@@ -228,9 +229,8 @@ def session(
             interpreter.prepare()
             session.subscribe(interpreter.Trimmer())
             _tell_of_incidents(session, settings)
-        # What is live, and only that, counts for the nodes' history.
-        if history := lemons.default_path(os.environ):
-            session.subscribe(lemons.Watch(lemons.Lemons(history)))
+        if state := state_folder(os.environ):
+            session.subscribe(node_history.IncidentLog(state / node_history.FILE))
         return session
     streams = Streams(sources)
     unbounded = endless(sources)
@@ -259,9 +259,9 @@ def _tell_of_incidents(session: Session, settings: Settings) -> None:
     def tell(text: str) -> None:
         session.tell(text)
 
-    state = lemons.default_path(os.environ)
+    state = state_folder(os.environ)
     if session.black_box is not None and settings.blackbox.on_critical and state is not None:
-        folder = state.with_name("blackbox")
+        folder = state / "blackbox"
         session.subscribe(blackbox.OnCritical(session.black_box, folder, tell))
     notify = settings.notify
     if notify.webhook or notify.webhook_file:
