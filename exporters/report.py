@@ -12,7 +12,6 @@ from trntop.core import units
 from trntop.core.model import Cluster, Evidence, Incident, Severity, SourceState, State, View
 from trntop.core.settings import Analysis, Settings
 from trntop.pipeline.jobs import job_value
-from trntop.session.lemons import Record
 from trntop.sources import DEVICE_SOURCES, LOCAL_SOURCES, PROBES
 
 from .grid import plural
@@ -35,7 +34,7 @@ def report(
     settings: Settings,
     *,
     chosen: str = "",
-    history: Mapping[str, Record] | None = None,
+    history: Mapping[str, Counter[str]] | None = None,
 ) -> str:
     """One Markdown page, its worst first.
 
@@ -46,14 +45,13 @@ def report(
         incidents: those to report.
         settings: in force.
         chosen: which incidents were asked for, in words; empty for all.
-        history: node → what it was blamed for before `first`, if anything; None where no history
-            is kept.
+        history: node → kind → number of incidents in the 90 days before `first`.
     """
     blocks = [
         *_head(first, last, seconds, incidents, chosen),
         *_open(last, incidents, history or {}),
         *_closed(incidents),
-        *_nodes(incidents, history),
+        *_nodes(incidents, history or {}),
         *_unseen(last.cluster),
         *_settings(settings),
     ]
@@ -113,7 +111,7 @@ def _job(cluster: Cluster, job: str, names: Sequence[str]) -> str:
 
 
 def _open(
-    last: View, incidents: Sequence[Incident], history: Mapping[str, Record]
+    last: View, incidents: Sequence[Incident], history: Mapping[str, Counter[str]]
 ) -> Iterator[str]:
     lasting = sorted(
         (one for one in incidents if one.open), key=lambda one: (-one.severity.rank, one.opened_at)
@@ -130,7 +128,7 @@ def _open(
             lines.append(f"- Where: {where}")
         lines += [f"- {plain(_evidence(evidence))}" for evidence in one.evidence]
         if known := history.get(one.node or ""):
-            lines.append(f"- This node before: {_counts(known)}")
+            lines.append(f"- This node in the 90 days before: {_counts(known)}")
         if advice.get(one.kind):
             lines.append(f"- First: {plain(advice[one.kind])}")
             lines.append(f"- Runbook: `trntop rules {one.kind}`")
@@ -192,31 +190,30 @@ def _closed(incidents: Sequence[Incident]) -> Iterator[str]:
         )
 
 
-def _nodes(incidents: Sequence[Incident], history: Mapping[str, Record] | None) -> Iterator[str]:
+def _nodes(incidents: Sequence[Incident], history: Mapping[str, Counter[str]]) -> Iterator[str]:
     here: dict[str, Counter[str]] = {}
     for one in incidents:
         if one.node is not None:
             here.setdefault(one.node, Counter())[one.kind] += 1
     if not here:
         return
-    yield "## Who was to blame"
-    rows = [["node", "times", "kinds"]]
-    if history is not None:
-        rows[0].append("before, 90 days")
+    yield "## Offending nodes"
+    rows = [["node", "incidents", "kinds"]]
+    if history:
+        rows[0].append("90 days before")
     worst = sorted(here, key=lambda node: (-here[node].total(), units.natural(node)))
     for node in worst[:MAX_ROWS]:
         row = [plain(node), f"{here[node].total()}", _kinds(here[node])]
-        if history is not None:
-            known = history.get(node)
-            row.append(_counts(known) if known else "never")
+        if history:
+            row.append(_counts(history[node]) if node in history else "0")
         rows.append(row)
     yield table(rows)
     if len(worst) > MAX_ROWS:
         yield f"and {plural(len(worst) - MAX_ROWS, 'node')} more"
 
 
-def _counts(record: Record) -> str:
-    return f"{plural(len(record.blames), 'time')} ({_kinds(record.kinds)})"
+def _counts(kinds: Counter[str]) -> str:
+    return f"{plural(kinds.total(), 'incident')} ({_kinds(kinds)})"
 
 
 def _kinds(kinds: Counter[str]) -> str:

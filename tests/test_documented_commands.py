@@ -36,7 +36,7 @@ PLACEHOLDERS = {
     "/etc/trntop/config.toml": "config.toml", "$(squeue -h -j 4711 -o %N)": "trn-[001-016]",
 }  # fmt: skip
 SEPARATORS = {"|", "&&", ";", ">", "&"}
-OFFLINE = {"rules", "lemons", "targets", "import", "profile", "doctor", "compare"}
+OFFLINE = {"rules", "targets", "import", "profile", "doctor", "compare"}
 """Commands that use no network. (`demo` does not either; test_cli.py runs it, which takes long.)"""
 ON_RECORDINGS = {"snapshot", "analyze", "replay", "record", "top"}
 LEAST_PARSED = 80

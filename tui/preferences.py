@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
+from trntop.core.folders import state_folder
 from trntop.core.settings import Screen
-from trntop.session.lemons import default_path as lemons_path
 
 MAX_BYTES = 1 << 16
 
@@ -34,9 +34,8 @@ class Arrangement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def default_path(environ: Mapping[str, str]) -> Path | None:
-    """`trntop/screen.json` beside the history of nodes; None without a home."""
-    lemons = lemons_path(environ)
-    return None if lemons is None else lemons.with_name("screen.json")
+    state = state_folder(environ)
+    return None if state is None else state / "screen.json"
 
 
 class TablePreferences:

@@ -235,7 +235,7 @@ def test_what_is_no_configuration_file_is_refused(tmp_path: Path, config: Path) 
     assert error_of(Path("/dev/zero")) == "/dev/zero: not a regular file"
     assert error_of(Path("a\0b")) == "'a\\x00b' is not a path"
     config.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
-    assert error_of(config) == f"{config}: a configuration file has at most 1 MiB"
+    assert error_of(config) == f"{config}: larger than 1 MiB"
     config.write_bytes(b"# \xff")
     assert error_of(config) == f"{config}: not UTF-8 at byte 2"
 

@@ -17,7 +17,7 @@ from trntop.check.model import Inspection, Outcome
 from trntop.check.plan import Plan
 from trntop.check.result import SCHEMA, Check, NodeInspection
 from trntop.core.errors import UsageError
-from trntop.session import lemons
+from trntop.core.folders import state_folder
 
 MAX_BYTES = 256 << 20
 """Longest file that is read."""
@@ -26,8 +26,8 @@ _PATTERN = "check-*.json"
 
 def folder_of(environ: Mapping[str, str]) -> Path | None:
     """Where results are kept; None without a home."""
-    state = lemons.default_path(environ)
-    return None if state is None else state.with_name("checks")
+    state = state_folder(environ)
+    return None if state is None else state / "checks"
 
 
 def encode(check: Check) -> bytes:

@@ -1,7 +1,7 @@
 """The command line.
 
-Imports nothing heavy: each command loads what it needs, so that the exporter never pays for
-the screen nor `--help` for anything.
+Imports nothing heavy: each command imports what it needs, so that the exporter does not load the
+screen.
 """
 
 import argparse
@@ -55,7 +55,7 @@ agents must run with --allow-probes; pass their token with --set fleet.token_fil
 """
 
 _COMMAND = re.compile(r"[A-Za-z][A-Za-z_-]*")
-"""A first argument that can only be meant as a command, unless it is a file or a source."""
+"""A first argument that can only be a command, unless it is a file or a source."""
 _OPTION = re.compile(r"^ +(?:-\w(?: \S+)?, )?(--[a-z][\w.-]*)", re.MULTILINE)
 """An option in a help page."""
 _SUBCOMMAND = re.compile(r"argument COMMAND: invalid choice: '(.+)' \(choose from (.+)\)")
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that knows no dashes and arrows gets question marks, not a traceback.
+        # A terminal without dashes and arrows gets question marks, not a traceback.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"trntop: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # The reader has seen enough. Python would complain again while closing stdout.
+        # Otherwise Python reports the closed pipe again while closing stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -163,7 +163,7 @@ def _similar_option(wrong: str, parser: argparse.Namespace | _Parser) -> str | N
 
 
 def is_word(text: str) -> bool:
-    """Whether it can only be meant as a command: neither a file nor a source looks like that."""
+    """Whether a first argument can only be a command: files and sources look different."""
     return bool(_COMMAND.fullmatch(text)) and text != "local" and not Path(text).exists()
 
 
@@ -305,16 +305,6 @@ def _build() -> tuple[_Parser, dict[str, _Parser]]:
     boards.add_argument("--dashboard", metavar="NAME", help="print one: cluster, node, efa or job")
     boards.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="write all of them to a directory"
-    )
-
-    lemons = command(
-        "lemons", "nodes with repeated incidents (history on this machine)",
-        sources="", module="lemons",
-    )  # fmt: skip
-    choice = lemons.add_mutually_exclusive_group()
-    choice.add_argument("--json", action="store_true", help="print JSON")
-    choice.add_argument(
-        "--forget", metavar="NODE", help="delete the history of a node, e.g. after its repair"
     )
 
     targets = command(

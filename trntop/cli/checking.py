@@ -1,4 +1,4 @@
-"""`trntop check`: is the fabric fit for the next stage?"""
+"""`trntop check`: checks nodes and the network between them before a job."""
 
 import asyncio
 import contextlib
@@ -28,11 +28,11 @@ from trntop.recording.writer import check_creatable
 from trntop.session.monitor import Monitor, play
 
 CARDS = 16
-"""Cards that a plan reckons with: of a trn2.48xlarge."""
+"""EFA devices that a plan assumes: those of a trn2.48xlarge."""
 REDRAWN = 0.2
-"""Least seconds between two states of the line that tells the progress."""
+"""Minimum seconds between updates of the progress line."""
 PERFTEST = ("ib_send_lat", "ib_write_bw")
-"""Tools that know no providers of libfabric."""
+"""Tools without libfabric providers."""
 HANDLED = (signal.SIGTERM, signal.SIGHUP)
 """Signals that end a check as Ctrl-C does."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
@@ -74,7 +74,7 @@ def check(args: Namespace) -> int:
 
 
 def _sources(texts: Sequence[str]) -> list[Source]:
-    """The NODE arguments; other than elsewhere, a name alone is a node too."""
+    """The NODE arguments; unlike elsewhere, a bare name is a node, too."""
     sources = [
         Source(Origin.AGENT, text) if _is_name(text) else parse(text)
         for text in dict.fromkeys(texts)
@@ -125,7 +125,7 @@ def _hosts(sources: list[Source], settings: Settings) -> list[Host]:
 
 
 def _ask(sources: Sequence[Source], wanted: bool, settings: Settings) -> Ask | None:
-    """What asks EC2 of the nodes, if that is wanted or they come from there."""
+    """The query of EC2, with `--ec2` or for nodes listed by EC2."""
     if not wanted and all(source.origin is not Origin.EC2 for source in sources):
         return None
     from trntop.collectors.ec2_network import Ec2Network
@@ -208,7 +208,7 @@ def _run(
     outlook: Outlook | None,
     ask: Ask | None,
 ) -> Check:
-    """Conducts the check. A signal ends it, with all that runs for it."""
+    """Runs the check. A signal cancels it and all its probes."""
     line = _Line(sys.stderr.isatty())
 
     async def conducted() -> Check:
@@ -239,7 +239,7 @@ def _run(
 
 
 class _Line:
-    """The progress, on one line of a terminal; nothing where there is none."""
+    """The progress line; only on a terminal."""
 
     def __init__(self, terminal: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._terminal = terminal
@@ -247,7 +247,7 @@ class _Line:
         self._drawn = -REDRAWN
 
     def tell(self, progress: Progress) -> None:
-        """Draws the line anew, if that is not too often."""
+        """Redraws the line, at most every `REDRAWN` seconds."""
         now = self._clock()
         if not self._terminal or (now < self._drawn + REDRAWN and progress.done < progress.total):
             return
@@ -258,7 +258,6 @@ class _Line:
         self._write(f"\r\x1b[K{text[:room]}")
 
     def clear(self) -> None:
-        """Takes it away."""
         if self._terminal:
             self._write("\r\x1b[K")
 

@@ -1,4 +1,4 @@
-"""Which incidents somebody asks for: `--since TIME` and `--rule KIND`."""
+"""Filters for incidents: `--since TIME` and `--rule KIND`."""
 
 import re
 import time
@@ -22,38 +22,38 @@ _SPAN = re.compile(f"(?:{_PART}){{1,4}}")
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 
 Since = Callable[[float], float]
-"""The end of what was seen → the time that is meant."""
+"""End of the data → start time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is asked for; without anything, all incidents."""
+    """A filter for incidents; by default, all pass."""
 
     since: Since | None = None
     kinds: tuple[str, ...] = ()
 
     def of(self, incidents: Iterable[Incident], end: float) -> tuple[Incident, ...]:
-        """Those that are meant, in the order in which they began.
+        """The matching incidents, by opening time.
 
         Args:
             incidents: all of them.
-            end: unix seconds at which the stream ended.
+            end: unix seconds of the end of the stream.
         """
         start = None if self.since is None else self.since(end)
         return tuple(
             sorted(
                 (
-                    one
-                    for one in incidents
-                    if (not self.kinds or one.kind in self.kinds)
-                    and (start is None or one.closed_at is None or one.closed_at >= start)
+                    incident
+                    for incident in incidents
+                    if (not self.kinds or incident.kind in self.kinds)
+                    and (start is None or incident.closed_at is None or incident.closed_at >= start)
                 ),
-                key=lambda one: one.opened_at,
+                key=lambda incident: incident.opened_at,
             )
         )
 
     def phrase(self, end: float) -> str:
-        """What was asked for, in words; empty for all."""
+        """The filter in words; empty for all."""
         parts = []
         if self.since is not None:
             clock = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since(end)))
@@ -64,20 +64,20 @@ class Choice:
 
 
 def choice_of(args: Namespace, settings: Settings) -> Choice:
-    """The choice that a command line states.
+    """The filter of a command line.
 
     Raises:
-        UsageError: a time cannot be read, or there is no such rule.
+        UsageError: the time or the rule is not valid.
     """
     kinds = dict.fromkeys(known_kind(kind, settings) for kind in args.kinds)
     return Choice(None if args.since is None else since(args.since), tuple(kinds))
 
 
 def since(text: str) -> Since:
-    """`14:03` (the last one before the end, UTC), ISO 8601 (UTC unless it says), `30m`, `1h30m`.
+    """`14:03` (the last one before the end, UTC), ISO 8601 (UTC by default), `30m`, `1h30m`.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: it is not valid.
     """
     if _SPAN.fullmatch(text):
         seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(_PART, text))
@@ -102,10 +102,10 @@ def since(text: str) -> Since:
 
 
 def known_kind(kind: str, settings: Settings) -> str:
-    """`kind`, if there is a rule of that name.
+    """The rule of this name, in any case.
 
     Raises:
-        UsageError: there is none; says which one may be meant.
+        UsageError: there is none; suggests the closest.
     """
     kinds = [*(rule.kind for rule in RULEBOOK), *(own.name for own in settings.rules)]
     for known in kinds:

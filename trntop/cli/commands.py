@@ -1,6 +1,5 @@
-"""One function per command; each returns its exit code. Data to stdout, talk to stderr."""
+"""One function per command; each returns its exit code. Data to stdout, messages to stderr."""
 
-import math
 import os
 import shutil
 import signal
@@ -9,6 +8,7 @@ import textwrap
 import threading
 import time
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -19,11 +19,11 @@ from trntop.cli import opening
 from trntop.cli.choice import Choice, choice_of
 from trntop.cli.opening import settings_of
 from trntop.core.errors import RecordingError, TrntopError, UsageError
+from trntop.core.folders import state_folder
 from trntop.core.model import Cluster, Incident, SourceState, State, View
 from trntop.core.settings import Settings
 from trntop.core.source_spec import Origin, Source, parse_all
-from trntop.session import lemons, parallel
-from trntop.session.lemons import Record
+from trntop.session import node_history, parallel
 from trntop.session.monitor import MAX_CATCH_UP, Monitor, play
 from trntop.session.runner import Session
 from trntop.sources import BY_NAME, DEVICE_SOURCES, TRAINING_SOURCES
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trntop.recording.writer import Recorder
 
 WEB_LISTEN = "127.0.0.1:10043"
-"""Where `--web` listens."""
+"""Default address of `--web`."""
 SNAPSHOT_WAIT = 8.0
 """Seconds a snapshot of live sources waits for two readings of each, for the rates."""
 SNAPSHOT_PERIOD = 2.0
@@ -62,13 +62,12 @@ def top(args: Namespace) -> int:
 
 
 def _is_screen() -> bool:
-    """Whether there is a terminal that can be drawn on."""
     dumb = os.environ.get("TERM", "") in ("", "dumb", "unknown")
     return not dumb and sys.stdout.isatty() and sys.stdin.isatty()
 
 
 def _serve(args: Namespace, *, piped: bool) -> int:
-    """Serves the dashboard to browsers, which start it by the same command line."""
+    """Serves the dashboard to browsers; each page runs the same command line."""
     from trntop.exporters.web.listening import parse_listen
 
     if piped:
@@ -88,9 +87,9 @@ def _serve(args: Namespace, *, piped: bool) -> int:
 
 
 def _keyboard() -> int | None:
-    """Puts the terminal's keyboard in the place of a piped standard input.
+    """Replaces a piped standard input with the terminal's keyboard.
 
-    Returns the pipe's new descriptor, or None where there is no terminal.
+    Returns the pipe's new descriptor, or None without a terminal.
     """
     try:
         terminal = os.open("/dev/tty", os.O_RDWR)
@@ -103,14 +102,12 @@ def _keyboard() -> int | None:
 
 
 def demo(args: Namespace) -> int:
-    """The dashboard on a simulation."""
     args.sources = [f"sim:{args.scenario.removeprefix('sim:')}"]
     args.loop = False
     return top(args)
 
 
 def replay(args: Namespace) -> int:
-    """The dashboard on recordings."""
     sources = parse_all(args.sources)
     if not all(source.stream for source in sources):
         raise UsageError("replay needs recordings; for live sources, use trntop SOURCE")
@@ -130,10 +127,10 @@ def _dashboard(session: Session, settings: Settings) -> int:
 
 
 def snapshot_view(sources: list[Source], settings: Settings) -> View:
-    """One view: the end of a stream, or live sources once they have given two readings."""
+    """One view: the end of a stream, or live sources after two readings of each."""
     if sources[0].stream:
         return _played(sources, settings)[1]
-    session = opening.session(sources, _in_haste(settings))
+    session = opening.session(sources, _fast(settings))
     session.start()
     try:
         deadline = time.monotonic() + SNAPSHOT_WAIT
@@ -146,8 +143,8 @@ def snapshot_view(sources: list[Source], settings: Settings) -> View:
         session.stop()
 
 
-def _in_haste(settings: Settings) -> Settings:
-    """The same, but slow sources are read twice while a snapshot waits."""
+def _fast(settings: Settings) -> Settings:
+    """With slow sources read twice within `SNAPSHOT_WAIT`."""
     collect = settings.collect
     return structs.replace(
         settings,
@@ -162,24 +159,24 @@ def _in_haste(settings: Settings) -> Settings:
 def _played(
     sources: list[Source], settings: Settings, wanted: frozenset[str] | None = None
 ) -> tuple[View, View, float]:
-    """The first and the last view of a stream, and the seconds of its time that were seen.
+    """The first and the last view of a stream, and the seconds it covers.
 
-    Of an endless one, the last view of its warm-up. The views have the quantities that are
-    `wanted`, or all.
+    Of an endless stream, the last view of its warm-up. The views have only the quantities in
+    `wanted`, if given.
     """
     streams = opening.Streams(sources)
     cut = opening.endless(sources)
     profiles = opening.known_profiles(settings)
     files = [source.text for source in sources if source.origin is Origin.RECORDING]
-    told: opening.Streams | parallel.Shares
+    damaged: opening.Streams | parallel.Shares
     workers = parallel.workers_for(files) if len(files) == len(sources) else 1
     if workers > 1:
         shares = parallel.Shares(streams, streams.notes, settings, profiles, workers, wanted)
-        views, told = iter(shares), shares
+        views, damaged = iter(shares), shares
     else:
         readings = opening.until(streams(), opening.WARM_UP) if cut else streams()
         monitor = Monitor(settings, profiles=profiles, wanted=wanted, sparse=streams.sparse)
-        views, told = play(readings, monitor), streams
+        views, damaged = play(readings, monitor), streams
     first = last = None
     seconds = 0.0
     for view in views:
@@ -188,24 +185,24 @@ def _played(
         if last is None or not (view.ended and cut):
             last = view
         first = first or view
-    _talk_about_damage(told)
+    _print_damage(damaged)
     if first is None or last is None:
         raise RecordingError(f"{sources[0].text} contains no readings")
     return first, last, seconds
 
 
-def _talk_about_damage(streams: "opening.Streams | parallel.Shares") -> None:
+def _print_damage(streams: "opening.Streams | parallel.Shares") -> None:
     for note in streams.notes():
         print(f"trntop: {note}", file=sys.stderr)
 
 
 def _settled(cluster: Cluster) -> bool:
-    sources = [one for view in cluster.nodes.values() for one in view.frame.sources]
-    return bool(sources) and all(map(_spoken, sources))
+    sources = [source for view in cluster.nodes.values() for source in view.frame.sources]
+    return bool(sources) and all(map(_complete, sources))
 
 
-def _spoken(source: SourceState) -> bool:
-    """Whether nothing more is to be expected of a source soon."""
+def _complete(source: SourceState) -> bool:
+    """Whether a source has enough readings for a snapshot, or will have no more soon."""
     if source.name in TRAINING_SOURCES or source.state in (State.DOWN, State.ENDED):
         return True
     enough = 2 if (source.period or 0.0) <= SNAPSHOT_PERIOD else 1
@@ -213,7 +210,7 @@ def _spoken(source: SourceState) -> bool:
 
 
 def snapshot(args: Namespace) -> int:
-    """One reading, as a table or JSON."""
+    """One sample, as a table or JSON."""
     sources = parse_all(args.sources)
     settings = settings_of(args)
     if not args.json:
@@ -235,7 +232,7 @@ def _print_snapshot(sources: list[Source], settings: Settings) -> int:
 
 
 def received(cluster: Cluster) -> int:
-    """Exit code of one reading: 1, with the reasons on standard error, if it has no values."""
+    """Exit code of a snapshot: 1, with the reasons on standard error, if it has no values."""
     if cluster.has_values:
         return 0
     _print_problems(cluster)
@@ -253,7 +250,7 @@ def _write(data: bytes) -> None:
 
 
 def analyze(args: Namespace) -> int:
-    """The incidents of recordings, simulations, or of live sources watched for a while."""
+    """Incidents of recordings, simulations, or live sources watched for `--seconds`."""
     sources = parse_all(args.sources)
     settings = settings_of(args)
     choice = choice_of(args, settings)
@@ -266,15 +263,15 @@ def analyze(args: Namespace) -> int:
         _report(first, last, seconds, choice)
     if last.cluster.has_parts:
         if not last.incidents:
-            _talk_about_haste(seconds, settings)
+            _warn_if_too_short(seconds, settings)
         return 0
     # Without data, the lack of incidents does not mean that the run is healthy.
     _print_problems(last.cluster)
     return 1
 
 
-def _talk_about_haste(seconds: float, settings: Settings) -> None:
-    """Finding nothing is no good news where a mean over the window had no time to last."""
+def _warn_if_too_short(seconds: float, settings: Settings) -> None:
+    """Without this, a run too short for a rule would pass for healthy."""
     from trntop.analysis.detectors.comm import TUNING
 
     needed = settings.analysis.window + TUNING.hold
@@ -307,7 +304,7 @@ def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[V
 
 
 def _refuse_failure(session: Session) -> None:
-    """What a session that broke did not see must not pass for calm."""
+    """Otherwise a session that failed would look like one without incidents."""
     if session.failure:
         raise TrntopError(f"data collection failed: {session.failure}")
 
@@ -322,7 +319,7 @@ def _report(first: View, last: View, seconds: float, choice: Choice) -> None:
     if not last.cluster.has_parts:
         print("inconclusive: no data")
         return
-    # In UTC, as the sentences of the incidents are.
+    # In UTC, like the summaries of the incidents.
     print(incidents_text(choice.of(last.incidents, last.time), width, utc=True).rstrip())
 
 
@@ -355,25 +352,24 @@ def _page(
     settings: Settings,
     chosen: str = "",
 ) -> str:
-    """The report of a shift, as Markdown."""
+    """The shift report, as Markdown."""
     from trntop.exporters.report import report
 
     history = _history(first, last)
     return report(first, last, seconds, incidents, settings, chosen=chosen, history=history)
 
 
-def _history(first: View, last: View) -> dict[str, Record] | None:
-    """What this machine knows of the nodes from before; nothing of simulated ones."""
-    path = lemons.default_path(os.environ)
-    if path is None or last.cluster.simulated:
-        return None
-    known = lemons.Lemons(path, warn=lambda text: print(f"trntop: {text}", file=sys.stderr))
-    before = (known.of(name).between(-math.inf, first.time) for name in last.cluster.nodes)
-    return {record.node: record for record in before if record.blames} or None
+def _history(first: View, last: View) -> dict[str, Counter[str]]:
+    """Earlier incidents of these nodes, as logged on this machine; none of simulated nodes."""
+    state = state_folder(os.environ)
+    if state is None or last.cluster.simulated:
+        return {}
+    counts = node_history.counts(state / node_history.FILE, first.time)
+    return {node: kinds for node, kinds in counts.items() if node in last.cluster.nodes}
 
 
 def record(args: Namespace) -> int:
-    """Writes readings to a file until stopped, at the end of a stream, or at a cap."""
+    """Writes readings to a file until stopped, the end of a stream, or a limit."""
     from trntop.recording.writer import Recorder, check_creatable
 
     sources = parse_all(args.sources)
@@ -405,7 +401,7 @@ def record(args: Namespace) -> int:
                 recorder.write(reading)
                 if recorder.full or recorder.failed:
                     break
-            _talk_about_damage(streams)
+            _print_damage(streams)
     if recorder.failed:
         print(f"trntop: {args.output}: {recorder.failed}", file=sys.stderr)
         return 1
@@ -423,9 +419,9 @@ def record(args: Namespace) -> int:
 def _record_live(
     sources: list[Source], settings: Settings, recorder: "Recorder", max_seconds: float | None
 ) -> None:
-    """Runs a session whose readings are recorded, until a signal or until a cap is reached.
+    """Records a session until a signal or a limit.
 
-    The cap on time also ends a recording that no reading ever starts.
+    The time limit also ends a recording without any readings.
     """
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -446,7 +442,7 @@ def _record_live(
 
 
 def doctor(args: Namespace) -> int:
-    """Which sources exist here; 0 when one of them can be read, 1 when none."""
+    """Lists the sources of this machine; 0 if a device source is available, else 1."""
     from trntop.collectors import examine_all
 
     findings = examine_all(settings_of(args).collect)

@@ -38,7 +38,7 @@ def compare(args: Namespace) -> int:
 
 
 def settings_with_price(args: Namespace) -> Settings:
-    """The settings in force; `screen.price_per_hour` is the price of sides that have no own."""
+    """The settings in force; `screen.price_per_hour` is the default price of both sides."""
     settings = opening.settings_of(args)
     usual = settings.screen.price_per_hour or None
     args.price_a = usual if args.price_a is None else args.price_a
@@ -47,7 +47,7 @@ def settings_with_price(args: Namespace) -> Settings:
 
 
 def split(text: str, given: comparing.Stretch) -> tuple[Source, comparing.Stretch]:
-    """A source and the stretch of it that counts: `run.jsonl@10m-20m`, else what is `given`.
+    """A source and the part of it to compare: `run.jsonl@10m-20m`, else `given`.
 
     Raises:
         UsageError: the source is no stream, or the stretch is empty.

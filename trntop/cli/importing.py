@@ -1,4 +1,4 @@
-"""The commands that take in what profilers wrote: traces, and profiles of NEFFs."""
+"""The commands that import profiler output: traces, and profiles of NEFFs."""
 
 import os
 import shutil
@@ -27,14 +27,14 @@ PROFILES = ("name", "uuid", "read", "written", "time", "comm")
 
 
 def import_trace(args: Namespace) -> int:
-    """Step times from traces: a table or JSON, and a recording where one is asked for."""
+    """Step times from traces: a table or JSON, and optionally a recording."""
     from trntop.collectors import traces
 
     if args.output:
         # Known before minutes are spent on reading traces.
         _check_output(args)
     captures = traces.load(args.files, args.format, args.executions)
-    _talk_about(captures)
+    _print_notes(captures)
     steps = [step for capture in captures for step in traces.steps_of(capture)]
     totals = [traces.total_of(capture) for capture in captures]
     if args.json:
@@ -57,11 +57,12 @@ def _check_output(args: Namespace) -> None:
     check_creatable(path, overwrite=args.overwrite)
 
 
-def _talk_about(captures: list["Capture"]) -> None:
-    """What to know about the figures."""
+def _print_notes(captures: list["Capture"]) -> None:
+    """Prints caveats about the figures."""
     from trntop.collectors.traces import gap
 
-    for note in dict.fromkeys(f"{one.path}: {note}" for one in captures for note in one.notes):
+    notes = (f"{capture.path}: {note}" for capture in captures for note in capture.notes)
+    for note in dict.fromkeys(notes):
         print(f"trntop: {note}", file=sys.stderr)
     if apart := gap(captures):
         seconds, before, after = apart
@@ -196,7 +197,7 @@ def _path(args: Namespace) -> Path:
 
 
 def _fitted(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The table without those columns of `SPARE` for which the terminal has no room."""
+    """The table without the columns of `SPARE` that do not fit the terminal."""
     # Into a file or a pipe, all of it goes.
     room = shutil.get_terminal_size((sys.maxsize, 24)).columns
     hidden: list[str] = []
@@ -215,7 +216,7 @@ def _fitted(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns as wide as they need; names to the left, figures to the right."""
+    """Columns of minimal width; names left, figures right."""
     lines = [tuple(header), *map(tuple, rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(

@@ -11,6 +11,7 @@ from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from trntop.core.errors import SettingsError, UsageError
+from trntop.core.folders import state_folder
 from trntop.core.model import NeffProfile, Reading
 from trntop.core.settings import Settings, load
 from trntop.core.source_spec import Origin, Source
@@ -18,7 +19,7 @@ from trntop.core.suggest import unknown
 from trntop.core.text import clean
 from trntop.recording import blackbox
 from trntop.recording.blackbox import BlackBox
-from trntop.session import interpreter, lemons
+from trntop.session import interpreter, node_history
 from trntop.session.collector import Collector
 from trntop.session.monitor import Monitor, SparsePast
 from trntop.session.runner import Playback, Session, Span, Subscriber, Tap
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
     from trntop.collectors.probing import Probing
 
 WARM_UP = 124.0
-"""Seconds of its past that an endless simulation shows at once, so that no graph is empty."""
+"""Seconds of history that an endless simulation starts with, so that no graph is empty."""
 WARM_UP_PAST = SparsePast(until=120, every=10)
-"""All of that but its end is simulated in steps, so that the first picture is there soon."""
+"""The older part of it is simulated in coarse steps, for a fast first picture."""
 
 
 def settings_of(args: Namespace, **options: object) -> Settings:
     """The settings in force for a command.
 
     Raises:
-        UsageError: a `--set` is not KEY=VALUE.
+        UsageError: a `--set` has no `=`.
         SettingsError: a setting is unknown or out of range.
     """
     given = {name.replace("__", "."): value for name, value in options.items() if value is not None}
@@ -51,7 +52,7 @@ def settings_of(args: Namespace, **options: object) -> Settings:
 
 
 def node_name() -> str:
-    """This machine's name, as its own node."""
+    """Name of this machine as a node."""
     return clean(platform.node()) or "localhost"
 
 
@@ -67,19 +68,19 @@ class Streams:
         from trntop.recording.reader import Recording, open_recording
 
         self.sparse = WARM_UP_PAST if endless(sources) and len(sources) == 1 else None
-        """How they begin, if that is to be run through fast."""
+        """The coarse steps of their warm-up, if any."""
         self._recordings: list[Recording] = []
         self._plain: dict[str, str] = {}
-        """Node → file, for files that do not name their node."""
+        """Node → file, for files without node names."""
         self._makers: list[Callable[[], Iterable[Reading]]] = []
         self._later: list[Callable[[float], Iterable[Reading]]] = []
-        """The same from a time on."""
+        """The same from a start time."""
         self._spans: list[Callable[[], Span | None]] = []
         for source in sources:
             if source.origin is Origin.RECORDING:
                 recording = open_recording(source.text)
                 if recording.plain:
-                    self._claim(recording.node, source.text)
+                    self._register(recording.node, source.text)
                 self._recordings.append(recording)
                 self._makers.append(partial(iter, recording))
                 self._later.append(recording.iter_from)
@@ -92,8 +93,8 @@ class Streams:
                 self._later.append(partial(_skipped, make))
                 self._spans.append(partial(_span, start, simulation.minutes))
 
-    def _claim(self, node: str, text: str) -> None:
-        """Keeps two files that name no node from becoming one node by their equal names."""
+    def _register(self, node: str, text: str) -> None:
+        """Rejects two files without node names that would become the same node."""
         if other := self._plain.get(node):
             raise UsageError(
                 f"{clean(other)} and {clean(text)} have the same node name {node}; rename one file"
@@ -109,7 +110,7 @@ class Streams:
         return _merged([make(time) for make in self._later])
 
     def span(self) -> Span | None:
-        """Times of the first and the last reading; None where only reading on would tell."""
+        """Times of the first and the last reading; None if unknown without reading everything."""
         spans = [find() for find in self._spans]
         known = [span for span in spans if span is not None]
         if len(known) < len(spans):
@@ -117,7 +118,7 @@ class Streams:
         return min(first for first, _ in known), max(last for _, last in known)
 
     def notes(self) -> list[str]:
-        """What was lost in damaged files, as far as they have been read."""
+        """Losses in damaged files, as far as read."""
         return [
             f"{clean(recording.path.name)}: {note}"
             for recording in self._recordings
@@ -126,7 +127,9 @@ class Streams:
 
 
 def _merged(streams: list[Iterable[Reading]]) -> Iterable[Reading]:
-    return streams[0] if len(streams) == 1 else heapq.merge(*streams, key=lambda one: one.time)
+    return (
+        streams[0] if len(streams) == 1 else heapq.merge(*streams, key=lambda reading: reading.time)
+    )
 
 
 def _span(start: float, minutes: float | None) -> Span | None:
@@ -134,12 +137,12 @@ def _span(start: float, minutes: float | None) -> Span | None:
 
 
 def _skipped(make: Callable[[], Iterable[Reading]], time: float) -> Iterable[Reading]:
-    """What a stream gives from `time` on, by running through what is before."""
+    """The readings of a stream from `time` on."""
     return dropwhile(lambda reading: reading.time < time, make())
 
 
 def endless(sources: list[Source]) -> bool:
-    """Whether a stream of these would never end: a simulation without `minutes`."""
+    """Whether a stream of these never ends: a simulation without `minutes`."""
     from trntop.collectors import simulator
 
     return any(
@@ -153,7 +156,7 @@ def collectors(
 ) -> list[Collector]:
     """Live collectors for sources; `standard_input` is the descriptor that `-` reads.
 
-    A `guest` leaves what only one can receive to an agent on this machine.
+    A `guest` leaves exclusive sources (the steps socket) to an agent on this machine.
 
     Raises:
         SettingsError: `collect.disabled` has an unknown source, or a setting is wrong.
@@ -170,7 +173,7 @@ def collectors(
     made: list[Collector] = []
     for source in sources:
         if source.origin is Origin.STDIN:
-            # What is piped in may be another machine's: nothing of this one is mixed into it.
+            # Piped data may come from another machine: do not mix in data of this one.
             made.append(StandardInput(node, standard_input))
         elif source.origin is Origin.LOCAL:
             made += local(node, settings.collect, guest=guest)
@@ -180,10 +183,10 @@ def collectors(
 
 
 def known_profiles(settings: Settings) -> tuple[NeffProfile, ...]:
-    """NEFF profiles kept on this machine, for recordings that bring none.
+    """NEFF profiles saved on this machine, for recordings without profiles.
 
     Raises:
-        SettingsError: the file that keeps them cannot be read.
+        SettingsError: the file cannot be read.
     """
     from trntop.pipeline import profiles
 
@@ -204,8 +207,8 @@ def session(
 ) -> Session:
     """A session over the sources, not yet started; for `guest` see `collectors`.
 
-    A `lasting` one, which somebody leaves running, keeps a black box of live sources and tells of
-    their incidents. `probing` is one more of them.
+    A `lasting` session, one that keeps running, has a black box of live sources and notifies about
+    their incidents. `probing` is an additional collector.
 
     Raises:
         SettingsError: the webhook settings are wrong.
@@ -222,15 +225,14 @@ def session(
         live += [*checks, *probed]
         session = Session(monitor, collectors=live, description=description, tap=tap, black_box=box)
         watching: list[Subscriber] = [*checks, *probed]
-        for one in watching:
-            session.subscribe(one)
+        for subscriber in watching:
+            session.subscribe(subscriber)
         if lasting:
             interpreter.prepare()
             session.subscribe(interpreter.Trimmer())
-            _tell_of_incidents(session, settings)
-        # What is live, and only that, counts for the nodes' history.
-        if history := lemons.default_path(os.environ):
-            session.subscribe(lemons.Watch(lemons.Lemons(history)))
+            _notify(session, settings)
+        if state := state_folder(os.environ):
+            session.subscribe(node_history.IncidentLog(state / node_history.FILE))
         return session
     streams = Streams(sources)
     unbounded = endless(sources)
@@ -247,7 +249,7 @@ def session(
 
 
 def _kept_checks() -> "list[KeptChecks]":
-    """What shows the newest `trntop check` of this machine on the screen of EFA."""
+    """The newest result of `trntop check` on this machine, for the EFA screen."""
     from trntop.check import kept
     from trntop.collectors.checks import KeptChecks
 
@@ -255,13 +257,13 @@ def _kept_checks() -> "list[KeptChecks]":
     return [] if folder is None else [KeptChecks(folder)]
 
 
-def _tell_of_incidents(session: Session, settings: Settings) -> None:
+def _notify(session: Session, settings: Settings) -> None:
     def tell(text: str) -> None:
         session.tell(text)
 
-    state = lemons.default_path(os.environ)
+    state = state_folder(os.environ)
     if session.black_box is not None and settings.blackbox.on_critical and state is not None:
-        folder = state.with_name("blackbox")
+        folder = state / "blackbox"
         session.subscribe(blackbox.OnCritical(session.black_box, folder, tell))
     notify = settings.notify
     if notify.webhook or notify.webhook_file:

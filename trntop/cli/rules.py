@@ -36,17 +36,17 @@ OPTIONS = {
     PROMETHEUS: ("runbook_url", "dashboard_url", "selector"),
     GRAFANA: ("dashboard", "output"),
 }
-"""Options of one of these only."""
+"""Options that need one of these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One rule as a user sees it."""
+    """One row of the table of rules."""
 
     kind: str
     severity: str
     condition: str
-    """With the current thresholds."""
+    """Condition with the current thresholds."""
     hold: float
     state: str
     """`on`, `off`, or `own`."""
@@ -143,7 +143,7 @@ def grafana(args: Namespace) -> int:
 
 
 def _check(args: Namespace) -> None:
-    """That no option is given where it means nothing."""
+    """Rejects options that do not apply."""
     for word, names in OPTIONS.items():
         given = [name for name in names if getattr(args, name)]
         if given and args.kind != word:
@@ -158,10 +158,10 @@ def _check(args: Namespace) -> None:
 
 
 def table(settings: Settings) -> Iterator[Row]:
-    """The rules of trntop and those of the user, in the order in which they are listed.
+    """The built-in rules, then the custom rules.
 
     Raises:
-        SettingsError: `analysis.disabled` names no kind of incident.
+        SettingsError: `analysis.disabled` has an unknown kind of incident.
     """
     analysis = settings.analysis
     active = {rule.kind for rule in in_force(analysis, settings.rules)}

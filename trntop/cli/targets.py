@@ -1,7 +1,7 @@
 """`trntop targets`: expands node lists to targets for Prometheus service discovery.
 
-Printed, it is what `file_sd_configs` reads; served with `--listen`, what `http_sd_configs` asks
-for. Format: Prometheus' documentation, "Writing HTTP service discovery": a JSON list of
+Printed, it is the input of `file_sd_configs`; with `--listen`, the response to `http_sd_configs`.
+Format: Prometheus' documentation, "Writing HTTP service discovery": a JSON list of
 `{"targets": ["HOST:PORT"], "labels": {…}}`, the whole list each time, `[]` for none.
 """
 
@@ -34,7 +34,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Inventory:
-    """The nodes on the command line, and in files that may change.
+    """The nodes on the command line and in files.
 
     Args:
         nodes: host lists, or `@FILE` of host lists: any number per line, `#` starts a comment.
@@ -51,7 +51,7 @@ class Inventory:
         """The list as JSON; files are read again.
 
         Raises:
-            UsageError: a host list cannot be understood.
+            UsageError: a host list is not valid.
             TrntopError: the file cannot be read.
         """
         listed = (

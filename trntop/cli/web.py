@@ -19,7 +19,7 @@ from textual_serve.server import Server
 import trntop
 
 MAX_PAGES = 8
-"""Dashboards at the same time: each is a process."""
+"""Limit of dashboards at the same time: each is a process."""
 _FOREIGN_LINK = re.compile(r"<link\b[^>]*\bhref=\"https?://fonts\.[^>]*>")
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -33,7 +33,7 @@ def serve(arguments: Sequence[str], host: str, port: int) -> int:
         host: the interface.
         port: the port.
     """
-    # Each page starts a program of this very package, and none from the folder one stands in.
+    # Each page runs this package, not one in the current directory.
     root = str(Path(trntop.__file__).parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join(
         part for part in (root, os.environ.get("PYTHONPATH", "")) if part

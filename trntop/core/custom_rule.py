@@ -35,13 +35,13 @@ KINDS = (
     "recompile",
     "checkpoint_stall",
 )
-"""What trntop looks for by itself; a rule of the user's own has another name."""
+"""The built-in rules; a custom rule must have another name."""
 PLACEHOLDERS = ("where", "node", "component", "job", "quantity", "value", "limit", "since")
-"""What a summary may have in braces."""
+"""Placeholders of a summary."""
 MAY_EXCEED_ONE = ("job_comm_compute_ratio", "efa_tx_sibling_ratio")
-"""Ratios that are no shares of a whole."""
+"""Ratios that are not shares."""
 HYSTERESIS = 0.05
-"""Share of the limit by which a value must be back before it has passed."""
+"""Default margin of `clear`, as a share of the limit."""
 
 _COMPARISON = re.compile(
     r"\s*(?P<quantity>\w+)\s*(?P<sign>[<>]=?)\s*(?P<limit>[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*",
@@ -50,8 +50,8 @@ _COMPARISON = re.compile(
 
 
 class OwnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule of your own: an incident for each node, device, core, card, runtime, job or rank of
-    which the comparison holds.
+    """A custom rule: opens an incident for each node, device, core, EFA device, runtime, job or
+    rank for which the comparison holds.
     """
 
     name: Annotated[
@@ -61,34 +61,33 @@ class OwnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             description="a name of letters, digits and _, at most 64, that begins with a letter",
         ),
     ]
-    """The kind of its incidents; none of those that trntop has itself."""
+    """Kind of its incidents; different from the built-in kinds."""
     when: Annotated[
         str, Meta(max_length=200, description="a comparison such as node_cpu_busy_ratio > 0.9")
     ]
-    """One comparison (`>`, `>=`, `<`, `<=`) of one quantity of [metrics](metrics.md) with a
-    number in the quantity's own unit.
+    """One comparison (`>`, `>=`, `<`, `<=`) of a quantity in [metrics](metrics.md) with a
+    number in the unit of the quantity.
     """
     clear: float | None = None
-    """The value at which it has passed; without it, the limit less a twentieth (with `<`: and a
-    twentieth).
+    """Value at which the incident closes; default: 5 % below the limit (with `<`, above it).
     """
     hold: Annotated[float, Meta(ge=0, le=86400)] | None = None
-    """Seconds the comparison must hold before the incident opens; without it, `analysis.hold`."""
+    """Seconds the comparison must hold before the incident opens; default: `analysis.hold`."""
     severity: Literal["info", "warning", "critical"] = "warning"
-    """How much it needs a person."""
+    """Severity of its incidents."""
     summary: Annotated[
         str, Meta(min_length=1, max_length=200, description="text of at most 200 characters")
     ] = "{where}: {quantity} {value} since {since}, limit {limit}"
-    """What its incidents say. In braces: `where` (node and part), `node`, `component`, `job`,
-    `quantity`, `value`, `limit`, `since`.
+    """Message of its incidents. Placeholders in braces: `where` (node and component), `node`,
+    `component`, `job`, `quantity`, `value`, `limit`, `since`.
     """
 
     @property
     def comparison(self) -> Comparison:
-        """What `when` says.
+        """`when`, parsed.
 
         Raises:
-            ValueError: it says no such thing.
+            ValueError: `when` is not a comparison.
         """
         found = _COMPARISON.fullmatch(self.when)
         if found is None:
@@ -108,7 +107,7 @@ class OwnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def cleared(self) -> float:
-        """The value at which it has passed."""
+        """Value at which the incident closes."""
         if self.clear is not None:
             return self.clear
         limit = self.comparison.limit
@@ -116,9 +115,9 @@ class OwnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return limit + margin if self.comparison.below else limit - margin
 
     def mistake(self) -> tuple[str, str] | None:
-        """The field that makes no sense, and why; None where the rule can work."""
+        """The field that is wrong, and why; None if the rule is valid."""
         if self.name in KINDS:
-            return "name", f"name: {self.name} is a rule of trntop's own; choose another name"
+            return "name", f"name: {self.name} is a built-in rule; choose another name"
         try:
             comparison = self.comparison
         except ValueError as error:
@@ -135,7 +134,7 @@ class OwnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ):
             return "clear", (
                 f"clear must be {'above' if comparison.below else 'below'} the limit of"
-                f" {comparison.limit:g}, not {self.clear:g}: there it has not passed"
+                f" {comparison.limit:g}, not {self.clear:g}"
             )
         if wrong := _wrong_summary(self.summary):
             return "summary", f"summary: {wrong}"
@@ -148,12 +147,12 @@ def _unprefixed(quantity: str) -> str:
 
 def _wrong_summary(summary: str) -> str:
     if clean(summary) != summary:
-        return "control characters in it"
+        return "contains control characters"
     try:
         parts = list(Formatter().parse(summary))
     except ValueError:
-        return "a brace that is not closed; a brace itself is written twice"
+        return "unbalanced brace; write {{ or }} for a literal brace"
     for _, name, form, conversion in parts:
         if name is not None and (name not in PLACEHOLDERS or form or conversion):
-            return f"{{{name[:40]}}} is none of {', '.join(PLACEHOLDERS)}"
+            return f"{{{name[:40]}}} is not a valid placeholder; use {', '.join(PLACEHOLDERS)}"
     return ""

@@ -1,11 +1,11 @@
-"""What a user can set, and where it comes from: defaults < TOML file < environment < options.
+"""Settings, in order of precedence: defaults < TOML file < environment < options.
 
 Each setting is declared once, below, with its default, its bounds and its meaning; the
 messages and `docs/settings.md` (`python -m trntop.core.settings > docs/settings.md`) follow from
 that. The file is the one named, else `$TRNTOP_CONFIG`, else `trntop/config.toml` in
 `$XDG_CONFIG_HOME` (`~/.config`) if there is one. An environment variable is named after the
-section and the setting: `TRNTOP_ANALYSIS__COMM_SHARE=0.3`. Options go by dotted keys. Rules of
-the user's own stand in the file only.
+section and the setting: `TRNTOP_ANALYSIS__COMM_SHARE=0.3`. Options use dotted keys. Custom rules
+can only be in the file.
 """
 
 import ast
@@ -29,7 +29,7 @@ from trntop.core.errors import SettingsError
 from trntop.core.suggest import unknown
 
 MAX_FILE_BYTES = 1 << 20
-"""Longest configuration file that is read."""
+"""Size limit of the settings file."""
 
 _PREFIX = "TRNTOP_"
 _PORT = r"(\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
@@ -47,280 +47,276 @@ Address = Annotated[
 
 
 class Collect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How values are gathered."""
+    """Sources of this machine."""
 
     period: Annotated[float, Meta(ge=0.1, le=60)] = 1.0
-    """Seconds between ticks; the same is asked of neuron-monitor."""
+    """Seconds between ticks; neuron-monitor runs at the same interval."""
     neuron_monitor: Text = "neuron-monitor"
     """Command that runs neuron-monitor: a name on the PATH or a path."""
     neuron_ls: Text = "neuron-ls"
     """Command that runs neuron-ls: a name on the PATH or a path."""
     root: Text = "/"
-    """Folder under which `sys`, `proc` and `dev` are looked for, for an agent in a container that
-    has the host's mounted elsewhere.
+    """Directory that contains `sys`, `proc` and `dev`, for an agent in a container with the host's
+    mounted elsewhere.
     """
     disabled: tuple[Text, ...] = ()
-    """Sources of this machine that are not read, such as `kernel-log`."""
+    """Sources of this machine to disable, such as `kernel-log`."""
     host_period: Annotated[float, Meta(ge=1, le=3600)] = 10.0
     """Seconds between readings of the host."""
     sysfs_period: Annotated[float, Meta(ge=1, le=3600)] = 30.0
-    """Seconds between readings of the Neuron driver's sysfs tree: statuses, ECC, power and health,
-    some 5,800 files on a trn2.48xlarge. Tensor engines are read each period.
+    """Seconds between readings of the Neuron driver's sysfs tree: status, ECC, power and health,
+    about 5,800 files on a trn2.48xlarge. Tensor engines are read every period.
     """
     steps_socket: str = ""
     """Unix socket on which step telemetry is received; empty means `steps.sock` in
-    `/run/trntop`, or where that cannot be written in `$XDG_RUNTIME_DIR` or `/tmp/trntop-UID`.
+    `/run/trntop`, or, if that is not writable, in `$XDG_RUNTIME_DIR` or `/tmp/trntop-UID`.
     """
     steps_files: tuple[Text, ...] = ()
-    """Files of step telemetry that are followed, such as `/shared/run7/steps-*.jsonl`."""
+    """Step telemetry files to follow, such as `/shared/run7/steps-*.jsonl`."""
     logs: tuple[Text, ...] = ()
-    """Training logs that are followed, such as `/var/log/train/*.log`."""
+    """Training logs to follow, such as `/var/log/train/*.log`."""
     log_patterns: tuple[Text, ...] = ()
-    """Further forms of log lines: regular expressions with named groups `step`, `step_seconds`,
+    """Additional log line patterns: regular expressions with named groups `step`, `step_seconds`,
     `loss`, `tokens_per_second`, `tokens_per_second_per_device`, `samples_per_second`, `mfu`
     (percent) or `grad_norm`.
     """
     job: str = ""
-    """Name of the job whose logs are followed."""
+    """Name of the job that writes the logs."""
     compile_cache: str = ""
-    """Folder of neuronx-cc's compile cache; empty means `/var/tmp/neuron-compile-cache`."""
+    """Directory of neuronx-cc's compile cache; empty means `/var/tmp/neuron-compile-cache`."""
     profiles: str = ""
-    """File of the NEFF profiles that `trntop profile add` keeps; empty means
+    """File of the NEFF profiles that `trntop profile add` saves; empty means
     `trntop/profiles.json` in `$XDG_DATA_HOME` (`~/.local/share`).
     """
     job_mapping: Text = "/run/trntop-jobs"
-    """Folder in which a scheduler's prolog writes which job has which Neuron device: a file for
-    each device index, or `all`, with a job id a line.
+    """Directory in which a scheduler's prolog writes the job of each Neuron device: one file per
+    device index, or `all`, with one job id per line.
     """
     pod_resources: Text = "/var/lib/kubelet/pod-resources/kubelet.sock"
-    """Unix socket on which the kubelet tells which pod has which Neuron devices."""
+    """Unix socket of the kubelet's API that lists the Neuron devices of each pod."""
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When something counts as wrong."""
+    """Thresholds of the detection rules."""
 
     comm_share: Share = 0.25
     """Communication as a share of step time above which a job is communication-bound."""
     exposed_comm_share: Share = 0.25
-    """Communication not covered by compute, as a share of step time, above which that is
-    critical.
+    """Communication not covered by compute, as a share of step time, above which the
+    incident is critical.
     """
     window: Annotated[float, Meta(ge=1, le=3600)] = 20.0
-    """Seconds over which values are averaged before they are judged."""
+    """Seconds over which values are averaged before rules are evaluated."""
     hold: Seconds = 5.0
-    """Seconds a condition must last before its incident opens, or be over before it closes."""
+    """Seconds for which a condition must hold to open its incident, and be false to close it."""
     clear_ratio: Share = 0.9
-    """A value clears only below its limit times this, so that incidents do not flap."""
+    """An incident clears only below its limit times this factor; prevents flapping."""
     straggler: Share = 0.07
-    """Share by which a node, a rank or a core must be slower than its peers to hold a job back."""
+    """A node, rank or core is a straggler if it is slower than its peers by this share."""
     hang: Annotated[float, Meta(ge=1, le=86400)] = 15.0
-    """Seconds without a step, beyond the usual one, after which a job hangs if its cores spin."""
+    """Seconds without a step, beyond the usual step time, after which a job hangs if its cores are
+    busy.
+    """
     compilation: Annotated[float, Meta(ge=1, le=86400)] = 10.0
-    """Seconds that a run under way may compile before that counts as an unexpected compilation."""
+    """Seconds of compilation during a run after which the compilation counts as unexpected."""
     checkpoint: Annotated[float, Meta(ge=1, le=86400)] = 45.0
-    """Seconds that a checkpoint may take, if that is more than three times the job's usual."""
+    """Seconds that a checkpoint may take, if that is more than three times its usual duration."""
     retransmits: Share = 0.002
-    """Share of an EFA card's packets sent again above which it is degraded, if its siblings are
-    well.
+    """Share of an EFA device's packets that are retransmitted above which it is degraded, if its
+    peers are healthy.
     """
     card_traffic: Share = 0.85
-    """Share of its usual part of the node's traffic below which an EFA card is degraded."""
+    """An EFA device below this part of its usual share of the node's traffic is degraded."""
     card_silent: Annotated[float, Meta(ge=1, le=86400)] = 10.0
-    """Seconds without traffic, while its siblings carry the job's, after which a card is down."""
+    """Seconds without traffic, while its peers carry traffic, after which an EFA device is down."""
     latency: Annotated[float, Meta(ge=1, le=1000)] = 1.5
-    """Times its own usual latency above which a probed link has regressed."""
+    """Multiple of its usual latency above which a probed link has regressed."""
     idle: Annotated[float, Meta(ge=1, le=86400)] = 120.0
-    """Seconds for which a process may hold cores that do nothing."""
+    """Seconds for which a process may hold idle cores."""
     memory: Share = 0.95
     """Used share of a device's HBM above which memory is under pressure."""
     node_silent: Annotated[float, Meta(ge=1, le=86400)] = 15.0
-    """Seconds without any reading after which a node counts as silent."""
+    """Seconds without data after which a node counts as silent."""
     reopen: Seconds = 300.0
-    """Seconds within which an incident that returns is the same one, opened again."""
+    """An incident that returns within this many seconds is reopened."""
     together: Share = 0.5
-    """Share of a job's or the cluster's nodes from which one incident stands for all of them."""
+    """Share of a job's or the cluster's nodes at which one incident replaces those of the nodes."""
     disabled: tuple[Text, ...] = ()
-    """Kinds of incidents that are not looked for, such as `memory_pressure`."""
+    """Rules to disable, such as `memory_pressure`."""
 
 
 class Export(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The exporter and node agent."""
 
     listen: Annotated[tuple[Address, ...], Meta(min_length=1)] = ("127.0.0.1:10042",)
-    """Where it listens; port 0 lets the system choose. An empty host means every interface."""
+    """Addresses to listen on; port 0 picks any free port, an empty host means all interfaces."""
     web_config_file: str = ""
-    """File that says who may connect and ask: TLS, client certificates, passwords, rate limit; in
-    the format of the Prometheus exporters' `--web.config.file`. Empty means anybody, without TLS.
+    """File with TLS, client certificates, passwords and rate limit, in the format of the Prometheus
+    exporters' `--web.config.file`. Empty means no TLS and no authentication.
     """
     max_series: Annotated[int, Meta(ge=1)] = 20000
-    """Most series on one page; what is beyond is dropped and counted."""
+    """Limit of series per page; the exporter drops and counts series above it."""
     compat: tuple[Text, ...] = ()
-    """Other exporters whose names are on `/metrics` too: `neuron-monitor`, `amazonefa`."""
+    """Other exporters whose metric names `/metrics` also has: `neuron-monitor`, `amazonefa`."""
     allow_probes: bool = False
-    """Whether `trntop check` may look at this node and probe from it; `probe_token_file` goes with
-    it.
+    """Whether `trntop check` may inspect this node and probe from it; needs `probe_token_file`.
     """
     probe_token_file: str = ""
-    """File whose first line a check has to send as `Authorization: Bearer`. Without TLS it can be
-    read on the way.
+    """File whose first line is the token that a check must send as `Authorization: Bearer`. Without
+    TLS it crosses the network in clear text.
     """
     probe_every: Annotated[float, Meta(ge=0, le=600)] = 0.0
-    """Seconds between probes of links from this node to others, one at a time; 0 probes none."""
+    """Seconds between probes from this node to others, one link at a time; 0 disables them."""
     probe_peers: str = ""
-    """Agents that it may probe, all of which allow it and have the same list: `trn-[001-016]`.
-    This node may stand among them.
+    """Agents to probe, the same list on all: `trn-[001-016]`. It may contain this node.
     """
     probe_provider: Literal["efa", "tcp"] = "efa"
-    """Provider of libfabric that these probes use."""
+    """libfabric provider of these probes."""
     probe_load: Annotated[float, Meta(ge=0, le=1000)] = 0.5
-    """Load average per vCPU above which this node is not probed."""
+    """Load average per vCPU above which this node skips its probes."""
 
 
 class Screen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The dashboard."""
 
     theme: Text = "auto"
-    """Name of the colour theme, such as `trntop-dark`, `trntop-light`, `trntop-contrast`,
-    `trntop-deuteranopia`, `trntop-ansi` (the terminal's own 16 colours) or one of Textual's;
-    `auto` is `trntop-dark`, or `trntop-ansi` where the terminal has 16 colours.
+    """Color theme, such as `trntop-dark`, `trntop-light`, `trntop-contrast`,
+    `trntop-deuteranopia`, `trntop-ansi` (the terminal's own 16 colors) or one of Textual's;
+    `auto` is `trntop-dark`, or `trntop-ansi` where the terminal has 16 colors.
     """
     graph: Literal["auto", "block", "braille", "ascii"] = "auto"
-    """Characters that graphs are drawn with; `ascii` draws everything in ASCII; `auto` is `block`,
+    """Characters of graphs; `ascii` draws everything in ASCII; `auto` is `block`,
     or `ascii` where the locale is not UTF-8.
     """
     mouse: bool = True
-    """Whether the mouse works; without it the terminal selects text as usual."""
+    """Whether the dashboard uses the mouse; if false, the terminal selects text as usual."""
     keys: dict[str, Text] = {}
-    """Keys of your own, `[screen.keys]`: what they do, by its id, → one key or several, separated
-    by commas, such as `"app.quit" = "Q,ctrl+q"`. An unknown id is refused, with the known ones; so
-    is a key that would do two things.
+    """Custom keys, `[screen.keys]`: the id of an action → one or several keys, separated by commas,
+    such as `"app.quit" = "Q,ctrl+q"`. Unknown ids and keys with two actions are errors.
     """
     price_per_hour: Annotated[float, Meta(ge=0, le=100_000)] = 0.0
-    """US dollars that one node costs in an hour, from which the screen of the run works out what
-    tokens and pauses cost; 0 means unknown.
+    """Price of a node per hour in US dollars, for the cost of tokens and pauses; 0 means unknown.
     """
     sort: str = ""
-    """Column by which the fleet table is sorted at the start, such as `util`; `worst` is the
-    standard order; empty means as it was left.
+    """Initial sort column of the fleet table, such as `util`; `worst` is the default order; empty
+    means as last used.
     """
     columns: tuple[Text, ...] = ()
-    """Columns of the fleet table, such as `util`, `efa_tx`, `state`; none means as they were left.
+    """Columns of the fleet table, such as `util`, `efa_tx`, `state`; none means as last used.
     """
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much of the past is kept in memory."""
+    """History in memory."""
 
     seconds: Annotated[int, Meta(ge=60, le=86400)] = 900
-    """Length of the fine history, in ticks: seconds at the default period."""
+    """Length of the fine history in ticks, which are seconds at the default period."""
     coarse: Annotated[int, Meta(ge=1, le=86400)] = 1080
-    """Rows of the coarse history, which reaches further back."""
+    """Rows of the coarse history."""
     step: Annotated[int, Meta(ge=2, le=3600)] = 10
     """Ticks averaged into one row of the coarse history."""
 
 
 class Blackbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is kept of live sources as they gave it, in memory, so that it can be written later."""
+    """Raw readings of live sources, kept in memory and written to a recording on request."""
 
     seconds: Annotated[int, Meta(ge=0, le=86400)] = 900
-    """How far back it reaches; 0 keeps nothing."""
+    """Length in seconds; 0 disables it."""
     megabytes: Annotated[int, Meta(ge=1, le=65536)] = 64
-    """Most that it takes, compressed, in MiB; a trn2.48xlarge fills some 8 in 15 minutes."""
+    """Limit of its compressed size in MiB; a trn2.48xlarge needs about 8 for 15 minutes."""
     agent: bool = False
-    """Whether the exporter keeps one too, for critical incidents while nobody looks."""
+    """Whether the exporter keeps one too, to record critical incidents without a dashboard."""
     folder: str = ""
-    """Folder that recordings and reports are written to by a key; empty means the current one."""
+    """Directory for recordings and reports written by a key; empty means the current one."""
     on_critical: bool = True
-    """Whether a critical incident writes it by itself, to `trntop/blackbox` in `$XDG_STATE_HOME`
-    (`~/.local/state`): at most every 15 minutes, and the newest five stay.
+    """Whether a critical incident writes it automatically, to `trntop/blackbox` in
+    `$XDG_STATE_HOME` (`~/.local/state`): at most every 15 minutes; the newest five are kept.
     """
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Other machines: how their agents, and engines, are reached."""
+    """Connections to remote agents and Prometheus backends."""
 
     port: Annotated[int, Meta(ge=1, le=65535)] = 10042
-    """Port of agents of which only the host is named."""
+    """Default port of agents."""
     via: Literal["agent", "ssh"] = "agent"
-    """How nodes are reached that a list, `slurm:` or `ec2:` only names."""
+    """How to connect to nodes from a list, `slurm:` or `ec2:`."""
     connect: Annotated[float, Meta(ge=0.1, le=300)] = 5.0
-    """Seconds in which a connection has to be there and its first answer has to come."""
+    """Timeout in seconds for the connection and for its first response."""
     refresh: Annotated[float, Meta(ge=5, le=86400)] = 30.0
-    """Seconds between looks at lists of nodes that may change."""
+    """Seconds between refreshes of node lists."""
     ca_file: str = ""
-    """File of the certificates that servers are checked with; empty means the system's."""
+    """File with the CA certificates to verify servers; empty means the system's."""
     cert_file: str = ""
-    """Certificate with which trntop shows who it is; `key_file` goes with it."""
+    """Client certificate; needs `key_file`."""
     key_file: str = ""
-    """Its key."""
+    """Private key of the client certificate."""
     user: str = ""
-    """Name for servers that ask for one; `password_file` goes with it."""
+    """User name for basic authentication; needs `password_file`."""
     password_file: str = ""
     """File whose first line is the password."""
     token_file: str = ""
     """File whose first line is sent as `Authorization: Bearer`."""
     tenant: str = ""
-    """Tenant of a Mimir or Thanos engine, sent as `X-Scope-OrgID`."""
+    """Tenant of a Mimir or Thanos backend, sent as `X-Scope-OrgID`."""
     ssh: Text = "ssh"
-    """Command that runs OpenSSH for `ssh://`, with its own options if need be: `ssh -F FILE`."""
+    """Command that runs OpenSSH for `ssh://`, with options if needed: `ssh -F FILE`."""
     region: str = ""
-    """AWS region for `ec2:` and `cloudwatch:`; empty means what the AWS configuration says."""
+    """AWS region for `ec2:` and `cloudwatch:`; empty means the one in the AWS configuration."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`trntop check`: when a node is not fit, and what a check may cost."""
+    """`trntop check`: thresholds and limits."""
 
     slow: Annotated[float, Meta(ge=1, le=1000)] = 1.5
-    """Times the median latency of the nodes above which a pair is slow: a warning."""
+    """Multiple of the median latency above which a pair is slow (warning)."""
     very_slow: Annotated[float, Meta(ge=1, le=1000)] = 2.5
-    """Times the median above which it fails."""
+    """Multiple of the median latency above which a pair fails."""
     deviations: Annotated[float, Meta(ge=0, le=1000)] = 6.0
-    """Deviations of the nodes (their median, scaled as a standard deviation is) that it must be
-    above it besides.
+    """A slow pair must also exceed the median by this many deviations (median absolute deviation,
+    scaled to a standard deviation).
     """
     load: Annotated[float, Meta(ge=0.01, le=10_000)] = 1.0
-    """Load average per core, of either side of a probe, above which it is not judged for being
-    slow: it had to wait for its core.
+    """Load average per core, on either side, above which a slow probe does not count.
     """
     baseline: Annotated[float, Meta(ge=1, le=1000)] = 1.5
-    """Times what an earlier check found above which a node, or all of them, became slower."""
+    """Multiple of the baseline's latency above which a node, or all nodes, became slower."""
     retransmits: Share = 0.002
-    """Share of a card's packets that were sent again during the check above which that is told."""
+    """Share of an EFA device's packets retransmitted during the check that is reported."""
     clock_skew: Annotated[float, Meta(ge=0.001, le=86400)] = 1.0
-    """Seconds by which a node's clock may differ from the others'."""
+    """Seconds by which a node's clock may differ from the other clocks."""
     memlock_gib: Annotated[float, Meta(ge=0, le=1_000_000)] = 16.0
-    """Least limit of locked memory, in GiB."""
+    """Minimum limit of locked memory, in GiB."""
     huge_pages: Annotated[int, Meta(ge=0, le=10_000_000)] = 5128
-    """Least number of 2 MiB pages that the kernel has set aside: what EFA's installer asks for."""
+    """Minimum number of reserved 2 MiB huge pages, as set by EFA's installer."""
     pairs: Annotated[int, Meta(ge=1, le=10_000)] = 128
-    """Most pairs that are probed at a time; 1 where the nodes share a machine."""
+    """Limit of pairs probed at the same time; 1 if the nodes share a machine."""
     inspect_seconds: Annotated[float, Meta(ge=0.5, le=600)] = 20.0
-    """Seconds after which a look at a node counts as failed."""
+    """Timeout of the inspection of a node, in seconds."""
     time_limit: Annotated[float, Meta(ge=1, le=86400)] = 900.0
-    """Seconds after which a check ends with what it has."""
+    """Seconds after which a check ends with partial results."""
     keep: Annotated[int, Meta(ge=0, le=10_000)] = 20
-    """Results that are kept in `trntop/checks` in `$XDG_STATE_HOME` (`~/.local/state`), the newest;
-    0 keeps none.
+    """Number of the newest results kept in `trntop/checks` in `$XDG_STATE_HOME` (`~/.local/state`).
     """
 
 
 class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who is told of the incidents of live sources."""
+    """Notifications about incidents of live sources."""
 
     severity: Literal["info", "warning", "critical"] = "warning"
-    """The least severity that is told."""
+    """Minimum severity."""
     closed: bool = False
-    """Whether the end of an incident is told too."""
+    """Whether to notify when an incident closes, too."""
     bell: bool = False
-    """Whether the dashboard rings the terminal's bell, for recordings too."""
+    """Whether the dashboard rings the terminal's bell, also for recordings."""
     webhook: str = ""
-    """URL to which an incident is posted as JSON. Who knows it may be able to post, so it is shown
-    nowhere; `webhook_file` or the environment keep it out of this file.
+    """URL to which incidents are posted as JSON. It is a secret and never shown; use `webhook_file`
+    or the environment to keep it out of this file.
     """
     webhook_file: str = ""
     """File whose first line is the URL, instead."""
     token_file: str = ""
-    """File whose first line is sent along as `Authorization: Bearer`."""
+    """File whose first line is sent as `Authorization: Bearer`."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -336,7 +332,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     check: Check = Check()
     notify: Notify = Notify()
     rules: tuple[OwnRule, ...] = ()
-    """Rules of the user's own, in the order of the file."""
+    """Custom rules, in the order of the file."""
 
 
 _RULES = "rules"
@@ -354,15 +350,15 @@ _TYPES: dict[str, Any] = {
 def load(
     path: Path | None, environ: Mapping[str, str], options: Mapping[str, Any] | None = None
 ) -> Settings:
-    """Settings from all places; later ones win, setting by setting.
+    """Settings from all sources.
 
     Args:
-        path: the configuration file; None looks where `environ` says.
+        path: the configuration file; None uses `environ`.
         environ: the process environment.
         options: values by dotted key, typed or as strings: `{"analysis.comm_share": 0.3}`.
 
     Raises:
-        SettingsError: in one sentence, which place is wrong and what was expected there.
+        SettingsError: with the location and what is expected there.
     """
     values: dict[str, Any] = {}
     rules: tuple[OwnRule, ...] = ()
@@ -380,17 +376,17 @@ def load(
 
 
 def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
-    """The configuration file; None if there is none and none was asked for."""
+    """The settings file; None if there is none."""
     if path is not None:
         return path
     if named := environ.get("TRNTOP_CONFIG"):
         return Path(named)
     folder = environ.get("XDG_CONFIG_HOME", "")
-    # The XDG specification has relative paths ignored.
+    # The XDG specification ignores relative paths.
     if not folder.startswith("/"):
         folder = f"{environ['HOME']}/.config" if environ.get("HOME") else ""
     file = Path(folder, "trntop", "config.toml")
-    # os.path.exists, unlike Path.exists, takes a folder one may not look into for no file.
+    # os.path.exists, unlike Path.exists, returns False for a directory without permission.
     return file if folder and os.path.exists(file) else None  # noqa: PTH110
 
 
@@ -438,18 +434,18 @@ def _rules(path: Path, text: str, tables: Any) -> tuple[OwnRule, ...]:
                 raise SettingsError(f"{where(field)}: {unknown('rule key', field, _RULE_TYPES)}")
             values[field] = _as(_RULE_TYPES[field], f"{_RULES}.{field}", value, f"{where(field)}: ")
         if missing := [field for field in ("name", "when") if field not in values]:
-            raise SettingsError(f"{where()}: the rule has no {' and no '.join(missing)}")
+            raise SettingsError(f"{where()}: the rule needs {' and '.join(missing)}")
         rule = OwnRule(**values)
         if mistake := rule.mistake():
             raise SettingsError(f"{where(mistake[0])}: {mistake[1]}")
         if rule.name in rules:
-            raise SettingsError(f"{where('name')}: a second rule named {rule.name}")
+            raise SettingsError(f"{where('name')}: duplicate rule name {rule.name}")
         rules[rule.name] = rule
     return tuple(rules.values())
 
 
 def _at_rule(path: Path, text: str, index: int, field: str = "") -> str:
-    """The file and, where a scan of its lines finds it, the line of a rule or of its field."""
+    """The file and, if found, the line of a rule or of its field."""
     line, seen = 0, -1
     for number, name in _keys(text):
         if name == _RULES:
@@ -463,13 +459,13 @@ def _at_rule(path: Path, text: str, index: int, field: str = "") -> str:
 
 def _read(path: Path) -> str:
     try:
-        # Looked at before it is opened: opening a FIFO would wait for a writer.
+        # Checked first: opening a FIFO would wait for a writer.
         if not stat.S_ISREG(path.stat().st_mode):
             raise SettingsError(f"{path}: not a regular file")
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
-            raise SettingsError(f"{path}: a configuration file has at most 1 MiB")
+            raise SettingsError(f"{path}: larger than 1 MiB")
         return data.decode()
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
@@ -522,18 +518,18 @@ def _last(name: str) -> str:
 
 
 def _at(path: Path, text: str, key: str) -> str:
-    """The file and, where a scan of its lines finds it, the line that sets `key`."""
+    """The file and, if found, the line that sets `key`."""
     lines: dict[str, int] = {}
     for number, name in _keys(text):
         lines.setdefault(name, number)
-    # An inline table stands at its section, a dotted key below the name that is looked for.
+    # An inline table is found by its section, a dotted key below `key`.
     inside = (number for name, number in lines.items() if name.startswith(f"{key}."))
     line = lines.get(key) or next(inside, None) or lines.get(key.partition(".")[0])
     return f"{path}, line {line}" if line else str(path)
 
 
 def _keys(text: str) -> Iterator[tuple[int, str]]:
-    """Line number and dotted name of each table header and each key, as far as lines tell."""
+    """Line number and dotted name of each table header and key, without parsing values."""
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         name, equals, _ = line.partition("=")
@@ -555,8 +551,8 @@ def _expected(kind: Any) -> str:
     if isinstance(info, types.Metadata):
         description = (info.extra_json_schema or {}).get("description", "")
         info = info.type
-    if isinstance(info, types.UnionType):  # a type or nothing
-        info = next(one for one in info.types if not isinstance(one, types.NoneType))
+    if isinstance(info, types.UnionType):  # optional
+        info = next(kind for kind in info.types if not isinstance(kind, types.NoneType))
     match info:
         case _ if description:
             return description
@@ -591,10 +587,10 @@ def describe() -> str:
         "<!-- Written by `python -m trntop.core.settings`; change trntop/core/settings.py instead. "
         "-->",
         "",
-        "Defaults give way to the configuration file, that to environment variables, those to",
-        "command-line options. The file is the one named on the command line, else",
-        "`$TRNTOP_CONFIG`, else `trntop/config.toml` in `$XDG_CONFIG_HOME` (`~/.config`). It is",
-        "TOML, one table a section:",
+        "Command-line options override environment variables, which override the settings file,",
+        "which overrides the defaults. The file is that of `--config`, else `$TRNTOP_CONFIG`,",
+        "else `trntop/config.toml` in `$XDG_CONFIG_HOME` (`~/.config`). It is TOML, one table per",
+        "section:",
         "",
         "```toml",
         "[analysis]",
@@ -602,8 +598,8 @@ def describe() -> str:
         'disabled = ["memory_pressure"]',
         "```",
         "",
-        "Lists in environment variables are separated by commas. A setting that is unknown, of",
-        "the wrong type or out of range is refused, with the place where it stands.",
+        "Environment variables separate list items by commas. A setting that is unknown, of the",
+        "wrong type or out of range is an error with file and line.",
     ]
     for name, section in _SECTIONS.items():
         lines += ["", f"## `[{name}]`", "", inspect.getdoc(section) or ""]
@@ -619,7 +615,7 @@ def describe() -> str:
                 "",
                 f"- Accepts {_expected(_TYPES[key])}.",
                 f"- Default: `{_shown(default)}`",
-                "- A table of the file; no environment variable."
+                "- A table in the file; no environment variable."
                 if isinstance(types.type_info(_TYPES[key]), types.DictType)
                 else f"- Environment: `{_variable(key)}`",
             ]
@@ -632,7 +628,7 @@ def _describe_rules() -> list[str]:
         "## `[[rules]]`",
         "",
         inspect.getdoc(OwnRule) or "",
-        f"In the file only, at most {MAX_RULES}; `trntop rules` lists them beside trntop's own.",
+        f"In the file only, at most {MAX_RULES}; `trntop rules` lists them with the others.",
         "",
         "```toml",
         "[[rules]]",
@@ -657,7 +653,7 @@ def _describe_rules() -> list[str]:
 
 def _default(field: structs.FieldInfo) -> str:
     if field.required:
-        return "none, it must be there"
+        return "none, required"
     return "none" if field.default is None else f"`{_shown(field.default)}`"
 
 
