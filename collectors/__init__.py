@@ -4,6 +4,7 @@
 declares; `simulator` generates readings.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,10 +16,12 @@ from trntop.core.errors import SettingsError
 from trntop.core.settings import Collect
 from trntop.core.text import clean
 from trntop.session.collector import Collector, Examination
-from trntop.sources import SOURCES
+from trntop.sources import PLUGINS, SOURCES
 from trntop.sources.source import Source
 
 from .local_source import Context, LocalSource
+
+log = logging.getLogger(__name__)
 
 EXAMINATION_SECONDS = 15.0
 """How long `examine_all` waits for what may hang."""
@@ -39,7 +42,7 @@ def local(node: str, settings: Collect, *, guest: bool = False) -> list[Collecto
         raise SettingsError(f"collect.root: {clean(settings.root)} is not a directory")
     context = Context(node, settings, observer=guest)
     made = (
-        local_source(source).collect(context)
+        _collector(source, context)
         for source in SOURCES
         if source.role.local and source.name not in settings.disabled
     )
@@ -64,8 +67,27 @@ def local_source(source: Source) -> LocalSource:
     return declared
 
 
+def _collector(source: Source, context: Context) -> Collector | None:
+    try:
+        return local_source(source).collect(context)
+    except SettingsError:
+        raise
+    except Exception:
+        if source not in PLUGINS:
+            raise
+        log.exception("plug-in %s ignored", source.name)
+        return None
+
+
 def _examine(source: Source, settings: Collect) -> Examination:
-    return local_source(source).examine(settings)
+    try:
+        check = local_source(source).examine
+    except Exception as error:
+        if source not in PLUGINS:
+            raise
+        why = clean(f"plug-in ignored: {type(error).__name__}: {error}")
+        return Examination(source.name, False, why)
+    return check(settings)
 
 
 def _all_at_once(

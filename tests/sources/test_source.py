@@ -6,14 +6,14 @@ import pytest
 from trntop import sources
 from trntop.catalog import CATALOG, DEVICE_SOURCES
 from trntop.catalog.quantity import Entity, Quantity
-from trntop.sources import SOURCES
+from trntop.sources import BUILT_IN, SOURCES
 
 
 def test_the_tuple_lists_each_module_that_declares_a_source() -> None:
     modules = [import_module(f"trntop.sources.{one.name}") for one in
                pkgutil.iter_modules(sources.__path__) if one.name != "__main__"]  # fmt: skip
     declared = [module.SOURCE.name for module in modules if hasattr(module, "SOURCE")]
-    assert sorted(declared) == sorted(source.name for source in SOURCES)
+    assert sorted(declared) == sorted(source.name for source in BUILT_IN)
     assert len(set(declared)) == len(declared)
 
 

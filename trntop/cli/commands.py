@@ -444,6 +444,7 @@ def _record_live(
 def doctor(args: Namespace) -> int:
     """Lists the sources of this machine; 0 if a device source is available, else 1."""
     from trntop.collectors import examine_all
+    from trntop.sources import PLUGIN_PROBLEMS
 
     findings = examine_all(settings_of(args).collect)
     for finding in findings:
@@ -452,6 +453,8 @@ def doctor(args: Namespace) -> int:
         print(_indented(f"gives {row.gives}" if finding.ok else f"without it: {row.without}"))
         if finding.remedy:
             print(_indented(finding.remedy, "→ "))
+    for problem in PLUGIN_PROBLEMS:
+        print(f"✗ {problem}")
     if not any(finding.ok for finding in findings if finding.source in DEVICE_SOURCES):
         print("✕ no data: no Neuron or EFA device here. To see trntop at work: trntop demo")
         return 1

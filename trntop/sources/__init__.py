@@ -28,9 +28,30 @@ from trntop.sources import (
     steps,
     tensor_engine,
 )
+from trntop.sources.plugins import load
 from trntop.sources.source import Decoder, Role, Source
 
-SOURCES: tuple[Source, ...] = (
+__all__ = [
+    "BUILT_IN",
+    "BY_NAME",
+    "DECODERS",
+    "DEVICE_SOURCES",
+    "LOCAL_SOURCES",
+    "PAGES",
+    "PLUGINS",
+    "PLUGIN_PROBLEMS",
+    "PROBES",
+    "SCHEDULERS",
+    "SOURCES",
+    "STALE_AFTER",
+    "TRAINING_SOURCES",
+    "Decoder",
+    "Role",
+    "Source",
+    "decoders",
+]
+
+BUILT_IN: tuple[Source, ...] = (
     neuron_monitor.SOURCE,
     neuron_sysfs.SOURCE,
     tensor_engine.SOURCE,
@@ -51,6 +72,10 @@ SOURCES: tuple[Source, ...] = (
     fleet.SOURCE,
     ssh.SOURCE,
 )
+"""The sources of this package, the preferred ones first."""
+PLUGINS, PLUGIN_PROBLEMS = load({source.name for source in BUILT_IN})
+"""Sources of other packages, and one line for each that cannot be used."""
+SOURCES = BUILT_IN + PLUGINS
 """Every source. Where two give the same quantity, the earlier one wins."""
 
 

@@ -3,7 +3,7 @@
 import sys
 
 from trntop.catalog import CATALOG, computed_from, describe
-from trntop.sources import SOURCES
+from trntop.sources import BUILT_IN
 
 
 def describe_sources() -> str:
@@ -18,7 +18,7 @@ def describe_sources() -> str:
         "the metrics page. `trntop doctor` checks the machine it runs on. Units and",
         "provenance: [metrics](metrics.md).",
     ]
-    for source in SOURCES:
+    for source in BUILT_IN:
         lines += [
             "",
             f"## {source.name}",
