@@ -21,9 +21,8 @@ from trntop.catalog import CATALOG, SUMMARY, Kind, page_of
 from trntop.core.errors import UsageError
 from trntop.core.settings import Analysis
 from trntop.exporters import shipped_dashboards
-from trntop.exporters.metrics import allocations, pages, status
+from trntop.exporters.metrics import allocations, pages, process, status
 from trntop.exporters.metrics.exposition import Family
-from trntop.exporters.metrics.process import ProcessUsage
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana"
 NAMES = shipped_dashboards.NAMES
@@ -41,14 +40,17 @@ FAMILIES: dict[str, Kind] = {
     for module in (status, allocations, pages)
     for one in vars(module).values()
     if isinstance(one, Family)
-} | {name: kind for name, kind, _ in ProcessUsage.FAMILIES}
+} | {family.name: family.kind for family, _ in process.families()}
 """Metrics beside the catalog's."""
 
 EXPORTED = {quantity.metric: quantity.kind for quantity in CATALOG.values() if page_of(quantity)}
 FOREIGN = {"up"}
 """Prometheus' own."""
 
-UNUSED: dict[str, str] = {}
+UNUSED = {
+    "process_virtual_memory_bytes": "resident memory is what is limited",
+    "process_max_fds": "see process_open_fds",
+}
 """Metrics of `/metrics` that no dashboard shows → why."""
 
 UNITS = {

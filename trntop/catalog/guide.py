@@ -155,15 +155,15 @@ GUIDE = {
         "Container Insights' metrics of each node of a cluster: utilization, HBM use, latency, "
         "execution errors, EFA traffic, by the minute",
         "GetMetricData of CloudWatch, each 60 s, one to three minutes late",
-        "the CloudWatch agent with accelerated compute metrics on the nodes, boto3 "
-        "(`.venv/bin/pip install '.[aws]'`) and permission (docs/nodes.md)",
+        "the CloudWatch agent with accelerated compute metrics on the nodes and "
+        "permission (docs/nodes.md)",
         "nothing of nodes that cannot be reached otherwise",
     ),
     FLEET: Guide(
         "what a list of nodes tells of a node: EC2's id, type, zone, placement group, network "
         "nodes, capacity block, scheduled events and status checks; Slurm's job",
         "the list that the nodes come from: `ec2:`, `slurm:`, labels in a file (docs/nodes.md)",
-        "for EC2, boto3 (`.venv/bin/pip install '.[aws]'`) and permission (docs/nodes.md)",
+        "for EC2, permission (docs/nodes.md)",
         "these facts, as far as the node itself does not tell them",
     ),
     SSH: Guide(
