@@ -328,9 +328,9 @@ def test_limits_are_the_rulebooks() -> None:
     limits = {
         ("cluster", "Comm share of step", "timeseries"): defaults.comm_share,
         ("cluster", "Comm share of step", "stat"): defaults.comm_share,
-        ("cluster", "Exposed", "stat"): defaults.exposed_comm_share,
+        ("cluster", "Exposed comm share", "stat"): defaults.exposed_comm_share,
         ("cluster", "HBM, fullest device", "timeseries"): defaults.memory,
-        ("efa", "Worst card", "stat"): defaults.retransmits,
+        ("efa", "Worst retransmit rate", "stat"): defaults.retransmits,
     }
     for (name, title, kind), limit in limits.items():
         document = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
@@ -344,7 +344,7 @@ def test_limits_are_the_rulebooks() -> None:
 
 def test_what_is_simulated_says_so(board: dict[str, Any]) -> None:
     first = next(panels(board))
-    assert (first["title"], first["gridPos"]["x"], first["gridPos"]["y"]) == ("Data", 0, 0)
+    assert (first["title"], first["gridPos"]["x"], first["gridPos"]["y"]) == ("Data source", 0, 0)
     assert first["fieldConfig"]["defaults"]["mappings"][0]["options"]["1"]["text"] == "SIMULATED"
 
 
