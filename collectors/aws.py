@@ -1,15 +1,13 @@
 """AWS, for those who name it: a client on demand, and what goes wrong in words.
 
-boto3 is the extra aws (`.venv/bin/pip install '.[aws]'`). It takes half a second to load, so it is
-imported in the calling thread. Credentials, profile, region and endpoints come from the AWS
-configuration; messages contain none of them.
+boto3 takes half a second to load, so it is imported in the calling thread. Credentials, profile,
+region and endpoints come from the AWS configuration; messages contain none of them.
 """
 
-import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from trntop.core.errors import SettingsError, TrntopError
+from trntop.core.errors import TrntopError
 from trntop.core.text import clean
 
 CONNECT = 5.0
@@ -48,16 +46,6 @@ class AwsError(TrntopError):
         super().__init__(text)
         self.denied = denied
         self.throttled = throttled
-
-
-def require(what: str) -> None:
-    """Checks that boto3 is there, without loading it.
-
-    Raises:
-        SettingsError: it is not; the text says how to get it.
-    """
-    if importlib.util.find_spec("boto3") is None:
-        raise SettingsError(f"{what} needs boto3: .venv/bin/pip install '.[aws]'")
 
 
 def client(service: str, region: str) -> Any:

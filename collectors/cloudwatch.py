@@ -63,7 +63,6 @@ def collectors(source: Source, settings: Settings) -> list[Collector]:
 
     Raises:
         UsageError: the source is not written as it should be.
-        SettingsError: boto3 is missing.
     """
     cluster, _, query = source.text.partition(":")[2].partition("?")
     options = parse_qs(query, keep_blank_values=True)
@@ -73,7 +72,6 @@ def collectors(source: Source, settings: Settings) -> list[Collector]:
         raise UsageError(f"{shown}: say cloudwatch:CLUSTER, the name of an EKS cluster")
     if options or (region and not _REGION.fullmatch(region)):
         raise UsageError(f"{shown}: after ? only region=REGION may stand")
-    aws.require("cloudwatch:")
     return [ContainerInsights(cluster, region)]
 
 

@@ -33,13 +33,9 @@ class Ec2Network:
 
     Args:
         fleet: the region, if not the configured one.
-
-    Raises:
-        SettingsError: boto3 is not installed.
     """
 
     def __init__(self, fleet: Fleet) -> None:
-        aws.require("what EC2 knows of nodes")
         self._region = fleet.region
 
     async def __call__(self, instances: Sequence[str]) -> Facts:

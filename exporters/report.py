@@ -1,7 +1,7 @@
-"""The hand-over report of a shift, as Markdown that also reads well as plain text.
+"""The shift report, as Markdown that is also readable as plain text.
 
-All times are UTC: who takes over may sit elsewhere. Foreign text (names, summaries, reasons) is
-escaped, so that no name of a job becomes a heading, a link or HTML where the report is shown.
+All times are UTC: the next shift may be in another time zone. Foreign text (names, summaries,
+reasons) is escaped: no job name becomes a heading, a link or HTML.
 """
 
 from collections import Counter
@@ -17,10 +17,10 @@ from trntop.sources import DEVICE_SOURCES, LOCAL_SOURCES, PROBES
 from .grid import plural
 from .markdown import moment, plain, table
 
-MAX_TOLD = 20
-"""Closed incidents whose evidence is told."""
-MAX_SEEN = 3
-"""Pieces of it."""
+MAX_DETAILED = 20
+"""Closed incidents with their evidence."""
+MAX_EVIDENCE = 3
+"""Pieces of evidence of each."""
 MAX_ROWS = 200
 """Closed incidents, and nodes, that are listed; the others are counted."""
 MAX_NAMES = 6
@@ -41,7 +41,7 @@ def report(
     Args:
         first: the first view.
         last: the newest view: what it shows is *now*.
-        seconds: of the stream that were seen.
+        seconds: of data.
         incidents: those to report.
         settings: in force.
         chosen: which incidents were asked for, in words; empty for all.
@@ -52,7 +52,7 @@ def report(
         *_open(last, incidents, history or {}),
         *_closed(incidents),
         *_nodes(incidents, history or {}),
-        *_unseen(last.cluster),
+        *_not_monitored(last.cluster),
         *_settings(settings),
     ]
     return "\n\n".join(blocks) + "\n"
@@ -64,13 +64,13 @@ def _head(
     cluster = last.cluster
     yield f"# trntop report, {moment(last.time)}"
     if cluster.simulated:
-        yield "**SIMULATED**: these values were made up by a simulator."
+        yield "**SIMULATED**: these values come from a simulator."
     yield f"**{_verdict(last, incidents, chosen)}**"
     types = Counter(view.inventory.instance_type for view in cluster.nodes.values())
     named = ", ".join(f"{count} × {plain(kind)}" for kind, count in types.items() if kind)
     lines = [
         f"- Nodes: {len(cluster.nodes)}{f', {named}' if named else ''} ({_names(cluster.names)})",
-        f"- Time: {moment(first.time)} to {moment(last.time)}, {units.span(seconds)} of it seen",
+        f"- Time: {moment(first.time)} to {moment(last.time)}, {units.span(seconds)} of data",
     ]
     lines += [f"- Job: {_job(cluster, job, names)}" for job, names in cluster.jobs.items()]
     if chosen:
@@ -79,25 +79,24 @@ def _head(
 
 
 def _verdict(last: View, incidents: Sequence[Incident], chosen: str) -> str:
-    """Whether it is well now, in one line."""
+    """The state now, in one line."""
     clock = f"At {units.clock(last.time, utc=True)} UTC"
     if not last.cluster.has_parts:
         return f"{clock}: INCONCLUSIVE, no data."
     lasting = [one for one in incidents if one.open]
-    among = " of those asked for" if chosen else ""
+    selected = "selected " if chosen else ""
     if not lasting:
-        well = f"{clock}: well. No incident{among} is open"
+        healthy = f"{clock}: HEALTHY: no {selected}open incidents"
         lost = any(
-            _blind(source) and (source.time is not None or source.name in DEVICE_SOURCES)
+            _is_down(source) and (source.time is not None or source.name in DEVICE_SOURCES)
             for _, source in _sources(last.cluster)
         )
-        return f"{well}, but not everything could be seen." if lost else f"{well}."
+        return f"{healthy}, but some sources are down." if lost else f"{healthy}."
     critical = sum(one.severity is Severity.CRITICAL for one in lasting)
     if all(one.severity is Severity.INFO for one in lasting):
-        return f"{clock}: well, with {plural(len(lasting), 'remark')}."
-    worst = f", {critical} of them critical" if critical else ""
-    are = "is" if len(lasting) == 1 else "are"
-    return f"{clock}: not well. {plural(len(lasting), 'incident')}{among} {are} open{worst}."
+        return f"{clock}: HEALTHY: {plural(len(lasting), f'{selected}open incident')} (info)."
+    worst = f" ({critical} critical)" if critical else ""
+    return f"{clock}: DEGRADED: {plural(len(lasting), f'{selected}open incident')}{worst}."
 
 
 def _job(cluster: Cluster, job: str, names: Sequence[str]) -> str:
@@ -123,24 +122,24 @@ def _open(
         age = units.span(last.time - one.opened_at)
         yield f"### {number}. {plain(one.kind)}, {one.severity}, for {age}"
         yield plain(one.summary)
-        lines = [f"- Since {moment(one.opened_at)}{_noticed(one)}"]
+        lines = [f"- Since {moment(one.opened_at)}{_detection(one)}"]
         if where := _where(one):
-            lines.append(f"- Where: {where}")
+            lines.append(f"- Location: {where}")
         lines += [f"- {plain(_evidence(evidence))}" for evidence in one.evidence]
         if known := history.get(one.node or ""):
             lines.append(f"- This node in the 90 days before: {_counts(known)}")
         if advice.get(one.kind):
-            lines.append(f"- First: {plain(advice[one.kind])}")
+            lines.append(f"- Next step: {plain(advice[one.kind])}")
             lines.append(f"- Runbook: `trntop rules {one.kind}`")
         yield "\n".join(lines)
 
 
-def _noticed(incident: Incident) -> str:
+def _detection(incident: Incident) -> str:
     parts = []
     if incident.detected_at is not None and incident.detected_at > incident.opened_at:
-        parts.append(f"noticed {units.span(incident.detected_at - incident.opened_at)} later")
+        parts.append(f"detected after {units.span(incident.detected_at - incident.opened_at)}")
     if incident.returns:
-        parts.append(f"came back {plural(incident.returns, 'time')}")
+        parts.append(f"recurred {plural(incident.returns, 'time')}")
     return f" ({', '.join(parts)})" if parts else ""
 
 
@@ -164,12 +163,12 @@ def _closed(incidents: Sequence[Incident]) -> Iterator[str]:
     if not over:
         return
     yield f"## Closed ({len(over)})"
-    rows = [("from, UTC", "lasted", "kind", "severity", "where", "what")]
+    rows = [("from, UTC", "duration", "kind", "severity", "location", "summary")]
     rows += [
         (
             moment(one.opened_at).removesuffix(" UTC"),
             units.span((one.closed_at or one.opened_at) - one.opened_at)
-            + (f", back {one.returns} ×" if one.returns else ""),
+            + (f", recurred {one.returns} ×" if one.returns else ""),
             plain(one.kind),
             str(one.severity),
             _where(one),
@@ -179,14 +178,14 @@ def _closed(incidents: Sequence[Incident]) -> Iterator[str]:
     ]
     yield table(rows)
     if len(over) > MAX_ROWS:
-        yield f"and {len(over) - MAX_ROWS:,} before these (`trntop analyze --json` has them all)"
-    told = [one for one in over[:MAX_TOLD] if one.evidence]
-    if told:
-        yield "### What was seen of them"
+        yield f"and {len(over) - MAX_ROWS:,} earlier ones (`trntop analyze --json` lists all)"
+    detailed = [one for one in over[:MAX_DETAILED] if one.evidence]
+    if detailed:
+        yield "### Evidence"
         yield "\n".join(
             f"- {moment(one.opened_at)} {plain(one.kind)}: "
-            + "; ".join(plain(_evidence(evidence)) for evidence in one.evidence[:MAX_SEEN])
-            for one in told
+            + "; ".join(plain(_evidence(evidence)) for evidence in one.evidence[:MAX_EVIDENCE])
+            for one in detailed
         )
 
 
@@ -209,7 +208,7 @@ def _nodes(incidents: Sequence[Incident], history: Mapping[str, Counter[str]]) -
         rows.append(row)
     yield table(rows)
     if len(worst) > MAX_ROWS:
-        yield f"and {plural(len(worst) - MAX_ROWS, 'node')} more"
+        yield f"and {len(worst) - MAX_ROWS:,} more nodes"
 
 
 def _counts(kinds: Counter[str]) -> str:
@@ -223,7 +222,7 @@ def _kinds(kinds: Counter[str]) -> str:
     )
 
 
-# What could not be seen
+# Not monitored
 
 
 def _sources(cluster: Cluster) -> Iterator[tuple[str, SourceState]]:
@@ -233,16 +232,16 @@ def _sources(cluster: Cluster) -> Iterator[tuple[str, SourceState]]:
             yield view.name, source
 
 
-def _blind(source: SourceState) -> bool:
+def _is_down(source: SourceState) -> bool:
     return source.state not in (State.FRESH, State.LATE, State.ENDED)
 
 
-def _unseen(cluster: Cluster) -> Iterator[str]:
+def _not_monitored(cluster: Cluster) -> Iterator[str]:
     found: dict[tuple[str, str], list[str]] = {}
     there = set()
     for node, source in _sources(cluster):
         there.add(source.name)
-        if _blind(source):
+        if _is_down(source):
             why = f"{source.state}: {source.reason}" if source.reason else str(source.state)
             found.setdefault((source.name, why), []).append(node)
     lines = [
@@ -250,9 +249,9 @@ def _unseen(cluster: Cluster) -> Iterator[str]:
         for (source, why), nodes in found.items()
     ]
     if missing := [one for one in (*LOCAL_SOURCES, *PROBES) if one not in there]:
-        lines.append(f"- On no node: {', '.join(missing)}")
+        lines.append(f"- Available on no node: {', '.join(missing)}")
     if lines:
-        yield "## What could not be seen"
+        yield "## Not monitored"
         yield "\n".join(lines)
 
 
@@ -260,7 +259,7 @@ def _unseen(cluster: Cluster) -> Iterator[str]:
 
 
 def _settings(settings: Settings) -> Iterator[str]:
-    """What is judged otherwise than by default."""
+    """The settings that differ from the defaults."""
     lines = []
     defaults = Analysis()
     for field in Analysis.__struct_fields__:
@@ -268,7 +267,7 @@ def _settings(settings: Settings) -> Iterator[str]:
         if value != default:
             lines.append(f"- analysis.{field} = {_shown(value)} (default {_shown(default)})")
     lines += [
-        f"- own rule {own.name}: `{own.when.strip()}`, {own.severity}" for own in settings.rules
+        f"- custom rule {own.name}: `{own.when.strip()}`, {own.severity}" for own in settings.rules
     ]
     if lines:
         yield "## Settings that differ from the defaults"

@@ -1,4 +1,4 @@
-"""Snapshots and incidents as text, for people and pipes without a screen."""
+"""Snapshots and incidents as plain text."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -24,20 +24,20 @@ from . import parts
 from .grid import GAP, Column, Format, fill, fit, lines, mark, part, plural, value, wrapped
 
 MIN_WIDTH = 40
-LEGEND = "r reported, d derived, ~ estimated, no mark measured; – not known"
+LEGEND = "r reported, d derived, ~ estimated, no mark measured; – unknown"
 STEP = "job_step_seconds"
 PACE = "job_step_pace_seconds"
-MAX_SILENT = 8
-"""Sources that are listed as silent; the others are counted."""
+MAX_DOWN = 8
+"""Sources that are listed as down; the others are counted."""
 
-_COLOURS = {Severity.CRITICAL: "31", Severity.WARNING: "33", Severity.INFO: "36"}
+_COLORS = {Severity.CRITICAL: "31", Severity.WARNING: "33", Severity.INFO: "36"}
 _GLYPHS = {Severity.CRITICAL: "●", Severity.WARNING: "▲", Severity.INFO: "◦"}
 _EXPLAINED = (
     ("TE", "node_tensor_engine_busy_mean_ratio"),
     ("HBM bw", "node_hbm_bandwidth_ratio"),
     ("comm", "job_comm_share_ratio"),
 )
-"""What is explained where it is absent."""
+"""Quantities whose absence is explained."""
 
 
 def snapshot_text(view: View, width: int, color: bool = False, *, utc: bool = False) -> str:
@@ -45,8 +45,8 @@ def snapshot_text(view: View, width: int, color: bool = False, *, utc: bool = Fa
 
     Args:
         view: what to show.
-        width: cells of a line; from 80 on everything that matters has its place.
-        color: whether severities are coloured with ANSI sequences.
+        width: cells of a line; 80 or more show every important column.
+        color: whether severities are colored with ANSI sequences.
         utc: times of day in UTC instead of local time.
     """
     width = max(width, MIN_WIDTH)
@@ -66,8 +66,8 @@ def snapshot_text(view: View, width: int, color: bool = False, *, utc: bool = Fa
         blocks.append(lines(_jobs(view.cluster), width))
     if len(nodes) == 1:
         blocks += parts.blocks(nodes[0], width, utc=utc)
-    elif silent := _silent(nodes, width):
-        blocks.append(silent)
+    elif down := _down(nodes, width):
+        blocks.append(down)
     for node in nodes:
         if node.state is State.NO_DATA:
             why = f"{node.name}: no data, incidents not evaluated: {node.why_no_data}"
@@ -132,13 +132,13 @@ def _incident_lines(
         lasted = f" for {units.span(incident.closed_at - incident.opened_at)}"
     head = f"{units.clock(incident.opened_at, utc=utc)}  {word}  {incident.kind}{lasted}"
     if evidence:
-        head += _found(incident)
+        head += _detection(incident)
     where = " ".join(
         part for part in (incident.node, incident.component, incident.job) if part is not None
     )
     rows = [fit(f"{head}  {where}", width)]
     if color:
-        tinted = f"\x1b[{_COLOURS[incident.severity]}m{word}\x1b[0m"
+        tinted = f"\x1b[{_COLORS[incident.severity]}m{word}\x1b[0m"
         rows = [rows[0].replace(word, tinted, 1)]
     rows += wrapped(incident.summary, width, " " * 10)
     if evidence:
@@ -147,13 +147,13 @@ def _incident_lines(
     return rows
 
 
-def _found(incident: Incident) -> str:
-    """How long it took to be noticed, and how often it came back."""
+def _detection(incident: Incident) -> str:
+    """Time to detection, and recurrences."""
     found = ""
     if incident.detected_at is not None and incident.detected_at > incident.opened_at:
-        found = f", noticed after {units.span(incident.detected_at - incident.opened_at)}"
+        found = f", detected after {units.span(incident.detected_at - incident.opened_at)}"
     if incident.returns:
-        found += f", back {plural(incident.returns, 'time')}"
+        found += f", recurred {plural(incident.returns, 'time')}"
     return found
 
 
@@ -172,7 +172,7 @@ def _counts(incidents: Sequence[Incident]) -> str:
         if (count := sum(one.severity is severity for one in incidents))
     )
     lasting = sum(one.open for one in incidents)
-    return f"{plural(len(incidents), 'incident')}: {by_severity}; {lasting} still open"
+    return f"{plural(len(incidents), 'incident')}: {by_severity}; {lasting} open"
 
 
 # The fleet
@@ -229,7 +229,7 @@ def _comm(frame: Frame, job: int) -> str:
 
 
 def _step_time(frame: Frame, job: int) -> str:
-    """The quantity that has it: as the job states it, else by the pace of its log lines."""
+    """The quantity that has it: as the job reports it, else the interval of its log lines."""
     return STEP if frame.at(STEP, job) is not None else PACE
 
 
@@ -267,7 +267,7 @@ def _worst_job(frame: Frame) -> int:
 def _jobs(cluster: Cluster) -> list[Column]:
     """One row per job: means over the nodes that report it, of its steps the newest.
 
-    What many a job never tells has a column only where one does.
+    A column that no job reports is left out.
     """
     columns = [
         Column("job", left=True),
@@ -310,7 +310,7 @@ def _known(cell: str) -> bool:
     return cell.strip() != units.ABSENT
 
 
-# What is not known
+# Unknown values
 
 
 def _unknown(nodes: Sequence[NodeView], width: int) -> list[str]:
@@ -339,8 +339,8 @@ def _of_nodes(names: Sequence[str], total: int) -> str:
     return f" ({names[0] if len(names) == 1 else plural(len(names), 'node')})"
 
 
-def _silent(nodes: Sequence[NodeView], width: int) -> list[str]:
-    """The sources without fresh values, and why."""
+def _down(nodes: Sequence[NodeView], width: int) -> list[str]:
+    """The sources without fresh values, and the reasons."""
     quiet: list[tuple[str, SourceState]] = [
         (node.name, source)
         for node in nodes
@@ -349,15 +349,15 @@ def _silent(nodes: Sequence[NodeView], width: int) -> list[str]:
     ]
     rows = [
         line
-        for name, source in quiet[:MAX_SILENT]
-        for line in wrapped(f"{name}  {_said(source)}", width, "")
+        for name, source in quiet[:MAX_DOWN]
+        for line in wrapped(f"{name}  {_reason(source)}", width, "")
     ]
-    if len(quiet) > MAX_SILENT:
-        rows.append(f"and {plural(len(quiet) - MAX_SILENT, 'source')} more")
+    if len(quiet) > MAX_DOWN:
+        rows.append(f"and {plural(len(quiet) - MAX_DOWN, 'source')} more")
     return rows
 
 
-def _said(source: SourceState) -> str:
-    """Why a source is silent; many a reason begins with who gives it."""
+def _reason(source: SourceState) -> str:
+    """A source and the reason; many reasons already begin with its name."""
     why = source.reason or str(source.state)
     return why if why.startswith(source.name) else f"{source.name}: {why}"

@@ -7,20 +7,21 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.builders import NOON
 from trntop.analysis.rule import Rule
 from trntop.analysis.rulebook import RULEBOOK
-from trntop.catalog import Page
+from trntop.catalog import Kind, Page
 from trntop.core.model import View
-from trntop.exporters.metrics.exposition import Format
+from trntop.exporters.metrics.exposition import Family, Format, number
 from trntop.exporters.metrics.pages import Compat, Exposition
 
-USAGE = {
-    "process_cpu_seconds_total": 12.25,
-    "process_resident_memory_bytes": 41943040.0,
-    "process_start_time_seconds": NOON - 3600,
-    "process_open_fds": 12.0,
-}
+USAGE = [
+    (Family(name, kind, f"Help of {name}"), [f"{name} {number(value)}\n"])
+    for name, kind, value in (
+        ("process_cpu_seconds_total", Kind.COUNTER, 12.25),
+        ("process_resident_memory_bytes", Kind.GAUGE, 41943040.0),
+        ("process_open_fds", Kind.GAUGE, 12.0),
+    )
+]
 
 Labels = frozenset[tuple[str, str]]
 

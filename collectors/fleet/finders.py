@@ -8,7 +8,6 @@ from trntop.core.source_spec import Origin, Source
 from trntop.core.text import clean
 from trntop.session.collector import Collector
 
-from .. import aws
 from . import connection
 from .dns import Dns
 from .ec2 import Ec2
@@ -34,7 +33,6 @@ def finder(source: Source, settings: Settings) -> Finder:
 
     Raises:
         UsageError: the source is not written as it should be, or the file cannot be read.
-        SettingsError: boto3 is missing.
     """
     fleet = settings.fleet
     text = source.text.partition(":")[2]
@@ -51,6 +49,5 @@ def finder(source: Source, settings: Settings) -> Finder:
         case Origin.SLURM:
             return Slurm(text, fleet)
         case Origin.EC2:
-            aws.require("ec2:")
             return Ec2(text, fleet)
     raise UsageError(f"{clean(source.text)}: is no list of nodes")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from trntop.core.errors import SettingsError, TrntopError
+from trntop.core.errors import TrntopError
 from trntop.core.text import clean
 
 if TYPE_CHECKING:
@@ -29,20 +29,11 @@ class SigV4(httpx.Auth):
 
     Args:
         region: of the workspace.
-
-    Raises:
-        SettingsError: botocore, which knows the keys, is not installed.
     """
 
     requires_request_body = True
 
     def __init__(self, region: str) -> None:
-        try:
-            import botocore.auth  # noqa: F401
-        except ImportError as error:
-            raise SettingsError(
-                "Amazon Managed Prometheus needs the extra aws: .venv/bin/pip install '.[aws]'"
-            ) from error
         self._region = region
         self._credentials: Credentials | None = None
 

@@ -5,7 +5,7 @@ lines of all families. An absent value has no line.
 """
 
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +15,9 @@ from trntop.analysis.rule import Rule
 from trntop.catalog import Kind, Page
 from trntop.core.model import Cluster, Inventory, NodeView, View
 
-from . import allocations, columns, status
+from . import allocations, columns, process, status
 from .columns import METRICS, Templates
-from .exposition import END, Block, Family, Format, labels, number
-from .process import ProcessUsage
+from .exposition import END, Block, Family, Format, labels
 from .status import Identity
 
 DEFAULT_MAX_SERIES = 20_000
@@ -29,7 +28,6 @@ Compat = Callable[[Cluster], Iterable[Block]]
 """Gives a cluster's values under names that others already chart."""
 
 _BUILD = Family("trntop_build_info", Kind.GAUGE, "Version of the exporter and of its Python")
-_PROCESS = tuple(Family(*family) for family in ProcessUsage.FAMILIES)
 _DROPPED = Family(
     "trntop_series_dropped",
     Kind.GAUGE,
@@ -53,7 +51,7 @@ class Exposition:
     Args:
         max_series: most series on one page. Whole families are cut from its end, on all nodes
             alike, and `trntop_series_dropped` says how many series that were.
-        usage: reads the process's own cost; metric name → value.
+        usage: gives the families on the exporter's own process.
         rules: the rules in force, each of which `trn_incidents` answers for.
         compat: what else is on `/metrics`, after everything of its own.
     """
@@ -61,12 +59,12 @@ class Exposition:
     def __init__(
         self,
         max_series: int = DEFAULT_MAX_SERIES,
-        usage: Callable[[], Mapping[str, float]] | None = None,
+        usage: Callable[[], Iterable[Block]] = process.families,
         rules: Sequence[Rule] = (),
         compat: Sequence[Compat] = (),
     ) -> None:
         self._max_series = max_series
-        self._usage = usage or ProcessUsage().read
+        self._usage = usage
         self._rules = rules
         self._compat = compat
         self._nodes: dict[str, _Node] = {}
@@ -133,10 +131,8 @@ class Exposition:
 
     def _about_itself(self, sheet: "_Sheet") -> None:
         sheet.add(_BUILD, [self._build])
-        usage = self._usage()
-        for family in _PROCESS:
-            if family.name in usage:
-                sheet.add(family, [f"{family.name} {number(usage[family.name])}\n"])
+        for family, lines in self._usage():
+            sheet.add(family, lines)
 
     def _about_nodes(
         self, sheet: "_Sheet", view: View, nodes: Sequence[tuple[NodeView, _Node]]

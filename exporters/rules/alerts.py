@@ -1,8 +1,8 @@
-"""Alerts for Prometheus: one for each kind of incident, and those that watch the watchers.
+"""Alerts for Prometheus: one for each kind of incident, and those on the exporters themselves.
 
 Labels and annotations follow the conventions of monitoring mixins
 (https://github.com/monitoring-mixins/docs): `severity` is critical, warning or info; `summary`
-is a fixed sentence, `description` names the case and what to look at first.
+is a fixed sentence, `description` names the location and the first step.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +21,10 @@ NO_DATA_FOR = "15m"
 DOWN_FOR = "5m"
 SOURCE_DOWN_FOR = "10m"
 PEER_WINDOW, PEER_PAST, PEER_GAP = "5m", "1h", "10m"
-"""A node's slowness now against that of the past, with a gap, lest one become the other."""
+"""A node's ratio to its peers now and in the past hour; the gap keeps the two apart."""
 
 _PEERS_KIND = "straggler"
-"""Of which a slow node would be an incident, were its peers seen."""
+"""The kind of incident that a slow node is."""
 
 
 _BOARDS = {"efa_degraded": "efa", "efa_down": "efa", "latency_regression": "efa"}
@@ -33,19 +33,19 @@ _JOB_KINDS = ("comm_bound", "straggler", "hang", "recompile", "checkpoint_stall"
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """What annotations point at, and which targets are watched."""
+    """The links of annotations, and the targets."""
 
     runbooks: str = "docs/runbooks/"
-    """What stands before `KIND.md`."""
+    """The prefix of `KIND.md`."""
     dashboards: str = ""
-    """What stands before `/d/UID`: the address of Grafana."""
+    """The prefix of `/d/UID`: the address of Grafana."""
     selector: str = 'job="trntop"'
-    """Label matchers of the scrape jobs of trntop, of which `up` is asked."""
+    """Label matchers of the scrape jobs of trntop, for `up`."""
     titles: Mapping[str, str] = field(default_factory=dict)
-    """Kind → what it means in a phrase, for kinds that have a runbook."""
+    """Kind → title of its runbook."""
 
     def of(self, kind: str) -> dict[str, str]:
-        """The links of an alert on a kind of incident; without a runbook, none to one."""
+        """The links of an alert on a kind of incident."""
         board = _BOARDS.get(kind, "job" if kind in _JOB_KINDS else "node")
         where = "".join(
             f"&var-{name}={{{{ . | urlquery }}}}".join(
@@ -57,11 +57,9 @@ class Links:
         return links | self.runbook(kind)
 
     def runbook(self, kind: str) -> dict[str, str]:
-        """The link to its runbook."""
         return {"runbook_url": f"{self.runbooks}{kind}.md"} if kind in self.titles else {}
 
     def cluster(self) -> dict[str, str]:
-        """The links of an alert on no single node."""
         return {"dashboard_url": self._board("cluster")}
 
     def _board(self, name: str) -> str:
@@ -69,13 +67,13 @@ class Links:
 
 
 def name_of(kind: str) -> str:
-    """The name of the alert on a kind of incident; those of a user's own rules stand apart."""
+    """The name of the alert on a kind of incident; custom rules have a prefix of their own."""
     camel = "".join(part[:1].upper() + part[1:] for part in kind.split("_"))
     return f"Trntop{'' if kind in KINDS else 'Own'}{camel}"
 
 
 def incident_group(rules: Sequence[Rule], settings: Settings, links: Links) -> Group:
-    """An alert for each rule in force, and one that it cannot judge."""
+    """Two alerts for each rule in force: the incident, and that the rule cannot be evaluated."""
     alerts = [
         alert
         for rule in rules
@@ -86,21 +84,21 @@ def incident_group(rules: Sequence[Rule], settings: Settings, links: Links) -> G
 
 def _incident(rule: Rule, settings: Settings, links: Links) -> Alert:
     title = links.titles.get(rule.kind, "")
-    first = f" First: {_text(rule.advice)}" if rule.advice else ""
+    first = f" Next step: {_text(rule.advice)}" if rule.advice else ""
     return Alert(
         name_of(rule.kind),
         f'{HELD}{{kind="{rule.kind}"}}',
         # The exporter's: an incident may be worse than its rule says.
         {"severity": "{{ $labels.severity }}"},
         {
-            "summary": _sentence(title or f"the rule {rule.kind} holds"),
-            # Nobody shall get up for a demo.
+            "summary": _sentence(title or f"the rule {rule.kind} has an open incident"),
+            # A demo must be recognizable.
             "description": "{{ with $labels.provenance }}({{ . }}) {{ end }}"
             "{{ with $labels.training_job }}{{ . }}: {{ end }}"
             "{{ with $labels.node }}{{ . }} {{ end }}"
             "{{ with $labels.component }}{{ . }} {{ end }}"
             "since {{ $value | humanizeTimestamp }}. "
-            f"Looked for: {_text(rule.stated(settings))}.{first}",
+            f"Condition: {_text(rule.stated(settings))}.{first}",
             **links.of(rule.kind),
         },
     )
@@ -118,9 +116,10 @@ def _no_data(rule: Rule, links: Links) -> Alert:
         ),
         {"severity": "info", "kind": rule.kind},
         {
-            "summary": f"Nothing tells whether there is {rule.kind}.",
-            "description": f"Exporters of {{{{ $labels.job }}}} that cannot judge {rule.kind}: "
-            f"{{{{ $value }}}}. Its absence from them is no health. It needs {needs}.",
+            "summary": f"trntop cannot evaluate the `{rule.kind}` rule: its input data is missing.",
+            "description": f"{{{{ $value }}}} exporters of {{{{ $labels.job }}}} have no data for "
+            f"{rule.kind}. No incident from these exporters does not mean the job is healthy. "
+            f"The rule needs {needs}.",
             **links.runbook(rule.kind),
         },
         NO_DATA_FOR,
@@ -128,7 +127,7 @@ def _no_data(rule: Rule, links: Links) -> Alert:
 
 
 def watch_group(settings: Settings, links: Links) -> Group:
-    """Alerts on what no exporter can say of itself, or of others."""
+    """Alerts on the exporters themselves."""
     return Group("trntop-watch", tuple(_watch(settings, links)))
 
 
@@ -139,9 +138,10 @@ def _watch(settings: Settings, links: Links) -> Iterator[Alert]:
         f"up{{{links.selector}}} == 0",
         {"severity": "critical"},
         {
-            "summary": "An exporter of trntop cannot be scraped.",
-            "description": "{{ $labels.instance }} of {{ $labels.job }} does not answer: the node "
-            "is down, or trntop export on it. Incidents that it reported stand for a while.",
+            "summary": "A trntop exporter cannot be scraped.",
+            "description": "{{ $labels.instance }} of {{ $labels.job }} does not respond: the "
+            "node is down, or trntop export is not running on it. Its open incidents are kept "
+            "for a while.",
             **links.runbook("node_silent"), **cluster,
         },
         DOWN_FOR,
@@ -151,8 +151,8 @@ def _watch(settings: Settings, links: Links) -> Iterator[Alert]:
         f"absent(up{{{links.selector}}})",
         {"severity": "critical"},
         {
-            "summary": "Prometheus has no exporter of trntop to scrape.",
-            "description": f"No target matches {links.selector}: the scrape job is gone, or its "
+            "summary": "Prometheus has no trntop exporter to scrape.",
+            "description": f"No target matches {links.selector}: the scrape job is missing, or its "
             "service discovery finds nothing.",
             **cluster,
         },
@@ -163,25 +163,25 @@ def _watch(settings: Settings, links: Links) -> Iterator[Alert]:
         f"{SELF} unless {BY_TARGET} {INSTANCE}",
         {"severity": "warning"},
         {
-            "summary": "An exporter of trntop knows of no node.",
-            "description": "{{ $labels.instance }} of {{ $labels.job }} answers, but none of its "
-            "sources has told of a node. Try there: trntop doctor.",
+            "summary": "A trntop exporter has no node.",
+            "description": "{{ $labels.instance }} of {{ $labels.job }} responds, but none of "
+            "its sources has reported a node. Run trntop doctor there.",
             **cluster,
         },
         DOWN_FOR,
     )
-    told, up = "|".join((*TRAINING_SOURCES, *PROBES)), "trntop_source_up"
+    excluded, up = "|".join((*TRAINING_SOURCES, *PROBES)), "trntop_source_up"
     yield Alert(
         "TrntopSourceDown",
-        # What speaks when a training loop does is silent when that rests. One that was never heard
-        # (it has no age) need not exist: no node has all of Slurm, a kubelet and EFA.
-        f'{up}{{source!~"{told}"}} == 0\nand (trntop_source_age_seconds or '
+        # Sources fed by the training loop pause with it. A source without an age never reported
+        # and may not exist: no node has all of Slurm, a kubelet and EFA.
+        f'{up}{{source!~"{excluded}"}} == 0\nand (trntop_source_age_seconds or '
         f'{up}{{source="{NEURON_MONITOR}"}})',
         {"severity": "warning"},
         {
-            "summary": "A source of a node is not heard.",
-            "description": "{{ $labels.source }} of {{ $labels.node }}: what it tells is absent "
-            "from the pages, and rules that need it do not judge. Try there: trntop doctor.",
+            "summary": "A source of a node is down.",
+            "description": "{{ $labels.source }} of {{ $labels.node }} is down: its values are "
+            "missing, and rules that need them are not evaluated. Run trntop doctor there.",
             **links.of("node_silent"),
         },
         SOURCE_DOWN_FOR,
@@ -191,9 +191,9 @@ def _watch(settings: Settings, links: Links) -> Iterator[Alert]:
         "trntop_series_dropped > 0",
         {"severity": "warning"},
         {
-            "summary": "A page of metrics is cut short.",
-            "description": "{{ $labels.instance }} leaves {{ $value }} series off its page "
-            "{{ $labels.page }}: see export.max_series, or have it speak for fewer nodes.",
+            "summary": "A metrics page exceeds the limit on series.",
+            "description": "{{ $labels.instance }} drops {{ $value }} series from its page "
+            "{{ $labels.page }}. Raise export.max_series, or export fewer nodes.",
             **cluster,
         },
         DOWN_FOR,
@@ -203,10 +203,10 @@ def _watch(settings: Settings, links: Links) -> Iterator[Alert]:
 
 
 def _slower_than_peers(settings: Settings, links: Links) -> Alert:
-    """What an exporter that sees one node cannot judge: its node among those of the job.
+    """Compares a node with the others of its job, for exporters that have one node each.
 
-    Its own long-run bias is taken away, as the analyzer does: stages of a pipeline differ for
-    good. Where one exporter sees several nodes, its rule `straggler` judges.
+    Its long-term offset is removed, as in the analyzer: stages of a pipeline always differ. An
+    exporter of several nodes evaluates the rule `straggler` itself.
     """
     now = f"avg_over_time({PEERS}[{PEER_WINDOW}])"
     past = f"avg_over_time({PEERS}[{PEER_PAST}] offset {PEER_GAP})"
@@ -216,11 +216,11 @@ def _slower_than_peers(settings: Settings, links: Links) -> Alert:
         f"{now}\n/ {past}\n> {1 + settings.straggler:g}\nand {BY_TARGET} {alone}",
         {"severity": "warning"},
         {
-            "summary": "One node of a job computes longer than it did, compared with the others.",
-            "description": "{{ $labels.training_job }}: {{ $labels.node }} needs "
-            "{{ $value | humanize }} times as long to compute a step as it did an hour ago, "
-            "measured by the median of the job's nodes. First: its clocks and power, other "
-            "processes on its host, its data loading; then drain.",
+            "summary": "A node computes longer than its peers, compared with an hour ago.",
+            "description": "{{ $labels.training_job }}: {{ $labels.node }} takes "
+            "{{ $value | humanize }} times as long to compute a step as an hour ago, relative to "
+            "the median of the job's nodes. Next step: check its clocks and power, other "
+            "processes on its host and its data loading; then drain it.",
             **links.of(_PEERS_KIND),
         },
         "5m",
@@ -233,5 +233,5 @@ def _sentence(phrase: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Text as it stands, whatever a template would make of its braces."""
+    """Text with its braces escaped for templates."""
     return text.replace("{{", '{{ "{{" }}')

@@ -1,98 +1,49 @@
-"""Which text format and which coding a client is answered in.
+"""Which text format a client gets: what prometheus_client answers, where we write that too.
 
-https://prometheus.io/docs/instrumenting/content_negotiation/ and RFC 9110, section 12.5. Nothing
-of a header goes into the answer: content types are put together from what stands here.
+https://prometheus.io/docs/instrumenting/content_negotiation/
 """
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
 
 from ..metrics.exposition import Format
 
-MAX_RANGES = 64
-"""Entries of a header that are looked at."""
-
-_Q = re.compile(r"0(\.\d*)?|1(\.0*)?", re.ASCII)
-_ANY = ("*/*", "text/*")
-_LAST_RESORT = (Format.TEXT, Format.TEXT.content_type)
-_KNOWN = {
-    ("text/plain", ""): _LAST_RESORT,
-    ("text/plain", "0.0.4"): _LAST_RESORT,
-    # Differs from 0.0.4 only in names that would have to be quoted.
-    ("text/plain", "1.0.0"): (Format.TEXT, "text/plain; version=1.0.0; charset=utf-8"),
-    ("application/openmetrics-text", ""): (Format.OPENMETRICS, Format.OPENMETRICS.content_type),
-    ("application/openmetrics-text", "1.0.0"): (
-        Format.OPENMETRICS,
-        Format.OPENMETRICS.content_type,
-    ),
-    ("application/openmetrics-text", "0.0.1"): (
-        Format.OPENMETRICS,
-        "application/openmetrics-text; version=0.0.1; charset=utf-8",
-    ),
+_OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping="
+_TEXT_1 = "text/plain; version=1.0.0; charset=utf-8; escaping="
+_ESCAPINGS = ("underscores", "allow-utf-8", "values")
+"""Schemes that leave names of letters, digits and underscores as they are; `dots` does not."""
+_WRITTEN = {
+    Format.OPENMETRICS.content_type: Format.OPENMETRICS,
+    **{f"{_OPENMETRICS}{escaping}": Format.OPENMETRICS for escaping in _ESCAPINGS},
+    **{f"{_TEXT_1}{escaping}": Format.TEXT for escaping in _ESCAPINGS},
 }
-"""Format and content type by media type and version."""
-_ESCAPINGS = ("underscores", "allow-utf-8", "allow-utf8", "values")
-"""Schemes under which our names, of letters, digits and underscores, stay as they are; the first
-where none is asked for. Under the scheme `dots` they would not. Prometheus spells the second
-with a hyphen, the page above does not.
-"""
-
-
-class _Range(NamedTuple):
-    quality: float
-    media: str
-    parameters: dict[str, str]
+_LAST_RESORT = (Format.TEXT, Format.TEXT.content_type)
+_REFUSED = re.compile(r";\s*q=0(\.0*)?\s*(;|$)", re.ASCII | re.IGNORECASE)
 
 
 def negotiate(accept: str) -> tuple[Format, str]:
-    """The format for an `Accept` header, and the content type that announces it.
+    """The format for an `Accept` header, and its content type; the text format 0.0.4 by default."""
+    from prometheus_client.exposition import choose_encoder
 
-    Of what the client weighs highest and we can write, the first; where that is nothing, as with
-    a header that is missing, malformed or asks for protobuf alone, the text format 0.0.4.
-    """
-    best, highest = _LAST_RESORT, 0.0
-    for one in _ranges(accept):
-        if one.quality > highest and (answer := _answer(one)):
-            best, highest = answer, one.quality
-    return best
+    try:
+        _, content_type = choose_encoder(_allowed(accept))
+    except TypeError:  # a version that is no number
+        return _LAST_RESORT
+    written = _WRITTEN.get(content_type)
+    return _LAST_RESORT if written is None else (written, content_type)
 
 
 def accepts_gzip(header: str) -> bool:
     """Whether an `Accept-Encoding` header allows gzip."""
-    for one in _ranges(header):
-        if one.media in ("gzip", "x-gzip"):
-            return one.quality > 0
-    return False
+    from prometheus_client.exposition import gzip_accepted
+
+    return gzip_accepted(_allowed(header))
 
 
 def prefers_json(accept: str) -> bool:
-    """Whether an `Accept` header names JSON, and nothing that it weighs higher."""
-    weights: dict[str, float] = {}
-    for one in _ranges(accept):
-        weights[one.media] = max(one.quality, weights.get(one.media, 0.0))
-    return 0 < weights.get("application/json", 0.0) >= max(weights.values(), default=0.0)
+    """Whether an `Accept` header names JSON first."""
+    return _allowed(accept).split(",")[0].split(";")[0].strip().lower() == "application/json"
 
 
-def _answer(one: _Range) -> tuple[Format, str] | None:
-    if one.media in _ANY:
-        return _LAST_RESORT
-    escaping = one.parameters.get("escaping", _ESCAPINGS[0])
-    known = _KNOWN.get((one.media, one.parameters.get("version", "")))
-    if known is None or escaping not in _ESCAPINGS:
-        return None
-    written, content_type = known
-    if "version=1" in content_type:
-        content_type = f"{content_type}; escaping={escaping}"
-    return written, content_type
-
-
-def _ranges(header: str) -> Iterator[_Range]:
-    """What a header lists; malformed entries are left out."""
-    for entry in header.split(",", MAX_RANGES)[:MAX_RANGES]:
-        media, *rest = (part.strip().lower() for part in entry.split(";"))
-        pairs = (part.partition("=") for part in rest)
-        parameters = {name.strip(): value.strip(' \t"') for name, _, value in pairs}
-        quality = parameters.pop("q", "1")
-        if media and _Q.fullmatch(quality):
-            yield _Range(float(quality), media, parameters)
+def _allowed(header: str) -> str:
+    """A header without the entries that it refuses by `q=0`, which prometheus_client overlooks."""
+    return ",".join(one for one in header.split(",") if not _REFUSED.search(one))

@@ -89,7 +89,7 @@ def test_filters_on_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_report_of_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
     out = said(capsys, "--markdown")
     assert out.startswith("# trntop report, 2025-11-20 12:05:19 UTC\n\n**SIMULATED**")
-    assert "well. No incident is open" in out
+    assert "HEALTHY: no open incidents" in out
     assert "## Closed (1)" in out
     assert "Nodes: 2, 2 × trn1.32xlarge (trn-000, trn-001)" in out
 

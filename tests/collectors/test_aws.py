@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from trntop.collectors import aws
-from trntop.collectors.aws import AwsError, asked, require, words
-from trntop.core.errors import SettingsError
+from trntop.collectors.aws import AwsError, asked, words
 
 known = pytest.importorskip("botocore.exceptions")
 
@@ -66,13 +64,6 @@ def test_what_kind_of_refusal_it_is(code: str, denied: bool, throttled: bool) ->
         list(asked("ec2:DescribeX", ask))
     assert (caught.value.denied, caught.value.throttled) == (denied, throttled)
     assert caught.value.__cause__ is None, "the text of AWS is not behind it either"
-
-
-def test_boto3_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    require("ec2:")
-    monkeypatch.setattr(aws.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SettingsError, match="ec2: needs boto3"):
-        require("ec2:")
 
 
 def test_boto3_is_loaded_by_the_first_question_only() -> None:

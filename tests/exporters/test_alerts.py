@@ -93,7 +93,7 @@ def test_there_is_an_alert_for_each_kind_and_one_that_it_cannot_be_judged(
         severity = alert["labels"]["severity"]
         assert severity in ("critical", "warning", "info", "{{ $labels.severity }}")
         summary = alert["annotations"]["summary"]
-        assert summary[0].isupper()
+        assert summary[0].isupper() or summary.startswith("trntop ")
         assert summary.endswith(".")
         assert "{{" not in summary
         assert alert["annotations"]["description"].endswith((".", "?"))

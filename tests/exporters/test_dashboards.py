@@ -21,9 +21,8 @@ from trntop.catalog import CATALOG, SUMMARY, Kind, page_of
 from trntop.core.errors import UsageError
 from trntop.core.settings import Analysis
 from trntop.exporters import shipped_dashboards
-from trntop.exporters.metrics import allocations, pages, status
+from trntop.exporters.metrics import allocations, pages, process, status
 from trntop.exporters.metrics.exposition import Family
-from trntop.exporters.metrics.process import ProcessUsage
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana"
 NAMES = shipped_dashboards.NAMES
@@ -41,14 +40,17 @@ FAMILIES: dict[str, Kind] = {
     for module in (status, allocations, pages)
     for one in vars(module).values()
     if isinstance(one, Family)
-} | {name: kind for name, kind, _ in ProcessUsage.FAMILIES}
+} | {family.name: family.kind for family, _ in process.families()}
 """Metrics beside the catalog's."""
 
 EXPORTED = {quantity.metric: quantity.kind for quantity in CATALOG.values() if page_of(quantity)}
 FOREIGN = {"up"}
 """Prometheus' own."""
 
-UNUSED: dict[str, str] = {}
+UNUSED = {
+    "process_virtual_memory_bytes": "resident memory is what is limited",
+    "process_max_fds": "see process_open_fds",
+}
 """Metrics of `/metrics` that no dashboard shows → why."""
 
 UNITS = {
@@ -326,9 +328,9 @@ def test_limits_are_the_rulebooks() -> None:
     limits = {
         ("cluster", "Comm share of step", "timeseries"): defaults.comm_share,
         ("cluster", "Comm share of step", "stat"): defaults.comm_share,
-        ("cluster", "Exposed", "stat"): defaults.exposed_comm_share,
+        ("cluster", "Exposed comm share", "stat"): defaults.exposed_comm_share,
         ("cluster", "HBM, fullest device", "timeseries"): defaults.memory,
-        ("efa", "Worst card", "stat"): defaults.retransmits,
+        ("efa", "Worst retransmit rate", "stat"): defaults.retransmits,
     }
     for (name, title, kind), limit in limits.items():
         document = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
@@ -342,7 +344,7 @@ def test_limits_are_the_rulebooks() -> None:
 
 def test_what_is_simulated_says_so(board: dict[str, Any]) -> None:
     first = next(panels(board))
-    assert (first["title"], first["gridPos"]["x"], first["gridPos"]["y"]) == ("Data", 0, 0)
+    assert (first["title"], first["gridPos"]["x"], first["gridPos"]["y"]) == ("Data source", 0, 0)
     assert first["fieldConfig"]["defaults"]["mappings"][0]["options"]["1"]["text"] == "SIMULATED"
 
 

@@ -182,10 +182,10 @@ def test_the_labels_that_tables_show_are_there(server: PrometheusServer, name: s
 
 
 ABSENT = {
-    "instance_name": "neuron-monitor tells it only where it may read the instance's tags",
+    "instance_name": "neuron-monitor reports it only if it may read the instance's tags",
     "region": "as instance_name",
     "ultraserver_id": "of UltraServers alone",
-    "serial": "from drivers that tell it",
+    "serial": "only from drivers that report it",
 }
 """Labels of tables that neither stream has → why."""
 
@@ -205,7 +205,7 @@ def test_the_incidents_are_those_of_the_view(server: PrometheusServer) -> None:
 
 def test_health_and_ignorance_are_told_apart(server: PrometheusServer) -> None:
     board = json.loads((FOLDER / "cluster.json").read_text("utf-8"))
-    (panel,) = [one for one in panels(board) if one["title"] == "What is looked for"]
+    (panel,) = [one for one in panels(board) if one["title"] == "Rules"]
     (target,) = panel["targets"]
     found = {one.labels["kind"]: one.value for one in server.query(asked(target["expr"]))}
     assert found.keys() == {rule.kind for rule in RULEBOOK} | {"efa_own_rule"}

@@ -45,12 +45,12 @@ def page(
 
 def test_a_calm_shift_is_short() -> None:
     text = page()
-    assert "\n\n**At 12:00:00 UTC: well. No incident is open.**\n\n" in text
+    assert "\n\n**At 12:00:00 UTC: HEALTHY: no open incidents.**\n\n" in text
     assert "- Nodes: 2, 2 × trn2.48xlarge (trn-000, trn-001)\n" in text
-    assert "- Time: 2025-11-20 04:00:00 UTC to 2025-11-20 12:00:00 UTC, 8 h of it seen\n" in text
+    assert "- Time: 2025-11-20 04:00:00 UTC to 2025-11-20 12:00:00 UTC, 8 h of data\n" in text
     assert "- Job: pretrain-13b, 2 nodes, step 1,204" in text
     assert "SIMULATED" not in text
-    assert "##" not in text.replace("## What could not be seen", "")
+    assert "##" not in text.replace("## Not monitored", "")
 
 
 def test_open_incidents_come_first_the_worst_before_the_rest() -> None:
@@ -62,24 +62,24 @@ def test_open_incidents_come_first_the_worst_before_the_rest() -> None:
     critical = make_incident("hang", severity=Severity.CRITICAL, node=None, component=None)
     closed = make_incident("straggler", opened_at=NOON - 2 * HOUR, closed_at=NOON - HOUR)
     text = page(closed, warning, critical)
-    assert "**At 12:00:00 UTC: not well. 2 incidents are open, 1 of them critical.**" in text
+    assert "**At 12:00:00 UTC: DEGRADED: 2 open incidents (1 critical).**" in text
     assert text.index("### 1. hang, critical, for 1 min") < text.index("### 2. comm_bound, warning")
     assert text.index("### 2.") < text.index("## Closed (1)") < text.index("## Offending nodes")
     assert (
         "\nEFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)\n\n"
-        "- Since 2025-11-20 11:50:00 UTC (noticed 8 s later, came back 2 times)\n"
-        "- Where: trn-001, efa:rdmap32s27, job pretrain-13b\n"
+        "- Since 2025-11-20 11:50:00 UTC (detected after 8 s, recurred 2 times)\n"
+        "- Location: trn-001, efa:rdmap32s27, job pretrain-13b\n"
         "- trn-001: comm share 31 % of step time\n"
         "- 16 nodes wait 0.9 s a step\n"
-        "- First: "
+        "- Next step: "
     ) in text
     assert "- Runbook: `trntop rules comm_bound`" in text
     title, rule, row = text[text.index("| from, UTC") :].splitlines()[:3]
     names = [cell.strip() for cell in title.split("|")[1:7]]
-    assert names == ["from, UTC", "lasted", "kind", "severity", "where", "what"]
+    assert names == ["from, UTC", "duration", "kind", "severity", "location", "summary"]
     assert [len(cell) for cell in rule.split("|")[:6]] == [len(c) for c in title.split("|")[:6]]
     assert row.startswith(
-        "| 2025-11-20 10:00:00 | 1 h    | straggler | warning  | trn-001, efa:rdmap32s27 | EFA card"
+        "| 2025-11-20 10:00:00 | 1 h      | straggler | warning  | trn-001, efa:rdmap32s27 | EFA"
     )
     assert "| trn-001 | 2         | straggler, comm_bound |" in text
 
@@ -95,12 +95,12 @@ def test_earlier_incidents_of_a_node() -> None:
     assert "before" not in page(make_incident())
 
 
-def test_a_remark_is_no_trouble() -> None:
+def test_an_incident_of_severity_info_is_healthy() -> None:
     text = page(make_incident("version_skew", severity=Severity.INFO))
-    assert "**At 12:00:00 UTC: well, with 1 remark.**" in text
+    assert "**At 12:00:00 UTC: HEALTHY: 1 open incident (info).**" in text
 
 
-def test_nothing_seen_is_no_good_news() -> None:
+def test_no_data_is_inconclusive() -> None:
     empty = make_view(1, devices=0, efa=0, jobs=(), runtimes=0, state=State.STARTING)
     keys = dataclasses.replace(empty.cluster.nodes["trn-000"].inventory, keys={})
     node = dataclasses.replace(empty.cluster.nodes["trn-000"], inventory=keys)
@@ -108,21 +108,21 @@ def test_nothing_seen_is_no_good_news() -> None:
     assert "INCONCLUSIVE, no data." in page(last=make_view(0))
 
 
-def test_what_could_not_be_seen() -> None:
+def test_sources_that_are_down_are_listed() -> None:
     nodes = [make_node(index) for index in range(12)]
     nodes[3:] = [
         with_state(node, NEURON_MONITOR, State.STALE, "silent for 14 s") for node in nodes[3:]
     ]
     text = page(last=view_of(*nodes))
-    assert "well. No incident is open, but not everything could be seen." in text
+    assert "HEALTHY: no open incidents, but some sources are down." in text
     assert (
         "- neuron-monitor of 9 nodes (trn-003, trn-004, trn-005, trn-006, trn-007, trn-008, "
         "… 3 more), stale: silent for 14 s"
     ) in text
-    # A source that nobody needs, and that never spoke, is told, but spoils no verdict.
+    # An optional source that never reported is listed, but does not change the verdict.
     node = make_node(0, states={STEPS: State.STARTING})
     text = page(last=view_of(node))
-    assert "**At 12:00:00 UTC: well. No incident is open.**" in text
+    assert "**At 12:00:00 UTC: HEALTHY: no open incidents.**" in text
     assert "- steps of 1 node (trn-000), starting" in text
 
 
@@ -135,19 +135,19 @@ def test_what_is_judged_otherwise_than_by_default() -> None:
         "## Settings that differ from the defaults\n\n"
         "- analysis.comm_share = 0.3 (default 0.25)\n"
         "- analysis.disabled = hang (default none)\n"
-        "- own rule busy: `node_cpu_busy_ratio > 0.9`, warning\n"
+        "- custom rule busy: `node_cpu_busy_ratio > 0.9`, warning\n"
     )
 
 
 def test_what_was_asked_for_is_said() -> None:
     text = page(chosen="of the kind hang")
     assert "- Only incidents of the kind hang\n" in text
-    assert "well. No incident of those asked for is open." in text
+    assert "HEALTHY: no selected open incidents." in text
 
 
 def test_simulated_values_say_so() -> None:
     text = page(last=make_view(2, simulated=True))
-    assert text.splitlines()[2] == "**SIMULATED**: these values were made up by a simulator."
+    assert text.splitlines()[2] == "**SIMULATED**: these values come from a simulator."
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_a_long_list_is_cut() -> None:
         for number in range(MAX_ROWS + 7)
     ]
     text = page(*closed)
-    assert "and 7 before these (`trntop analyze --json` has them all)" in text
-    assert "and 7 nodes more" in text
+    assert "and 7 earlier ones (`trntop analyze --json` lists all)" in text
+    assert "and 7 more nodes" in text
 
 
 def test_a_time_beyond_all_calendars() -> None:

@@ -289,7 +289,7 @@ def test_report() -> None:
         "          EFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)",
         "            - trn-001: comm share 31 % of step time",
         "            - 16 nodes wait 0.9 s a step",
-        "2 incidents: 1 critical, 1 warning; 1 still open",
+        "2 incidents: 1 critical, 1 warning; 1 open",
     ]
 
 
@@ -298,10 +298,10 @@ def test_report_says_when_it_was_noticed_and_how_often_it_came_back() -> None:
         make_incident(closed_at=NOON), detected_at=NOON - 48, returns=2, evidence=()
     )
     assert incidents_text([incident], 120, utc=True).splitlines()[0] == (
-        "11:59:00  ▲ warning   comm_bound for 1 min, noticed after 12 s, back 2 times"
+        "11:59:00  ▲ warning   comm_bound for 1 min, detected after 12 s, recurred 2 times"
         "  trn-001 efa:rdmap32s27"
     )
-    assert "noticed" not in shown(
+    assert "detected" not in shown(
         make_view(incidents=[dataclasses.replace(incident, closed_at=None)])
     )
 

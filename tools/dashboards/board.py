@@ -75,8 +75,8 @@ def to_node() -> dashboard.DashboardLink:
 
 
 def to_cards() -> dashboard.DashboardLink:
-    """From a node's name to its EFA cards."""
-    return lead("Its EFA cards", "efa", "node")
+    """From a node's name to its EFA devices."""
+    return lead("EFA devices of the node", "efa", "node")
 
 
 def to_job() -> dashboard.DashboardLink:

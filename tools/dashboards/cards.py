@@ -1,4 +1,4 @@
-"""The table of EFA cards, on the dashboards of a node and of all cards."""
+"""The table of EFA devices, on the dashboards `node` and `efa`."""
 
 from grafana_foundation_sdk.models import dashboard
 
@@ -11,12 +11,12 @@ BY = "node, efa_device"
 
 
 def worst(node: str) -> str:
-    """The cards that send most of their packets again, as many as the user wants."""
+    """The EFA devices with the highest retransmit rate, as many as the user wants."""
     return f"topk($top, {most(BY, series('trn_efa_retransmit_ratio', node))})"
 
 
 def cards(node: str, height: int = 10) -> dashboard.Panel:
-    """The worst cards of the nodes that the matcher `node` stands for."""
+    """The worst EFA devices of the nodes that match `node`."""
     chosen = worst(node)
 
     def of(metric: str) -> str:
@@ -29,19 +29,19 @@ def cards(node: str, height: int = 10) -> dashboard.Panel:
     received = most(BY, rate("trn_efa_rx_bytes_total", node))
     line_rate = most(BY, series("trn_efa_link_bytes_per_second", node))
     return rows(
-        "EFA cards",
-        "Those that send most again first. A card is degraded when it retransmits more than "
-        f"{LIMITS.retransmits:.1%} while its siblings are well; that one carries less says "
-        "nothing by itself, since many jobs use cards unevenly.",
-        {"node": "node", "efa_device": "card"},
+        "EFA devices",
+        "Highest retransmits first. An EFA device is degraded if it retransmits more than "
+        f"{LIMITS.retransmits:.1%} while its peers do not. Less traffic than its peers "
+        "alone is not a fault: many jobs use EFA devices unevenly.",
+        {"node": "node", "efa_device": "EFA device"},
         Column("retransmits", chosen, "percentunit", above(LIMITS.retransmits)),
         Column("tx", f"{sent} * 8 and on ({BY}) {chosen}", GIGABITS),
         Column("rx", f"{received} * 8 and on ({BY}) {chosen}", GIGABITS),
         Column("of line rate", f"{sent} / {line_rate} and on ({BY}) {chosen}", "percentunit",
                bar=True),
-        Column("of siblings", of("trn_efa_tx_sibling_ratio"), "percentunit",
+        Column("of peers", of("trn_efa_tx_sibling_ratio"), "percentunit",
                below(LIMITS.card_traffic)),
-        Column("time-outs/s", per_second("trn_efa_retrans_timeout_events_total"), "cps",
+        Column("timeouts/s", per_second("trn_efa_retrans_timeout_events_total"), "cps",
                above(0.0001)),
         Column("drops/s", per_second("trn_efa_rx_drops_total"), "cps", above(0.0001)),
         Column("unresponsive/s", per_second("trn_efa_unresponsive_remote_events_total"), "cps",

@@ -1,4 +1,4 @@
-"""The cluster: what runs, is it well, what is wrong, the fleet worst first, the evidence."""
+"""The cluster: open incidents, jobs, nodes worst first, evidence."""
 
 from grafana_foundation_sdk.models import dashboard
 
@@ -41,19 +41,19 @@ def board() -> Board:
     return Board(
         "cluster",
         "trntop / cluster",
-        "What runs on the cluster, whether it is well, what is wrong and where, the worst first.",
+        "Cluster overview: open incidents and their location, jobs and nodes worst first.",
         [
             choice("training_job", "Training job", "trn_job_info", "training_job"),
             choice("node", "Node", "trn_instance_info", "node"),
             how_many(),
         ],
         [
-            Section("", [*_run(), found(_INCIDENTS, width=15), judged(width=9)]),
+            Section("", [data(height=8), found(_INCIDENTS, width=13), judged(), *_run()]),
             Section("Jobs and nodes, worst first", [_jobs(), _allocations(), _fleet()]),
-            Section("Nodes over time, the worst", _heat()),
-            Section("The evidence", [*_step(), *_evidence()]),
+            Section("Worst nodes over time", _heat()),
+            Section("Evidence", [*_step(), *_evidence()]),
             Section("Sources and exporters", [states(NODE), *_exporters()], folded=True),
-            Section("What each kind of incident means", [meanings()], folded=True),
+            Section("Incident kinds", [meanings()], folded=True),
         ],
         _INCIDENTS,
     )
@@ -66,15 +66,14 @@ def _job(metric: str) -> str:
 def _run() -> list[dashboard.Panel]:
     known = series("trn_instance_info", NODE)
     return [
-        data(),
         one(
             "Nodes",
-            "Heard: at least one source of the node speaks.",
-            Query(f"sum({most('node', series('trntop_source_up', NODE))})", "heard"),
+            "Up: at least one source of the node reports.",
+            Query(f"sum({most('node', series('trntop_source_up', NODE))})", "up"),
             Query(f"count({most('node', known)})", "known"),
             width=3,
         ),
-        counts(_INCIDENTS, width=3),
+        counts(_INCIDENTS, width=6),
         one("Step time", "Mean over the nodes that report it.",
             Query(_job("trn_job_step_seconds"), _BY_JOB), unit="s"),
         one("Tokens/s", "Of the whole job, mean over the nodes that report it.",
@@ -84,23 +83,23 @@ def _run() -> list[dashboard.Panel]:
         one("Comm share of step", "Mean over the nodes that report it.",
             Query(_job("trn_job_comm_share_ratio"), _BY_JOB), unit="percentunit",
             steps=above(LIMITS.comm_share)),
-        one("Exposed", "Communication that no computation hides, as a share of the step.",
+        one("Exposed comm share", "Share of the step in communication only.",
             Query(_job("trn_job_exposed_comm_share_ratio"), _BY_JOB), unit="percentunit",
             steps=above(critical=LIMITS.exposed_comm_share)),
-        one("Types", "Nodes of each instance type.",
+        one("Instance types", "Nodes of each instance type.",
             Query(f"count by (instance_type) ({most('node, instance_type', known)})",
                   "{{instance_type}}"), width=6, height=3),
-        one("Phases", "Nodes in each phase of a run.",
+        one("Nodes by phase", "Compiling, training, checkpointing and others.",
             Query(f"count by (phase) ({most('node, phase', series('trn_node_phase', NODE))})",
                   "{{phase}}"), width=6, height=3),
-        one("Devices and cores", "Of all nodes; busy: cores with a utilization above zero.",
+        one("Devices and cores", "Sum over nodes. Busy: cores with a utilization above zero.",
             Query(_sum("trn_node_devices"), "devices"),
             Query(_sum("trn_node_neuroncores"), "cores"),
             Query(_sum("trn_node_neuroncores_busy"), "busy"), width=6, height=3),
-        one("Rate of the fleet", "Of all nodes together.",
+        one("Total FLOP/s", "Sum over nodes.",
             Query(_sum("trn_node_neuroncore_flops_per_second"), "FLOP/s"),
             unit="flops", width=3, height=3),
-        one("Exporters", "That the chosen scrape jobs reach, and do not.",
+        one("Exporters", "Targets of the selected scrape jobs.",
             Query(f"sum({series('up')})", "up"),
             Query(f"count({series('up')}) - sum({series('up')})", "down"),
             width=3, height=3),
@@ -117,15 +116,15 @@ def _jobs() -> dashboard.Panel:
     nodes = most("training_job, node", series("trn_job_info", JOB))
     return rows(
         "Jobs",
-        "Those with an incident first, as the head of the screen chooses its job. Values are means "
-        "over the nodes that report them; a step's pace is that of the log's lines, for jobs that "
-        "state no step time.",
+        "Jobs with an incident first. Values are means "
+        "over the nodes that report them. Log interval: time between step lines of the training "
+        "log, for jobs that do not report step times.",
         {by: "job"},
         Column("severity", severity_rank(by, 'training_job!=""', JOB), mapped=SEVERITIES),
         Column("nodes", f"count by ({by}) ({nodes})"),
         Column("step", most(by, series("trn_job_step", JOB)), unit="locale"),
         Column("step time", _job("trn_job_step_seconds"), unit="s"),
-        Column("pace", _job("trn_job_step_pace_seconds"), unit="s"),
+        Column("log interval", _job("trn_job_step_pace_seconds"), unit="s"),
         Column("tokens/s", _job("trn_job_tokens_per_second")),
         Column("MFU", _job("trn_job_mfu_ratio"), unit="percentunit"),
         Column("comm", _job("trn_job_comm_share_ratio"), "percentunit", above(LIMITS.comm_share)),
@@ -150,8 +149,8 @@ def _allocations() -> dashboard.Panel:
     busy = _node("trn_node_neuroncore_utilization_mean_ratio")
     return rows(
         "Allocations",
-        "What a scheduler has given away, the least used first: a holder whose nodes do nothing "
-        "pays for them all the same.",
+        "Nodes and devices allocated by Slurm or Kubernetes, lowest utilization first. Idle "
+        "allocations cost as much as busy ones.",
         {"hpc_job": "Slurm job", "namespace": "namespace", "pod": "pod"},
         Column("nodes", f"count by ({by}) ({held})"),
         Column(
@@ -174,16 +173,16 @@ def _fleet() -> dashboard.Panel:
     transmitted = _node("trn_node_efa_tx_bytes_per_second")
     return rows(
         "Nodes",
-        "The screen's fleet table. The communication share is what the training processes report "
-        "(comm, exposed) or, where they do not, known to lie between two bounds (at least, at "
+        "One row per node. The communication share is what the training processes report "
+        "(comm, exposed) or, if they do not, an estimated range (at least, at "
         "most). TE: the share of time in which the tensor engines work; utilization also counts "
         "waiting in a collective.",
         {"node": "node", "phase": "phase"},
         Column("severity", severity_rank("node", NODE), mapped=SEVERITIES),
         Column(
-            "heard",
+            "up",
             _node("trntop_source_up"),
-            mapped={"0": ("silent", CRITICAL), "1": ("heard", CALM)},
+            mapped={"0": ("down", CRITICAL), "1": ("up", CALM)},
         ),
         Column("phase", most("node, phase", series("trn_node_phase", NODE)), shown=False),
         Column(
@@ -229,17 +228,17 @@ def _fleet() -> dashboard.Panel:
 
 
 def _heat() -> list[dashboard.Panel]:
-    steady = "Rows are the worst by their mean over the shown time; choose how many above."
+    steady = "The worst by mean over the time range; set the number with the variable at the top."
     return [
         heat("Utilization, lowest", steady,
              Query(worst_rows("trn_node_neuroncore_utilization_mean_ratio", NODE, lowest=True),
                    "{{node}}"), scheme="Blues", top=1),
-        heat("Comm share of step, largest",
-             f"{steady} Full colour at twice the limit of {LIMITS.comm_share:.0%}.",
+        heat("Comm share of step, highest",
+             f"{steady} Full color at twice the limit of {LIMITS.comm_share:.0%}.",
              Query(worst_rows("trn_job_comm_share_ratio", NODE, JOB), "{{node}}"),
              scheme="Oranges", top=SHARE_SCALE),
-        heat("Retransmits of the worst card, largest",
-             f"{steady} Full colour at ten times the limit of {LIMITS.retransmits:.1%}.",
+        heat("Retransmits of the worst EFA device, highest",
+             f"{steady} Full color at ten times the limit of {LIMITS.retransmits:.1%}.",
              Query(worst_rows("trn_node_efa_retransmit_max_ratio", NODE), "{{node}}"),
              scheme="Reds", top=10 * LIMITS.retransmits),
     ]  # fmt: skip
@@ -251,7 +250,7 @@ def _step() -> list[dashboard.Panel]:
     )
     return [
         lines("Comm share of step",
-              "By job as reported; the two bounds are means over the nodes and stand in where no "
+              "By job as reported; the estimated bounds are means over the nodes, shown if no "
               "job reports.",
               Query(_job("trn_job_comm_share_ratio"), _BY_JOB),
               Query(_job("trn_job_exposed_comm_share_ratio"), "{{training_job}}, exposed"),
@@ -269,9 +268,9 @@ def _evidence() -> list[dashboard.Panel]:
         """The five worst nodes at each moment."""
         return Query(f"{how}(5, {_node(metric)})", "{{node}}")
 
-    five = "The five worst nodes of each moment."
+    five = "The five worst nodes at each point in time."
     return [
-        lines("EFA traffic, fleet", "Of all nodes together, beside what their cards could carry.",
+        lines("EFA traffic, fleet", "Sum over nodes, and the line rate of their EFA devices.",
               Query(f"{_sum('trn_node_efa_tx_bytes_per_second')} * 8", "transmitted"),
               Query(f"{_sum('trn_node_efa_rx_bytes_per_second')} * 8", "received"),
               Query(f"{_sum('trn_node_efa_link_bytes_per_second')} * 8", "line rate"),
@@ -287,8 +286,8 @@ def _evidence() -> list[dashboard.Panel]:
               Query(f"topk(5, {most('node', rate('trn_node_executions_failed_total', NODE))})",
                     "{{node}}"), unit="ops"),
         lines("Errors of devices and drivers",
-              "Uncorrected ECC errors and complaints in the kernel log, per second; each should "
-              "be none.",
+              "Uncorrected ECC errors in total; driver errors in the kernel log per second. Each "
+              "should be zero.",
               Query(f"topk(5, {_node('trn_node_ecc_uncorrected_events')} > 0)",
                     "{{node}} uncorrected ECC, so far"),
               Query(f"topk(5, {most('node', rate('trn_node_kernel_neuron_errors_total', NODE))})",
@@ -296,11 +295,11 @@ def _evidence() -> list[dashboard.Panel]:
               Query(f"topk(5, {most('node', rate('trn_node_kernel_efa_errors_total', NODE))})",
                     "{{node}} EFA driver"), unit="cps"),
         lines("CPU, busiest", five, each("trn_node_cpu_busy_ratio"), unit="percentunit", top=1),
-        lines("Host memory, scarcest", "Share that can still be had; the five scarcest nodes.",
+        lines("Host memory available, lowest", "Available share of memory; the five lowest nodes.",
               Query(f"bottomk(5, {_node('trn_node_memory_available_bytes')} / "
                     f"{_node('trn_node_memory_total_bytes')})", "{{node}}"),
               unit="percentunit", top=1),
-        lines("Reading and writing", "Disks and Lustre of all nodes: data loading, checkpoints.",
+        lines("Disk I/O", "Disks and Lustre of all nodes: data loading, checkpoints.",
               Query(f"sum({most('node', rate('trn_node_disk_read_bytes_total', NODE))})",
                     "disk, read"),
               Query(f"sum({most('node', rate('trn_node_disk_written_bytes_total', NODE))})",
@@ -315,7 +314,7 @@ def _evidence() -> list[dashboard.Panel]:
 def _exporters() -> list[dashboard.Panel]:
     each = "{{instance}}"
     return [
-        rows("Exporters", "What trntop itself costs, and what it had to leave off its pages.",
+        rows("Exporters", "Resources used by trntop itself, and series dropped from its pages.",
              {"instance": "exporter"},
              Column("dropped series", most("instance", series("trntop_series_dropped")),
                     steps=above(1)),
@@ -325,11 +324,11 @@ def _exporters() -> list[dashboard.Panel]:
              Column("since", f"{most('instance', series('process_start_time_seconds'))} * 1000",
                     "dateTimeAsIso"),
              sort="dropped series", width=12, height=8),
-        rows("Versions", "Of the exporters and of their Python.",
+        rows("Versions", "Versions of the exporters and of their Python.",
              {"version": "version", "python": "Python"},
              Column("exporters", f"count by (version, python) ({series('trntop_build_info')})"),
              sort="exporters", width=12, height=6),
-        lines("CPU of exporters", "Cores' worth; the five dearest.",
+        lines("CPU of exporters", "In cores; the five highest.",
               Query(f"topk(5, {most('instance', rate('process_cpu_seconds_total'))})", each),
               unit="percentunit", width=12, height=6),
     ]  # fmt: skip

@@ -42,17 +42,18 @@ SHARE_SCALE = 2 * LIMITS.comm_share
 """Where the colours of communication shares are full: the limit is in the middle."""
 
 
-def data(*matchers: str, width: int = 3) -> dashboard.Panel:
-    """Whether what is shown is simulated."""
+def data(*matchers: str, width: int = 3, height: int = 4) -> dashboard.Panel:
+    """Whether the data is simulated."""
     simulated = series("trn_instance_info", 'simulated="true"', *matchers)
     live = series("trn_instance_info", 'simulated="false"', *matchers)
     return one(
-        "Data",
-        "SIMULATED as soon as one of the nodes is made up: nothing here is then to be acted on.",
+        "Data source",
+        "SIMULATED if at least one node is simulated: do not act on these values.",
         Query(f"max({simulated}) or max({live}) * 0"),
-        mapped={"1": ("SIMULATED", "purple"), "0": ("real", UNKNOWN)},
+        mapped={"1": ("SIMULATED", "purple"), "0": ("live", UNKNOWN)},
         filled=True,
         width=width,
+        height=height,
     )
 
 
@@ -62,9 +63,9 @@ def found(narrow: Narrow, width: int = 24, height: int = 8) -> dashboard.Panel:
     opened = narrow(lambda *matchers: incidents(*matchers, of=OPENED))
     return rows(
         "Open incidents",
-        "What the analysis found and what still lasts, worst first; the same as on the screen and "
-        "in `trntop analyze`. An empty table is good news only for the kinds that can be judged. "
-        "What each kind means and what to do about it: docs/runbooks.",
+        "Worst first; the same as on the screen and "
+        "in `trntop analyze`. An empty table means healthy only for rules that can be evaluated. "
+        "Meaning and remedy of each kind: docs/runbooks.",
         {"kind": "kind", "node": "node", "component": "component", "training_job": "job"},
         Column("severity", ranked, mapped=SEVERITIES),
         Column("since", f"{opened} * 1000", unit="dateTimeAsIsoNoDateIfToday"),
@@ -84,7 +85,7 @@ def counts(narrow: Narrow, width: int = 4) -> dashboard.Panel:
 
     return one(
         "Open incidents",
-        "By severity. 0 only where at least one kind of incident can be judged, else absent.",
+        "By severity. 0 only if at least one rule can be evaluated, else no value.",
         *(
             Query(
                 count_or_none(of(severity)),
@@ -98,39 +99,39 @@ def counts(narrow: Narrow, width: int = 4) -> dashboard.Panel:
 
 
 def judged(width: int = 8, height: int = 8) -> dashboard.Panel:
-    """Each kind of incident: well, how many, or not judged."""
+    """Each rule: ok, open incidents, or no data."""
     silent = " or ".join(
         f'label_replace(vector(-1), "kind", "{rule.kind}", "", "")' for rule in RULEBOOK
     )
     counted = f"count by (kind) ({incidents()})"
     return one(
-        "What is looked for",
-        "Open incidents of each kind. *well*: the rule has what it needs and finds nothing. "
-        "*cannot tell*: no node has the values that the rule goes by, so silence says nothing.",
+        "Rules",
+        "Open incidents of each kind. *ok*: the rule is evaluated and finds nothing. *no data*: "
+        "the rule cannot be evaluated because no node has its input data.",
         Query(f"{counted} or {most('kind', series('trn_incidents'))} * 0 or {silent}", "{{kind}}"),
         steps=[(None, UNKNOWN), (0, WELL), (1, WARNING)],
-        mapped={"-1": ("cannot tell", UNKNOWN), "0": ("well", WELL)},
+        mapped={"-1": ("no data", UNKNOWN), "0": ("ok", WELL)},
         width=width,
         height=height,
     )
 
 
 def states(*matchers: str, width: int = 12, height: int = 8) -> dashboard.Panel:
-    """Sources, silent ones first."""
+    """Sources, those that are down first."""
     by = "node, source"
     up = most(by, series("trntop_source_up", *matchers))
     age = most(by, series("trntop_source_age_seconds", *matchers))
     return rows(
         "Sources",
-        "What feeds each node. Values of a silent source are absent everywhere, not old. *never* "
-        "heard was one that need not be there, such as Slurm's where there is none; "
-        "`trntop doctor` on the node says what it needs.",
+        "Data sources of each node. Values of a source that is down are absent, not old. *never*: "
+        "no data so far; the source may not exist there, such as Slurm. `trntop doctor` on the "
+        "node shows what a source needs.",
         {"node": "node", "source": "source"},
         Column(
-            "heard",
+            "up",
             # One that was never heard has no age; it is no trouble, and stands last.
             f"{up} == 1 or {up} and {age} or {up} + 2",
-            mapped={"0": ("silent", CRITICAL), "1": ("heard", WELL), "2": ("never", UNKNOWN)},
+            mapped={"0": ("down", CRITICAL), "1": ("up", WELL), "2": ("never", UNKNOWN)},
         ),
         Column("age", age, unit="s"),
         Column(
@@ -139,7 +140,7 @@ def states(*matchers: str, width: int = 12, height: int = 8) -> dashboard.Panel:
             unit="cps",
             steps=above(0.0001),
         ),
-        sort="heard",
+        sort="up",
         rising=True,
         links={"node": [to_node()]},
         width=width,
@@ -148,13 +149,13 @@ def states(*matchers: str, width: int = 12, height: int = 8) -> dashboard.Panel:
 
 
 def meanings() -> dashboard.Panel:
-    """What each kind is, with the rulebook's numbers, and what to do first."""
+    """Each kind: its condition with the default limits, and the first step."""
     table = "\n".join(
         f"| `{rule.kind}` | {rule.stated(LIMITS)} | {rule.advice} |" for rule in RULEBOOK
     )
     return prose(
         "Kinds of incidents",
-        "With the default limits; `trntop rules` says which are in force, and docs/runbooks how "
-        f"to go on.\n\n| kind | holds when | look first at |\n|---|---|---|\n{table}\n",
+        "With the default limits; `trntop rules` shows those in force. Runbooks: docs/runbooks"
+        f".\n\n| kind | condition | first step |\n|---|---|---|\n{table}\n",
         height=16,
     )

@@ -1,4 +1,4 @@
-"""EFA: is the network between the nodes healthy, and which card is not."""
+"""EFA: whether the network between the nodes is healthy, and which device is not."""
 
 from grafana_foundation_sdk.models import dashboard
 
@@ -20,16 +20,16 @@ def board() -> Board:
     return Board(
         "efa",
         "trntop / EFA",
-        "The EFA cards of all nodes: which one is degraded or down, and what it carries.",
+        "EFA devices of all nodes: which are degraded or down, and their traffic.",
         [choice("node", "Node", "trn_instance_info", "node"), how_many()],
         [
             Section("", [*_head(), found(_INCIDENTS, height=6)]),
-            Section("Cards, worst first", [cards(NODE, height=11)]),
-            Section("Over time, the worst", _heat()),
+            Section("EFA devices, worst first", [cards(NODE, height=11)]),
+            Section("Worst over time", _heat()),
             Section("Traffic", _traffic()),
-            Section("What should not happen", _events()),
-            Section("Links, as probes see them", _links()),
-            Section("The cards' control plane", _control(), folded=True),
+            Section("Errors and drops", _events()),
+            Section("Links (active probes)", _links()),
+            Section("EFA control plane", _control(), folded=True),
         ],
         _INCIDENTS,
     )
@@ -40,7 +40,7 @@ def _sum(metric: str) -> str:
 
 
 def _count(counter: str) -> str:
-    """A counter of all cards, per second."""
+    """A counter of all EFA devices, per second."""
     return f"sum({most(BY, rate(counter, NODE))})"
 
 
@@ -50,38 +50,38 @@ def _head() -> list[dashboard.Panel]:
     sent, capacity = (_sum(f"trn_node_efa_{of}_bytes_per_second") for of in ("tx", "link"))
     return [
         data(NODE),
-        one("Cards", "That answer, of those that the nodes' types have.",
-            Query(_sum("trn_node_efa_cards"), "answer"),
+        one("EFA devices", "Devices that can be read, and devices that the instance types have.",
+            Query(_sum("trn_node_efa_cards"), "up"),
             Query(_sum("trn_node_efa_cards_expected"), "expected"), width=4),
-        one("Over the limit", f"Cards that send more than {LIMITS.retransmits:.1%} again.",
+        one("Over the limit", f"Devices with retransmits above {LIMITS.retransmits:.1%}.",
             Query(f"count({retransmits} > {LIMITS.retransmits}) or count({retransmits}) * 0"),
             steps=above(1)),
-        one("Worst card", "Share of its packets sent again.", Query(f"max({retransmits})"),
+        one("Worst retransmit rate", "Share of packets.", Query(f"max({retransmits})"),
             unit=share, steps=above(LIMITS.retransmits)),
-        one("Transmitted", "By all cards together.", Query(f"{sent} * 8"), unit=GIGABITS),
-        one("Of line rate", "By all cards together.", Query(f"{sent} / {capacity}"), unit=share),
-        one("Time-outs/s", "That led to a change of path, all cards.",
+        one("Transmitted", "All EFA devices.", Query(f"{sent} * 8"), unit=GIGABITS),
+        one("Of line rate", "All EFA devices.", Query(f"{sent} / {capacity}"), unit=share),
+        one("Timeouts/s", "Timeouts that led to a change of path, all EFA devices.",
             Query(_count("trn_efa_retrans_timeout_events_total")), unit="cps",
             steps=above(0.0001)),
-        one("Driver errors/s", "Complaints of the EFA driver in the kernel log.",
+        one("Driver errors/s", "Errors of the EFA driver in the kernel log.",
             Query(f"sum({most('node', rate('trn_node_kernel_efa_errors_total', NODE))})"),
             unit="cps", steps=above(0.0001), width=2),
     ]  # fmt: skip
 
 
 def _heat() -> list[dashboard.Panel]:
-    steady = "Rows are the worst by their mean over the shown time; choose how many above."
+    steady = "The worst by mean over the time range; set the number with the variable at the top."
     top = 10 * LIMITS.retransmits
-    full = f"Full colour at ten times the limit of {LIMITS.retransmits:.1%}."
+    full = f"Full color at ten times the limit of {LIMITS.retransmits:.1%}."
     return [
-        heat("Retransmits by card", f"{steady} {full}",
+        heat("Retransmits by EFA device", f"{steady} {full}",
              Query(worst_rows("trn_efa_retransmit_ratio", NODE, by=BY), _CARD),
              scheme="Reds", top=top),
-        heat("Behind siblings by node",
-             f"How far the card that sends least stays behind the others. {steady}",
+        heat("Imbalance by node",
+             f"How much less the least-used EFA device sends than its peers. {steady}",
              Query(worst_rows("trn_node_efa_tx_imbalance_ratio", NODE), "{{node}}"),
              scheme="Oranges", top=1),
-        heat("Traffic by node", f"{steady} Here the worst are those that send least.",
+        heat("Traffic by node", f"{steady} Here the worst are those with the least traffic.",
              Query(worst_rows("trn_node_efa_tx_share_ratio", NODE, lowest=True), "{{node}}"),
              scheme="Blues", top=1),
     ]  # fmt: skip
@@ -90,14 +90,14 @@ def _heat() -> list[dashboard.Panel]:
 def _traffic() -> list[dashboard.Panel]:
     sent = f"{most(BY, rate('trn_efa_tx_bytes_total', NODE))} * 8"
     return [
-        lines("All cards", "Beside what they could carry. RDMA is part of it.",
+        lines("All EFA devices", "Traffic and line rate, RDMA included.",
               Query(f"{_sum('trn_node_efa_tx_bytes_per_second')} * 8", "transmitted"),
               Query(f"{_sum('trn_node_efa_rx_bytes_per_second')} * 8", "received"),
               Query(f"{_sum('trn_node_efa_link_bytes_per_second')} * 8", "line rate"),
               unit=GIGABITS),
-        lines("The cards that send most again", "What they transmit.",
+        lines("Top retransmitting EFA devices", "Their transmitted traffic.",
               Query(f"{sent} and on ({BY}) {worst(NODE)}", _CARD), unit=GIGABITS),
-        lines("By verb", "Bytes of all cards, by what asked for them.",
+        lines("By verb", "Bytes of all EFA devices by verb.",
               *(Query(f"{_count(f'trn_efa_{verb}_bytes_total')} * 8", name)
                 for verb, name in (("send", "sent"), ("recv", "received"),
                                    ("rdma_read", "RDMA read"),
@@ -105,36 +105,37 @@ def _traffic() -> list[dashboard.Panel]:
                                    ("rdma_write", "RDMA write"),
                                    ("rdma_write_recv", "RDMA write, received"))),
               unit=GIGABITS),
-        lines("Packets", "Of all cards.",
+        lines("Packets", "All EFA devices.",
               Query(_count("trn_efa_tx_pkts_total"), "transmitted"),
               Query(_count("trn_efa_rx_pkts_total"), "received"), unit="pps"),
-        lines("Work requests", "Of all cards.",
+        lines("Work requests", "All EFA devices.",
               *(Query(_count(f"trn_efa_{verb}_wrs_total"), name)
                 for verb, name in (("send", "send"), ("recv", "receive"),
                                    ("rdma_read", "RDMA read"), ("rdma_write", "RDMA write"))),
               unit="ops"),
-        lines("Bytes sent again", "Of all cards.",
+        lines("Retransmitted bytes", "All EFA devices.",
               Query(f"{_count('trn_efa_retrans_bytes_total')} * 8", "retransmitted"),
               unit=GIGABITS),
     ]  # fmt: skip
 
 
 def _events() -> list[dashboard.Panel]:
-    def worst_cards(counter: str) -> Query:
+    def worst_devices(counter: str) -> Query:
         return Query(f"topk(5, {most(BY, rate(counter, NODE))} > 0)", _CARD)
 
-    five = "The five worst cards of each moment; no line is well."
+    five = "The five worst EFA devices at each point in time; no data is good."
     return [
-        lines("Packets sent again", five, worst_cards("trn_efa_retrans_pkts_total"), unit="pps"),
-        lines("Time-outs", f"{five} Each led to a change of path.",
-              worst_cards("trn_efa_retrans_timeout_events_total"), unit="cps"),
-        lines("Received packets dropped", five, worst_cards("trn_efa_rx_drops_total"),
+        lines("Retransmitted packets", five, worst_devices("trn_efa_retrans_pkts_total"),
+              unit="pps"),
+        lines("Timeouts", f"{five} Each led to a change of path.",
+              worst_devices("trn_efa_retrans_timeout_events_total"), unit="cps"),
+        lines("Received packets dropped", five, worst_devices("trn_efa_rx_drops_total"),
               unit="pps"),
         lines("Unresponsive peers", five,
-              worst_cards("trn_efa_unresponsive_remote_events_total"), unit="cps"),
+              worst_devices("trn_efa_unresponsive_remote_events_total"), unit="cps"),
         lines("Impaired connections", five,
-              worst_cards("trn_efa_impaired_remote_conn_events_total"), unit="cps"),
-        lines("Failed work requests", "Of all cards.",
+              worst_devices("trn_efa_impaired_remote_conn_events_total"), unit="cps"),
+        lines("Failed work requests", "All EFA devices.",
               Query(_count("trn_efa_rdma_read_wr_err_total"), "RDMA read"),
               Query(_count("trn_efa_rdma_write_wr_err_total"), "RDMA write"), unit="ops"),
     ]  # fmt: skip
@@ -145,7 +146,7 @@ def _links() -> list[dashboard.Panel]:
     latency = f"topk($top, {most(by, series('trn_link_latency_seconds', NODE))})"
     return [
         lines("Latency, slowest links",
-              "By active probes; EFA cards count no latency, so without a prober there is none.",
+              "Measured by active probes: EFA has no latency counter.",
               Query(latency, "{{node}} to {{peer}}"), unit="s", width=24),
     ]  # fmt: skip
 
@@ -153,16 +154,16 @@ def _links() -> list[dashboard.Panel]:
 def _control() -> list[dashboard.Panel]:
     failed = [name for name in EFA_DEVICE_COUNTERS if name.endswith("_err") and name != "cmds_err"]
     return [
-        lines("Admin commands", "Of all cards.",
+        lines("Admin commands", "All EFA devices.",
               Query(_count("trn_efa_submitted_cmds_total"), "submitted"),
               Query(_count("trn_efa_completed_cmds_total"), "completed"),
               Query(_count("trn_efa_keep_alive_rcvd_total"), "keep-alives received"),
               unit="ops"),
-        lines("Admin commands that went wrong",
-              "A command that never completes means that the control plane is dead.",
+        lines("Failed admin commands",
+              "A command that never completes means the control plane is dead.",
               Query(_count("trn_efa_cmds_err_total"), "failed"),
               Query(_count("trn_efa_no_completion_cmds_total"), "never completed"), unit="ops"),
-        lines("Failed resources", "Of all cards: what could not be made, per second.",
+        lines("Failed resources", "All EFA devices: failed creations per second.",
               *(Query(_count(f"trn_efa_{name}_total"),
                       name.removesuffix("_err").replace("_", " ")) for name in failed),
               unit="ops"),

@@ -17,18 +17,18 @@ def board() -> Board:
     return Board(
         "job",
         "trntop / job",
-        "One training job: its pace, where the time of a step goes, which node holds it back.",
+        "One training job: step time and its parts, throughput, slowest nodes.",
         [
             choice("training_job", "Training job", "trn_job_info", "training_job", several=False),
             how_many(),
         ],
         [
             Section("", [*_head(), found(at_job, height=6)]),
-            Section("Its nodes, those that wait least first", [_nodes()]),
-            Section("Where the time of a step goes", _step()),
-            Section("Its nodes over time, the worst", _heat()),
-            Section("How it learns", _learning()),
-            Section("What its nodes do", _hardware()),
+            Section("Nodes, least waiting first", [_nodes()]),
+            Section("Step time breakdown", _step()),
+            Section("Worst nodes over time", _heat()),
+            Section("Training progress", _learning()),
+            Section("Nodes of the job", _hardware()),
         ],
         at_job,
     )
@@ -44,14 +44,14 @@ def _head() -> list[dashboard.Panel]:
     )
     nodes = most("training_job, node", series("trn_job_info", RUN))
     return [
-        one("Data", "SIMULATED as soon as one of the job's nodes is made up.",
+        one("Data source", "SIMULATED if at least one node of the job is simulated.",
             Query(f"max({simulated}) or max({real}) * 0"),
-            mapped={"1": ("SIMULATED", "purple"), "0": ("real", UNKNOWN)}, filled=True),
-        one("Nodes and ranks", "That report steps.",
+            mapped={"1": ("SIMULATED", "purple"), "0": ("live", UNKNOWN)}, filled=True),
+        one("Nodes and ranks", "Nodes and ranks that report steps.",
             Query(f"count({nodes})", "nodes"),
             Query(f"sum({most('training_job, node', series('trn_job_ranks', RUN))})", "ranks")),
         counts(at_job, width=3),
-        one("Step", "The newest.", Query(most("training_job", series("trn_job_step", RUN))),
+        one("Step", "Newest step.", Query(most("training_job", series("trn_job_step", RUN))),
             unit="locale", width=2),
         one("Step time", "Mean over the nodes that report it.",
             Query(_job("trn_job_step_seconds")), unit="s", width=2),
@@ -61,7 +61,7 @@ def _head() -> list[dashboard.Panel]:
         one("Comm share of step", "Mean over the nodes that report it.",
             Query(_job("trn_job_comm_share_ratio")), unit=_SHARE,
             steps=above(LIMITS.comm_share)),
-        one("Exposed", "Communication that no computation hides, as a share of the step.",
+        one("Exposed comm share", "Share of the step in communication only.",
             Query(_job("trn_job_exposed_comm_share_ratio")), unit=_SHARE,
             steps=above(critical=LIMITS.exposed_comm_share), width=2),
         one("Loss", "As the job reports it.", Query(_job("trn_job_loss")), width=2),
@@ -106,32 +106,32 @@ def _step() -> list[dashboard.Panel]:
     hidden = f"{_job('trn_job_comm_seconds')} - {_job('trn_job_exposed_comm_seconds')}"
     return [
         lines("Parts of a step",
-              "Means over the nodes. Hidden communication runs while something computes.",
+              "Means over the nodes. Overlapped communication runs during computation.",
               Query(_job("trn_job_step_seconds"), "step"),
               Query(_job("trn_job_compute_seconds"), "compute"),
               Query(_job("trn_job_exposed_comm_seconds"), "comm, exposed"),
               Query(hidden, "comm, hidden"), unit="s"),
-        lines("Comm share of step", "The limit is the rulebook's.",
+        lines("Comm share of step", "The limit is that of the rule comm_bound.",
               Query(_job("trn_job_comm_share_ratio"), "comm"),
               Query(_job("trn_job_exposed_comm_share_ratio"), "exposed"),
               unit=_SHARE, limit=LIMITS.comm_share),
-        lines("Comm ÷ compute", "1: as long in communication as in computation.",
+        lines("Comm ÷ compute", "1: equal time in communication and computation.",
               Query(_job("trn_job_comm_compute_ratio"), _BY_JOB),
               unit=_SHARE),
     ]  # fmt: skip
 
 
 def _heat() -> list[dashboard.Panel]:
-    steady = "Rows are the worst by their mean over the shown time; choose how many above."
+    steady = "The worst by mean over the time range; set the number with the variable at the top."
     return [
-        heat("Compute time, longest", f"{steady} The node that holds the others back is here.",
+        heat("Compute time, longest", f"{steady} The slowest node is here.",
              Query(worst_rows("trn_job_compute_seconds", RUN), "{{node}}"),
              scheme="Oranges", top=None, unit="s"),
-        heat("Comm time, shortest", f"{steady} The others wait for the node that waits least.",
+        heat("Comm time, shortest", f"{steady} The node that waits least blocks the others.",
              Query(worst_rows("trn_job_comm_seconds", RUN, lowest=True), "{{node}}"),
              scheme="Blues", top=None, unit="s"),
-        heat("Comm share of step, largest",
-             f"{steady} Full colour at twice the limit of {LIMITS.comm_share:.0%}.",
+        heat("Comm share of step, highest",
+             f"{steady} Full color at twice the limit of {LIMITS.comm_share:.0%}.",
              Query(worst_rows("trn_job_comm_share_ratio", RUN), "{{node}}"),
              scheme="Oranges", top=SHARE_SCALE),
     ]  # fmt: skip
@@ -149,11 +149,11 @@ def _learning() -> list[dashboard.Panel]:
               unit="short"),
         lines("MFU", "As the job reports it.", Query(_job("trn_job_mfu_ratio"), "MFU"),
               unit=_SHARE),
-        lines("Steps", "The newest.", Query(most("training_job", series("trn_job_step", RUN)),
+        lines("Steps", "Newest step.", Query(most("training_job", series("trn_job_step", RUN)),
               "step"), unit="locale"),
-        lines("Step time by the log", "What its lines state, and the pace at which they appear.",
-              Query(_job("trn_job_logged_step_seconds"), "stated"),
-              Query(_job("trn_job_step_pace_seconds"), "pace"), unit="s", width=16),
+        lines("Step time from the log", "As reported, and the interval between step lines.",
+              Query(_job("trn_job_logged_step_seconds"), "reported"),
+              Query(_job("trn_job_step_pace_seconds"), "log interval"), unit="s", width=16),
     ]  # fmt: skip
 
 
@@ -163,16 +163,16 @@ def _hardware() -> list[dashboard.Panel]:
 
     completed = most("node", rate("trn_node_executions_completed_total"))
     return [
-        lines("Utilization, lowest", "The five lowest nodes of each moment.",
+        lines("Utilization, lowest", "The five lowest nodes at each point in time.",
               each("trn_node_neuroncore_utilization_mean_ratio"), unit=_SHARE, top=1),
-        lines("Tensor engines, least busy", "The five lowest nodes of each moment.",
+        lines("Tensor engines, least busy", "The five lowest nodes at each point in time.",
               each("trn_node_tensor_engine_busy_mean_ratio"), unit=_SHARE, top=1),
-        lines("HBM, fullest device", "The five fullest nodes of each moment.",
+        lines("HBM, fullest device", "The five fullest nodes at each point in time.",
               each("trn_node_device_memory_used_max_ratio", "topk"), unit=_SHARE,
               limit=LIMITS.memory, top=1),
-        lines("Executions", "The five slowest nodes of each moment.",
+        lines("Executions", "The five slowest nodes at each point in time.",
               Query(f"bottomk(5, {of_job(completed)})", "{{node}}"), unit="ops"),
-        lines("EFA traffic", "Of the job's nodes together.",
+        lines("EFA traffic", "Sum over the job's nodes.",
               Query("sum(" + of_job(most("node", series("trn_node_efa_tx_bytes_per_second")))
                     + ") * 8", "transmitted"), unit=GIGABITS),
         lines("Phases", "Nodes of the job in each phase.",

@@ -1,4 +1,4 @@
-"""One node: who it is, what is wrong with it, its devices, cores, cards, host and sources."""
+"""One node: identity, incidents, devices, cores, EFA devices, host and sources."""
 
 from grafana_foundation_sdk.models import dashboard
 
@@ -33,13 +33,13 @@ def board() -> Board:
     return Board(
         "node",
         "trntop / node",
-        "One node: what is wrong with it, its devices and cores, its EFA cards, its host.",
+        "One node: open incidents, devices and NeuronCores, EFA devices, host.",
         [choice("node", "Node", "trn_instance_info", "node", several=False), how_many()],
         [
             Section("", [*_head(), _identity(), found(at_node, width=14), _jobs()]),
             Section("Devices and cores", [_devices(), *_cores()]),
-            Section("EFA cards", [cards(HERE, height=8), *_traffic()]),
-            Section("Work", _work()),
+            Section("EFA devices", [cards(HERE, height=8), *_traffic()]),
+            Section("Compute", _work()),
             Section("Memory", _memory()),
             Section("Host", _host()),
             Section("Sources and allocations", [*_given(), states(HERE), *_events()]),
@@ -56,23 +56,23 @@ def _head() -> list[dashboard.Panel]:
     share = "percentunit"
     return [
         data(HERE),
-        one("Heard", "At least one source of the node speaks.", Query(_value("trntop_source_up")),
-            mapped={"0": ("silent", CRITICAL), "1": ("heard", WELL)}, width=2),
-        one("Phase", "What the run on the node is busy with.",
+        one("Sources", "Up if at least one source reports.", Query(_value("trntop_source_up")),
+            mapped={"0": ("down", CRITICAL), "1": ("up", WELL)}, width=2),
+        one("Phase", "Phase of the run on the node.",
             Query(most("phase", series("trn_node_phase", HERE)), "{{phase}}"), name_only=True,
             width=3),
         one("Utilization", "A core that waits in a collective counts as utilized.",
             Query(_value("trn_node_neuroncore_utilization_mean_ratio")), unit=share, width=2),
-        one("TE", "Share of time in which the tensor engines work.",
+        one("TE", "Share of time in which the tensor engines are busy.",
             Query(_value("trn_node_tensor_engine_busy_mean_ratio")), unit=share, width=2),
-        one("HBM, fullest", "Of the device with the least room.",
+        one("HBM, fullest", "The fullest device.",
             Query(_value("trn_node_device_memory_used_max_ratio")), unit=share,
             steps=above(LIMITS.memory), width=2),
-        one("HBM bandwidth", "Needs a profile of each program that runs.",
+        one("HBM bandwidth", "Needs an imported profile of each running program.",
             Query(_value("trn_node_hbm_bandwidth_ratio")), unit=share, width=2),
-        one("EFA tx", "All cards together.",
+        one("EFA tx", "All EFA devices.",
             Query(f"{_value('trn_node_efa_tx_bytes_per_second')} * 8"), unit=GIGABITS, width=2),
-        one("Retransmits", "Of the worst card.",
+        one("Retransmits", "Worst EFA device.",
             Query(_value("trn_node_efa_retransmit_max_ratio")), unit=share,
             steps=above(LIMITS.retransmits), width=2),
         one("Comm share of step",
@@ -93,7 +93,7 @@ def _identity() -> dashboard.Panel:
     }  # fmt: skip
     return rows(
         "Identity",
-        "As the node's own sources tell it.",
+        "As reported by the node's sources.",
         shown,
         Column("info", series("trn_instance_info", HERE), shown=False),
         sort="node",
@@ -110,7 +110,7 @@ def _jobs() -> dashboard.Panel:
 
     return rows(
         "Jobs on this node",
-        "As this node's ranks report them.",
+        "As reported by the ranks on this node.",
         {by: "job"},
         Column("ranks", here("trn_job_ranks")),
         Column("step", here("trn_job_step"), "locale"),
@@ -161,7 +161,7 @@ def _cores() -> list[dashboard.Panel]:
         heat("Utilization of cores", "A row per logical NeuronCore, device and core.",
              Query(most(core, series("trn_neuroncore_utilization_ratio", HERE)),
                    "{{neuron_device}} / {{neuroncore}}"), scheme="Blues", top=1, width=12),
-        heat("Tensor engines", "A row per physical core: work, not waiting.",
+        heat("Tensor engines", "One row per physical core. Waiting does not count.",
              Query(most(physical, series("trn_physical_core_tensor_engine_busy_ratio", HERE)),
                    "{{neuron_device}} / {{physical_core}}"), scheme="Greens", top=1, width=12),
     ]  # fmt: skip
@@ -169,17 +169,17 @@ def _cores() -> list[dashboard.Panel]:
 
 def _traffic() -> list[dashboard.Panel]:
     return [
-        lines("EFA traffic", "All cards together, beside what they could carry.",
+        lines("EFA traffic", "All EFA devices, and their line rate.",
               Query(f"{_value('trn_node_efa_tx_bytes_per_second')} * 8", "transmitted"),
               Query(f"{_value('trn_node_efa_rx_bytes_per_second')} * 8", "received"),
               Query(f"{_value('trn_node_efa_link_bytes_per_second')} * 8", "line rate"),
               unit=GIGABITS, width=12),
-        lines("EFA cards", "How many answer, and how far the one that sends least stays behind.",
-              Query(_value("trn_node_efa_cards"), "answer"),
-              Query(_value("trn_node_efa_cards_expected"), "of this type's"),
+        lines("EFA devices", "Devices that can be read, and devices that the instance type has.",
+              Query(_value("trn_node_efa_cards"), "up"),
+              Query(_value("trn_node_efa_cards_expected"), "expected"),
               unit="short", width=6),
-        lines("Behind its siblings", "How far the card that sends least stays behind the others.",
-              Query(_value("trn_node_efa_tx_imbalance_ratio"), "least card"),
+        lines("Imbalance", "How much less the least-used EFA device sends than its peers.",
+              Query(_value("trn_node_efa_tx_imbalance_ratio"), "least used"),
               unit="percentunit", limit=1 - LIMITS.card_traffic, width=6),
     ]  # fmt: skip
 
@@ -187,15 +187,15 @@ def _traffic() -> list[dashboard.Panel]:
 def _work() -> list[dashboard.Panel]:
     share = "percentunit"
     return [
-        lines("Utilization and work", "Of the node's cores, and of their tensor engines.",
+        lines("Utilization and tensor engines", "Of the node's cores, and of their tensor engines.",
               Query(_value("trn_node_neuroncore_utilization_max_ratio"), "most"),
               Query(_value("trn_node_neuroncore_utilization_mean_ratio"), "mean"),
               Query(_value("trn_node_neuroncore_utilization_min_ratio"), "least"),
               Query(_value("trn_node_tensor_engine_busy_mean_ratio"), "TE"),
               unit=share, top=1),
-        lines("FLOP/s", "As neuron-monitor counts them.",
+        lines("FLOP/s", "As reported by neuron-monitor.",
               Query(_value("trn_node_neuroncore_flops_per_second"), "node"), unit="flops"),
-        lines("Cores and processes", "What there is, and what is in use.",
+        lines("Cores and processes", "Present, and in use.",
               Query(_value("trn_node_neuroncores"), "cores"),
               Query(_value("trn_node_neuroncores_busy"), "busy cores"),
               Query(_value("trn_node_devices"), "devices"),
@@ -203,26 +203,26 @@ def _work() -> list[dashboard.Panel]:
         lines("Executions", "Completed per second, all processes.",
               Query(most("", rate("trn_node_executions_completed_total", HERE)), "completed"),
               unit="ops"),
-        lines("Executions that failed", "Per second, by what became of them.",
+        lines("Failed executions", "Per second, by status.",
               Query(most("", rate("trn_node_executions_failed_total", HERE)), "failed"),
               *(Query(most("", rate(f"trn_node_executions_{status}_total", HERE)),
                       status.replace("_", " "))
                 for status in EXECUTION_STATUSES if status != "completed"),
               unit="ops"),
-        lines("Errors of executions", "Per second, by kind.",
+        lines("Execution errors", "Per second, by kind.",
               *(Query(most("", rate(f"trn_node_execution_errors_{error}_total", HERE)), error)
                 for error in EXECUTION_ERRORS),
               unit="ops"),
-        lines("Execution latency", "Of the slowest process: on the device, and in all.",
+        lines("Execution latency", "Of the slowest process: on the device, and end to end.",
               *(Query(_value(f"trn_node_{where}_latency_{point}_seconds"), f"{name}, {point}")
                 for where, name in (("device", "device"), ("total", "total"))
                 for point in ("p50", "p99")),
               unit="s"),
-        lines("Power", "Share of the most the device may take.",
+        lines("Power", "Share of the device's power limit.",
               Query(_value("trn_node_device_power_mean_ratio"), "mean"),
               Query(f"topk(3, {most('neuron_device', series('trn_device_power_max_ratio', HERE))})",
                     "device {{neuron_device}}, most"), unit=share),
-        lines("ECC and health", "Uncorrected errors, and parts that the devices' checks name.",
+        lines("ECC and health", "Uncorrected errors, and failed health checks.",
               Query(_value("trn_node_ecc_uncorrected_events"), "uncorrected ECC"),
               Query(_value("trn_node_unhealthy_components"), "unhealthy parts"),
               Query(f"sum({series('trn_device_mem_ecc_corrected_events', HERE)})",
@@ -235,19 +235,19 @@ def _work() -> list[dashboard.Panel]:
 def _memory() -> list[dashboard.Panel]:
     fullest = most("neuron_device", series("trn_device_memory_used_ratio", HERE))
     return [
-        lines("HBM by use", "Of all cores of the node.",
+        lines("HBM by use", "Sum over the cores of the node.",
               *(Query(f"sum({most('neuroncore', used)})", use.replace("_", " "))
                 for use in MEMORY_CATEGORIES
                 if (used := series(f"trn_neuroncore_memory_{use}_bytes", HERE))),
               unit="bytes", stacked=True, width=6),
-        lines("HBM, fullest devices", "The five with the least room.",
+        lines("HBM, fullest devices", "The five fullest.",
               Query(f"topk(5, {fullest})", "device {{neuron_device}}"),
               unit="percentunit", limit=LIMITS.memory, top=1, width=6),
-        lines("HBM, node", "In use, and there.",
+        lines("HBM, node", "Used and total.",
               Query(_value("trn_node_device_memory_used_bytes"), "used"),
               Query(_value("trn_node_device_memory_total_bytes"), "there"), unit="bytes",
               width=6),
-        lines("HBM bandwidth", "Read and written by the programs that run, from their profiles.",
+        lines("HBM bandwidth", "Read and written by the running programs, from their profiles.",
               Query(_value("trn_node_hbm_bytes_per_second"), "node"),
               Query(_value("trn_node_hbm_peak_bytes_per_second"), "peak"), unit="Bps", width=6),
     ]  # fmt: skip
@@ -259,7 +259,7 @@ def _host() -> list[dashboard.Panel]:
               *(Query(_value(f"trn_node_vcpu_{mode}_ratio"), mode.replace("_", " "))
                 for mode in CPU_MODES if mode != "idle"),
               unit="percentunit", stacked=True, top=1),
-        lines("CPU busy and load", "Load: processes that run or wait, mean of a minute.",
+        lines("CPU busy and load", "Load: one-minute average.",
               Query(_value("trn_node_cpu_busy_ratio"), "busy"),
               Query(f"{_value('trn_node_load1')} / {_value('trn_node_vcpus')}", "load per vCPU"),
               unit="percentunit"),
@@ -273,15 +273,15 @@ def _host() -> list[dashboard.Panel]:
                 for of, name in (("disk", "disk"), ("lustre", "Lustre"))
                 for way in ("read", "written")),
               unit="Bps"),
-        lines("Network", "Of the interfaces, without EFA's own traffic and without loopback.",
+        lines("Network", "All interfaces except EFA and loopback.",
               Query(most("", rate("trn_node_network_rx_bytes_total", HERE)), "received"),
               Query(most("", rate("trn_node_network_tx_bytes_total", HERE)), "transmitted"),
               unit="Bps"),
-        lines("Compilers", "A run that compiles does not train.",
+        lines("Compilers", "Training pauses while a compiler runs.",
               Query(_value("trn_node_compilers"), "running compilers"),
               Query(_value("trn_node_compile_cache_modules"), "modules in the cache"),
               unit="short"),
-        lines("Kernel log", "Errors per second; each should be none.",
+        lines("Kernel log", "Errors per second; each should be zero.",
               Query(most("", rate("trn_node_kernel_neuron_errors_total", HERE)), "Neuron driver"),
               Query(most("", rate("trn_node_kernel_efa_errors_total", HERE)), "EFA driver"),
               unit="cps", width=24, height=5),
@@ -290,7 +290,7 @@ def _host() -> list[dashboard.Panel]:
 
 def _events() -> list[dashboard.Panel]:
     return [
-        lines("Events of sources", "Per second, without readings: problems, restarts and others.",
+        lines("Source events", "Per second: problems, restarts and others.",
               Query("sum by (source, event) "
                     f"({rate('trntop_source_events_total', TROUBLE, HERE)})",
                     "{{source}}: {{event}}"), unit="cps", width=12),
@@ -306,11 +306,11 @@ def _given() -> list[dashboard.Panel]:
         "neuroncore, namespace, pod, container", series("trn_neuroncore_allocation_info", HERE)
     )
     return [
-        rows("Given to", "Who was given which device, by the scheduler, used or not.",
+        rows("Device allocations", "Devices allocated by the scheduler, used or not.",
              {"neuron_device": "device", "hpc_job": "Slurm job", **container},
              Column("given", devices, shown=False),
              sort="device", rising=True, width=12, height=8),
-        rows("Single cores", "Given out one by one; most holders have whole devices.",
+        rows("Core allocations", "NeuronCores allocated one by one; most jobs have whole devices.",
              {"neuroncore": "core", **container}, Column("given", cores, shown=False),
              sort="core", rising=True, width=12, height=8),
     ]  # fmt: skip

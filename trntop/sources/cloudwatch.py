@@ -98,7 +98,7 @@ SOURCE = Source(
     gives="Container Insights' metrics of each node of a cluster: utilization, HBM use, latency, "
     "execution errors, EFA traffic, by the minute",
     origin="GetMetricData of CloudWatch, each 60 s, one to three minutes late",
-    needs="the CloudWatch agent with accelerated compute metrics on the nodes, boto3 "
-    "(`.venv/bin/pip install '.[aws]'`) and permission (docs/nodes.md)",
+    needs="the CloudWatch agent with accelerated compute metrics on the nodes and "
+    "permission (docs/nodes.md)",
     without="no values of nodes that cannot be reached otherwise",
 )

@@ -56,6 +56,6 @@ SOURCE = Source(
     gives="facts about a node from a list of nodes: EC2's id, type, zone, placement group, network "
     "nodes, capacity block, scheduled events and status checks; Slurm's job",
     origin="the list that the nodes come from: `ec2:`, `slurm:`, labels in a file (docs/nodes.md)",
-    needs="for EC2, boto3 (`.venv/bin/pip install '.[aws]'`) and permission (docs/nodes.md)",
+    needs="for EC2, permission (docs/nodes.md)",
     without="these facts, unless the node itself reports them",
 )

@@ -7,7 +7,6 @@ import pytest
 from tests.collectors.notebook import Notebook, running
 from tests.exporter_server import giving, response, server
 from trntop.catalog import EFA_EXPORTER, FLEET, NEURON_EXPORTER, Entity
-from trntop.collectors import aws
 from trntop.collectors.fleet import collectors_of, pages
 from trntop.collectors.fleet.dns import Dns
 from trntop.collectors.fleet.ec2 import Ec2
@@ -16,7 +15,7 @@ from trntop.collectors.fleet.nodes_file import NodesFile
 from trntop.collectors.fleet.slurm import Slurm
 from trntop.collectors.fleet.target import FindError, Target
 from trntop.collectors.fleet.watch import Watch
-from trntop.core.errors import SettingsError, UsageError
+from trntop.core.errors import UsageError
 from trntop.core.model import State
 from trntop.core.settings import Fleet, Settings
 from trntop.core.source_spec import parse
@@ -52,13 +51,6 @@ def test_each_kind_of_list_has_its_finder(tmp_path: Path) -> None:
 def test_mistakes_show_before_anything_is_watched(text: str) -> None:
     with pytest.raises(UsageError):
         collectors_of(parse(text), SETTINGS)
-
-
-def test_without_boto3_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aws.importlib.util, "find_spec", lambda name: None)
-    for text in ("ec2:tag/run=7", "cloudwatch:train"):
-        with pytest.raises(SettingsError, match=r"needs boto3: .*pip install '\.\[aws\]'"):
-            collectors_of(parse(text), SETTINGS)
 
 
 @contextlib.asynccontextmanager

@@ -1,12 +1,11 @@
 import pytest
 
 from trntop.exporters.metrics.exposition import Format
-from trntop.exporters.web.negotiation import MAX_RANGES, accepts_gzip, negotiate
+from trntop.exporters.web.negotiation import accepts_gzip, negotiate
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_1 = "text/plain; version=1.0.0; charset=utf-8"
 OM = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-OM_0 = "application/openmetrics-text; version=0.0.1; charset=utf-8"
 
 PROMETHEUS_2_42 = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
@@ -33,14 +32,12 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;
         (BROWSER, TEXT),
         ("text/plain", TEXT),
         ("text/*;q=0.3", TEXT),
-        ("TEXT/Plain ; Version=\"0.0.4\" ; charset=utf-8 ; Q=1.000", TEXT),
         ("text/plain;version=1.0.0", f"{TEXT_1}; escaping=underscores"),
         ("text/plain;version=1.0.0;escaping=values", f"{TEXT_1}; escaping=values"),
-        ("application/openmetrics-text", f"{OM}; escaping=underscores"),
-        ("application/openmetrics-text;version=0.0.1", OM_0),
-        ("text/plain;q=0.5,application/openmetrics-text;q=0.6", f"{OM}; escaping=underscores"),
-        ("text/plain;q=0.5,application/openmetrics-text;q=0.5", TEXT),
-        ("text/plain;q=0,application/openmetrics-text;q=0.1", f"{OM}; escaping=underscores"),
+        ("application/openmetrics-text", OM),
+        ("application/openmetrics-text;version=0.0.1", TEXT),
+        ("text/plain;q=0.5,application/openmetrics-text;q=0.6", OM),
+        ("text/plain;q=0,application/openmetrics-text;q=0.1", OM),
     ],
 )  # fmt: skip
 def test_the_format_that_weighs_most(accept: str, content_type: str) -> None:
@@ -58,13 +55,10 @@ def test_the_format_that_weighs_most(accept: str, content_type: str) -> None:
         "*/*;q=0",
         PROTOBUF,
         "application/openmetrics-text;q=0",
-        "application/openmetrics-text;q=2",
-        "application/openmetrics-text;q=nan",
         "application/openmetrics-text;version=2.0.0",
+        "application/openmetrics-text;version=x",
         "application/openmetrics-text;version=1.0.0;escaping=dots",
-        "application/openmetrics-text;version=1.0.0;escaping=x\r\nSet-Cookie: a",
         "application/json",
-        "x/y," * MAX_RANGES + "application/openmetrics-text",
         ";" * 30_000,
     ],
 )
@@ -80,7 +74,6 @@ def test_the_last_resort(accept: str) -> None:
         ("gzip;q=0", False),
         ("gzip; q=0.000", False),
         ("gzip;q=0.001", True),
-        ("x-gzip", True),
         ("", False),
         ("identity", False),
         ("br", False),

@@ -119,7 +119,7 @@ class TestPaths:
         async with serving(app_of()) as (client, _):
             accepts = [("Accept", "text/plain;q=0.1"), ("Accept", "application/openmetrics-text")]
             response = await client.get("/metrics", headers=httpx.Headers(accepts))
-        assert response.headers["content-type"] == OPENMETRICS
+        assert response.headers["content-type"] == Format.OPENMETRICS.content_type
 
 
 class TestCompression:
