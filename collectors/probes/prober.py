@@ -174,7 +174,7 @@ class Prober:
     @property
     def _load(self) -> str:
         """Of this machine; of one that is reached by commands nobody knows it."""
-        return loads.told(os.getloadavg()[0], os.cpu_count() or 1) if self._local else ""
+        return loads.describe(os.getloadavg()[0], os.cpu_count() or 1) if self._local else ""
 
     def _forget(self) -> None:
         """Forgets server sides that ended and that nobody asked about."""

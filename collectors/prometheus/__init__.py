@@ -21,7 +21,7 @@ from trntop.core.source_spec import Source
 from trntop.session.collector import Collector
 
 from .address import parse
-from .collector import EngineCollector
+from .collector import PrometheusCollector
 
 
 def collectors(source: Source, settings: Settings) -> list[Collector]:
@@ -31,4 +31,4 @@ def collectors(source: Source, settings: Settings) -> list[Collector]:
         UsageError: the source is not written as it should be.
         SettingsError: what is needed to reach it is wrong.
     """
-    return [EngineCollector(parse(source.text), settings.fleet)]
+    return [PrometheusCollector(parse(source.text), settings.fleet)]

@@ -43,7 +43,7 @@ class Trouble(Enum):
     SLOW = auto()
     REFUSED = auto()
     """Who asks is not let in."""
-    NO_ENGINE = auto()
+    NO_BACKEND = auto()
     """Something else answers: a login page, another program."""
     BAD_QUERY = auto()
     """What was asked is not understood."""
@@ -54,7 +54,7 @@ class Trouble(Enum):
     BROKEN = auto()
 
 
-class EngineError(TrntopError):
+class BackendError(TrntopError):
     """A question got no answer that can be used.
 
     Args:
@@ -151,7 +151,7 @@ class Client:
         """The series of a query at one moment of the server's time.
 
         Raises:
-            EngineError: there is no answer.
+            BackendError: there is no answer.
         """
         return await self._series(
             "query", {"query": query, "time": f"{at:.3f}", **_limits(seconds)}, seconds
@@ -163,7 +163,7 @@ class Client:
         """The series of a query over time.
 
         Raises:
-            EngineError: there is no answer.
+            BackendError: there is no answer.
         """
         span = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
         return await self._series(
@@ -174,13 +174,13 @@ class Client:
         """The names of all metrics in a span of time; this asks the index, not the series.
 
         Raises:
-            EngineError: there is no answer.
+            BackendError: there is no answer.
         """
         span = {"start": f"{start:.3f}", "end": f"{end:.3f}"}
         path = f"label/__name__/values?{urlencode(span)}"
         data = _whole(_plain, await self._ask("GET", path, None, seconds)).data
         if not isinstance(data, list):
-            raise EngineError(Trouble.NO_ENGINE, "answers, but not as Prometheus does")
+            raise BackendError(Trouble.NO_BACKEND, "answers, but not as Prometheus does")
         return frozenset(name for name in data if isinstance(name, str))
 
     async def build(self, seconds: float) -> str:
@@ -188,7 +188,7 @@ class Client:
         try:
             body = await self._ask("GET", "status/buildinfo", None, seconds)
             data = _whole(_plain, body).data
-        except EngineError as error:
+        except BackendError as error:
             if error.kind in (Trouble.UNREACHABLE, Trouble.REFUSED, Trouble.SLOW):
                 raise
             return ""  # not every server has this page
@@ -199,7 +199,7 @@ class Client:
     async def _series(self, path: str, form: Mapping[str, str], seconds: float) -> Result:
         answer = _whole(_answers, await self._ask("POST", path, form, seconds))
         if answer.data is None or answer.data.result_type not in ("vector", "matrix"):
-            raise EngineError(Trouble.NO_ENGINE, "answers, but not as Prometheus does")
+            raise BackendError(Trouble.NO_BACKEND, "answers, but not as Prometheus does")
         rows = answer.data.result
         notes = [clean(text, MAX_TEXT) for text in answer.warnings or ()]
         if answer.partial:
@@ -214,7 +214,7 @@ class Client:
         """The body of an answer.
 
         Raises:
-            EngineError: there is none, or it says that something is wrong.
+            BackendError: there is none, or it says that something is wrong.
         """
         content = None if form is None else urlencode(form).encode()
         kind = {} if form is None else {"Content-Type": "application/x-www-form-urlencoded"}
@@ -233,11 +233,11 @@ class Client:
                 body = await _read(response)
         except TimeoutError:
             text = f"no answer within {seconds:g} s"
-            raise EngineError(Trouble.SLOW, text) from None
+            raise BackendError(Trouble.SLOW, text) from None
         except SigningError as error:
-            raise EngineError(Trouble.REFUSED, str(error)) from error
+            raise BackendError(Trouble.REFUSED, str(error)) from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            raise EngineError(Trouble.UNREACHABLE, connection.reason(error)) from error
+            raise BackendError(Trouble.UNREACHABLE, connection.reason(error)) from error
         if response.status_code != 200:
             raise _refused(response, body)
         return body
@@ -267,12 +267,12 @@ def _limits(seconds: float) -> dict[str, str]:
 async def _read(response: httpx.Response) -> bytes:
     if response.headers.get("Content-Encoding", "identity") != "identity":
         # It was asked for none, and what it packs may unpack to anything.
-        raise EngineError(Trouble.NO_ENGINE, "sends compressed what was asked for plain")
+        raise BackendError(Trouble.NO_BACKEND, "sends compressed what was asked for plain")
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
         if len(body) > MAX_BYTES:
-            raise EngineError(
+            raise BackendError(
                 Trouble.TOO_MUCH,
                 f"an answer of more than {MAX_BYTES >> 20} MiB: narrow it by match=",
             )
@@ -283,7 +283,7 @@ def _whole(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
     """A good answer.
 
     Raises:
-        EngineError: it is none.
+        BackendError: it is none.
     """
     try:
         answer = decoder.decode(body)
@@ -292,34 +292,36 @@ def _whole(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
             text = "answers with a page for people, not with data: a login in between?"
         else:
             text = f"answers, but not as Prometheus does: {clean(str(error), 80)}"
-        raise EngineError(Trouble.NO_ENGINE, text) from error
+        raise BackendError(Trouble.NO_BACKEND, text) from error
     if answer.status != "success":
         raise _failed(answer.error_type, answer.error, None)
     return answer
 
 
-def _refused(response: httpx.Response, body: bytes) -> EngineError:
+def _refused(response: httpx.Response, body: bytes) -> BackendError:
     """What a status other than 200 means."""
     status, wait = response.status_code, _wait(response)
     if status in (401, 403):
-        return EngineError(
+        return BackendError(
             Trouble.REFUSED, f"{status}: it does not let us in; see fleet.token_file, fleet.user"
         )
     if 300 <= status < 400:
-        return EngineError(Trouble.NO_ENGINE, f"{status}: it sends us elsewhere: to a login?")
+        return BackendError(Trouble.NO_BACKEND, f"{status}: it sends us elsewhere: to a login?")
     try:
         answer = _plain.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         answer = _Plain()
     if status == 429:
-        return EngineError(Trouble.BUSY, f"429: too many questions{_said(answer.error)}", wait)
+        return BackendError(Trouble.BUSY, f"429: too many questions{_said(answer.error)}", wait)
     if answer.error_type or answer.error:
         return _failed(answer.error_type, answer.error, wait)
     if status == 404:
-        return EngineError(Trouble.NO_ENGINE, "404: no Prometheus API there; is a prefix missing?")
+        return BackendError(
+            Trouble.NO_BACKEND, "404: no Prometheus API there; is a prefix missing?"
+        )
     if status in (502, 503, 504):
-        return EngineError(Trouble.BUSY, f"{status}: not available now", wait)
-    return EngineError(Trouble.BROKEN, f"{status}: no reason given", wait)
+        return BackendError(Trouble.BUSY, f"{status}: not available now", wait)
+    return BackendError(Trouble.BROKEN, f"{status}: no reason given", wait)
 
 
 _TYPES = {
@@ -328,16 +330,16 @@ _TYPES = {
     "timeout": (Trouble.SLOW, "took too long"),
     "canceled": (Trouble.SLOW, "gave up"),
     "unavailable": (Trouble.BUSY, "is not available now"),
-    "not_found": (Trouble.NO_ENGINE, "does not know this question"),
+    "not_found": (Trouble.NO_BACKEND, "does not know this question"),
     "too_many_requests": (Trouble.BUSY, "is asked too much"),
     "422": (Trouble.TOO_MUCH, "could not work out the answer"),
 }
 """By the API's `errorType`; VictoriaMetrics gives the status instead."""
 
 
-def _failed(kind: str, error: str, wait: float | None) -> EngineError:
+def _failed(kind: str, error: str, wait: float | None) -> BackendError:
     trouble, text = _TYPES.get(kind, (Trouble.BROKEN, "answers with an error"))
-    return EngineError(trouble, f"it {text}{_said(error)}", wait)
+    return BackendError(trouble, f"it {text}{_said(error)}", wait)
 
 
 def _said(text: str) -> str:

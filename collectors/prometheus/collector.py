@@ -20,7 +20,7 @@ from trntop.session.collector import Sink
 
 from .address import Address
 from .capabilities import Capabilities
-from .client import Client, EngineError, Trouble
+from .client import BackendError, Client, Trouble
 from .native_schema import NativeSchema
 from .probe import probe
 from .publisher import Publisher
@@ -38,7 +38,7 @@ REST = 0.08
 """Seconds that a cursor has to rest on a node before all of it is asked for."""
 
 
-class EngineCollector:
+class PrometheusCollector:
     """All nodes of one engine.
 
     Args:
@@ -61,7 +61,7 @@ class EngineCollector:
         self._scope = Scope(address.match)
         self._least = least
         self._client = Client(address, fleet)
-        self.asker = QueryClient(self._client, wall)
+        self.query_client = QueryClient(self._client, wall)
         self._probed_at: float | None = None
         self._found: Capabilities | None = None
         """Without its interval, with which nothing begins anew."""
@@ -76,20 +76,20 @@ class EngineCollector:
 
     async def run(self, sink: Sink) -> None:
         """Refreshes until cancelled."""
-        teller = Publisher(self.node, self.asker, sink)
+        publisher = Publisher(self.node, self.query_client, sink)
         backoff = Backoff(first=1.0, longest=30.0)
-        watch = asyncio.create_task(self._watch(teller))
+        watch = asyncio.create_task(self._watch(publisher))
         try:
             while True:
-                began = self.asker.wall()
+                began = self.query_client.wall()
                 try:
-                    await self._refresh(teller)
-                    pause = max(0.0, teller.pause - (self.asker.wall() - began))
+                    await self._refresh(publisher)
+                    pause = max(0.0, publisher.pause - (self.query_client.wall() - began))
                     backoff = Backoff(first=1.0, longest=30.0)
-                except EngineError as error:
+                except BackendError as error:
                     pause = backoff.wait(0.0) if error.wait is None else error.wait
-                    teller.say(State.DOWN, f"{error} (again in {pause:.0f} s)")
-                    if error.kind in (Trouble.BAD_QUERY, Trouble.NO_ENGINE):
+                    publisher.report(State.DOWN, f"{error} (again in {pause:.0f} s)")
+                    if error.kind in (Trouble.BAD_QUERY, Trouble.NO_BACKEND):
                         self._probed_at = None  # it may be another server by now
                 await asyncio.sleep(pause)
         finally:
@@ -97,22 +97,22 @@ class EngineCollector:
             await asyncio.gather(watch, return_exceptions=True)
             await self._client.close()
 
-    async def _refresh(self, teller: Publisher) -> None:
-        at = self.asker.begin()
+    async def _refresh(self, publisher: Publisher) -> None:
+        at = self.query_client.begin()
         if self._way is None or self._probed_at is None or at - self._probed_at > PROBE_EVERY:
             found = await probe(self._client, self._scope, at)
-            at = self._probed_at = self.asker.begin()
+            at = self._probed_at = self.query_client.begin()
             if self._way is None or self._found != replace(found, interval=0.0):
                 kind = NativeSchema if found.own else VendorSchema
-                self._way = kind(self.asker, teller, self._scope, found)
+                self._way = kind(self.query_client, publisher, self._scope, found)
                 self._found = replace(found, interval=0.0)
-            self._way.keep_pace(found.interval)
-            teller.interval = found.interval
-            teller.pause = max(found.interval, self._least)
+            self._way.set_interval(found.interval)
+            publisher.interval = found.interval
+            publisher.pause = max(found.interval, self._least)
         await self._way.refresh(at, self._focus)
         self._turned.set()
 
-    async def _watch(self, teller: Publisher) -> None:
+    async def _watch(self, publisher: Publisher) -> None:
         """Keeps one node told whole: that which is looked at, anew with each refresh."""
         drilling: asyncio.Task[None] | None = None
         asked: str | None = None
@@ -123,31 +123,31 @@ class EngineCollector:
                 if drilling is not None and (self._focus != asked or drilling.done()):
                     await _ended(drilling)
                     drilling = None
-                if self._focus not in teller.nodes:
-                    teller.whole = asked = None
+                if self._focus not in publisher.nodes:
+                    publisher.whole = asked = None
                 elif drilling is None:
                     rest = 0.0 if self._focus == asked else REST
                     if self._focus != asked:
-                        teller.whole = None
+                        publisher.whole = None
                     asked = self._focus
-                    drilling = asyncio.create_task(self._drill(teller, asked, rest))
+                    drilling = asyncio.create_task(self._drill(publisher, asked, rest))
         finally:
             if drilling is not None:
                 await _ended(drilling)
 
-    async def _drill(self, teller: Publisher, name: str | None, rest: float) -> None:
+    async def _drill(self, publisher: Publisher, name: str | None, rest: float) -> None:
         await asyncio.sleep(rest)
-        node = teller.nodes.get(name or "")
+        node = publisher.nodes.get(name or "")
         if node is None or self._way is None:
             return
         try:
-            await self._way.drill(node, self.asker.now())
-        except* EngineError as group:
-            teller.tell_part(node, str(group.exceptions[0]))
+            await self._way.drill(node, self.query_client.now())
+        except* BackendError as group:
+            publisher.report_partial(node, str(group.exceptions[0]))
         except* Exception as group:
             # A defect must cost one node's details, not the refresh.
             log.exception("asking for all of %s failed", node.name)
-            teller.tell_part(node, f"internal error: {type(group.exceptions[0]).__name__}")
+            publisher.report_partial(node, f"internal error: {type(group.exceptions[0]).__name__}")
 
 
 async def _ended(task: "asyncio.Task[None]") -> None:

@@ -11,7 +11,7 @@ from trntop.pipeline.derive import RATES
 from trntop.pipeline.history import KEPT
 
 from .capabilities import Capabilities
-from .client import EngineError, Labels, Row, number
+from .client import BackendError, Labels, Row, number
 from .nodes import OF_CARDS, OF_PARTS, Drafts, Node
 from .publisher import Publisher
 from .queries import (
@@ -54,30 +54,32 @@ class NativeSchema:
     """
 
     def __init__(
-        self, asker: QueryClient, teller: Publisher, scope: Scope, found: Capabilities
+        self, query_client: QueryClient, publisher: Publisher, scope: Scope, found: Capabilities
     ) -> None:
-        self._asker = asker
-        self._teller = teller
-        self._questions = Questions(scope, found.names, found.interval, found.jobs)
+        self._query_client = query_client
+        self._publisher = publisher
+        self._queries = Questions(scope, found.names, found.interval, found.jobs)
         self._large: bool | None = None
         """Whether there are too many nodes to show all; None before they are counted."""
         self._cards: list[str] | None = []
         """The nodes whose cards are asked for; None is all."""
         self._with_past: set[str] = set()
 
-    def keep_pace(self, interval: float) -> None:
+    def set_interval(self, interval: float) -> None:
         """Takes how often nodes are scraped now."""
-        self._questions = replace(self._questions, interval=interval)
+        self._queries = replace(self._queries, interval=interval)
 
     async def refresh(self, at: float, focus: str | None) -> None:
         """One look at everything.
 
         Raises:
-            EngineError: it cannot be had.
+            BackendError: it cannot be had.
         """
         first = self._large is None
         if first:
-            found = await self._asker.refresh({"count": self._questions.count()}, at, ("count",))
+            found = await self._query_client.refresh(
+                {"count": self._queries.count()}, at, ("count",)
+            )
             count = sum(value for _, value in found.rows("count"))
             self._large = count > MAX_WHOLE
             self._cards = None if count <= MAX_CARDS else []
@@ -89,56 +91,62 @@ class NativeSchema:
             await self._past(at)
 
     async def _all(self, at: float, focus: str | None) -> None:
-        asked = self._questions.whole(self._cards)
-        found = await self._asker.refresh(asked, at, ("nodes", "times"))
-        drafts = Drafts(self._teller.targets)
+        asked = self._queries.whole(self._cards)
+        found = await self._query_client.refresh(asked, at, ("nodes", "times"))
+        drafts = Drafts(self._publisher.targets)
         for key in ("about", "nodes", "jobs", "silent", "resent"):
-            drafts.take(found.rows(key))
-        drafts.take_instances(found.rows("times"))
-        drafts.take_as(COMPLETED, found.rows("completed"))
-        drafts.take_as("efa_tx_bytes_per_second", found.rows("tx"))
+            drafts.add(found.rows(key))
+        drafts.add_instances(found.rows("times"))
+        drafts.add_as(COMPLETED, found.rows("completed"))
+        drafts.add_as("efa_tx_bytes_per_second", found.rows("tx"))
         total = Sums()
-        total.take_nodes(drafts.nodes.values(), at - self._teller.patience)
+        total.take_nodes(drafts.nodes.values(), at - self._publisher.patience)
         self._large = len(drafts) > MAX_WHOLE
         self._cards = _with_cards(drafts, focus)
         down = self._down(drafts, list(found.rows("down")))
-        await self._teller.publish(drafts, at, OF_CARDS, down)
-        roster = self._teller.roster(at)
-        self._teller.tell(total, roster, len(down), found.told("incidents"))
+        await self._publisher.publish(drafts, at, OF_CARDS, down)
+        roster = self._publisher.roster(at)
+        self._publisher.publish_summary(total, roster, len(down), found.answered("incidents"))
 
     async def _worst(self, at: float, focus: str | None) -> None:
-        worst = self._questions.worst()
-        found = await self._asker.refresh(self._questions.cluster() | worst, at)
+        worst = self._queries.worst()
+        found = await self._query_client.refresh(self._queries.cluster() | worst, at)
         total = Sums()
         total.take_recorded(found.rows("recorded"))
         total.take_counted(found.rows("count"))
         total.take_combined(chain(found.rows("means"), found.rows("traffic")), found.rows("sizes"))
         if total.shared:
-            self._asker.notes.append(f"{', '.join(total.shared[:3])}: in several clusters, as one")
-        if not self._questions.recorded:
-            self._asker.notes.append(
+            self._query_client.notes.append(
+                f"{', '.join(total.shared[:3])}: in several clusters, as one"
+            )
+        if not self._queries.recorded:
+            self._query_client.notes.append(
                 f"no recorded values of these nodes, which are quicker: {RULES}"
             )
-        elif not self._questions.ends_recorded:
-            self._asker.notes.append(f"the worst nodes are not recorded, which is quicker: {RULES}")
+        elif not self._queries.ends_recorded:
+            self._query_client.notes.append(
+                f"the worst nodes are not recorded, which is quicker: {RULES}"
+            )
         unreached = list(found.rows("down"))
         total.nodes += len(unreached)
         self._large = not 0 < total.nodes <= MAX_WHOLE
         chosen = self._choose(found, worst, focus)
-        detail = await self._asker.refresh(
-            {f"{key} of the worst": text for key, text in self._questions.some(chosen).items()},
+        detail = await self._query_client.refresh(
+            {f"{key} of the worst": text for key, text in self._queries.some(chosen).items()},
             at,
             ("nodes of the worst", "times of the worst"),
         )
-        drafts = Drafts(self._teller.targets)
-        drafts.take(detail.rows("nodes of the worst"))
-        drafts.take_instances(detail.rows("times of the worst"))
-        drafts.take_as("efa_tx_bytes_per_second", detail.rows("tx of the worst"))
+        drafts = Drafts(self._publisher.targets)
+        drafts.add(detail.rows("nodes of the worst"))
+        drafts.add_instances(detail.rows("times of the worst"))
+        drafts.add_as("efa_tx_bytes_per_second", detail.rows("tx of the worst"))
         down = self._down(drafts, unreached[:MAX_DOWN])
-        await self._teller.publish(drafts, at, OF_CARDS, down)
+        await self._publisher.publish(drafts, at, OF_CARDS, down)
         roster = [*map(clean, drafts.nodes), *down]
-        self._teller.keep(set(roster))
-        self._teller.tell(total, roster, len(unreached), found.told("incidents"), chosen=True)
+        self._publisher.keep(set(roster))
+        self._publisher.publish_summary(
+            total, roster, len(unreached), found.answered("incidents"), chosen=True
+        )
 
     def _choose(self, found: Answers, worst: Iterable[str], focus: str | None) -> list[str]:
         """The labels of the worst nodes: of incidents first, then the ends of each measure."""
@@ -147,7 +155,7 @@ class NativeSchema:
             key=lambda one: (_RANK.get(one[0].get("severity", ""), 1), one[1]),
         )
         chosen: dict[str, None] = {}
-        if focus is not None and (node := self._teller.nodes.get(focus)) is not None:
+        if focus is not None and (node := self._publisher.nodes.get(focus)) is not None:
             chosen[node.label] = None
         chosen |= dict.fromkeys(labels.get("node", "") for labels, _ in blamed[: MAX_SHOWN // 2])
         measures: dict[str, list[tuple[float, str]]] = {name: [] for name in ENDS}
@@ -165,7 +173,7 @@ class NativeSchema:
     def _down(self, drafts: Drafts, rows: Rows) -> dict[str, str]:
         """Nodes that the server does not reach: label → why."""
         labels_of: dict[str, list[str]] = {}
-        for label, target in self._teller.targets.items():
+        for label, target in self._publisher.targets.items():
             labels_of.setdefault(target, []).append(label)
         down: dict[str, str] = {}
         for labels, _ in rows:
@@ -180,42 +188,42 @@ class NativeSchema:
         """Tells all of one node.
 
         Raises:
-            EngineError: it cannot be had.
+            BackendError: it cannot be had.
         """
-        found = await self._asker.at_once(self._questions.node(node.label), at, NODE_SECONDS)
-        drafts = Drafts(self._teller.targets)
-        drafts.take(found.rows("all"))
-        drafts.take_instances(found.rows("times"))
+        found = await self._query_client.at_once(self._queries.node(node.label), at, NODE_SECONDS)
+        drafts = Drafts(self._publisher.targets)
+        drafts.add(found.rows("all"))
+        drafts.add_instances(found.rows("times"))
         draft = drafts.nodes.get(node.label)
         if draft is None or draft.time is None:
             return
         for row in found.results["counters"].rows:
             if (rate := _rate(row)) is not None:
-                drafts.take_as(rate[0], [(row.metric, rate[1])])
-        self._teller.whole = node.name
-        self._teller.send(node, draft, draft.time, OF_PARTS)
+                drafts.add_as(rate[0], [(row.metric, rate[1])])
+        self._publisher.whole = node.name
+        self._publisher.send(node, draft, draft.time, OF_PARTS)
         if node.name not in self._with_past:
             self._with_past.add(node.name)
-            await self._ask_past(self._questions.past((node.label,)), at)
+            await self._ask_past(self._queries.past((node.label,)), at)
 
     async def _past(self, at: float) -> None:
         """What was before the first tick: of the cluster, and where they are few, of the nodes."""
-        queries = self._questions.past(None)
-        nodes = self._teller.nodes.values()
+        queries = self._queries.past(None)
+        nodes = self._publisher.nodes.values()
         if nodes and len(nodes) <= PAST_NODES:
-            self._with_past.update(self._teller.nodes)
-            queries |= self._questions.past(node.label for node in nodes)
+            self._with_past.update(self._publisher.nodes)
+            queries |= self._queries.past(node.label for node in nodes)
         await self._ask_past(queries, at)
 
     async def _ask_past(self, queries: Mapping[str, str], at: float) -> None:
-        step = max(self._questions.interval, PAST_STEP)
+        step = max(self._queries.interval, PAST_STEP)
         sums: dict[float, list[tuple[Labels, float]]] = {}
         tables: dict[str, dict[str, dict[float, float]]] = {}
         for key, query in queries.items():
             try:
-                found = await self._asker.client.range(query, at - PAST, at, step, SECONDS)
-            except EngineError as error:
-                self._asker.notes.append(f"no past: {error}")
+                found = await self._query_client.client.range(query, at - PAST, at, step, SECONDS)
+            except BackendError as error:
+                self._query_client.notes.append(f"no past: {error}")
                 continue
             for row in found.rows:
                 values = {
@@ -230,12 +238,12 @@ class NativeSchema:
         for moment, rows in sums.items():
             for where, value in past(rows):
                 scalars.setdefault(where, {})[moment] = value
-        self._teller.tell_past(scalars, tables)
+        self._publisher.publish_history(scalars, tables)
 
     def _speaks(self, row: Row) -> bool:
         """Whether its target is the one that counts for its node."""
         target = row.metric.get("instance", "")
-        return self._teller.targets.get(row.metric.get("node", ""), target) == target
+        return self._publisher.targets.get(row.metric.get("node", ""), target) == target
 
 
 def _with_cards(drafts: Drafts, focus: str | None) -> list[str] | None:

@@ -107,7 +107,7 @@ class Drafts:
     def __init__(self, targets: Mapping[str, str] | None = None) -> None:
         self._targets = targets or {}
         self.nodes: dict[str, Draft] = {}
-        self.doubles: dict[str, str] = {}
+        self.duplicates: dict[str, str] = {}
         """Node → a second target that speaks for it."""
 
     def __len__(self) -> int:
@@ -122,13 +122,13 @@ class Drafts:
         draft = self.nodes.get(label)
         known = self._targets.get(label, instance) if draft is None else draft.instance
         if known != instance:
-            self.doubles.setdefault(label, instance)
+            self.duplicates.setdefault(label, instance)
             return None
         if draft is None:
             draft = self.nodes[label] = Draft(label, instance)
         return draft
 
-    def take(self, rows: Iterable[tuple[Labels, float]]) -> None:
+    def add(self, rows: Iterable[tuple[Labels, float]]) -> None:
         """Takes series by their names; those of other names are left out."""
         for labels, value in rows:
             if (draft := self.of(labels)) is None:
@@ -139,21 +139,21 @@ class Drafts:
             elif (learn := _FACTS.get(name)) is not None:
                 learn(draft, labels, value)
 
-    def take_as(self, quantity: str, rows: Iterable[tuple[Labels, float]]) -> None:
+    def add_as(self, quantity: str, rows: Iterable[tuple[Labels, float]]) -> None:
         """Takes series that lost their name in a function: values of one quantity."""
         entity = CATALOG[quantity].entity
         for labels, value in rows:
             if (draft := self.of(labels)) is not None:
                 _put(draft, quantity, entity, labels, value)
 
-    def take_instances(self, rows: Iterable[tuple[Labels, float]]) -> None:
+    def add_instances(self, rows: Iterable[tuple[Labels, float]]) -> None:
         """Takes when the samples of `trn_instance_info` were taken; its labels tell of the node."""
         for labels, time in rows:
             if (draft := self.of(labels)) is not None and time > (draft.time or 0.0):
                 draft.time = time
                 _instance(draft, labels, time)
 
-    def take_times(self, rows: Iterable[tuple[Labels, float]]) -> None:
+    def add_times(self, rows: Iterable[tuple[Labels, float]]) -> None:
         """Takes when samples were taken."""
         for labels, time in rows:
             if (draft := self.of(labels)) is not None and time > (draft.time or 0.0):
@@ -272,7 +272,7 @@ class Node:
         self.label = label
         self.seen = 0.0
         """When it was last among the answers."""
-        self._speaker = FrameEncoder(name, period)
+        self._encoder = FrameEncoder(name, period)
         self._inventory = Inventory(name)
         self._keys: tuple[object, ...] = ()
 
@@ -294,7 +294,7 @@ class Node:
             self.name, time, columns, tuple(draft.sources.values()), draft.simulated,
             phase=draft.phase,
         )  # fmt: skip
-        before, message = self._speaker.messages(NodeView(inventory, frame))
+        before, message = self._encoder.messages(NodeView(inventory, frame))
         yield from before
         yield message
 

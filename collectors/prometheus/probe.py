@@ -7,7 +7,7 @@ from statistics import median
 
 from . import queries, vendor_schema
 from .capabilities import Capabilities
-from .client import Client, EngineError, Trouble
+from .client import BackendError, Client, Trouble
 from .queries import Questions
 from .selectors import Scope
 
@@ -21,7 +21,7 @@ async def probe(client: Client, scope: Scope, now: float) -> Capabilities:
     """Looks at the server.
 
     Raises:
-        EngineError: it does not answer, or has nothing that can be shown.
+        BackendError: it does not answer, or has nothing that can be shown.
     """
     server = await client.build(SECONDS)
     every = await client.names(now - HOUR, now, SECONDS)
@@ -30,8 +30,8 @@ async def probe(client: Client, scope: Scope, now: float) -> Capabilities:
     if not found.own:
         found = replace(found, names=every & vendor_schema.NAMES)
         if not found.names & vendor_schema.TELLING:
-            raise EngineError(
-                Trouble.NO_ENGINE,
+            raise BackendError(
+                Trouble.NO_BACKEND,
                 f"has {len(every):,} metrics, but none of trntop, neuron-monitor or the EFA "
                 "exporter within the last hour",
             )
@@ -45,7 +45,7 @@ async def probe(client: Client, scope: Scope, now: float) -> Capabilities:
         jobs = (await client.instant(asked.scrape_jobs(), now, SECONDS)).rows
     if not jobs:
         where = f" with {scope.match}" if scope.match else ""
-        raise EngineError(Trouble.NO_ENGINE, f"has no node of trntop{where} within the last hour")
+        raise BackendError(Trouble.NO_BACKEND, f"has no node of trntop{where} within the last hour")
     return replace(
         found,
         interval=await _interval(client, asked, now),
@@ -55,7 +55,7 @@ async def probe(client: Client, scope: Scope, now: float) -> Capabilities:
 
 async def _interval(client: Client, asked: Questions, now: float) -> float:
     """Seconds between the samples of a node, by those of one; the usual where that takes long."""
-    with suppress(EngineError):
+    with suppress(BackendError):
         return await _measured(client, asked, now)
     return DEFAULT_INTERVAL
 

@@ -30,9 +30,9 @@ class Publisher:
         sink: the session.
     """
 
-    def __init__(self, name: str, asker: QueryClient, sink: Sink) -> None:
+    def __init__(self, name: str, query_client: QueryClient, sink: Sink) -> None:
         self._name = name
-        self._asker = asker
+        self._query_client = query_client
         self._sink = sink
         self.interval = 0.0
         """Seconds between the samples of a node."""
@@ -58,11 +58,11 @@ class Publisher:
         """Seconds after which what a node told does not count any more."""
         return STALE_PERIODS * self.period
 
-    def say(self, state: State, reason: str = "") -> None:
+    def report(self, state: State, reason: str = "") -> None:
         """The engine's own state."""
         self._sink.status(Status(self._name, PROMETHEUS, state, reason))
 
-    def say_of(self, node: Node, state: State, reason: str) -> None:
+    def report_node(self, node: Node, state: State, reason: str) -> None:
         """The state of one node."""
         self._sink.status(Status(node.name, AGENT, state, reason))
 
@@ -77,7 +77,7 @@ class Publisher:
             what: what is computed beside what was told.
             down: nodes that the engine does not reach, and why.
         """
-        self._note_doubles(drafts)
+        self._note_duplicates(drafts)
         self._newest = None
         # In the order of their times, as a recording wants them.
         timed = sorted(
@@ -99,16 +99,16 @@ class Publisher:
         for name, reason in down.items():
             if (node := self._known(name)) is not None:
                 node.seen = at
-                self.say_of(node, State.DOWN, reason)
+                self.report_node(node, State.DOWN, reason)
 
-    def _note_doubles(self, drafts: Drafts) -> None:
-        if drafts.doubles:
-            label, other = next(iter(drafts.doubles.items()))
-            more = f" and {len(drafts.doubles) - 1} more" if len(drafts.doubles) > 1 else ""
-            self._asker.notes.append(
+    def _note_duplicates(self, drafts: Drafts) -> None:
+        if drafts.duplicates:
+            label, other = next(iter(drafts.duplicates.items()))
+            more = f" and {len(drafts.duplicates) - 1} more" if len(drafts.duplicates) > 1 else ""
+            self._query_client.notes.append(
                 f"{clean(label)}{more}: told by two targets; {clean(other)} is left out"
             )
-        for label in drafts.doubles.keys() - drafts.nodes.keys():
+        for label in drafts.duplicates.keys() - drafts.nodes.keys():
             self.targets.pop(label, None)  # the first is gone: the second speaks from now on
 
     def _known(self, label: str) -> Node | None:
@@ -118,7 +118,7 @@ class Publisher:
         if node is None:
             node = self.nodes[name] = Node(name, label, self.period)
         if node.label != label:
-            self._asker.notes.append(f"two nodes would be called {name}: one is left out")
+            self._query_client.notes.append(f"two nodes would be called {name}: one is left out")
             return None
         return node
 
@@ -126,14 +126,14 @@ class Publisher:
         """Gives what an agent of one node would say."""
         if not draft.values and not draft.facts:
             return
-        moment = self._asker.ours(stamp, self._sink)
+        moment = self._query_client.ours(stamp, self._sink)
         for message in node.messages(draft, moment, what):
             self._sink.reading(Reading(node.name, AGENT, moment, message, draft.simulated))
 
-    def tell_part(self, node: Node, reason: str) -> None:
+    def report_partial(self, node: Node, reason: str) -> None:
         """Says of the node that is looked at why no more is told of it than of others."""
         self.whole = None
-        self.say_of(node, State.LATE, f"its roll-ups only: {reason}")
+        self.report_node(node, State.LATE, f"its roll-ups only: {reason}")
 
     def roster(self, at: float) -> list[str]:
         """The nodes that were there within the last hour; the others are forgotten."""
@@ -145,7 +145,7 @@ class Publisher:
         for name in self.nodes.keys() - names:
             self.targets.pop(self.nodes.pop(name).label, None)
 
-    def tell(
+    def publish_summary(
         self,
         total: Sums,
         roster: list[str],
@@ -164,25 +164,25 @@ class Publisher:
             chosen: whether the shown nodes are only the worst.
         """
         newest = self._newest
-        bulletin = ClusterSummary(
+        summary = ClusterSummary(
             v=VERSION,
             period=self.period,
             nodes=max(total.nodes, len(roster)),
             roster=tuple(roster),
             chosen=chosen,
             down=down,
-            newest=None if newest is None else self._asker.ours(newest, self._sink),
+            newest=None if newest is None else self._query_client.ours(newest, self._sink),
             simulated=total.simulated,
             values={name: value for name, value in total.values.items() if value == value},
             jobs=total.jobs,
             incidents=None
             if incidents is None
             else tuple(filter(None, (self._incident(*row) for row in incidents))),
-            notes=tuple(dict.fromkeys(self._asker.notes)),
+            notes=tuple(dict.fromkeys(self._query_client.notes)),
         )
-        self._give(encode(bulletin), simulated=total.simulated)
+        self._give(encode(summary), simulated=total.simulated)
 
-    def tell_past(
+    def publish_history(
         self,
         scalars: Mapping[str, Mapping[float, float]],
         tables: Mapping[str, Mapping[str, Mapping[float, float]]],
@@ -199,7 +199,7 @@ class Publisher:
             return
         past = Backfill(
             v=VERSION,
-            times=tuple(self._asker.ours(moment, self._sink) for moment in times),
+            times=tuple(self._query_client.ours(moment, self._sink) for moment in times),
             scalars={key: tuple(map(series.get, times)) for key, series in scalars.items()},
             nodes={
                 node: {name: tuple(map(series.get, times)) for name, series in table.items()}
@@ -220,7 +220,7 @@ class Publisher:
         return RemoteIncident(
             kind,
             severity,
-            self._asker.ours(opened, self._sink),
+            self._query_client.ours(opened, self._sink),
             labels.get("training_job") or None,
             labels.get("node") or None,
             labels.get("component") or None,

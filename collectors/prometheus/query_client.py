@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from trntop.session.collector import Sink
 
-from .client import Client, EngineError, Labels, Result, plain
+from .client import BackendError, Client, Labels, Result, plain
 
 SECONDS = 10.0
 """For each question of a refresh."""
@@ -28,7 +28,7 @@ class Answers:
         """Labels and values; none where there was no answer."""
         return plain(self.results[key].rows) if key in self.results else iter(())
 
-    def told(self, key: str) -> Rows | None:
+    def answered(self, key: str) -> Rows | None:
         """The same, None where there was no answer."""
         return self.rows(key) if key in self.results else None
 
@@ -72,7 +72,7 @@ class QueryClient:
         """The answers to questions of a refresh; where one that is not needed fails, that is noted.
 
         Raises:
-            EngineError: what is needed was not answered.
+            BackendError: what is needed was not answered.
         """
         tasks = [asyncio.create_task(self._one(query, at)) for query in queries.values()]
         try:
@@ -85,7 +85,7 @@ class QueryClient:
             if isinstance(result, Result):
                 answers.results[key] = result
                 self.notes += result.notes
-            elif not isinstance(result, EngineError) or key in needed:
+            elif not isinstance(result, BackendError) or key in needed:
                 raise result
             else:
                 self.notes.append(f"no answer on {key}: {result}")
@@ -99,7 +99,7 @@ class QueryClient:
         """The answers to questions that somebody waits for; all of them, or none.
 
         Raises:
-            EngineError: one was not answered.
+            BackendError: one was not answered.
         """
         answers = Answers()
         async with asyncio.TaskGroup() as group:

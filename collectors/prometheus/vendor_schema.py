@@ -80,10 +80,10 @@ class VendorSchema:
     """
 
     def __init__(
-        self, asker: QueryClient, teller: Publisher, scope: Scope, found: Capabilities
+        self, query_client: QueryClient, publisher: Publisher, scope: Scope, found: Capabilities
     ) -> None:
-        self._asker = asker
-        self._teller = teller
+        self._query_client = query_client
+        self._publisher = publisher
         self._scope = scope
         self._names = found.names
         self._window = window(found.interval)
@@ -93,7 +93,7 @@ class VendorSchema:
         """Whether shares are counted to 100: seen once, it is so also while all are idle."""
         self._drafts = Drafts()
 
-    def keep_pace(self, interval: float) -> None:
+    def set_interval(self, interval: float) -> None:
         """Takes how often nodes are scraped now."""
         self._window = window(interval)
 
@@ -101,36 +101,36 @@ class VendorSchema:
         """One look at everything.
 
         Raises:
-            EngineError: it cannot be had.
+            BackendError: it cannot be had.
         """
-        answers = await self._asker.refresh(self._all(), at, ("values", "times"))
+        answers = await self._query_client.refresh(self._all(), at, ("values", "times"))
         self._percent |= any(
             value > _PERCENT
             for labels, value in answers.rows("values")
             if labels.get("quantity") in _SHARES
         )
         drafts = Drafts()
-        drafts.take(_as_own(answers.rows("values"), 100.0 if self._percent else 1.0))
+        drafts.add(_as_own(answers.rows("values"), 100.0 if self._percent else 1.0))
         for labels, _ in (*answers.rows("values"), *answers.rows("about")):
             name, place = place_of(labels)
             self._places.setdefault(clean(name), place)
             if name and (draft := drafts.of({"node": name})) is not None:
                 _learn(draft, labels)
-        drafts.take_times(
+        drafts.add_times(
             ({"node": place_of(labels)[0]}, stamp) for labels, stamp in answers.rows("times")
         )
-        self._asker.notes += [PERCENT_NOTE] * self._percent
+        self._query_client.notes += [PERCENT_NOTE] * self._percent
         total = Sums()
-        total.take_nodes(drafts.nodes.values(), at - self._teller.patience)
-        await self._teller.publish(drafts, at, OF_CARDS, {})
-        self._teller.tell(total, self._teller.roster(at), 0, None)
+        total.take_nodes(drafts.nodes.values(), at - self._publisher.patience)
+        await self._publisher.publish(drafts, at, OF_CARDS, {})
+        self._publisher.publish_summary(total, self._publisher.roster(at), 0, None)
         self._drafts = drafts
 
     async def drill(self, node: Node, at: float) -> None:
         """Tells the cores of one node.
 
         Raises:
-            EngineError: they cannot be had.
+            BackendError: they cannot be had.
         """
         draft = self._drafts.nodes.get(node.label)
         place, _, value = self._places.get(node.name, "").partition("=")
@@ -138,19 +138,19 @@ class VendorSchema:
             return
         selector = self._scope.of(_CORE, f"{place}={quoted(value)}")
         queries = {"cores": f"max by ({_BY}, neuroncore) ({selector})"}
-        found = await self._asker.at_once(queries, at, SECONDS)
+        found = await self._query_client.at_once(queries, at, SECONDS)
         drafts = Drafts()
         drafts.nodes[node.label] = draft
         scale = 100.0 if self._percent else 1.0
-        drafts.take_as(
+        drafts.add_as(
             "neuroncore_utilization_ratio",
             (
                 ({"node": node.label, "neuroncore": labels.get("neuroncore", "")}, share / scale)
                 for labels, share in found.rows("cores")
             ),
         )
-        self._teller.whole = node.name
-        self._teller.send(node, draft, draft.time, OF_PARTS)
+        self._publisher.whole = node.name
+        self._publisher.send(node, draft, draft.time, OF_PARTS)
 
     def _selector(self, metric: str) -> str:
         name, _, matchers = metric.partition("{")

@@ -16,7 +16,7 @@ from trntop.check.model import (
 )
 from trntop.check.plan import Plan
 from trntop.check.result import Check
-from trntop.check.runner import conduct
+from trntop.check.runner import run_check
 from trntop.core.settings import Settings
 
 NOW = 1_763_650_000.0
@@ -95,7 +95,7 @@ class Fleet:
     async def check(self, plan: Plan | None = None, **options: object) -> Check:
         settings = options.pop("settings", Settings())
         assert isinstance(settings, Settings)
-        return await conduct(
+        return await run_check(
             self.hosts(),
             plan or Plan(),
             settings,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from trntop.check.load import both, per_core, told
+from trntop.check.load import both, describe, per_core
 
 
 def test_words_of_both_sides() -> None:
-    here, there = told(0.26, 192), told(96, 128)
+    here, there = describe(0.26, 192), describe(96, 128)
     assert here == "load 0.3 of 192 cores"
     assert both(here, there) == "load 0.3 of 192 cores, 96.0 of 128 cores at the server"
     assert both("", there) == "load 96.0 of 128 cores at the server"

@@ -290,11 +290,11 @@ def test_facts_that_others_know_are_added() -> None:
         )
     asked: list[str] = []
 
-    async def ask(instances: Sequence[str]) -> dict[str, dict[str, str]]:
+    async def fetch_facts(instances: Sequence[str]) -> dict[str, dict[str, str]]:
         asked.extend(instances)
         return {one: {"subnet_id": "subnet-1"} for one in instances}
 
-    check = fleet.run(ask=ask)
+    check = fleet.run(fetch_facts=fetch_facts)
     assert asked == ["i-trn-001", "i-trn-002", "i-trn-003"]
     assert told(check, Outcome.WARN) == {"trn-003": "own, 2 of 3 nodes are in subnet-1"}
     assert all(look.after and look.after.facts for look in check.looks)
@@ -302,6 +302,6 @@ def test_facts_that_others_know_are_added() -> None:
     async def refuse(instances: Sequence[str]) -> dict[str, dict[str, str]]:
         raise TrntopError("no AWS credentials found")
 
-    check = fleet.run(ask=refuse)
+    check = fleet.run(fetch_facts=refuse)
     assert check.outcome is Outcome.PASS
     assert "interfaces: no AWS credentials found" in check.findings[0].text

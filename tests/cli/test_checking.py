@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("COLUMNS", "100")
     return tmp_path / "state" / "trntop" / "checks"
 
 

@@ -1,4 +1,4 @@
-"""What most nodes have in common, and who is different."""
+"""The value that most nodes share, and the nodes that differ."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,26 +11,26 @@ MAX_NAMES = 6
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How nodes differ in something."""
+    """A value that differs between nodes."""
 
     most: str | None
-    """What more than half of them have; None where there is no such thing."""
+    """The value of more than half of them; None without a majority."""
     count: int
-    """How many have it."""
+    """Number of nodes with it."""
     odd: Mapping[str, str]
-    """Node → what it has instead; all of them where `most` is None."""
+    """Node → its different value; all nodes if `most` is None."""
 
     def groups(self) -> Iterator[tuple[str, list[str]]]:
-        """Value → the odd nodes that have it, the commonest first."""
+        """Value → the nodes with it, the most common first."""
         for value, _ in Counter(self.odd.values()).most_common():
             yield value, [node for node, own in self.odd.items() if own == value]
 
 
 def split(values: Mapping[str, str]) -> Split | None:
-    """How nodes differ; None where all have the same.
+    """How nodes differ; None if all have the same value.
 
     Args:
-        values: node → what it has.
+        values: node → value.
     """
     counts = Counter(values.values())
     if len(counts) < 2:

@@ -1,7 +1,7 @@
-"""The newest results of checks, kept as files: one of them is the next check's baseline.
+"""Saved results of checks, of which one is the next check's baseline.
 
 `trntop/checks` in `$XDG_STATE_HOME` (`~/.local/state`) holds `check-20261121T090000Z.json`, of the
-form that `trntop check --json` prints, but without what cards had counted.
+form of `trntop check --json`, without the counters of EFA devices.
 """
 
 import contextlib
@@ -20,18 +20,18 @@ from trntop.core.errors import UsageError
 from trntop.core.folders import state_folder
 
 MAX_BYTES = 256 << 20
-"""Longest file that is read."""
+"""Largest file that is read."""
 _PATTERN = "check-*.json"
 
 
 def folder_of(environ: Mapping[str, str]) -> Path | None:
-    """Where results are kept; None without a home."""
+    """The folder of saved results; None without a home directory."""
     state = state_folder(environ)
     return None if state is None else state / "checks"
 
 
 def encode(check: Check) -> bytes:
-    """The JSON of a check: what is not known is left out or null."""
+    """The JSON of a check; unknown values are omitted or null."""
     return msgspec.json.encode(check)
 
 
@@ -39,7 +39,7 @@ def read(path: Path) -> Check:
     """A check from a file.
 
     Raises:
-        UsageError: it cannot be read, or holds none.
+        UsageError: it cannot be read, or is not a result.
     """
     try:
         with path.open("rb") as file:
@@ -58,7 +58,7 @@ def read(path: Path) -> Check:
 
 
 def keep(check: Check, folder: Path, newest: int) -> Path:
-    """Writes a result, and removes the oldest but for `newest`.
+    """Writes a result and removes all but the `newest` newest.
 
     Raises:
         OSError: it cannot be written there.
@@ -82,9 +82,9 @@ def keep(check: Check, folder: Path, newest: int) -> Path:
 
 
 def baseline(folder: Path, plan: Plan, nodes: Collection[str]) -> Check | None:
-    """The newest result that can be compared with a check, if possible one that passed.
+    """The newest comparable result, preferably one that passed.
 
-    One that measured the same, between nodes of which most are the same.
+    Comparable: the same probe between mostly the same nodes.
     """
     last = None
     for check in _checks(folder):
@@ -107,7 +107,7 @@ def _measure(plan: Plan) -> tuple[str, str, int, bool]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The newest first: their names tell."""
+    """The newest first, by name."""
     return sorted(folder.glob(_PATTERN), reverse=True)
 
 
@@ -118,17 +118,17 @@ def _checks(folder: Path) -> Iterator[Check]:
 
 
 def _slim(check: Check) -> Check:
-    """Without what cards had counted, which nobody compares and which is most of it."""
+    """Without the counters of EFA devices, which are most of its size and not compared."""
     looks = [
         NodeInspection(
-            node=look.node,
-            after=_without_counters(look.newest) if look.newest is not None else None,
-            error=look.error,
-            refused=look.refused,
-            clock=look.clock,
-            clock_error=look.clock_error,
+            node=inspection.node,
+            after=_without_counters(inspection.newest) if inspection.newest is not None else None,
+            error=inspection.error,
+            refused=inspection.refused,
+            clock=inspection.clock,
+            clock_error=inspection.clock_error,
         )
-        for look in check.looks
+        for inspection in check.looks
     ]
     return msgspec.structs.replace(check, looks=looks)
 

@@ -1,4 +1,4 @@
-"""What a check is going to do, and how long that takes."""
+"""The plan of a check and its duration."""
 
 import math
 from typing import Literal
@@ -13,47 +13,44 @@ from trntop.core.settings import Check as Limits
 Extent = Literal["quick", "full"]
 
 INSPECTION = 2.0
-"""Seconds that a look at a node takes, about."""
+"""Typical seconds of an inspection."""
 START = 1.0
-"""Seconds for which both sides of a run start, about: fi_pingpong takes 0.2 each over tcp, and more
-over EFA.
-"""
+"""Typical seconds to start both sides of a run: 0.2 each over tcp, more over EFA."""
 ANSWER = 0.5
-"""Seconds between an order over the network and its being under way, about."""
+"""Typical seconds from a request to its start."""
 LATENCY = {"efa": 25e-6, "tcp": 100e-6}
-"""One way, in seconds; from above, so that plans do not promise too much."""
+"""Upper bounds of one-way seconds, so that plans do not promise too much."""
 BYTES_PER_SECOND = 1e9
 SUSPECT_ROUNDS = 2
-"""Rounds after the quick ones, if somebody was slow: for suspects, and once more."""
+"""Additional rounds if a node is slow."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a check does. It does not name the nodes: the same plan suits any number."""
+    """What a check does, with any number of nodes."""
 
     extent: Extent = "quick"
     """Two partners for each node, or each pair."""
     per_card: bool = False
-    """Whether each card is probed alone, with the card of the same place of the partner."""
+    """Whether each EFA device is probed separately, with the device at the same position."""
     disturb: bool = False
-    """Whether nodes with running jobs are probed too."""
+    """Whether nodes with running jobs are also probed."""
     spec: ProbeSpec = ProbeSpec()
     pairs: int = 128
-    """Most pairs that are probed at a time."""
+    """Maximum number of pairs probed at a time."""
     inspect_seconds: float = 20.0
-    """After so long a look at a node counts as failed."""
+    """Deadline of an inspection."""
     time_limit: float = 900.0
-    """Seconds after which a check ends with what it has."""
+    """Seconds after which a check ends with partial results."""
 
     def rounds(self, count: int) -> list[Round]:
-        """The rounds for `count` nodes."""
         return schedule.tournament(count) if self.extent == "full" else schedule.quick(count)
 
     def seconds(self, count: int, cards: int = 1) -> tuple[float, float]:
-        """How long it takes where all is well, and where suspects are probed again.
+        """Seconds if all nodes are healthy, and if suspects are probed again.
 
         Args:
             count: number of nodes.
-            cards: of each of them; matters if each is probed alone.
+            cards: EFA devices of each node, for `per_card`.
         """
         probe = probe_seconds(self.spec) * (cards if self.per_card else 1)
         looks = 2 * math.ceil(max(count, 1) / self.pairs) * INSPECTION
@@ -67,7 +64,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_of(limits: Limits, spec: ProbeSpec, **options: bool | float | Extent) -> Plan:
-    """The plan that the settings ask for, with what an option says otherwise."""
+    """The plan of the settings, with options that override them."""
     plan = Plan(
         spec=spec,
         pairs=limits.pairs,
@@ -78,8 +75,8 @@ def plan_of(limits: Limits, spec: ProbeSpec, **options: bool | float | Extent) -
 
 
 def probe_seconds(spec: ProbeSpec) -> float:
-    """How long one probe takes, about; it never takes longer than its deadline."""
+    """Typical seconds of a probe, at most its deadline."""
     one_way = LATENCY[spec.provider] + spec.size_bytes / BYTES_PER_SECOND
-    # One run more than is counted: the first, which warms up, is thrown away.
+    # The first run warms up and is discarded.
     run = START + 2 * spec.iterations * one_way
     return min(ANSWER + (spec.repeats + 1) * run, ANSWER + spec.seconds)

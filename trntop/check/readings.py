@@ -11,18 +11,18 @@ from trntop.core.model import Reading
 
 def readings(check: Check) -> Iterator[Reading]:
     """One reading of the source `probe` for each probe, of the node that was its client."""
-    for trial in sorted(check.trials, key=lambda one: one.time):
+    for run in sorted(check.trials, key=lambda one: one.time):
         results = [
             # Whole, as a statistic that is left out is not known to be the mean.
             msgspec.structs.asdict(one)
-            | {"card": one.card or trial.card, "peer_card": one.peer_card or trial.peer_card}
-            for one in trial.results
+            | {"card": one.card or run.card, "peer_card": one.peer_card or run.peer_card}
+            for one in run.results
         ]
         document: dict[str, object] = {"results": results}
         if not results:
             tool = check.plan.spec.tool
             document = {
-                "tool": tool, "peer": trial.server, "card": trial.card, "error": trial.error
+                "tool": tool, "peer": run.server, "card": run.card, "error": run.error
             }  # fmt: skip
         data = msgspec.json.encode(document)
-        yield Reading(trial.client, names.PROBE, trial.time, data, check.simulated)
+        yield Reading(run.client, names.PROBE, run.time, data, check.simulated)

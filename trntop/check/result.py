@@ -112,4 +112,4 @@ class Progress:
     """Seconds that it will take still, about."""
 
 
-Tell = Callable[[Progress], None]
+OnProgress = Callable[[Progress], None]

@@ -1,8 +1,8 @@
-"""In which order nodes are paired: disjoint rounds, in which each node has at most one partner.
+"""Pairs nodes in disjoint rounds, in which each node has at most one partner.
 
-Two probes at a time on one host disturb each other far more than any fault would (a ping-pong
-polls a whole core on each side), so a round never names a host twice, and all of its pairs may
-run at once. Nodes are numbers here, by their places in a list.
+Two probes at a time on one host disturb each other more than any fault does (a ping-pong polls a
+full core on each side), so a round never contains a host twice, and all of its pairs can run at
+once. Nodes are indices of a list here.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ Round = tuple[Pair, ...]
 
 
 def tournament(count: int) -> list[Round]:
-    """Each pair of `count` nodes exactly once, in as few rounds as can be.
+    """Each pair of `count` nodes once, in the fewest rounds.
 
     The circle method: one node stays, the others move on by one place each round. An even number
     takes `count - 1` rounds; an odd one takes `count`, and in each one node rests.
@@ -33,18 +33,18 @@ def tournament(count: int) -> list[Round]:
 
 
 def quick(count: int) -> list[Round]:
-    """Two partners for each node: its neighbour, and one half of the list away.
+    """Two partners for each node: its neighbor, and the node half the list away.
 
-    Neighbours tend to share a rack; half the list away is another. An odd number takes a third
+    Neighbors often share a rack; half the list away is another. An odd number takes a third
     round, for the two that each rested once. Two nodes have each other only.
     """
     if count < 2:
         return []
-    neighbours = tuple((place, place + 1) for place in range(0, count - 1, 2))
+    neighbors = tuple((place, place + 1) for place in range(0, count - 1, 2))
     if count == 2:
-        return [neighbours]
+        return [neighbors]
     half = (count + 1) // 2
-    rounds = [neighbours, tuple((place, place + half) for place in range(count - half))]
+    rounds = [neighbors, tuple((place, place + half) for place in range(count - half))]
     if count % 2:
         rounds.append(((count // 2, count - 1),))
     return rounds
@@ -56,13 +56,13 @@ def against(
     met: Collection[Pair],
     wanted: Mapping[int, int],
 ) -> list[Round]:
-    """Rounds of suspects with nodes known good that they have not met.
+    """Rounds of suspects with good nodes that they were not probed with.
 
     Args:
-        suspects: whom nobody knows to be good.
-        good: their partners, those first that shall be asked first.
-        met: pairs that were, in either order.
-        wanted: suspect → how many partners it takes.
+        suspects: nodes not known to be good.
+        good: their partners, preferred first.
+        met: pairs already probed, in either order.
+        wanted: suspect → number of partners.
     """
     known = {frozenset(pair) for pair in met}
     left = Counter({one: wanted[one] for one in suspects})
@@ -71,7 +71,7 @@ def against(
     while True:
         taken: set[int] = set()
         drawn: list[Pair] = []
-        # Who still lacks most comes first; who was asked least is asked.
+        # The suspect that lacks most partners first, with the least used good node.
         for one in sorted(left, key=lambda each: -left[each]):
             free = [two for two in good if two not in taken and frozenset((one, two)) not in known]
             if left[one] > 0 and free:
@@ -87,7 +87,7 @@ def against(
 
 
 def apart(pairs: Iterable[Pair]) -> list[Round]:
-    """Given pairs, each once, in disjoint rounds: the first round that has room takes a pair."""
+    """Given pairs in disjoint rounds: each goes into the first round with room."""
     rounds: list[list[Pair]] = []
     busy: list[set[int]] = []
     for pair in pairs:

@@ -16,7 +16,7 @@ from trntop.check import kept, readings
 from trntop.check.model import Host, Outcome, ProbeError, ProbeResult, ProbeSpec
 from trntop.check.plan import Plan, plan_of
 from trntop.check.result import Check, Progress
-from trntop.check.runner import Ask, conduct
+from trntop.check.runner import FetchFacts, run_check
 from trntop.check.stage import COMM, EXPOSED, STEP, Outlook, Stage, outlook_of, stage_of
 from trntop.cli import opening
 from trntop.cli.opening import settings_of
@@ -53,12 +53,12 @@ def check(args: Namespace) -> int:
         # Stages alone are asked about, not this machine.
         hosts = [] if outlook is not None and not args.nodes else _hosts(sources, settings)
         if args.dry_run:
-            print(_told(plan, [host.name for host in hosts]))
+            print(_plan_text(plan, [host.name for host in hosts]))
             return 0
         _talk_about_time(plan, len(hosts))
         baseline = _baseline(plan, hosts)
-        ask = _ask(sources, args.ec2, settings)
-        found = _run(hosts, plan, settings, baseline, imported, outlook, ask)
+        fetch_facts = _fetch_facts(sources, args.ec2, settings)
+        found = _run(hosts, plan, settings, baseline, imported, outlook, fetch_facts)
     except (UsageError, SettingsError):
         raise
     except TrntopError as error:
@@ -124,7 +124,7 @@ def _hosts(sources: list[Source], settings: Settings) -> list[Host]:
     return hosts_of(sources, settings)
 
 
-def _ask(sources: Sequence[Source], wanted: bool, settings: Settings) -> Ask | None:
+def _fetch_facts(sources: Sequence[Source], wanted: bool, settings: Settings) -> FetchFacts | None:
     """The query of EC2, with `--ec2` or for nodes listed by EC2."""
     if not wanted and all(source.origin is not Origin.EC2 for source in sources):
         return None
@@ -168,7 +168,7 @@ def _baseline(plan: Plan, hosts: Sequence[Host]) -> Check | None:
     return kept.baseline(folder, plan, [host.name for host in hosts])
 
 
-def _told(plan: Plan, names: Sequence[str]) -> str:
+def _plan_text(plan: Plan, names: Sequence[str]) -> str:
     """The plan in words, and each of its rounds."""
     count = len(names)
     well, worse = plan.seconds(count, CARDS)
@@ -206,12 +206,12 @@ def _run(
     baseline: Check | None,
     imported: Sequence[ProbeResult],
     outlook: Outlook | None,
-    ask: Ask | None,
+    fetch_facts: FetchFacts | None,
 ) -> Check:
     """Runs the check. A signal cancels it and all its probes."""
     line = _Line(sys.stderr.isatty())
 
-    async def conducted() -> Check:
+    async def run_until_signal() -> Check:
         task = asyncio.current_task()
         assert task is not None
         loop = asyncio.get_running_loop()
@@ -219,7 +219,7 @@ def _run(
             if signal.getsignal(number) is signal.SIG_IGN:  # under nohup
                 continue
             loop.add_signal_handler(number, task.cancel)
-        return await conduct(
+        return await run_check(
             hosts,
             plan,
             settings,
@@ -227,11 +227,11 @@ def _run(
             baseline=baseline,
             imported=imported,
             outlook=outlook,
-            ask=ask,
+            fetch_facts=fetch_facts,
         )
 
     try:
-        return asyncio.run(conducted())
+        return asyncio.run(run_until_signal())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:

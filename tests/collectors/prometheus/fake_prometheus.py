@@ -59,7 +59,7 @@ def failure(status: int, kind: str, text: str, **headers: str) -> Answer:
     return Answer(status, body, headers)
 
 
-class FakeEngine(ThreadingHTTPServer):
+class FakePrometheus(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, reply: Reply) -> None:
@@ -80,7 +80,7 @@ class FakeEngine(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: FakeEngine
+    server: FakePrometheus
 
     def do_GET(self) -> None:
         self.do_POST()
@@ -115,9 +115,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def engine(reply: Reply) -> Iterator[FakeEngine]:
+def engine(reply: Reply) -> Iterator[FakePrometheus]:
     """A server, until the end of the block."""
-    server = FakeEngine(reply)
+    server = FakePrometheus(reply)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:

@@ -11,7 +11,7 @@ import pytest
 from tests.collectors.prometheus.fake_prometheus import (
     Answer,
     Asked,
-    FakeEngine,
+    FakePrometheus,
     engine,
     failure,
     success,
@@ -19,11 +19,11 @@ from tests.collectors.prometheus.fake_prometheus import (
 )
 from trntop.collectors.prometheus import client as client_module
 from trntop.collectors.prometheus.address import parse
-from trntop.collectors.prometheus.client import Client, EngineError, Result, Trouble, plain
+from trntop.collectors.prometheus.client import BackendError, Client, Result, Trouble, plain
 from trntop.core.settings import Fleet
 
 
-async def _ask(server: FakeEngine, fleet: Fleet, seconds: float) -> Result:
+async def _ask(server: FakePrometheus, fleet: Fleet, seconds: float) -> Result:
     client = Client(parse(f"prometheus+{server.url}"), fleet)
     try:
         return await client.instant("up", 1000.0, seconds)
@@ -31,12 +31,12 @@ async def _ask(server: FakeEngine, fleet: Fleet, seconds: float) -> Result:
         await client.close()
 
 
-def ask(server: FakeEngine, fleet: Fleet | None = None, seconds: float = 5.0) -> Result:
+def ask(server: FakePrometheus, fleet: Fleet | None = None, seconds: float = 5.0) -> Result:
     return asyncio.run(_ask(server, fleet or Fleet(), seconds))
 
 
-def refused(answer: Answer) -> EngineError:
-    with engine(lambda _: answer) as server, pytest.raises(EngineError) as caught:
+def refused(answer: Answer) -> BackendError:
+    with engine(lambda _: answer) as server, pytest.raises(BackendError) as caught:
         ask(server)
     return caught.value
 
@@ -62,17 +62,17 @@ def test_it_asks_by_post_at_one_instant_with_a_time_limit() -> None:
         (Answer(503, b"<html>overloaded"), Trouble.BUSY, "503"),
         (Answer(401, b""), Trouble.REFUSED, "fleet.token_file"),
         (Answer(302, b"", {"Location": "https://login.example/?next=secret"}),
-         Trouble.NO_ENGINE, "elsewhere"),
-        (Answer(404, b"404 page not found"), Trouble.NO_ENGINE, "prefix"),
-        (Answer(200, b"<!DOCTYPE html><form>"), Trouble.NO_ENGINE, "login"),
+         Trouble.NO_BACKEND, "elsewhere"),
+        (Answer(404, b"404 page not found"), Trouble.NO_BACKEND, "prefix"),
+        (Answer(200, b"<!DOCTYPE html><form>"), Trouble.NO_BACKEND, "login"),
         (Answer(200, b'{"status":"error","errorType":"internal","error":"boom"}'),
          Trouble.BROKEN, "boom"),
-        (Answer(200, b'{"status":"success"}'), Trouble.NO_ENGINE, "as Prometheus"),
-        (Answer(200, b'{"status":"success","data":{"resultType":"vec'), Trouble.NO_ENGINE, "not"),
-        (Answer(200, b"\xff\xfe"), Trouble.NO_ENGINE, "not"),
-        (Answer(200, b"[" * 100_000), Trouble.NO_ENGINE, "not"),
-        (success({"resultType": "scalar", "result": [1, "2"]}), Trouble.NO_ENGINE, "not"),
-        (Answer(200, b"\x1f\x8b", {"Content-Encoding": "gzip"}), Trouble.NO_ENGINE, "compressed"),
+        (Answer(200, b'{"status":"success"}'), Trouble.NO_BACKEND, "as Prometheus"),
+        (Answer(200, b'{"status":"success","data":{"resultType":"vec'), Trouble.NO_BACKEND, "not"),
+        (Answer(200, b"\xff\xfe"), Trouble.NO_BACKEND, "not"),
+        (Answer(200, b"[" * 100_000), Trouble.NO_BACKEND, "not"),
+        (success({"resultType": "scalar", "result": [1, "2"]}), Trouble.NO_BACKEND, "not"),
+        (Answer(200, b"\x1f\x8b", {"Content-Encoding": "gzip"}), Trouble.NO_BACKEND, "compressed"),
     ],
 )  # fmt: skip
 def test_each_failure_has_its_kind(answer: Answer, kind: Trouble, words: str) -> None:
@@ -92,7 +92,7 @@ def test_it_waits_as_long_as_it_is_told() -> None:
 def test_nobody_there() -> None:
     with engine(lambda _: vector([])) as server:
         pass
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(BackendError) as caught:
         ask(server)
     assert caught.value.kind is Trouble.UNREACHABLE
     assert "refused" in str(caught.value)
@@ -106,7 +106,7 @@ def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
         return vector([])
 
     began = time.monotonic()
-    with engine(slowly) as server, pytest.raises(EngineError) as caught:
+    with engine(slowly) as server, pytest.raises(BackendError) as caught:
         ask(server, seconds=0.2)
     assert caught.value.kind is Trouble.SLOW
     assert time.monotonic() - began < 3
@@ -122,7 +122,7 @@ def test_an_endless_matrix_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
             yield row + b","
 
     with engine(lambda _: Answer(pieces=endless())) as server:
-        with pytest.raises(EngineError) as caught:
+        with pytest.raises(BackendError) as caught:
             ask(server)
         assert caught.value.kind is Trouble.TOO_MUCH
         assert "1 MiB" in str(caught.value)

@@ -13,7 +13,7 @@ from tests.collectors.prometheus.fake_prometheus import (
     Answer,
     Asked,
     Cluster,
-    FakeEngine,
+    FakePrometheus,
     engine,
     failure,
     matrix,
@@ -22,7 +22,7 @@ from tests.collectors.prometheus.fake_prometheus import (
 )
 from trntop.collectors.prometheus import queries
 from trntop.collectors.prometheus.address import parse
-from trntop.collectors.prometheus.collector import EngineCollector
+from trntop.collectors.prometheus.collector import PrometheusCollector
 from trntop.core.model import ClusterTotals, Reading, Severity, State, Status, View
 from trntop.core.settings import Fleet, Settings
 from trntop.recording.envelope import line
@@ -35,7 +35,7 @@ UTILIZATION = "node_neuroncore_utilization_mean_ratio"
 class Watched:
     """A monitor that a collector feeds."""
 
-    def __init__(self, collector: EngineCollector) -> None:
+    def __init__(self, collector: PrometheusCollector) -> None:
         self.monitor = Monitor(Settings())
         self.collector = collector
         self.readings: list[Reading] = []
@@ -76,10 +76,10 @@ class Watched:
 
 
 @asynccontextmanager
-async def watching(server: FakeEngine, query: str = "", **fleet: str) -> AsyncIterator[Watched]:
+async def watching(server: FakePrometheus, query: str = "", **fleet: str) -> AsyncIterator[Watched]:
     """The monitor of a server that is asked twenty times a second."""
     address = parse(f"prometheus+{server.url}{query}")
-    collector = EngineCollector(address, Fleet(**fleet), least=0.05)  # type: ignore[arg-type]
+    collector = PrometheusCollector(address, Fleet(**fleet), least=0.05)  # type: ignore[arg-type]
     watched = Watched(collector)
     task = asyncio.create_task(collector.run(watched))
     try:
@@ -90,7 +90,7 @@ async def watching(server: FakeEngine, query: str = "", **fleet: str) -> AsyncIt
             await task
 
 
-def most_at_once(server: FakeEngine) -> int:
+def most_at_once(server: FakePrometheus) -> int:
     """The most questions that were asked for one moment, after the first refresh."""
     times = [one.form["time"] for one in server.asked if "time" in one.form]
     return max(Counter(times[20:]).values(), default=0)
@@ -101,7 +101,7 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trntop.collectors.prometheus.probe.DEFAULT_INTERVAL", 0.1)
 
 
-def run(cluster: Callable[[Asked], Answer], use: Callable[[Watched, FakeEngine], object],
+def run(cluster: Callable[[Asked], Answer], use: Callable[[Watched, FakePrometheus], object],
         query: str = "") -> None:  # fmt: skip
     async def main() -> None:
         with engine(cluster) as server:
@@ -115,7 +115,7 @@ def test_nodes_come_with_their_values_and_ages() -> None:
     cluster = Cluster(["trn-001", "trn-002"])
     cluster.age = 0.0
 
-    async def use(watched: Watched, server: FakeEngine) -> None:
+    async def use(watched: Watched, server: FakePrometheus) -> None:
         view = await watched.until(lambda view: len(view.cluster.nodes) == 2)
         node = view.cluster.nodes["trn-001"]
         assert node.frame.value(UTILIZATION) == pytest.approx(0.9)
@@ -140,7 +140,7 @@ def test_old_samples_are_shown_as_old_and_incidents_say_so() -> None:
           "component": "efa:rdmap16s27"}, time.time() - 400.0),
     ]  # fmt: skip
 
-    async def use(watched: Watched, _server: FakeEngine) -> None:
+    async def use(watched: Watched, _server: FakePrometheus) -> None:
         view = await watched.until(lambda view: view.cluster.nodes)
         node = view.cluster.nodes["trn-001"]
         assert node.state is State.STALE
@@ -164,7 +164,7 @@ def test_incidents_are_those_that_agents_told() -> None:
         ({"kind": "odd", "severity": "no severity"}, 1.0),
     ]
 
-    async def use(watched: Watched, _server: FakeEngine) -> None:
+    async def use(watched: Watched, _server: FakePrometheus) -> None:
         view = await watched.until(lambda view: len(view.open_incidents) == 2)
         first, second = view.open_incidents
         assert (first.kind, first.severity, first.node) == (
@@ -188,7 +188,7 @@ def test_a_node_that_cannot_be_scraped_is_down() -> None:
     cluster = Cluster(["trn-001", "trn-002"])
     cluster.age = 0.0
 
-    async def use(watched: Watched, _server: FakeEngine) -> None:
+    async def use(watched: Watched, _server: FakePrometheus) -> None:
         await watched.until(lambda view: len(view.cluster.nodes) == 2)
         cluster.nodes.remove("trn-002")
         cluster.down = ["trn-002", "trn-003"]
@@ -206,7 +206,7 @@ def test_a_failure_keeps_what_was_there_and_says_why() -> None:
     cluster = Cluster(["trn-001"])
     cluster.age = 0.0
 
-    async def use(watched: Watched, _server: FakeEngine) -> None:
+    async def use(watched: Watched, _server: FakePrometheus) -> None:
         await watched.until(lambda view: view.cluster.nodes)
         cluster.other["trn_node_devices"] = Answer(429, b"", {"Retry-After": "1"})
         view = await watched.until(lambda view: view.cluster.whole and view.cluster.whole.problem)
@@ -226,7 +226,7 @@ def test_a_recording_of_it_replays() -> None:
         ({"kind": "efa_down", "severity": "critical", "node": "trn-002"}, time.time() - 5),
     ]
 
-    async def use(watched: Watched, _server: FakeEngine) -> None:
+    async def use(watched: Watched, _server: FakePrometheus) -> None:
         await watched.until(lambda view: len(view.cluster.nodes) == 2 and view.open_incidents)
         kept = [parse_envelope(line(reading)) for reading in watched.readings]
         assert None not in kept
@@ -242,7 +242,7 @@ def test_a_server_without_a_metric_of_ours_says_so() -> None:
     cluster = Cluster([])
     cluster.names = ["up", "go_goroutines"]
 
-    async def use(watched: Watched, _server: FakeEngine) -> None:
+    async def use(watched: Watched, _server: FakePrometheus) -> None:
         view = await watched.until(lambda view: view.cluster.whole and view.cluster.whole.problem)
         assert view.cluster.whole is not None
         assert "none of trntop" in view.cluster.whole.problem
@@ -261,7 +261,7 @@ def test_two_targets_of_one_node_are_one_node() -> None:
             return vector([*rows, *more])
         return cluster(asked)
 
-    async def use(watched: Watched, _server: FakeEngine) -> None:
+    async def use(watched: Watched, _server: FakePrometheus) -> None:
         view = await watched.until(lambda view: watched.whole.notes)
         assert view.cluster.nodes["trn-001"].frame.value(UTILIZATION) == pytest.approx(0.9)
         assert "two targets" in watched.whole.notes[0]
@@ -274,7 +274,7 @@ def test_without_the_times_of_samples_nothing_is_called_fresh() -> None:
     cluster = Cluster(["trn-001", "trn-002"])
     cluster.age = 0.0
 
-    async def use(watched: Watched, _server: FakeEngine) -> None:
+    async def use(watched: Watched, _server: FakePrometheus) -> None:
         await watched.until(lambda view: len(view.cluster.nodes) == 2)
         # Of one node no time is told: it may be as old as the server remembers.
         cluster.other["timestamp("] = vector([(cluster.row("trn-001"), time.time())])
@@ -300,7 +300,7 @@ def test_header_sums_leave_out_nodes_that_are_not_heard() -> None:
     now = [(cluster.row("trn-001"), time.time() + 60.0), (cluster.row("trn-002"), 1.0)]
     cluster.other["timestamp("] = vector(now)
 
-    async def use(watched: Watched, _server: FakeEngine) -> None:
+    async def use(watched: Watched, _server: FakePrometheus) -> None:
         view = await watched.until(lambda view: len(view.cluster.nodes) == 2)
         assert view.cluster.nodes["trn-002"].state is State.STALE
         assert watched.whole.values["node_efa_tx_bytes_per_second"] == 5.0
@@ -327,7 +327,7 @@ def test_a_server_that_gets_other_metrics_or_another_pace_is_not_asked_anew(
             return vector([(cluster.row("trn-001"), 1)])
         return cluster(asked)
 
-    async def use(watched: Watched, server: FakeEngine) -> None:
+    async def use(watched: Watched, server: FakePrometheus) -> None:
         await watched.until(lambda _: len(cluster.names) > 8)
         counts = [one for one in server.queries if one.startswith("count by")]
         assert len(counts) == 1, "a way that begins anew counts the nodes first"
@@ -350,7 +350,7 @@ def test_a_match_by_what_only_nodes_have_is_answered_without_recorded_values(
     util = "trn_node_neuroncore_utilization_mean_ratio"
     cluster.other[f"bottomk(40, {util}"] = vector([(cluster.row("trn-002", util), 0.01)])
 
-    async def use(watched: Watched, _server: FakeEngine) -> None:
+    async def use(watched: Watched, _server: FakePrometheus) -> None:
         view = await watched.until(lambda view: view.cluster.nodes)
         assert list(view.cluster.nodes) == ["trn-002"]
         assert watched.whole.nodes == 2
@@ -364,7 +364,7 @@ def test_a_node_of_which_all_cannot_be_had_says_so() -> None:
     cluster.age = 0.0
     cluster.other['trn_.+|trntop_source_up"'] = failure(422, "execution", "too many samples")
 
-    async def use(watched: Watched, _server: FakeEngine) -> None:
+    async def use(watched: Watched, _server: FakePrometheus) -> None:
         await watched.until(lambda view: view.cluster.nodes)
         watched.collector.set_focus("trn-001")
 
@@ -385,7 +385,7 @@ def test_foreign_names_cannot_harm() -> None:
     cluster = Cluster([hostile])
     cluster.age = 0.0
 
-    async def use(watched: Watched, server: FakeEngine) -> None:
+    async def use(watched: Watched, server: FakePrometheus) -> None:
         view = await watched.until(lambda view: view.cluster.nodes)
         (name,) = view.cluster.nodes
         assert "\x1b" not in name
@@ -415,7 +415,7 @@ def test_the_node_that_is_looked_at_is_asked_for_whole_and_no_longer() -> None:
             return vector(cores)
         return cluster(asked)
 
-    async def use(watched: Watched, server: FakeEngine) -> None:
+    async def use(watched: Watched, server: FakePrometheus) -> None:
         await watched.until(lambda view: len(view.cluster.nodes) == 2)
         assert not any(all_of in query for query in server.queries)
         began = time.monotonic()
@@ -466,7 +466,7 @@ def test_of_a_large_cluster_the_worst_are_shown(monkeypatch: pytest.MonkeyPatch)
     cluster.other["(cluster:trn_|training_job:trn_).+"] = vector(recorded)
     cluster.other[f"bottomk(40, {util})"] = vector([(cluster.row("trn-007", util), 0.01)])
 
-    async def use(watched: Watched, server: FakeEngine) -> None:
+    async def use(watched: Watched, server: FakePrometheus) -> None:
         view = await watched.until(lambda view: view.cluster.nodes)
         assert list(view.cluster.nodes) == ["trn-007", "trn-013"]
         whole = watched.whole
@@ -507,7 +507,7 @@ def test_series_of_others_show_what_they_allow(scale: int) -> None:
             return vector([({**target, "instance_type": "trn1.32xlarge"}, 1)])
         return vector([])
 
-    async def use(watched: Watched, _server: FakeEngine) -> None:
+    async def use(watched: Watched, _server: FakePrometheus) -> None:
         view = await watched.until(lambda view: view.cluster.nodes)
         node = view.cluster.nodes["10.0.0.7"]
         assert node.frame.value(UTILIZATION) == pytest.approx(0.5)
@@ -550,7 +550,7 @@ def test_a_scale_that_was_seen_once_is_kept() -> None:
     def used(view: View) -> float | None:
         return view.cluster.nodes["10.0.0.7"].frame.value(UTILIZATION)
 
-    async def use(watched: Watched, _server: FakeEngine) -> None:
+    async def use(watched: Watched, _server: FakePrometheus) -> None:
         view = await watched.until(lambda view: view.cluster.nodes)
         assert used(view) == pytest.approx(0.6)
         share[0] = 1.2
@@ -572,7 +572,7 @@ def test_a_node_that_tells_only_of_its_hardware_is_there(name: str) -> None:
         labels = {"instance": "10.0.0.7:8000", "instance_type": "trn1.32xlarge"}
         return vector([(labels, time.time() if "timestamp" in query else 1)])
 
-    async def use(watched: Watched, _server: FakeEngine) -> None:
+    async def use(watched: Watched, _server: FakePrometheus) -> None:
         view = await watched.until(lambda view: view.cluster.nodes)
         node = view.cluster.nodes["10.0.0.7"]
         assert (node.state, node.inventory.instance_type) == (State.FRESH, "trn1.32xlarge")

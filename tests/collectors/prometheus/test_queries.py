@@ -76,7 +76,7 @@ def test_of_many_nodes_the_cards_of_those_that_resend_most() -> None:
     drafts = Drafts()
     for number in range(queries.MAX_CARDS + 1):
         labels = {"node": f"n-{number}", "__name__": "trn_node_efa_retransmit_max_ratio"}
-        drafts.take([(labels, number / 1000)])
+        drafts.add([(labels, number / 1000)])
     found = _with_cards(drafts, "n-3")
     assert found is not None
     assert len(found) == queries.SOME_CARDS + 1
@@ -131,8 +131,8 @@ def test_sums_are_of_nodes_that_are_heard() -> None:
     drafts = Drafts()
     for node, time in (("n-0", 1000.0), ("n-1", 700.0)):
         labels = {"node": node, "__name__": "trn_node_efa_tx_bytes_per_second"}
-        drafts.take([(labels, 5.0)])
-        drafts.take_times([(labels, time)])
+        drafts.add([(labels, 5.0)])
+        drafts.add_times([(labels, time)])
     total = Sums()
     total.take_nodes(iter(drafts.nodes.values()), 950.0)
     assert (total.nodes, total.values) == (2, {"node_efa_tx_bytes_per_second": 5.0})

@@ -9,7 +9,7 @@ import pytest
 
 from tests.collectors.prometheus.fake_prometheus import Answer, Asked, engine, vector
 from trntop.collectors.prometheus.address import parse
-from trntop.collectors.prometheus.client import Client, EngineError, Trouble
+from trntop.collectors.prometheus.client import BackendError, Client, Trouble
 from trntop.core.settings import Fleet
 
 pytest.importorskip("botocore")
@@ -78,7 +78,7 @@ def test_a_signature_is_what_the_document_says() -> None:
 
 
 def test_a_refusal_does_not_repeat_the_keys() -> None:
-    with engine(lambda _: Answer(403, b"")) as server, pytest.raises(EngineError) as caught:
+    with engine(lambda _: Answer(403, b"")) as server, pytest.raises(BackendError) as caught:
         asyncio.run(_ask(server.url))
     assert caught.value.kind is Trouble.REFUSED
     assert KEY not in str(caught.value)

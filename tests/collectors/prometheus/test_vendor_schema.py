@@ -9,7 +9,7 @@ from tests.collectors.prometheus.test_collector import Watched
 from tests.pages_server import serving
 from tests.prometheus_server import Scrape, needs_prometheus, prometheus
 from trntop.collectors.prometheus.address import parse
-from trntop.collectors.prometheus.collector import EngineCollector
+from trntop.collectors.prometheus.collector import PrometheusCollector
 from trntop.core.model import State
 from trntop.core.settings import Fleet
 
@@ -69,7 +69,7 @@ async def test_what_aws_exports_is_shown(tmp_path: Path, scale: float) -> None:
             for name in ("node_amazonefa_tx_bytes", "execution_status_total"):
                 real.until(f"count_over_time({name}[1m]) > 2")
             address = parse(f"prometheus+{real.url}")
-            watched = Watched(EngineCollector(address, Fleet(), least=0.2))
+            watched = Watched(PrometheusCollector(address, Fleet(), least=0.2))
             task = asyncio.create_task(watched.collector.run(watched))
             try:
                 view = await watched.until(lambda view: view.cluster.nodes)

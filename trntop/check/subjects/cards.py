@@ -18,30 +18,30 @@ REAL_RATES = (2, 13)
 """Driver from which on the rate is the card's own; before, it is always 100 Gb/s."""
 
 
-def findings(looks: Mapping[str, NodeInspection], spec: ProbeSpec) -> Iterator[Finding]:
+def findings(inspections: Mapping[str, NodeInspection], spec: ProbeSpec) -> Iterator[Finding]:
     """Devices that are missing or disappear during the check, and low link rates.
 
     Args:
-        looks: node → what was seen of it.
+        inspections: node → what was seen of it.
         spec: the probes, which may need a device.
     """
-    usual = _usual(looks)
-    for name, look in looks.items():
-        seen = look.newest
+    usual = _usual(inspections)
+    for name, inspection in inspections.items():
+        seen = inspection.newest
         if seen is None:
             continue
         yield from _count(name, seen, usual.get(seen.instance_type), spec)
-        yield from _gone(name, look)
+        yield from _gone(name, inspection)
         yield from _rates(name, seen)
 
 
-def _usual(looks: Mapping[str, NodeInspection]) -> dict[str, int]:
+def _usual(inspections: Mapping[str, NodeInspection]) -> dict[str, int]:
     """Instance type → how many cards most of its nodes have, if there are several nodes."""
     counts: dict[str, Counter[int]] = {}
-    for look in looks.values():
-        if look.newest is not None and look.newest.cards is not None:
-            own = counts.setdefault(look.newest.instance_type, Counter())
-            own[len(look.newest.cards)] += 1
+    for inspection in inspections.values():
+        if inspection.newest is not None and inspection.newest.cards is not None:
+            own = counts.setdefault(inspection.newest.instance_type, Counter())
+            own[len(inspection.newest.cards)] += 1
     return {
         kind: own.most_common(1)[0][0]
         for kind, own in counts.items()
@@ -109,12 +109,12 @@ def _count(name: str, seen: Inspection, usual: int | None, spec: ProbeSpec) -> I
     )
 
 
-def _gone(name: str, look: NodeInspection) -> Iterator[Finding]:
-    if look.before is None or look.after is None:
+def _gone(name: str, inspection: NodeInspection) -> Iterator[Finding]:
+    if inspection.before is None or inspection.after is None:
         return
-    after = {card.name for card in look.after.cards or ()}
-    for card in look.before.cards or ():
-        if look.after.cards is not None and card.name not in after:
+    after = {card.name for card in inspection.after.cards or ()}
+    for card in inspection.before.cards or ():
+        if inspection.after.cards is not None and card.name not in after:
             yield Finding(
                 check="cards",
                 outcome=Outcome.FAIL,

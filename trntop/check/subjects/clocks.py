@@ -9,16 +9,20 @@ from trntop.core import units
 from trntop.core.settings import Check as Limits
 
 
-def findings(looks: Mapping[str, NodeInspection], limits: Limits) -> Iterator[Finding]:
+def findings(inspections: Mapping[str, NodeInspection], limits: Limits) -> Iterator[Finding]:
     """Clocks that are off from the median of all: ours may be the one that is wrong."""
-    offsets = {name: look.clock for name, look in looks.items() if look.clock is not None}
+    offsets = {
+        name: inspection.clock
+        for name, inspection in inspections.items()
+        if inspection.clock is not None
+    }
     if len(offsets) < 2:
         return
     usual = median_low(offsets.values())
     for name, offset in offsets.items():
         away = offset - usual
         # What the way there and back took may be on either side.
-        if abs(away) > limits.clock_skew + looks[name].clock_error:
+        if abs(away) > limits.clock_skew + inspections[name].clock_error:
             side = "ahead of" if away > 0 else "behind"
             yield Finding(
                 check="clock",
@@ -26,6 +30,6 @@ def findings(looks: Mapping[str, NodeInspection], limits: Limits) -> Iterator[Fi
                 fault="clock skew",
                 node=name,
                 text=f"{units.seconds(abs(away))} {side} the other nodes"
-                f" (±{units.seconds(looks[name].clock_error)})",
+                f" (±{units.seconds(inspections[name].clock_error)})",
                 next_step="Start chronyd or systemd-timesyncd; check with `chronyc tracking`.",
             )

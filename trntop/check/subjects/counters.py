@@ -47,11 +47,11 @@ class _Change:
     reset: bool
 
 
-def findings(looks: Mapping[str, NodeInspection], limits: Limits) -> Iterator[Finding]:
+def findings(inspections: Mapping[str, NodeInspection], limits: Limits) -> Iterator[Finding]:
     """Dead devices, and what was counted during the check that most devices did not count."""
-    for name, look in looks.items():
-        yield from _dead(name, look)
-    changes = list(_changes(looks))
+    for name, inspection in inspections.items():
+        yield from _dead(name, inspection)
+    changes = list(_changes(inspections))
     for counter, what in EVENTS.items():
         yield from _events(changes, counter, what)
     yield from _retransmits(changes, limits)
@@ -69,8 +69,8 @@ def findings(looks: Mapping[str, NodeInspection], limits: Limits) -> Iterator[Fi
             )
 
 
-def _dead(name: str, look: NodeInspection) -> Iterator[Finding]:
-    for card in (look.newest.cards if look.newest else None) or ():
+def _dead(name: str, inspection: NodeInspection) -> Iterator[Finding]:
+    for card in (inspection.newest.cards if inspection.newest else None) or ():
         if count := card.device.get(DEAD) or card.port.get(DEAD):
             yield Finding(
                 check="admin queue",
@@ -89,12 +89,12 @@ def _dead(name: str, look: NodeInspection) -> Iterator[Finding]:
             )
 
 
-def _changes(looks: Mapping[str, NodeInspection]) -> Iterator[_Change]:
-    for name, look in looks.items():
-        if look.before is None or look.after is None:
+def _changes(inspections: Mapping[str, NodeInspection]) -> Iterator[_Change]:
+    for name, inspection in inspections.items():
+        if inspection.before is None or inspection.after is None:
             continue
-        first = {card.name: card for card in look.before.cards or ()}
-        for card in look.after.cards or ():
+        first = {card.name: card for card in inspection.before.cards or ()}
+        for card in inspection.after.cards or ():
             if card.name not in first:
                 continue
             before = {**first[card.name].device, **first[card.name].port}
@@ -104,7 +104,7 @@ def _changes(looks: Mapping[str, NodeInspection]) -> Iterator[_Change]:
                 if counter in before
             }
             reset = any(count < 0 for count in counts.values())
-            seconds = look.after.time - look.before.time
+            seconds = inspection.after.time - inspection.before.time
             yield _Change(name, card, {} if reset else counts, seconds, reset)
 
 

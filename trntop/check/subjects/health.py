@@ -10,10 +10,10 @@ from trntop.core.instances import INSTANCE_TYPES
 UNHEALTHY = {"device": "Neuron device unhealthy", "efa": "EFA device unhealthy"}
 
 
-def findings(looks: Mapping[str, NodeInspection]) -> Iterator[Finding]:
+def findings(inspections: Mapping[str, NodeInspection]) -> Iterator[Finding]:
     """Devices that are missing or unhealthy."""
-    for name, look in looks.items():
-        seen = look.newest
+    for name, inspection in inspections.items():
+        seen = inspection.newest
         if seen is None:
             continue
         row = INSTANCE_TYPES.get(seen.instance_type)

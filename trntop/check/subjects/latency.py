@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from trntop.check.advice import drain
 from trntop.check.consensus import names
-from trntop.check.ends import (
+from trntop.check.links import (
     MIN_PARTNERS,
-    End,
-    Ends,
+    Endpoint,
     Figure,
     Link,
+    LinkAnalysis,
     Quality,
     is_best_run,
     is_loaded,
@@ -34,37 +34,41 @@ TOO_MANY = 0.25
 
 
 def findings(
-    ends: Ends, limits: Limits, lost: Collection[str], baseline: Ends | None, then: str
+    analysis: LinkAnalysis,
+    limits: Limits,
+    lost: Collection[str],
+    baseline: LinkAnalysis | None,
+    then: str,
 ) -> Iterator[Finding]:
     """Nodes, EFA devices and links that are slow or fail, and how all of them do.
 
     Args:
-        ends: of this check.
+        analysis: of this check.
         limits: the settings in force.
         lost: unreachable nodes, which have a finding already.
         baseline: ends of an earlier check.
         then: when that was, in words.
     """
-    yield from _faults(ends, lost)
-    probed = {end[0] for link in ends.links for end in (link.one, link.two)}
-    if ends.links and all(link.quality is Quality.FAILED for link in ends.links):
-        yield from _nothing_works(ends, probed)
+    yield from _faults(analysis, lost)
+    probed = {end[0] for link in analysis.links for end in (link.one, link.two)}
+    if analysis.links and all(link.quality is Quality.FAILED for link in analysis.links):
+        yield from _nothing_works(analysis, probed)
         return
-    blamed = ends.guilty
-    nodes = {node for node, _ in blamed}
+    faulty = analysis.faulty
+    nodes = {node for node, _ in faulty}
     if _too_many(len(nodes), len(probed)):
-        yield _many_nodes(nodes, [link for links in blamed.values() for link in links])
-        yield from _unclear(ends, probed)
+        yield _many_nodes(nodes, [link for links in faulty.values() for link in links])
+        yield from _unclear(analysis, probed)
     else:
-        yield from _guilty(ends, blamed)
-        yield from _unclear(ends, probed - nodes)
-    paths = ends.unexplained
-    if _too_many(len(paths), len(ends.links)):
-        yield _many_paths(paths, ends)
+        yield from _faulty(analysis, faulty)
+        yield from _unclear(analysis, probed - nodes)
+    paths = analysis.unexplained
+    if _too_many(len(paths), len(analysis.links)):
+        yield _many_paths(paths, analysis)
     else:
-        yield from (_pair(link, ends) for link in paths)
+        yield from (_pair(link, analysis) for link in paths)
     if baseline is not None:
-        yield from _since(ends, baseline, limits, then, {node for node, _ in blamed})
+        yield from _since(analysis, baseline, limits, then, {node for node, _ in faulty})
 
 
 def described(figure: Figure) -> str:
@@ -89,7 +93,7 @@ def _stated(cost: float, like: Figure) -> str:
     return units.seconds(cost) if like.seconds is not None else units.gigabits(1 / cost)
 
 
-def _label(end: End) -> str:
+def _label(end: Endpoint) -> str:
     return f"{end[0]} {end[1]}".rstrip()
 
 
@@ -100,15 +104,15 @@ def _component(card: str) -> str:
 # Whose own side failed
 
 
-def _faults(ends: Ends, lost: Collection[str]) -> Iterator[Finding]:
-    faults = {end: errors for end, errors in ends.faults.items() if end[0] not in lost}
+def _faults(analysis: LinkAnalysis, lost: Collection[str]) -> Iterator[Finding]:
+    faults = {end: errors for end, errors in analysis.faults.items() if end[0] not in lost}
     nodes = {node for node, _ in faults}
-    if len(nodes) > 1 and not any(link.best for link in ends.links):
+    if len(nodes) > 1 and not any(link.best for link in analysis.links):
         yield _all_fail(faults, nodes)
         return
     for (node, card), errors in faults.items():
         reasons = list(dict.fromkeys(errors))
-        works = bool(ends.of_node(node))
+        works = bool(analysis.of_node(node))
         yield Finding(
             check="probe",
             outcome=Outcome.WARN if works else Outcome.FAIL,
@@ -124,7 +128,7 @@ def _faults(ends: Ends, lost: Collection[str]) -> Iterator[Finding]:
         )
 
 
-def _all_fail(faults: Mapping[End, Sequence[str]], nodes: Collection[str]) -> Finding:
+def _all_fail(faults: Mapping[Endpoint, Sequence[str]], nodes: Collection[str]) -> Finding:
     reasons = list(dict.fromkeys(error for errors in faults.values() for error in errors))
     return Finding(
         check="probe",
@@ -135,10 +139,10 @@ def _all_fail(faults: Mapping[End, Sequence[str]], nodes: Collection[str]) -> Fi
     )
 
 
-def _nothing_works(ends: Ends, nodes: Collection[str]) -> Iterator[Finding]:
-    errors = list(dict.fromkeys(error for link in ends.links for error in link.errors))
+def _nothing_works(analysis: LinkAnalysis, nodes: Collection[str]) -> Iterator[Finding]:
+    errors = list(dict.fromkeys(error for link in analysis.links for error in link.errors))
     one = next(iter(nodes)) if len(nodes) == 1 else ""
-    count = len(ends.links)
+    count = len(analysis.links)
     yield Finding(
         check="latency",
         outcome=Outcome.FAIL,
@@ -154,13 +158,13 @@ def _nothing_works(ends: Ends, nodes: Collection[str]) -> Iterator[Finding]:
         " nodes are in one zone, and that the provider is installed.",
     )
     if not one:
-        yield from _unclear(ends, nodes)
+        yield from _unclear(analysis, nodes)
 
 
-def _unclear(ends: Ends, nodes: Collection[str]) -> Iterator[Finding]:
+def _unclear(analysis: LinkAnalysis, nodes: Collection[str]) -> Iterator[Finding]:
     """Nodes without a good pair that are not known to be faulty."""
     for node in sorted(nodes, key=units.natural):
-        if not ends.is_fine(node):
+        if not analysis.is_fine(node):
             yield Finding(
                 check="latency",
                 outcome=Outcome.UNKNOWN,
@@ -173,16 +177,16 @@ def _unclear(ends: Ends, nodes: Collection[str]) -> Iterator[Finding]:
 # Who is to blame
 
 
-def _guilty(ends: Ends, blamed: dict[End, list[Link]]) -> Iterator[Finding]:
-    for node in sorted({node for node, _ in blamed}, key=units.natural):
-        own = [end for end in blamed if end[0] == node]
-        probed = ends.of_ends(node)
+def _faulty(analysis: LinkAnalysis, faulty: dict[Endpoint, list[Link]]) -> Iterator[Finding]:
+    for node in sorted({node for node, _ in faulty}, key=units.natural):
+        own = [end for end in faulty if end[0] == node]
+        probed = analysis.of_ends(node)
         # Most of its cards at once are not a matter of cards.
         if len(own) > 1 and 2 * len(own) > len(probed):
-            yield _culprit(ends, node, "", [link for end in own for link in blamed[end]])
+            yield _faulty_node(analysis, node, "", [link for end in own for link in faulty[end]])
         else:
             for end in own:
-                yield _culprit(ends, node, end[1], blamed[end])
+                yield _faulty_node(analysis, node, end[1], faulty[end])
 
 
 def _too_many(count: int, total: int) -> bool:
@@ -201,26 +205,26 @@ def _many_nodes(nodes: Collection[str], links: Sequence[Link]) -> Finding:
     )
 
 
-def _many_paths(paths: Sequence[Link], ends: Ends) -> Finding:
+def _many_paths(paths: Sequence[Link], analysis: LinkAnalysis) -> Finding:
     sure = [link for link in paths if not link.loaded]
     worst = max(sure or paths, key=lambda link: (link.quality, link.ratio or 0.0))
-    fine = all(ends.is_fine(end[0]) for link in paths for end in (link.one, link.two))
+    fine = all(analysis.is_fine(end[0]) for link in paths for end in (link.one, link.two))
     whose = "between nodes that are healthy with others" if fine else "the faulty side is unknown"
     # Within a rack and across are two latencies; that alone is no fault.
     usual = worst.quality is Quality.SLOW
-    detail = _slowness(worst, ends) if worst.best is not None else _trouble(worst)
+    detail = _slowness(worst, analysis) if worst.best is not None else _trouble(worst)
     return Finding(
         check="latency",
         outcome=Outcome.PASS if usual else Outcome.WARN if sure else Outcome.UNKNOWN,
         fault="many slow pairs",
-        text=f"{len(paths)} of {len(ends.links)} pairs are slow or fail, {whose}; worst is"
+        text=f"{len(paths)} of {len(analysis.links)} pairs are slow or fail, {whose}; worst is"
         f" {_label(worst.one)} with {_label(worst.two)}: {detail}{'' if sure else _LOADED}",
         next_step="Use a cluster placement group; nodes in different racks normally show"
         " two groups of latencies.",
     )
 
 
-def _culprit(ends: Ends, node: str, card: str, links: Sequence[Link]) -> Finding:
+def _faulty_node(analysis: LinkAnalysis, node: str, card: str, links: Sequence[Link]) -> Finding:
     sure = [link for link in links if not link.loaded]
     loaded = len(_partners(sure, node)) < MIN_PARTNERS
     links = links if loaded else sure
@@ -240,7 +244,7 @@ def _culprit(ends: Ends, node: str, card: str, links: Sequence[Link]) -> Finding
         worst = min(worst, max(link.quality for link in working)) if not flaky else worst
         fault = "slow EFA device" if card else "slow network"
         text = f"with {names(partners)}, which are healthy with other nodes: "
-        text += _slowness(slowest, ends)
+        text += _slowness(slowest, analysis)
         if flaky:
             text += f"; {_trouble(flaky[0], node)}"
     text = f"{card} {text}" if card else text
@@ -273,10 +277,10 @@ def _partners(links: Sequence[Link], node: str) -> list[str]:
     return sorted(found, key=units.natural)
 
 
-def _slowness(link: Link, ends: Ends) -> str:
+def _slowness(link: Link, analysis: LinkAnalysis) -> str:
     best = link.best
-    assert best is not None and ends.reference is not None and link.ratio is not None
-    usual = _stated(ends.reference, best)
+    assert best is not None and analysis.reference is not None and link.ratio is not None
+    usual = _stated(analysis.reference, best)
     if link.ratio < 1.05:
         return f"{described(best)}, as its peers"
     return f"{described(best)}, {_times(link.ratio)} the median of {usual}"
@@ -297,14 +301,14 @@ def _trouble(link: Link, node: str = "") -> str:
     return f"{link.lost} messages{partner} lost"
 
 
-def _pair(link: Link, ends: Ends) -> Finding:
+def _pair(link: Link, analysis: LinkAnalysis) -> Finding:
     one, two = _label(link.one), _label(link.two)
-    told = []
+    parts = []
     if link.best is not None and link.quality is not Quality.FAILED:
-        told.append(_slowness(link, ends))
+        parts.append(_slowness(link, analysis))
     if link.errors or link.lost:
-        told.append(_trouble(link))
-    many = len({end[0] for each in ends.links for end in (each.one, each.two)}) > 2
+        parts.append(_trouble(link))
+    many = len({end[0] for each in analysis.links for end in (each.one, each.two)}) > 2
     unsure = "; neither node fails with enough other nodes to be the cause" if many else ""
     failed = link.best is None or link.quality is Quality.FAILED
     return Finding(
@@ -312,7 +316,7 @@ def _pair(link: Link, ends: Ends) -> Finding:
         outcome=Outcome.UNKNOWN if link.loaded else _OUTCOMES[link.quality],
         fault="path failed" if failed else "lossy path" if link.flaky else "slow path",
         component=f"link:{link.one[0]}>{link.two[0]}",
-        text=f"between {one} and {two}: {'; '.join(told)}" + (_LOADED if link.loaded else unsure),
+        text=f"between {one} and {two}: {'; '.join(parts)}" + (_LOADED if link.loaded else unsure),
         action=Action.NONE if link.loaded else Action.MONITOR,
         next_step=_WHEN_IDLE if link.loaded else "Check again with --full to probe every pair.",
     )
@@ -322,12 +326,16 @@ def _pair(link: Link, ends: Ends) -> Finding:
 
 
 def _since(
-    ends: Ends, baseline: Ends, limits: Limits, then: str, guilty: Collection[str]
+    analysis: LinkAnalysis,
+    baseline: LinkAnalysis,
+    limits: Limits,
+    then: str,
+    faulty: Collection[str],
 ) -> Iterator[Finding]:
-    now, before = ends.reference, baseline.reference
+    now, before = analysis.reference, baseline.reference
     if now is None or before is None:
         return
-    if ends.measure != baseline.measure:
+    if analysis.measure != baseline.measure:
         yield Finding(
             check="baseline",
             outcome=Outcome.PASS,
@@ -337,8 +345,8 @@ def _since(
     shift = now / before
     bests = {
         end: best
-        for end in sorted({end for link in ends.links for end in (link.one, link.two)})
-        if (best := ends.best(end)) is not None
+        for end in sorted({end for link in analysis.links for end in (link.one, link.two)})
+        if (best := analysis.best(end)) is not None
     }
     sample = next(iter(bests.values()))
     waited = sum(is_loaded(best, limits) for best in bests.values())
@@ -358,7 +366,7 @@ def _since(
         )
     for end, own in bests.items():
         earlier = baseline.best(end)
-        if earlier is None or end[0] in guilty or is_loaded(own, limits):
+        if earlier is None or end[0] in faulty or is_loaded(own, limits):
             continue
         # What all of them lost is said above.
         change = own.cost / earlier.cost / max(shift, 1.0)

@@ -16,9 +16,13 @@ INBOUND, OUTBOUND = "security_self_inbound", "security_self_outbound"
 _OUTBOUND = "even if another rule allows all outbound traffic"
 
 
-def findings(looks: Mapping[str, NodeInspection]) -> Iterator[Finding]:
+def findings(inspections: Mapping[str, NodeInspection]) -> Iterator[Finding]:
     """What of EC2's facts keeps nodes from reaching each other, or far apart."""
-    facts = {name: look.newest.facts for name, look in looks.items() if look.newest is not None}
+    facts = {
+        name: inspection.newest.facts
+        for name, inspection in inspections.items()
+        if inspection.newest is not None
+    }
 
     def told(fact: str) -> dict[str, str]:
         return {name: own[fact] for name, own in facts.items() if own.get(fact)}

@@ -21,47 +21,53 @@ RESOLVE = "Check DNS or /etc/hosts."
 REACH = "Check that the node is up, its agent is running and no firewall blocks the port."
 
 
-def findings(looks: Mapping[str, NodeInspection], plan: Plan) -> Iterator[Finding]:
+def findings(inspections: Mapping[str, NodeInspection], plan: Plan) -> Iterator[Finding]:
     """One for each node that could not be checked completely, and remarks."""
-    gone = [name for name, look in looks.items() if look.error and not look.refused]
-    if len(gone) == len(looks) > 1 and all(look.before is None for look in looks.values()):
-        yield from _none_answers(looks)
+    gone = [
+        name
+        for name, inspection in inspections.items()
+        if inspection.error and not inspection.refused
+    ]
+    if len(gone) == len(inspections) > 1 and all(
+        inspection.before is None for inspection in inspections.values()
+    ):
+        yield from _none_answers(inspections)
         return
-    for name, look in looks.items():
-        if look.refused:
+    for name, inspection in inspections.items():
+        if inspection.refused:
             yield Finding(
                 check="reachable",
                 outcome=Outcome.UNKNOWN,
                 fault="probes refused",
                 node=name,
-                text=look.error,
+                text=inspection.error,
                 next_step="Start its agent with --allow-probes and --probe-token-file FILE, and"
                 " give the check the same token: --set fleet.token_file=FILE; or check over"
                 " ssh://.",
             )
-        elif look.error:
-            unresolved = UNRESOLVED in look.error.lower()
+        elif inspection.error:
+            unresolved = UNRESOLVED in inspection.error.lower()
             isolate = drain(name, "unreachable", "Reboot it if it is not running.")
             yield Finding(
                 check="reachable",
                 outcome=Outcome.FAIL,
-                fault="unreachable" if look.before is None else "stopped responding",
+                fault="unreachable" if inspection.before is None else "stopped responding",
                 node=name,
-                text=look.error,
+                text=inspection.error,
                 # The name is at fault, the node need not be.
                 action=Action.NONE if unresolved else Action.ISOLATE,
                 next_step=RESOLVE if unresolved else f"{REACH} {isolate}",
             )
-        elif look.before is not None and look.before.busy and not plan.disturb:
+        elif inspection.before is not None and inspection.before.busy and not plan.disturb:
             yield Finding(
                 check="busy",
                 outcome=Outcome.UNKNOWN,
                 fault="busy",
                 node=name,
-                text=f"not probed, used by {_jobs(look.before.busy)}",
+                text=f"not probed, used by {_jobs(inspection.before.busy)}",
                 next_step="Check it when it is idle, or add --include-busy to probe it anyway.",
             )
-        elif look.before is not None and look.before.lacks(plan.spec.tool):
+        elif inspection.before is not None and inspection.before.lacks(plan.spec.tool):
             yield Finding(
                 check="tools",
                 outcome=Outcome.UNKNOWN,
@@ -70,19 +76,19 @@ def findings(looks: Mapping[str, NodeInspection], plan: Plan) -> Iterator[Findin
                 text=f"not probed, {plan.spec.tool} is not installed",
                 next_step=f"Install {SUPPLIERS[plan.spec.tool]}.",
             )
-    yield from _unseen(looks)
+    yield from _unseen(inspections)
 
 
-def _none_answers(looks: Mapping[str, NodeInspection]) -> Iterator[Finding]:
+def _none_answers(inspections: Mapping[str, NodeInspection]) -> Iterator[Finding]:
     """If no node responds, the cause is more likely the network or the given names."""
-    for name, look in looks.items():
+    for name, inspection in inspections.items():
         yield Finding(
             check="reachable",
             outcome=Outcome.UNKNOWN,
             fault="unreachable",
             node=name,
-            text=look.error,
-            next_step=RESOLVE if UNRESOLVED in look.error.lower() else REACH,
+            text=inspection.error,
+            next_step=RESOLVE if UNRESOLVED in inspection.error.lower() else REACH,
         )
 
 
@@ -91,15 +97,15 @@ def _jobs(jobs: list[str]) -> str:
     return ", ".join(jobs[:MAX_JOBS]) + more
 
 
-def _unseen(looks: Mapping[str, NodeInspection]) -> Iterator[Finding]:
+def _unseen(inspections: Mapping[str, NodeInspection]) -> Iterator[Finding]:
     """Remarks, one for each part that could not be inspected."""
     found: dict[str, list[str]] = {}
-    for name, look in looks.items():
-        if look.newest is not None:
-            for problem in dict.fromkeys(look.newest.problems):
+    for name, inspection in inspections.items():
+        if inspection.newest is not None:
+            for problem in dict.fromkeys(inspection.newest.problems):
                 found.setdefault(problem, []).append(name)
     for problem, nodes in found.items():
-        where = "all nodes" if len(nodes) == len(looks) > 1 else names(nodes)
+        where = "all nodes" if len(nodes) == len(inspections) > 1 else names(nodes)
         yield Finding(
             check="inspection",
             outcome=Outcome.PASS,

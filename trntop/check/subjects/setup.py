@@ -20,9 +20,13 @@ FORK_SAFE = (5, 15)
 WANTED = {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
 
 
-def findings(looks: Mapping[str, NodeInspection], limits: Limits) -> Iterator[Finding]:
+def findings(inspections: Mapping[str, NodeInspection], limits: Limits) -> Iterator[Finding]:
     """What is missing on each node; variables that are not set are one remark each."""
-    seen = {name: look.newest for name, look in looks.items() if look.newest is not None}
+    seen = {
+        name: inspection.newest
+        for name, inspection in inspections.items()
+        if inspection.newest is not None
+    }
     for name, one in seen.items():
         yield from _kernel(name, one)
         yield from _limits(name, one, limits)

@@ -18,9 +18,13 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, found[1].split("."))) if found else ()
 
 
-def findings(looks: Mapping[str, NodeInspection]) -> Iterator[Finding]:
+def findings(inspections: Mapping[str, NodeInspection]) -> Iterator[Finding]:
     """One for each group of odd nodes and each thing that has a version."""
-    seen = {name: look.newest for name, look in looks.items() if look.newest is not None}
+    seen = {
+        name: inspection.newest
+        for name, inspection in inspections.items()
+        if inspection.newest is not None
+    }
     kinds = {name: one.instance_type for name, one in seen.items() if one.instance_type}
     yield from _skew("instance type", kinds)
     # What is on no node is nobody's fault; on some only, it is missing on the others.

@@ -1,9 +1,8 @@
-"""Links and their ends: which links are slow or fail, and at which end the cause is.
+"""Which links are slow or fail, and which endpoint is faulty.
 
-An end is a node, or one card of it where cards are probed one by one. Links are compared with the
-median of the ends' best links: an end that is slow with one partner still has its best, so a few
-slow ones move nothing. Who is slow with two partners that are fine with others is to blame; where
-that cannot be said, the link is.
+An endpoint is a node, or one EFA device of it with `--per-card`. Links are compared with the median
+of the endpoints' best links, which a few slow links do not move. An endpoint that is bad with two
+partners that are healthy with others is faulty; otherwise the link is.
 """
 
 import math
@@ -19,20 +18,18 @@ from trntop.check.result import ProbeRun
 from trntop.core.settings import Check as Limits
 from trntop.sources.probe import STATISTICS
 
-End = tuple[str, str]
-"""Node and card; the card is empty where libfabric chose it."""
+Endpoint = tuple[str, str]
+"""Node and EFA device; the device is empty if libfabric chose it."""
 
 MIN_PARTNERS = 2
-"""Partners, fine with others, with which an end must be bad to be the one to blame."""
+"""Partners, healthy with others, with which a faulty endpoint is bad."""
 MOST = 0.75
-"""Share of its links that must be bad: where half of them are, it is halfway to something else."""
+"""Share of its links that must be bad: two racks have two latencies, so half is not enough."""
 DEVIATION = 1.4826
-"""Standard deviations in a median absolute deviation, were the values spread normally."""
+"""Standard deviations in a median absolute deviation of normal values."""
 
 
 class Quality(IntEnum):
-    """How a link is."""
-
     GOOD = 0
     SLOW = 1
     VERY_SLOW = 2
@@ -41,31 +38,31 @@ class Quality(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The one figure that stands for a probe."""
+    """The result that represents a probe."""
 
     tool: str
     provider: str
     size_bytes: int | None
     statistic: str
     cost: float
-    """What is compared, the lower the better: seconds, or seconds per byte."""
+    """Seconds, or seconds per byte; lower is better."""
     seconds: float | None
     bytes_per_second: float | None
     load: str = ""
 
     @property
     def measure(self) -> tuple[str, str, int | None, bool]:
-        """Figures with the same measure can be compared."""
+        """Only results with the same measure are comparable."""
         return self.tool, self.provider, self.size_bytes, self.seconds is None
 
 
 def is_best_run(tool: str, statistic: str) -> bool:
-    """Whether a figure is the least mean of several runs: what runs beside one moves the others."""
+    """Whether it is the lowest mean of several runs: a disturbance raises the others."""
     return tool == "fi_pingpong" and statistic == "min"
 
 
 def figure(results: Iterable[ProbeResult]) -> Figure | None:
-    """Of several results of a probe the one that odd messages move least; None of none."""
+    """The result of a probe that outliers move least; None if all failed."""
     known = [one for one in results if not one.error and _cost(one) is not None]
     if not known:
         return None
@@ -83,7 +80,7 @@ def figure(results: Iterable[ProbeResult]) -> Figure | None:
 
 
 def is_loaded(found: Figure, limits: Limits) -> bool:
-    """Whether a side of the probe had to wait for its core; False where nobody told its load."""
+    """Whether a host of the probe had no idle core; False if the load is unknown."""
     load = per_core(found.load)
     return load is not None and load > limits.load
 
@@ -106,79 +103,76 @@ def _rank(result: ProbeResult) -> tuple[bool, float, int]:
 
 @dataclass(slots=True)
 class Link:
-    """What all probes between two ends say."""
+    """All probes between two endpoints."""
 
-    one: End
-    two: End
+    one: Endpoint
+    two: Endpoint
     figures: list[Figure] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     lost: int = 0
-    """Messages that got lost, of all probes."""
+    """Lost messages of all probes."""
     ratio: float | None = None
-    """Its cost against the median of the ends' best."""
+    """Its cost divided by the median of the endpoints' best."""
     quality: Quality = Quality.GOOD
     loaded: bool = False
-    """Whether all figures were taken while a host had no core to spare: that it is slow tells
-    nothing then.
-    """
+    """Whether a host had no idle core in all probes: slowness is no evidence then."""
 
     @property
     def best(self) -> Figure | None:
-        """A disturbance that passes makes one probe slow, a fault all of them."""
+        """A disturbance slows one probe, a fault all of them."""
         return min(self.figures, key=lambda one: one.cost, default=None)
 
     @property
     def flaky(self) -> bool:
-        """Whether it worked and failed."""
+        """Whether some probes work and some fail."""
         return bool(self.figures) and (bool(self.errors) or self.lost > 0)
 
-    def other(self, end: End) -> End:
-        """The end that is not `end`."""
+    def other(self, end: Endpoint) -> Endpoint:
         return self.two if end == self.one else self.one
 
 
-class Ends:
-    """All links, judged.
+class LinkAnalysis:
+    """All links with their quality, and the faulty endpoints.
 
     Args:
-        trials: the probes.
+        runs: the probes.
         limits: the settings in force.
     """
 
-    def __init__(self, trials: Sequence[ProbeRun], limits: Limits) -> None:
+    def __init__(self, runs: Sequence[ProbeRun], limits: Limits) -> None:
         self.links: list[Link] = []
-        self.faults: dict[End, list[str]] = {}
-        """End → why probes failed for which its own side is to blame."""
-        self.engaged: dict[str, str] = {}
-        """Node → whose probe it was in when it was to be probed."""
+        self.faults: dict[Endpoint, list[str]] = {}
+        """Endpoint → errors of probes that failed on its side."""
+        self.busy: dict[str, str] = {}
+        """Node → the other probe that kept it busy."""
         self.met: set[tuple[str, str]] = set()
-        """Nodes that were probed with each other, whatever came of it."""
+        """Pairs of nodes that were probed, with any result."""
         self.reference: float | None = None
-        """Median of the ends' best costs."""
+        """Median of the endpoints' best costs."""
         self.measure: tuple[str, str, int | None, bool] | None = None
-        self._of: dict[End, list[Link]] = {}
-        self._collect(trials)
+        self._of: dict[Endpoint, list[Link]] = {}
+        self._collect(runs)
         self._judge(limits)
 
-    def _collect(self, trials: Sequence[ProbeRun]) -> None:
-        links: dict[frozenset[End], Link] = {}
-        for trial in trials:
-            client, server = (trial.client, trial.card), (trial.server, trial.peer_card)
-            if trial.busy:
-                self.engaged[trial.guilty] = trial.error
+    def _collect(self, runs: Sequence[ProbeRun]) -> None:
+        links: dict[frozenset[Endpoint], Link] = {}
+        for run in runs:
+            client, server = (run.client, run.card), (run.server, run.peer_card)
+            if run.busy:
+                self.busy[run.guilty] = run.error
                 continue
-            if trial.guilty:
-                guilty = client if trial.guilty == trial.client else server
-                self.faults.setdefault(guilty, []).append(trial.error)
+            if run.guilty:
+                end = client if run.guilty == run.client else server
+                self.faults.setdefault(end, []).append(run.error)
                 continue
-            self.met.add((trial.client, trial.server))
+            self.met.add((run.client, run.server))
             link = links.setdefault(frozenset((client, server)), Link(client, server))
-            if found := figure(trial.results):
+            if found := figure(run.results):
                 link.figures.append(found)
-                # Each statistic of a probe tells the same losses.
-                link.lost += max(one.lost or 0 for one in trial.results)
+                # Each statistic of a probe repeats the losses.
+                link.lost += max(one.lost or 0 for one in run.results)
             else:
-                link.errors.append(trial.error or "the probe gave no figure")
+                link.errors.append(run.error or "the probe gave no figure")
         self.links = list(links.values())
         for link in self.links:
             for end in {link.one, link.two}:
@@ -205,8 +199,8 @@ class Ends:
             elif (stands_out and link.ratio > limits.slow) or link.flaky:
                 link.quality = Quality.SLOW
 
-    def best(self, end: End) -> Figure | None:
-        """The figure of its best link."""
+    def best(self, end: Endpoint) -> Figure | None:
+        """The result of its best link."""
         bests = (link.best for link in self._of.get(end, ()))
         return min((one for one in bests if one), key=lambda one: one.cost, default=None)
 
@@ -215,64 +209,64 @@ class Ends:
         return any(link.quality is Quality.GOOD for link in self.of_node(node))
 
     def of_node(self, node: str) -> list[Link]:
-        """The links of all its ends."""
+        """The links of all endpoints of a node."""
         return [link for end in self.of_ends(node) for link in self._of[end]]
 
-    def of_ends(self, node: str) -> list[End]:
-        """Its ends that were probed."""
+    def of_ends(self, node: str) -> list[Endpoint]:
+        """The probed endpoints of a node."""
         return [end for end in self._of if end[0] == node]
 
     def partners(self, node: str) -> set[str]:
-        """The other nodes with which it was probed."""
+        """The nodes it was probed with."""
         met = {one for pair in self.met if node in pair for one in pair}
         return met - {node}
 
     @cached_property
     def good_nodes(self) -> set[str]:
-        """Nodes with a good link, whose bad ones are those of others that are to blame."""
+        """Nodes with a good link whose bad links are explained by other, faulty nodes."""
         good = {
             end[0]
             for link in self.links
             if link.quality is Quality.GOOD
             for end in (link.one, link.two)
         }
-        return good - self.doubtful - {node for node, _ in self.guilty}
+        return good - self.doubtful - {node for node, _ in self.faulty}
 
     @cached_property
     def doubtful(self) -> set[str]:
-        """Nodes with a bad link that nobody is to blame for."""
+        """Nodes with an unexplained bad link."""
         return {node for node, _ in self.in_doubt}
 
     @cached_property
     def unexplained(self) -> list[Link]:
-        """The bad links of which neither end is to blame."""
+        """Bad links without a faulty endpoint."""
         return [
             link
             for link in self.links
             if link.quality is not Quality.GOOD
-            and link.one not in self.guilty
-            and link.two not in self.guilty
+            and link.one not in self.faulty
+            and link.two not in self.faulty
         ]
 
     @property
-    def in_doubt(self) -> frozenset[End]:
-        """Ends of a bad link that nobody is to blame for."""
+    def in_doubt(self) -> frozenset[Endpoint]:
+        """Endpoints of unexplained bad links."""
         return frozenset(end for link in self.unexplained for end in (link.one, link.two))
 
     @cached_property
-    def guilty(self) -> dict[End, list[Link]]:
-        """Ends that are to blame → their bad links whose other end is fine with others."""
+    def faulty(self) -> dict[Endpoint, list[Link]]:
+        """Faulty endpoint → its bad links to endpoints that are healthy with others."""
         found = {}
         for end, links in self._of.items():
             bad = [link for link in links if link.quality is not Quality.GOOD]
-            witnessed = [link for link in bad if self._fine(link.other(end), link)]
-            partners = {link.other(end)[0] for link in witnessed}
+            confirmed = [link for link in bad if self._is_healthy(link.other(end), link)]
+            partners = {link.other(end)[0] for link in confirmed}
             if len(partners) >= MIN_PARTNERS and len(bad) >= MOST * len(links):
-                found[end] = witnessed
+                found[end] = confirmed
         return found
 
-    def _fine(self, end: End, but: Link) -> bool:
-        """Whether it has a good link besides one."""
+    def _is_healthy(self, end: Endpoint, but: Link) -> bool:
+        """Whether it has another good link."""
         return any(
             link.quality is Quality.GOOD for link in self._of.get(end, ()) if link is not but
         )
