@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.figure import Figure
-from trntop.analysis.rule_inputs import judged
+from trntop.analysis.rule_inputs import rule_inputs
 from trntop.collectors.simulator import Simulation, Truth, parse, simulate, truth
 from trntop.core.model import Incident
 from trntop.core.settings import Settings
@@ -78,7 +78,7 @@ def analyze(simulation: Simulation) -> Outcome:
     """Runs a simulation through the monitor."""
     first: dict[str, float] = {}
     last: dict[str, Incident] = {}
-    for view in play(simulate(simulation, START), Monitor(Settings(), wanted=judged())):
+    for view in play(simulate(simulation, START), Monitor(Settings(), wanted=rule_inputs())):
         for incident in view.incidents:
             first.setdefault(incident.id, view.time - START)
             last[incident.id] = incident

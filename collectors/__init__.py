@@ -16,7 +16,8 @@ from trntop.core.errors import SettingsError
 from trntop.core.settings import Collect
 from trntop.core.text import clean
 from trntop.session.collector import Collector, Examination
-from trntop.sources import PLUGINS, SOURCES, Source
+from trntop.sources import PLUGINS, SOURCES
+from trntop.sources.source import Source
 
 from .local_source import Context, LocalSource
 

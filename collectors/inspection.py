@@ -49,7 +49,7 @@ DMI = "sys/class/dmi/id"
 EC2 = "Amazon EC2"
 PARENTS = ("slurmd", "containerd", "dockerd")
 """Programs whose limits jobs inherit."""
-TOOLS = ("fi_pingpong", "ib_send_lat", "ib_write_bw", "nccom-test")
+TOOLS = ("fi_pingpong", "ib_send_lat", "ib_write_bw")
 PATTERNS = ("aws-neuronx-*", "libnccl-ofi*", "aws-ofi-*")
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "fi_info": ("fi_info", "--version"),
@@ -336,14 +336,11 @@ def versions(said: Mapping[str, str], tools: Iterable[str]) -> Part:
     perftest = _VERSION.search(said.get("perftest", ""))
     if libfabric:
         found["libfabric"] = libfabric[1]
-    of_tools = {
-        "fi_pingpong": libfabric[1] if libfabric else "",
-        "nccom-test": packages.get("aws-neuronx-tools", ""),
-    }
+    of_libfabric = libfabric[1] if libfabric else ""
     of_perftest = perftest[1] if perftest else ""
     return {
         "versions": found,
-        "tools": {tool: of_tools.get(tool, of_perftest) for tool in tools},
+        "tools": {tool: of_libfabric if tool == "fi_pingpong" else of_perftest for tool in tools},
     }
 
 

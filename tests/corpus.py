@@ -6,7 +6,7 @@ Modules that use `played` are of the `xdist_group` "corpus": one process plays a
 from dataclasses import dataclass
 from functools import cache
 
-from trntop.analysis.rule_inputs import RULE_INPUTS
+from trntop.analysis.rule_inputs import rule_inputs
 from trntop.collectors.simulator import Simulation, parse, simulate
 from trntop.core.model import View
 from trntop.core.settings import Settings
@@ -54,7 +54,7 @@ def played(name: str) -> Played:
     simulation = parse(f"sim:{name}?{SCENARIOS.get(name, 'nodes=3&minutes=3')}&{SMALL}")
     kept = []
     for number, view in enumerate(
-        play(simulate(simulation, START), Monitor(Settings(), wanted=RULE_INPUTS))
+        play(simulate(simulation, START), Monitor(Settings(), wanted=rule_inputs()))
     ):
         if number % SPACING == 0:
             kept.append(view)

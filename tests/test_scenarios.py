@@ -3,7 +3,7 @@
 import pytest
 
 from tests.corpus import SCENARIOS, SMALL, START, played
-from trntop.analysis.rule_inputs import RULE_INPUTS
+from trntop.analysis.rule_inputs import rule_inputs
 from trntop.collectors.simulator import NAMES, Simulation, Truth, parse, simulate, truth
 from trntop.core.model import Incident
 from trntop.core.settings import Settings
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.xdist_group("corpus")
 
 def run(text: str) -> tuple[Simulation, tuple[Incident, ...]]:
     simulation = parse(text)
-    *_, view = play(simulate(simulation, START), Monitor(Settings(), wanted=RULE_INPUTS))
+    *_, view = play(simulate(simulation, START), Monitor(Settings(), wanted=rule_inputs()))
     return simulation, view.incidents
 
 

@@ -345,46 +345,46 @@ def _of_peers(alert: Alert) -> Iterator[Test]:
         for number, node in enumerate(nodes):
             place = {"job": "trntop", "instance": f"exporter-{number % exporters}", "node": node}
             compute = series(f"{METRIC_PREFIX}job_compute_seconds", training_job=JOB, **place)
-            inputs.append((series(f"{METRIC_PREFIX}instance_info", **place), _run((1, 120))))
-            inputs.append((compute, last if node == nodes[-1] else first or _run((2, 120))))
+            inputs.append((series(f"{METRIC_PREFIX}instance_info", **place), _run((1, 60))))
+            inputs.append((compute, last if node == nodes[-1] else first or _run((2, 60))))
         return inputs
 
     fires = (
         {"job": "trntop", "instance": "exporter-3", "node": nodes[-1], "training_job": JOB},
         f"{times:g}",
     )
-    slower = _run((2, 80), (2 * times, 40))
-    yield _test("peers: healthy", run(_run((2, 120))), _at(100, alert))
+    slower = _run((2, 20), (2 * times, 40))
+    yield _test("peers: healthy", run(_run((2, 60))), _at(40, alert))
     yield _test(
-        "peers: healthy, always slower than others", run(_run((2 * times, 120))), _at(100, alert)
+        "peers: healthy, always slower than others", run(_run((2 * times, 60))), _at(40, alert)
     )
     yield _test(
-        "peers: healthy, all slow down", run(slower, first=slower), _at(90, alert), _at(100, alert)
+        "peers: healthy, all slow down", run(slower, first=slower), _at(30, alert), _at(40, alert)
     )
     told = [({"training_job": JOB, "job": "trntop", "instance": f"exporter-{number}", "node": node},
              times if node == nodes[-1] else 1.0)
             for number, node in enumerate(nodes)]  # fmt: skip
     yield {
-        **_test("peers: firing", run(slower), _at(84, alert), _at(89, alert, fires)),
+        **_test("peers: firing", run(slower), _at(24, alert), _at(29, alert, fires)),
         "promql_expr_test": [
-            _expression("node", "job_compute_seconds:ratio_to_median", told, 89),
-            _expression("node", "job_compute_seconds:ratio_to_median_topk", told, 90),
-            _expression("training_job", "job_compute_seconds:ratio_to_median_max", _job(times), 89),
+            _expression("node", "job_compute_seconds:ratio_to_median", told, 29),
+            _expression("node", "job_compute_seconds:ratio_to_median_topk", told, 30),
+            _expression("training_job", "job_compute_seconds:ratio_to_median_max", _job(times), 29),
         ],
     }
     yield _test(
         "peers: no firing where one exporter sees them all and judges itself",
-        run(slower, exporters=1), _at(89, alert),
+        run(slower, exporters=1), _at(29, alert),
     )  # fmt: skip
     yield _test(
-        "peers: stale", run(_run((2, 80), (2 * times, 10), ("stale", 1))),
-        _at(89, alert, fires), _at(96, alert),
+        "peers: stale", run(_run((2, 20), (2 * times, 10), ("stale", 1))),
+        _at(29, alert, fires), _at(36, alert),
     )  # fmt: skip
     yield _test(
         "peers: reset, all nodes start anew",
-        run(_run((2, 80), ("stale", 1), ("_", 5), (2, 34)),
-            first=_run((2, 80), ("stale", 1), ("_", 5), (2, 34))),
-        _at(82, alert), _at(90, alert), _at(110, alert),
+        run(_run((2, 20), ("stale", 1), ("_", 5), (2, 34)),
+            first=_run((2, 20), ("stale", 1), ("_", 5), (2, 34))),
+        _at(22, alert), _at(30, alert), _at(50, alert),
     )  # fmt: skip
     yield _test("peers: absent", _exporter(ALWAYS), _at(30, alert))
 

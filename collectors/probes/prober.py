@@ -6,7 +6,6 @@ import os
 import random
 import re
 import secrets
-import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from trntop.check import load as loads
 from trntop.check.model import ProbeError, ProbeResult, ProbeSpec, Served, Tool
 from trntop.core.text import clean
 
-from . import nccom
 from .fi_pingpong import FiPingpong
 from .perftest import Perftest
 from .process import Process
@@ -50,7 +48,6 @@ _TOOLS: dict[Tool, PairTool] = {
     "ib_send_lat": Perftest("ib_send_lat"),
     "ib_write_bw": Perftest("ib_write_bw"),
 }
-"""The tools that need a server side of ours; nccom-test starts its own."""
 _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}", re.ASCII)
 
 
@@ -106,22 +103,17 @@ class Prober:
             ProbeError: it is none that may be run, or its server side does not start.
         """
         check_spec(spec)
-        tool = _TOOLS.get(spec.tool)
+        tool = _TOOLS[spec.tool]
         name = secrets.token_hex(8)
         seconds = spec.seconds + LEAD_SECONDS
         self._turns.take(name, f"serves another probe{_asked(asker)}", seconds)
         server = _Server(spec, time.monotonic() + seconds)
         try:
-            if tool is None:
-                port = random.choice(PORTS)
-                serving = _wait(server)
-            else:
-                port = await self._listen_somewhere(server, tool)
-                serving = self._serve_runs(server, tool, port)
+            port = await self._listen_somewhere(server, tool)
         except BaseException:
             self._turns.give(name)
             raise
-        server.task = asyncio.create_task(serving)
+        server.task = asyncio.create_task(self._serve_runs(server, tool, port))
         server.task.add_done_callback(lambda _: self._turns.give(name))
         self._forget()
         self._servers[name] = server
@@ -154,8 +146,7 @@ class Prober:
         name = secrets.token_hex(8)
         what = f"runs another probe{_asked(asker)}"
         self._turns.take(name, what, spec.seconds, beside=server.id)
-        measure = self._measure if spec.tool in _TOOLS else self._collective
-        task = asyncio.create_task(measure(spec, peer, address, server.port))
+        task = asyncio.create_task(self._measure(spec, peer, address, server.port))
         self._clients.add(task)
         try:
             return await task
@@ -269,21 +260,6 @@ class Prober:
             for result in tool.results(spec, peer, runs or [first])
         ]
 
-    async def _collective(
-        self, spec: ProbeSpec, peer: str, address: str, port: int
-    ) -> list[ProbeResult]:
-        own = self.name
-        if self._local:
-            try:
-                own = await asyncio.to_thread(_own_address, address)
-            except OSError as error:
-                why = Failure(f"{address} cannot be reached ({error.strerror})", "client")
-                return [_failed(spec, peer, why, "")]
-        load = self._load
-        process = await self._start(nccom.command(spec, own, address, port), spec.seconds)
-        ended = await process.wait()
-        return [structs.replace(one, load=load) for one in nccom.read(spec, ended, peer)]
-
     async def _run(
         self,
         tool: PairTool,
@@ -328,25 +304,6 @@ async def _stop(server: _Server, patience: float = 0.0) -> str:
     if server.process is not None:
         await server.process.end()
     return await server.task
-
-
-async def _wait(server: _Server) -> str:
-    """Keeps the node's turn for a tool that starts its other side itself."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(server.until - time.monotonic()):
-            await server.stopped.wait()
-    return ""
-
-
-def _own_address(peer: str) -> str:
-    """The address of this machine that `peer` sees.
-
-    Raises:
-        OSError: there is no way there, or its name is not known.
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.connect((peer, 9))  # sends nothing
-        return str(sock.getsockname()[0])
 
 
 def _asked(asker: str) -> str:

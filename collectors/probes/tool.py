@@ -4,13 +4,11 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from trntop.check.model import ProbeError, ProbeResult, ProbeSpec, Tool
+from trntop.check.model import ProbeError, ProbeResult, ProbeSpec
 
 from .process import Ended
 
 Guilty = Literal["", "client", "server", "path"]
-
-TOOLS: tuple[Tool, ...] = ("fi_pingpong", "ib_send_lat", "ib_write_bw", "nccom-test")
 
 MAX_SIZE = 1 << 30
 MAX_ITERATIONS = 1_000_000

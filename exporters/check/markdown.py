@@ -6,22 +6,19 @@ from trntop.check.model import Action, Finding, Outcome
 from trntop.check.result import Check
 from trntop.check.stage import Outlook
 from trntop.core import units
-from trntop.core.settings import Check as Limits
 
 from ..grid import plural
 from ..markdown import inner, moment, plain, table, with_code
 from .groups import Group, groups, titled
-from .matrix import LEGEND, matrix, unit
 from .text import cards, concerns, how, latency, ratio, shown
 
 
-def markdown(check: Check, limits: Limits) -> str:
+def markdown(check: Check) -> str:
     """One page, its worst first."""
     blocks = [
         *_head(check),
         *_findings(check.findings),
         *(_nodes(check) if check.places else ()),
-        *_pairs(check, limits),
         *_imported(check),
         *_outlook(check.outlook),
         *_versions(check),
@@ -82,13 +79,6 @@ def _nodes(check: Check) -> Iterator[str]:
     yield table(rows)
     if more := len(check.places) - len(shown(check)):
         yield f"and {plural(more, 'more node')} that pass"
-
-
-def _pairs(check: Check, limits: Limits) -> Iterator[str]:
-    if rows := matrix(check, limits):
-        yield "## Pairs"
-        yield f"Each pair's best, {unit(check)} ({LEGEND})."
-        yield table([list(map(inner, row)) for row in rows])
 
 
 def _imported(check: Check) -> Iterator[str]:

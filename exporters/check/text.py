@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from trntop.check.model import Action, Outcome
 from trntop.check.result import Check, Place
 from trntop.core import units
-from trntop.core.settings import Check as Limits
 
-from ..grid import GAP, Column, cells, fill, lines, packed, plural, wrapped
+from ..grid import Column, fill, lines, packed, plural, wrapped
 from ..markdown import moment
 from .groups import Group, groups, titled
-from .matrix import LEGEND, matrix, unit
 
 MIN_WIDTH = 60
 MAX_ROWS = 40
@@ -19,12 +17,11 @@ HEADINGS = {Outcome.FAIL: "Failed", Outcome.UNKNOWN: "Inconclusive", Outcome.WAR
 COLOURS = {Outcome.PASS: "32", Outcome.WARN: "33", Outcome.FAIL: "31", Outcome.UNKNOWN: "35"}
 
 
-def text(check: Check, limits: Limits, width: int, *, color: bool = False) -> str:
+def text(check: Check, width: int, *, color: bool = False) -> str:
     """The whole report, of at most `width` cells a line.
 
     Args:
         check: what was found.
-        limits: the settings by which it was judged.
         width: cells of a line.
         color: whether outcomes are coloured with ANSI sequences.
     """
@@ -32,8 +29,6 @@ def text(check: Check, limits: Limits, width: int, *, color: bool = False) -> st
     blocks = [packed(headline(check), width, "")]
     if check.places:
         blocks.append(lines(_nodes(check), width) + _others(check))
-    if rows := matrix(check, limits):
-        blocks.append(_matrix(rows, unit(check), width))
     found = groups(check.findings)
     for outcome, heading in HEADINGS.items():
         own = [_finding(one, width, color) for one in found if one.outcome is outcome]
@@ -134,20 +129,6 @@ def _nodes(check: Check) -> list[Column]:
 def _others(check: Check) -> list[str]:
     more = len(check.places) - len(shown(check))
     return [f"and {plural(more, 'more node')} that pass"] if more else []
-
-
-def _matrix(rows: Sequence[Sequence[str]], what: str, width: int) -> list[str]:
-    widths = [max(cells(row[place]) for row in rows) for place in range(len(rows[0]))]
-    if sum(widths) + len(GAP) * (len(widths) - 1) > width:
-        return [f"the matrix of {len(rows) - 1} nodes needs a wider terminal; use --markdown"]
-    drawn = [
-        GAP.join(
-            cell.ljust(size) if place == 0 else " " * (size - cells(cell)) + cell
-            for place, (cell, size) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-    return [f"Each pair's best, {what} ({LEGEND})", *drawn]
 
 
 def _finding(group: Group, width: int, color: bool) -> list[str]:

@@ -132,9 +132,9 @@ async def keep_writing(
 
 def _why(error: OSError, path: Path) -> str:
     if error.errno == errno.ENOENT and not path.parent.is_dir():
-        return "there is no such folder"
+        return f"directory {path.parent} does not exist"
     if error.errno == errno.EISDIR:
-        return "is a folder"
+        return "is a directory"
     if error.errno == errno.ENOSPC:
-        return "the disk is full; what was written before stands"
+        return "no space left on device; the previous content is kept"
     return f"cannot be written: {error.strerror or error}"

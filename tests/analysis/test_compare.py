@@ -185,7 +185,7 @@ def test_a_file_may_be_called_like_a_stretch(tmp_path: Path) -> None:
     [
         ("sim:demo", "never ends"),
         ("sim:demo@20m-10m", "ends before it starts"),
-        ("http://trn-001:10042", "takes recordings and simulations"),
+        ("http://trn-001:10042", "needs recordings or simulations"),
         ("no-such-file.jsonl", "no-such-file.jsonl"),
     ],
 )

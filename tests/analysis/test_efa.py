@@ -8,7 +8,7 @@ import pytest
 
 from tests.analysis.harness import Stretch, stretches
 from tests.reports import efa_reading
-from trntop.analysis.cards import LOOK
+from trntop.analysis.cards import TUNING as POLL
 from trntop.analysis.detector import Verdict
 from trntop.analysis.detectors.efa import EfaDegraded, EfaDown
 from trntop.analysis.progress import Progress
@@ -335,7 +335,7 @@ class TestDown:
         (found,) = down(fleet(change, seconds=150))
         assert found.key == ("n1", name(2))
         assert 50 <= found.begin <= 52
-        assert 110 <= found.end <= 115 + LOOK
+        assert 110 <= found.end <= 115 + POLL.interval
 
     def test_a_card_that_carries_nothing(self) -> None:
         readings = fleet(lossy(1.0, 50, 90), seconds=120)
@@ -344,7 +344,7 @@ class TestDown:
         assert 59 <= found.begin <= 64
         assert 89 <= found.end <= 93
         assert found.verdict.since is not None
-        assert abs(found.verdict.since - 50) <= LOOK + 0.5
+        assert abs(found.verdict.since - 50) <= POLL.interval + 0.5
         assert degraded(readings) == []
 
     def test_a_short_silence_is_none(self) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trntop.analysis.axis import Axis, PartAxis
-from trntop.analysis.peers import LEARNING, Peers, excess, group_median, node_median
+from trntop.analysis.peers import TUNING, Peers, excess, group_median, node_median
 
 NAN = float("nan")
 LEAST = 0.07
@@ -228,7 +228,7 @@ def test_a_finding_outlives_who_joins() -> None:
 def test_nobody_is_judged_before_he_is_known() -> None:
     rounds = Rounds(10.0, 0.005)
     rounds.bias = one(0.5)
-    assert rounds.run(LEARNING) == {}
+    assert rounds.run(TUNING.learning) == {}
 
 
 def test_clear_forgets_all() -> None:

@@ -143,7 +143,7 @@ def test_a_node_that_dies_during_the_check_is_not_asked_again(
         return LATENCY
 
     fleet.answer = answer
-    check = fleet.run(Plan(spec=SPEC, pairs=1))
+    check = fleet.run(Plan(spec=SPEC, pairs=1, inspect_seconds=0.05))
     assert list(told(check)) == ["trn-003"]
     assert told(check)["trn-003"].startswith("no response within")
     assert {place.node for place in check.places if place.outcome is Outcome.PASS} == {

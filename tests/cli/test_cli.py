@@ -150,7 +150,7 @@ def test_two_files_of_one_name_are_not_one_node(
         shutil.copy(plain, tmp_path / folder / "monitor.json")
     files = [str(tmp_path / folder / "monitor.json") for folder in ("a", "b")]
     assert main(["snapshot", *files]) == 2
-    assert "would both be node monitor" in capsys.readouterr().err
+    assert "have the same node name monitor; rename one file" in capsys.readouterr().err
 
 
 def test_a_redirected_file_is_a_recording() -> None:
@@ -197,7 +197,7 @@ def test_the_cap_on_time_ends_a_recording_that_nothing_starts(tmp_path: Path) ->
     )  # fmt: skip
     assert run.returncode == 1
     assert "no-such-neuron-monitor" in run.stderr
-    assert "no readings came" in run.stderr
+    assert "no readings received" in run.stderr
 
 
 def test_the_command_comes_first(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,11 +37,23 @@ def test_once_writes_the_page_and_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--textfile", "{}/none/trntop.prom", "--once"], 1, "there is no such folder"),
+        (["--textfile", "{}/none/trntop.prom", "--once"], 1, "directory .*/none does not exist"),
         (["--textfile", "{}/trntop.txt", "--once"], 2, r"files that end in \.prom only"),
-        (["--textfile", "{}/trntop.prom", "-p", "0"], 2, "instead of serving"),
-        (["--textfile", "{}/trntop.prom", "--probe-every", "5m"], 2, "agents that probe serve"),
-        (["--textfile", "{}/trntop.prom", "--allow-probes"], 2, "agents that probe serve"),
+        (
+            ["--textfile", "{}/trntop.prom", "-p", "0"],
+            2,
+            "--textfile cannot be combined with --listen, --port or --web.systemd-socket",
+        ),
+        (
+            ["--textfile", "{}/trntop.prom", "--probe-every", "5m"],
+            2,
+            "--textfile cannot be combined with --allow-probes",
+        ),
+        (
+            ["--textfile", "{}/trntop.prom", "--allow-probes"],
+            2,
+            "--textfile cannot be combined with --allow-probes",
+        ),
         (["--once"], 2, "--once needs --textfile"),
     ],
 )

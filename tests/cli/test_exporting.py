@@ -89,13 +89,13 @@ class TestListening:
     @pytest.mark.parametrize(
         ("arguments", "says"),
         [
-            (["--port", "70000"], "70000: not an address to listen on"),
+            (["--port", "70000"], "70000 is not a valid port"),
             (["--listen", "all"], "trntop: all: not an address to listen on"),
             (["--listen", ":1", "--listen", ":2", "--port", "3"], "--port needs a single address"),
             (["--web.systemd-socket"], "systemd passed no socket"),
-            (["--web.systemd-socket", "--port", "1"], "only one of them"),
+            (["--web.systemd-socket", "--port", "1"], "cannot be combined with --listen or --port"),
             (["--web.config.file", "none.yml"], "none.yml: No such file"),
-            (["--max-series", "0"], "0 is no whole number above 0"),
+            (["--max-series", "0"], "0 is not a whole number above 0"),
             (["--compat", "dcgm"], "dcgm: not an exporter"),
         ],
     )

@@ -105,9 +105,9 @@ def test_bad_use(arguments: list[str], says: str, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("text", ["nonsense", 'job="a', "job=a", 'a="b"}', 'a="b",'])
-def test_a_selector_that_is_none(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_selector_that_is_not_valid(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "prometheus", "--selector", text]) == 2
-    assert "say label matchers" in capsys.readouterr().err
+    assert "is not a valid --selector; use matchers" in capsys.readouterr().err
 
 
 def test_selectors(capsys: pytest.CaptureFixture[str]) -> None:

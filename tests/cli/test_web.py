@@ -172,7 +172,7 @@ def served() -> Iterator[str]:
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
-        assert line == f"trntop: the dashboard is on http://127.0.0.1:{port}\n"
+        assert line == f"trntop: dashboard on http://127.0.0.1:{port}\n"
         yield line.split()[-1]
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0

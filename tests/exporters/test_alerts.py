@@ -54,9 +54,14 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return out
 
 
+def parsed(text: str) -> Any:
+    """YAML, by libyaml where PyYAML has it: ten times as fast."""
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
 def rows(text: str, key: str) -> dict[str, Mapping[str, Any]]:
     """The rules of a file that have `key`, by its value."""
-    found = [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+    found = [rule for group in parsed(text)["groups"] for rule in group["rules"]]
     named = {rule[key]: rule for rule in found if key in rule}
     assert len(named) == sum(key in rule for rule in found)
     return named
@@ -180,7 +185,7 @@ def test_each_alert_and_each_record_is_tested_in_good_and_bad_times(
     for arguments in ((), ("--config", own)):
         text = printed(capsys, *arguments)
         settings = load(Path(arguments[1]), {}) if arguments else Settings()
-        tests = yaml.safe_load(unit_tests(rule_groups(settings)))["tests"]
+        tests = parsed(unit_tests(rule_groups(settings)))["tests"]
         seen: dict[str, set[str]] = {}
         fires: dict[str, set[bool]] = {}
         for test in tests:

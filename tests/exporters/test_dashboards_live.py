@@ -26,7 +26,7 @@ from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition
 from trntop.session.monitor import Monitor, play
 
-DEMO = "sim:demo?nodes=3&type=trn1.32xlarge&minutes=3"
+DEMO = "sim:demo?nodes=3&type=trn1.32xlarge&minutes=2.5"
 SCRAPES = 5
 INTERVAL = 0.5
 WINDOW = "8s"
@@ -35,8 +35,8 @@ pytestmark = [needs_prometheus, pytest.mark.xdist_group("servers")]
 
 
 def demo() -> Sequence[View]:
-    """The last seconds of three minutes, in which a card is degraded."""
-    views = list(play(simulate(parse(DEMO), time.time() - 180), Monitor(Settings())))
+    """The last seconds of two and a half minutes, in which a card is degraded."""
+    views = list(play(simulate(parse(DEMO), time.time() - 150), Monitor(Settings())))
     return views[-4 * SCRAPES :]
 
 

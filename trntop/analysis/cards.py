@@ -1,6 +1,7 @@
 """All EFA cards side by side: what each moved, and what the others did meanwhile."""
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,20 +14,28 @@ from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
 from trntop.core.model import NO_VALUE, Column, Inventory, NodeView
 
-LOOK = 3.0
-"""Seconds between two looks: what is found of cards lasts longer, and counters lose nothing."""
-SLACK = 0.5
-"""Seconds by which a look may come early: ticks are no clockwork."""
-IDLE = 0.01
-"""Share of what the node's busiest card moves, up to which a card takes no part."""
-BUSY = 0.3
-"""Share of what siblings usually move, from which on they carry the job's traffic: in a
-reading that caught only the edge of a transfer, cards differ by when they were read.
-"""
-LEVEL_HALF_LIFE = 60.0
-"""Seconds in which the past counts half for what is usual."""
-LATELY = 120.0
-"""Seconds for which those that talked to a node may still miss it."""
+
+@dataclass(frozen=True, slots=True)
+class CardTuning:
+    """How EFA devices are polled and when their peers carry traffic."""
+
+    interval: float = 3.0
+    """Seconds between two looks: what is found of cards lasts longer, and counters lose nothing."""
+    tolerance: float = 0.5
+    """Seconds by which a look may come early: ticks are no clockwork."""
+    idle: float = 0.01
+    """Share of what the node's busiest card moves, up to which a card takes no part."""
+    busy: float = 0.3
+    """Share of what siblings usually move, from which on they carry the job's traffic: in a
+    reading that caught only the edge of a transfer, cards differ by when they were read.
+    """
+    level_half_life: float = 60.0
+    """Seconds in which the past counts half for what is usual."""
+    recently: float = 120.0
+    """Seconds for which those that talked to a node may still miss it."""
+
+
+TUNING = CardTuning()
 
 Mask = npt.NDArray[np.bool_]
 
@@ -37,6 +46,8 @@ class Cards:
     All columns are `[card]`, along `axis`. All detectors share one (`Tick.shared`): whoever asks
     first in a tick has it look.
     """
+
+    inputs = frozenset(("node_efa_cards", "efa_tx_bytes_total", "efa_rx_bytes_total"))
 
     def __init__(self) -> None:
         self.axis = PartAxis(Axis(), ())
@@ -78,7 +89,9 @@ class Cards:
         """Takes one tick; whether it was time for a look."""
         if tick.number != self._number:
             self._number = tick.number
-            self._looked = not self.time <= tick.time < self.time + LOOK - SLACK
+            self._looked = (
+                not self.time <= tick.time < self.time + TUNING.interval - TUNING.tolerance
+            )
             if self._looked:
                 apart = tick.time - self.time
                 self.middle = tick.time - (0.5 * apart if 0 < apart <= LONGEST else 0.0)
@@ -112,18 +125,18 @@ class Cards:
             traffic = np.where(self.fresh, traffic, kept)
         self.traffic = traffic
         largest = node_largest(axis, self.traffic)
-        takes_part = self.traffic > IDLE * largest
+        takes_part = self.traffic > TUNING.idle * largest
         self.usual = self.siblings.median(np.where(takes_part, self.traffic, NO_VALUE))
         moving = self.fresh & (self.usual > 0)
-        weight = 1.0 - np.exp2(self.elapsed / -LEVEL_HALF_LIFE)
+        weight = 1.0 - np.exp2(self.elapsed / -TUNING.level_half_life)
         known = np.where(np.isnan(self._level), self.usual, self._level)
         self._level = np.where(moving, known + weight * (self.usual - known), self._level)
-        self.busy = moving & (self.usual >= BUSY * self._level) & ~_saving(tick)[axis.owner]
-        self.idle = self.busy & (self.traffic <= IDLE * largest)
+        self.busy = moving & (self.usual >= TUNING.busy * self._level) & ~_saving(tick)[axis.owner]
+        self.idle = self.busy & (self.traffic <= TUNING.idle * largest)
         self._carried |= self.busy & takes_part
         self.fallen = self.idle & self._carried
         told = ~np.isnan(tick.column("node_efa_cards"))
-        self.gone = ~told & (tick.time - self._counters.heard < LATELY)
+        self.gone = ~told & (tick.time - self._counters.heard < TUNING.recently)
         self._seen |= counted
         self.lost = ~counted & told[axis.owner]
         if self.lost.any():

@@ -43,6 +43,7 @@ class Custom:
     def __init__(self, rule: OwnRule) -> None:
         comparison = rule.comparison
         self._name = comparison.quantity
+        self.inputs = frozenset((comparison.quantity,))
         self._entity = CATALOG[comparison.quantity].entity
         self._sign = -1.0 if comparison.below else 1.0
         self._stated = comparison.limit

@@ -44,6 +44,9 @@ class Verdict:
 class Detector(Protocol):
     """Turns ticks into signals and subjects into verdicts."""
 
+    inputs: frozenset[str]
+    """The quantities it reads."""
+
     def signal(self, tick: Tick) -> Signal:
         """Takes one tick."""
         ...

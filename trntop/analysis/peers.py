@@ -5,6 +5,7 @@ same work. What sets it apart for ever (another rack, another clock) is its bias
 away; what remains is judged by a cumulative sum, and by the size of the effect.
 """
 
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -14,45 +15,52 @@ from trntop.analysis.axis import Along, PartAxis
 from trntop.analysis.cusum import Cusum
 from trntop.core.model import NO_VALUE, Column
 
-LEARNING = 5
-"""Rounds before anybody is judged."""
-ALLOWANCE = 1.0
-ENOUGH = 12.0
-"""Score of the cumulative sum, in standard deviations, that is no chance."""
-CLIP = 6.0
-"""Standard deviations that one round may count for: three rounds are the least."""
-CLIP_SLOW = 8.0
-"""The same where rounds are SLOW seconds apart: two rounds are the least."""
-SLOW = 7.0
-LASTING = 12.0
-"""Seconds from the first round to the newest; what is over sooner was a hiccup."""
-LEVEL = 0.75
-"""Share of its peak that the newest round must reach: a hiccup is fading by then."""
-HALF = 0.5
-"""Share of the limit that each round must reach for an effect to go on."""
-ODD = 3.0
-"""Standard deviations beyond which a round teaches nothing more about the bias."""
-LEAST_NOISE = 0.004
-"""Standard deviation, as a share, below which no noise is believed to be."""
-MEMORY = 60
-"""Rounds over which the bias is a mean."""
-SCALE_MEMORY = 20
-EFFECT = 0.35
-"""Weight of the newest round in the mean effect."""
-CLEARED = 0.5
-"""Share of the limit below which an effect is over."""
+
+@dataclass(frozen=True, slots=True)
+class PeerTuning:
+    """When a deviation from the peers is neither noise nor a hiccup."""
+
+    learning: int = 5
+    """Rounds before anybody is judged."""
+    allowance: float = 1.0
+    cusum_limit: float = 12.0
+    """Score of the cumulative sum, in standard deviations, that is no chance."""
+    clip: float = 6.0
+    """Standard deviations that one round may count for: three rounds are the least."""
+    clip_slow: float = 8.0
+    """The same where rounds are SLOW seconds apart: two rounds are the least."""
+    slow_rounds: float = 7.0
+    min_duration: float = 12.0
+    """Seconds from the first round to the newest; what is over sooner was a hiccup."""
+    min_of_peak: float = 0.75
+    """Share of its peak that the newest round must reach: a hiccup is fading by then."""
+    ongoing: float = 0.5
+    """Share of the limit that each round must reach for an effect to go on."""
+    outlier: float = 3.0
+    """Standard deviations beyond which a round teaches nothing more about the bias."""
+    min_noise: float = 0.004
+    """Standard deviation, as a share, below which no noise is believed to be."""
+    bias_rounds: int = 60
+    """Rounds over which the bias is a mean."""
+    noise_rounds: int = 20
+    effect_weight: float = 0.35
+    """Weight of the newest round in the mean effect."""
+    cleared: float = 0.5
+    """Share of the limit below which an effect is over."""
+    sampled: int = 2048
+    """Of so many members some tell as well what is usual."""
 
 
-SAMPLED = 2048
-"""Of so many members some tell as well what is usual."""
+TUNING = PeerTuning()
+
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def _some(values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    """About `SAMPLED` of them, where they are more."""
+    """About `sampled` of them, where they are more."""
     # An odd step: nodes have even numbers of parts, and each place on a node shall be told.
-    return values[:: len(values) // SAMPLED | 1]
+    return values[:: len(values) // TUNING.sampled | 1]
 
 
 def excess(values: Column, groups: npt.NDArray[np.int64]) -> Column:
@@ -107,7 +115,7 @@ class Peers:
 
     def __init__(self, least: float) -> None:
         self._least = least
-        self._cusum = Cusum(ALLOWANCE, 3 * ENOUGH)
+        self._cusum = Cusum(TUNING.allowance, 3 * TUNING.cusum_limit)
         self._axis: Along | None = None
         self._noise: dict[str, tuple[float, int]] = {}
         """Standard deviation of a residual, and the rounds it was learnt from, by population."""
@@ -130,7 +138,7 @@ class Peers:
 
     def noise(self, population: str = "") -> float:
         """Standard deviation of a round without its bias, as a share."""
-        return max(self._noise.get(population, (0.0, 0))[0], LEAST_NOISE)
+        return max(self._noise.get(population, (0.0, 0))[0], TUNING.min_noise)
 
     def round(
         self, time: float, axis: Along, off: Column, pace: float, population: str = ""
@@ -147,24 +155,30 @@ class Peers:
         self.follow(axis)
         known = ~np.isnan(off)
         residual = off - self.bias
-        judged = known & (self.count >= LEARNING)
+        judged = known & (self.count >= TUNING.learning)
         # What a member was never seen to be is its bias, no noise.
         usable = judged if judged.sum() >= 3 else known & (self.count > 0)
         self._learn_noise(residual[usable], population)
-        clip = CLIP if pace < SLOW else CLIP_SLOW
+        clip = TUNING.clip if pace < TUNING.slow_rounds else TUNING.clip_slow
         standard = np.clip(residual / self.noise(population), -clip, clip)
         score = self._cusum.step(time, axis, np.where(judged, standard, np.nan))
         # The first rounds of an effect count alike: their mean is not that of the time before.
-        off_now = residual > HALF * self._least
+        off_now = residual > TUNING.ongoing * self._least
         self._streak = np.where(judged, np.where(off_now, self._streak + 1, 0), self._streak)
         fresh = (self._streak > 0) & ~(self.value > 1.0)
-        weight = np.where(fresh, np.fmax(EFFECT, 1.0 / np.fmax(self._streak, 1.0)), EFFECT)
+        weight = np.where(
+            fresh,
+            np.fmax(TUNING.effect_weight, 1.0 / np.fmax(self._streak, 1.0)),
+            TUNING.effect_weight,
+        )
         self.effect = np.where(judged, self.effect + weight * (residual - self.effect), self.effect)
-        self._judge(time, judged, residual, score, 3 if pace < SLOW else 2)
-        calm = known & (score < ENOUGH / 3) & ~(self.value > 1.0)
+        self._judge(time, judged, residual, score, 3 if pace < TUNING.slow_rounds else 2)
+        calm = known & (score < TUNING.cusum_limit / 3) & ~(self.value > 1.0)
         self.count = self.count + known
-        weight = 1.0 / np.clip(self.count, 1.0, MEMORY)
-        odd = np.where(self.count > LEARNING, ODD * self.noise(population), np.inf)
+        weight = 1.0 / np.clip(self.count, 1.0, TUNING.bias_rounds)
+        odd = np.where(
+            self.count > TUNING.learning, TUNING.outlier * self.noise(population), np.inf
+        )
         self.bias = np.where(calm, self.bias + weight * np.clip(residual, -odd, odd), self.bias)
 
     def follow(self, axis: Along) -> None:
@@ -193,7 +207,7 @@ class Peers:
         residual = _some(residual)
         spread = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
         noise, rounds = self._noise.get(population, (0.0, 0))
-        rounds = min(rounds + 1, SCALE_MEMORY)
+        rounds = min(rounds + 1, TUNING.noise_rounds)
         self._noise[population] = noise + (spread - noise) / rounds, rounds
 
     def _judge(
@@ -205,17 +219,19 @@ class Peers:
         enough: int,
     ) -> None:
         """Who stands out; who did no longer does after `enough` rounds without an effect."""
-        off = residual > HALF * self._least
+        off = residual > TUNING.ongoing * self._least
         begins = judged & off & (self.since == 0)
         self.since = np.where(begins, time, np.where(judged & ~off, 0.0, self.since))
         self._peak = np.where(self.since > 0, np.fmax(self._peak, np.nan_to_num(residual)), 0.0)
         found = self.value > 1.0
         size = self.effect / self._least
-        near = residual < CLEARED * self._least
+        near = residual < TUNING.cleared * self._least
         self._calm = np.where(judged, np.where(near, self._calm + 1, 0.0), self._calm)
-        over = found & ((size < CLEARED) | (self._calm >= enough))
-        sure = np.where(residual >= LEVEL * self._peak, score / ENOUGH, 1.0)
-        long = (self.since > 0) & (time - self.since >= LASTING)
+        over = found & ((size < TUNING.cleared) | (self._calm >= enough))
+        sure = np.where(
+            residual >= TUNING.min_of_peak * self._peak, score / TUNING.cusum_limit, 1.0
+        )
+        long = (self.since > 0) & (time - self.since >= TUNING.min_duration)
         lasting = np.where(long, np.inf, 1.0)
         # Once found, a member stays so until its effect is gone.
         fresh = np.minimum(np.minimum(sure, size), lasting)

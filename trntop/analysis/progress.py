@@ -20,49 +20,57 @@ from trntop.catalog import Entity, Provenance
 from trntop.core import units
 from trntop.core.model import Column, Stage
 
-BUSY = 0.5
-"""Utilization above which the cores of a paused node spin in a collective."""
-PAUSED_STEPS = 1.5
-PAUSED_SECONDS = 3.0
-"""A crew pauses when a step takes more than so many usual ones and so many seconds."""
-UNPACED = 6.0
-"""Seconds without an execution after which a crew that reports no steps pauses."""
-LONG_EXECUTION = 0.6
-"""Share of a usual step that a single execution may take."""
-FIRST_STEPS = 3
-"""Steps after a start, a restart or a long pause in which a crew warms up."""
-LONG_PAUSE = 60.0
-"""Seconds; after a shorter one, its first step alone is unusual."""
-FIRST_SECONDS = 10.0
-"""The same, where no steps are reported."""
-UNDER_WAY = 20.0
-"""Seconds of progress after which a run is under way: what it compiles now was not expected."""
-IO_WAIT = 0.04
-WRITING = 100e6
-"""Rise of io wait, and bytes per second to disks, that tell of a checkpoint."""
-HOST_BUSY = 0.15
-"""Rise of the processors' share in use that tells of a compilation."""
-LEARN_EVERY = 5.0
-"""Seconds between two looks at what is usual on the hosts of a crew while it works."""
-CALM_WEIGHT = 0.1
-"""Of such a look."""
+
+@dataclass(frozen=True, slots=True)
+class ProgressTuning:
+    """When a job pauses, and what its pause is taken for."""
+
+    busy: float = 0.5
+    """Utilization above which the cores of a paused node spin in a collective."""
+    paused_steps: float = 1.5
+    paused_seconds: float = 3.0
+    """A crew pauses when a step takes more than so many usual ones and so many seconds."""
+    idle_without_steps: float = 6.0
+    """Seconds without an execution after which a crew that reports no steps pauses."""
+    long_execution: float = 0.6
+    """Share of a usual step that a single execution may take."""
+    warm_up_steps: int = 3
+    """Steps after a start, a restart or a long pause in which a crew warms up."""
+    long_pause: float = 60.0
+    """Seconds; after a shorter one, its first step alone is unusual."""
+    warm_up_seconds: float = 10.0
+    """The same, where no steps are reported."""
+    under_way: float = 20.0
+    """Seconds of progress after which a run is under way: what it compiles now was not expected."""
+    io_wait: float = 0.04
+    writing: float = 100e6
+    """Rise of io wait, and bytes per second to disks, that tell of a checkpoint."""
+    host_busy: float = 0.15
+    """Rise of the processors' share in use that tells of a compilation."""
+    baseline_interval: float = 5.0
+    """Seconds between two looks at what is usual on the hosts of a crew while it works."""
+    baseline_weight: float = 0.1
+    """Of such a look."""
+    evict_after: float = 600.0
+    """Seconds after which a crew that nothing is known of is forgotten."""
+    rate_weight: float = 0.1
+    """Of the newest report in the mean rate of a node's executions."""
+    rate_half_life: float = 20.0
+    min_rate_age: float = 30.0
+    """Seconds for which nodes are watched before they are taken to work together."""
+    match_interval: float = 10.0
+    """Seconds between two looks at who works with whom."""
+    same_rate: float = 0.08
+    """Share by which their executions per second may differ."""
+    step_times: int = 16
+    """Steps of which the usual one is the median."""
+    kept_pauses: int = 16
+    min_pause: float = 10.0
+    """Seconds of a pause after which what comes to explain it is not what it began with."""
+
+
+TUNING = ProgressTuning()
 _CALM = ("node_vcpu_io_wait_ratio", "host", "writing")
-FORGET = 600.0
-"""Seconds after which a crew that nothing is known of is forgotten."""
-RATE_WEIGHT = 0.1
-"""Of the newest report in the mean rate of a node's executions."""
-RATE_HALF_LIFE = 20.0
-WATCHED = 30.0
-"""Seconds for which nodes are watched before they are taken to work together."""
-LOOK = 10.0
-"""Seconds between two looks at who works with whom."""
-ALIKE = 0.08
-"""Share by which their executions per second may differ."""
-PACES = 16
-"""Steps of which the usual one is the median."""
-KEPT_PAUSES = 16
-UNSURE = 10.0
-"""Seconds of a pause after which what comes to explain it is not what it began with."""
 
 
 _NOBODY: Places = np.empty(0, np.int64)
@@ -119,7 +127,9 @@ class JobProgress:
     """When an execution last ended on any of its nodes."""
     turned: float | None = None
     """When a pause became something else than it began as."""
-    pauses: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=KEPT_PAUSES))
+    pauses: deque[tuple[float, float]] = field(
+        default_factory=lambda: deque(maxlen=TUNING.kept_pauses)
+    )
     """When each of its pauses began, and the seconds it lasted."""
     longest_spin: float = 0.0
     """Seconds of the longest pause that it came out of with its cores spinning."""
@@ -128,7 +138,7 @@ class JobProgress:
     """The newest step that any rank showed in the tick before."""
     steps: int = 0
     """Steps since it began, restarted or paused."""
-    _paces: deque[float] = field(default_factory=lambda: deque(maxlen=PACES))
+    _paces: deque[float] = field(default_factory=lambda: deque(maxlen=TUNING.step_times))
     calm: dict[str, float] = field(default_factory=dict)
     """What is usual on its hosts while it works."""
     learnt: float = float("-inf")
@@ -165,6 +175,23 @@ class JobProgress:
 class Progress:
     """All crews, tick by tick."""
 
+    inputs = frozenset(
+        (
+            "job_step",
+            "job_step_seconds",
+            "node_compilers",
+            "node_disk_written_bytes_per_second",
+            "node_executions_completed_per_second",
+            "node_lustre_written_bytes_per_second",
+            "node_neuroncore_flops_per_second",
+            "node_neuroncore_utilization_mean_ratio",
+            "node_runtimes",
+            "node_vcpu_io_wait_ratio",
+            "node_vcpu_system_ratio",
+            "node_vcpu_user_ratio",
+        )
+    )
+
     def __init__(self) -> None:
         self.crews: dict[str | None, JobProgress] = {}
         self.job_of: dict[str, str] = {}
@@ -183,7 +210,7 @@ class Progress:
         """Job → the places of its parts on the tick's axis."""
         self._reporting: frozenset[str] = frozenset()
         """Nodes that report steps."""
-        self._rates = Ewma(RATE_HALF_LIFE)
+        self._rates = Ewma(TUNING.rate_half_life)
         """Executions per second of each node."""
         self._likely: dict[str, str] = {}
         """Nodes that report none → the job that they were alike at the last look."""
@@ -226,7 +253,7 @@ class Progress:
         self.active[works] = tick.time
         self.last_rate[works] = rates[works]
         usual = np.where(np.isnan(self.usual_rate), rates, self.usual_rate)
-        self.usual_rate = np.where(works, usual + RATE_WEIGHT * (rates - usual), usual)
+        self.usual_rate = np.where(works, usual + TUNING.rate_weight * (rates - usual), usual)
 
     def progress_of(self, node: str) -> JobProgress | None:
         """The crew that a node belongs to."""
@@ -276,7 +303,7 @@ class Progress:
         self.crews = {
             job: crew
             for job, crew in self.crews.items()
-            if len(crew.places) or tick.time - crew.heard < FORGET
+            if len(crew.places) or tick.time - crew.heard < TUNING.evict_after
         }
 
     def _adopt(self, tick: Tick) -> None:
@@ -285,9 +312,9 @@ class Progress:
         All nodes of a synchronous job execute the same programs in the same time.
         """
         rates = self._rates.mean
-        if tick.time < self._look or self._rates.age.max(initial=0.0) < WATCHED:
+        if tick.time < self._look or self._rates.age.max(initial=0.0) < TUNING.min_rate_age:
             return
-        self._look = tick.time + LOOK
+        self._look = tick.time + TUNING.match_interval
         alone = [node for node in map(str, tick.nodes.keys) if node not in self.job_of]
         usual = {
             job: _median(rates[[tick.nodes.place[node] for node in self._reporting_for(job)]])
@@ -296,7 +323,11 @@ class Progress:
         found = {}
         for node in alone:
             rate = float(rates[tick.nodes.place[node]])
-            alike = [job for job, own in usual.items() if own and abs(rate / own - 1.0) < ALIKE]
+            alike = [
+                job
+                for job, own in usual.items()
+                if own and abs(rate / own - 1.0) < TUNING.same_rate
+            ]
             if len(alike) == 1:
                 found[node] = alike[0]
         # Twice in a row: two jobs may be alike for a moment.
@@ -330,10 +361,14 @@ class Progress:
             return
         silence = now - crew.moved
         reports = not np.isnan(crew.step)
-        grace = max(PAUSED_STEPS * crew.usual, crew.usual + PAUSED_SECONDS) if reports else UNPACED
+        grace = (
+            max(TUNING.paused_steps * crew.usual, crew.usual + TUNING.paused_seconds)
+            if reports
+            else TUNING.idle_without_steps
+        )
         announced = _announced(crew, tick, seen)
         if silence <= grace and announced is None:
-            warm = crew.steps > FIRST_STEPS if reports else self._warm(crew, now)
+            warm = crew.steps > TUNING.warm_up_steps if reports else self._warm(crew, now)
             crew.phase = JobPhase.WORKING if warm else JobPhase.WARMING_UP
             crew.why = f"step {units.count(crew.step)}" if reports else "executions complete"
             if warm and seen.works[places].any():
@@ -354,7 +389,7 @@ class Progress:
             if phase is JobPhase.BUSY_NO_PROGRESS:
                 crew.longest_spin = max(crew.longest_spin, crew.paused)
             crew.pauses.append((now - crew.paused, crew.paused))
-            crew.steps = 0 if crew.paused > LONG_PAUSE else FIRST_STEPS - 1
+            crew.steps = 0 if crew.paused > TUNING.long_pause else TUNING.warm_up_steps - 1
 
     def _note_pause(self, crew: JobProgress, found: tuple[JobPhase, str], now: float) -> None:
         """Since when it does what it does: a pause may begin as one thing and end as another."""
@@ -364,13 +399,17 @@ class Progress:
         if before in _EXPLAINED and phase is JobPhase.RESTING:
             phase, why = before, crew.why  # cores still idle: what explained it goes on
         if phase is JobPhase.EVALUATING:
-            if crew.executed >= now and crew.paused > PAUSED_SECONDS:
+            if crew.executed >= now and crew.paused > TUNING.paused_seconds:
                 self._end_pause(crew, before, now)  # its next step has begun
             # It works. A pause may yet come, and begins with the last execution.
             crew.turned = max(begin, crew.executed)
         elif phase is not before and (
             before in (JobPhase.COMPILING, JobPhase.CHECKPOINTING)
-            or (phase in _EXPLAINED and before is not JobPhase.WORKING and crew.paused > UNSURE)
+            or (
+                phase in _EXPLAINED
+                and before is not JobPhase.WORKING
+                and crew.paused > TUNING.min_pause
+            )
         ):
             crew.turned = now
         crew.phase, crew.why = phase, why
@@ -378,7 +417,7 @@ class Progress:
 
     def _warm(self, crew: JobProgress, now: float) -> bool:
         since = crew.pauses[-1][0] + crew.pauses[-1][1] if crew.pauses else crew.began
-        return since is not None and now - since >= FIRST_SECONDS
+        return since is not None and now - since >= TUNING.warm_up_seconds
 
     def _moved_on(self, crew: JobProgress, tick: Tick, seen: "_Seen") -> bool:
         """Whether it got on since the tick before."""
@@ -427,7 +466,7 @@ class _Seen:
         self.executes: npt.NDArray[np.bool_] = works > 0
         """Nodes on which executions end, `[node]`."""
         if unknown.any():
-            busy = self.column("node_neuroncore_utilization_mean_ratio") > BUSY
+            busy = self.column("node_neuroncore_utilization_mean_ratio") > TUNING.busy
             works = np.where(unknown, busy, works)
         self.works: npt.NDArray[np.bool_] = works > 0
         """The same; where that is unknown, those whose cores are busy."""
@@ -450,14 +489,14 @@ class _Seen:
 
     def calm(self, crew: JobProgress, now: float) -> None:
         """Learns what is usual on the hosts of a crew that works."""
-        if now - crew.learnt < LEARN_EVERY:
+        if now - crew.learnt < TUNING.baseline_interval:
             return
         crew.learnt = now
         for name in _CALM:
             known = _most(self.column(name)[crew.places])
             if known is not None:
                 usual = crew.calm.setdefault(name, known)
-                crew.calm[name] = usual + CALM_WEIGHT * (known - usual)
+                crew.calm[name] = usual + TUNING.baseline_weight * (known - usual)
 
     def rise(self, name: str, crew: JobProgress) -> float:
         """By how much the most of a crew's hosts is above what is usual; 0 where unknown."""
@@ -495,20 +534,20 @@ def _reason(crew: JobProgress, tick: Tick, seen: _Seen) -> tuple[JobPhase, str]:
         return JobPhase.OVER, "its processes are gone"
     # Executions may be as long as a good part of a step.
     if crew.job is not None and tick.time - crew.executed <= max(
-        UNPACED, LONG_EXECUTION * crew.usual
+        TUNING.idle_without_steps, TUNING.long_execution * crew.usual
     ):
         return JobPhase.EVALUATING, "executions go on without steps"
-    busy = float((known > BUSY).mean())
+    busy = float((known > TUNING.busy).mean())
     if seen.most("node_compilers", crew):
         return JobPhase.COMPILING, "compilers run"
-    if seen.most("writing", crew) > max(WRITING, 3 * crew.calm.get("writing", 0.0)):
+    if seen.most("writing", crew) > max(TUNING.writing, 3 * crew.calm.get("writing", 0.0)):
         return JobPhase.CHECKPOINTING, "much is written"
-    if seen.rise("node_vcpu_io_wait_ratio", crew) > IO_WAIT:
+    if seen.rise("node_vcpu_io_wait_ratio", crew) > TUNING.io_wait:
         return JobPhase.CHECKPOINTING, "processors wait for disks"
-    if busy >= BUSY or (busy > 0 and len(known) > 2 and busy > 1 / 3):
+    if busy >= TUNING.busy or (busy > 0 and len(known) > 2 and busy > 1 / 3):
         which = "all its cores" if busy == 1 else f"cores of {units.percent(busy)} of its nodes"
         return JobPhase.BUSY_NO_PROGRESS, f"{which} are busy"
-    if seen.rise("host", crew) > HOST_BUSY:
+    if seen.rise("host", crew) > TUNING.host_busy:
         return JobPhase.COMPILING, "processors are busy, cores idle"
     assert crew.moved is not None
     if crew.due(tick.time - crew.paused):

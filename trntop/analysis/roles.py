@@ -4,20 +4,30 @@ The stages of a pipeline are uneven by design. Where telemetry says which rank w
 that counts; else ranks whose steady times lie close together are taken to do the same.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from trntop.core.model import Column
 
-GAP = 0.03
-"""Share of the median time by which two roles lie apart, at least."""
-GAP_NOISE = 5.0
-"""The same in standard deviations of a single time."""
-MAIN = 0.75
-"""Share of the ranks that do alike beside which a lone slow one is no role but a straggler."""
-LONE = 0.15
-"""Share by which such a one must be slower: less may be its design."""
-LEAST_NODES = 4
+
+@dataclass(frozen=True, slots=True)
+class RoleTuning:
+    """How far apart the step times of two roles are."""
+
+    gap: float = 0.03
+    """Share of the median time by which two roles lie apart, at least."""
+    gap_noise: float = 5.0
+    """The same in standard deviations of a single time."""
+    main: float = 0.75
+    """Share of the ranks that do alike beside which a lone slow one is no role but a straggler."""
+    lone: float = 0.15
+    """Share by which such a one must be slower: less may be its design."""
+    min_nodes: int = 4
+
+
+TUNING = RoleTuning()
 
 
 def roles(levels: Column, noise: float) -> npt.NDArray[np.int64]:
@@ -25,7 +35,7 @@ def roles(levels: Column, noise: float) -> npt.NDArray[np.int64]:
     result = np.full(len(levels), -1, np.int64)
     known = np.flatnonzero(~np.isnan(levels))
     order = known[np.argsort(levels[known], kind="stable")]
-    apart = np.diff(levels[order]) > max(GAP, GAP_NOISE * noise)
+    apart = np.diff(levels[order]) > max(TUNING.gap, TUNING.gap_noise * noise)
     result[order] = np.concatenate(([0], np.cumsum(apart))) if len(order) else 0
     return result
 
@@ -42,15 +52,15 @@ def lone_slow(
     """
     lone = np.zeros(len(levels), bool)
     known = found >= 0
-    if not known.any() or len(np.unique(nodes[known])) < LEAST_NODES:
+    if not known.any() or len(np.unique(nodes[known])) < TUNING.min_nodes:
         return lone
     sizes = np.bincount(found[known])
     main = int(np.argmax(sizes))
-    if sizes[main] < MAIN * sizes.sum():
+    if sizes[main] < TUNING.main * sizes.sum():
         return lone
     usual = float(np.median(levels[found == main]))
     for role in range(main + 1, len(sizes)):
         mine = found == role
-        if len(np.unique(nodes[mine])) == 1 and np.median(levels[mine]) - usual > LONE:
+        if len(np.unique(nodes[mine])) == 1 and np.median(levels[mine]) - usual > TUNING.lone:
             lone |= mine
     return lone

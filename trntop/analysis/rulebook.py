@@ -36,7 +36,7 @@ RULEBOOK: tuple[Rule, ...] = (
         "comm_bound", Severity.WARNING,
         "comm share of step time above {comm_share:.0%}, or its exposed part above "
         "{exposed_comm_share:.0%} (then critical), mean of {window:g} s over the job's nodes",
-        CommBound, hold=comm.HOLD, clear_hold=10.0,
+        CommBound, hold=comm.TUNING.hold, clear_hold=10.0,
         summary="{job}: comm is {share} of step time{exposed} since {since}{nobody} "
         "(steps reported)",
         advice="Retransmits and rails on the EFA screen; then what changed: batch, bucket sizes.",

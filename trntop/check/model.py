@@ -31,7 +31,7 @@ class RefusedError(ProbeError):
 _FIRST_SENTENCE = re.compile(r"[:.;] ")
 """What ends the first sentence of a next step; the commands come after it."""
 
-Tool = Literal["fi_pingpong", "ib_send_lat", "ib_write_bw", "nccom-test"]
+Tool = Literal["fi_pingpong", "ib_send_lat", "ib_write_bw"]
 
 
 class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

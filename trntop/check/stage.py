@@ -1,21 +1,6 @@
-"""Communication of finished training stages, and what twice the nodes would make of it.
+"""Communication time of finished training runs, from recordings with step telemetry."""
 
-A stage is a recording of a run with step telemetry. The forecast is a line, not a simulation:
-
-- From two stages of n and m nodes: communication of a step grows by the same time with each
-  doubling, as that of trees and hierarchical rings does: comm(2m) = comm(m) + (comm(m) - comm(n)) ÷
-  log2(m ÷ n), and the exposed part likewise.
-- From one stage of n nodes: the volume of a ring all-reduce for each rank grows as (n - 1) ÷ n, so
-  that comm(2n) is at least comm(n) x (2n - 1) ÷ 2(n - 1), and what is added is not hidden. That is
-  the least it can be: latency, other paths and stragglers come on top.
-
-Both take the work of each node to stay the same (weak scaling): a step takes what it took, and the
-communication that is newly exposed.
-"""
-
-import math
 from collections.abc import Iterable
-from itertools import pairwise
 from statistics import median
 
 import msgspec
@@ -42,7 +27,6 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     step_seconds: float
     comm_seconds: float | None
     exposed_comm_seconds: float | None
-    forecast: bool = False
     simulated: bool = False
 
     @property
@@ -58,7 +42,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """Stages by their numbers of nodes, the forecast last if there is one."""
+    """Finished runs by their number of nodes, and what the report prints of them."""
 
     stages: list[Stage]
     sentences: list[str]
@@ -96,36 +80,26 @@ def stage_of(name: str, views: Iterable[View]) -> Stage:
 
 
 def outlook_of(stages: Iterable[Stage], limits: Analysis) -> Outlook:
-    """Finished stages, and the next doubling.
-
-    Raises:
-        UsageError: two of them have the same number of nodes.
-    """
-    known = sorted(stages, key=lambda one: one.nodes)
-    twice = [one.nodes for one, two in pairwise(known) if one.nodes == two.nodes]
-    if twice:
-        raise UsageError(f"two stages ran on {twice[0]} nodes; give stages of different sizes")
-    *_, last = known
-    before = known[-2] if len(known) > 1 else None
-    forecast = _with_line(before, last) if before is not None else _with_ring(last)
-    all_of_them = [*known, *([forecast] if forecast is not None else [])]
-    return Outlook(stages=all_of_them, sentences=_sentences(all_of_them, before, limits))
+    known = sorted(stages, key=lambda stage: stage.nodes)
+    return Outlook(stages=known, sentences=[_sentence(stage, limits) for stage in known])
 
 
 def findings(outlook: Outlook, limits: Analysis) -> list[Finding]:
-    """Stages above a limit, expected to exceed it, or without data."""
+    """Runs above a limit, or without communication times."""
     found = []
     for one in outlook.stages:
         share, exposed = one.comm_share, one.exposed_share
-        where = f"{one.job} {'would be' if one.forecast else 'was'} at"
         if exposed is not None and exposed > limits.exposed_comm_share:
             fault = "exposed communication high"
-            text = f"{where} {units.percent(exposed)} exposed communication on {one.nodes} nodes"
+            text = (
+                f"{one.job} was at {units.percent(exposed)} exposed communication on"
+                f" {one.nodes} nodes"
+            )
             limit = limits.exposed_comm_share
-            outcome = Outcome.WARN if one.forecast else Outcome.FAIL
+            outcome = Outcome.FAIL
         elif share is not None and share > limits.comm_share:
             fault = "communication high"
-            text = f"{where} {units.percent(share)} communication on {one.nodes} nodes"
+            text = f"{one.job} was at {units.percent(share)} communication on {one.nodes} nodes"
             limit, outcome = limits.comm_share, Outcome.WARN
         elif share is None:
             found.append(
@@ -155,62 +129,13 @@ def findings(outlook: Outlook, limits: Analysis) -> list[Finding]:
     return found
 
 
-def _with_line(before: Stage, last: Stage) -> Stage | None:
-    """From two stages: the same time more for each doubling."""
-    if last.comm_seconds is None or before.comm_seconds is None:
-        return None
-    doublings = math.log2(last.nodes / before.nodes)
-    more = max(last.comm_seconds - before.comm_seconds, 0.0) / doublings
-    exposed = more_exposed = None
-    if last.exposed_comm_seconds is not None and before.exposed_comm_seconds is not None:
-        grown = max(last.exposed_comm_seconds - before.exposed_comm_seconds, 0.0)
-        more_exposed = grown / doublings
-        exposed = last.exposed_comm_seconds + more_exposed
-    return _doubled(last, last.comm_seconds + more, exposed, more_exposed or 0.0)
-
-
-def _with_ring(last: Stage) -> Stage | None:
-    """From one: what the volume of a ring adds, none of it hidden."""
-    if last.comm_seconds is None or last.nodes < 2:
-        return None
-    more = last.comm_seconds / (2 * (last.nodes - 1))
-    exposed = last.exposed_comm_seconds
-    return _doubled(
-        last, last.comm_seconds + more, None if exposed is None else exposed + more, more
+def _sentence(stage: Stage, limits: Analysis) -> str:
+    nodes = "node" if stage.nodes == 1 else "nodes"
+    source = f"{stage.name}, SIMULATED" if stage.simulated else stage.name
+    return (
+        f"{stage.job} on {stage.nodes} {nodes} ({source}):"
+        f" step {units.seconds(stage.step_seconds)}, {_shares(stage, limits)}"
     )
-
-
-def _doubled(last: Stage, comm: float, exposed: float | None, longer: float) -> Stage:
-    return msgspec.structs.replace(
-        last,
-        name="forecast",
-        nodes=2 * last.nodes,
-        step_seconds=last.step_seconds + longer,
-        comm_seconds=comm,
-        exposed_comm_seconds=exposed,
-        forecast=True,
-    )
-
-
-def _sentences(stages: list[Stage], before: Stage | None, limits: Analysis) -> list[str]:
-    told = []
-    for one in stages:
-        if one.forecast:
-            how = "by the growth of the last doubling" if before else "at least"
-            head = f"{one.job} on {one.nodes} nodes, forecast {how}"
-        else:
-            nodes = "node" if one.nodes == 1 else "nodes"
-            source = f"{one.name}, SIMULATED" if one.simulated else one.name
-            head = f"{one.job} on {one.nodes} {nodes} ({source})"
-        told.append(f"{head}: step {units.seconds(one.step_seconds)}, {_shares(one, limits)}")
-    if not stages[-1].forecast:
-        why = (
-            "one node has no communication"
-            if stages[-1].nodes < 2 and stages[-1].comm_seconds is not None
-            else "the recordings have no communication times (docs/steps.md)"
-        )
-        told.append(f"no forecast: {why}")
-    return told
 
 
 def _shares(one: Stage, limits: Analysis) -> str:

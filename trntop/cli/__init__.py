@@ -387,9 +387,9 @@ def _add_check(command: Callable[..., _Parser]) -> None:
         help="libfabric provider: efa or tcp (default: efa)",
     )  # fmt: skip
     probe.add_argument(
-        "--tool", choices=("fi_pingpong", "ib_send_lat", "ib_write_bw", "nccom-test"),
+        "--tool", choices=("fi_pingpong", "ib_send_lat", "ib_write_bw"),
         default="fi_pingpong", metavar="TOOL",
-        help="fi_pingpong (default), ib_send_lat, ib_write_bw or nccom-test",
+        help="fi_pingpong (default), ib_send_lat or ib_write_bw",
     )  # fmt: skip
     probe.add_argument(
         "--size", type=_size, default=64, metavar="BYTES",
@@ -410,14 +410,9 @@ def _add_check(command: Callable[..., _Parser]) -> None:
     form = report.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print Markdown, for a ticket")
-    report.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML, for CI")
     report.add_argument(
         "--write", type=Path, metavar="FILE",
         help="also write the probes as a recording for trntop replay",
-    )  # fmt: skip
-    report.add_argument(
-        "--baseline", type=Path, metavar="FILE",
-        help="compare with this saved JSON result (default: the latest result of the same nodes)",
     )  # fmt: skip
     report.add_argument(
         "--no-save", action="store_false", dest="save",
@@ -425,12 +420,11 @@ def _add_check(command: Callable[..., _Parser]) -> None:
     )  # fmt: skip
     report.add_argument(
         "--import-nccom", type=Path, metavar="FILE", dest="nccom",
-        help="add an nccom-test report (JSON or table)",
+        help="add a JSON report of nccom-test",
     )  # fmt: skip
     report.add_argument(
         "--stage", action="append", default=[], metavar="RECORDING", dest="stages",
-        help="add the communication cost of a finished run and a forecast for twice its nodes;"
-        " repeatable, for runs of different sizes",
+        help="add the communication time of a finished run; repeatable",
     )  # fmt: skip
 
 
@@ -465,8 +459,8 @@ def _add_export(command: Callable[..., _Parser], playback: Callable[[_Parser], N
         help="address to serve on (default: 127.0.0.1:10042); repeatable",
     )  # fmt: skip
     export.add_argument(
-        "-p", "--port", type=_port, metavar="PORT",
-        help="port to serve on (the option of neuron-monitor-prometheus.py)",
+        "-p", "--port", type=_port_or_any, metavar="PORT",
+        help="port to serve on, 0 for any free one (the option of neuron-monitor-prometheus.py)",
     )  # fmt: skip
     export.add_argument(
         "--web.systemd-socket", action="store_true", dest="systemd_socket",
@@ -576,6 +570,10 @@ def _port(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 0 < int(text[:6]) < 65536):
         raise argparse.ArgumentTypeError(f"{clean(text, 40)} is not a valid port")
     return int(text)
+
+
+def _port_or_any(text: str) -> int:
+    return 0 if text == "0" else _port(text)
 
 
 def _positive(text: str) -> float:

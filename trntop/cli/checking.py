@@ -56,7 +56,7 @@ def check(args: Namespace) -> int:
             print(_told(plan, [host.name for host in hosts]))
             return 0
         _talk_about_time(plan, len(hosts))
-        baseline = _baseline(args.baseline, plan, hosts)
+        baseline = _baseline(plan, hosts)
         ask = _ask(sources, args.ec2, settings)
         found = _run(hosts, plan, settings, baseline, imported, outlook, ask)
     except (UsageError, SettingsError):
@@ -64,7 +64,7 @@ def check(args: Namespace) -> int:
     except TrntopError as error:
         print(f"trntop: inconclusive: {error}", file=sys.stderr)
         return Outcome.UNKNOWN.exit_code
-    _report(found, args, settings)
+    _report(found, args)
     if hosts and settings.check.keep and args.save:
         _keep(found, settings.check.keep)
     return found.outcome.exit_code
@@ -147,7 +147,7 @@ def _imported(path: Path | None) -> list[ProbeResult]:
 def _outlook(paths: Sequence[str], settings: Settings) -> Outlook | None:
     if not paths:
         return None
-    return outlook_of([_stage(path, settings) for path in paths], settings.analysis)
+    return outlook_of((_stage(path, settings) for path in paths), settings.analysis)
 
 
 def _stage(path: str, settings: Settings) -> Stage:
@@ -161,9 +161,7 @@ def _stage(path: str, settings: Settings) -> Stage:
     return stage
 
 
-def _baseline(path: Path | None, plan: Plan, hosts: Sequence[Host]) -> Check | None:
-    if path is not None:
-        return kept.read(path)
+def _baseline(plan: Plan, hosts: Sequence[Host]) -> Check | None:
     folder = kept.folder_of(os.environ)
     if folder is None or not hosts:
         return None
@@ -273,29 +271,20 @@ class _Line:
 # After
 
 
-def _report(found: Check, args: Namespace, settings: Settings) -> None:
-    from trntop.exporters.check import junit, markdown, text
+def _report(found: Check, args: Namespace) -> None:
+    from trntop.exporters.check import markdown, text
 
     if args.json:
         sys.stdout.buffer.write(kept.encode(found) + b"\n")
     elif args.markdown:
-        print(markdown.markdown(found, settings.check).rstrip())
+        print(markdown.markdown(found).rstrip())
     else:
         width = shutil.get_terminal_size((100, 24)).columns
         color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        print(text.text(found, settings.check, width, color=color).rstrip())
+        print(text.text(found, width, color=color).rstrip())
     sys.stdout.flush()
-    if args.junit is not None:
-        _write(args.junit, junit.junit(found))
     if args.write is not None:
         _record(found, args.write)
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _record(found: Check, path: Path) -> None:

@@ -275,13 +275,13 @@ def analyze(args: Namespace) -> int:
 
 def _talk_about_haste(seconds: float, settings: Settings) -> None:
     """Finding nothing is no good news where a mean over the window had no time to last."""
-    from trntop.analysis.detectors.comm import HOLD
+    from trntop.analysis.detectors.comm import TUNING
 
-    needed = settings.analysis.window + HOLD
+    needed = settings.analysis.window + TUNING.hold
     if seconds < needed:
         print(
             f"trntop: {seconds:.3g} s are too short to evaluate comm_bound: it needs {needed:g} s"
-            f" (analysis.window + {HOLD:g} s)",
+            f" (analysis.window + {TUNING.hold:g} s)",
             file=sys.stderr,
         )
 

@@ -64,11 +64,14 @@ class Pages(Server):
         self._names = LOCAL_NAMES | {host}
         self._open = 0
 
-    def initialize_logging(self) -> None:
-        """Logs errors only, not each request."""
+    def serve(self, debug: bool = False) -> None:
+        """Announces the address once the port is bound; textual-serve does before."""
+        web.run_app(self._make_app(), host=self.host, port=self.port, print=self._announce)
 
     async def on_startup(self, app: web.Application) -> None:
-        """Prints the address."""
+        """Without the banner of textual-serve."""
+
+    def _announce(self, _: str) -> None:
         print(f"trntop: dashboard on {self.public_url}", file=sys.stderr, flush=True)
 
     async def handle_index(self, request: web.Request) -> web.Response:

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trntop.catalog import (
+    AGENT,
     CATALOG,
     DEVICE_SOURCES,
     FLEET,
@@ -427,6 +428,8 @@ class NodeView:
         """What is known of the host alone does not make a Neuron node healthy."""
         if state not in (State.FRESH, State.LATE) or any(self.inventory.keys.values()):
             return state
+        if all(one.name == AGENT for one in self.frame.sources):
+            return state  # a metrics backend: it has the node's totals, its parts are not queried
         devices = [one.state for one in self.frame.sources if one.name in DEVICE_SOURCES]
         return State.STARTING if State.STARTING in devices else State.NO_DATA
 

@@ -91,6 +91,8 @@ def _pieces(pattern: str) -> list[str | Sequence[_Numbers]]:
 
 
 def _numbers(text: str, pattern: str) -> _Numbers:
+    if not text.strip():
+        raise UsageError(f"empty range in {clean(pattern, 80)}")
     shown = f"{clean(text.strip(), 40)} in {clean(pattern, 80)}"
     match = _RANGE.fullmatch(text.strip())
     if match is None:

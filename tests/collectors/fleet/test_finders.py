@@ -57,7 +57,7 @@ def test_mistakes_show_before_anything_is_watched(text: str) -> None:
 def test_without_boto3_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aws.importlib.util, "find_spec", lambda name: None)
     for text in ("ec2:tag/run=7", "cloudwatch:train"):
-        with pytest.raises(SettingsError, match=r"pip install 'trntop\[aws\]'"):
+        with pytest.raises(SettingsError, match=r"needs boto3: .*pip install '\.\[aws\]'"):
             collectors_of(parse(text), SETTINGS)
 
 

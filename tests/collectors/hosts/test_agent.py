@@ -174,7 +174,7 @@ async def test_an_agent_that_hangs_has_a_deadline(monkeypatch: pytest.MonkeyPatc
     stub = Stub()
     async with host_of(stub) as host:
         stub.hang = True
-        with pytest.raises(UnreachableError, match=r"no answer within 0\.2 s"):
+        with pytest.raises(UnreachableError, match=r"no response from its agent within 0\.2 s"):
             await host.inspect()
         await asyncio.wait_for(stub.left.wait(), 5)
         stub.hang = False

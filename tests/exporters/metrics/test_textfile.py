@@ -126,7 +126,7 @@ def test_on_a_full_disk_the_old_file_stands(tmp_path: Path) -> None:
         path = tmp_path / "trntop.prom"
         file = Textfile(path)
         file.write(OLD)
-        with pytest.raises(TextfileError, match=r"trntop\.prom: the disk is full"):
+        with pytest.raises(TextfileError, match=r"trntop\.prom: no space left on device"):
             file.write(b"x" * (64 << 10))
         assert path.read_bytes() == OLD
         assert names(tmp_path) == ["trntop.prom"]
@@ -144,7 +144,7 @@ def _raises(code: int) -> Callable[..., None]:
 @pytest.mark.parametrize(
     ("code", "call", "words"),
     [
-        (errno.ENOSPC, "fsync", "the disk is full; what was written before stands"),
+        (errno.ENOSPC, "fsync", "no space left on device; the previous content is kept"),
         (errno.EIO, "fsync", "cannot be written: Input/output error"),
         (errno.EROFS, "open", "cannot be written: Read-only file system"),
         (errno.EACCES, "open", "cannot be written: Permission denied"),
@@ -166,10 +166,12 @@ def test_what_hinders_is_said_and_nothing_is_left(
 
 
 def test_a_missing_folder_and_a_folder_in_the_way_are_named(tmp_path: Path) -> None:
-    with pytest.raises(TextfileError, match=r"gone/trntop\.prom: there is no such folder"):
+    with pytest.raises(
+        TextfileError, match=r"gone/trntop\.prom: directory \S+/gone does not exist"
+    ):
         Textfile(tmp_path / "gone" / "trntop.prom").write(NEW)
     (tmp_path / "taken.prom").mkdir()
-    with pytest.raises(TextfileError, match=r"taken\.prom: is a folder"):
+    with pytest.raises(TextfileError, match=r"taken\.prom: is a directory"):
         Textfile(tmp_path / "taken.prom").write(NEW)
     assert names(tmp_path) == ["taken.prom"]
 
@@ -205,7 +207,7 @@ def test_it_goes_on_trying_says_each_change_once_and_takes_the_file_away(tmp_pat
 
     asyncio.run(asyncio.wait_for(run(), 30))
     assert seen == [False, False, False, True, True]
-    assert said == [f"{path}: there is no such folder", f"{path}: written again"]
+    assert said == [f"{path}: directory {path.parent} does not exist", f"{path}: written again"]
     assert names(folder) == []
 
 

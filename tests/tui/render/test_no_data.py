@@ -7,7 +7,7 @@ import pytest
 from tests.builders import NOON, make_node, view_of
 from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import view_model
-from trntop.catalog import HOST, NEURON_MONITOR
+from trntop.catalog import AGENT, HOST, NEURON_MONITOR
 from trntop.core.model import Inventory, NodeView, SourceState, State
 from trntop.exporters.table import snapshot_text
 from trntop.tui.render import alert, fleet, incidents, node
@@ -36,6 +36,15 @@ def test_values_of_the_host_do_not_make_a_node_healthy() -> None:
     assert bare().why_no_data == MISSING
     assert bare(State.STARTING).state is State.STARTING, "neuron-monitor may report yet"
     assert make_node(0).state is State.FRESH
+
+
+def test_a_node_of_a_metrics_backend_has_data_without_its_parts() -> None:
+    sources = (SourceState(AGENT, State.FRESH, "", NOON, 5.0, {}),)
+    known = bare()
+    assert (
+        NodeView(known.inventory, dataclasses.replace(known.frame, sources=sources)).state
+        is State.FRESH
+    )
 
 
 def test_no_green_tick_where_nothing_is_measured() -> None:

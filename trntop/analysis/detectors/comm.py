@@ -3,6 +3,7 @@
 import statistics
 from collections import deque
 from collections.abc import Hashable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,19 +16,29 @@ from trntop.core import units
 from trntop.core.model import Column, Evidence, Severity
 from trntop.core.settings import Analysis as Settings
 
-TINY = 1e-9
-"""A limit of 0 flags any communication at all."""
-HOLD = 10.0
-"""Seconds a job must communicate too much: by then its cause, if there is one, has been found."""
-LEAST_STEPS = 3
-"""Steps that are judged together at least: one may be odd."""
-MOST_STEPS = 600
+
+@dataclass(frozen=True, slots=True)
+class CommTuning:
+    """What comm_bound needs besides the limits and the window of the settings."""
+
+    least_limit: float = 1e-9
+    """A limit of 0 flags any communication at all."""
+    hold: float = 10.0
+    """Seconds above the limit; within them the cause, if there is one, has been found."""
+    least_steps: int = 3
+    """Steps that are judged together at least: one may be odd."""
+    most_steps: int = 600
+
+
+TUNING = CommTuning()
 
 
 class CommBound:
     """The share of step time in which collectives ran, per job: mean over its nodes and over the
     steps of a window, but of three at least.
     """
+
+    inputs = frozenset(("job_comm_share_ratio", "job_exposed_comm_share_ratio"))
 
     def __init__(self, settings: Settings, period: float) -> None:
         self._settings = settings
@@ -53,7 +64,9 @@ class CommBound:
             if steps.newest != crew.step or crew.step != crew.step:
                 share, exposed = shares = shares or self._shares(tick)
                 steps.take(tick.time, float(share[place]), float(exposed[place]), crew.step)
-                steps.forget(tick.time - max(self._settings.window, LEAST_STEPS * crew.usual))
+                steps.forget(
+                    tick.time - max(self._settings.window, TUNING.least_steps * crew.usual)
+                )
             excess[place] = steps.excess(self._settings)
         return Signal(self._jobs, excess, 1.0, self._settings.clear_ratio)
 
@@ -126,7 +139,7 @@ class _Steps:
     """The shares of a job's newest steps."""
 
     def __init__(self) -> None:
-        self._rows: deque[tuple[float, float, float]] = deque(maxlen=MOST_STEPS)
+        self._rows: deque[tuple[float, float, float]] = deque(maxlen=TUNING.most_steps)
         """Time, comm share, exposed share."""
         self.newest = float("nan")
 
@@ -137,7 +150,7 @@ class _Steps:
 
     def forget(self, before: float) -> None:
         """Drops what is older, but for the least number of steps."""
-        while len(self._rows) > LEAST_STEPS and self._rows[0][0] <= before:
+        while len(self._rows) > TUNING.least_steps and self._rows[0][0] <= before:
             self._rows.popleft()
 
     def means(self) -> tuple[float, float]:
@@ -150,14 +163,14 @@ class _Steps:
         A few slow steps raise the mean of many, so their median and the newest two must be above
         the limit as well.
         """
-        if len(self._rows) < LEAST_STEPS:
+        if len(self._rows) < TUNING.least_steps:
             return float("nan")
         excess = float("nan")
         for place, limit in ((1, settings.comm_share), (2, settings.exposed_comm_share)):
             values = [row[place] for row in self._rows if row[place] == row[place]]
             if values:
                 least = min(_mean(values), statistics.median_low(values), *values[-2:])
-                least /= max(limit, TINY)
+                least /= max(limit, TUNING.least_limit)
                 excess = least if excess != excess else max(excess, least)
         return excess
 

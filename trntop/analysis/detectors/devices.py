@@ -3,6 +3,7 @@
 import re
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +24,21 @@ from trntop.core.settings import Analysis as Settings
 
 SOME = ""
 """Key of a loss of which only the number of devices tells."""
-LOOK = 10.0
-"""Seconds between two looks at all devices while nothing changes."""
-LASTING = 600.0
-"""Seconds after which a further error is another matter."""
-MAX_LINE = 100
-"""Characters of a line of the kernel log that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTuning:
+    """When devices are polled, and how long their errors belong together."""
+
+    interval: float = 10.0
+    """Seconds between two looks at all devices while nothing changes."""
+    same_episode: float = 600.0
+    """Seconds after which a further error is another matter."""
+    max_line: int = 100
+    """Characters of a line of the kernel log that are told."""
+
+
+TUNING = DeviceTuning()
 
 Mask = npt.NDArray[np.bool_]
 _Subject = tuple[str, Key]
@@ -53,7 +63,7 @@ class _Missing:
 
 
 class _Changes:
-    """Tells when devices are to be looked at: when something changed, else each LOOK seconds.
+    """Tells when devices are to be looked at: when something changed, else at the poll interval.
 
     What is slow, as the driver's tree is, may wait for that.
     """
@@ -72,7 +82,7 @@ class _Changes:
         self._nodes, self._values = tick.nodes, values
         if same and tick.time < self._due:
             return False
-        self._due = tick.time + LOOK
+        self._due = tick.time + TUNING.interval
         return True
 
 
@@ -82,6 +92,8 @@ class DeviceLost:
     A source tells of a loss only if it showed the device before and shows others now, and only
     with its second reading without it.
     """
+
+    inputs = frozenset(("node_devices", "node_ecc_uncorrected_events", *chain(*UNCORRECTED_ECC)))
 
     def __init__(self, settings: Settings, period: float) -> None:
         self.reset()
@@ -225,6 +237,8 @@ class EccUncorrected:
     neither at the same time: of their sums the larger one is told.
     """
 
+    inputs = frozenset(("node_ecc_uncorrected_events", *chain(*UNCORRECTED_ECC)))
+
     _SOURCES = (NEURON_MONITOR, NEURON_SYSFS)
 
     def __init__(self, settings: Settings, period: float) -> None:
@@ -251,7 +265,7 @@ class EccUncorrected:
             new = np.array([np.nansum(growth[:first, place]), np.nansum(growth[first:, place])])
             key = axis.key(place)
             known = self._errors.get(key)
-            if known is None or tick.time - known.last > LASTING:
+            if known is None or tick.time - known.last > TUNING.same_episode:
                 known = self._errors[key] = _Errors(tick.time, tick.time, np.zeros(2))
             known.last = tick.time
             known.counts += new
@@ -315,4 +329,4 @@ def _of_kernel(view: NodeView, device: Key) -> Iterator[Evidence]:
     """What the kernel log said last, if it says it of this device."""
     for source in view.frame.sources:
         if source.name == KERNEL_LOG and re.search(rf"\bnd-id={device}\b", source.reason):
-            yield Evidence(f"kernel log: {source.reason[:MAX_LINE]}", view.name)
+            yield Evidence(f"kernel log: {source.reason[: TUNING.max_line]}", view.name)

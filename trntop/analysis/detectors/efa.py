@@ -6,13 +6,15 @@ AWS states no thresholds for any of the counters.
 """
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from trntop.analysis.axis import Along, Axis, PartAxis, carried
-from trntop.analysis.cards import LOOK, SLACK, Cards
+from trntop.analysis.cards import TUNING as POLL
+from trntop.analysis.cards import Cards
 from trntop.analysis.counters import Counters
 from trntop.analysis.detector import Signal, Verdict
 from trntop.analysis.outliers import stands_out
@@ -25,24 +27,42 @@ from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence, Key, Severity
 from trntop.core.settings import Analysis as Settings
 
-SPAN = 20.0
-"""Seconds over which packets and errors are counted."""
-LEAST_RESENT = 20.0
-"""Packets sent again in the window, without which the share of them means nothing."""
-ERRORS = 0.5
-"""Errors per second above which a card is degraded, if its siblings have far fewer."""
-LASTING = 12.0
-"""Seconds for which packets must be resent, or in which errors must show: some bursts, as when a
-path changes, pass by themselves.
-"""
-TELLING = 3.0
-"""Packets that a card at the limit would have resent in a reading that tells."""
-LEAST_ERRORS = 8.0
-CRITICAL_RESENDS = 0.01
-CRITICAL_LOSS = 0.3
-"""Shares from which on a card costs the job: of its packets, of its traffic."""
-CLEAR = 0.5
-"""Below this share of their limits signs have passed."""
+
+@dataclass(frozen=True, slots=True)
+class EfaTuning:
+    """What makes an EFA device degraded or down; AWS documents no thresholds."""
+
+    window: float = 20.0
+    """Seconds over which packets and errors are counted."""
+    min_retransmits: float = 20.0
+    """Packets sent again in the window, without which the share of them means nothing."""
+    errors_per_second: float = 0.5
+    """Errors per second above which a card is degraded, if its siblings have far fewer."""
+    min_duration: float = 12.0
+    """Seconds of retransmits, or in which errors must show: some bursts, as when a
+    path changes, pass by themselves.
+    """
+    min_expected: float = 3.0
+    """Packets that a card at the limit would have resent in a reading that tells."""
+    min_errors: float = 8.0
+    critical_retransmits: float = 0.01
+    critical_loss: float = 0.3
+    """Shares from which on a card costs the job: of its packets, of its traffic."""
+    clear: float = 0.5
+    """Below this share of their limits signs have passed."""
+    down: float = 2.0
+    """What stands for a card that is plainly down."""
+    command_memory: float = 60.0
+    """Seconds for which a command that never completed tells against a card."""
+    min_used: float = 10.0
+    """Seconds that a card must have carried traffic to be missed when it does not."""
+    pause: float = 60.0
+    """Seconds without traffic on the node after which another job may use other cards."""
+    max_share: float = 1 / 3
+    """Share of a node's cards that may fall silent together; more are not used any longer."""
+
+
+TUNING = EfaTuning()
 
 RESENT, SENT = "retrans_pkts", "tx_pkts"
 ERROR_KINDS = {
@@ -56,16 +76,6 @@ ERROR_KINDS = {
 BY_PEERS = ("retrans_timeout_events", "unresponsive_remote_events")
 """Errors that every card has whose peer is gone."""
 
-AT_ONCE = 2.0
-"""What stands for a card that is plainly down."""
-ADMIN = 60.0
-"""Seconds for which a command that never completed tells against a card."""
-CARRIED = 10.0
-"""Seconds that a card must have carried traffic to be missed when it does not."""
-PAUSE = 60.0
-"""Seconds without traffic on the node after which another job may use other cards."""
-MOST = 1 / 3
-"""Share of a node's cards that may fall silent together; more are not used any longer."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -76,13 +86,19 @@ class EfaDegraded:
     Traffic is looked at in one tick, packets and errors in the next: no tick has both to do.
     """
 
+    inputs = Cards.inputs.union(
+        ("efa_retransmit_ratio", f"efa_{RESENT}_per_second"),
+        (f"efa_{kind}_total" for kind in (RESENT, SENT, *ERROR_KINDS)),
+        (f"efa_{kind}_per_second" for kind in ERROR_KINDS),
+    )
+
     def __init__(self, settings: Settings, period: float) -> None:
         self._limit = settings.retransmits
         self._cards = Cards()
         """The newest look at the cards, which others take as well."""
         self._shares = Shares(settings.card_traffic)
         self._counters = Counters((RESENT, SENT, *ERROR_KINDS))
-        self._sums = Sums(SPAN)
+        self._sums = Sums(TUNING.window)
         self._resending = _Onset()
         self._onset = _Onset()
         self._ticked = self._counted = -np.inf
@@ -97,7 +113,7 @@ class EfaDegraded:
         """Errors as a multiple of their limit, as are the resends."""
         self._values: Column = np.zeros(0)
         self._since: Column = np.zeros(0)
-        self._signal = Signal(Axis(), np.zeros(0), 1.0, CLEAR)
+        self._signal = Signal(Axis(), np.zeros(0), 1.0, TUNING.clear)
 
     def signal(self, tick: Tick) -> Signal:
         """Above 1 where a card is degraded; 0 where it is down, which is another rule's."""
@@ -120,7 +136,7 @@ class EfaDegraded:
         where ticks are as far apart as looks.
         """
         apart, self._ticked = time - self._ticked, time
-        if apart > LOOK - SLACK:
+        if apart > POLL.interval - POLL.tolerance:
             return looked
         return not looked and not self._cards.time <= self._counted <= time
 
@@ -128,7 +144,7 @@ class EfaDegraded:
         """The worst of what is known of each card."""
         cards, axis = self._cards, self._cards.axis
         found = np.fmax(self._resends, self._fails)
-        self._onset.step(time - 0.5 * LOOK, axis, found - CLEAR)
+        self._onset.step(time - 0.5 * POLL.interval, axis, found - TUNING.clear)
         lost = self._shares.value > 1.0
         self._since = np.fmin(
             np.where(found > 1.0, self._onset.since, NO_VALUE),
@@ -136,7 +152,7 @@ class EfaDegraded:
         )
         down = cards.lost | cards.inactive | cards.idle
         self._values = np.where(down, 0.0, np.fmax(found, self._shares.value))
-        return Signal(axis, of_whole_nodes(axis, self._values, self._since), 1.0, CLEAR)
+        return Signal(axis, of_whole_nodes(axis, self._values, self._since), 1.0, TUNING.clear)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         """Names the card, or the node if most of its cards are alike."""
@@ -198,16 +214,16 @@ class EfaDegraded:
         ))  # fmt: skip
         again = new[0]
         allowed = self._limit * sent
-        telling = np.where(allowed >= TELLING, again - allowed, NO_VALUE)
-        self._resending.step(tick.time - 0.5 * LOOK, axis, telling)
+        telling = np.where(allowed >= TUNING.min_expected, again - allowed, NO_VALUE)
+        self._resending.step(tick.time - 0.5 * POLL.interval, axis, telling)
         np.copyto(new, 0.0, where=np.isnan(new))
         resent, sent, failed, failing, heard = self._sums.push(tick.time, axis, new)
         self._ratio = _over(resent, sent)
         self._error_rate = _over(failed, heard)
-        sure = (resent >= LEAST_RESENT) & (self._resending.lasted >= LASTING)
+        sure = (resent >= TUNING.min_retransmits) & (self._resending.lasted >= TUNING.min_duration)
         self._resends = stands_out(self._ratio, self._limit, sure, cards.siblings)
-        sure = (failed >= LEAST_ERRORS) & (failing >= LASTING)
-        self._fails = stands_out(self._error_rate, ERRORS, sure, cards.siblings)
+        sure = (failed >= TUNING.min_errors) & (failing >= TUNING.min_duration)
+        self._fails = stands_out(self._error_rate, TUNING.errors_per_second, sure, cards.siblings)
 
     def _follow(self, axis: PartAxis) -> None:
         """Lays what was counted last out along another axis."""
@@ -231,12 +247,14 @@ class EfaDegraded:
         """Shares of the newest reading's packets that were sent again: a window lags behind."""
         ratio = tick.column("efa_retransmit_ratio")
         resent = tick.column("efa_retrans_pkts_per_second") * self._counters.pace
-        return np.where(resent >= LEAST_RESENT, ratio, self._ratio)
+        return np.where(resent >= TUNING.min_retransmits, ratio, self._ratio)
 
     def _costly(self, lately: Column, places: npt.NDArray[np.int64]) -> bool:
         """Whether what the cards lack costs the job time."""
-        resends = (self._resends[places] > 1.0) & (lately[places] >= CRITICAL_RESENDS)
-        loss = (self._shares.value[places] > 1.0) & (self._shares.loss[places] >= CRITICAL_LOSS)
+        resends = (self._resends[places] > 1.0) & (lately[places] >= TUNING.critical_retransmits)
+        loss = (self._shares.value[places] > 1.0) & (
+            self._shares.loss[places] >= TUNING.critical_loss
+        )
         return bool((resends | loss).any())
 
     def _by_resends(
@@ -277,10 +295,12 @@ class EfaDegraded:
         most = max(shares, key=lambda what: shares[what])
         what = f" ({most})" if shares[most] > 0 else ""
         have = "have" if len(places) > 1 else "has"
-        text = f"{rate:.2g} errors/s{what} in {SPAN:g} s; limit {ERRORS:g}"
+        text = (
+            f"{rate:.2g} errors/s{what} in {TUNING.window:g} s; limit {TUNING.errors_per_second:g}"
+        )
         return (
             f"{have} {rate:.2g} errors/s{what}, siblings far fewer,",
-            Evidence(text, node, None, rate, ERRORS),
+            Evidence(text, node, None, rate, TUNING.errors_per_second),
         )
 
 
@@ -290,6 +310,8 @@ _COUNTED = ("_ratio", "_resends", "_error_rate", "_fails")
 class EfaDown:
     """Cards that are gone, say they are not up, take no commands, or carry nothing any more."""
 
+    inputs = Cards.inputs | {"efa_no_completion_cmds_total"}
+
     def __init__(self, settings: Settings, period: float) -> None:
         self._limit = settings.card_silent
         self._cards = Cards()
@@ -297,7 +319,7 @@ class EfaDown:
         self._axis = self._cards.axis
         self._onset = _Onset()
         self._values: Column = np.zeros(0)
-        self._signal = Signal(self._axis, self._values, 1.0, CLEAR)
+        self._signal = Signal(self._axis, self._values, 1.0, TUNING.clear)
 
     def signal(self, tick: Tick) -> Signal:
         """Above 1 where a card is down; what only falls silent comes there by and by."""
@@ -311,15 +333,15 @@ class EfaDown:
         self._note_commands(tick)
         self._note_silence(tick)
         state = self._state
-        stuck = tick.time - state[_STUCK] <= ADMIN
+        stuck = tick.time - state[_STUCK] <= TUNING.command_memory
         known = ~np.isnan(tick.column("node_efa_cards"))[axis.owner]
         plain = cards.lost | cards.inactive | stuck
-        values = np.where(plain, AT_ONCE, state[_SILENT] / self._limit)
+        values = np.where(plain, TUNING.down, state[_SILENT] / self._limit)
         values = np.where(known, values, NO_VALUE)
         self._onset.step(cards.middle, axis, values)
         self._values = values
         values = of_whole_nodes(axis, values, self._onset.since)
-        self._signal = Signal(axis, values, 1.0, CLEAR)
+        self._signal = Signal(axis, values, 1.0, TUNING.clear)
         return self._signal
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
@@ -335,7 +357,7 @@ class EfaDown:
             symptom = "cannot be read any more"
         elif cards.inactive[place]:
             symptom = f"{'are' if many else 'is'} {state}"
-        elif tick.time - self._state[_STUCK, place] <= ADMIN:
+        elif tick.time - self._state[_STUCK, place] <= TUNING.command_memory:
             symptom = f"{'do' if many else 'does'} not complete admin commands"
         else:
             symptom = f"{'carry' if many else 'carries'} nothing beside busy siblings"
@@ -366,12 +388,12 @@ class EfaDown:
         """Adds up the seconds in which a card that used to carry traffic carries none."""
         cards, state, now = self._cards, self._state, tick.time
         owner, nodes = cards.axis.owner, len(cards.axis.sizes)
-        paused = cards.busy & (now - state[_BUSY] > PAUSE)
+        paused = cards.busy & (now - state[_BUSY] > TUNING.pause)
         state[_BUSY][cards.busy] = now
-        used = (state[_USED] >= CARRIED) & ~paused
+        used = (state[_USED] >= TUNING.min_used) & ~paused
         silent = cards.idle & used
         fallen = np.bincount(owner[silent], minlength=nodes)
-        most = np.maximum(1.0, MOST * np.bincount(owner[used], minlength=nodes))
+        most = np.maximum(1.0, TUNING.max_share * np.bincount(owner[used], minlength=nodes))
         unused = paused | (silent & (fallen > most)[owner])
         carries = cards.busy & ~cards.idle
         state[_SILENT] += np.where(silent, cards.elapsed, 0.0)

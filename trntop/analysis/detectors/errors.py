@@ -20,12 +20,20 @@ from trntop.catalog import (
 from trntop.core.model import Column, Evidence, Key, NodeView, Severity
 from trntop.core.settings import Analysis as Settings
 
-LOOK = 5.0
-"""Seconds between two looks at the driver's counts, which are read more seldom than that."""
-REMEMBERED = 600.0
-"""Seconds after its last failure for which a subject is remembered."""
-NAMED = 2
-"""Kinds of failure that a summary names."""
+
+@dataclass(frozen=True, slots=True)
+class ErrorTuning:
+    """How failures are polled and listed."""
+
+    interval: float = 5.0
+    """Seconds between two looks at the driver's counts, which are read more seldom than that."""
+    remembered: float = 600.0
+    """Seconds after its last failure for which a subject is remembered."""
+    named: int = 2
+    """Kinds of failure that a summary names."""
+
+
+TUNING = ErrorTuning()
 MILD = frozenset(
     ("incorrect_input", "generic", "transient",
      "exec_bad_input", "generic_error", "failure", "invalid_error", "unsupported_neff_version")
@@ -74,6 +82,10 @@ class _Cores:
 class ExecutionErrors:
     """Executions that failed since the tick before, per process where it can be told."""
 
+    inputs = frozenset(("node_executions_failed_total", "physical_core_failures_total")).union(
+        _TOTALS.values(), _RATES.values(), _CORES.values()
+    )
+
     def __init__(self, settings: Settings, period: float) -> None:
         self._growth = Growth()
         self._totals: dict[str, dict[str, float]] = {}
@@ -91,11 +103,11 @@ class ExecutionErrors:
         for place in np.flatnonzero(self._growth.push(tick.nodes, totals) > 0).tolist():
             failed |= self._of_runtimes(tick.views[place], tick.time)
         if tick.time >= self._due:
-            self._due = tick.time + LOOK
+            self._due = tick.time + TUNING.interval
             for place in np.flatnonzero(unread).tolist():
                 failed |= self._of_cores(tick.views[place], tick.time)
         for subject, known in list(self._known.items()):
-            if tick.time - known.last > REMEMBERED:
+            if tick.time - known.last > TUNING.remembered:
                 del self._known[subject]
         if tuple(self._known) != self._axis.keys:
             self._axis = Axis(tuple(self._known))
@@ -206,7 +218,7 @@ class ExecutionErrors:
             says={
                 "node": node,
                 "count": f"{count} execution{'s' * (count != 1)} failed{where}",
-                "kinds": ", ".join(map(_said, told[:NAMED])),
+                "kinds": ", ".join(map(_said, told[:TUNING.named])),
                 "basis": known.source,
             },
             job=tick.job_of.get(node),

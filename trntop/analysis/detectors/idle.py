@@ -1,6 +1,7 @@
 """Processes that hold NeuronCores and do nothing with them."""
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +15,29 @@ from trntop.core import units
 from trntop.core.model import Column, Evidence, Key, NodeView, Runtime
 from trntop.core.settings import Analysis as Settings
 
-IDLE = 0.01
-"""Utilization below which a core does nothing."""
-LISTED = 4
-"""Processes of which evidence tells."""
-CPU_BUSY = 0.6
-"""Share of the host's CPU time from which it may well compile in a container."""
-MOVING = 100e6
-"""Bytes per second from or to disks or Lustre at which a run loads or saves something."""
-WITH_THE_JOB = 10.0
-"""Seconds before its job's pause from which a process's idling belongs to it."""
+
+@dataclass(frozen=True, slots=True)
+class IdleTuning:
+    """What idle means, and what explains it."""
+
+    max_utilization: float = 0.01
+    """Utilization below which a core does nothing."""
+    listed: int = 4
+    """Processes of which evidence tells."""
+    cpu_busy: float = 0.6
+    """Share of the host's CPU time from which it may well compile in a container."""
+    io_busy: float = 100e6
+    """Bytes per second from or to disks or Lustre at which a run loads or saves something."""
+    same_pause: float = 10.0
+    """Seconds before its job's pause from which a process's idling belongs to it."""
+
+
+TUNING = IdleTuning()
+_MOVED = tuple(
+    f"node_{where}_{way}_bytes_per_second"
+    for where in ("disk", "lustre")
+    for way in ("read", "written")
+)
 _EXPLAINS = (JobPhase.COMPILING, JobPhase.WARMING_UP, JobPhase.CHECKPOINTING, JobPhase.EVALUATING)
 
 
@@ -32,6 +46,20 @@ class IdleAllocation:
 
     The longest counts; all idle processes of a node are one matter.
     """
+
+    inputs = frozenset(
+        (
+            "job_step",
+            "neuroncore_utilization_ratio",
+            "node_compilers",
+            "node_cpu_busy_ratio",
+            "node_neuroncore_utilization_max_ratio",
+            "node_neuroncore_utilization_min_ratio",
+            "runtime_device_memory_used_bytes",
+            "runtime_executions_completed_per_second",
+            *_MOVED,
+        )
+    )
 
     def __init__(self, settings: Settings, period: float) -> None:
         self._limit = settings.idle
@@ -61,8 +89,10 @@ class IdleAllocation:
     def _idle(self, tick: Tick, axis: PartAxis) -> npt.NDArray[np.bool_]:
         """Which processes hold cores that do nothing now, and nothing explains it."""
         owner = axis.owner
-        asleep = tick.column("node_neuroncore_utilization_max_ratio") < IDLE
-        partly = (tick.column("node_neuroncore_utilization_min_ratio") < IDLE) & ~asleep
+        asleep = tick.column("node_neuroncore_utilization_max_ratio") < TUNING.max_utilization
+        partly = (
+            tick.column("node_neuroncore_utilization_min_ratio") < TUNING.max_utilization
+        ) & ~asleep
         holds = tick.column("runtime_device_memory_used_bytes") > 0
         executed = tick.column("runtime_executions_completed_per_second")
         idle = holds & ~(executed > 0) & asleep[owner]
@@ -113,7 +143,7 @@ class IdleAllocation:
                     f"nothing executed for {units.span(tick.time - since[pid])}",
                     node, "runtime_device_memory_used_bytes", held[pid],
                 )
-                for pid in idle[:LISTED]
+                for pid in idle[:TUNING.listed]
             ),
             since=min(since[pid] for pid in idle),
         )  # fmt: skip
@@ -140,14 +170,14 @@ def _cores_idle(view: NodeView, runtime: Runtime | None) -> bool:
     if utilization is None or runtime is None or not runtime.cores:
         return False
     own = [core for core in runtime.cores if core < len(utilization)]
-    return bool((utilization[own] < IDLE).all())
+    return bool((utilization[own] < TUNING.max_utilization).all())
 
 
 def _explained(crew: JobProgress | None, since: float, now: float) -> bool:
     """Whether its job explains that a process has idled since then; not if it did before."""
     if crew is None or crew.phase not in _EXPLAINS:
         return False
-    return crew.moved is None or since > now - crew.paused - WITH_THE_JOB
+    return crew.moved is None or since > now - crew.paused - TUNING.same_pause
 
 
 def _at_work(view: NodeView, *, alone: bool) -> bool:
@@ -158,9 +188,7 @@ def _at_work(view: NodeView, *, alone: bool) -> bool:
     steps = frame.columns.get("job_step")
     if alone and steps is not None and not np.isnan(steps).all():
         return True
-    moved = (
-        frame.value(f"node_{where}_{way}_bytes_per_second") or 0.0
-        for where in ("disk", "lustre")
-        for way in ("read", "written")
+    moved = (frame.value(name) or 0.0 for name in _MOVED)
+    return (
+        max(moved) > TUNING.io_busy or (frame.value("node_cpu_busy_ratio") or 0.0) > TUNING.cpu_busy
     )
-    return max(moved) > MOVING or (frame.value("node_cpu_busy_ratio") or 0.0) > CPU_BUSY

@@ -21,19 +21,27 @@ from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence
 from trntop.core.settings import Analysis as Settings
 
-EARLIER = 3
-"""Results that a link's usual latency is the median of, at least."""
-KEPT = 30
-CONSECUTIVE = 2
-"""Slow results in a row that make a slow link."""
-AT_ONCE = 3.0
-"""Times the usual from which on one result does."""
-ALL = 0.75
-"""Share of a node's links that are slow if the node is."""
-CLEAR = 0.9
-ALMOST = 0.99
-MAX_KINDS = 8
-"""Kinds of results kept of a link."""
+
+@dataclass(frozen=True, slots=True)
+class LatencyTuning:
+    """How many probe results prove that a link is slow."""
+
+    min_baseline: int = 3
+    """Results that a link's usual latency is the median of, at least."""
+    baseline: int = 30
+    consecutive: int = 2
+    """Slow results in a row that make a slow link."""
+    one_result: float = 3.0
+    """Times the usual from which on one result does."""
+    node_share: float = 0.75
+    """Share of a node's links that are slow if the node is."""
+    clear: float = 0.9
+    below_limit: float = 0.99
+    max_kinds: int = 8
+    """Kinds of results kept of a link."""
+
+
+TUNING = LatencyTuning()
 
 Key = tuple[str, str]
 """Node and link."""
@@ -90,6 +98,10 @@ class _Link:
 class LatencyRegression:
     """The newest latency of each link, by its usual one."""
 
+    inputs = frozenset(
+        ("link_latency_seconds", "link_probe_size_bytes", "link_probe_timestamp_seconds")
+    )
+
     def __init__(self, settings: Settings, period: float) -> None:
         self._limit = settings.latency
         self._axis = PartAxis(Axis(), ())
@@ -115,7 +127,7 @@ class LatencyRegression:
         if len(new):
             self._stamps = stamps
             self._take(tick, new.tolist())
-        return Signal(axis, self._values, 1.0, CLEAR)
+        return Signal(axis, self._values, 1.0, TUNING.clear)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         """Names the node or the card that all slow links share, else both ends of the link."""
@@ -179,8 +191,8 @@ class LatencyRegression:
         if link.latency != link.latency:
             link.value = NO_VALUE  # the probe failed, which says nothing of latency
             return
-        earlier = link.earlier.setdefault(kind, deque(maxlen=KEPT))
-        known = len(earlier) >= EARLIER
+        earlier = link.earlier.setdefault(kind, deque(maxlen=TUNING.baseline))
+        known = len(earlier) >= TUNING.min_baseline
         link.usual = float(np.median(earlier)) if known else NO_VALUE
         if link.ratio > self._limit:
             link.since = link.probed if link.slow == 0 else link.since
@@ -190,7 +202,7 @@ class LatencyRegression:
         # Before its usual latency is known, nothing can be said.
         link.value = link.ratio / self._limit
         earlier.append(link.latency)
-        while len(link.earlier) > MAX_KINDS:
+        while len(link.earlier) > TUNING.max_kinds:
             del link.earlier[next(iter(link.earlier))]
 
     def _judged(self, link: _Link) -> float:
@@ -199,10 +211,10 @@ class LatencyRegression:
             return NO_VALUE
         elsewhere = self._elsewhere(link)
         if elsewhere is None or link.doubtful or link.latency <= self._usual_of_others(link):
-            return ALMOST
+            return TUNING.below_limit
         ratio = link.ratio / max(1.0, elsewhere)
-        sure = link.slow >= CONSECUTIVE or ratio >= AT_ONCE
-        return ratio / self._limit if sure else min(ratio / self._limit, ALMOST)
+        sure = link.slow >= TUNING.consecutive or ratio >= TUNING.one_result
+        return ratio / self._limit if sure else min(ratio / self._limit, TUNING.below_limit)
 
     def _elsewhere(self, link: _Link) -> float | None:
         """How many times slower than usual the links are that its ends have no part in.
@@ -237,7 +249,7 @@ class LatencyRegression:
                 continue
             for link in links:
                 if link.slow and link.probed < leader.probed:
-                    link.doubtful, link.value = True, ALMOST
+                    link.doubtful, link.value = True, TUNING.below_limit
         known = [one for one in self._links.values() if one.value == one.value]
         left = [one for one in known if one.value > 1.0]
         before, self._blamed = self._blamed, {}
@@ -281,7 +293,7 @@ def _guilty(slow: list[_Link], known: list[_Link]) -> End | None:
             touched = [one for one in known if _touches(one, end)]
             bad = [one for one in touched if one.slow]
             peers = {other for one in bad for other in one.pair - {end.node}}
-            if len(peers) < 2 or len(bad) < ALL * len(touched):
+            if len(peers) < 2 or len(bad) < TUNING.node_share * len(touched):
                 continue
             if best is None or len(peers) > best[0]:
                 best = len(peers), end

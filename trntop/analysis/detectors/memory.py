@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Hashable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,21 +16,30 @@ from trntop.core.settings import Analysis as Settings
 
 HBM, HOST = "hbm", "host"
 """What of a node may be full."""
-HOST_LIMIT = 0.96
-"""Share of the host's memory that cannot be had any more."""
-CLEAR = 0.97
-"""Of its limit, at which memory counts as well again."""
 
-FILLING = 0.9
-"""Used share of the HBM from which its growth is looked at."""
-HORIZON = 300.0
-"""Seconds within which growing memory must be full."""
-LOOK_BACK = 60.0
-"""Seconds of which the growth is taken."""
-ENOUGH = 30.0
-"""Seconds for which it must have grown; what a model takes when it loads comes faster."""
-STEADY = 0.9
-"""Share of the variance that a straight line must explain."""
+
+@dataclass(frozen=True, slots=True)
+class MemoryTuning:
+    """What nearly full means, and when growth is a trend."""
+
+    host_limit: float = 0.96
+    """Share of the host's memory that cannot be had any more."""
+    clear: float = 0.97
+    """Of its limit, at which memory counts as well again."""
+    filling: float = 0.9
+    """Used share of the HBM from which its growth is looked at."""
+    horizon: float = 300.0
+    """Seconds within which growing memory must be full."""
+    window: float = 60.0
+    """Seconds of which the growth is taken."""
+    min_span: float = 30.0
+    """Seconds for which it must have grown; what a model takes when it loads comes faster."""
+    min_r_squared: float = 0.9
+    """Share of the variance that a straight line must explain."""
+
+
+TUNING = MemoryTuning()
+
 
 Track = deque[tuple[float, float]]
 """Times and used shares of a node's fullest device."""
@@ -40,6 +50,17 @@ class MemoryPressure:
 
     Many full devices of one node are one matter: a model takes about the same of each.
     """
+
+    inputs = frozenset(
+        (
+            "device_memory_total_bytes",
+            "device_memory_used_ratio",
+            "neuroncore_memory_used_bytes",
+            "node_device_memory_used_max_ratio",
+            "node_memory_available_bytes",
+            "node_memory_total_bytes",
+        )
+    )
 
     def __init__(self, settings: Settings, period: float) -> None:
         self._limit = settings.memory
@@ -56,23 +77,23 @@ class MemoryPressure:
         used = tick.column("node_device_memory_used_max_ratio")
         hbm = used / self._limit
         for place, left in self._full_within(tick, used).items():
-            hbm[place] = max(hbm[place], HORIZON / max(left, 1.0))
+            hbm[place] = max(hbm[place], TUNING.horizon / max(left, 1.0))
         available = tick.column("node_memory_available_bytes")
         total = tick.column("node_memory_total_bytes")
         with np.errstate(divide="ignore", invalid="ignore"):
-            host = (1.0 - available / total) / HOST_LIMIT
-        return Signal(self._axis, np.column_stack((hbm, host)).ravel(), 1.0, CLEAR)
+            host = (1.0 - available / total) / TUNING.host_limit
+        return Signal(self._axis, np.column_stack((hbm, host)).ravel(), 1.0, TUNING.clear)
 
     def _full_within(self, tick: Tick, used: Column) -> dict[int, float]:
         """Seconds until the HBM is full, of the nodes where it grows steadily."""
         before, self._tracks = self._tracks, {}
         found = {}
         # What a run that warms up or compiles takes is not for ever.
-        for place in np.flatnonzero((used > FILLING) & ~tick.quiet).tolist():
+        for place in np.flatnonzero((used > TUNING.filling) & ~tick.quiet).tolist():
             name = str(tick.nodes.keys[place])
             track = self._tracks[name] = before.get(name) or deque()
             track.append((tick.time, float(used[place])))
-            while track[0][0] < tick.time - LOOK_BACK:
+            while track[0][0] < tick.time - TUNING.window:
                 track.popleft()
             left = _full_within(track)
             if left is not None:
@@ -104,7 +125,7 @@ class MemoryPressure:
             )
         ]  # fmt: skip
         how = f"is {units.percent(share)} full"
-        if left is not None and left < HORIZON:
+        if left is not None and left < TUNING.horizon:
             rate = (1.0 - share) / max(left, 1.0) * 60.0
             how += f", wholly in {units.span(left)}"
             evidence.append(Evidence(f"it grows by {units.percent(rate)} a minute", node))
@@ -135,7 +156,7 @@ class MemoryPressure:
             evidence=(
                 Evidence(
                     f"{units.percent(share)} of the host's memory can be had; "
-                    f"limit {units.percent(1.0 - HOST_LIMIT)}",
+                    f"limit {units.percent(1.0 - TUNING.host_limit)}",
                     node, "node_memory_available_bytes", available,
                 ),
             ),
@@ -148,7 +169,7 @@ class MemoryPressure:
 
 def _full_within(track: Track) -> float | None:
     """Seconds until a share that grows steadily is 1; None when it does not."""
-    if not track or track[-1][0] - track[0][0] < ENOUGH:
+    if not track or track[-1][0] - track[0][0] < TUNING.min_span:
         return None
     times, shares = np.array(track).T
     times = times - times.mean()
@@ -156,6 +177,6 @@ def _full_within(track: Track) -> float | None:
     if slope <= 0:
         return None
     rest = shares - shares.mean() - slope * times
-    if rest @ rest > (1.0 - STEADY) * shares.var() * len(shares):
+    if rest @ rest > (1.0 - TUNING.min_r_squared) * shares.var() * len(shares):
         return None
     return max(0.0, 1.0 - float(shares[-1])) / slope

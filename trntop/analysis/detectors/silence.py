@@ -20,6 +20,8 @@ SOURCES = 5
 class NodeSilent:
     """Seconds since any source of a node was heard."""
 
+    inputs = frozenset[str]()
+
     def __init__(self, settings: Settings, period: float) -> None:
         self._limit = settings.node_silent
         self._nodes = Axis()

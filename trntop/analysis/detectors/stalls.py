@@ -1,12 +1,14 @@
 """Jobs that do not get on: they hang, compile in the middle of a run, or a checkpoint stalls."""
 
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from trntop.analysis.axis import Axis
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.progress import BUSY, UNDER_WAY, JobPhase, JobProgress
+from trntop.analysis.progress import TUNING as PROGRESS
+from trntop.analysis.progress import JobPhase, JobProgress, Progress
 from trntop.analysis.sentence import NOBODY
 from trntop.analysis.tick import Tick
 from trntop.catalog import NEURON_MONITOR
@@ -14,24 +16,34 @@ from trntop.core import units
 from trntop.core.model import Column, Evidence, NodeView
 from trntop.core.settings import Analysis as Settings
 
-RESTING = 60.0
-"""Seconds for which idle cores that nothing explains may be a pause of the job's own."""
-UNDER_WAY_UNTOLD = 60.0
-"""Seconds of progress after which a run that reports no steps is under way."""
-LONGER = 3.0
-"""Times its usual pauses, and times its usual steps, that a stop must last to be one."""
-LEAST_CHECKPOINT = 20.0
-"""Seconds; a checkpoint that took less has not stalled, whatever is usual."""
-EARLIER = 0.7
-"""Seconds by which a node must have stopped before all others to be the one they wait for, beyond
-what is unsure.
-"""
-FEW = 1 / 3
-"""Share of a crew's nodes up to which those that differ are the ones to name."""
+
+@dataclass(frozen=True, slots=True)
+class StallTuning:
+    """How long a job may pause before it has stalled."""
+
+    idle_limit: float = 60.0
+    """Seconds for which idle cores that nothing explains may be a pause of the job's own."""
+    under_way_without_steps: float = 60.0
+    """Seconds of progress after which a run that reports no steps is under way."""
+    pause_factor: float = 3.0
+    """Times its usual pauses, and times its usual steps, that a stop must last to be one."""
+    min_checkpoint: float = 20.0
+    """Seconds; a checkpoint that took less has not stalled, whatever is usual."""
+    min_lead: float = 0.7
+    """Seconds by which a node must stop before all others to be the one they wait for, beyond
+    what is unsure.
+    """
+    max_share: float = 1 / 3
+    """Share of a crew's nodes up to which those that differ are the ones to name."""
+
+
+TUNING = StallTuning()
 
 
 class _Stalls:
     """One value per crew: how long it has not got on, as a multiple of what may be."""
+
+    inputs = Progress.inputs
 
     def __init__(self, settings: Settings, period: float) -> None:
         self._settings = settings
@@ -60,7 +72,9 @@ class _Stalls:
     def _under_way(self, crew: JobProgress) -> bool:
         if crew.began is None or crew.moved is None:
             return False
-        return crew.moved - crew.began >= (UNDER_WAY if crew.job else UNDER_WAY_UNTOLD)
+        return crew.moved - crew.began >= (
+            PROGRESS.under_way if crew.job else TUNING.under_way_without_steps
+        )
 
     def reset(self) -> None:
         """Nothing is kept."""
@@ -98,13 +112,23 @@ class _Stalls:
 class Hang(_Stalls):
     """A job that stands still though nothing explains it."""
 
+    inputs = Progress.inputs | {"node_neuroncores"}
+
     def _limit(self, crew: JobProgress) -> float | None:
         longest = crew.longest_pause
         match crew.phase:
             case JobPhase.BUSY_NO_PROGRESS:
-                return max(self._settings.hang, LONGER / 2 * crew.usual, 1.5 * crew.longest_spin)
+                return max(
+                    self._settings.hang,
+                    TUNING.pause_factor / 2 * crew.usual,
+                    1.5 * crew.longest_spin,
+                )
             case JobPhase.RESTING if crew.job is not None:
-                return max(RESTING, LONGER * self._settings.hang, LONGER * longest)
+                return max(
+                    TUNING.idle_limit,
+                    TUNING.pause_factor * self._settings.hang,
+                    TUNING.pause_factor * longest,
+                )
         return None
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
@@ -140,7 +164,7 @@ class CheckpointStall(_Stalls):
         usual = crew.usual_pause
         if usual is None:
             return self._settings.checkpoint
-        return max(LEAST_CHECKPOINT, LONGER * usual)
+        return max(TUNING.min_checkpoint, TUNING.pause_factor * usual)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         """Says for how long, and what is usual."""
@@ -153,16 +177,19 @@ def _suspects(crew: JobProgress, tick: Tick) -> tuple[list[int], str]:
     if len(places) < 2:
         return [], ""
     utilization = tick.column("node_neuroncore_utilization_mean_ratio")[places]
-    idle = places[utilization < BUSY]
-    if 0 < len(idle) <= max(1.0, FEW * len(places)) and (utilization >= BUSY).any():
+    idle = places[utilization < PROGRESS.busy]
+    if (
+        0 < len(idle) <= max(1.0, TUNING.max_share * len(places))
+        and (utilization >= PROGRESS.busy).any()
+    ):
         return idle.tolist(), "idles while the others wait"
     behind = _behind(crew, tick)
-    if 0 < len(behind) <= max(1.0, FEW * len(places)):
+    if 0 < len(behind) <= max(1.0, TUNING.max_share * len(places)):
         return behind, "is a step behind"
     stopped, unsure = _stopped(crew, tick)
     if (~np.isnan(stopped)).sum() >= 2:
         order = np.argsort(np.where(np.isnan(stopped), np.inf, stopped))
-        if stopped[order[1]] - stopped[order[0]] >= EARLIER + unsure:
+        if stopped[order[1]] - stopped[order[0]] >= TUNING.min_lead + unsure:
             return [int(places[order[0]])], "stopped first"
     return [], ""
 

@@ -6,16 +6,18 @@ from dataclasses import replace
 import numpy as np
 
 from trntop.analysis.detector import Signal, Verdict
+from trntop.analysis.signals.cores import Cores
+from trntop.analysis.signals.devices import Devices
+from trntop.analysis.signals.nodes import Nodes
+from trntop.analysis.signals.ranks import Ranks
 from trntop.analysis.tick import Tick
-from trntop.analysis.witnesses.cores import Cores
-from trntop.analysis.witnesses.devices import Devices
-from trntop.analysis.witnesses.nodes import Nodes
-from trntop.analysis.witnesses.ranks import Ranks
 from trntop.core.settings import Analysis as Settings
 
 
 class Straggler:
     """A node, or a part of it, that is slower than its peers; one value per node."""
+
+    inputs = Ranks.inputs | Nodes.inputs | Devices.inputs | Cores.inputs
 
     def __init__(self, settings: Settings, period: float) -> None:
         self._least = settings.straggler

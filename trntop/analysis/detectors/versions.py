@@ -45,6 +45,8 @@ class VersionSkew:
     Nodes of other instance types are no peers, and what is unknown differs from nothing.
     """
 
+    inputs = frozenset[str]()
+
     def __init__(self, settings: Settings, period: float) -> None:
         self.reset()
 

@@ -13,7 +13,6 @@ SUPPLIERS: Mapping[Tool, str] = {
     "fi_pingpong": "the EFA installer or Debian's libfabric-bin",
     "ib_send_lat": "perftest",
     "ib_write_bw": "perftest",
-    "nccom-test": "aws-neuronx-tools",
 }
 """The package of each probing tool."""
 UNRESOLVED = "not resolve"

@@ -8,25 +8,34 @@ import numpy.typing as npt
 
 from trntop.analysis.axis import Axis, PartAxis, Places
 from trntop.analysis.detector import Verdict
-from trntop.analysis.peers import LEARNING, Peers, excess, group_median
+from trntop.analysis.peers import TUNING as PEERS
+from trntop.analysis.peers import Peers, excess, group_median
 from trntop.analysis.roles import lone_slow, roles
 from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import Column, Evidence, NodeView
 
-MOST = 0.9
-"""Share of a job's ranks that have reported a step before it is looked at."""
-PATIENCE = 1.0
-"""Steps after which the others are not waited for any longer."""
+
+@dataclass(frozen=True, slots=True)
+class RankTuning:
+    """When a step is compared, and when a node is slow as a whole."""
+
+    quorum: float = 0.9
+    """Share of a job's ranks that have reported a step before it is looked at."""
+    timeout_steps: float = 1.0
+    """Steps after which the others are not waited for any longer."""
+    half: float = 0.5
+    """Share of a node's ranks from which the whole node is slow, not a part of it."""
+
+
+TUNING = RankTuning()
 _TOLD = {
     "rank_compute_seconds": "computes",
     "rank_exposed_comm_seconds": "waits",
     "rank_comm_seconds": "is in collectives for",
 }
 """What evidence is told of."""
-HALF = 0.5
-"""Share of a node's ranks from which the whole node is slow, not a part of it."""
 
 
 @dataclass(slots=True)
@@ -68,6 +77,10 @@ class _Layout:
 
 class Ranks:
     """Ranks that report their steps."""
+
+    inputs = frozenset(
+        ("job_step", "rank_pipeline_stage", "rank_step", "rank_step_seconds", *_TOLD)
+    )
 
     def __init__(self, least: float) -> None:
         self._least = least
@@ -136,7 +149,7 @@ class Ranks:
         job = layout.jobs[int(layout.pair_job[pair])]
         ranks = np.flatnonzero(mine & (layout.pair == pair))
         view = tick.view(node)
-        whole = self._whole.value[pair] > 1.0 or slow.sum() > HALF * len(ranks)
+        whole = self._whole.value[pair] > 1.0 or slow.sum() > TUNING.half * len(ranks)
         component = None
         if whole or not slow.any():
             effect, since = float(self._whole.effect[pair]), float(self._whole.since[pair])
@@ -219,10 +232,10 @@ class Ranks:
         if not count:
             return False
         first = self._first.setdefault(job, now)
-        if count >= MOST * int(known.sum()):
+        if count >= TUNING.quorum * int(known.sum()):
             return True
-        patience = max(2.0, PATIENCE * float(np.median(seconds[waiting])))
-        return count >= HALF * int(known.sum()) and now - first >= patience
+        patience = max(2.0, TUNING.timeout_steps * float(np.median(seconds[waiting])))
+        return count >= TUNING.half * int(known.sum()) and now - first >= patience
 
     def _compare(self, tick: Tick, layout: _Layout, job: str, who: npt.NDArray[np.bool_]) -> None:
         told, *_ = tick.columns(("rank_pipeline_stage", *_TOLD))
@@ -240,7 +253,10 @@ class Ranks:
         self._single.round(tick.time, layout.axis, off, pace, job)
         whole = self._of_nodes(layout, compute, own, off)
         self._whole.round(tick.time, layout.pairs, whole, pace, job)
-        if job not in self._grouped and self._single.count[mine].min(initial=np.inf) >= LEARNING:
+        if (
+            job not in self._grouped
+            and self._single.count[mine].min(initial=np.inf) >= PEERS.learning
+        ):
             self._group(layout, job, mine)
             self._grouped.add(job)
 

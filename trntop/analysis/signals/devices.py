@@ -1,5 +1,7 @@
 """What neuron-monitor says of devices: one that its siblings on the node leave behind."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,18 +14,28 @@ from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import Column, Evidence
 
-BLOCK = 5.0
-"""Seconds whose values are compared as one."""
-BUSY = 0.2
-"""Utilization that the median device of a node must have."""
-FEW = 0.25
-"""Share of a node's devices of which more are no single fault, but another division of work."""
-STOPPED = 0.05
-"""Utilization below which a device does not work slowly, but not at all."""
+
+@dataclass(frozen=True, slots=True)
+class DeviceTuning:
+    """When one device of a node is slower than the others."""
+
+    block: float = 5.0
+    """Seconds whose values are compared as one."""
+    min_median: float = 0.2
+    """Utilization that the median device of a node must have."""
+    max_share: float = 0.25
+    """Share of a node's devices of which more are no single fault, but another division of work."""
+    stopped: float = 0.05
+    """Utilization below which a device does not work slowly, but not at all."""
+
+
+TUNING = DeviceTuning()
 
 
 class Devices:
     """The devices of a node beside each other, by their cores' utilization."""
+
+    inputs = frozenset(("neuroncore_utilization_ratio",))
 
     def __init__(self, least: float) -> None:
         self._peers = Peers(least)
@@ -49,7 +61,7 @@ class Devices:
         if self._end is None or tick.time >= self._end:
             self._compare(tick, devices)
             self._block.clear()
-            self._end = tick.time + BLOCK
+            self._end = tick.time + TUNING.block
             self.worst = np.full(len(tick.nodes), np.nan)
             np.fmax.at(self.worst, devices.owner, self._peers.value)
 
@@ -102,14 +114,16 @@ class Devices:
             means = np.where(counts > 0, sums / counts, np.nan)
         self._means = means
         usual = node_median(means, axis)
-        works = (usual > BUSY) & (means > STOPPED)
+        works = (usual > TUNING.min_median) & (means > TUNING.stopped)
         off = np.where(works, 1.0 - means / np.where(works, usual, 1.0), np.nan)
         off[_several(axis, off - self._peers.bias)] = np.nan
-        self._peers.round(tick.time, axis, off, BLOCK)
+        self._peers.round(tick.time, axis, off, TUNING.block)
 
 
 def _several(axis: PartAxis, off: Column) -> npt.NDArray[np.bool_]:
     """Parts of nodes of which many are off at once, `[part]`."""
     many = np.bincount(axis.owner[off > 0.05], minlength=len(axis.sizes))
-    several: npt.NDArray[np.bool_] = (many > np.maximum(1.0, FEW * axis.sizes))[axis.owner]
+    several: npt.NDArray[np.bool_] = (many > np.maximum(1.0, TUNING.max_share * axis.sizes))[
+        axis.owner
+    ]
     return several

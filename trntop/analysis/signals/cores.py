@@ -1,6 +1,7 @@
 """What neuron-monitor says of cores: one that stopped while its siblings work on."""
 
 from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,30 +13,40 @@ from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import Column, Evidence
 
-WINDOW = 20.0
-"""Seconds over which utilization is averaged."""
-LOOK = 4.0
-"""Seconds between two looks at that: each takes the mean of the ticks since the one before."""
-SLACK = 0.5
-"""Seconds by which a look may come early: ticks are no clockwork."""
-DROP = 0.3
-"""By how much less of its busiest sibling's utilization a core must have than it used to."""
-BUSY = 0.3
-"""Utilization that the busiest core must have."""
-LEARN_EVERY = 20.0
-"""Seconds between two looks at what is usual."""
-WEIGHT = 0.1
-"""Of such a look."""
-FEW = 0.25
-"""Share of a node's cores of which more are no single fault."""
+
+@dataclass(frozen=True, slots=True)
+class CoreTuning:
+    """When one core of a node has stopped."""
+
+    window: float = 20.0
+    """Seconds over which utilization is averaged."""
+    interval: float = 4.0
+    """Seconds between two looks at that: each takes the mean of the ticks since the one before."""
+    tolerance: float = 0.5
+    """Seconds by which a look may come early: ticks are no clockwork."""
+    drop: float = 0.3
+    """By how much less of its busiest sibling's utilization a core must have than it used to."""
+    min_busiest: float = 0.3
+    """Utilization that the busiest core must have."""
+    baseline_interval: float = 20.0
+    """Seconds between two looks at what is usual."""
+    baseline_weight: float = 0.1
+    """Of such a look."""
+    max_share: float = 0.25
+    """Share of a node's cores of which more are no single fault."""
+
+
+TUNING = CoreTuning()
 
 
 class Cores:
     """The cores of a node beside the busiest of them, and beside their own past."""
 
+    inputs = frozenset(("neuroncore_utilization_ratio",))
+
     def __init__(self) -> None:
         self._past: deque[tuple[float, Column]] = deque()
-        """Times and utilization of the looks within `WINDOW`, `[core]`."""
+        """Times and utilization of the looks within `window`, `[core]`."""
         self._mean: Column = np.empty(0)
         self._axis: PartAxis | None = None
         self._usual: Column = np.empty(0)
@@ -54,7 +65,7 @@ class Cores:
         if axis is not self._axis:
             self._follow(axis)
         self._block.add(tick.column("neuroncore_utilization_ratio"))
-        if self._looked <= tick.time < self._looked + LOOK - SLACK:
+        if self._looked <= tick.time < self._looked + TUNING.interval - TUNING.tolerance:
             return
         self._looked = tick.time
         self._mean = mean = self._average(tick.time, self._block.mean)
@@ -65,17 +76,17 @@ class Cores:
         with_cores = axis.sizes > 0
         busiest = np.zeros(len(axis.sizes))
         busiest[with_cores] = np.fmax.reduceat(mean, axis.starts[:-1][with_cores])
-        busiest[tick.quiet | ~(busiest > BUSY)] = np.nan
+        busiest[tick.quiet | ~(busiest > TUNING.min_busiest)] = np.nan
         self._busiest = busiest
         share = mean / np.repeat(busiest, axis.sizes)
         self._drop = self._usual - share
         drops = np.full(len(axis.sizes), np.nan)
         drops[with_cores] = np.fmax.reduceat(self._drop, axis.starts[:-1][with_cores])
-        self.worst = drops / DROP
+        self.worst = drops / TUNING.drop
         for node in np.flatnonzero(self.worst > 1.0).tolist():
             if not self._single(node, tick):
                 self.worst[node] = np.nan
-        if tick.time - self._learnt >= LEARN_EVERY:
+        if tick.time - self._learnt >= TUNING.baseline_interval:
             self._learn(share)
             self._learnt = tick.time
 
@@ -99,7 +110,7 @@ class Cores:
                 component = f"core:{axis.key(worst)[1]}"
         text = (
             f"{what}: {units.percent(own)} utilized, the busiest core {units.percent(usual)}; "
-            f"mean of {WINDOW:g} s"
+            f"mean of {TUNING.window:g} s"
         )
         return Verdict(
             says={
@@ -114,11 +125,11 @@ class Cores:
         )
 
     def _average(self, time: float, values: Column) -> Column:
-        """Mean of each core over `WINDOW`, with the newest values, `[core]`."""
+        """Mean of each core over `window`, with the newest values, `[core]`."""
         if self._past and time < self._past[-1][0]:
             self._past.clear()
         self._past.append((time, values))
-        while self._past[0][0] <= time - WINDOW + SLACK:
+        while self._past[0][0] <= time - TUNING.window + TUNING.tolerance:
             self._past.popleft()
         mean = Mean(len(values))
         for _, row in self._past:
@@ -129,7 +140,7 @@ class Cores:
         """The cores of a node that have stopped."""
         assert self._axis is not None
         first, end = int(self._axis.starts[node]), int(self._axis.starts[node + 1])
-        return first + np.flatnonzero(self._drop[first:end] > 0.8 * DROP)
+        return first + np.flatnonzero(self._drop[first:end] > 0.8 * TUNING.drop)
 
     def _single(self, node: int, tick: Tick) -> bool:
         """Whether they are few, of a process whose other cores work: else it is no single fault."""
@@ -137,7 +148,7 @@ class Cores:
         assert axis is not None
         first = int(axis.starts[node])
         low = {int(core) for core in self._low(node) - first}
-        if len(low) > max(1.0, FEW * int(axis.sizes[node])):
+        if len(low) > max(1.0, TUNING.max_share * int(axis.sizes[node])):
             return False
         keys = axis.parts[node]
         stopped = {keys[core] for core in low}
@@ -148,9 +159,9 @@ class Cores:
         return True
 
     def _learn(self, share: Column) -> None:
-        calm = ~(self._drop > DROP / 3)
+        calm = ~(self._drop > TUNING.drop / 3)
         new = np.isnan(self._usual)
-        known = np.where(new, share, self._usual + WEIGHT * (share - self._usual))
+        known = np.where(new, share, self._usual + TUNING.baseline_weight * (share - self._usual))
         self._usual = np.where(calm & ~np.isnan(share), known, self._usual)
 
     def _follow(self, axis: PartAxis) -> None:

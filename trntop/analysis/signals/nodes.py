@@ -1,20 +1,36 @@
 """What neuron-monitor says of nodes that report no steps: latency, operations, utilization."""
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from trntop.analysis.axis import Axis
 from trntop.analysis.detector import Verdict
-from trntop.analysis.peers import LEARNING, Peers, excess, group_median
+from trntop.analysis.peers import TUNING as PEERS
+from trntop.analysis.peers import Peers, excess, group_median
 from trntop.analysis.roles import roles
 from trntop.analysis.tick import Tick
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence
 
-BLOCK = 5.0
-"""Seconds whose values are compared as one."""
+
+@dataclass(frozen=True, slots=True)
+class NodeTuning:
+    """How nodes without reported steps are compared."""
+
+    block: float = 5.0
+    """Seconds whose values are compared as one."""
+    min_of_usual: float = 0.8
+    """Share of its usual utilization below which a group has paused."""
+    usual_blocks: float = 20.0
+    """Blocks over which it is a mean."""
+    min_steps: float = 2.0
+    """Steps that a block has at least, where their length is known: parts of steps differ."""
+
+
+TUNING = NodeTuning()
 _COLUMNS = (
     "node_device_latency_p50_seconds",
     "node_neuroncore_flops_per_second",
@@ -31,16 +47,12 @@ _SIGNS = ((LATENCY,), (FLOPS, UTILIZATION))
 
 In a synchronous job all nodes do the same work in the same time, and it is the latency that tells.
 """
-STEADY = 0.8
-"""Share of its usual utilization below which a group has paused."""
-USUAL = 20.0
-"""Blocks over which it is a mean."""
-STEPS = 2.0
-"""Steps that a block has at least, where their length is known: parts of steps differ."""
 
 
 class Nodes:
     """Nodes that report no steps, by what neuron-monitor says."""
+
+    inputs = frozenset(_COLUMNS)
 
     def __init__(self, least: float) -> None:
         self._peers = [Peers(least) for _ in _SIGNS]
@@ -87,7 +99,7 @@ class Nodes:
             self._sums[:], self._counts[:] = 0.0, 0.0
             steps = [crew.usual for crew in tick.progress.crews.values() if len(crew.places)]
             self._begin = tick.time
-            self._end = tick.time + max(BLOCK, STEPS * max(steps, default=0.0))
+            self._end = tick.time + max(TUNING.block, TUNING.min_steps * max(steps, default=0.0))
         self.worst = np.fmax.reduce([peers.value for peers in self._peers])
         self.worst[reporting] = np.nan
         if not self._grouped:
@@ -151,7 +163,7 @@ class Nodes:
             off = np.fmin.reduce([self._excess(column) for column in columns])
             peers.round(tick.time, tick.nodes, np.where(enough, off, np.nan), pace)
         if not self._grouped and any(
-            peers.count.max(initial=0.0) >= LEARNING for peers in self._peers
+            peers.count.max(initial=0.0) >= PEERS.learning for peers in self._peers
         ):
             self._group()
             self._grouped = True
@@ -165,7 +177,7 @@ class Nodes:
     def _group(self) -> None:
         """Tells nodes apart that do something else: another job's, though nobody says so."""
         peers = self._peers[LATENCY]
-        levels = np.where(peers.count >= LEARNING, peers.bias, np.nan)
+        levels = np.where(peers.count >= PEERS.learning, peers.bias, np.nan)
         both = np.stack([self._groups, roles(levels, peers.noise())])
         self._groups = np.unique(both, axis=1, return_inverse=True)[1].ravel().astype(np.int64)
         for one in self._peers:
@@ -176,6 +188,6 @@ class Nodes:
         """Nodes whose group worked through the block as it usually does: no pause lies in it."""
         now = group_median(self._means[UTILIZATION], self._groups)
         usual = np.where(np.isnan(self._usual), now, self._usual)
-        steady: npt.NDArray[np.bool_] = now >= STEADY * usual
-        self._usual = np.where(np.isnan(now), usual, usual + (now - usual) / USUAL)
+        steady: npt.NDArray[np.bool_] = now >= TUNING.min_of_usual * usual
+        self._usual = np.where(np.isnan(now), usual, usual + (now - usual) / TUNING.usual_blocks)
         return steady
