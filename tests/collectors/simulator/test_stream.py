@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from trntop.catalog import EFA_SOURCE, LOG, STEPS
+from trntop.catalog import EFA_SOURCE, LOG, POD_RESOURCES, STEPS
 from trntop.collectors.simulator import SCENARIOS, parse, simulate
 from trntop.collectors.simulator.sources import hooks
 from trntop.core.instances import INSTANCE_TYPES
@@ -100,3 +100,7 @@ def test_a_sparse_past_holds_the_same_events_in_fewer_payloads() -> None:
     for source in ("host", "neuron-sysfs"):  # what is polled rarely is not lost between two polls
         times = [one.time for one in sparse if (one.node, one.source) == ("trn-001", source)]
         assert max(b - a for a, b in itertools.pairwise(times)) < 20.0
+
+
+def test_the_kubelet_alone_is_not_simulated() -> None:
+    assert {*LOCAL_SOURCES} - {STEPS, LOG, *hooks()} == {POD_RESOURCES}
