@@ -2,8 +2,9 @@ import itertools
 
 import pytest
 
-from trntop.catalog import POD_RESOURCES
+from trntop.catalog import EFA_SOURCE, LOG, POD_RESOURCES, STEPS
 from trntop.collectors.simulator import SCENARIOS, parse, simulate
+from trntop.collectors.simulator.sources import hooks
 from trntop.core.instances import INSTANCE_TYPES
 from trntop.core.model import Reading
 from trntop.session.monitor import SparsePast
@@ -71,8 +72,8 @@ def test_any_instance_type_plays(instance_type: str, scenario: str) -> None:
     row = INSTANCE_TYPES[instance_type]
     events = readings(f"sim:{scenario}?nodes=1&type={instance_type}&minutes=0.2", 1000)
     sources = {reading.source for reading in events}
-    others = {POD_RESOURCES} | ({"efa"} if not row.efa_cards else set())
-    assert sources == {*LOCAL_SOURCES} - others
+    simulated = {STEPS, LOG, *hooks()} - ({EFA_SOURCE} if not row.efa_cards else set())
+    assert sources == {*LOCAL_SOURCES} & simulated
 
 
 def test_what_is_long_comes_in_turns() -> None:
@@ -99,3 +100,7 @@ def test_a_sparse_past_holds_the_same_events_in_fewer_payloads() -> None:
     for source in ("host", "neuron-sysfs"):  # what is polled rarely is not lost between two polls
         times = [one.time for one in sparse if (one.node, one.source) == ("trn-001", source)]
         assert max(b - a for a, b in itertools.pairwise(times)) < 20.0
+
+
+def test_the_kubelet_alone_is_not_simulated() -> None:
+    assert {*LOCAL_SOURCES} - {STEPS, LOG, *hooks()} == {POD_RESOURCES}
