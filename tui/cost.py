@@ -47,7 +47,7 @@ class Cost:
         self._before, self._written_before = (wall, spent), written
 
 
-class Pace:
+class TicksPerPicture:
     """Of how many ticks one is shown: 1, or as a power of two, so that the word rests."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ Report = Callable[[View, View, float], str]
 """Makes the report from the first and the newest view, and the seconds that were seen."""
 
 
-class Seen:
+class Watched:
     """How long a session has been watched."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Seen:
         """Of its time that were seen; gaps are not."""
         self._time = 0.0
 
-    def take(self, view: View) -> None:
+    def append(self, view: View) -> None:
         """Takes the next view."""
         if self.first is None:
             self.first = View(view.generation, view.time, Cluster(view.time))
@@ -68,9 +68,9 @@ class Files:
 
         self._start(write)
 
-    def report(self, seen: Seen, last: View) -> None:
+    def report(self, watched: Watched, last: View) -> None:
         """Writes the report of a shift."""
-        first, report, seconds = seen.first, self._report, seen.seconds
+        first, report, seconds = watched.first, self._report, watched.seconds
         if first is None or report is None:
             self._tell("there is nothing to report yet", False)
             return

@@ -1,4 +1,4 @@
-"""Keys of the user's own: checked before anything is drawn, then handed to Textual."""
+"""Keys of the user's own: validate before anything is drawn, then handed to Textual."""
 
 import pkgutil
 import unicodedata
@@ -36,7 +36,7 @@ def bindings(app: Owner) -> Iterator[tuple[Owner, Binding]]:
                 yield owner, binding
 
 
-def checked(wanted: Mapping[str, str], app: Owner) -> dict[str, str]:
+def validate(wanted: Mapping[str, str], app: Owner) -> dict[str, str]:
     """`wanted` as it is, if it can be done.
 
     Args:

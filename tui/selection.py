@@ -64,8 +64,8 @@ class Selection:
 ALL = Selection()
 
 
-class Held:
-    """What all screens share: the chosen nodes and the one looked at, whichever is in front."""
+class SharedSelection:
+    """The selected nodes and the focused node, shared by all screens."""
 
     def __init__(self) -> None:
         self.selection = ALL

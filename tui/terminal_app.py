@@ -23,9 +23,9 @@ from .terminal import WINDOW, Terminal
 
 log = logging.getLogger(__name__)
 
-LAST_SECONDS = 1.8
+EXIT_TIMEOUT = 1.8
 """After which the program ends by force, if it hangs while it ends."""
-HUNG_UP = 128 + signal.SIGHUP
+HANGUP = 128 + signal.SIGHUP
 
 
 class TerminalApp(App[int]):
@@ -35,20 +35,20 @@ class TerminalApp(App[int]):
         journal: the file for what goes wrong; None for none.
     """
 
-    _line: Terminal | None = None
+    _terminal: Terminal | None = None
     """The terminal, where it is one and not a browser or nothing."""
     ascii = False
     """Whether the terminal has no other characters."""
 
     def __init__(self, journal: Path | None) -> None:
-        self._held: ExitStack | None = None
+        self._painting_paused: ExitStack | None = None
         """While it is open nothing is painted."""
-        self._missed = False
+        self._paint_missed = False
         """Whether something would have been painted meanwhile that Textual has forgotten."""
-        self._turning: ExitStack | None = None
+        self._transition: ExitStack | None = None
         """While it is open another screen comes, and nothing is painted."""
-        self._leaving = False
-        self._journal = Journal(journal, self._warn_later)
+        self._exiting = False
+        self._journal = Journal(journal, self._warn_threadsafe)
         super().__init__()
 
     def get_driver_class(self) -> type[Driver]:
@@ -62,10 +62,10 @@ class TerminalApp(App[int]):
             for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                 # Ends as a shell reports a signal, but with the terminal put back.
                 loop.add_signal_handler(number, self.exit, 128 + number, 128 + number)
-            self._line = self._driver
-            self._line.ascii = self.ascii
-            self._line.settled = self._settled_later
-            self._line.gone = lambda: self.exit(HUNG_UP, HUNG_UP)
+            self._terminal = self._driver
+            self._terminal.ascii = self.ascii
+            self._terminal.settled = self._settled_soon
+            self._terminal.gone = lambda: self.exit(HANGUP, HANGUP)
         self.app_resume_signal.subscribe(self, self._repaint)
         if not self.is_headless:
             logging.getLogger("trntop").addHandler(self._journal)
@@ -76,19 +76,19 @@ class TerminalApp(App[int]):
         self._journal.close()
 
     @property
-    def line_is_busy(self) -> bool:
+    def terminal_busy(self) -> bool:
         """Whether the terminal is better left alone until it has taken the last picture."""
-        return self._line is not None and self._line.busy
+        return self._terminal is not None and self._terminal.busy
 
     @property
     def written(self) -> int | None:
         """Bytes to the terminal so far; None where there is none."""
-        return None if self._line is None else self._line.written
+        return None if self._terminal is None else self._terminal.written
 
-    def line_rested(self) -> None:
+    def terminal_ready(self) -> None:
         """The terminal has taken everything, after it was busy."""
 
-    def leaving(self) -> None:
+    def before_exit(self) -> None:
         """The program ends."""
 
     def delay_update(self, delay: float = 0.05) -> None:
@@ -96,59 +96,63 @@ class TerminalApp(App[int]):
 
         Textual would wait for all of it, and so would whoever pressed the key.
         """
-        if self._turning is None:
-            self._turning = ExitStack()
-            self._turning.enter_context(self.batch_update())
+        if self._transition is None:
+            self._transition = ExitStack()
+            self._transition.enter_context(self.batch_update())
             # Stopped with it: it must not end the wait for the next screen.
-            self._turning.callback(self.set_timer(delay, self.turned).stop)
+            self._transition.callback(self.set_timer(delay, self.end_transition).stop)
 
-    def turned(self) -> None:
+    def end_transition(self) -> None:
         """Paints the screen that came, at once and not at the next of 60 times a second."""
-        if self._turning is not None:
-            self._turning.close()
-            self._turning = None
+        if self._transition is not None:
+            self._transition.close()
+            self._transition = None
             self.screen.refresh()
             self.screen._on_timer_update()
 
     def post_display_hook(self) -> None:
         """After each painting: paints no more while much has not arrived."""
-        if self._line is None:
+        if self._terminal is None:
             return
-        if self._held is not None:
-            self._missed = True
+        if self._painting_paused is not None:
+            self._paint_missed = True
             return
-        if self._line.on_their_way > WINDOW:
+        if self._terminal.on_their_way > WINDOW:
             # Later, since Textual may be about to paint the rest of the same picture.
-            self.call_later(self._hold_painting)
+            self.call_later(self._pause_painting)
 
-    def _hold_painting(self) -> None:
-        if self._held is None and self._line is not None and self._line.on_their_way > WINDOW:
-            self._held = ExitStack()
-            self._held.enter_context(self.batch_update())
+    def _pause_painting(self) -> None:
+        if (
+            self._painting_paused is None
+            and self._terminal is not None
+            and self._terminal.on_their_way > WINDOW
+        ):
+            self._painting_paused = ExitStack()
+            self._painting_paused.enter_context(self.batch_update())
 
     def _repaint(self, _: object) -> None:
         """Paints all of the screen: while the program was suspended others wrote on it."""
-        self._release()
+        self._resume_painting()
         self.screen.refresh()
 
-    def _settled_later(self) -> None:
+    def _settled_soon(self) -> None:
         self.call_later(self._settled)
 
     def _settled(self) -> None:
-        assert self._line is not None
-        if self._line.on_their_way <= WINDOW:
-            self._release()
-        if not self._line.busy:
-            self.line_rested()
+        assert self._terminal is not None
+        if self._terminal.on_their_way <= WINDOW:
+            self._resume_painting()
+        if not self._terminal.busy:
+            self.terminal_ready()
 
-    def _release(self) -> None:
+    def _resume_painting(self) -> None:
         """Paints again, if painting was held."""
-        if self._held is None:
+        if self._painting_paused is None:
             return
-        self._held.close()
-        self._held = None
-        if self._missed:
-            self._missed = False
+        self._painting_paused.close()
+        self._painting_paused = None
+        if self._paint_missed:
+            self._paint_missed = False
             self.screen.refresh()
         # What it put off it paints when it is idle next, which may be long: nothing may come.
         self.screen.check_idle()
@@ -160,11 +164,11 @@ class TerminalApp(App[int]):
         message: RenderableType | None = None,
     ) -> None:
         """Ends, by force where something hangs: a program nobody sees must not live on."""
-        if not self._leaving:
-            self._leaving = True
-            self.leaving()
-            if self._line is not None:
-                timer = Timer(LAST_SECONDS, self._end_by_force, (self._line, return_code))
+        if not self._exiting:
+            self._exiting = True
+            self.before_exit()
+            if self._terminal is not None:
+                timer = Timer(EXIT_TIMEOUT, self._end_by_force, (self._terminal, return_code))
                 timer.daemon = True
                 timer.start()
         super().exit(result, return_code, message)
@@ -200,7 +204,7 @@ class TerminalApp(App[int]):
         ground = self.theme_variables["background"]
         return svg(update.strips, self.size.width, ground, title or self.title)
 
-    def guarded(self, call: Callable[[], None]) -> None:
+    def call_safely(self, call: Callable[[], None]) -> None:
         """Calls; a defect there is told and kept, and the program goes on."""
         try:
             call()
@@ -220,7 +224,7 @@ class TerminalApp(App[int]):
         text = f"trntop: internal error: {type(error).__name__}: {error}{where}"
         self.exit(return_code=70, message=printable(text))
 
-    def _warn_later(self, text: str) -> None:
+    def _warn_threadsafe(self, text: str) -> None:
         self.call_later(self._warn, text)
 
     def _warn(self, text: str) -> None:

@@ -7,13 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
+from trntop.catalog import DEVICE_SOURCES
 from trntop.core.custom_rule import OwnRule
 from trntop.core.model import Cluster, Incident, NodeView, Phase, Severity, Stage, State, View
 from trntop.core.settings import Analysis, Check, Settings
 from trntop.pipeline.history import History
 from trntop.pipeline.jobs import means_of
 
-from .past import HistoryUntil
+from .view_history import HistoryUntil
 
 CHECK = Settings().check
 
@@ -135,6 +136,17 @@ class ViewModel:
                 found.setdefault(phase.stage, []).append(phase)
         ranked = sorted(found.items(), key=lambda entry: -len(entry[1]))
         return {stage: tuple(phases) for stage, phases in ranked}
+
+    @property
+    def no_devices(self) -> bool:
+        """Whether no source of Neuron devices is available on any node."""
+        states = [
+            source.state
+            for node in self.cluster.nodes.values()
+            for source in node.frame.sources
+            if source.name in DEVICE_SOURCES
+        ]
+        return bool(states) and all(state is State.DOWN for state in states)
 
     @property
     def has_data(self) -> bool:

@@ -1,4 +1,4 @@
-from trntop.tui.cost import Cost, Pace
+from trntop.tui.cost import Cost, TicksPerPicture
 
 
 def test_share_and_rate_of_the_last_whole_stretch() -> None:
@@ -32,7 +32,7 @@ def test_no_terminal_no_rate() -> None:
 
 def paces(*skipped: int) -> list[int]:
     """The pace after each picture; so many ticks were left out before it."""
-    pace = Pace()
+    pace = TicksPerPicture()
     seen = []
     for count in skipped:
         for _ in range(count):

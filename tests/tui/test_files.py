@@ -16,7 +16,7 @@ from trntop.recording.blackbox import BlackBox
 from trntop.recording.reader import open_recording
 from trntop.session.runner import Playback, Session
 from trntop.tui.app import TrntopApp
-from trntop.tui.files import Seen
+from trntop.tui.files import Watched
 
 
 def settings_of(folder: Path, **notify: object) -> Settings:
@@ -134,9 +134,9 @@ async def test_the_bell_rings_once_for_an_incident(
 
 
 def test_a_gap_is_not_seen() -> None:
-    seen = Seen()
+    watched = Watched()
     for second in (0, 1, 2, 500, 501, 400, 401):
-        seen.take(view_of(time=NOON + second))
-    assert seen.seconds == 4
-    assert seen.first is not None
-    assert seen.first.time == NOON
+        watched.append(view_of(time=NOON + second))
+    assert watched.seconds == 4
+    assert watched.first is not None
+    assert watched.first.time == NOON

@@ -8,7 +8,7 @@ from tests.tui.scenes import SETTINGS, make_app
 from trntop.core.errors import SettingsError
 from trntop.core.settings import Settings
 from trntop.tui.app import TrntopApp
-from trntop.tui.keys import bindings, checked
+from trntop.tui.keys import bindings, validate
 from trntop.tui.screens.cluster import ClusterScreen
 from trntop.tui.screens.help import HelpScreen, KeyList
 
@@ -48,7 +48,7 @@ def test_every_key_of_every_screen_is_known() -> None:
 def test_what_can_be_done(keys: dict[str, str]) -> None:
     ids = {binding.id for _, binding in bindings(TrntopApp)}
     if set(keys) <= ids:
-        assert checked(keys, TrntopApp) == keys
+        assert validate(keys, TrntopApp) == keys
 
 
 def test_an_unknown_id() -> None:

@@ -272,7 +272,7 @@ async def test_faults_only_is_kept_wherever_it_is_chosen() -> None:
             kept.append(arrangement)
 
     app = TrntopApp(
-        make_app(trouble=True).session, settings=make_app().settings, keeper=Remembering()
+        make_app(trouble=True).session, settings=make_app().settings, preferences=Remembering()
     )
     async with running(app) as pilot:
         await press(pilot, "4", "f")

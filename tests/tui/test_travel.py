@@ -33,81 +33,38 @@ def at(second: float) -> View:
     return dataclasses.replace(make_view(nodes=1), time=NOON + second)
 
 
-async def test_what_is_remembered_is_shown_without_moving_in_the_recording() -> None:
+@pytest.mark.parametrize(
+    ("keys", "second", "mode"),
+    [
+        (("left",), 94, Mode.PAST),
+        (("shift+left",), 39, Mode.PAST),
+        (("shift+left", "shift+right"), 99, Mode.PAUSED),
+        (("left", "right"), 99, Mode.PAUSED),
+        (("comma", "comma", "full_stop"), 98, Mode.PAST),
+        (("left", "l"), 99, Mode.PLAYING),
+        (("left", "space"), 99, Mode.PLAYING),
+        (("space",), 99, Mode.PAUSED),
+    ],
+)
+async def test_keys_move_the_playhead(keys: tuple[str, ...], second: float, mode: Mode) -> None:
     session = recording()
     app = app_of(session)
     async with running(app) as pilot:
-        for second in range(1, 11):
-            session.publish(at(second))
-            await pilot.pause()
-        await press(pilot, "left")
-        assert scene_of(app).view.time == NOON + 5
-        assert scene_of(app).mode is Mode.PAST
-        await press(pilot, "right")
-        # At the newest tick the recording stays held.
-        assert scene_of(app).mode is Mode.PAUSED
-        assert not session.sought
-        await press(pilot, "space")
-        assert scene_of(app).mode is Mode.PLAYING
-
-
-async def test_beyond_memory_the_recording_is_moved_in() -> None:
-    session = recording()
-    app = app_of(session)
-    async with running(app) as pilot:
-        await press(pilot, "left", "shift+left")
-        assert session.sought == [NOON - 5, NOON - 65]
-        assert session.playback is not None
-        assert session.playback.paused
-        session.publish(at(-65))
+        for tick in range(1, 100):
+            session.publish(at(tick))
         await pilot.pause()
-        assert scene_of(app).view.time == NOON - 65
-        assert scene_of(app).mode is Mode.PAUSED
-        await press(pilot, "right")
-        assert session.sought[-1] == NOON - 60
-        await press(pilot, "l")
-        assert not session.playback.paused
+        await press(pilot, *keys)
+        assert scene_of(app).view.time == NOON + second
+        assert scene_of(app).mode is mode
 
 
-async def test_nothing_is_before_the_beginning() -> None:
-    session = recording()
-    session.span = (NOON - 1, NOON + 100)
-    app = app_of(session)
+async def test_a_key_sets_and_removes_the_baseline() -> None:
+    app = app_of(recording())
     async with running(app) as pilot:
-        await press(pilot, "shift+left")
-        assert not session.sought
-        assert scene_of(app).view.time == NOON
-
-
-async def test_tick_by_tick() -> None:
-    session = recording()
-    app = app_of(session)
-    async with running(app) as pilot:
-        for second in (1, 2, 3):
-            session.publish(at(second))
-            await pilot.pause()
-        await press(pilot, "comma", "comma")
-        assert scene_of(app).view.time == NOON + 1
-        await press(pilot, "full_stop")
-        assert scene_of(app).view.time == NOON + 2
-        await press(pilot, "full_stop")
-        assert scene_of(app).mode is Mode.PAUSED
-        assert session.steps == 0
-        await press(pilot, "full_stop")
-        assert session.steps == 1
-        session.publish(at(4))
-        await pilot.pause()
-        assert scene_of(app).view.time == NOON + 4
-        assert scene_of(app).mode is Mode.PAUSED
-
-
-async def test_live_there_is_no_tick_to_go_on_to() -> None:
-    session = FakeSession(at(0))
-    app = app_of(session)
-    async with running(app) as pilot:
-        await press(pilot, "full_stop")
-        assert session.steps == 0
-        assert scene_of(app).mode is Mode.LIVE
+        await press(pilot, "b")
+        assert scene_of(app).baseline is scene_of(app).view
+        await press(pilot, "b")
+        assert scene_of(app).baseline is None
 
 
 @pytest.mark.parametrize("key", [":", "ctrl+g"])
@@ -149,7 +106,7 @@ async def test_live_what_is_not_remembered_is_said_to_be_gone() -> None:
         await pilot.pause()
         await press(pilot, "shift+left")
         await pilot.pause()
-        assert "further back than this screen remembers" in picture(app)
+        assert "before the start of the screen's history" in picture(app)
         assert scene_of(app).view.time == NOON
 
 

@@ -14,7 +14,7 @@ from ..preferences import Arrangement, TablePreferences
 from ..render import devices, efa, fleet
 from ..render.glyphs import Glyphs
 from ..render.line import printable
-from ..selection import Held, Selection
+from ..selection import Selection, SharedSelection
 from ..widgets.fleet_table import FleetTable
 from ..widgets.node_panel import NodePanel
 from ..widgets.overview import FleetMap, Trends
@@ -53,7 +53,7 @@ class ClusterScreen(FaultFinding):
         self,
         latest: Latest,
         glyphs: Glyphs,
-        held: Held | None = None,
+        held: SharedSelection | None = None,
         keeper: TablePreferences | None = None,
     ) -> None:
         super().__init__(latest, glyphs, held)

@@ -9,7 +9,7 @@ from textual.getters import query_one
 from textual.reactive import reactive
 
 from ..render.glyphs import Glyphs
-from ..selection import ALL, Held, Selection
+from ..selection import ALL, Selection, SharedSelection
 from ..widgets.filter_bar import FilterBar
 from ..widgets.row_table import RowTable
 from .frame import Frame, Latest
@@ -39,9 +39,9 @@ class Finding(Frame):
     selection: reactive[Selection] = reactive(ALL, repaint=False, bindings=True)
     """The nodes that are shown."""
 
-    def __init__(self, latest: Latest, glyphs: Glyphs, held: Held | None = None) -> None:
+    def __init__(self, latest: Latest, glyphs: Glyphs, held: SharedSelection | None = None) -> None:
         super().__init__(latest, glyphs)
-        self.held = held or Held()
+        self.held = held or SharedSelection()
 
     def filter_bar(self) -> FilterBar:
         """What is typed, and what holds; it stands above the list."""

@@ -136,4 +136,4 @@ class Frame(Screen[None]):
         self.crumbs = self.trail
         self.view_model = self.latest()
         if isinstance(self.app, TerminalApp):
-            self.call_next(self.app.turned)
+            self.call_next(self.app.end_transition)

@@ -13,7 +13,7 @@ from ..messages import SubjectChanged
 from ..render import devices, efa, host, place
 from ..render import node as parts
 from ..render.glyphs import Glyphs
-from ..selection import Held
+from ..selection import SharedSelection
 from ..widgets.node_panel import NodeDrawing, NodePanel, NodeTrends
 from ..widgets.parts import Parts
 from .frame import Frame, Latest
@@ -69,7 +69,7 @@ class NodeScreen(Frame):
 
     node: reactive[str | None] = reactive(None, repaint=False)
 
-    def __init__(self, latest: Latest, glyphs: Glyphs, node: str, held: Held) -> None:
+    def __init__(self, latest: Latest, glyphs: Glyphs, node: str, held: SharedSelection) -> None:
         super().__init__(latest, glyphs)
         self._held = held
         self.set_reactive(NodeScreen.node, node)

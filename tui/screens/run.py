@@ -75,7 +75,7 @@ class RunScreen(Frame):
             if self.view_model and self.job
             else ()
         )
-        last = cast("TrntopApp", self.app).held.node
+        last = cast("TrntopApp", self.app).shared.node
         return last if last in names else next(iter(names), None)
 
     @property
