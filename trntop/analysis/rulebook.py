@@ -131,8 +131,8 @@ RULEBOOK: tuple[Rule, ...] = (
     ),
     Rule(
         "latency_regression", Severity.WARNING,
-        "a probed link has more than {latency:g} times its usual latency in two results in a row, or "
-        "3 times in one, and other links do not",
+        "a probed link has more than {latency:g} times its usual latency in two results in a row, "
+        "or 3 times in one, and other links do not",
         LatencyRegression, hold=0.0, clear_hold=0.0, pace=5.0,
         summary="{where}: {what} ({tool} probe)",
         many="{nodes}: EFA latency has increased (probes)",
@@ -157,7 +157,7 @@ RULEBOOK: tuple[Rule, ...] = (
         DeviceLost, hold=3.0, clear_hold=10.0, pace=2.0,
         summary="{node}: {what} ({basis})",
         many="{nodes} have lost devices",
-        advice="Check dmesg and neuron-ls, then drain the node; if the device stays lost, replace it.",
+        advice="Check dmesg and neuron-ls, drain the node; if the device stays lost, replace it.",
         needs=("node_devices",),
     ),
     Rule(
@@ -175,7 +175,7 @@ RULEBOOK: tuple[Rule, ...] = (
         ExecutionErrors, hold=0.0, clear_hold=60.0,
         summary="{node}: {count}: {kinds} ({basis})",
         many="{nodes}: executions fail",
-        advice="Hardware errors: drain the node. Numerical: check the loss. Others: check runtime log.",
+        advice="Hardware errors: drain the node. Numerical: check the loss. Others: runtime log.",
         needs=("node_executions_failed_total",),
         follows={
             "ecc_uncorrected": _OWN_NODE, "device_lost": _OWN_NODE, "node_silent": Reach(before=0),
@@ -184,12 +184,12 @@ RULEBOOK: tuple[Rule, ...] = (
     ),
     Rule(
         "memory_pressure", Severity.WARNING,
-        "a device uses more than {memory:.0%} of its HBM, or more than 90 % and will be full within "
-        "5 minutes; or less than 4 % of the host's memory is available",
+        "a device uses more than {memory:.0%} of its HBM, or more than 90 % and will be full "
+        "within 5 minutes; or less than 4 % of the host's memory is available",
         MemoryPressure, hold=None, clear_hold=10.0, pace=5.0,
         summary="{node}: {what} {how} ({basis})",
         many="{nodes}: HBM nearly full",
-        advice="Find the category that grows: tensors (activations, leaks) or scratchpad (a new graph).",
+        advice="Find what grows: tensors (activations, leaks) or scratchpad (a new graph).",
         needs=("device_memory_used_ratio", "node_memory_available_bytes"),
         settings=("memory",),
     ),
@@ -199,7 +199,7 @@ RULEBOOK: tuple[Rule, ...] = (
         IdleAllocation, hold=0.0, clear_hold=10.0, pace=5.0,
         summary="{node}: {who}, idle since {since} (neuron-monitor)",
         many="{nodes} hold idle cores (neuron-monitor)",
-        advice="Find the owner with neuron-ls and run py-spy dump; end the process if it is left over.",
+        advice="Find the owner with neuron-ls, run py-spy dump; end the process if it is left over.",
         needs=("neuroncore_memory_used_bytes", "runtime_device_memory_used_bytes"),
         settings=("idle",),
         follows=dict.fromkeys(
