@@ -12,12 +12,11 @@ from textual import on
 from textual.app import App
 from textual.command import Provider
 
-from trntop.core.model import Incident, State, View
+from trntop.core.model import View
 from trntop.core.settings import Settings
 from trntop.session import interpreter
 from trntop.session.notify import Changes
 from trntop.session.runner import Session
-from trntop.sources import DEVICE_SOURCES
 
 from . import journal, keys
 from .bindings import BINDINGS

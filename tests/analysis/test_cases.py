@@ -98,7 +98,7 @@ def test_what_follows_is_evidence() -> None:
     story.find(25, "comm_bound")
     (incident,) = story.incidents
     assert incident.kind == "straggler"
-    assert "comm is" in texts(incident)
+    assert "communication takes" in texts(incident)
 
 
 def test_what_opened_before_its_cause_was_found_is_withdrawn() -> None:
@@ -107,7 +107,7 @@ def test_what_opened_before_its_cause_was_found_is_withdrawn() -> None:
     assert story.kinds == ["comm_bound"]
     story.find(22, "straggler", "n1", since=10)
     assert story.kinds == ["straggler"]
-    assert "comm is" in texts(story.incidents[0])
+    assert "communication takes" in texts(story.incidents[0])
 
 
 def test_what_opens_in_the_same_tick_as_its_cause() -> None:
@@ -147,8 +147,8 @@ def test_a_chain_of_causes_is_one_incident() -> None:
     story.find(30, "efa_degraded", "n1", component="efa:x", since=7)
     assert story.kinds == ["efa_degraded"]
     told = texts(story.incidents[0])
-    assert "comm is" in told
-    assert "slower than peers" in told
+    assert "communication takes" in told
+    assert "slower than its peers" in told
 
 
 @pytest.mark.parametrize("after", [1.0, TRAIL - 1.0])
@@ -230,7 +230,7 @@ def test_all_nodes_of_a_job_are_one_incident() -> None:
     assert (incident.node, incident.component, incident.job) == (None, None, "a")
     assert incident.opened_at == 10
     assert incident.detected_at == 10
-    assert incident.summary.startswith("all 4 nodes of a: EFA cards degraded")
+    assert incident.summary.startswith("all 4 nodes of a: EFA devices degraded")
 
 
 def test_two_hundred_nodes_in_one_tick() -> None:
@@ -312,7 +312,7 @@ def test_what_followed_from_one_follows_from_all() -> None:
         story.find(time, "efa_degraded", f"n{node}", component="efa:x")
     (incident,) = story.incidents
     assert incident.kind == "efa_degraded"
-    assert "comm is" in texts(incident)
+    assert "communication takes" in texts(incident)
 
 
 def test_a_common_cause_explains_what_opened_before_it() -> None:

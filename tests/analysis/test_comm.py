@@ -105,7 +105,7 @@ def test_a_job_that_is_heavy_all_along() -> None:
     (incident,) = comm(heavy())
     assert incident.open
     assert incident.returns == 0
-    assert incident.summary.startswith("job: comm is 40 % of step time since 00:00:")
+    assert incident.summary.startswith("job: communication takes 40 % of step time")
 
 
 @pytest.mark.parametrize("end", [120, 160])

@@ -50,7 +50,7 @@ def test_a_core_below_a_limit_is_named() -> None:
     assert verdict.says["value"] == "20 %"
     assert verdict.says["limit"] == "50 %"
     (evidence,) = verdict.evidence
-    assert evidence.text == "core:3: neuroncore_utilization_ratio is 20 %, own limit 50 %"
+    assert evidence.text == "core:3: neuroncore_utilization_ratio is 20 %, limit 50 %"
     assert (evidence.value, evidence.limit) == (pytest.approx(0.2), 0.5)
 
 

@@ -64,10 +64,10 @@ def test_a_device_that_neuron_monitor_lists_no_more(count: int) -> None:
     assert 21 <= found.begin <= 23
     assert 40 <= found.end <= 42
     assert found.verdict.says == {
-        "node": "n", "what": "device 3 is gone", "basis": "neuron-monitor",
+        "node": "n", "what": "device 3 is lost", "basis": "neuron-monitor",
     }  # fmt: skip
     left = [one.text for one in found.verdict.evidence if one.quantity == "node_devices"]
-    assert left == ([] if count == DEVICES else ["3 of 4 devices are left"])
+    assert left == ([] if count == DEVICES else ["3 of 4 devices left"])
 
 
 def test_one_reading_without_it_is_no_loss() -> None:
@@ -106,7 +106,7 @@ def test_a_number_of_devices_alone_names_none() -> None:
 
     (found,) = lost(monitored(at))
     assert found.verdict.component is None
-    assert found.verdict.says["what"] == "2 devices are gone"
+    assert found.verdict.says["what"] == "2 devices are lost"
     assert 40 <= found.end <= 42
 
 

@@ -120,7 +120,7 @@ class TestResends:
         assert verdict.component == f"efa:{name(2)}"
         assert verdict.since is not None
         assert abs(verdict.since - 50) <= 3
-        assert " of its packets, siblings 0" in verdict.says["symptom"]
+        assert " retransmits (limit 0.2 %, peers 0" in verdict.says["symptom"]
 
     @pytest.mark.parametrize(
         ("share", "severity"), [(0.005, Severity.WARNING), (0.05, Severity.CRITICAL)]
@@ -131,7 +131,7 @@ class TestResends:
 
         verdict = last_verdict(EfaDegraded(SETTINGS, 1.0), fleet(change, seconds=45))
         assert verdict.severity is severity
-        percent = f"resends {100 * share:.1f} % of its packets, siblings 0"
+        percent = f"{100 * share:.1f} % retransmits (limit 0.2 %, peers 0"
         assert verdict.says["symptom"].startswith(percent)
 
     @pytest.mark.parametrize("share", [0.0015, 0.02])
@@ -175,7 +175,11 @@ class TestResends:
 
         (found,) = degraded(fleet(change, seconds=80))
         assert (found.verdict.node, found.verdict.component) == ("n3", None)
-        assert found.verdict.says["card"] in ("all 8 cards", "7 of 8 cards", "6 of 8 cards")
+        assert found.verdict.says["card"] in (
+            "all 8 EFA devices",
+            "7 of 8 EFA devices",
+            "6 of 8 EFA devices",
+        )
 
     @pytest.mark.parametrize("cards", [1, 2])
     def test_nodes_with_few_cards_are_compared_with_one_another(self, cards: int) -> None:
@@ -304,7 +308,7 @@ class TestDown:
         assert found.key == ("n1", name(2))
         assert found.begin <= 52
         assert found.verdict.component == f"efa:{name(2)}"
-        assert found.verdict.says["symptom"] == "cannot be read any more"
+        assert found.verdict.says["symptom"] == "not readable"
         assert degraded(readings) == []
 
     def test_a_card_that_cannot_be_read(self) -> None:
@@ -316,7 +320,7 @@ class TestDown:
     def test_all_cards_of_a_node(self) -> None:
         (found,) = down(fleet(missing={50: [(1, card) for card in range(8)]}, seconds=80))
         assert (found.verdict.node, found.verdict.component) == ("n1", None)
-        assert found.verdict.says["card"] == "all 8 cards"
+        assert found.verdict.says["card"] == "all 8 EFA devices"
 
     @pytest.mark.parametrize(("state", "is_down"), [("4: ACTIVE", False), ("1: DOWN", True)])
     def test_the_state_of_a_port(self, state: str, is_down: bool) -> None:
@@ -326,7 +330,7 @@ class TestDown:
 
         found = down(fleet(facts=facts, seconds=80))
         assert [one.key for one in found] == [("n1", name(2))] * is_down
-        assert all(one.verdict.says["symptom"] == f"is {state}" for one in found)
+        assert all(one.verdict.says["symptom"] == f"port {state}" for one in found)
 
     def test_commands_that_never_complete(self) -> None:
         def change(time: float, rates: Rates) -> None:

@@ -69,8 +69,8 @@ def test_a_slow_pair(factor: float) -> None:
     assert (verdict.node, verdict.component) in [("n1", "link:n2"), ("n2", "link:n1")]
     assert verdict.since is not None
     assert 5 * ROUND <= verdict.since <= 6 * ROUND
-    assert "(either end)" in verdict.says["what"]
-    assert "which of the two" in verdict.evidence[-1].text
+    assert "(either end may be faulty)" in verdict.says["what"]
+    assert "which end is faulty" in verdict.evidence[-1].text
 
 
 @pytest.mark.parametrize(("nodes", "factor"), [(3, 1.8), (4, 2.5), (6, 1.8)])
@@ -81,7 +81,7 @@ def test_a_slow_node(nodes: int, factor: float) -> None:
     (found,) = run(mesh(slow, nodes=nodes))
     assert (found.verdict.node, found.verdict.component) == ("n1", None)
     assert found.verdict.says["where"] == "n1"
-    assert found.verdict.says["what"].startswith("latency to ")
+    assert found.verdict.says["what"].startswith("up to ")
 
 
 def test_a_slow_card() -> None:

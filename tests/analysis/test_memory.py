@@ -33,7 +33,7 @@ def test_the_fullest_device_is_named() -> None:
     assert found.begin == pytest.approx(20, abs=2)
     assert found.end == pytest.approx(60, abs=2)
     assert found.verdict.says["what"] == "HBM of device 1"
-    assert found.verdict.says["how"] == "is 97 % full"
+    assert found.verdict.says["how"] == "is 97 % used"
 
 
 def test_devices_that_fill_up_alike_are_one_matter() -> None:
@@ -47,7 +47,7 @@ def test_steady_growth_is_told_before_it_is_full() -> None:
     # At 0.9 the rest takes 100 s; half a minute of growth must be seen.
     assert 330 <= found.begin <= 337
     assert found.verdict.component == "device:1"
-    assert found.verdict.says["how"].startswith("is 93 % full, wholly in 1 min")
+    assert found.verdict.says["how"].startswith("is 93 % used, full in 1 min")
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from trntop.core.settings import Analysis
 FOLDER = Path(__file__).parents[2] / "docs" / "runbooks"
 HEADINGS = [
     "What it means",
-    "How trntop judged it",
-    "Look first",
+    "How trntop detects it",
+    "Check first",
     "Commands",
-    "What clears it",
-    "What looks alike",
+    "When it closes",
+    "False positives and similar cases",
 ]
 
 

@@ -24,7 +24,7 @@ def test_a_node_that_falls_silent_and_comes_back() -> None:
     assert found.verdict.node == "b"
     assert found.verdict.since == 49.0
     assert found.verdict.says == {"node": "b", "last": "neuron-monitor"}
-    assert found.verdict.evidence[0].text == "neuron-monitor: last heard 00:00:49 UTC"
+    assert found.verdict.evidence[0].text == "neuron-monitor: last seen 00:00:49 UTC"
 
 
 def test_whoever_spoke_last_is_named_first() -> None:

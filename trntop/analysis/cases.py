@@ -348,7 +348,10 @@ def _follows(finding: Finding, case: IncidentGroup) -> bool:
 def _told(finding: Finding) -> str:
     """A consequence as evidence."""
     says = {name: text for name, text in finding.verdict.says.items() if text != NOBODY}
-    return compose(finding.rule.summary, says, finding.since, _names(finding.verdict))
+    summary = finding.rule.summary
+    if "{since}" not in summary:
+        summary += ", since {since}"
+    return compose(summary, says, finding.since, _names(finding.verdict))
 
 
 def _names(verdict: Verdict) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Runs a rule of the user's own: one quantity against one number, for every part that has it."""
+"""Runs a custom rule: one quantity against one number, for every part that has it."""
 
 import math
 from collections.abc import Hashable
@@ -34,7 +34,7 @@ def rule_of(own: OwnRule) -> Rule:
 
 
 class Custom:
-    """A detector for one rule of the user's own. Keys: a node's name, or node and part.
+    """A detector for one custom rule. Keys: a node's name, or node and part.
 
     Args:
         rule: a rule whose comparison is sound (`OwnRule.mistake`).
@@ -106,7 +106,7 @@ class Custom:
             evidence=(
                 Evidence(
                     f"{component + ': ' if component else ''}{self._name} is {shown}, "
-                    f"own limit {limit}",
+                    f"limit {limit}",
                     node,
                     self._name,
                     value,
@@ -116,7 +116,7 @@ class Custom:
         )
 
     def reset(self) -> None:
-        """Nothing of the past is kept."""
+        pass
 
     def _shown(self, value: float) -> str:
         return units.stated(value, CATALOG[self._name].unit)

@@ -518,7 +518,7 @@ def _announced(crew: JobProgress, tick: Tick, seen: _Seen) -> tuple[JobPhase, st
     for place in seen.noting.intersection(crew.places.tolist()) if seen.noting else ():
         phase = tick.views[place].frame.phase
         if phase is not None and (stated := _STAGES.get(phase.stage)) is not None:
-            return stated, "the job says so"
+            return stated, "reported by the job"
     return None
 
 
@@ -529,30 +529,30 @@ def _reason(crew: JobProgress, tick: Tick, seen: _Seen) -> tuple[JobPhase, str]:
     known = utilization[~np.isnan(utilization)]
     runtimes = tick.column("node_runtimes")[places]
     if not len(known):
-        return JobPhase.UNKNOWN, "nothing is heard of its cores"
+        return JobPhase.UNKNOWN, "no data from its cores"
     if (runtimes[~np.isnan(runtimes)] == 0).all() and not np.isnan(runtimes).all():
-        return JobPhase.OVER, "its processes are gone"
+        return JobPhase.OVER, "its processes have ended"
     # Executions may be as long as a good part of a step.
     if crew.job is not None and tick.time - crew.executed <= max(
         TUNING.idle_without_steps, TUNING.long_execution * crew.usual
     ):
-        return JobPhase.EVALUATING, "executions go on without steps"
+        return JobPhase.EVALUATING, "executions continue without steps"
     busy = float((known > TUNING.busy).mean())
     if seen.most("node_compilers", crew):
         return JobPhase.COMPILING, "compilers run"
     if seen.most("writing", crew) > max(TUNING.writing, 3 * crew.calm.get("writing", 0.0)):
-        return JobPhase.CHECKPOINTING, "much is written"
+        return JobPhase.CHECKPOINTING, "heavy writes to disk"
     if seen.rise("node_vcpu_io_wait_ratio", crew) > TUNING.io_wait:
-        return JobPhase.CHECKPOINTING, "processors wait for disks"
+        return JobPhase.CHECKPOINTING, "host CPUs wait for disks"
     if busy >= TUNING.busy or (busy > 0 and len(known) > 2 and busy > 1 / 3):
         which = "all its cores" if busy == 1 else f"cores of {units.percent(busy)} of its nodes"
         return JobPhase.BUSY_NO_PROGRESS, f"{which} are busy"
     if seen.rise("host", crew) > TUNING.host_busy:
-        return JobPhase.COMPILING, "processors are busy, cores idle"
+        return JobPhase.COMPILING, "host CPUs are busy, cores are idle"
     assert crew.moved is not None
     if crew.due(tick.time - crew.paused):
-        return JobPhase.CHECKPOINTING, "cores idle at the time of its usual pause"
-    return JobPhase.RESTING, "cores idle"
+        return JobPhase.CHECKPOINTING, "cores are idle at the time of its usual pause"
+    return JobPhase.RESTING, "cores are idle"
 
 
 def _most(values: Column) -> float | None:

@@ -1,4 +1,4 @@
-"""The one sentence that an incident is told in."""
+"""The one-sentence summary of an incident."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ LENGTH = 120
 SHORTEST = 8
 """Characters to which a name may be cut so that the sentence fits."""
 NOBODY = "; no node stands out"
-"""What is said where nobody is named; it is left out where a cause is known."""
+"""Shown where no node is named; left out where a cause is known."""
 
 
 def compose(template: str, says: Mapping[str, str], since: float, names: Sequence[str] = ()) -> str:

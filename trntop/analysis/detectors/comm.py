@@ -1,4 +1,4 @@
-"""Jobs that communicate too much of their time."""
+"""Jobs that spend too much of their step time in communication."""
 
 import statistics
 from collections import deque
@@ -24,9 +24,9 @@ class CommTuning:
     least_limit: float = 1e-9
     """A limit of 0 flags any communication at all."""
     hold: float = 10.0
-    """Seconds above the limit; within them the cause, if there is one, has been found."""
+    """Seconds above the limit: detectors of a cause need less."""
     least_steps: int = 3
-    """Steps that are judged together at least: one may be odd."""
+    """Steps in a mean at least: a single one may be an outlier."""
     most_steps: int = 600
 
 
@@ -63,10 +63,8 @@ class CommBound:
             steps = self._steps.setdefault(job, _Steps())
             if steps.newest != crew.step or crew.step != crew.step:
                 share, exposed = shares = shares or self._shares(tick)
-                steps.take(tick.time, float(share[place]), float(exposed[place]), crew.step)
-                steps.forget(
-                    tick.time - max(self._settings.window, TUNING.least_steps * crew.usual)
-                )
+                steps.append(tick.time, float(share[place]), float(exposed[place]), crew.step)
+                steps.drop(tick.time - max(self._settings.window, TUNING.least_steps * crew.usual))
             excess[place] = steps.excess(self._settings)
         return Signal(self._jobs, excess, 1.0, self._settings.clear_ratio)
 
@@ -93,7 +91,6 @@ class CommBound:
         return means
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
-        """Says how much of the step goes into communication."""
         settings, job = self._settings, str(key)
         place = self._jobs.place[job]
         share, exposed = self._steps[job].means()
@@ -131,7 +128,6 @@ class CommBound:
         )
 
     def reset(self) -> None:
-        """Forgets all steps."""
         self._steps.clear()
 
 
@@ -143,12 +139,11 @@ class _Steps:
         """Time, comm share, exposed share."""
         self.newest = float("nan")
 
-    def take(self, time: float, share: float, exposed: float, step: float) -> None:
-        """Takes the shares of a step."""
+    def append(self, time: float, share: float, exposed: float, step: float) -> None:
         self.newest = step
         self._rows.append((time, share, exposed))
 
-    def forget(self, before: float) -> None:
+    def drop(self, before: float) -> None:
         """Drops what is older, but for the least number of steps."""
         while len(self._rows) > TUNING.least_steps and self._rows[0][0] <= before:
             self._rows.popleft()

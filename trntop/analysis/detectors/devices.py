@@ -1,4 +1,4 @@
-"""Neuron devices that are gone, and memory errors that devices could not correct."""
+"""Lost Neuron devices, and memory errors that devices could not correct."""
 
 import re
 from collections.abc import Hashable, Iterator, Mapping
@@ -47,8 +47,8 @@ _Subject = tuple[str, Key]
 _WITNESSES = {NEURON_MONITOR: UNCORRECTED_ECC[1], NEURON_SYSFS: UNCORRECTED_ECC[0]}
 """Source → its counts of errors: it tells at least one of each device that is there."""
 _SAYS = {
-    NEURON_MONITOR: "neuron-monitor lists it no more",
-    NEURON_SYSFS: "the driver's sysfs tree shows nothing of it",
+    NEURON_MONITOR: "no longer listed by neuron-monitor",
+    NEURON_SYSFS: "no longer listed by the driver's sysfs tree",
 }
 
 
@@ -99,7 +99,6 @@ class DeviceLost:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets what was there."""
         self._parts = PartAxis(Axis(), ())
         self._axis = self._parts
         """The devices, and before those of each node one more place: `SOME`."""
@@ -188,7 +187,6 @@ class DeviceLost:
                 values[starts[place]] = 1.0 if read > loss.read else np.nan
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
-        """Names the device, and the source that misses it."""
         assert isinstance(key, tuple)
         node, device = key
         view, loss = tick.view(node), self._missing[node, device]
@@ -198,9 +196,9 @@ class DeviceLost:
         basis = loss.source
         if device == SOME:
             lost = round(most - (count or 0.0))
-            what = "a device is gone" if lost == 1 else f"{lost} devices are gone"
+            what = "a device is lost" if lost == 1 else f"{lost} devices are lost"
         else:
-            what = f"device {device} is gone"
+            what = f"device {device} is lost"
             why = _lost(view.inventory.device_links.get(int(device), {}))
             if why and loss.source == NEURON_SYSFS:
                 basis = f"{loss.source}: {why}"
@@ -208,7 +206,7 @@ class DeviceLost:
         if count is not None and count < most:
             evidence.append(
                 Evidence(
-                    f"{count:.0f} of {most:.0f} devices are left", node, "node_devices", count, most
+                    f"{count:.0f} of {most:.0f} devices left", node, "node_devices", count, most
                 )
             )
         return Verdict(
@@ -245,7 +243,6 @@ class EccUncorrected:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets the counts."""
         self._growth = Growth()
         self._errors: dict[_Subject, _Errors] = {}
         self._changes = _Changes("node_ecc_uncorrected_events")
@@ -273,7 +270,6 @@ class EccUncorrected:
         return Signal(axis, values, 0.0, 0.0)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
-        """Says how many there were, by whose count."""
         assert isinstance(key, tuple)
         node, device = key
         view, known = tick.view(node), self._errors[node, device]

@@ -1,8 +1,8 @@
-"""EFA cards that hold the others back, and cards that do not work any more.
+"""EFA devices that are degraded, and EFA devices that are down.
 
-Collectives run at the pace of the slowest card, so one bad card slows all alike; it differs from
-its siblings in what it sends again, in the part of the traffic it carries, or in its errors.
-AWS states no thresholds for any of the counters.
+Collectives run at the speed of the slowest device, so one faulty device slows down all of them; it
+differs from its peers in retransmits, in its share of the traffic, or in errors. AWS documents no
+thresholds for any of the counters.
 """
 
 from collections.abc import Hashable
@@ -37,11 +37,9 @@ class EfaTuning:
     min_retransmits: float = 20.0
     """Packets sent again in the window, without which the share of them means nothing."""
     errors_per_second: float = 0.5
-    """Errors per second above which a card is degraded, if its siblings have far fewer."""
+    """Errors per second above which a device is degraded, if its peers have far fewer."""
     min_duration: float = 12.0
-    """Seconds of retransmits, or in which errors must show: some bursts, as when a
-    path changes, pass by themselves.
-    """
+    """Seconds of retransmits or errors: bursts, as of a changed path, pass by themselves."""
     min_expected: float = 3.0
     """Packets that a card at the limit would have resent in a reading that tells."""
     min_errors: float = 8.0
@@ -172,11 +170,11 @@ class EfaDegraded:
         ]
         since = self._since[places]
         return Verdict(
-            # Packets sent again tell most, whatever else there is; then lost traffic.
+            # Retransmits are the strongest sign; then lost traffic.
             says={
                 "node": node,
                 "card": _named(axis, places),
-                "symptom": signs[0][0] if signs else "differs from its siblings",
+                "symptom": signs[0][0] if signs else "differs from its peers",
             },
             job=tick.job_of.get(node),
             node=node,
@@ -265,22 +263,18 @@ class EfaDegraded:
             return None
         many, ratio = len(places) > 1, float(np.nanmean(lately[places]))
         others = float(self._cards.siblings.median(lately)[place])
-        beside = "" if many or others != others else f", siblings {units.percent(others)}"
-        packets = f"{units.percent(ratio)} of {'their' if many else 'its'} packets"
-        phrase = f"{'resend' if many else 'resends'} {packets}{beside},"
-        text = f"{packets} sent again{beside}; limit {units.percent(self._limit)}"
-        return phrase, Evidence(text, node, "efa_retransmit_ratio", ratio, self._limit)
+        peers = "" if many or others != others else f", peers {units.percent(others)}"
+        limit = f"(limit {units.percent(self._limit)}{peers})"
+        text = f"{units.percent(ratio)} retransmits {limit}"
+        return text, Evidence(text, node, "efa_retransmit_ratio", ratio, self._limit)
 
     def _by_loss(self, node: str, places: npt.NDArray[np.int64]) -> tuple[str, Evidence] | None:
         if not (self._shares.value[places] > 1.0).any():
             return None
         loss = float(np.max(self._shares.loss[places]))
-        text = f"{100 * loss:.0f} % less traffic than its usual part beside its siblings"
         carries = "carry" if len(places) > 1 else "carries"
-        return (
-            f"{carries} {100 * loss:.0f} % less than usual beside siblings,",
-            Evidence(text, node, "efa_tx_bytes_per_second"),
-        )
+        text = f"{carries} {100 * loss:.0f} % less traffic than {_its(places)} peers"
+        return text, Evidence(text, node, "efa_tx_bytes_per_second")
 
     def _by_errors(
         self, tick: Tick, node: str, places: npt.NDArray[np.int64]
@@ -294,12 +288,11 @@ class EfaDegraded:
         }
         most = max(shares, key=lambda what: shares[what])
         what = f" ({most})" if shares[most] > 0 else ""
-        have = "have" if len(places) > 1 else "has"
         text = (
             f"{rate:.2g} errors/s{what} in {TUNING.window:g} s; limit {TUNING.errors_per_second:g}"
         )
         return (
-            f"{have} {rate:.2g} errors/s{what}, siblings far fewer,",
+            f"{rate:.2g} errors/s{what}, peers far fewer",
             Evidence(text, node, None, rate, TUNING.errors_per_second),
         )
 
@@ -354,20 +347,20 @@ class EfaDown:
         silent = float(self._state[_SILENT, place])
         state = tick.view(node).inventory.efa_links.get(str(card), {}).get("state", "")
         if cards.lost[place]:
-            symptom = "cannot be read any more"
+            symptom = "not readable"
         elif cards.inactive[place]:
-            symptom = f"{'are' if many else 'is'} {state}"
+            symptom = f"port {state}"
         elif tick.time - self._state[_STUCK, place] <= TUNING.command_memory:
-            symptom = f"{'do' if many else 'does'} not complete admin commands"
+            symptom = "admin commands do not complete"
         else:
-            symptom = f"{'carry' if many else 'carries'} nothing beside busy siblings"
+            symptom = "no traffic while its peers are busy"
         text = f"{symptom} for {units.span(silent)}" if silent >= self._limit else symptom
         return Verdict(
             says={"node": node, "card": _named(axis, places), "symptom": symptom},
             job=tick.job_of.get(node),
             node=node,
             component=None if many else f"efa:{card}",
-            evidence=(Evidence(f"{_named(axis, places)} {text}", node),),
+            evidence=(Evidence(f"{_named(axis, places)}: {text}", node),),
             since=float(self._onset.since[place]),
         )
 
@@ -465,9 +458,14 @@ def _alike(axis: PartAxis, values: Column, place: int) -> npt.NDArray[np.int64]:
     return np.flatnonzero(above & (axis.owner == owner))
 
 
+def _its(places: npt.NDArray[np.int64]) -> str:
+    return "their" if len(places) > 1 else "its"
+
+
 def _named(axis: PartAxis, places: npt.NDArray[np.int64]) -> str:
-    """`card rdmap16s27`, or `14 of 16 cards`."""
+    """`rdmap16s27`, or `14 of 16 EFA devices`."""
     if len(places) == 1:
-        return f"card {axis.key(int(places[0]))[1]}"
+        return str(axis.key(int(places[0]))[1])
     size = int(axis.sizes[axis.owner[places[0]]])
-    return f"all {size} cards" if len(places) == size else f"{len(places)} of {size} cards"
+    count = f"all {size}" if len(places) == size else f"{len(places)} of {size}"
+    return f"{count} EFA devices"

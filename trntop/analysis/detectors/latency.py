@@ -1,9 +1,9 @@
-"""Links between nodes that have become slow, as active probes tell.
+"""Links between nodes that have become slow, measured by active probes.
 
 A probe's result is compared with earlier ones of the same link, tool, message size, statistic
-and load, for numbers of different kinds are not the same thing; and with the links of others, for
-a fabric that is slow for all is nobody's fault. A link has two ends: which one is sick shows only
-where one of them is slow to others as well.
+and load, because numbers of different kinds are not comparable; and with other links, because a
+fabric that is slow for all is no fault of one node. A link has two ends: the faulty one shows only
+where one of them is slow to other nodes as well.
 """
 
 from collections import deque
@@ -134,16 +134,16 @@ class LatencyRegression:
         guilty, links = self._blamed[cast(Key, key)]
         worst = max(links, key=lambda one: one.ratio)
         prober, peer = worst.ends
-        times = f"{worst.ratio:.1f} times the usual"
+        times = f"{worst.ratio:.1f} times the usual latency"
         if guilty is None:
             node, component = prober.node, cast(str | None, f"link:{peer.node}")
             where = f"{prober.node} to {peer.node}"
-            what = f"latency is {units.seconds(worst.latency)}, {times} (either end)"
+            what = f"{units.seconds(worst.latency)}, {times} (either end may be faulty)"
         else:
             node, component = guilty.node, f"efa:{guilty.card}" if guilty.card else None
-            where = f"{guilty.node}: card {guilty.card}" if guilty.card else guilty.node
+            where = f"{guilty.node} {guilty.card}" if guilty.card else guilty.node
             peers = {other for one in links for other in one.pair - {guilty.node}}
-            what = f"latency to {len(peers)} peers up to {times}"
+            what = f"up to {times} to {len(peers)} peers"
         evidence = [
             Evidence(
                 f"{one.ends[0].node} to {one.ends[1].node}: {units.seconds(one.latency)}, "
@@ -153,7 +153,7 @@ class LatencyRegression:
             for one in sorted(links, key=lambda one: -one.ratio)[:4]
         ]  # fmt: skip
         if guilty is None:
-            text = f"no other link of {prober.node} or {peer.node} tells which of the two it is"
+            text = f"no other link of {prober.node} or {peer.node} shows which end is faulty"
             evidence.append(Evidence(text))
         return Verdict(
             says={"where": where, "what": what, "tool": worst.kind.tool if worst.kind else "probe"},
@@ -165,7 +165,6 @@ class LatencyRegression:
         )
 
     def reset(self) -> None:
-        """Forgets all results."""
         self._axis = PartAxis(Axis(), ())
         self._links.clear()
         self._blamed.clear()

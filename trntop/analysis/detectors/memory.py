@@ -23,7 +23,7 @@ class MemoryTuning:
     """What nearly full means, and when growth is a trend."""
 
     host_limit: float = 0.96
-    """Share of the host's memory that cannot be had any more."""
+    """Used share of the host's memory."""
     clear: float = 0.97
     """Of its limit, at which memory counts as well again."""
     filling: float = 0.9
@@ -110,7 +110,7 @@ class MemoryPressure:
         devices = view.inventory.of(Entity.DEVICE)
         used = view.frame.columns.get("device_memory_used_ratio")
         if used is None:
-            says = {"node": node, "what": "HBM", "how": "is nearly full", "basis": "last heard"}
+            says = {"node": node, "what": "HBM", "how": "is nearly full", "basis": "last reading"}
             return Verdict(says, tick.job_of.get(node), node)
         place = int(np.nanargmax(used))
         share, device = float(used[place]), devices[place]
@@ -124,15 +124,13 @@ class MemoryPressure:
                 node, "device_memory_used_ratio", share, self._limit,
             )
         ]  # fmt: skip
-        how = f"is {units.percent(share)} full"
+        how = f"is {units.percent(share)} used"
         if left is not None and left < TUNING.horizon:
             rate = (1.0 - share) / max(left, 1.0) * 60.0
-            how += f", wholly in {units.span(left)}"
+            how += f", full in {units.span(left)}"
             evidence.append(Evidence(f"it grows by {units.percent(rate)} a minute", node))
         if total := view.frame.at("device_memory_total_bytes", place):
-            evidence.append(
-                Evidence(f"{units.bytes_iec((1.0 - share) * total)} are left on it", node)
-            )
+            evidence.append(Evidence(f"{units.bytes_iec((1.0 - share) * total)} free", node))
         others = f" and {full - 1} more" if full > 1 else ""
         return Verdict(
             says={"node": node, "what": f"HBM of device {device}{others}", "how": how,
@@ -155,7 +153,7 @@ class MemoryPressure:
             node=node,
             evidence=(
                 Evidence(
-                    f"{units.percent(share)} of the host's memory can be had; "
+                    f"{units.percent(share)} of the host's memory is available; "
                     f"limit {units.percent(1.0 - TUNING.host_limit)}",
                     node, "node_memory_available_bytes", available,
                 ),
@@ -163,7 +161,6 @@ class MemoryPressure:
         )  # fmt: skip
 
     def reset(self) -> None:
-        """Forgets how memory grew."""
         self._tracks.clear()
 
 

@@ -1,4 +1,4 @@
-"""Nodes of which nothing is heard."""
+"""Nodes without data from any source."""
 
 from collections.abc import Hashable
 
@@ -18,7 +18,7 @@ SOURCES = 5
 
 
 class NodeSilent:
-    """Seconds since any source of a node was heard."""
+    """Seconds since the newest data of any source of a node."""
 
     inputs = frozenset[str]()
 
@@ -53,7 +53,6 @@ class NodeSilent:
         return Signal(tick.nodes, ages, self._limit, self._limit)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
-        """Says who was heard last and when, and what the sources' collectors say."""
         view = tick.view(str(key))
         speakers = sorted(view.frame.speakers, key=lambda one: -(one.time or 0.0))
         # What its list says of a node may be why: that it was stopped.
@@ -68,7 +67,6 @@ class NodeSilent:
         )
 
     def reset(self) -> None:
-        """Forgets who was heard when."""
         self._heard[:] = np.nan
 
 
@@ -79,8 +77,8 @@ def _loop_paced(view: NodeView) -> bool:
 
 def _last_word(source: SourceState) -> str:
     if source.time is None:
-        return f"{source.name}: never heard; {source.reason or source.state}"
-    said = f"{source.name}: last heard {units.clock(source.time, utc=True)} UTC"
+        return f"{source.name}: never reported; {source.reason or source.state}"
+    said = f"{source.name}: last seen {units.clock(source.time, utc=True)} UTC"
     # That it is silent is what the incident says.
     known = source.reason and not source.reason.startswith("silent")
     return f"{said}; {source.reason}" if known else said

@@ -1,4 +1,4 @@
-"""Jobs that do not get on: they hang, compile in the middle of a run, or a checkpoint stalls."""
+"""Jobs without progress: they hang, compile in the middle of a run, or a checkpoint stalls."""
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
@@ -30,11 +30,9 @@ class StallTuning:
     min_checkpoint: float = 20.0
     """Seconds; a checkpoint that took less has not stalled, whatever is usual."""
     min_lead: float = 0.7
-    """Seconds by which a node must stop before all others to be the one they wait for, beyond
-    what is unsure.
-    """
+    """Seconds, beyond the uncertainty, by which the offending node must have stopped first."""
     max_share: float = 1 / 3
-    """Share of a crew's nodes up to which those that differ are the ones to name."""
+    """Share of a job's nodes up to which the ones that differ are named."""
 
 
 TUNING = StallTuning()
@@ -77,7 +75,7 @@ class _Stalls:
         )
 
     def reset(self) -> None:
-        """Nothing is kept."""
+        pass
 
     def _verdict(
         self, key: Hashable, tick: Tick, *, node: str | None = None, guilty: str = "",
@@ -100,7 +98,7 @@ class _Stalls:
                 "guilty": guilty,
                 "paused": units.span(crew.paused),
                 "usual": before,
-                "step": "" if crew.step != crew.step else f" after step {units.count(crew.step)}",
+                "step": "" if crew.step != crew.step else f" at step {units.count(crew.step)}",
             },
             job=crew.job,
             node=node,
@@ -136,7 +134,8 @@ class Hang(_Stalls):
         crew = tick.progress.crews[key]  # type: ignore[index]
         suspects, reason = _suspects(crew, tick)
         names = [str(tick.nodes.keys[place]) for place in suspects]
-        guilty = f"; {_listed(names)} {reason}" if names else NOBODY
+        reasons = reason.replace("is ", "are ", 1) if len(names) > 1 else reason
+        guilty = f"; {_listed(names)} {reasons}" if names else NOBODY
         evidence = [Evidence(f"{name} {reason}", name) for name in names]
         node = names[0] if len(names) == 1 else None
         return self._verdict(key, tick, node=node, guilty=guilty, evidence=evidence)
@@ -151,7 +150,6 @@ class Recompile(_Stalls):
         return self._settings.compilation
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
-        """Says since when, and what tells so."""
         return self._verdict(key, tick)
 
 
@@ -167,7 +165,6 @@ class CheckpointStall(_Stalls):
         return max(TUNING.min_checkpoint, TUNING.pause_factor * usual)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
-        """Says for how long, and what is usual."""
         return self._verdict(key, tick)
 
 
@@ -182,7 +179,7 @@ def _suspects(crew: JobProgress, tick: Tick) -> tuple[list[int], str]:
         0 < len(idle) <= max(1.0, TUNING.max_share * len(places))
         and (utilization >= PROGRESS.busy).any()
     ):
-        return idle.tolist(), "idles while the others wait"
+        return idle.tolist(), "is idle while the others wait"
     behind = _behind(crew, tick)
     if 0 < len(behind) <= max(1.0, TUNING.max_share * len(places)):
         return behind, "is a step behind"

@@ -1,4 +1,4 @@
-"""Who holds a job back: whoever computes longest, and therefore waits least."""
+"""The straggler of a job: the node that computes longest and therefore waits least."""
 
 from collections.abc import Hashable
 from dataclasses import replace
@@ -24,7 +24,6 @@ class Straggler:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all peers."""
         self._ranks = Ranks(self._least)
         self._nodes = Nodes(self._least)
         self._devices = Devices(self._least)

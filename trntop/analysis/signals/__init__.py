@@ -1,1 +1,1 @@
-"""Who tells of a slow part: ranks of themselves, neuron-monitor of nodes, devices and cores."""
+"""Signals of a slow part: steps of ranks, metrics of nodes, devices and cores."""

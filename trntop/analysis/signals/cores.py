@@ -1,4 +1,4 @@
-"""What neuron-monitor says of cores: one that stopped while its siblings work on."""
+"""Cores that have stopped while the others of the node work, by neuron-monitor's metrics."""
 
 from collections import deque
 from dataclasses import dataclass

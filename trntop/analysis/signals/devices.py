@@ -1,4 +1,4 @@
-"""What neuron-monitor says of devices: one that its siblings on the node leave behind."""
+"""Devices slower than the others of the node, by neuron-monitor's metrics."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What neuron-monitor says of nodes that report no steps: latency, operations, utilization."""
+"""Nodes without reported steps, compared by latency, operations and utilization."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -38,9 +38,9 @@ _COLUMNS = (
 )
 LATENCY, FLOPS, UTILIZATION = range(3)
 _PHRASES = (
-    "an execution takes {:.3g} s, elsewhere {:.3g} s",
-    "{:.3g} FLOP/s, elsewhere {:.3g}",
-    "utilization {:.0%}, elsewhere {:.0%}",
+    "an execution takes {:.3g} s, peers {:.3g} s",
+    "{:.3g} FLOP/s, peers {:.3g}",
+    "utilization {:.0%}, peers {:.0%}",
 )
 _SIGNS = ((LATENCY,), (FLOPS, UTILIZATION))
 """What tells of a slow node: executions that take longer, or less work in less time.
@@ -50,7 +50,7 @@ In a synchronous job all nodes do the same work in the same time, and it is the 
 
 
 class Nodes:
-    """Nodes that report no steps, by what neuron-monitor says."""
+    """Nodes without reported steps, by neuron-monitor's metrics."""
 
     inputs = frozenset(_COLUMNS)
 

@@ -1,4 +1,4 @@
-"""What ranks say of themselves: the steps that they report, compared step by step."""
+"""The steps that ranks report, compared step by step."""
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -189,7 +189,7 @@ class Ranks:
         if np.isnan(theirs).all() or np.isnan(own).all():
             return ""
         wait = float(np.nanmedian(theirs) - np.nanmin(own))
-        return f"; others wait {units.seconds(wait)} a step" if wait > 0 else ""
+        return f"; others wait {units.seconds(wait)} per step" if wait > 0 else ""
 
     def _evidence(
         self, node: str, where: str, mine: npt.NDArray[np.bool_], others: npt.NDArray[np.bool_]
@@ -200,7 +200,7 @@ class Ranks:
             if np.isnan(values[mine]).all() or np.isnan(values[others]).all():
                 continue
             own, usual = float(np.nanmedian(values[mine])), float(np.nanmedian(values[others]))
-            text = f"{where} {what} {own:.3g} s of a step, the median of the others {usual:.3g} s"
+            text = f"{where} {what} {own:.3g} s per step, median of its peers {usual:.3g} s"
             yield Evidence(text, node, quantity, own, usual)
 
     def _follow(self, axis: PartAxis) -> None:
