@@ -51,7 +51,7 @@ from trntop.collectors.neuron_ls import NeuronLs
 from trntop.collectors.neuron_monitor import NeuronMonitor
 from trntop.collectors.polled import Polled
 from trntop.collectors.probing import Probing
-from trntop.collectors.prometheus.collector import EngineCollector
+from trntop.collectors.prometheus.collector import PrometheusCollector
 from trntop.collectors.ssh.node import SshNode
 from trntop.collectors.stdin import StandardInput
 from trntop.collectors.steps import StepsCollector
@@ -634,7 +634,7 @@ ROWS = [
         ssh(writing_program("ssh", "exit 255"))),
     Row("ssh: noise", SshNode, ssh(lambda place: None), ssh(hanging_program("ssh")),
         ssh(writing_program("ssh", 'cat "${0%/*}/payload" >&2\nexit 1'))),
-    network("engine", EngineCollector, engine, JSON),
+    network("engine", PrometheusCollector, engine, JSON),
     network("cloudwatch", ContainerInsights, with_aws(lambda: listed("cloudwatch:train")), JSON),
     network("probing", Probing, probing, JSON, refused=was_probed, quiet=True),
     network("probing: refusal", Probing, probing, REFUSAL, refused=was_probed, quiet=True),
