@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 MAX_BYTES = 8 << 20
-"""Longest object accepted unless told otherwise, bytes."""
+"""Default limit of the size of an object, bytes."""
 
 _BOM = b"\xef\xbb\xbf"
 _OPENING = re.compile(rb'\{\s*(?:["}]|$)')
