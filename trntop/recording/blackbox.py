@@ -120,10 +120,10 @@ class BlackBox:
         """Everything there is, or what came after the segment of this number."""
         with self._lock:
             self._seal()
-            return [one for one in self._segments if one.number > after]
+            return [segment for segment in self._segments if segment.number > after]
 
     def _seal(self) -> None:
-        """Ends the open segment, and forgets what is too old or too much."""
+        """Ends the open segment, and evicts segments that are too old or too many."""
         if self._open is None:
             return
         segment = self._open.sealed(self._count)
@@ -204,12 +204,12 @@ def save(box: BlackBox, folder: Path, *, note: str = "", created: float | None =
     encoder = _CODEC.encoder()
     header = encoder.compress(envelope.header_line(created or time.time(), note))
     header += encoder.flush(_CODEC.finish)
-    content = [header, *(one.data for one in segments)]
+    content = [header, *(segment.data for segment in segments)]
     write_new(path, content)
     return Saved(
         path,
         segments[-1].end - segments[0].start,
-        sum(one.readings for one in segments),
+        sum(segment.readings for segment in segments),
         sum(map(len, content)),
         segments[-1].number,
     )
@@ -221,7 +221,7 @@ def append(box: BlackBox, saved: Saved) -> None:
     Raises:
         RecordingError: it cannot be added; the recording is left as it was.
     """
-    content = [one.data for one in box.segments(saved.last)]
+    content = [segment.data for segment in box.segments(saved.last)]
     try:
         flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(saved.path, flags)
@@ -279,7 +279,7 @@ def _write(descriptor: int, content: Sequence[bytes]) -> None:
 
 
 def _stem(segments: Sequence[Segment]) -> str:
-    nodes = frozenset[str]().union(*(one.nodes for one in segments))
+    nodes = frozenset[str]().union(*(segment.nodes for segment in segments))
     who = next(iter(nodes)) if len(nodes) == 1 else f"{len(nodes)}-nodes"
     return f"trntop-{_UNSAFE.sub('_', who)[:64]}-{stamp(segments[-1].end)}"
 
@@ -292,7 +292,7 @@ class OnCritical:
     Args:
         box: what to write.
         folder: where; made when needed.
-        tell: is told, on a thread of its own, what was written or why not.
+        tell: receives the file written, or the error, on another thread.
     """
 
     def __init__(self, box: BlackBox, folder: Path, tell: Callable[[str], None]) -> None:

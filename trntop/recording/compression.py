@@ -94,7 +94,7 @@ def by_suffix(path: PurePath) -> Codec | None:
 
 
 def blocks(file: BinaryIO, codec: Codec | None, size: int | None = None) -> Iterator[bytes]:
-    """The content of `file` from where it stands, or of its next `size` bytes, expanded.
+    """The content of `file` from its position, or of its next `size` bytes, expanded.
 
     Concatenated streams are read as one, as `gzip` and `zstd` do.
 

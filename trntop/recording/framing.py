@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 MAX_BYTES = 8 << 20
-"""Longest object accepted unless told otherwise, bytes."""
+"""Default limit of the size of an object, bytes."""
 
 _BOM = b"\xef\xbb\xbf"
 _OPENING = re.compile(rb'\{\s*(?:["}]|$)')
@@ -68,7 +68,7 @@ class Framer:
         self._end_line(b"", frames)
         if self._depth:
             self.partial = len(self._open)
-            self._forget()
+            self._reset()
         elif cut and self.skipped > skipped:
             # Cut inside a string, which looks broken: without its newline it is unfinished.
             self.partial = self.lost_bytes - lost
@@ -104,7 +104,7 @@ class Framer:
                 self._scan(line, frames)
                 return
             self._skip(len(self._open))
-            self._forget()
+            self._reset()
         if self.whole(text):
             frames.append(text)
         else:
@@ -127,7 +127,7 @@ class Framer:
             end = self._balance(line, position)
             if end is None:
                 self._skip(len(self._open) + len(line) - position, again=junk)
-                self._forget()
+                self._reset()
                 return
             if self._open:
                 self._open += b"\n"
@@ -135,12 +135,12 @@ class Framer:
             if len(self._open) > self.max_bytes:
                 self.oversize += 1
                 self.lost_bytes += len(self._open)
-                self._forget()
+                self._reset()
                 return
             if self._depth:
                 return
             frames.append(bytes(self._open))
-            self._forget()
+            self._reset()
             position = end
 
     def _balance(self, line: bytes, position: int) -> int | None:
@@ -161,7 +161,7 @@ class Framer:
         self.lost_bytes += count
         self.skipped += not again
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._open.clear()
         self._depth = 0
 

@@ -311,7 +311,7 @@ class Recording:
 
 
 class _Parser:
-    """Parses each line once: what told the framer that it is whole is kept for who reads it."""
+    """Parses each line once: the framer's result is reused by the reader."""
 
     def __init__(self) -> None:
         self._parsed: deque[tuple[bytes, Envelope]] = deque()
@@ -336,7 +336,7 @@ def _open(path: Path) -> Iterator[BinaryIO]:
     """Opens a regular file; never a FIFO or a device, which could block or never end.
 
     Raises:
-        RecordingError: it cannot be opened, or what is done with it fails.
+        RecordingError: it cannot be opened or read.
     """
     if "\0" in str(path):
         raise RecordingError(f"{str(path)!r} is not a path")

@@ -1,32 +1,31 @@
-"""Whose the names of other machines' nodes are.
+"""Owners of the names of remote nodes.
 
-What watches a node says at which address, and which of the node's sources it brings. Several go
-together as one node (an agent and the pages of other exporters, say) where they are of one host,
-under one path if it is a proxy, and no two bring the same source. Otherwise they may be two
-machines that are called the same, and the name stays with the first. Ports are not looked at: each
-exporter has its own.
+Each owner (an agent, the page of another exporter) registers its address and its sources. Several
+owners share a node if they are on one host, under one path if it is a proxy, and have different
+sources. Otherwise they may be two machines of the same name, and the first one keeps it. Ports are
+ignored: each exporter has its own.
 """
 
 from urllib.parse import urlsplit
 
 
 class NodeNames:
-    """Node → those who speak for it, each by its address, and the sources that it brings."""
+    """Node → owner (its address) → its sources."""
 
     def __init__(self) -> None:
         self._held: dict[str, dict[str, frozenset[str]]] = {}
         self._brought: dict[str, dict[str, frozenset[str]]] = {}
-        """The same with all that each has claimed so far, of which the node may have words."""
+        """The same, with all sources each owner ever registered."""
 
     def register(self, node: str, owner: str, *sources: str) -> str:
-        """Who speaks for a node: `owner`, unless another was first.
+        """The owner of the name: `owner`, unless another one was first.
 
-        A claim takes the place of the speaker's one before; who is refused has none.
+        Replaces an earlier registration of the same owner, even if this one is refused.
 
         Args:
             node: the name.
-            owner: the address that is asked, such as `http://trn-001:10042`.
-            sources: what it brings; none as long as that is not known.
+            owner: its address, such as `http://trn-001:10042`.
+            sources: its sources; none if still unknown.
         """
         held = self._held.setdefault(node, {})
         held.pop(owner, None)
@@ -39,11 +38,10 @@ class NodeNames:
         return owner
 
     def drop(self, node: str, owner: str) -> frozenset[str] | None:
-        """Takes back a claim.
+        """Removes an owner.
 
         Returns:
-            The sources that the speaker brought and nobody else does; None where nobody is left
-            who speaks for the node.
+            The sources that only this owner had; None if the node has no owner left.
         """
         held = self._held.get(node, {})
         held.pop(owner, None)
@@ -55,6 +53,6 @@ class NodeNames:
 
 
 def _place(address: str) -> tuple[str, str]:
-    """What tells two machines apart: the host, and the path to which a proxy takes its name."""
+    """Identity of a machine: its host, and the path behind a proxy."""
     parts = urlsplit(address)
     return parts.hostname or address, parts.path.removesuffix("/metrics").rstrip("/")

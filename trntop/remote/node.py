@@ -1,4 +1,4 @@
-"""A node that an agent speaks for: its newest view, as old as it is."""
+"""A node reported by an agent: its newest view."""
 
 import dataclasses
 from collections import deque
@@ -36,7 +36,7 @@ class RemoteNode:
     def __init__(self, node: str) -> None:
         self.node = node
         self._listener = wire.FrameDecoder(node)
-        self._heard = SourceBuffer(AGENT)
+        self._agent_state = SourceBuffer(AGENT)
         self._newest: NodeView | None = None
         self._before: NodeView | None = None
         """The one before. Whoever showed it has let it go by the time that it is given up here,
@@ -51,7 +51,7 @@ class RemoteNode:
         those of many nodes are not all read in one moment.
         """
         self._ahead: deque[float] = deque(maxlen=DELAYS)
-        self._told = 0.0
+        self._latest = 0.0
         """The time that the newest frame states."""
         self.clock_ahead = 0.0
         """Seconds that the node's clock is ahead of ours; a slow network makes it look behind."""
@@ -70,11 +70,11 @@ class RemoteNode:
             self._listener.take(data)
             return
         if self._waiting is not None:
-            self._heard.count("readings")  # of which nobody looked at one
+            self._agent_state.count("readings")  # counted without decoding
         self._waiting = reading.time, data
-        if head.time < self._told:
+        if head.time < self._latest:
             self._ahead.clear()  # the node's clock was set back
-        self._told = head.time
+        self._latest = head.time
         self._ahead.append(head.time - reading.time)
         self.clock_ahead = max(self._ahead)
         if not self._is_read:
@@ -82,33 +82,33 @@ class RemoteNode:
             self._look()
 
     def problem(self, text: str) -> None:
-        """Counts a message that could not be read; the newest view, if there is any, stands."""
-        self._heard.count("undecodable")
-        self._heard.problem = text
+        """Counts a message that could not be decoded; the newest view stays."""
+        self._agent_state.count("undecodable")
+        self._agent_state.problem = text
         if self._newest is None:
-            self._heard.declared = Status(self.node, AGENT, State.DOWN, text)
+            self._agent_state.declared = Status(self.node, AGENT, State.DOWN, text)
 
     def status(self, status: Status) -> None:
         """Takes the collector's word on the connection."""
-        self._heard.declared = status
+        self._agent_state.declared = status
 
     def restart(self) -> None:
         """The stream's clock was set back: what was known belongs to another time."""
-        self._heard.forget()
-        self._heard.time = None
+        self._agent_state.forget()
+        self._agent_state.time = None
         self._newest = self._before = self._waiting = None
         self._ahead.clear()
 
     def end(self, now: float) -> None:
-        """The recording is over: what was said last stands."""
+        """The recording has ended; the last values stay."""
         self._look()
-        heard = self._heard
-        if heard.time is not None and now - heard.time <= heard.stale_after:
-            heard.declared = Status(self.node, AGENT, State.ENDED, "recording ended")
+        state = self._agent_state
+        if state.time is not None and now - state.time <= state.stale_after:
+            state.declared = Status(self.node, AGENT, State.ENDED, "recording ended")
 
     def resume(self) -> None:
         """Takes back `end`."""
-        self._heard.declared = None
+        self._agent_state.declared = None
 
     def view(self, now: float, beside: NodeView | None = None) -> NodeView:
         """The node at time `now`.
@@ -121,7 +121,7 @@ class RemoteNode:
         if beside is None:
             return view
         if self._newest is None:
-            # As long as no agent has spoken, the node is what others say of it.
+            # Until the agent reports, the node is what its other sources report.
             sources = (*view.frame.sources, *beside.frame.sources)
             return NodeView(beside.inventory, dataclasses.replace(beside.frame, sources=sources))
         return self._joined(view, beside)
@@ -129,10 +129,10 @@ class RemoteNode:
     def _own_view(self, now: float) -> NodeView:
         self._look()
         self._is_read = False
-        agent = self._heard.state(now)
+        agent = self._agent_state.state(now)
         newest = self._newest
         if newest is None or agent.state in (State.STALE, State.DOWN, State.STARTING):
-            self._let_go()
+            self._release()
             inventory = newest.inventory if newest else Inventory(self.node)
             simulated = newest is not None and newest.frame.simulated
             return NodeView(inventory, Frame(self.node, now, {}, (agent,), simulated))
@@ -140,21 +140,21 @@ class RemoteNode:
         sources = frame.sources
         if agent.state is not State.FRESH:
             sources = tuple(_no_better(one, agent.state) for one in sources)
-        told = next((one for one in sources if one.name == AGENT), None)
-        if told is not None:
-            sources = tuple(one for one in sources if one is not told)
+        reported = next((one for one in sources if one.name == AGENT), None)
+        if reported is not None:
+            sources = tuple(one for one in sources if one is not reported)
         current = Frame(
             self.node,
             now,
             frame.columns,
-            (_agent(agent, told), *sources),
+            (_agent(agent, reported), *sources),
             frame.simulated,
             frame.reasons,
             frame.phase,
         )
         return NodeView(newest.inventory, current)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Keeps nothing of frames that do not count any more: only a new one brings values back."""
         self._before = None
         if self._newest is not None and self._newest.frame.columns:
@@ -175,8 +175,8 @@ class RemoteNode:
             self.problem(str(error))
             return
         if view is None:
-            return  # what it needs was not heard
-        self._heard.take(time, Sample(period=self._listener.period))
+            return  # its keyframe is missing
+        self._agent_state.take(time, Sample(period=self._listener.period))
         self._before, self._newest = self._newest, view
 
     def _joined(self, view: NodeView, beside: NodeView) -> NodeView:
@@ -212,13 +212,13 @@ def _no_better(source: SourceState, state: State) -> SourceState:
     return source if source.state is not State.FRESH else dataclasses.replace(source, state=state)
 
 
-def _agent(ours: SourceState, told: SourceState | None) -> SourceState:
+def _agent(ours: SourceState, reported: SourceState | None) -> SourceState:
     """The agent's row: that of a relay's own stream from the node, where that is worse.
 
     It has no pace, so that it never stands for the life of a node whose sources are silent.
     """
-    told = told or ours
-    worst = max(told, ours, key=lambda one: _WORSE.index(one.state))
-    times = [one.time for one in (told, ours) if one.time is not None]
+    reported = reported or ours
+    worst = max(reported, ours, key=lambda one: _WORSE.index(one.state))
+    times = [one.time for one in (reported, ours) if one.time is not None]
     reason = worst.reason or ours.reason
     return SourceState(AGENT, worst.state, reason, min(times, default=None), None, ours.counts)

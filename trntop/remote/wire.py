@@ -30,7 +30,7 @@ from trntop.core.text import clean
 from trntop.sources import BY_NAME
 
 VERSION = 1
-"""The version of the messages that is spoken; another one is refused, in words."""
+"""Version of the messages; others are rejected with the reason."""
 MAX_MESSAGE = 4 << 20
 """Bytes; a longer message is none of ours."""
 MAX_ANNOUNCEMENT = 512 << 10
@@ -87,7 +87,7 @@ class Schema(msgspec.Struct, tag=SCHEMA_TAG, frozen=True):
     inventory: Any
     """An `Inventory`, without what it owes to the columns' order."""
     nodes: int = 1
-    """For how many nodes the agent speaks."""
+    """Number of nodes of the agent."""
     relay: bool = False
     """Whether they are other machines than the agent's own, so that they go by these names."""
 
@@ -232,7 +232,7 @@ class FrameEncoder:
     Args:
         node: its name.
         period: seconds between its frames.
-        relay: whether it is another machine than the one that speaks.
+        relay: whether the node is another machine than the sender.
     """
 
     def __init__(self, node: str, period: float, *, relay: bool = False) -> None:
@@ -256,11 +256,11 @@ class FrameEncoder:
         """What a new listener has to hear before the next frame: announcement and held values."""
 
     def messages(self, view: NodeView, nodes: int = 1) -> tuple[tuple[bytes, ...], bytes]:
-        """What there is to say of a view: what must be heard before, if anything, and the frame.
+        """The messages of a view: a new schema and keyframe if needed, and the frame.
 
         Args:
             view: the node.
-            nodes: for how many nodes the agent speaks.
+            nodes: number of nodes of the agent.
         """
         inventory, frame = view.inventory, view.frame
         now = frame.time
@@ -270,14 +270,14 @@ class FrameEncoder:
         columns = self._note(frame)
         sizes = tuple(len(inventory.of(CATALOG[name].entity)) for name in self._names)
         # A node that was forgotten and is back counts its versions from the start.
-        anew = (inventory.version, sizes, nodes) != (self._version, self._sizes, self._nodes)
-        due = anew or not 0 <= now - self._said < ANNOUNCE_SECONDS
-        if anew:
+        changed = (inventory.version, sizes, nodes) != (self._version, self._sizes, self._nodes)
+        due = changed or not 0 <= now - self._said < ANNOUNCE_SECONDS
+        if changed:
             self._layout += 1
             self._version, self._sizes, self._nodes = inventory.version, sizes, nodes
         if due or self._should_hold(columns, now):
             self._said = now if due else self._said
-            self._hold(columns, now, REST_FRAMES * (not anew))
+            self._hold(columns, now, REST_FRAMES * (not changed))
             first = self._announce(inventory) if due else self.preface[0]
             self.preface = (first, self._hold_message())
             before: tuple[bytes, ...] = self.preface if due else self.preface[1:]
@@ -351,7 +351,7 @@ class FrameEncoder:
             ),
             simulated=frame.simulated,
             reasons=dict(frame.reasons),
-            phase=_spoken(frame.phase),
+            phase=_encode_phase(frame.phase),
         )
         return msgspec.msgpack.encode(message)
 
@@ -437,7 +437,7 @@ class _Columns(Mapping[str, Column]):
         self._held = held
         self._made: dict[str, Column] = {}
         if names:
-            # A relay tells how far the node is ahead of the relay.
+            # An aggregator reports the node's offset from its own clock.
             told = self.get(OFFSET) if OFFSET in moved.where or OFFSET in held else _NONE
             self._made[OFFSET] = told + ahead
 
@@ -541,7 +541,7 @@ class FrameDecoder:
     def take(self, data: bytes, ahead: float = 0.0) -> NodeView | None:
         """The view that a message gives; None where it only prepares for frames.
 
-        A frame whose announcement or held values were not heard gives none either.
+        None also for a frame whose schema or keyframe is missing.
 
         Args:
             data: the message.
@@ -581,7 +581,7 @@ class FrameDecoder:
         self._announced = digest
 
     def _known(self, places: _Places, tables: list[npt.NDArray[np.float64]]) -> dict[str, Column]:
-        """The columns, those that are as before being the same objects: nobody looks anew.
+        """The columns; unchanged ones are the same objects as before.
 
         Most of what rests is the same on all nodes, such as the errors that none of them has.
         """
@@ -619,7 +619,7 @@ class FrameDecoder:
             tuple(sources),
             message.simulated,
             reasons,
-            _heard(message.phase, ahead),
+            _decode_phase(message.phase, ahead),
         )
 
 
@@ -627,7 +627,7 @@ def decode(data: bytes) -> Message:
     """One message.
 
     Raises:
-        DecodeError: it is none, or of a version that is not spoken here.
+        DecodeError: it is not a message, or of another version.
     """
     message: Message = _decoded(_decoder, data)
     return message
@@ -714,13 +714,13 @@ def _bits(columns: bytes) -> int:
     return int.from_bytes(columns, "little")
 
 
-def _spoken(phase: Phase | None) -> _Phase | None:
+def _encode_phase(phase: Phase | None) -> _Phase | None:
     if phase is None:
         return None
     return _Phase(phase.stage, phase.since, phase.why, phase.provenance)
 
 
-def _heard(phase: _Phase | None, ahead: float) -> Phase | None:
+def _decode_phase(phase: _Phase | None, ahead: float) -> Phase | None:
     if phase is None:
         return None
     since = phase.since and phase.since - ahead

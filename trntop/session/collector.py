@@ -1,8 +1,8 @@
-"""What the heart asks of a collector, and what a collector may call.
+"""The protocol between the core and collectors.
 
-A collector owns one source: its pace, its deadlines, its back-off and its honest state. It
-runs as one task on the collection loop (never on the screen's), blocks nothing, and hands raw
-payloads to the sink; decoding is not its business.
+A collector owns one source: its interval, timeouts, back-off and state. It runs as one task on the
+collection loop (never on the screen's), does not block, and passes raw payloads to the sink, which
+decodes them.
 """
 
 from dataclasses import dataclass
@@ -12,34 +12,34 @@ from trntop.core.model import Reading, Status
 
 
 class Sink(Protocol):
-    """Where collectors put what they got. Call it on the collection loop only."""
+    """Receives the output of collectors. Call it on the collection loop only."""
 
     def now(self) -> float:
         """Stream time for new readings: unix seconds that only move forward."""
         ...
 
     def reading(self, reading: Reading) -> None:
-        """Takes one payload. Decoding errors are counted and shown, never raised."""
+        """Adds one payload. Decoding errors are counted and shown, never raised."""
         ...
 
     def status(self, status: Status) -> None:
-        """Takes the source's word on its own state."""
+        """Sets the state that the source reports for itself."""
         ...
 
     def register(self, node: str, owner: str, *sources: str) -> str:
-        """Who speaks for a node of another machine, see `trntop.remote.names`: `owner`, its
-        address, unless another was first.
+        """The owner of a remote node's name: `owner`, its address, unless another was first; see
+        `trntop.remote.names`.
         """
         ...
 
     def forget(self, node: str, owner: str = "") -> None:
-        """`owner` no longer watches the node: what it alone brought is gone, and the node is when
-        nobody else watches it.
+        """Removes an owner of a node, with the sources that only it had; without owners, the node
+        is removed.
         """
         ...
 
     def tell(self, text: str) -> None:
-        """Tells the user what concerns no node alone."""
+        """Shows a message to the user that does not concern a single node."""
         ...
 
 
@@ -50,9 +50,9 @@ class Collector(Protocol):
     source: str
 
     async def run(self, sink: Sink) -> None:
-        """Collects until cancelled, or returns when the source has ended for good.
+        """Collects until cancelled, or returns when the source has ended.
 
-        On cancellation everything it started is ended before it returns.
+        On cancellation it stops everything it started before it returns.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The one path: readings in, views out. No I/O, no thread, no clock of its own."""
+"""The single pipeline: readings in, views out. No I/O, no thread, no clock."""
 
 import logging
 import math
@@ -84,7 +84,7 @@ class Follower(Protocol[Shown]):
 
 
 class Monitor:
-    """All nodes, their recent past and what is wrong with them.
+    """All nodes, their history and incidents.
 
     Args:
         settings: the settings in force.
@@ -116,9 +116,9 @@ class Monitor:
         self.settings = settings
         self._nodes: dict[str, NodeState] = {}
         self._remotes: dict[str, RemoteNode] = {}
-        """Nodes that an agent speaks for."""
+        """Nodes reported by an agent."""
         self._engine: SummaryTracker | None = None
-        """What an engine tells of all nodes; then agents have judged them, and nobody does here."""
+        """Summary from a Prometheus backend; then the agents evaluate the rules."""
         self._incidents: tuple[Incident, ...] = ()
         self._order: list[str] = []
         self._analyzer = Analyzer(settings.analysis, period, settings.rules)
@@ -151,7 +151,7 @@ class Monitor:
         if node is None:
             return
         if reading.source in self._recipe.skippable and node.hears(reading.source):
-            node.feed(reading, Sample())  # that it speaks counts
+            node.feed(reading, Sample())  # the node is up
             return
         try:
             sample = decoder(reading.data)
@@ -212,7 +212,7 @@ class Monitor:
         self._list()
 
     def end(self, now: float) -> None:
-        """The stream is over at `now`: what is not stale stands, in the state *ended*."""
+        """Ends the stream at `now`: values that are not stale stay, in the state *ended*."""
         self.ended = True
         for node in self._all():
             node.end(now)
@@ -225,7 +225,7 @@ class Monitor:
             self._engine.restart()
 
     def resume(self) -> None:
-        """A looped stream begins anew."""
+        """Restarts a looped stream."""
         self.ended = False
         for node in self._all():
             node.resume()

@@ -21,15 +21,15 @@ class Changes:
     def __init__(self, settings: Notify) -> None:
         self._least = Severity(settings.severity).rank
         self._closed = settings.closed
-        self._told: frozenset[str] = frozenset()
-        """Incidents that were told to have opened, and not told to have closed."""
+        self._notified: frozenset[str] = frozenset()
+        """Incidents whose opening was posted, and whose end was not."""
 
     def __call__(self, view: View) -> list[Event]:
-        """The events of a view; one that closes and comes back is told again if its end was."""
+        """The events of a view; a reopened incident is posted again if its end was."""
         events: list[Event] = []
-        told: set[str] = set()
+        notified: set[str] = set()
         for incident in view.incidents:
-            known = incident.id in self._told
+            known = incident.id in self._notified
             if incident.open and not known and incident.severity.rank >= self._least:
                 events.append(Event("opened", incident))
                 known = True
@@ -37,6 +37,6 @@ class Changes:
                 events.append(Event("closed", incident))
                 known = False
             if known:
-                told.add(incident.id)
-        self._told = frozenset(told)
+                notified.add(incident.id)
+        self._notified = frozenset(notified)
         return events

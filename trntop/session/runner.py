@@ -25,12 +25,12 @@ from trntop.session.monitor import Monitor, play
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 0.4
-"""How long `stop` waits for the collection thread; it is a daemon and holds nobody back."""
+"""How long `stop` waits for the collection thread, which is a daemon."""
 SLICE = 0.2
 """Seconds between looks at pause and speed while waiting."""
 
 NEAR = (5, 30, 40)
-"""How many ticks before a moment that is sought the stream is taken up: at least, at most, and
+"""How many ticks before a target time the stream is taken up: at least, at most, and
 divided by the nodes: what is looked for stands on the screen before a second has passed.
 """
 FAR = (5, 300, 600)
@@ -68,7 +68,7 @@ class Session:
     Args:
         monitor: takes the readings and makes the views; used on the session's thread only.
         collectors: live sources.
-        stream: makes an iterator of readings; called anew for each round of a loop.
+        stream: makes an iterator of readings; called again for each loop.
         stream_from: the same from a time on, for streams in which one may move.
         span: tells the times of the stream's first and last reading, None where they are not known.
         playback: the stream's controls.
@@ -104,7 +104,7 @@ class Session:
         self._tap = tap if black_box is None else black_box.take
         self.black_box = black_box
         self.tell: Callable[[str], None] = log.warning
-        """Is told, on any thread, what concerns the user and is in no view."""
+        """Receives messages for the user that are in no view, on any thread."""
         self._view = View(0, self.clock.now(), Cluster(self.clock.now()))
         self._skew = Skew()
         self._subscribers: list[Subscriber] = []
@@ -118,9 +118,9 @@ class Session:
         """Ends a wait of the stream early."""
         self._focus: str | None = None
         """The node that the user is looking at."""
-        self._awaited: str | None = None
+        self._pending_focus: str | None = None
         """The same, until a collector has told more of it."""
-        self._sought: _Sought | None = None
+        self._target: _Target | None = None
         """The moment that the user wants to see next."""
         self._steps = 0
         """Ticks to be shown although the stream is held."""
@@ -177,17 +177,17 @@ class Session:
         stays so.
 
         Returns:
-            Whether it is taken up anew, and what was known is forgotten.
+            Whether the stream restarts, which resets the monitor.
         """
         if not self.seekable:
             return False
         ahead = time - self._view.time
-        anew = not 0 <= ahead <= self._lead(AHEAD) or self._view.ended
-        self._call(partial(self._seek, _Sought(time, anew)))
-        return anew
+        restart = not 0 <= ahead <= self._lead(AHEAD) or self._view.ended
+        self._call(partial(self._seek, _Target(time, restart)))
+        return restart
 
-    def _seek(self, sought: "_Sought") -> None:
-        self._sought = sought
+    def _seek(self, target: "_Target") -> None:
+        self._target = target
         self._called.set()
 
     def set_focus(self, node: str | None) -> None:
@@ -197,15 +197,17 @@ class Session:
             self._call(self._turn)
 
     def _turn(self) -> None:
-        attentive = [one for one in self._collectors if isinstance(one, FocusAware)]
-        self._awaited = self._focus if attentive else None
+        attentive = [
+            collector for collector in self._collectors if isinstance(collector, FocusAware)
+        ]
+        self._pending_focus = self._focus if attentive else None
         for collector in attentive:
             collector.set_focus(self._focus)
 
-    def _heard(self, node: str) -> None:
+    def _received(self, node: str) -> None:
         """Shows at once, not at the next tick, what was asked of the node that is looked at."""
-        if node == self._awaited:
-            self._awaited = None
+        if node == self._pending_focus:
+            self._pending_focus = None
             # Once the collector is through with it: one node may take several messages.
             asyncio.get_running_loop().call_soon(
                 lambda: self._publish(self._monitor.glance(self.clock.now()))
@@ -262,10 +264,10 @@ class Session:
 
     async def _collect(self) -> None:
         sink = _Sink(
-            self._monitor, self.clock, self._tap, lambda text: self.tell(text), self._heard
+            self._monitor, self.clock, self._tap, lambda text: self.tell(text), self._received
         )
         self._turn()
-        tasks = [asyncio.create_task(_guarded(one, sink)) for one in self._collectors]
+        tasks = [asyncio.create_task(_guarded(collector, sink)) for collector in self._collectors]
         period = self._monitor.settings.collect.period
         loop = asyncio.get_running_loop()
         planned = due = loop.time()
@@ -284,7 +286,7 @@ class Session:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _play(self, stream: Callable[[], Iterable[Reading]], playback: Playback) -> None:
-        """Plays the stream to its end, anew where it loops, or on from where the user goes."""
+        """Plays the stream to its end, again if it loops, and seeks on request."""
         self.span = self._find_span()
         shift = 0.0
         first: float | None = None
@@ -293,13 +295,13 @@ class Session:
         while True:
             begun, last, views = await self._show(views, before, playback)
             first = begun if first is None else first
-            if (sought := self._sought) is not None:
-                self._sought, self._steps = None, 0
+            if (target := self._target) is not None:
+                self._target, self._steps = None, 0
                 self._over.clear()
                 playback.ended = False
-                if sought.anew:
-                    views = await self._arrive(sought.time - shift, shift, playback)
-                elif (view := await self._run_up(views, sought.time)) is not None:
+                if target.restart:
+                    views = await self._arrive(target.time - shift, shift, playback)
+                elif (view := await self._run_up(views, target.time)) is not None:
                     self._publish(view)
                 before = self._view.time
             elif last is None or first is None:
@@ -335,7 +337,7 @@ class Session:
         first = before
         due = asyncio.get_running_loop().time()
         for view in views:
-            if self._sought is not None:
+            if self._target is not None:
                 return first, before, chain([view], views)
             first = view.time if first is None else first
             if playback.catch_up and view.time >= self.clock.now():
@@ -346,7 +348,7 @@ class Session:
             else:
                 wait = max(0.0, view.time - before)
                 due = await self._pace(due, wait if wait < GAP else GAP_SHOWN, playback)
-            if self._sought is not None:
+            if self._target is not None:
                 return first, before, chain([view], views)
             before = view.time
             if not (view.ended and playback.loop):
@@ -358,7 +360,7 @@ class Session:
     ) -> View | None:
         """The view at `time`, or the last one, without a wait; None if anything else is wanted."""
         for view in views:
-            if self._sought is not None or not goes_on():
+            if self._target is not None or not goes_on():
                 return None
             if view.time >= time - ROUNDING or view.ended:
                 return view
@@ -414,7 +416,7 @@ class Session:
         loop = asyncio.get_running_loop()
         remaining = seconds
         now = max(due, loop.time() - seconds)
-        while remaining > 0 and self._sought is None:
+        while remaining > 0 and self._target is None:
             if playback.paused and self._steps:
                 self._steps -= 1
                 return loop.time()
@@ -450,12 +452,12 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sought:
+class _Target:
     """Where the user wants to be in the stream."""
 
     time: float
-    anew: bool
-    """Whether the stream is taken up anew for it."""
+    restart: bool
+    """Whether the stream restarts for it."""
 
 
 class _Sink:
@@ -467,14 +469,14 @@ class _Sink:
         clock: SteadyClock,
         tap: Tap | None,
         tell: Callable[[str], None],
-        heard: Callable[[str], None],
+        received: Callable[[str], None],
     ) -> None:
         self._monitor = monitor
         self._clock = clock
         self._tap = tap
-        self._claims = NodeNames()
+        self._names = NodeNames()
         self.tell = tell
-        self._heard = heard
+        self._received = received
 
     def now(self) -> float:
         return self._clock.now()
@@ -483,16 +485,16 @@ class _Sink:
         if self._tap is not None:
             self._tap(reading)
         self._monitor.feed(reading)
-        self._heard(reading.node)
+        self._received(reading.node)
 
     def status(self, status: Status) -> None:
         self._monitor.status(status)
 
     def register(self, node: str, owner: str, *sources: str) -> str:
-        return self._claims.register(node, owner, *sources)
+        return self._names.register(node, owner, *sources)
 
     def forget(self, node: str, owner: str = "") -> None:
-        self._monitor.forget(node, self._claims.drop(node, owner))
+        self._monitor.forget(node, self._names.drop(node, owner))
 
 
 async def _guarded(collector: Collector, sink: _Sink) -> None:

@@ -29,7 +29,7 @@ TIMEOUT = 5.0
 PAUSES = (2.0, 10.0)
 """Seconds before a post is tried a second and a third time."""
 WAITING = 64
-"""Posts that may wait; what is more is dropped, and said."""
+"""Limit of queued posts; more are dropped and reported."""
 MAX_SECRET = 4096
 
 Tell = Callable[[str], None]
@@ -106,13 +106,13 @@ def document(event: Event, view: View, describe: Describe) -> dict[str, Any]:
 
 
 class Webhook:
-    """Posts incidents; subscribe it. A thread of its own does the waiting.
+    """Posts incidents from its own thread; subscribe it.
 
     Args:
         target: where posts go.
-        settings: what is told.
+        settings: which incidents to post.
         describe: one incident as `trntop analyze --json` has it.
-        tell: is told, on that thread, what could not be posted.
+        tell: receives the errors, on that thread.
         pauses: seconds before each further attempt.
     """
 
