@@ -37,7 +37,7 @@ from trntop.catalog import Page
 from trntop.collectors import simulator
 from trntop.collectors.prometheus.address import parse
 from trntop.collectors.prometheus.capabilities import Capabilities
-from trntop.collectors.prometheus.client import Client, EngineError, Result
+from trntop.collectors.prometheus.client import Client, BackendError, Result
 from trntop.collectors.prometheus.native_schema import NativeSchema
 from trntop.collectors.prometheus.probe import probe
 from trntop.collectors.prometheus.publisher import Publisher
@@ -200,7 +200,7 @@ async def _measure(
             try:
                 _, processor = await _timed(own.refresh, ear, asker.begin(), None)
                 cpu.append(processor)
-            except EngineError as error:
+            except BackendError as error:
                 failed = f"; not each was answered: {error}"
             taken.append(time.perf_counter() - began)
         asked = asker.asked
