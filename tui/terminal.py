@@ -20,10 +20,11 @@ from typing import Any
 
 from rich.cells import cell_len
 from textual import events
-from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
+
+from ._textual import XTermParser
 
 SLICE = 4096
 """Bytes that are handed to the system at once."""
@@ -261,6 +262,7 @@ class Terminal(LinuxDriver):
         self.disable_input()  # first: it may drop output
         super().stop_application_mode()
 
+    # Overrides private API: Textual would set up the terminal twice after a SIGSTOP.
     def _sigcont_application(self, *arguments: object) -> None:
         """Takes the terminal over again. After a SIGSTOP, which gave no chance to leave it, only
         its modes and its content are the shell's.

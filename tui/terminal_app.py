@@ -11,12 +11,12 @@ from threading import Timer
 
 from rich.console import RenderableType
 from textual import constants
-from textual._compositor import LayoutUpdate
 from textual.actions import ActionParseResult
 from textual.app import App
 from textual.dom import DOMNode
 from textual.driver import Driver
 
+from . import _textual
 from .journal import Journal
 from .render.line import printable
 from .terminal import WINDOW, Terminal
@@ -57,12 +57,13 @@ class TerminalApp(App[int]):
 
     def on_mount(self) -> None:
         """Takes the terminal's news, and the signals of the system."""
-        if isinstance(self._driver, Terminal):
+        driver = _textual.driver_of(self)
+        if isinstance(driver, Terminal):
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                 # Ends as a shell reports a signal, but with the terminal put back.
                 loop.add_signal_handler(number, self.exit, 128 + number, 128 + number)
-            self._terminal = self._driver
+            self._terminal = driver
             self._terminal.ascii = self.ascii
             self._terminal.settled = self._settled_soon
             self._terminal.gone = lambda: self.exit(HANGUP, HANGUP)
@@ -108,7 +109,7 @@ class TerminalApp(App[int]):
             self._transition.close()
             self._transition = None
             self.screen.refresh()
-            self.screen._on_timer_update()
+            _textual.paint(self.screen)
 
     def post_display_hook(self) -> None:
         """After each painting: paints no more while much has not arrived."""
@@ -197,12 +198,8 @@ class TerminalApp(App[int]):
         """The screen as SVG; our own is a sixth of the size and asks no other machine for fonts."""
         from .picture import svg
 
-        update = self.screen._compositor.render_update(
-            full=True, screen_stack=self._background_screens, simplify=True
-        )
-        assert isinstance(update, LayoutUpdate)
         ground = self.theme_variables["background"]
-        return svg(update.strips, self.size.width, ground, title or self.title)
+        return svg(_textual.strips(self), self.size.width, ground, title or self.title)
 
     def call_safely(self, call: Callable[[], None]) -> None:
         """Calls; a defect there is told and kept, and the program goes on."""
@@ -213,6 +210,7 @@ class TerminalApp(App[int]):
                 raise
             log.exception("a tick cannot be shown")
 
+    # Overrides private API: Textual has no other hook before it prints all variables.
     def _handle_exception(self, error: Exception) -> None:
         """Ends with one line instead of a page with the values of all variables."""
         if self.is_headless:
