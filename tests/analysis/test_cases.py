@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from trntop.analysis.cases import LINGER, TOGETHER, TRAIL, Finding, IncidentGroups
+from trntop.analysis.cases import LINGER, TOGETHER, TRAIL, Detection, IncidentGroups
 from trntop.analysis.detector import Verdict
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.core.model import Evidence, Incident, Severity
@@ -27,7 +27,7 @@ class Story:
         self, now: float, kind: str, node: str | None = None, *, job: str | None = "a",
         component: str | None = None, since: float | None = None,
         severity: Severity | None = None,
-    ) -> Finding:  # fmt: skip
+    ) -> Detection:  # fmt: skip
         finding = self.found(
             kind, node, job=job, component=component, severity=severity,
             since=now if since is None else since,
@@ -38,7 +38,7 @@ class Story:
     def found(
         self, kind: str, node: str | None = None, *, job: str | None = "a",
         component: str | None = None, since: float = 0.0, severity: Severity | None = None,
-    ) -> Finding:  # fmt: skip
+    ) -> Detection:  # fmt: skip
         key = (node, component) if component else node or job
         who = component or node or ""
         fields = {"node": node, "job": job, "where": who, "card": who, "what": who}
@@ -46,13 +46,13 @@ class Story:
         says = {name: text or "" for name, text in fields.items() if f"{{{name}}}" in summary}
         evidence = (Evidence(f"{kind} of {who}", node),)
         verdict = Verdict(says, job, node, component, severity, evidence)
-        return Finding(RULES[kind], key, since, verdict)
+        return Detection(RULES[kind], key, since, verdict)
 
-    def open(self, now: float, *findings: Finding) -> None:
+    def open(self, now: float, *findings: Detection) -> None:
         self.settle(now)
         self.cases.open(findings, now, self.crowd)
 
-    def close(self, now: float, *findings: Finding) -> None:
+    def close(self, now: float, *findings: Detection) -> None:
         self.settle(now)
         for finding in findings:
             self.cases.close(finding, now)
@@ -216,7 +216,9 @@ def test_what_returns_follows_from_a_cause_all_the_same() -> None:
 # Many nodes.
 
 
-def degrade(story: Story, times: Iterable[float], job: str = "a", first: int = 0) -> list[Finding]:
+def degrade(
+    story: Story, times: Iterable[float], job: str = "a", first: int = 0
+) -> list[Detection]:
     return [
         story.find(time, "efa_degraded", f"n{first + node}", job=job, component="efa:x")
         for node, time in enumerate(times)
@@ -405,7 +407,7 @@ def test_ids_are_unique() -> None:
     story = Story()
     random = Random(4)
     kinds = ["efa_degraded", "straggler", "comm_bound", "hang", "node_silent", "memory_pressure"]
-    open_ones: list[Finding] = []
+    open_ones: list[Detection] = []
     for t in range(1, 2000, 3):
         if open_ones and random.random() < 0.5:
             story.close(t, open_ones.pop(random.randrange(len(open_ones))))

@@ -4,9 +4,9 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from trntop.analysis.cases import Finding, IncidentGroup, IncidentGroups
+from trntop.analysis.cases import Detection, IncidentGroup, IncidentGroups
+from trntop.analysis.debouncer import Debouncer, value_of
 from trntop.analysis.detector import Detector, Signal
-from trntop.analysis.hold import Hold, value_of
 from trntop.analysis.progress import Progress
 from trntop.analysis.rule import Rule
 from trntop.analysis.rulebook import rules
@@ -29,8 +29,8 @@ class _Running:
 
     rule: Rule
     detector: Detector
-    hold: Hold
-    open: dict[Hashable, Finding] = field(default_factory=dict)
+    hold: Debouncer
+    open: dict[Hashable, Detection] = field(default_factory=dict)
     due: float = -math.inf
     """When it is to look next."""
     told: Signal | None = None
@@ -53,7 +53,7 @@ class Analyzer:
             _Running(
                 rule,
                 rule.detector(settings, period),
-                Hold(settings.hold if rule.hold is None else rule.hold, rule.clear_hold),
+                Debouncer(settings.hold if rule.hold is None else rule.hold, rule.clear_hold),
             )
             for rule in rules(settings, own)
         ]
@@ -72,7 +72,7 @@ class Analyzer:
         self._progress.update(tick)
         if self._progress.over:
             self._end(self._progress.over, now)
-        fresh: list[Finding] = []
+        fresh: list[Detection] = []
         for number, running in enumerate(self._running):
             if now >= running.due - SLACK:
                 fresh += self._step(running, tick)
@@ -109,14 +109,14 @@ class Analyzer:
                         running.hold.drop(key)
                         self._cases.close(running.open.pop(key), now)
 
-    def _step(self, running: _Running, tick: Tick) -> list[Finding]:
+    def _step(self, running: _Running, tick: Tick) -> list[Detection]:
         signal = running.detector.signal(tick)
         fresh = []
         for change in running.hold.step(tick.time, signal):
             if change.opened:
                 verdict = running.detector.verdict(change.key, tick)
                 since = change.time if verdict.since is None else verdict.since
-                finding = Finding(running.rule, change.key, since, verdict)
+                finding = Detection(running.rule, change.key, since, verdict)
                 running.open[change.key] = finding
                 fresh.append(finding)
             else:

@@ -28,7 +28,7 @@ KEPT_CLOSED = 1000
 
 
 @dataclass(slots=True, eq=False)
-class Finding:
+class Detection:
     """One rule's word on one subject, while it lasts."""
 
     rule: Rule
@@ -49,9 +49,9 @@ class IncidentGroup:
     id: str
     rule: Rule
     detected: float
-    members: list[Finding]
+    members: list[Detection]
     """What the case is about: one, or the same of several subjects."""
-    consequences: list[Finding] = field(default_factory=list)
+    consequences: list[Detection] = field(default_factory=list)
     severity: Severity = Severity.INFO
     closed: float | None = None
     returns: int = 0
@@ -119,7 +119,7 @@ class IncidentGroups:
         current = sorted(self._open, key=lambda case: (-case.severity.rank, case.since))
         return tuple(case.incident() for case in (*current, *reversed(self._closed)))
 
-    def open(self, found: Iterable[Finding], now: float, crowd: Mapping[str | None, int]) -> None:
+    def open(self, found: Iterable[Detection], now: float, crowd: Mapping[str | None, int]) -> None:
         """Takes findings that have just opened.
 
         Args:
@@ -132,7 +132,7 @@ class IncidentGroups:
         for finding in sorted(found, key=lambda one: len(one.rule.follows)):
             self._place(finding, now)
 
-    def close(self, finding: Finding, time: float) -> None:
+    def close(self, finding: Detection, time: float) -> None:
         """Takes a finding that has closed; its case closes with the last of its members."""
         finding.closed = time
         case = finding.case
@@ -179,7 +179,7 @@ class IncidentGroups:
         case.shown = None
         case.evidence = tuple(dict.fromkeys([*own[:MAX_EVIDENCE], *found[:MAX_EVIDENCE]]))
 
-    def _place(self, finding: Finding, now: float) -> None:
+    def _place(self, finding: Detection, now: float) -> None:
         if (case := self._cause(finding, now)) is not None:
             _attach(finding, case)
         elif (case := self._returning(finding, now)) is not None:
@@ -201,7 +201,7 @@ class IncidentGroups:
             if other is not case and self._explains(case, other.members):
                 self._withdraw(other, case)
 
-    def _new(self, finding: Finding, now: float) -> IncidentGroup:
+    def _new(self, finding: Detection, now: float) -> IncidentGroup:
         name = f"{finding.rule.kind}:{_told_key(finding.key)}:{finding.since:.0f}"
         taken = {case.id for case in (*self._open, *self._closed)}
         case = IncidentGroup(_free(name, taken), finding.rule, now, [finding])
@@ -209,7 +209,7 @@ class IncidentGroups:
         self._open.append(case)
         return case
 
-    def _returning(self, finding: Finding, now: float) -> IncidentGroup | None:
+    def _returning(self, finding: Detection, now: float) -> IncidentGroup | None:
         """The case that this finding was a member of not long ago."""
         for case in reversed(self._closed):
             if case.rule is not finding.rule or case.closed is None:
@@ -219,7 +219,7 @@ class IncidentGroups:
                 return case
         return None
 
-    def _cause(self, finding: Finding, now: float) -> IncidentGroup | None:
+    def _cause(self, finding: Detection, now: float) -> IncidentGroup | None:
         """The case that this finding follows from."""
         lately = (
             case for case in reversed(self._closed)
@@ -231,11 +231,11 @@ class IncidentGroups:
                 return case
         return None
 
-    def _explains(self, case: IncidentGroup, findings: list[Finding]) -> bool:
+    def _explains(self, case: IncidentGroup, findings: list[Detection]) -> bool:
         """Whether all of these findings follow from a case."""
         return all(_follows(finding, case) for finding in findings)
 
-    def _fellow(self, finding: Finding) -> IncidentGroup | None:
+    def _fellow(self, finding: Detection) -> IncidentGroup | None:
         """An open case of the same kind on the same node, or one that stands for many."""
         for case in self._open:
             if case.rule is not finding.rule:
@@ -272,7 +272,7 @@ class IncidentGroups:
                     _attach(finding, case)
             case.node, case.component, case.common = None, None, True
 
-    def _is_common(self, rule: Rule, members: list[Finding]) -> bool:
+    def _is_common(self, rule: Rule, members: list[Detection]) -> bool:
         if not rule.many:
             return False
         nodes = {one.verdict.node for one in members if one.verdict.node is not None}
@@ -286,7 +286,7 @@ class IncidentGroups:
             _attach(finding, cause)
         self.describe(cause)
 
-    def _describe_one(self, case: IncidentGroup, lasting: list[Finding]) -> None:
+    def _describe_one(self, case: IncidentGroup, lasting: list[Detection]) -> None:
         worst = max(lasting, key=lambda one: (one.verdict.severity or case.rule.severity).rank)
         newest = worst.verdict
         if newest.node is None and case.node is not None:
@@ -318,7 +318,7 @@ class IncidentGroups:
         case.summary = compose(case.rule.many, fields, case.since)
 
 
-def _attach(finding: Finding, case: IncidentGroup) -> None:
+def _attach(finding: Detection, case: IncidentGroup) -> None:
     """Makes a finding evidence of a case; the same one of before is told once."""
     case.consequences = [
         one for one in case.consequences if (one.rule, one.key) != (finding.rule, finding.key)
@@ -327,7 +327,7 @@ def _attach(finding: Finding, case: IncidentGroup) -> None:
     finding.case = case
 
 
-def _follows(finding: Finding, case: IncidentGroup) -> bool:
+def _follows(finding: Detection, case: IncidentGroup) -> bool:
     """Whether a finding is a consequence of what a case is about."""
     reach = finding.rule.follows.get(case.rule.kind)
     if reach is None or finding.case is case:
@@ -345,7 +345,7 @@ def _follows(finding: Finding, case: IncidentGroup) -> bool:
     return finding.verdict.job in jobs
 
 
-def _told(finding: Finding) -> str:
+def _told(finding: Detection) -> str:
     """A consequence as evidence."""
     says = {name: text for name, text in finding.verdict.says.items() if text != NOBODY}
     summary = finding.rule.summary

@@ -199,7 +199,7 @@ RULEBOOK: tuple[Rule, ...] = (
         IdleAllocation, hold=0.0, clear_hold=10.0, pace=5.0,
         summary="{node}: {who}, idle since {since} (neuron-monitor)",
         many="{nodes} hold idle cores (neuron-monitor)",
-        advice="Find the owner with neuron-ls; run py-spy dump; end the process if left over.",
+        advice="Find its owner with neuron-ls and run py-spy dump; end it if it is left over.",
         needs=("neuroncore_memory_used_bytes", "runtime_device_memory_used_bytes"),
         settings=("idle",),
         follows=dict.fromkeys(

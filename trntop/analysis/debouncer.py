@@ -32,7 +32,7 @@ class Change:
     """Opened: when the condition began. Closed: when it ended."""
 
 
-class Hold:
+class Debouncer:
     """Opens a subject whose value stays above the limit for `hold` seconds; closes it when the
     value stays at or below `clear` for `clear_hold` seconds. An absent value does neither.
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from trntop.analysis.axis import Axis
+from trntop.analysis.debouncer import FORGET_AFTER, GAP, Change, Debouncer
 from trntop.analysis.detector import Signal
-from trntop.analysis.hold import FORGET_AFTER, GAP, Change, Hold
 
 NAN = float("nan")
 ONE = Axis(["a"])
@@ -15,7 +15,7 @@ def signal(values: list[float], axis: Axis = ONE) -> Signal:
     return Signal(axis, np.array(values, np.float64), limit=1.0, clear=0.9)
 
 
-def run(hold: Hold, values: list[float], start: float = 0.0) -> list[Change]:
+def run(hold: Debouncer, values: list[float], start: float = 0.0) -> list[Change]:
     changes = []
     for tick, value in enumerate(values):
         changes += hold.step(start + tick, signal([value]))
@@ -23,27 +23,27 @@ def run(hold: Hold, values: list[float], start: float = 0.0) -> list[Change]:
 
 
 def test_opens_after_the_hold_with_the_time_it_began() -> None:
-    hold = Hold(hold=3, clear_hold=2)
+    hold = Debouncer(hold=3, clear_hold=2)
     assert run(hold, [0, 2, 2, 2]) == []
     assert run(hold, [2], start=4) == [Change("a", True, 1.0)]
 
 
 def test_closes_below_the_clear_level_only() -> None:
-    hold = Hold(hold=0, clear_hold=2)
+    hold = Debouncer(hold=0, clear_hold=2)
     assert run(hold, [2]) == [Change("a", True, 0.0)]
     assert run(hold, [0.95] * 10, start=1) == []
     assert run(hold, [0.5, 0.5, 0.5], start=11) == [Change("a", False, 11.0)]
 
 
 def test_the_limit_itself_is_not_above_and_the_clear_level_is_below() -> None:
-    hold = Hold(hold=0, clear_hold=0)
+    hold = Debouncer(hold=0, clear_hold=0)
     assert run(hold, [1.0] * 5) == []
     assert run(hold, [1.01], start=5) == [Change("a", True, 5.0)]
     assert run(hold, [0.9], start=6) == [Change("a", False, 6.0)]
 
 
 def test_absent_values_neither_open_nor_close() -> None:
-    hold = Hold(hold=3, clear_hold=2)
+    hold = Debouncer(hold=3, clear_hold=2)
     assert run(hold, [2, NAN, NAN, NAN]) == []
     assert run(hold, [2], start=4) == [Change("a", True, 0.0)]
     assert run(hold, [NAN] * 100, start=5) == []
@@ -51,19 +51,19 @@ def test_absent_values_neither_open_nor_close() -> None:
 
 
 def test_a_pending_subject_that_is_long_unknown_starts_anew() -> None:
-    hold = Hold(hold=3, clear_hold=2)
+    hold = Debouncer(hold=3, clear_hold=2)
     assert run(hold, [2, *[NAN] * int(GAP + 1), 2, 2, 2]) == []
     assert run(hold, [2], start=GAP + 5) == [Change("a", True, GAP + 2)]
 
 
 def test_a_hold_longer_than_any_gap_outlives_gaps() -> None:
-    hold = Hold(hold=60, clear_hold=2)
+    hold = Debouncer(hold=60, clear_hold=2)
     values = [2 if t % 20 == 0 else NAN for t in range(62)]
     assert run(hold, values) == [Change("a", True, 0.0)]
 
 
 def test_flapping_changes_at_most_once_a_hold() -> None:
-    hold = Hold(hold=5, clear_hold=5)
+    hold = Debouncer(hold=5, clear_hold=5)
     changes = run(hold, [2, 0] * 100)
     assert changes == []
 
@@ -74,7 +74,7 @@ def test_noise_around_the_limit(seed: int, noise: float) -> None:
     random = np.random.default_rng(seed)
     values = 1.0 + noise * random.standard_normal(600)
     values[random.random(600) < 0.1] = np.nan
-    hold = Hold(hold=5, clear_hold=5)
+    hold = Debouncer(hold=5, clear_hold=5)
     times = []
     opened = False
     for tick, value in enumerate(values):
@@ -88,7 +88,7 @@ def test_noise_around_the_limit(seed: int, noise: float) -> None:
 
 
 def test_a_subject_that_left_is_closed_at_its_last_word() -> None:
-    hold = Hold(hold=0, clear_hold=2)
+    hold = Debouncer(hold=0, clear_hold=2)
     run(hold, [2])
     assert hold.step(FORGET_AFTER, signal([], Axis())) == []
     assert hold.step(FORGET_AFTER + 1, signal([], Axis())) == [Change("a", False, 0.0)]
@@ -96,14 +96,14 @@ def test_a_subject_that_left_is_closed_at_its_last_word() -> None:
 
 
 def test_a_pending_subject_that_left_is_forgotten_without_a_word() -> None:
-    hold = Hold(hold=5, clear_hold=2)
+    hold = Debouncer(hold=5, clear_hold=2)
     run(hold, [2, 2])
     assert hold.step(FORGET_AFTER + 5, signal([], Axis())) == []
     assert hold.step(FORGET_AFTER + 6, signal([2])) == []
 
 
 def test_subjects_are_held_apart() -> None:
-    hold = Hold(hold=2, clear_hold=1)
+    hold = Debouncer(hold=2, clear_hold=1)
     axis = Axis(["a", "b", "c"])
     assert hold.step(0.0, signal([2, 0, 0], axis)) == []
     assert hold.step(1.0, signal([2, 2, 0], axis)) == []
@@ -118,7 +118,7 @@ def test_subjects_are_held_apart() -> None:
 
 
 def test_reset_names_what_was_open() -> None:
-    hold = Hold(hold=1, clear_hold=1)
+    hold = Debouncer(hold=1, clear_hold=1)
     axis = Axis(["a", "b"])
     hold.step(0.0, signal([2, 0], axis))
     hold.step(1.0, signal([2, 2], axis))
