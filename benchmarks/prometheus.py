@@ -37,7 +37,7 @@ from trntop.catalog import Page
 from trntop.collectors import simulator
 from trntop.collectors.prometheus.address import parse
 from trntop.collectors.prometheus.capabilities import Capabilities
-from trntop.collectors.prometheus.client import Client, BackendError, Result
+from trntop.collectors.prometheus.client import BackendError, Client, Result
 from trntop.collectors.prometheus.native_schema import NativeSchema
 from trntop.collectors.prometheus.probe import probe
 from trntop.collectors.prometheus.publisher import Publisher
