@@ -46,7 +46,7 @@ class Journal(logging.Handler):
             defect = f"{record.getMessage()}: {record.exc_info[0].__name__}"
             if defect not in self._told:
                 self._told.add(defect)
-                self._tell(f"{defect}; {self.path} tells where" if self.path else defect)
+                self._tell(f"{defect}; details in {self.path}" if self.path else defect)
 
     def close(self) -> None:
         """Closes the file."""

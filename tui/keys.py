@@ -79,7 +79,8 @@ def _key(name: str, key: str) -> str:
         last = last if last.isalnum() else _spelled(last)
     elif last not in _NAMED and not _is_character(last):
         raise SettingsError(
-            f"screen.keys: {name}: {key[:80]!r} is no key; say x, X, f5, ctrl+x or question_mark"
+            f"screen.keys: {name}: {key[:80]!r} is not a valid key;"
+            " use x, X, f5, ctrl+x or question_mark"
         )
     if not MODIFIERS.issuperset(modifiers):
         raise SettingsError(

@@ -217,8 +217,8 @@ class TerminalApp(App[int]):
             # Tests and pictures want to know all of it.
             super()._handle_exception(error)
             return
-        log.critical("trntop ends by a defect", exc_info=error)
-        where = f"; {self._journal.path} tells where" if self._journal.path else ""
+        log.critical("trntop stops: internal error", exc_info=error)
+        where = f"; details in {self._journal.path}" if self._journal.path else ""
         text = f"trntop: internal error: {type(error).__name__}: {error}{where}"
         self.exit(return_code=70, message=printable(text))
 

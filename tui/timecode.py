@@ -30,10 +30,10 @@ def parse(text: str, now: float, span: tuple[float, float] | None = None, *, utc
         seconds = sum(float(number) * _SECONDS[unit or None] for number, unit in _parts(away[2]))
         return now + seconds if away[1] == "+" else now - seconds
     if (clock := _CLOCK.fullmatch(text)) is None:
-        raise ValueError(f"say a time such as {FORMS}")
+        raise ValueError(f"enter a time such as {FORMS}")
     hour, minute, second = (int(part or 0) for part in clock.groups())
     if hour > 23 or minute > 59 or second > 59:
-        raise ValueError(f"{text} is no time of day")
+        raise ValueError(f"{text} is not a valid time of day")
     today = datetime.fromtimestamp(now, UTC if utc else None)
     at = today.replace(hour=hour, minute=minute, second=second, microsecond=0)
     days = [(at + timedelta(days=day)).timestamp() for day in (-1, 0, 1)]

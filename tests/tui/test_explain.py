@@ -184,7 +184,7 @@ async def test_what_is_no_time_is_refused_in_place() -> None:
     async with asked() as (app, pilot):
         await pilot.press("x", "enter")
         screen = asking(app)
-        assert "say a time such as 14:03:12, +5m or -30s" in str(screen.note.content)
+        assert "enter a time such as 14:03:12, +5m or -30s" in str(screen.note.content)
         assert screen.note.has_class("-wrong")
         await pilot.press("y")
         assert not screen.note.has_class("-wrong")

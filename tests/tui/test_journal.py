@@ -26,7 +26,7 @@ def test_a_defect_is_told_once_and_kept_each_time(tmp_path: Path) -> None:
     journal.emit(record())
     journal.emit(record())
     journal.emit(record(failed=False))
-    assert told == [f"it broke: KeyError; {path} tells where"]
+    assert told == [f"it broke: KeyError; details in {path}"]
     journal.close()
     assert path.read_text().count("it broke") == 3
 

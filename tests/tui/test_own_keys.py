@@ -57,8 +57,8 @@ def test_an_unknown_id() -> None:
 
 
 def test_an_unknown_key() -> None:
-    assert "'hyper' is no key; say x, X, f5" in refusal(app__quit="hyper")
-    assert "'' is no key" in refusal(app__quit="Q,")
+    assert "'hyper' is not a valid key; use x, X, f5" in refusal(app__quit="hyper")
+    assert "'' is not a valid key" in refusal(app__quit="Q,")
     assert "modifiers are alt, ctrl" in refusal(app__quit="hyper+q")
 
 

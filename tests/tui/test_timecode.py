@@ -32,13 +32,13 @@ def test_times_that_are_understood(text: str, away: float) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "say a time"),
-        ("soon", "say a time"),
-        ("5m", "say a time"),
-        ("+", "say a time"),
-        ("+5x", "say a time"),
-        ("24:00", "no time of day"),
-        ("12:60", "no time of day"),
+        ("", "enter a time"),
+        ("soon", "enter a time"),
+        ("5m", "enter a time"),
+        ("+", "enter a time"),
+        ("+5x", "enter a time"),
+        ("24:00", "not a valid time of day"),
+        ("12:60", "not a valid time of day"),
     ],
 )
 def test_others_are_refused(text: str, why: str) -> None:
