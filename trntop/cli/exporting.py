@@ -3,7 +3,6 @@
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,7 +110,7 @@ def _write(args: Namespace, sources: list[Source], settings: Settings) -> int:
         raise UsageError("--textfile cannot be combined with --allow-probes or --probe-every")
     file = textfile.Textfile(args.textfile)
     # node_exporter has `process_…` of its own and would refuse a second one.
-    exposition = _exposition(settings, usage=dict)
+    exposition = _exposition(settings, own_process=False)
 
     def page(view: View | None) -> bytes:
         return exposition.render(view).body(Page.METRICS, Format.TEXT)
@@ -148,15 +147,13 @@ def latest(session: Session) -> View | None:
     return view
 
 
-def _exposition(
-    settings: Settings, usage: Callable[[], Mapping[str, float]] | None = None
-) -> "Exposition":
+def _exposition(settings: Settings, *, own_process: bool = True) -> "Exposition":
     from trntop.exporters.metrics.compat import compat_of
     from trntop.exporters.metrics.pages import Exposition
 
     return Exposition(
         settings.export.max_series,
-        usage,
+        None if own_process else tuple,
         rules=rulebook.rules(settings.analysis, settings.rules),
         compat=compat_of(settings.export.compat),
     )
