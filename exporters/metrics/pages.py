@@ -59,12 +59,12 @@ class Exposition:
     def __init__(
         self,
         max_series: int = DEFAULT_MAX_SERIES,
-        usage: Callable[[], Iterable[Block]] = process.families,
+        usage: Callable[[], Iterable[Block]] | None = None,
         rules: Sequence[Rule] = (),
         compat: Sequence[Compat] = (),
     ) -> None:
         self._max_series = max_series
-        self._usage = usage
+        self._usage = usage or process.families
         self._rules = rules
         self._compat = compat
         self._nodes: dict[str, _Node] = {}

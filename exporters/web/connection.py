@@ -2,12 +2,10 @@
 
 import asyncio
 import ssl
-import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import h11
-from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+from ._uvicorn import HttpProtocol, open_connections
 
 HEAD_SECONDS = 10.0
 """How long a client may take to shake hands, and to send a request's head."""
@@ -63,7 +61,7 @@ class Ongoing(Protocol):
         """The client took what it was sent, and may wait for more."""
 
 
-class HttpConnection(H11Protocol):
+class HttpConnection(HttpProtocol):
     """uvicorn's HTTP, with deadlines for what the client does.
 
     uvicorn only limits the rest between requests: a client that connects and sends nothing, or
@@ -77,7 +75,6 @@ class HttpConnection(H11Protocol):
     def __init__(self, *, crowd: Crowd, **given: Any) -> None:
         super().__init__(**given)
         self._crowd = crowd
-        self.app_state = {**self.app_state, "ongoing": self}
 
     def taken(self) -> None:
         """A response without an end goes on: its client took what there was so far."""
@@ -101,13 +98,13 @@ class HttpConnection(H11Protocol):
         """The client sent something."""
         if self._refused:
             return
-        answering = self._answering
+        answering = self.answering
         # h11 looks at the length of a head that is not there yet, and much may come at once.
         for start in range(0, len(data), MAX_HEAD_BYTES):
             super().data_received(data[start : start + MAX_HEAD_BYTES])
             if self._refused:
                 return
-        if self._answering and not answering:
+        if self.answering and not answering:
             self._crowd.note(self.transport)
             self._allow(READ_SECONDS)
         elif self._deadline is None:
@@ -118,31 +115,15 @@ class HttpConnection(H11Protocol):
         self._goes_on = False
         self._forget()
         super().on_response_complete()
-        if self._answering:  # the next request was waiting already
+        if self.answering:  # the next request was waiting already
             self._allow(READ_SECONDS)
 
     def send_400_response(self, msg: str) -> None:
         """Refuses what cannot be read, with the status that says why, such as 431."""
         self._refused = True
-        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            self.transport.abort()  # in the midst of a response
+        self.refuse(msg)
+        if self.transport.is_closing():
             return
-        status = getattr(sys.exception(), "error_status_hint", 400)
-        body = f"{msg}\n".encode()
-        headers = [
-            ("content-type", "text/plain; charset=utf-8"),
-            ("content-length", str(len(body))),
-            ("connection", "close"),
-        ]
-        events = (
-            h11.Response(status_code=status, headers=headers, reason=STATUS_PHRASES[status]),
-            h11.Data(data=body),
-            h11.EndOfMessage(),
-        )
-        self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
-        # Closed at once, with more on its way, the client would be told of a reset instead.
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
         self._allow(LINGER_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -150,10 +131,6 @@ class HttpConnection(H11Protocol):
         self._forget()
         self._crowd.forget(self.transport)
         super().connection_lost(exc)
-
-    @property
-    def _answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
 
     def _allow(self, seconds: float) -> None:
         self._forget()
@@ -176,7 +153,7 @@ class TlsGate(asyncio.Protocol):
         self._secured = secured
         self._given = given
         self._crowd: Crowd = given["crowd"]
-        self._connections: set[Any] = given["server_state"].connections
+        self._connections = open_connections(given)
         self._early: list[bytes] = []
         self._lost = False
         self._task: asyncio.Task[None]

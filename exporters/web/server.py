@@ -4,13 +4,12 @@ Pages are rendered on the server's loop when somebody asks, once per view, and s
 """
 
 import asyncio
-import contextlib
 import gzip
 import html
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import uvicorn
@@ -28,6 +27,7 @@ from trntop.core import descriptors
 from trntop.core.model import View
 
 from ..metrics.exposition import Format
+from ._uvicorn import QuietServer
 from .connection import MAX_HEAD_BYTES, MAX_PLAIN, maker
 from .listening import BACKLOG, url
 from .negotiation import accepts_gzip, negotiate
@@ -201,7 +201,7 @@ def _landing(view: View | None) -> str:
 """
 
 
-class Server(uvicorn.Server):
+class Server(QuietServer):
     """uvicorn as the exporter wants it; `should_exit = True` stops it within a second.
 
     Args:
@@ -210,6 +210,9 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, app: ASGIApp, access: "Access | None" = None) -> None:
+        # Loaded before clients connect: later, no file descriptor may be left for an import.
+        import prometheus_client  # noqa: F401
+
         super().__init__(
             uvicorn.Config(
                 app if access is None else access.guard(app),
@@ -228,16 +231,6 @@ class Server(uvicorn.Server):
                 h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             )
         )
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leaves signals alone: uvicorn would raise them again once it has stopped."""
-        yield
-
-    def stop(self) -> None:
-        """Asks the server to stop; a second time, without waiting for anybody."""
-        self.force_exit = self.should_exit
-        self.should_exit = True
 
 
 def serve(

@@ -1,9 +1,9 @@
-"""TLS after the web configuration file, with what Python's `ssl` can do of it."""
+"""TLS as in the web configuration file, as far as Python's `ssl` supports it."""
 
 import ipaddress
 import os
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -12,29 +12,6 @@ from trntop.core.errors import SettingsError
 
 from .web_config import TlsServer, read_file
 
-SUITES = {
-    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
-    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
-    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
-    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
-    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
-    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
-}
-"""OpenSSL's names of the suites up to TLS 1.2 that Go's `tls.CipherSuites` lists."""
-SUITES_13 = frozenset(
-    ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
-)
-"""Those of TLS 1.3, which are always offered."""
-CURVES = {
-    "CurveP256": "prime256v1",
-    "CurveP384": "secp384r1",
-    "CurveP521": "secp521r1",
-    "X25519": "X25519",
-}
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _REQUIRING = ("RequireAnyClientCert", "RequireClientCert", "RequireAndVerifyClientCert")
 _ASKING = (*_REQUIRING, "VerifyClientCertIfGiven")
@@ -47,7 +24,7 @@ def context_of(config: TlsServer, warn: Say) -> ssl.SSLContext:
 
     Args:
         config: with paths that can be opened as they are.
-        warn: is told what is weaker, or kept otherwise, than the file asks for.
+        warn: gets a message for each setting that is weaker than, or differs from, the file.
 
     Raises:
         SettingsError: something is missing, cannot be read or does not fit together.
@@ -57,14 +34,10 @@ def context_of(config: TlsServer, warn: Say) -> ssl.SSLContext:
     context.minimum_version = _VERSIONS[config.min_version]
     context.maximum_version = _VERSIONS[config.max_version]
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    if config.prefer_server_cipher_suites:
-        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
-    else:
-        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     context.set_alpn_protocols(["http/1.1"])
-    _set_suites(context, config)
-    if config.curve_preferences:
-        _set_curve(context, config.curve_preferences, warn)
+    for what in ("cipher_suites", "curve_preferences"):
+        if getattr(config, what):
+            warn(f"{what} is ignored: the defaults of Python and OpenSSL apply")
     _set_client_auth(context, config, warn)
     _load_certificate(context, config, warn)
     return context
@@ -91,36 +64,9 @@ def _check(config: TlsServer) -> None:
             raise SettingsError(f"{what}_file is missing")
     for what in ("min_version", "max_version"):
         if getattr(config, what) not in _VERSIONS:
-            raise SettingsError(f"{what}: TLS12 and TLS13 are spoken, older versions are not safe")
+            raise SettingsError(f"{what}: use TLS12 or TLS13; older versions are not safe")
     if config.min_version > config.max_version:
         raise SettingsError("min_version is above max_version")
-
-
-def _set_curve(context: ssl.SSLContext, names: Sequence[str], warn: Say) -> None:
-    """Python offers all groups that OpenSSL knows, or one; older ones cannot choose X25519."""
-    first = names[0]
-    try:
-        context.set_ecdh_curve(CURVES[first])
-    except ssl.SSLError:
-        warn(f"curve_preferences: this Python cannot choose {first}; all groups are offered")
-        return
-    if len(names) > 1:
-        warn(f"curve_preferences: only the first, {first}, is offered")
-
-
-def _set_suites(context: ssl.SSLContext, config: TlsServer) -> None:
-    for name in config.cipher_suites:
-        if name not in SUITES and name not in SUITES_13:
-            known = ", ".join((*SUITES, *sorted(SUITES_13)))
-            raise SettingsError(f"cipher_suites: unknown suite {name}; known are {known}")
-    if not config.cipher_suites:
-        return
-    if older := [SUITES[name] for name in config.cipher_suites if name in SUITES]:
-        context.set_ciphers(":".join(older))
-    elif config.max_version == "TLS12":
-        raise SettingsError("cipher_suites: none of TLS 1.2, which max_version asks for")
-    else:
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
 
 
 def _set_client_auth(context: ssl.SSLContext, config: TlsServer, warn: Say) -> None:

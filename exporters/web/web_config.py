@@ -40,7 +40,6 @@ ClientAuth = Literal[
     "VerifyClientCertIfGiven",
     "RequireAndVerifyClientCert",
 ]
-Curve = Literal["CurveP256", "CurveP384", "CurveP521", "X25519"]
 
 _HASH = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}", re.ASCII)
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)", re.ASCII)
@@ -61,7 +60,7 @@ class TlsServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     min_version: Version = "TLS12"
     max_version: Version = "TLS13"
     cipher_suites: tuple[str, ...] = ()
-    curve_preferences: tuple[Curve, ...] = ()
+    curve_preferences: tuple[str, ...] = ()
     prefer_server_cipher_suites: bool = True
 
     @property
