@@ -13,9 +13,9 @@ and always come with a sign and a word: ▲ warning, ● critical.
 **States.** ✓ fresh · ◔ late, still shown · ◌ stale, no value · ✕ down · ■ ended.
 ✕ no data: no Neuron source reports. ✕ 2 down, ◌ 1 stale: that many sources of the node.
 
-**Columns.** *util* mean over cores, *HBM* the fullest device's memory in use, *HBM bw* the share
-of the peak HBM bandwidth, *retx* retransmitted packets of the worst EFA device, *peer* a
-device's traffic relative to the median of its peers, *pwr* power as a share of the most a device may take.
+**Columns.** *util* mean over cores, *HBM* the fullest device's memory in use, *HBM bw* the share of
+the peak HBM bandwidth, *retx* retransmitted packets of the worst EFA device, *peer* a device's
+traffic relative to the median of its peers, *pwr* power as a share of the most a device may take.
 
 **EFA.** A row is a node, a column a rail: the devices of one name, which exchange traffic.
 `m` colors them by share of line rate, retransmits, traffic vs peers or latency; `[` `]`
@@ -55,10 +55,11 @@ communication, ░ waiting in communication, · not reported. *vs peers* is comp
 recording also goes to a time typed after `:`. `b` marks a baseline: columns then show the change
 since.
 
-**Finding.** `/` filters nodes: `util<30 & node~trn-0` (docs/filter.md) · `f` faults only. Both apply
-to all lists of nodes, EFA devices or ranks, and to incidents. Esc clears the input, then the
-filter, then faults only, then goes back. The cursor follows: lists start at the last selected node. `s`, `S` or a click on a title sorts · `c` columns. `e` explains every
-number: its formula, inputs and sources.
+**Finding.** `/` filters nodes: `util<30 & node~trn-0` (docs/filter.md) · `f` faults only. Both
+apply to all lists of nodes, EFA devices or ranks, and to incidents. Esc clears the input, then the
+filter, then faults only, then goes back. The cursor follows: lists start at the last selected node.
+`s`, `S` or a click on a title sorts · `c` columns. `e` explains every number: its formula, inputs
+and sources.
 
 **trntop itself** uses {share} of one CPU core and sends {rate} to the terminal. On a slow
 connection it skips pictures (**1 of 4 ticks**), never readings or incidents. *LOADING* shows how
