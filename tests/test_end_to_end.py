@@ -117,7 +117,7 @@ def test_a_newcomer_finds_the_sick_card_in_the_demo(pane: Pane) -> None:
     (alert,) = (line for line in shown.splitlines() if "resends" in line)
     card = alert.split("card ")[1].split()[0]
     pane.press("Enter")
-    pane.until("EFA cards", card, "devices and cores")
+    pane.until("EFA devices", card, "devices and cores")
     pane.press("Escape")
     pane.until("worst first")
     pane.press("q")

@@ -287,7 +287,7 @@ async def test_help() -> None:
         await press(pilot, "question_mark")
         await pilot.pause()
         assert isinstance(app.screen, HelpScreen)
-        assert "Keys here" in picture(app)
+        assert "Keys on this screen" in picture(app)
         assert "j Down k Up" in picture(app).splitlines()[-1]
         keys = text(app.screen.query_one(KeyList).draw(100, 0))
         assert "Quit trntop" in keys
@@ -352,7 +352,7 @@ async def test_keys_of_help_stand_above_the_text_or_beside_it() -> None:
             await press(pilot, "question_mark")
             await pilot.pause()
             await pilot.pause()
-            heads = [line for line in picture(app).splitlines() if "Keys here" in line]
+            heads = [line for line in picture(app).splitlines() if "Keys on this screen" in line]
             assert ["Reading the screen" in line for line in heads] == [beside]
         app = make_app(nodes=1)
 

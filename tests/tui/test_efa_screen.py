@@ -39,7 +39,7 @@ async def test_the_sick_card_is_under_the_cursor_at_once() -> None:
         assert "trntop ▸ efa" in drawn
         assert f"{VICTIM} · {CARD}" in drawn
         assert "● efa_degraded since" in drawn, "the card is told of without any further key"
-        assert "EFA cards count no latency" in drawn
+        assert "No EFA counter exposes latency" in drawn
 
 
 async def test_the_card_of_a_slow_link_is_under_the_cursor() -> None:
@@ -109,10 +109,10 @@ async def test_where_room_is_short_the_pairs_stand_with_latency() -> None:
     app = app_of(session_of(view_of(*probed(6, slow=(1, 3)))))
     async with running(app, (80, 24)) as pilot:
         await press(pilot, "4")
-        assert "nothing is wrong with it" in picture(app)
+        assert "healthy" in picture(app)
         assert "fi_pingpong" not in picture(app)
         await press(pilot, "m", "m", "m")
-        assert "nothing is wrong with it" not in picture(app)
+        assert "healthy" not in picture(app)
         assert "trn-001 ▸ trn-003" in picture(app)
 
 
@@ -121,11 +121,11 @@ async def test_what_was_sent_lately_stands_where_the_map_leaves_room() -> None:
         app = make_app(trouble=True, nodes=nodes)
         async with running(app, (200, 60)) as pilot:
             await press(pilot, "4")
-            assert (f"retransmits, worst card of {VICTIM}" in picture(app)) == told
+            assert (f"retransmits, worst device of {VICTIM}" in picture(app)) == told
             if told:
                 await press(pilot, "down")
                 assert shown(app).node != VICTIM
-                assert f"retransmits, worst card of {shown(app).node}" in picture(app)
+                assert f"retransmits, worst device of {shown(app).node}" in picture(app)
 
 
 async def test_medians_stay_in_sight_however_many_nodes_there_are() -> None:
@@ -134,7 +134,7 @@ async def test_medians_stay_in_sight_however_many_nodes_there_are() -> None:
         await press(pilot, "4")
         drawn = picture(app)
         assert "median" in drawn
-        assert "needs a look" in drawn
+        assert "needs attention" in drawn
         await press(pilot, "end")
         assert "trn-099" in picture(app)
 
@@ -154,7 +154,7 @@ async def test_a_fleet_without_cards() -> None:
     async with running(app) as pilot:
         await press(pilot, "4", RIGHT, LEFT, "m")
         drawn = picture(app)
-        assert "no EFA cards known" in drawn
+        assert "no EFA devices known" in drawn
         assert shown(app).look.column is None
 
 
@@ -168,7 +168,7 @@ async def test_nodes_that_go_take_their_cards_along() -> None:
         await pilot.pause()
         await pilot.pause()
         assert shown(app).node == "trn-000"
-        assert "no EFA cards known" in picture(app)
+        assert "no EFA devices known" in picture(app)
         session.publish(view_of())
         await pilot.pause()
         await pilot.pause()

@@ -65,7 +65,7 @@ class TestComm:
             assert isinstance(pilot.app.screen, CommScreen)
             assert pilot.app.screen.subject == "trn-001"
             drawn = picture(pilot)
-            assert "who is waited for" in drawn
+            assert "slowest rank" in drawn
             assert "rank 6 on trn-001" in drawn
             await press(pilot, "enter")
             assert isinstance(pilot.app.screen, NodeScreen)

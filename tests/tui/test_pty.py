@@ -104,7 +104,7 @@ def test_a_poor_terminal_gets_ascii_in_sixteen_colours_and_keeps_its_mouse() -> 
         screen.press("5")
         screen.until("no incidents")
         screen.press("?")
-        screen.until("Keys here")
+        screen.until("Keys on this screen")
         assert bytes(screen.output).isascii()
         assert b"8;2;" not in screen.output
         assert b"8;5;" not in screen.output

@@ -26,7 +26,7 @@ COUNTERS = {
     "tx_bytes": "bytes sent",
     "rx_bytes": "bytes received",
     "tx_pkts": "packets sent",
-    "retrans_pkts": "sent again",
+    "retrans_pkts": "retransmitted",
     **ERROR_KINDS,
     "rdma_read_bytes": "RDMA bytes read",
     "rdma_write_bytes": "RDMA bytes written",
@@ -61,8 +61,8 @@ def past(
     charts = [
         replace(trend, title=f"{title} of {node}")
         for quantity, title in (
-            (TRANSMIT, "EFA tx, all cards"),
-            (RETRANSMIT, "retransmits, worst card"),
+            (TRANSMIT, "EFA tx, all devices"),
+            (RETRANSMIT, "retransmits, worst device"),
         )
         if (trend := trends.of_node(view_model, node, quantity)) is not None
     ]
@@ -75,8 +75,8 @@ def past(
 def missing(node: NodeView, width: int, context: RenderContext) -> list[Strip]:
     """Why there is no card to show."""
     if node.inventory.of(Entity.EFA):
-        return _wrapped("this node has no card of that name", width, context)
-    return _wrapped(f"no EFA cards known: {node.frame.why_absent(efa.TX)}", width, context)
+        return _wrapped("this node has no EFA device of that name", width, context)
+    return _wrapped(f"no EFA devices known: {node.frame.why_absent(efa.TX)}", width, context)
 
 
 def incident_of(fabric: Fabric, node: str, card: str) -> Incident | None:
@@ -109,14 +109,14 @@ def _verdict(
         severity, text = Severity.WARNING, f"its link is not up: {state}"
     elif place in efa.outliers(node, view_model.limits.retransmits):
         severity = Severity.WARNING
-        text = "resends far more than its siblings; no incident yet"
+        text = "retransmits far more than its peers; no incident yet"
     elif (slow := fabric.slow_cards.get((node.name, card))) is not None:
         severity, text = slow, _slow(fabric, node.name, card)
     elif node.frame.at(efa.TX, place) is None:
         return _wrapped(f"traffic unknown: {node.frame.why_absent(efa.TX)}", width, context)
     else:
         sign: Part = (f"{glyphs.calm} ", palette.ok)
-        return [line([sign, ("nothing is wrong with it", palette.muted)], width)]
+        return [line([sign, ("healthy", palette.muted)], width)]
     style = palette.severity(severity)
     lead = f"{glyphs.severities[severity]} "
     return [
@@ -178,7 +178,7 @@ def _traffic(
         beside[0] = (beside[0][0], palette.severity(severity))
     lines.append(
         line(
-            [_label("carries", context), *beside, (" of what its siblings do", palette.muted)],
+            [_label("carries", context), *beside, (" of peer traffic", palette.muted)],
             width,
         )
     )
@@ -187,7 +187,7 @@ def _traffic(
     if resent is not None and resent > limit:
         number[0] = (number[0][0], palette.severity(severity or Severity.WARNING))
     allowed = (f" limit {units.percent(limit)}", palette.faint)
-    lines.append(line([_label("resends", context), *number, allowed], width))
+    lines.append(line([_label("retx", context), *number, allowed], width))
     if links := fabric.pairs.of_card(node.name, card):
         lines.append(flow(_latency(fabric.view_model, node, links, context), width, gap))
     return lines
@@ -295,7 +295,7 @@ def _counters(
         needs = {CATALOG[f"efa_{name}_total"].needs for name in COUNTERS
                  if COUNTERS[name] in unknown} - {""}  # fmt: skip
         why = f" (needs {'; '.join(sorted(needs))})" if needs else ""
-        lines += _wrapped(f"{units.ABSENT} not told: {', '.join(unknown)}{why}", width, context)
+        lines += _wrapped(f"{units.ABSENT} not reported: {', '.join(unknown)}{why}", width, context)
     return lines
 
 

@@ -110,7 +110,7 @@ def marks(fabric: Fabric, node: NodeView, *, links: bool = False) -> dict[int, S
     Args:
         fabric: all cards.
         node: whose cards.
-        links: whether a card that has a link which needs a look needs one too.
+        links: whether a card that has a link which needs attention needs one too.
     """
     columns = fabric.rails.columns(fabric.rails.row_of[node.name])
     found = efa.severities(fabric.view_model, node)
@@ -299,7 +299,7 @@ def legend(fabric: Fabric, look: Look, width: int, context: RenderContext) -> St
     ]  # fmt: skip
     signs: list[Part] = [
         (glyphs.severities[Severity.CRITICAL], palette.critical), (" ", palette.muted),
-        (glyphs.severities[Severity.WARNING], palette.warning), (" needs a look", palette.muted),
+        (glyphs.severities[Severity.WARNING], palette.warning), (" needs attention", palette.muted),
     ]  # fmt: skip
     limit: list[Part] = []
     if look.layer.quantity == efa.RETRANSMIT:
@@ -317,11 +317,11 @@ def _why(fabric: Fabric, look: Look) -> str:
     if node is None:
         first = next(iter(fabric.rails.nodes), None)
         why = "" if first is None else f": {first.frame.why_absent(efa.TX)}"
-        return f"no EFA cards known{why}"
+        return f"no EFA devices known{why}"
     if look.layer.quantity.startswith("link_"):
-        return "no link was probed from a card; m turns to what cards tell by themselves"
+        return "no link was probed; m switches to the devices' own counters"
     if not node.frame.columns.keys() & {efa.TX, efa.COUNTER} and fabric.view_model.behind:
-        return "cards of the past are not kept for so many nodes"
+        return "EFA device history is not kept for this many nodes"
     return f"nothing known: {node.frame.why_absent(look.layer.quantity)}"
 
 
@@ -356,7 +356,7 @@ def _cards(cell: int, one: CardRow, width: int, context: RenderContext, /) -> li
 
 
 def _cell(one: CardRow, column: int, size: int, context: RenderContext) -> Part:
-    """A card: its colour, its number where there is room, or the sign that it needs a look."""
+    """A card: its colour, its number where there is room, or the sign that it needs attention."""
     palette, glyphs, value = context.palette, context.glyphs, one.values[column]
     text = (one.texts[column] or units.ABSENT) if size >= NUMBERED - 1 else ""
     if size < WIDEST_CELL - 1 and len(text) == size and text[:2].isdigit():

@@ -200,7 +200,7 @@ def unknown(
         (said, palette.text),
         ("Mark the sections: with steps.compute() and with steps.collective() in the training "
          "loop, see docs/steps.md.", palette.muted),
-        ("Until then the share is bounded from outside, below by the EFA cards, above by "
+        ("Until then the share is bounded from outside, below by the EFA devices, above by "
          "utilization without tensor-engine work: estimated, marked ~.", palette.muted),
     ]  # fmt: skip
     rows = [line([(part, style)], width) for text, style in texts for part in wrap(text, width)]

@@ -75,7 +75,7 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
     palette, frame = context.palette, node.frame
     cards = node.inventory.of(Entity.EFA)
     if not cards:
-        reason = wrap(f"no EFA cards known: {frame.why_absent(TX)}", width)
+        reason = wrap(f"no EFA devices known: {frame.why_absent(TX)}", width)
         return [line([(part, palette.muted)], width) for part in reason]
     plan = _plan([str(card) for card in cards], width)
     found = severities(view_model, node)
@@ -132,11 +132,11 @@ def _title(frame: Frame, plan: _Plan, width: int, context: RenderContext) -> Str
     link = frame.at(LINK, 0)
     whole = f" of {units.gigabits(link)}" if link is not None and plan.bar >= TITLED_BAR else ""
     parts = [
-        fit("  card", plan.name + 2),
+        fit("  device", plan.name + 2),
         fit("tx" if whole else "tx Gb/s", 7, "right"),
         fit(whole, plan.bar + 1),
         fit("rx", 6, "right") + " ",
-        fit("sib %", plan.siblings, "right") if plan.siblings else "",
+        fit("peer %", plan.siblings, "right") if plan.siblings else "",
         fit("retx %", 7, "right"),
         fit("near dev", plan.near, "right") if plan.near else "",
     ]
@@ -175,7 +175,7 @@ def _fewer(node: NodeView) -> list[tuple[Severity, str]]:
     cards, expected = map(node.frame.value, ("node_efa_cards", "node_efa_cards_expected"))
     if cards is None or expected is None or cards >= expected:
         return []
-    return [(Severity.WARNING, f"{cards:.0f} of {expected:.0f} cards answer")]
+    return [(Severity.WARNING, f"{cards:.0f}/{expected:.0f} EFA devices up")]
 
 
 def _notes(

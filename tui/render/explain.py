@@ -40,7 +40,7 @@ _PARTS = {
     Entity.DEVICE: "devices",
     Entity.CORE: "cores",
     Entity.PHYSICAL_CORE: "physical cores",
-    Entity.EFA: "EFA cards",
+    Entity.EFA: "EFA devices",
     Entity.RUNTIME: "processes",
     Entity.JOB: "jobs",
     Entity.RANK: "ranks",

@@ -187,14 +187,14 @@ def _rails(fabric: Fabric, context: RenderContext) -> list[Part]:
     if found:
         worst = min(found, key=lambda column: means[column])
         more = f" +{len(found) - 1}" if len(found) > 1 else ""
-        carries = f"carries {100 * means[worst]:.0f} % of what its siblings do"
+        carries = f"carries {100 * means[worst]:.0f} % of peer traffic"
         return [(f"rail {fabric.rails.names[worst]} {carries}{more}", palette.accent)]
     off = float(np.nanmax(np.abs(means - 1.0)))
     if off > EVEN:
         return [(f"rails uneven, within {100 * off:.0f} %", palette.muted)]
-    even = (f"rails even, within {100 * off:.0f} %", palette.muted)
+    even = (f"rails balanced within {100 * off:.0f} %", palette.muted)
     few = int((table < fabric.view_model.limits.card_traffic).sum())
-    but = f" but for {few} card{'s' * (few != 1)}"
+    but = f", {few} exception{'s' * (few != 1)}"
     return [even, (but, palette.text)] if few else [even]
 
 
@@ -212,12 +212,12 @@ def _health(fabric: Fabric, context: RenderContext) -> list[tuple[int, list[Part
 def _present(fabric: Fabric, context: RenderContext) -> list[Part]:
     there, expected = _total(fabric, CARDS), _total(fabric, EXPECTED)
     if there is None:
-        return _labelled("cards", units.ABSENT, "", context)
+        return _labelled("EFA devices", units.ABSENT, "", context)
     fewer = expected is not None and there < expected
     sign = f"{context.glyphs.severities[Severity.WARNING]} " if fewer else ""
-    of = "" if expected is None else f" of {units.count(expected)}"
+    of = "" if expected is None else f"/{units.count(expected)}"
     style = context.palette.warning if fewer else context.palette.text
-    return [(f"{sign}{units.count(there)}{of}", style), (" cards answer", context.palette.muted)]
+    return [(f"{sign}{units.count(there)}{of}", style), (" EFA devices up", context.palette.muted)]
 
 
 def _drivers(fabric: Fabric, context: RenderContext) -> list[Part]:
@@ -225,7 +225,7 @@ def _drivers(fabric: Fabric, context: RenderContext) -> list[Part]:
         return _labelled("driver", units.ABSENT, "", context)
     (common, nodes), *others = fabric.drivers.most_common()
     if not others:
-        where = " everywhere" if nodes > 1 else ""
+        where = " on all nodes" if nodes > 1 else ""
         return [
             ("driver ", context.palette.muted),
             (common, context.palette.text),

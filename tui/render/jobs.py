@@ -1,4 +1,4 @@
-"""Jobs as rows, the one that most needs a look first."""
+"""Jobs as rows, the one that most needs attention first."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

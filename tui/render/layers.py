@@ -102,7 +102,7 @@ LAYERS = (
         _resent, _by_decades, _retransmit_ends,
     ),
     Layer(
-        "traffic beside siblings", SIBLINGS, lambda fabric: fabric.rails.table(SIBLINGS),
+        "traffic vs peers", SIBLINGS, lambda fabric: fabric.rails.table(SIBLINGS),
         _whole_percent, _unevenness, lambda _fabric, _top: ("even", "50 % off"),
     ),
     Layer(

@@ -46,7 +46,7 @@ def identity(
         chips = f"{devices} device{'s' * (devices > 1)}"
         groups.append((60, [(f"{chips}{_cores(node)}", palette.muted)]))
     if given := holders(node.inventory):
-        groups.append((50, [(f"given to {given}", palette.muted)]))
+        groups.append((50, [(f"allocated to {given}", palette.muted)]))
     for rank, key in ((30, "availability_zone"), (40, "instance_id"), (20, "ultraserver_id")):
         if value := facts.get(key):
             groups.append((rank, [(value, palette.muted)]))

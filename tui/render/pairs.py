@@ -27,7 +27,7 @@ WIDEST = 5
 GAP = 1
 LONGEST = 12
 """Cells of a node's name."""
-TRIED = "EFA cards count no latency: a prober has to send messages of its own."
+TRIED = "No EFA counter exposes latency: an active probe measures it."
 HOW = (
     "trntop check 'trn-[001-016]' measures it between nodes, agents with --probe-every now and "
     "then (docs/check.md); what they find is shown here.",
@@ -182,7 +182,7 @@ def _columns(names: list[str], label: int, cell: int, context: RenderContext) ->
 
 
 def _bad(fabric: Fabric, share: int) -> dict[tuple[int, int], Severity]:
-    """Cells with a link that needs a look, and how bad its worst is."""
+    """Cells with a link that needs attention, and how bad its worst is."""
     places = {name: place // share for place, name in enumerate(fabric.pairs.nodes)}
     found: dict[tuple[int, int], Severity] = {}
     for probe, severity in sorted(fabric.graded.items(), key=lambda entry: entry[1].rank):

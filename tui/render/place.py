@@ -26,7 +26,7 @@ _ROWS = (
 _AHEAD = (
     ("checks", "status_checks", "passed"),
     ("event", "scheduled_event", ""),
-    ("not told", "not_told", ""),
+    ("not reported", "not_told", ""),
 )
 """Label, fact, and the word that says that all is well."""
 NAMED = {"capacity_block_ends": "until ", "neuron_driver": "driver ", "ami_id": "image "}

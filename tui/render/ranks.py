@@ -264,7 +264,7 @@ def timeline(row: RankRow, width: int, context: RenderContext) -> list[Part]:
 
 
 _SIGNS = {"block": "▆▅░·", "braille": "⣿⣶⠒·", "ascii": "#=.,"}
-KINDS = ("compute", "compute over comm", "waits in comm", "not told")
+KINDS = ("compute", "compute over comm", "waiting in comm", "not reported")
 
 
 def kinds(context: RenderContext) -> tuple[Part, Part, Part, Part]:

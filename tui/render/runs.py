@@ -305,7 +305,7 @@ def _learning(view_model: ViewModel, job: JobFigures | None, context: RenderCont
             number = [(fact.number[0][0], style), *fact.number[1:]]
             fact = Fact(label, number, fact.note or f"limit {units.percent(limit)}")
         facts.append(fact)
-    return Block("learning and waiting", tuple(facts))
+    return Block("loss and communication", tuple(facts))
 
 
 def _pauses(view_model: ViewModel, found: Sequence[Span], context: RenderContext) -> Block:

@@ -36,7 +36,7 @@ class ClusterScreen(FaultFinding):
         Binding("s", "sort", "Sort", id="cluster.sort", tooltip="Sort by the next column"),
         Binding(
             "S,shift+s", "reverse", "Reverse", show=False, id="cluster.reverse",
-            tooltip="Turn the order round",
+            tooltip="Reverse sort order",
         ),
         Binding(
             "m", "map", "Map", id="cluster.map",
@@ -94,7 +94,7 @@ class ClusterScreen(FaultFinding):
 
     def watch_node(self) -> None:
         """Names it above its panels."""
-        for panel, what in (("#devices", "devices and cores"), ("#cards", "EFA cards")):
+        for panel, what in (("#devices", "devices and cores"), ("#cards", "EFA devices")):
             self.entitle(panel, f"{self.node or 'no node'} · {what}")
         self.post_message(SubjectChanged())
 

@@ -57,7 +57,7 @@ class CommScreen(FaultFinding):
         shares = JobPanel(comm.shares, glyphs=self.glyphs, id="shares")
         shares.border_title = "comm share of step"
         guilty = Blame(roster, glyphs=self.glyphs, id="blame")
-        guilty.border_title = "who is waited for"
+        guilty.border_title = "slowest rank"
         table = RankTable(roster, glyphs=self.glyphs, id="ranks")
         crew = NodeRanks(roster, glyphs=self.glyphs, id="crew")
         bounded = BoundsTable(glyphs=self.glyphs, id="bounds")

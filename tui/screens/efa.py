@@ -48,17 +48,17 @@ class EfaScreen(FaultFinding):
                 tooltip="Takes back what was chosen, then leads back to the fleet"),
         Binding(
             "m", "layer", "Map", id="efa.map",
-            tooltip="Colour the cards by traffic, retransmits, siblings or latency",
+            tooltip="Color EFA devices by traffic, retransmits, peers or latency",
         ),
-        Binding("left_square_bracket", "card(-1)", "Card left", show=False, id="efa.previous",
-                tooltip="The card to the left"),
-        Binding("right_square_bracket", "card(1)", "Card right", show=False, id="efa.next",
-                tooltip="The card to the right"),
+        Binding("left_square_bracket", "card(-1)", "Device left", show=False, id="efa.previous",
+                tooltip="EFA device to the left"),
+        Binding("right_square_bracket", "card(1)", "Device right", show=False, id="efa.next",
+                tooltip="EFA device to the right"),
         Binding("s", "sort", "Sort", id="efa.sort", tooltip="Worst nodes first, or by name"),
         Binding("J,shift+j", "scroll(1)", "Counters down", show=False, id="efa.down",
-                tooltip="Scroll the card's counters down"),
+                tooltip="Scroll the device's counters down"),
         Binding("K,shift+k", "scroll(-1)", "Counters up", show=False, id="efa.up",
-                tooltip="Scroll the card's counters up"),
+                tooltip="Scroll the device's counters up"),
     ]  # fmt: skip
 
     table = query_one(CardMap)
@@ -156,8 +156,8 @@ class EfaScreen(FaultFinding):
         self.node = self.subject
         self.look = replace(self.look, column=self._pointed(self.fabric))
         self.titles = (
-            f"{self.node or 'no node'} · {self._card or 'no card'}",
-            f"cards · {self.look.layer.title}",
+            f"{self.node or 'no node'} · {self._card or 'no EFA device'}",
+            f"EFA devices · {self.look.layer.title}",
         )
 
     def watch_titles(self) -> None:

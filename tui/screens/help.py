@@ -103,7 +103,7 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """The keys above the text, or beside it where there is room; both scroll as one."""
         with VerticalScroll(id="help"):
-            yield Vertical(Markdown("## Keys here"), KeyList(self._keys), id="keys")
+            yield Vertical(Markdown("## Keys on this screen"), KeyList(self._keys), id="keys")
             yield Markdown(self._reading, id="reading")
         yield KeysBar()
 

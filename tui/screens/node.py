@@ -80,13 +80,13 @@ class NodeScreen(Frame):
         with Parts(id="parts"):
             with Container(id="hardware"):
                 yield self._panel(devices.draw, "devices and cores", "devices")
-                yield self._panel(efa.draw, "EFA cards", "cards")
+                yield self._panel(efa.draw, "EFA devices", "cards")
             yield self._panel(parts.found, "incidents of this node and its jobs", "found")
             yield self._dressed(NodeTrends(glyphs=self.glyphs, id="past"), "last minutes")
             with Container(id="software"):
                 yield self._panel(parts.processes, "Neuron processes", "processes")
                 yield self._panel(host.draw, "host", "host")
-            yield self._panel(place.draw, "instance and place", "place")
+            yield self._panel(place.draw, "instance and location", "place")
             yield self._panel(parts.sources, "sources", "sources")
 
     def _panel(self, paint: parts.Paint, title: str, name: str) -> NodeDrawing:

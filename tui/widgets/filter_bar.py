@@ -36,8 +36,8 @@ class FilterInput(Input):
     """One line of text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Keep", id="filter.keep",
-                tooltip="Keep the filter, and go on in the table"),
+        Binding("enter", "submit", "Apply", id="filter.keep",
+                tooltip="Apply the filter and return to the table"),
         Binding("tab", "complete", "Complete", id="filter.complete",
                 tooltip="Take the name that is offered"),
     ]  # fmt: skip

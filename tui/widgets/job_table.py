@@ -18,7 +18,7 @@ Paint = Callable[[ViewModel, JobFigures | None, int, int, RenderContext], Sequen
 
 
 class JobTable(RowTable[JobFigures]):
-    """Jobs, the one that most needs a look first; hidden where there is but one.
+    """Jobs, the one that most needs attention first; hidden where there is but one.
 
     Args:
         columns: makes the columns for a scene.

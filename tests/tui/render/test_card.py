@@ -60,7 +60,7 @@ class TestVerdict:
         for found, style in (((), PEN.palette.text), ((bad,), PEN.palette.warning)):
             lines = card.draw(fabric_of(node, incidents=found), node, 0, 60, PEN)
             line = next(line for line in lines if line.text.startswith("carries"))
-            assert line.text.strip() == "carries 25 % d of what its siblings do"
+            assert line.text.strip() == "carries 25 % d of peer traffic"
             assert next(part.style for part in line if part.text == "25 %") == style
 
     def test_that_of_a_link(self) -> None:
@@ -70,14 +70,14 @@ class TestVerdict:
         shown = text(card.draw(fabric, nodes[1], 0, 76, PEN))
         assert shown.startswith("▲ latency_regression since ")
         assert "latency 35.0 µs  median of 2  slowest 54.0 µs trn-003  newest 5 s ago" in shown
-        assert text(card.draw(fabric, nodes[1], 1, 76, PEN)).startswith("✓ nothing is wrong")
+        assert text(card.draw(fabric, nodes[1], 1, 76, PEN)).startswith("✓ healthy")
 
     def test_what_has_no_incident(self) -> None:
-        assert drawn(cards(0)).startswith("✓ nothing is wrong with it")
+        assert drawn(cards(0)).startswith("✓ healthy")
         lost = cards(0, 2, {"efa_tx_bytes_total": [np.nan, 1]})
         assert drawn(lost).startswith("● lost:")
         more = cards(0, 4, {"efa_retrans_pkts_per_second": [1e5, 0, 0, 0]})
-        assert drawn(more).startswith("▲ resends far more than its siblings; no incident yet")
+        assert drawn(more).startswith("▲ retransmits far more than its peers; no incident yet")
         nodes = probed(4, slow=(1, 3))
         slow = text(card.draw(fabric_of(*nodes), nodes[1], 0, 80, PEN))
         assert slow.startswith(
@@ -136,7 +136,7 @@ class TestCounters:
         assert [part.style for part in dropped if "2" in part.text] == [PEN.palette.warning]
         assert "4.55 TiB" in shown
         assert "failed reads" in shown.partition("never:")[2]
-        assert "sent again" in shown.partition("– not told:")[2]
+        assert "retransmitted" in shown.partition("– not reported:")[2]
         assert "(needs EFA driver 2.17.0, Nitro v4" in shown.replace("\n", " ")
 
     def test_the_change_since_a_baseline(self) -> None:
@@ -163,8 +163,8 @@ class TestPast:
         assert len(lines) <= 22
         assert {line.cell_length for line in lines} == {116}
         drawn = text(lines)
-        assert f"EFA tx, all cards of {VICTIM}" in drawn
-        assert f"retransmits, worst card of {VICTIM}" in drawn
+        assert f"EFA tx, all devices of {VICTIM}" in drawn
+        assert f"retransmits, worst device of {VICTIM}" in drawn
         assert "limit 0.2 %" in drawn
 
     def test_where_nothing_is_kept_it_is_blank(self) -> None:
@@ -177,5 +177,5 @@ class TestPast:
 
 
 def test_no_card() -> None:
-    assert "no card of that name" in text(card.missing(cards(0), 60, PEN))
-    assert "no EFA cards known" in text(card.missing(make_node(0, efa=0), 60, PEN))
+    assert "no EFA device of that name" in text(card.missing(cards(0), 60, PEN))
+    assert "no EFA devices known" in text(card.missing(make_node(0, efa=0), 60, PEN))

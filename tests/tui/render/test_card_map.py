@@ -232,13 +232,13 @@ class TestFooting:
         def said(made: Fabric, layer: layers.Layer) -> str:
             return card_map.legend(made, look(layer), 100, PEN).text
 
-        assert "no link was probed from a card" in said(fabric_of(cards(0)), LATENCY)
-        assert "no EFA cards known" in said(fabric_of(make_node(0, efa=0)), TRAFFIC)
+        assert "no link was probed" in said(fabric_of(cards(0)), LATENCY)
+        assert "no EFA devices known" in said(fabric_of(make_node(0, efa=0)), TRAFFIC)
         gone = make_node(0, state=State.DOWN, reason="no driver")
         assert "nothing known: efa: no driver" in said(fabric_of(gone), RESENDS)
         past = fabric_of(make_node(0, columns={"efa_tx_bytes_total": None, TX: None}))
         past.view_model = dataclasses.replace(past.view_model, behind=60.0)
-        assert "cards of the past are not kept" in said(past, TRAFFIC)
+        assert "EFA device history is not kept" in said(past, TRAFFIC)
 
 
 class TestSums:
@@ -248,8 +248,8 @@ class TestSums:
         assert "% d of line rate" in top
         assert f"most retransmits 2.1 % d {VICTIM} {CARD}" in top
         assert "latency – not probed" in top
-        assert "driver 2.17.3g everywhere" in below
-        assert "rails even" in below
+        assert "driver 2.17.3g on all nodes" in below
+        assert "rails balanced" in below
         assert "◌ 1 stale" in below
         most = next(part for part in fabric.sums(WHOLE, 160, PEN)[0] if part.text == "2.1 %")
         assert most.style == PEN.palette.critical
@@ -275,12 +275,12 @@ class TestSums:
         )
         shown = text(fabric.sums(fabric_of(cards(0), old, cards(2)), 160, PEN))
         assert "▲ drivers differ: 2.17.3g on 2, 2.13.0 on 1" in shown
-        assert "▲ 12 of 48 cards answer" in shown
+        assert "▲ 12/48 EFA devices up" in shown
 
     def test_a_lame_rail_is_named(self) -> None:
         nodes = [cards(index, 4, {TX: [4e9, 4e9, 1e9, 4e9]}) for index in range(3)]
         shown = text(fabric.sums(fabric_of(*nodes), 160, PEN))
-        assert f"rail {efa_name(2)} carries 25 % of what its siblings do" in shown
+        assert f"rail {efa_name(2)} carries 25 % of peer traffic" in shown
         uneven = [cards(index, 4, {TX: [4e9, 4e9, 3.5e9, 4e9]}) for index in range(3)]
         assert "rails uneven, within 12 %" in text(fabric.sums(fabric_of(*uneven), 160, PEN))
 
@@ -288,7 +288,7 @@ class TestSums:
         nodes = [cards(index, 4, {TX: [4e9] * 4}) for index in range(15)]
         sick = cards(15, 4, {TX: [4e9, 4e9, 1e9, 4e9]})
         shown = text(fabric.sums(fabric_of(*nodes, sick), 160, PEN))
-        assert shown.endswith("rails even, within 5 % but for 1 card")
+        assert shown.endswith("rails balanced within 5 %, 1 exception")
         assert "but for" not in text(fabric.sums(fabric_of(*nodes), 160, PEN))
 
     @pytest.mark.parametrize("width", [1, 20, 80, 200])

@@ -43,7 +43,9 @@ def of_one(made: NodeView) -> ViewModel:
 
 def test_a_value_is_shown_with_its_unit_and_provenance() -> None:
     said = explained(RETRANSMIT)
-    assert said.startswith(f"{RETRANSMIT} Packets sent again, of the worst EFA card now 2.1 % d ")
+    assert said.startswith(
+        f"{RETRANSMIT} Retransmitted packets of the worst EFA device now 2.1 % d "
+    )
     assert "d is derived: computed from measured values" in said
     assert "now 12 % r r is reported: the training process said so" in explained(COMM)
     assert "measured: a counter or a clock gave it" in explained("node_cpu_busy_ratio")
@@ -65,9 +67,9 @@ def test_titles_are_those_of_columns_else_words(name: str, title: str) -> None:
 
 def test_inputs_are_shown_with_theirs_and_the_outermost_of_many_by_name() -> None:
     said = explained(RETRANSMIT)
-    assert "inputs efa_retransmit_ratio 0.1 % d mean of 16 EFA cards; 0.0 % at rdmap" in said
+    assert "inputs efa_retransmit_ratio 0.1 % d mean of 16 EFA devices; 0.0 % at rdmap" in said
     assert f"2.1 % at {CARD} └ efa_retrans_pkts_per_second" in said
-    assert f"└ efa_tx_pkts_per_second 365 k/s d mean of 16 EFA cards; 112 k/s at {CARD}" in said
+    assert f"└ efa_tx_pkts_per_second 365 k/s d mean of 16 EFA devices; 112 k/s at {CARD}" in said
     assert "formula max of efa_retransmit_ratio" in said
     assert "formula job_comm_seconds ÷ job_step_seconds" in explained(COMM)
     assert "formula change of efa_tx_pkts_total per second" in explained("efa_tx_pkts_per_second")

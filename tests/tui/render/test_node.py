@@ -89,7 +89,7 @@ class TestIdentity:
     def test_whom_it_was_given_to(self) -> None:
         made = changed(make_node(0), allocations=(Allocation("4711", whole=True),))
         (who, _) = drawn(node.identity, made, 100).splitlines()
-        assert "4 cores (LNC=2)  given to job 4711  " in who
+        assert "4 cores (LNC=2)  allocated to job 4711  " in who
         assert "i-00000000" not in who, "who has it matters more than where it is"
 
     def test_its_incident_where_another_stands_above(self) -> None:
@@ -268,7 +268,7 @@ class TestEfa:
         )
         lines = drawn(efa.draw, made, 60).splitlines()
         assert lines[2] == "● rdmap32s27   lost"
-        assert lines[-1] == "▲ 2 of 16 cards answer"
+        assert lines[-1] == "▲ 2/16 EFA devices up"
 
     def test_all_cards_answer(self) -> None:
         shown = drawn(efa.draw, make_node(0, 1, 1, 16), 60)
@@ -327,7 +327,7 @@ class TestEfa:
         assert "tx Gb/s" in drawn(efa.draw, made, 42)
 
     def test_no_cards_says_why(self) -> None:
-        assert "no EFA cards known" in drawn(efa.draw, make_node(0, 1, 1, 0))
+        assert "no EFA devices known" in drawn(efa.draw, make_node(0, 1, 1, 0))
 
 
 class TestProcesses:

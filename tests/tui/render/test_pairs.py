@@ -124,7 +124,7 @@ class TestDrawing:
 
     def test_where_nothing_was_probed_it_says_how(self) -> None:
         shown = text(pairs.draw(fabric_of(cards(0)), 80, 20, PEN))
-        assert "EFA cards count no latency" in shown
+        assert "No EFA counter exposes latency" in shown
         assert "docs/check.md" in shown
         assert "`" not in shown
 

@@ -1,4 +1,4 @@
-"""One step of every rank, and who is waited for."""
+"""One step of every rank, and slowest rank."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -146,7 +146,7 @@ class TestFacts:
         shown = of(make_view())
         assert self.line(shown, "step ") == "step          1,204r"
         assert self.line(shown, "tokens/s") == "tokens/s      971 k r"
-        assert self.line(shown, "loss") == "loss          2.5r"
+        assert self.line(shown, "loss  ") == "loss          2.5r"
         assert self.line(shown, "grad norm") == "grad norm     0.75r"
         assert self.line(shown, "MFU") == "MFU           38 % r"
 
@@ -172,7 +172,7 @@ class TestFacts:
         )  # fmt: skip
         shown = of(make_view(columns=columns))
         assert self.line(shown, "tokens/s") == "tokens/s      –  steps.step(tokens=…)"
-        assert self.line(shown, "loss") == "loss          –  step.report(loss=…)"
+        assert self.line(shown, "loss  ") == "loss          –  step.report(loss=…)"
         assert self.line(shown, "MFU") == "MFU           –  step.report(mfu=…)"
         assert self.line(shown, "step time") == "step time     –  steps.step(), or collect.logs"
         assert self.line(shown, "in comm") == "in comm       –  steps.collective()"
@@ -182,7 +182,7 @@ class TestFacts:
     def test_what_fell_silent_says_so(self) -> None:
         columns = dict.fromkeys(("job_loss", "job_mfu_ratio"))
         view = make_view(columns=columns, states={"steps": State.STALE}, reason="silent for 46 s")
-        assert "steps stale: silent for 46 s" in self.line(of(view), "loss")
+        assert "steps stale: silent for 46 s" in self.line(of(view), "loss  ")
 
     def test_no_job_at_all(self) -> None:
         shown = of(make_view(jobs=()))
@@ -198,10 +198,10 @@ class TestFacts:
     def test_changes_since_the_baseline(self) -> None:
         before = make_view(columns={"job_loss": [2.0], "job_mfu_ratio": [0.3]})
         shown = dataclasses.replace(of(make_view()), baseline=before)
-        assert self.line(shown, "loss") == "loss          2.5r  +25.0 % since 12:00:00"
+        assert self.line(shown, "loss  ") == "loss          2.5r  +25.0 % since 12:00:00"
         assert self.line(shown, "MFU") == "MFU           38 % r  +8.0 points since 12:00:00"
         unknown = dataclasses.replace(shown, baseline=make_view(jobs=()))
-        assert self.line(unknown, "loss") == "loss          2.5r"
+        assert self.line(unknown, "loss  ") == "loss          2.5r"
 
     def test_checkpoints(self) -> None:
         shown = of(make_view(), history_of(*TRAINED))
