@@ -30,7 +30,7 @@ _OWN = (Origin.LOCAL, Origin.STDIN)
 
 HUNG_SECONDS = 15.0
 HUNG_PERIODS = 3
-"""How long after its last tick a live session counts as hung: the longer of the two."""
+"""A live session is hung if its last tick is older than both."""
 
 
 def export(args: Namespace) -> int:
@@ -39,7 +39,7 @@ def export(args: Namespace) -> int:
 
     sources = parse_all(args.sources)
     for address in args.listen or ():
-        parse_listen(address)  # here it is an option that is wrong, below it would be a setting
+        parse_listen(address)  # so that the message names the option, not the setting
     settings = settings_of(
         args,
         export__listen=args.listen,
@@ -66,12 +66,12 @@ def _serve(args: Namespace, sources: list[Source], settings: Settings) -> int:
     exposition = _exposition(settings)
     turns = Turns()
     session = _session(args, sources, settings, _probing(sources, settings, turns))
-    # All that can be wrong with how it is asked to serve shows before anything is collected.
+    # Wrong options are reported before collection starts.
     access = _access(settings)
     probes = _probes(sources, settings, turns)
     sockets = _sockets(args, settings)
-    relay = any(source.origin not in _OWN and not source.stream for source in sources)
-    streams = Streams(lambda: latest(session), session.period, relay=relay)
+    aggregator = any(source.origin not in _OWN and not source.stream for source in sources)
+    streams = Streams(lambda: latest(session), session.period, relay=aggregator)
     session.subscribe(streams.publish)
     session.start()
     try:
@@ -94,7 +94,7 @@ def _session(
         lasting=True,
         probing=probing,
     )
-    session.tell = _say
+    session.tell = _print
     return session
 
 
@@ -109,8 +109,8 @@ def _write(args: Namespace, sources: list[Source], settings: Settings) -> int:
     if args.probe_every or args.allow_probes:
         raise UsageError("--textfile cannot be combined with --allow-probes or --probe-every")
     file = textfile.Textfile(args.textfile)
-    # node_exporter has `process_…` of its own and would refuse a second one.
-    exposition = _exposition(settings, own_process=False)
+    # node_exporter has its own `process_…` and rejects duplicates.
+    exposition = _exposition(settings, process_metrics=False)
 
     def page(view: View | None) -> bytes:
         return exposition.render(view).body(Page.METRICS, Format.TEXT)
@@ -122,38 +122,38 @@ def _write(args: Namespace, sources: list[Source], settings: Settings) -> int:
         try:
             file.write(page(view))
         except textfile.TextfileError as error:
-            _say(str(error))
+            _print(str(error))
             return 1
         return received(view.cluster)
     session = _session(args, sources, settings)
     session.start()
     try:
-        textfile.run(file, lambda: page(latest(session)), _say)
+        textfile.run(file, lambda: page(latest(session)), _print)
     finally:
         session.stop()
     return 0
 
 
 def latest(session: Session) -> View | None:
-    """The newest view; what a session that broke or hangs saw last is not the present."""
+    """The newest view; None if the session failed or hangs, as its last view is out of date."""
     view = session.view
     if session.failure:
         return None
     if session.playback is None:
-        # A thread that waits for a dead file system raises nothing, and its last view looks fresh.
+        # A thread that waits for a dead file system raises no error.
         since = session.clock.now() - view.time
         if since > max(HUNG_SECONDS, HUNG_PERIODS * session.period):
             return None
     return view
 
 
-def _exposition(settings: Settings, *, own_process: bool = True) -> "Exposition":
+def _exposition(settings: Settings, *, process_metrics: bool = True) -> "Exposition":
     from trntop.exporters.metrics.compat import compat_of
     from trntop.exporters.metrics.pages import Exposition
 
     return Exposition(
         settings.export.max_series,
-        None if own_process else tuple,
+        None if process_metrics else tuple,
         rules=rulebook.rules(settings.analysis, settings.rules),
         compat=compat_of(settings.export.compat),
     )
@@ -164,11 +164,11 @@ def _access(settings: Settings) -> "Access | None":
         return None
     from trntop.exporters.web.access import Access
 
-    return Access(Path(settings.export.web_config_file), _say)
+    return Access(Path(settings.export.web_config_file), _print)
 
 
 def _probing(sources: list[Source], settings: Settings, turns: "Turns") -> "Probing | None":
-    """What probes from here now and then, if it is asked for."""
+    """The collector of `--probe-every`, if enabled."""
     if not settings.export.probe_every:
         return None
     if not any(source.origin is Origin.LOCAL for source in sources):
@@ -179,7 +179,7 @@ def _probing(sources: list[Source], settings: Settings, turns: "Turns") -> "Prob
 
 
 def _probes(sources: list[Source], settings: Settings, turns: "Turns") -> "Probes":
-    """What a check may do here: nothing, unless it is allowed and a token is named."""
+    """The probes that a check may run here: none without `--allow-probes` and a token."""
     from trntop.exporters.web.probes import Probes, Token
 
     export = settings.export
@@ -212,5 +212,5 @@ def _sockets(args: Namespace, settings: Settings) -> "list[socket.socket]":
     return listen(addresses)
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(f"trntop: {text}", file=sys.stderr, flush=True)
