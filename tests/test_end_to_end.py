@@ -1,6 +1,7 @@
 """The whole program in a real terminal (tmux), fed by the fake neuron-monitor process."""
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -113,9 +114,9 @@ def live(pane: Pane, mode: str, *arguments: str) -> None:
 
 def test_a_newcomer_finds_the_sick_card_in_the_demo(pane: Pane) -> None:
     pane.start("demo")
-    shown = pane.until("SIMULATED", "resends", "card", seconds=30)
-    (alert,) = (line for line in shown.splitlines() if "resends" in line)
-    card = alert.split("card ")[1].split()[0]
+    shown = pane.until("SIMULATED", "retransmits", seconds=30)
+    (alert,) = (line for line in shown.splitlines() if "retransmits" in line)
+    card = re.search(r"rdmap\w+", alert)[0]  # type: ignore[index]
     pane.press("Enter")
     pane.until("EFA devices", card, "devices and cores")
     pane.press("Escape")

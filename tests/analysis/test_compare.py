@@ -210,6 +210,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert figures["step_seconds_median"]["b_is"] == "better"
     assert figures[COST]["a"] is None
     assert main(["compare", str(path), str(path), "--from", "soon"]) == 2
-    assert "such as 90s, 10m, 2h" in capsys.readouterr().err
+    assert "use 90s, 10m or 2h" in capsys.readouterr().err
     assert main(["compare", str(path), f"{path}@2h-"]) == 2
     assert "no readings" in capsys.readouterr().err

@@ -86,7 +86,7 @@ async def _all_screens(url: str) -> None:
         assert time.monotonic() - began < 3.0
         for key, words in (
             ("3", ("comm share of step", "limit 25 %", "an engine is told the means")),
-            ("4", ("cards · transmitted", "128/128 EFA devices up", "rdmap")),
+            ("4", ("EFA devices · transmitted", "128/128 EFA devices up", "rdmap")),
             ("5", ("efa_degraded", "they keep the evidence")),
             ("6", ("the run in numbers", "step time")),
             ("1", ("nodes · worst first",)),

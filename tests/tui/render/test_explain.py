@@ -121,9 +121,9 @@ def test_the_rules_that_go_by_it_say_their_limits_and_whether_they_hold() -> Non
     assert "straggler: a node, rank or core more than 7 % slower" in said
     assert "(by job_step_seconds)" in said
     said = explained(RETRANSMIT)
-    assert "● efa_degraded since 11:59:16: an EFA card resends more than 0.2 %" in said
+    assert "● efa_degraded since 11:59:16: an EFA device retransmits more than 0.2 %" in said
     # Of another node's card nobody is blamed here.
-    assert "judged efa_degraded: an EFA card" in explained(RETRANSMIT, "trn-003")
+    assert "judged efa_degraded: an EFA device" in explained(RETRANSMIT, "trn-003")
     assert "judged by no rule" in explained("node_cpu_busy_ratio")
 
 

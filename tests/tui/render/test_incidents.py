@@ -94,9 +94,9 @@ def test_an_open_incident_in_full() -> None:
     assert "where  trn-007 efa:rdmap96s27\n" in said
     assert "when   since 11:59:16 UTC, for 44 s; noticed 12 s after it began;" in said
     assert "closed and came back 2 times" in " ".join(said.split())
-    assert "next   Is it one card" in said
+    assert "next   Probe the node" in said
     assert "what is seen\n· trn-007: retransmits 2.1 %" in said
-    assert "runbook  one EFA card does worse than its siblings\n\nWhat it means" in said
+    assert "runbook  one EFA device is degraded\n\nWhat it means" in said
 
 
 def test_a_past_one_and_one_to_come() -> None:
@@ -122,7 +122,7 @@ def test_of_a_rule_of_ones_own_there_is_no_runbook() -> None:
 def test_evidence_and_runbook_side_by_side_where_there_is_room() -> None:
     first, *_ = page(EFA_INCIDENT, 160).split("\n")
     assert first.startswith("● critical  efa_degraded")
-    assert first.endswith("runbook  one EFA card does worse than its siblings")
+    assert first.endswith("runbook  one EFA device is degraded")
     assert "runbook" not in page(EFA_INCIDENT, 140).split("\n")[0]
     assert page(make_incident("hot_host"), 160).startswith("▲ warning  hot_host\n")
 

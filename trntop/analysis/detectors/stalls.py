@@ -179,7 +179,7 @@ def _suspects(crew: JobProgress, tick: Tick) -> tuple[list[int], str]:
         0 < len(idle) <= max(1.0, TUNING.max_share * len(places))
         and (utilization >= PROGRESS.busy).any()
     ):
-        return idle.tolist(), "is idle while the others wait"
+        return idle.tolist(), "is idle"
     behind = _behind(crew, tick)
     if 0 < len(behind) <= max(1.0, TUNING.max_share * len(places)):
         return behind, "is a step behind"
