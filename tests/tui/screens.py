@@ -70,6 +70,8 @@ class Screen:
         """Bytes of output that have been looked through for queries."""
         self._pyte = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._pyte)
+        self._unparsed = bytearray()
+        """Output that pyte has not parsed: parsing is slow, and replies must not wait for it."""
         self.resize(columns, rows)
         self.before = termios.tcgetattr(slave)
         program = [sys.executable, *(["-c", script] if script else ["-m", "trntop"]), *arguments]
@@ -108,15 +110,22 @@ class Screen:
     @property
     def text(self) -> str:
         """What stands on the screen."""
+        self._parse()
         return "\n".join(self._pyte.display)
+
+    def _parse(self) -> None:
+        data, self._unparsed = bytes(self._unparsed), bytearray()
+        self._stream.feed(_UNKNOWN.sub(b"", data))
 
     def resize(self, columns: int, rows: int) -> None:
         """Changes the size, as a window does."""
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._parse()
         self._pyte.resize(max(1, rows), max(1, columns))
 
     def erase(self) -> None:
         """Erases the screen, as what other programs print does."""
+        self._parse()
         self._pyte.erase_in_display(2)
 
     def press(self, keys: str) -> None:
@@ -153,7 +162,7 @@ class Screen:
             if self._delay is not None:
                 self._replies.append((time.monotonic() + self._delay, reply))
         self._reply()
-        self._stream.feed(_UNKNOWN.sub(b"", data))
+        self._unparsed += data
 
     def _reply(self) -> None:
         while self._replies and self._replies[0][0] <= time.monotonic():
@@ -171,6 +180,7 @@ class Screen:
     def ended(self, seconds: float = 60.0) -> int:
         """Reads until the program has ended; its exit code."""
         self.until(lambda: self.process.poll() is not None, seconds)
+        self._rate = None  # what the line still holds
         self.read(0.2)
         return int(self.process.returncode)
 
