@@ -263,6 +263,7 @@ def test_the_line_of_progress(capsys: pytest.CaptureFixture[str]) -> None:
 # Interrupted
 
 
+@pytest.mark.slow  # signals its own process, which other tests share
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_closes_all_hosts(
     number: signal.Signals, monkeypatch: pytest.MonkeyPatch

@@ -622,7 +622,7 @@ ROWS = [
     ),
     Row("stdin: pipe", StandardInput, closed_pipe, pipe_of, hostile_pipe, quiet=True,
         refused=lambda place: place.inside() and is_garbage(place)),
-    Row("stdin: file", StandardInput, empty_file, hanging_file, hostile_file),
+    Row("stdin: file", StandardInput, empty_file, hanging_file, hostile_file, quiet=True),
     *AGENT_ROWS,
     Row("agents: names", Watch, AGENT_ROWS[0].missing, unresolved, AGENT_ROWS[0].hostile),
     Row("nodes file", Watch, no_nodes, hanging_nodes, hostile_nodes),
