@@ -73,7 +73,7 @@ class Names:
         return await asyncio.shield(self._asked[host])
 
     def close(self) -> None:
-        """Nobody waits for names any more."""
+        """Cancels lookups that are under way."""
         for task in self._asked.values():
             task.cancel()
 

@@ -26,7 +26,7 @@ def negotiate(accept: str) -> tuple[Format, str]:
 
     try:
         _, content_type = choose_encoder(_allowed(accept))
-    except TypeError:  # a version that is no number
+    except TypeError:  # a version that is not a number
         return _LAST_RESORT
     written = _WRITTEN.get(content_type)
     return _LAST_RESORT if written is None else (written, content_type)
