@@ -1,11 +1,11 @@
-"""A look at a node, over made-up trees and made-up output of programs."""
+"""The inspection of a node, over simulated trees and output of programs."""
 
-import asyncio
-import shutil
+import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,39 +18,34 @@ from tests.fakes.sysfs_tree import (
     remove_device,
     write,
 )
-from trntop.check.model import Inspection
-from trntop.collectors import inspection
-from trntop.collectors.inspection import (
-    Inspector,
-    assembled,
-    cards,
-    devices,
-    environment,
-    small_files,
-    versions,
-)
+from trntop.check.model import Inspection, UnreachableError
+from trntop.collectors.hosts import inspection
+from trntop.collectors.hosts.inspection import cards, devices, small_files, versions
+from trntop.collectors.hosts.node import LocalHost
 from trntop.collectors.sysfs import Folder
 from trntop.core.settings import Collect, Settings
 
-FAKE = Path(__file__).parents[1] / "fakes/neuron_ls.py"
+FAKE = Path(__file__).parents[2] / "fakes/neuron_ls.py"
 
 
-def look(root: Path) -> Inspection:
-    """What the files below a root tell."""
-    return assembled("a", 0.0, [cards(root), devices(root), small_files(root)])
+def inspected(root: Path) -> Inspection:
+    """The inspection of the files below a root."""
+    fields: dict[str, Any] = {"node": "a", "time": 0.0, "problems": []}
+    for read in (cards, devices, small_files):
+        inspection._merge(fields, read(Folder(root)))
+    return Inspection(**fields)
 
 
 def test_a_fit_node(tmp_path: Path) -> None:
     fit_node(tmp_path)
-    seen = look(tmp_path)
+    seen = inspected(tmp_path)
     assert seen.problems == []
     assert seen.unhealthy == {}
-    assert (seen.instance_type, seen.instance_id) == ("trn2.48xlarge", "i-simulated")
+    assert seen.instance_type == "trn2.48xlarge"
     assert seen.cards is not None
     assert len(seen.cards) == seen.devices == 16
     card = seen.cards[0]
     assert (card.rate_gbps, card.driver, card.p2p) == (200, "2.17.3g", "NEURON")
-    assert (card.pci, card.numa_node) == ("0000:70:1b.0", "1")
     assert card.port["tx_bytes"] == 13000
     assert card.device["no_completion_cmds"] == 0
     assert seen.versions == {
@@ -66,7 +61,7 @@ def test_a_fit_node(tmp_path: Path) -> None:
 
 
 def test_an_empty_tree(tmp_path: Path) -> None:
-    seen = look(tmp_path)
+    seen = inspected(tmp_path)
     assert seen.cards == []
     assert (seen.devices, seen.instance_type, seen.versions) == (None, "", {})
     assert seen.modules == dict.fromkeys(inspection.MODULES, False)
@@ -79,7 +74,7 @@ def test_an_empty_tree(tmp_path: Path) -> None:
 
 def test_a_folder_of_cards_that_cannot_be_listed(tmp_path: Path) -> None:
     write(tmp_path / "sys/class/infiniband", "a file")
-    seen = look(tmp_path)
+    seen = inspected(tmp_path)
     assert seen.cards is None
     assert seen.problems[0] == "/sys/class/infiniband cannot be listed: Not a directory"
 
@@ -89,11 +84,11 @@ def test_a_card_whose_counters_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "sys/class/infiniband" / first).rglob("hw_counters/*"):
         fail(path)
     fail(tmp_path / "sys/class/infiniband" / second / "ports/1/hw_counters/tx_bytes")
-    seen = look(tmp_path)
+    seen = inspected(tmp_path)
     assert seen.cards is not None
     assert [card.name for card in seen.cards] == [first, second]
     assert list(seen.unhealthy) == [f"efa:{first}"]
-    assert seen.unhealthy[f"efa:{first}"].startswith(f"no counter of EFA card {first} can be read")
+    assert seen.unhealthy[f"efa:{first}"].startswith(f"no counter of {first} can be read")
     assert any(problem.startswith(f"{second}: ports/1/") for problem in seen.problems)
 
 
@@ -104,7 +99,7 @@ def test_devices_that_are_unwell(tmp_path: Path) -> None:
     write(hardware / "health_status/unhealthy_components", "nc0,dma\x1b")
     write(device_folder(tmp_path, 2) / "stats/hardware/health_status/unhealthy_components", "none")
     write(device_folder(tmp_path, 3) / "stats/hardware/mem_ecc_corrected", 7)
-    seen = look(tmp_path)
+    seen = inspected(tmp_path)
     assert seen.devices == 4
     assert seen.unhealthy == {
         "device:1": "Neuron device 1: its health check names nc0, dma\ufffd; 1,234 uncorrected HBM"
@@ -115,7 +110,7 @@ def test_devices_that_are_unwell(tmp_path: Path) -> None:
 def test_a_driver_without_devices(tmp_path: Path) -> None:
     neuron_tree(tmp_path, devices=1)
     remove_device(tmp_path, 0)
-    seen = look(tmp_path)
+    seen = inspected(tmp_path)
     assert (seen.devices, seen.versions["neuron-driver"]) == (0, "2.30.2.0")
 
 
@@ -131,68 +126,45 @@ def test_the_limits_of_whoever_starts_jobs_count(tmp_path: Path) -> None:
     assert inspection.memlock(Folder(tmp_path)) == 64 << 10
 
 
-def test_variables_of_login_shells_and_our_own(tmp_path: Path) -> None:
-    write(tmp_path / "etc/environment", 'FI_PROVIDER="efa"\nSECRET=x\nNEURON_RT_LOG=$HOME')
-    write(
-        tmp_path / "etc/profile.d/efa.sh",
-        "# export FI_EFA_NO=1\nif true; then\n  export FI_EFA_USE_DEVICE_RDMA=1; fi\n",
-    )
-    write(tmp_path / "etc/profile.d/readme.txt", "export FI_OTHER=1")
-    own = {"RDMAV_FORK_SAFE": "1", "FI_PROVIDER": "tcp", "AWS_SECRET_ACCESS_KEY": "x"}
-    assert environment(tmp_path, own) == {
-        "environment": {
-            "FI_PROVIDER": "tcp",
-            "FI_EFA_USE_DEVICE_RDMA": "1",
-            "RDMAV_FORK_SAFE": "1",
-        }
+def test_the_output_of_programs() -> None:
+    parts = {
+        "tool.fi_pingpong": b"",
+        "output.fi_info": b"fi_info: 2.1.0amzn3.0\nlibfabric: 2.1.0amzn3.0\nlibfabric api: 2.1\n",
+        "output.dpkg-query": b"aws-neuronx-runtime-lib\t2.30.51.0-5b1\tinstalled\n"
+        b"aws-neuronx-tools\t2.28.0.0\tinstalled\naws-neuronx-collectives\t2.30\tnot-installed\n"
+        b"aws-neuronx-dkms\t2.30.2.0\tinstalled\nlibnccl-ofi\t1.16.3-1\tinstalled\nnoise\n",
     }
-
-
-def test_what_programs_print() -> None:
-    said = {
-        "fi_info": "fi_info: 2.1.0amzn3.0\nlibfabric: 2.1.0amzn3.0\nlibfabric api: 2.1\n",
-        "perftest": "Version: 6.06\n",
-        "dpkg": "aws-neuronx-runtime-lib\t2.30.51.0-5b1\tinstalled\n"
-        "aws-neuronx-tools\t2.28.0.0\tinstalled\naws-neuronx-collectives\t2.30\tnot-installed\n"
-        "aws-neuronx-dkms\t2.30.2.0\tinstalled\nlibnccl-ofi\t1.16.3-1\tinstalled\nnoise\n",
-    }
-    found = versions(said, ["fi_pingpong", "ib_send_lat"])
-    assert found == {
+    assert versions(parts) == {
         "versions": {
             "libfabric": "2.1.0amzn3.0",
             "neuron-runtime": "2.30.51.0-5b1",
             "neuron-tools": "2.28.0.0",
             "aws-ofi": "1.16.3-1",
         },
-        "tools": {
-            "fi_pingpong": "2.1.0amzn3.0",
-            "ib_send_lat": "6.06",
-        },
+        "tools": ["fi_pingpong"],
     }
-    assert versions({}, []) == {"versions": {}, "tools": {}}
+    assert versions({}) == {"versions": {}, "tools": []}
 
 
 @pytest.fixture
-def inspector(tmp_path: Path) -> Callable[..., Inspector]:
+def host(tmp_path: Path) -> Callable[..., LocalHost]:
     fit_node(tmp_path / "root")
     program = tmp_path / "neuron-ls"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E {FAKE} "$@"\n')
     program.chmod(0o755)
 
-    def make(command: str = str(program), path: str = "/usr/sbin:/usr/bin:/bin") -> Inspector:
+    def make(command: str = str(program)) -> LocalHost:
         jobs = str(tmp_path / "jobs")
         collect = Collect(root=str(tmp_path / "root"), neuron_ls=command, job_mapping=jobs)
-        return Inspector(Settings(collect=collect), "trn-001", path, simulated=True)
+        return LocalHost(Settings(collect=collect), "trn-001", simulated=True)
 
     return make
 
 
-async def test_the_whole_look(inspector: Callable[..., Inspector], tmp_path: Path) -> None:
+async def test_this_machine(host: Callable[..., LocalHost], tmp_path: Path) -> None:
     write(tmp_path / "jobs/all", "4711")
-    one = inspector()
     before = time.time()
-    seen = await one.inspect()
-    one.close()
+    seen = await host().inspect()
     assert (seen.node, seen.simulated) == ("trn-001", True)
     assert before <= seen.time <= time.time()
     assert seen.busy is not None
@@ -200,50 +172,37 @@ async def test_the_whole_look(inspector: Callable[..., Inspector], tmp_path: Pat
     assert "python3 train.py (pid 4242)" in seen.busy
     assert "hunter2" not in str(seen)
     assert seen.problems == []
-    assert seen.environment["FI_PROVIDER"] == "efa"
-    if shutil.which("fi_pingpong"):
-        assert seen.tools["fi_pingpong"] == seen.versions["libfabric"]
+    assert seen.cards is not None
+    assert len(seen.cards) == seen.devices == 16
+    assert seen.versions["efa"] == "2.17.3g"
+    assert seen.modules == dict.fromkeys(inspection.MODULES, True)
+    assert seen.tools is not None
+    assert ("fi_pingpong" in seen.tools) == ("libfabric" in seen.versions)
 
 
-async def test_programs_that_are_not_there(inspector: Callable[..., Inspector]) -> None:
-    one = inspector("/nosuch/neuron-ls", "/nosuch")
-    seen = await one.inspect()
-    one.close()
-    assert (seen.tools, seen.busy) == ({}, None)
-    assert seen.problems == ["processes on the Neuron devices: /nosuch/neuron-ls is not installed"]
+async def test_programs_that_are_not_installed(host: Callable[..., LocalHost]) -> None:
+    seen = await host("/nosuch/neuron-ls").inspect()
+    assert seen.busy is None
+    assert seen.problems == [
+        "processes on the Neuron devices: neuron-ls is missing or prints nothing"
+    ]
     assert "efa-installer" in seen.versions
 
 
-async def test_a_read_that_hangs_spares_the_rest(
-    inspector: Callable[..., Inspector], monkeypatch: pytest.MonkeyPatch
+async def test_a_read_that_hangs_costs_only_its_part(
+    host: Callable[..., LocalHost], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    released = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def hang(_: object) -> dict[str, object]:
-        asyncio.run_coroutine_threadsafe(released.wait(), loop).result()
-        return {}
-
-    monkeypatch.setattr(inspection, "cards", hang)
-    monkeypatch.setattr(inspection, "PART_SECONDS", 0.5)
-    one = inspector("/nosuch/neuron-ls")
-    seen = await one.inspect()
+    card = next((tmp_path / "root/sys/class/infiniband").iterdir())
+    os.mkfifo(card / "ports/1/hw_counters/hangs")
+    monkeypatch.setattr(inspection, "SECONDS", 3.0)
+    seen = await host().inspect()
     assert seen.cards is None
-    assert "cards: no answer for 0.5 s, a read hangs" in seen.problems
+    assert seen.problems == ["cards, devices: no response within 3 s, a read hangs"]
     assert seen.huge_pages == 5128
-    released.set()
-    one.close()
+    assert seen.busy is not None
 
 
-async def test_a_program_that_hangs(
-    inspector: Callable[..., Inspector], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    program = tmp_path / "bin/fi_info"
-    write(program, "#!/bin/sh\nsleep 60")
-    program.chmod(0o755)
-    monkeypatch.setattr(inspection, "PART_SECONDS", 0.5)
-    one = inspector("/nosuch/neuron-ls", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    seen = await one.inspect()
-    one.close()
-    assert "fi_info did not answer within 0.5 s" in seen.problems
-    assert "libfabric" not in seen.versions
+async def test_no_shell(host: Callable[..., LocalHost], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nosuch")
+    with pytest.raises(UnreachableError, match="sh: No such file"):
+        await host().inspect()
