@@ -493,7 +493,7 @@ def test_a_recording_cut_at_any_byte_gives_its_whole_lines(tmp_path: Path, suffi
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x20, 0x80, 0xFF])
-def test_a_flipped_byte_costs_its_line_or_two_without_their_newline(tmp_path: Path, mask: int) -> None:
+def test_a_flipped_byte_costs_two_lines_at_most(tmp_path: Path, mask: int) -> None:
     path = tmp_path / "run.jsonl"
     originals = [reading(number) for number in range(5)]
     record(path, originals)
