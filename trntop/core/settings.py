@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -346,7 +346,7 @@ def load(
     path: Path | None,
     environ: Mapping[str, str],
     options: Mapping[str, Any] | None = None,
-    reserved: Set[str] = frozenset(),
+    reserved: Container[str] = (),
 ) -> Settings:
     """Settings from all sources.
 
@@ -389,7 +389,7 @@ def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     return file if folder and os.path.exists(file) else None  # noqa: PTH110
 
 
-def _from_file(path: Path, reserved: Set[str]) -> tuple[dict[str, Any], tuple[OwnRule, ...]]:
+def _from_file(path: Path, reserved: Container[str]) -> tuple[dict[str, Any], tuple[OwnRule, ...]]:
     """Values by dotted key, and rules, from a TOML file."""
     text = _read(path)
     try:
@@ -416,7 +416,7 @@ def _from_file(path: Path, reserved: Set[str]) -> tuple[dict[str, Any], tuple[Ow
     return values, rules
 
 
-def _rules(lines: "_Lines", tables: Any, reserved: Set[str]) -> tuple[OwnRule, ...]:
+def _rules(lines: "_Lines", tables: Any, reserved: Container[str]) -> tuple[OwnRule, ...]:
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise SettingsError(f"{lines.at(_RULES)}: rules must be tables, each under [[rules]]")
     if len(tables) > MAX_RULES:
