@@ -139,7 +139,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def test_all_are_fit(cluster: Cluster) -> None:
     code, check = cluster.check()
-    assert (code, check.verdict) == (0, "PASS: 8 nodes are fit"), [look.error for look in check.looks]
+    errors = [look.error for look in check.looks]
+    assert (code, check.verdict) == (0, "PASS: 8 nodes are fit"), errors
     assert check.simulated
     assert {
         place.node: (place.cards, place.expected_cards) for place in check.places

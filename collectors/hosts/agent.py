@@ -6,10 +6,11 @@ the agent ends what it ran for it.
 
 import asyncio
 import contextlib
+from http import HTTPStatus
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
-import httpx
+import aiohttp
 import msgspec
 from msgspec import structs
 
@@ -48,17 +49,25 @@ class SharedClient:
     """The HTTP client of all hosts of a check; it is closed with the last of them."""
 
     def __init__(self, fleet: Fleet) -> None:
-        self.client = connection.client(fleet)
-        self.connect = fleet.connect
+        connection.check(fleet)
+        self._fleet = fleet
+        self._session: aiohttp.ClientSession | None = None
         self._users = 0
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The session; call it on the event loop."""
+        if self._session is None:
+            self._session = connection.session(self._fleet)
+        return self._session
 
     def acquire(self) -> None:
         self._users += 1
 
     async def release(self) -> None:
         self._users -= 1
-        if self._users == 0:
-            await self.client.aclose()
+        if self._users == 0 and self._session is not None:
+            await self._session.close()
 
 
 class AgentHost:
@@ -108,7 +117,7 @@ class AgentHost:
                 self._starting.discard(starting)
         self._servers.add(served.id)
         # Its peers reach it where we reach its agent.
-        host = httpx.URL(self._address).host
+        host = urlsplit(self._address).hostname or ""
         return structs.replace(served, address=served.address or host)
 
     async def probe(self, spec: ProbeSpec, peer: str, server: Served) -> list[ProbeResult]:
@@ -159,17 +168,19 @@ class AgentHost:
         try:
             async with asyncio.timeout(seconds):
                 status, body = await self._exchange(method, path, content)
+        except aiohttp.ConnectionTimeoutError as error:
+            raise UnreachableError(connection.reason(error)) from error
         except TimeoutError:
             raise UnreachableError(f"no response from its agent within {seconds:g} s") from None
         except SettingsError as error:  # a file of secrets was removed
             raise ProbeError(str(error)) from error
-        except httpx.HTTPError as error:
+        except (aiohttp.ClientError, OSError) as error:
             why = connection.reason(error)
             # A wrong certificate, or no TLS, is a response.
             if why.startswith("TLS"):
                 raise ProbeError(f"its agent: {why}") from error
             raise UnreachableError(why) from error
-        if status != httpx.codes.OK:
+        if status != HTTPStatus.OK:
             raise _refusal(status, body)
         try:
             return msgspec.json.decode(body, type=kind)
@@ -180,19 +191,15 @@ class AgentHost:
     async def _exchange(self, method: str, path: str, content: Any) -> tuple[int, bytes]:
         sent = None if content is None else msgspec.json.encode(content)
         headers = {} if sent is None else {"Content-Type": "application/json"}
-        async with self._client.client.stream(
-            method,
-            self._address + path,
-            content=sent,
-            headers=headers,
-            timeout=httpx.Timeout(None, connect=self._client.connect),
+        async with self._client.session.request(
+            method, self._address + path, data=sent, headers=headers, allow_redirects=False
         ) as response:
             body = bytearray()
-            async for chunk in response.aiter_raw():
+            async for chunk in response.content.iter_any():
                 body += chunk
                 if len(body) > MAX_BYTES:
                     raise ProbeError("the response of its agent is too long")
-            return response.status_code, bytes(body)
+            return response.status, bytes(body)
 
 
 _REFUSALS: dict[int, tuple[type[ProbeError], str]] = {

@@ -15,7 +15,7 @@ class Fault:
     name: str
     outcome: Outcome
     next_step: str = ""
-    """Preceded by the commands that drain the node, if the action takes it out of service."""
+    """`{drain}` stands for the commands that take the node out of service."""
     action: Action = Action.NONE
 
     def found(
@@ -28,10 +28,8 @@ class Fault:
         next_step: str = "",
     ) -> Finding:
         """The finding of this fault; `outcome` and `next_step` replace those of the table."""
-        step = next_step or self.next_step
-        if node and self.action in (Action.ISOLATE, Action.REBOOT):
-            device = component.partition(":")[2]
-            step = f"{drain(node, f'{self.name} {device}'.strip())} {step}"
+        device = component.partition(":")[2]
+        drain = _drain(node, f"{self.name} {device}".strip())
         return Finding(
             check=self.test,
             outcome=outcome or self.outcome,
@@ -40,7 +38,7 @@ class Fault:
             component=component,
             text=text,
             action=self.action,
-            next_step=step,
+            next_step=next_step or self.next_step.replace("{drain}", drain),
         )
 
 
@@ -48,7 +46,7 @@ def remark(test: str, text: str, node: str = "") -> Finding:
     return Finding(check=test, outcome=Outcome.PASS, node=node, text=text)
 
 
-def drain(node: str, reason: str) -> str:
+def _drain(node: str, reason: str) -> str:
     """The commands that take a node out of service."""
     # Backquotes enclose the commands.
     name = shlex.quote(node.replace("`", "'"))
@@ -62,15 +60,18 @@ def drain(node: str, reason: str) -> str:
 _PASS, _WARN, _FAIL, _UNKNOWN = Outcome.PASS, Outcome.WARN, Outcome.FAIL, Outcome.UNKNOWN
 _ONE_IMAGE = "Use one image for all nodes of a job."
 _REACH = "Check that the node is up, its agent is running and no firewall blocks the port."
-_REPLACE = "Replace the instance if a second check fails again."
-_RESTART = "Stop and start the instance."
+_REPLACE = "{drain} Replace the instance if a second check fails again."
+_RESTART = "{drain} Stop and start the instance."
 _WHEN_IDLE = "Check again when the hosts are idle; `uptime` shows the load."
 
 # Nodes
 
 UNRESOLVED = Fault("reachable", "unreachable", _FAIL, "Check DNS or /etc/hosts.")
-UNREACHABLE = Fault("reachable", "unreachable", _FAIL, _REACH, Action.ISOLATE)
-STOPPED = Fault("reachable", "stopped responding", _FAIL, _REACH, Action.ISOLATE)
+UNREACHABLE = Fault(
+    "reachable", "unreachable", _FAIL, f"{_REACH} {{drain}} Reboot it if it is not running.",
+    Action.ISOLATE,
+)  # fmt: skip
+STOPPED = Fault("reachable", "stopped responding", _FAIL, UNREACHABLE.next_step, Action.ISOLATE)
 ALL_UNREACHABLE = Fault("reachable", "unreachable", _UNKNOWN, _REACH)
 REFUSED = Fault(
     "reachable", "probes refused", _UNKNOWN,
@@ -96,7 +97,7 @@ NO_EFA_KNOWN = Fault(
 )
 EFA_MISSING = Fault(
     "cards", "EFA devices missing", _FAIL,
-    "Reboot it; if the device stays missing, stop and start the instance.", Action.REBOOT,
+    "{drain} Reboot it; if the device stays missing, stop and start the instance.", Action.REBOOT,
 )  # fmt: skip
 EFA_FEWER = Fault(
     "cards", "EFA devices missing", _WARN,
@@ -106,7 +107,7 @@ EFA_LOST = Fault("cards", "EFA device lost", _FAIL, _RESTART, Action.ISOLATE)
 EFA_RATE = Fault("cards", "EFA link rate low", _FAIL, _RESTART, Action.ISOLATE)
 EFA_DEAD = Fault(
     "admin queue", "EFA admin queue dead", _FAIL,
-    "Reboot it; if it recurs, replace the instance.", Action.REBOOT,
+    "{drain} Reboot it; if it recurs, replace the instance.", Action.REBOOT,
 )  # fmt: skip
 EFA_RESET = Fault("counters", "EFA driver reset", _WARN, action=Action.MONITOR)
 RETRANSMITS = Fault(
@@ -118,14 +119,14 @@ ALL_RETRANSMIT = Fault(
 )
 NEURON_MISSING = Fault(
     "devices", "Neuron devices missing", _FAIL,
-    "Reboot it; if a device stays missing, replace the instance.", Action.REBOOT,
+    "{drain} Reboot it; if a device stays missing, replace the instance.", Action.REBOOT,
 )  # fmt: skip
 NO_NEURON = Fault("devices", "no Neuron devices", _FAIL, NEURON_MISSING.next_step, Action.REBOOT)
 NEURON_UNHEALTHY = Fault(
-    "health", "Neuron device unhealthy", _FAIL, "Replace the instance.", Action.ISOLATE
+    "health", "Neuron device unhealthy", _FAIL, "{drain} Replace the instance.", Action.ISOLATE
 )
 EFA_UNHEALTHY = Fault(
-    "health", "EFA device unhealthy", _FAIL, "Replace the instance.", Action.ISOLATE
+    "health", "EFA device unhealthy", _FAIL, "{drain} Replace the instance.", Action.ISOLATE
 )
 
 # Software and limits
@@ -133,7 +134,7 @@ EFA_UNHEALTHY = Fault(
 VERSIONS = Fault("versions", "version mismatch", _WARN, _ONE_IMAGE)
 MODULES = Fault(
     "modules", "kernel module missing", _FAIL,
-    "Reinstall the EFA software and the Neuron driver, or `modprobe` them.", Action.ISOLATE,
+    "{drain} Reinstall the EFA software and the Neuron driver, or `modprobe` them.", Action.ISOLATE,
 )  # fmt: skip
 UVERBS = Fault(
     "uverbs", "uverbs missing", _FAIL, "Load ib_uverbs; in a container, mount /dev/infiniband."
@@ -152,7 +153,7 @@ PEER_TO_PEER = Fault(
 # Probes
 
 SIDE_FAILED = Fault(
-    "probe", "probe failed", _FAIL, "Run `fi_info -p efa` and `trntop doctor` on it.",
+    "probe", "probe failed", _FAIL, "{drain} Run `fi_info -p efa` and `trntop doctor` on it.",
     Action.ISOLATE,
 )  # fmt: skip
 SIDE_FLAKY = Fault("probe", "probe failed", _WARN, action=Action.MONITOR)

@@ -217,9 +217,9 @@ async def test_one_client_for_all_is_closed_with_the_last() -> None:
     client = SharedClient(Fleet())
     hosts = [AgentHost(Target(name, "http://127.0.0.1:9"), client) for name in ("one", "two")]
     await hosts[0].close()
-    assert not client.client.is_closed
+    assert not client.session.closed
     await hosts[1].close()
-    assert client.client.is_closed
+    assert client.session.closed
 
 
 async def test_a_file_of_secrets_that_has_gone_is_named(tmp_path: Path) -> None:
