@@ -7,14 +7,13 @@ The EFA installer writes `/opt/amazon/efa_installed_packages`, whose first line 
 drivers have theirs in sysfs, the package manager has all others.
 """
 
-import asyncio
 import re
 import secrets
 import shlex
 import time
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,11 +24,11 @@ from trntop.core.text import clean
 from trntop.sources import neuron_ls
 
 from .. import efa, neuron_tree
-from ..child import STDIN, Child, LastLine
 from ..neuron_ls import FORMS, FailedError, without_arguments
 from ..neuron_sysfs import NeuronSysfsReader
 from ..polled import AbsentError
 from ..probes.prober import FOLDERS
+from ..probes.process import Ended, Process
 from ..ssh import script
 from ..ssh.dump import Dump
 from ..sysfs import Files, line_of, number, reason, text
@@ -38,8 +37,6 @@ SECONDS = 15.0
 """For the whole inspection, less than `check.inspect_seconds`."""
 MAX_BYTES = 16 << 20
 """Longest output that is read."""
-GRACE = 0.5
-"""Seconds between asking the shell to end and killing it."""
 PARTS = ("time", "files", "list", "cards", "devices", "end")
 """Parts of every complete output, in this order."""
 
@@ -79,11 +76,14 @@ class Shell(NamedTuple):
 class IncompleteError(Exception):
     """The shell ended before the script did."""
 
-    def __init__(self, code: int, errors: Sequence[str]) -> None:
-        super().__init__(code)
-        self.code = code
-        self.errors = errors
-        """The last lines of standard error."""
+    def __init__(self, ended: Ended) -> None:
+        super().__init__(ended.code)
+        self.ended = ended
+
+    @property
+    def errors(self) -> list[str]:
+        """Standard error by line."""
+        return [clean(line, 300) for line in self.ended.errors.splitlines()]
 
 
 async def inspect(
@@ -92,19 +92,25 @@ async def inspect(
     """Inspects a node.
 
     Raises:
-        UnreachableError: no part is read in time, the output is too long, or the shell cannot be
-            run.
+        UnreachableError: no part is read in time, or the shell cannot be run.
         IncompleteError: the shell ended too early.
     """
     tag = f"@{secrets.token_hex(8)}"
-    process, timed_out = await _run(shell, _script(tag, settings))
-    parts = _parts(bytes(process.out), tag.encode())
-    if timed_out and len(parts) > 1:
+    try:
+        process = await Process.start(
+            shell.argv, SECONDS, stdin=_script(tag, settings), environ=shell.environ,
+            kept_bytes=MAX_BYTES,
+        )  # fmt: skip
+    except OSError as error:
+        raise UnreachableError(f"{shell.argv[0]}: {error.strerror}") from error
+    ended = await process.wait()
+    parts = _parts(ended.out.encode(), tag.encode())
+    if ended.code is not None and "end" not in parts:
+        raise IncompleteError(ended)
+    if ended.code is None:
+        if len(parts) < 2:
+            raise UnreachableError(f"no response within {SECONDS:g} s")
         parts.popitem()  # it may be incomplete
-    elif timed_out:
-        raise UnreachableError(f"no response within {SECONDS:g} s")
-    elif "end" not in parts:
-        raise IncompleteError(process.ended.result(), process.errors.lines_of_text)
     return assembled(node, parts, simulated=simulated)
 
 
@@ -122,54 +128,6 @@ def _script(tag: str, settings: Collect) -> str:
             resources.files(__package__).joinpath("inspect.sh").read_text(),
         )
     )
-
-
-class _Errors(LastLine):
-    """The end of standard error."""
-
-    @property
-    def lines_of_text(self) -> list[str]:
-        return [clean(line, 300) for line in self._tail.decode(errors="replace").split("\n")]
-
-
-class _Process(Child):
-    """A shell that is sent a script; its output is kept up to a limit."""
-
-    def __init__(self) -> None:
-        super().__init__(self._keep)
-        self.errors: _Errors = _Errors()
-        self.out = bytearray()
-        self.full: asyncio.Future[None] = self._loop.create_future()
-
-    def _keep(self, chunk: bytes) -> None:
-        if len(self.out) + len(chunk) <= MAX_BYTES:
-            self.out += chunk
-        elif not self.full.done():
-            self.full.set_result(None)
-
-    def send(self, script: str) -> None:
-        pipe = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(STDIN))
-        pipe.write(script.encode())
-        pipe.write_eof()
-
-
-async def _run(shell: Shell, script: str) -> tuple[_Process, bool]:
-    """Runs a shell with a script to its end, or until the deadline; whether that came first."""
-    pipe = asyncio.subprocess.PIPE
-    try:
-        process = await _Process._started(_Process, shell.argv, pipe, shell.environ)
-    except OSError as error:
-        raise UnreachableError(f"{shell.argv[0]}: {error.strerror}") from error
-    either: list[asyncio.Future[Any]] = [process.ended, process.full]
-    try:
-        process.send(script)
-        await asyncio.wait(either, timeout=SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        timed_out = not process.ended.done()
-    finally:
-        await process.end(GRACE)
-    if process.full.done():
-        raise UnreachableError(f"its output is longer than {MAX_BYTES >> 20} MiB")
-    return process, timed_out
 
 
 def _parts(out: bytes, tag: bytes) -> dict[str, bytes]:

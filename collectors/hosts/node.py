@@ -76,7 +76,7 @@ class LocalHost(Prober):
             )
         except IncompleteError as error:
             last = next((line for line in reversed(error.errors) if line.strip()), "")
-            text = f"the inspection ended with code {error.code}{last and f': {last}'}"
+            text = f"the inspection ended with code {error.ended.code}{last and f': {last}'}"
             raise UnreachableError(clean(text, MAX_SENTENCE)) from error
 
 
@@ -118,7 +118,7 @@ class SshHost(Prober):
         try:
             return await inspection.inspect(self.name, self._shell, self._settings.collect)
         except IncompleteError as error:
-            failure = command.why(error.errors, error.code, self._address)
+            failure = command.why(error.errors, error.ended.code or 0, self._address)
             kind = RefusedError if failure.lasting else UnreachableError
             raise kind(clean(failure.reason, MAX_SENTENCE)) from error
 

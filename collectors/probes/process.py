@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Self, cast
 
-from ..child import Child, LastLine
+from ..child import STDIN, Child, LastLine
 
 KEPT_BYTES = 64 << 10
 """Of standard output from its beginning, and of standard error to its end."""
@@ -47,6 +47,11 @@ class _Process(Child):
     def pid(self) -> int:
         return self._transport.get_pid()
 
+    def write(self, stdin: str) -> None:
+        pipe = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(STDIN))
+        pipe.write(stdin.encode())
+        pipe.write_eof()
+
 
 class Process:
     """A running tool, leader of its own process group; use `start`.
@@ -65,8 +70,23 @@ class Process:
         self._stopped: float | None = None
 
     @classmethod
-    async def start(cls, argv: Sequence[str], seconds: float) -> Self:
+    async def start(
+        cls,
+        argv: Sequence[str],
+        seconds: float,
+        *,
+        stdin: str = "",
+        environ: Mapping[str, str] | None = None,
+        kept_bytes: int = KEPT_BYTES,
+    ) -> Self:
         """Starts `argv`, which has `seconds` from now.
+
+        Args:
+            argv: the command.
+            seconds: until its deadline.
+            stdin: its standard input.
+            environ: its environment, if not that of trntop.
+            kept_bytes: limit of its output.
 
         Raises:
             OSError: there is no setpriv (util-linux), or no more processes can be started.
@@ -74,9 +94,13 @@ class Process:
         out = bytearray()
 
         def keep(chunk: bytes) -> None:
-            out.extend(chunk[: KEPT_BYTES - len(out)])
+            out.extend(chunk[: kept_bytes - len(out)])
 
-        return cls(await _Process.start([*GUARD, *argv], keep), out, seconds)
+        child = await _Process._started(
+            lambda: _Process(keep), [*GUARD, *argv], asyncio.subprocess.PIPE, environ
+        )
+        child.write(stdin)
+        return cls(child, out, seconds)
 
     @property
     def pid(self) -> int:

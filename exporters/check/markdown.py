@@ -18,7 +18,6 @@ def markdown(check: Check) -> str:
         *_head(check),
         *_findings(check.findings),
         *_nodes(check),
-        *_versions(check),
     ]
     return "\n\n".join(blocks) + "\n"
 
@@ -70,22 +69,3 @@ def _nodes(check: Check) -> Iterator[str]:
     yield table([list(COLUMNS), *rows])
     if more := len(check.places) - len(shown(check)):
         yield f"and {plural(more, 'more node')} that pass"
-
-
-def _versions(check: Check) -> Iterator[str]:
-    """Versions by the number of nodes that have them."""
-    counts: dict[str, dict[str, int]] = {}
-    for inspection in check.looks:
-        seen = inspection.newest
-        for software, version in (seen.versions if seen else {}).items():
-            own = counts.setdefault(software, {})
-            own[version] = own.get(version, 0) + 1
-    if counts:
-        yield "## Versions"
-        rows = [["software", "version", "nodes"]]
-        rows += [
-            [inner(software), inner(version), str(count)]
-            for software, own in sorted(counts.items())
-            for version, count in sorted(own.items(), key=lambda item: -item[1])
-        ]
-        yield table(rows)

@@ -12,9 +12,7 @@ import pytest
 import trntop.collectors.hosts
 from tests.check.fleet import LATENCY, Fleet, inspection
 from trntop.check.model import Host, ProbeError, UnreachableError
-from trntop.check.result import Progress
 from trntop.cli import main
-from trntop.cli.checking import _ProgressLine
 from trntop.core.settings import Settings
 from trntop.core.source_spec import Source
 from trntop.recording.reader import open_recording
@@ -202,24 +200,6 @@ def test_markdown_and_a_recording(
     assert "already exists; choose another file" in capsys.readouterr().err
     assert main(["snapshot", str(recording)]) == 0
     assert "trn-003" in capsys.readouterr().out
-
-
-# Progress
-
-
-def test_the_line_of_progress(capsys: pytest.CaptureFixture[str]) -> None:
-    now = iter([0.0, 0.1, 0.2, 0.5])
-    line = _ProgressLine(terminal=True, clock=lambda: next(now))
-    for done in range(4):
-        line.update(Progress("round 1", done, 3))
-    line.clear()
-    assert capsys.readouterr().err == (
-        "\r\x1b[Kround 1: 0 of 3\r\x1b[Kround 1: 2 of 3\r\x1b[Kround 1: 3 of 3\r\x1b[K"
-    )
-    silent = _ProgressLine(terminal=False)
-    silent.update(Progress("round 1", 1, 3))
-    silent.clear()
-    assert capsys.readouterr().err == ""
 
 
 # Interrupted

@@ -7,9 +7,8 @@ import re
 import shutil
 import signal
 import sys
-import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -28,8 +27,6 @@ from trntop.recording.writer import check_creatable
 
 CARDS = 16
 """EFA devices that a plan assumes: those of a trn2.48xlarge."""
-REDRAWN = 0.2
-"""Minimum seconds between updates of the progress line."""
 HANDLED = (signal.SIGTERM, signal.SIGHUP)
 """Signals that end a check as Ctrl-C does."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
@@ -151,7 +148,12 @@ def _warn_about_time(plan: Plan, count: int) -> None:
 
 def _run(hosts: Sequence[Host], plan: Plan, settings: Settings) -> Check:
     """Runs the check. A signal cancels it and all its probes."""
-    line = _ProgressLine(sys.stderr.isatty())
+    from rich.console import Console
+
+    status = Console(stderr=True).status("", spinner="line")
+
+    def report(progress: Progress) -> None:
+        status.update(f"{progress.stage}: {progress.done} of {progress.total}")
 
     async def run_until_signal() -> Check:
         task = asyncio.current_task()
@@ -160,42 +162,13 @@ def _run(hosts: Sequence[Host], plan: Plan, settings: Settings) -> Check:
         for number in HANDLED:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
                 loop.add_signal_handler(number, task.cancel)
-        return await run_check(hosts, plan, settings.check, line.update)
+        return await run_check(hosts, plan, settings.check, report)
 
     try:
-        return asyncio.run(run_until_signal())
+        with status if sys.stderr.isatty() else contextlib.nullcontext():
+            return asyncio.run(run_until_signal())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
-    finally:
-        line.clear()
-
-
-class _ProgressLine:
-    """The progress line; only on a terminal."""
-
-    def __init__(self, terminal: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        self._terminal = terminal
-        self._clock = clock
-        self._drawn = -REDRAWN
-
-    def update(self, progress: Progress) -> None:
-        """Redraws the line, at most every `REDRAWN` seconds."""
-        now = self._clock()
-        if not self._terminal or (now < self._drawn + REDRAWN and progress.done < progress.total):
-            return
-        self._drawn = now
-        room = max(shutil.get_terminal_size().columns - 1, 20)
-        text = f"{progress.stage}: {progress.done} of {progress.total}"
-        self._write(f"\r\x1b[K{text[:room]}")
-
-    def clear(self) -> None:
-        if self._terminal:
-            self._write("\r\x1b[K")
-
-    def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # the terminal was closed
-            sys.stderr.write(text)
-            sys.stderr.flush()
 
 
 # After
