@@ -17,8 +17,8 @@ _ROWS = (
         ("instance_type", "instance_id", "instance_name", "instance_state", "state_reason",
          "lifecycle"),
     ),
-    ("place", ("availability_zone", "availability_zone_id", "placement_group", "network_nodes")),
-    ("server", ("ultraserver_id", "ultraserver_type", "capacity_block", "capacity_block_ends")),
+    ("place", ("availability_zone", "availability_zone_id", "placement_group")),
+    ("server", ("ultraserver_id",)),
     ("job", ("slurm_job", "slurm_state", "slurm_partition")),
     ("software", ("neuron_driver", "ami_id")),
 )  # fmt: skip
@@ -26,10 +26,9 @@ _ROWS = (
 _AHEAD = (
     ("checks", "status_checks", "passed"),
     ("event", "scheduled_event", ""),
-    ("not reported", "not_told", ""),
 )
 """Label, fact, and the word that says that all is well."""
-NAMED = {"capacity_block_ends": "until ", "neuron_driver": "driver ", "ami_id": "image "}
+NAMED = {"neuron_driver": "driver ", "ami_id": "image "}
 """What stands before a fact that does not tell by itself what it is."""
 OFFSET = "node_clock_offset_seconds"
 CLOCK_OFF = 1.0
