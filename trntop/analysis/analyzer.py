@@ -1,7 +1,7 @@
 """Runs the rulebook over clusters and keeps the incidents."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trntop.analysis.cases import Detection, IncidentGroup, IncidentGroups
@@ -10,7 +10,7 @@ from trntop.analysis.detector import Detector, Signal
 from trntop.analysis.rule import Rule
 from trntop.analysis.rulebook import rules
 from trntop.core.custom_rule import OwnRule
-from trntop.core.model import Cluster, Incident
+from trntop.core.model import Cluster, Incident, Phase
 from trntop.core.settings import Analysis as Settings
 from trntop.pipeline.runs import Runs
 from trntop.pipeline.tick import Axes, Tick
@@ -82,6 +82,11 @@ class Analyzer:
             self._cases.open(fresh, now, self._crowd(tick))
         self._cases.settle(now)
         return self._cases.incidents()
+
+    @property
+    def phases(self) -> Mapping[str, Phase]:
+        """Job → what its run is doing, as of the newest tick."""
+        return {} if self._time is None else self._runs.phases(self._time)
 
     @staticmethod
     def _pace(running: _Running, number: int, now: float) -> None:

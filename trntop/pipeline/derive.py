@@ -18,7 +18,7 @@ from trntop.catalog import (
 from trntop.core.instances import INSTANCE_TYPES, chip_of
 from trntop.core.model import Column, Inventory
 from trntop.pipeline import hbm
-from trntop.pipeline.estimate import BUSY_AND_WORKS, CEILING, FLOOR, WIRE
+from trntop.pipeline.smooth import BUSY_AND_WORKS, CEILING, FLOOR, WIRE
 from trntop.sources.columns import any_known
 
 Columns = Mapping[str, Column]

@@ -25,9 +25,8 @@ from trntop.core.model import (
 )
 from trntop.pipeline import hbm
 from trntop.pipeline.derive import WHOLE, ComputePlan, derive
-from trntop.pipeline.estimate import WINDOWED, CommEstimate
 from trntop.pipeline.phase import NodePhase
-from trntop.pipeline.smooth import Smoother
+from trntop.pipeline.smooth import BOUNDS, Smoother
 from trntop.pipeline.source_buffer import Layer, SourceBuffer, aligned
 from trntop.sources import BY_NAME, SCHEDULERS
 
@@ -71,7 +70,6 @@ class NodeState:
         """What each source last said of who was given what."""
         self._stages: dict[str, tuple[str, Stage, float]] = {}
         """Rank → its job, the stage it announced last, and since when."""
-        self._estimate = CommEstimate()
         self._phase = NodePhase()
         self._smoother = Smoother()
 
@@ -145,7 +143,6 @@ class NodeState:
         for source in self._sources.values():
             source.forget()
             source.time = None
-        self._estimate.clear()
         self._smoother.clear()
         self._phase = NodePhase()
         self._stages.clear()
@@ -176,8 +173,8 @@ class NodeState:
         columns = self._lay(layers)
         inventory, compute_plan = self._inventory, self._recipe
         derive(columns, inventory, compute_plan)
-        if compute_plan.tells(WINDOWED) and "job_comm_share_ratio" not in columns:
-            self._estimate.update(now, columns)
+        if compute_plan.tells(BOUNDS) and "job_comm_share_ratio" not in columns:
+            self._smoother.add_bounds(now, columns)
         if compute_plan.tells(hbm.QUANTITIES) and (why := hbm.why_unknown(columns, inventory)):
             reasons.update(dict.fromkeys(hbm.QUANTITIES, why))
         phase = self._phase.update(now, columns, inventory)

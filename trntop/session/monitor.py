@@ -251,12 +251,13 @@ class Monitor:
 
     def judge(self, cluster: Cluster, lag: float = 0.0) -> View:
         """What is wrong with the nodes of a tick."""
-        if self._recipe.wanted is None:
-            self._record(cluster, dict(job_means(cluster)))
         if self._engine is None:
             self._incidents = self._analyzer.tick(cluster)
+            cluster = replace(cluster, phases=self._analyzer.phases)
         else:
             self._incidents = self._engine.incidents(cluster.time)
+        if self._recipe.wanted is None:
+            self._record(cluster, dict(job_means(cluster)))
         return self._shown(cluster, lag)
 
     def _record(self, cluster: Cluster, means: dict[str, float]) -> None:
