@@ -53,7 +53,7 @@ def incidents_of(view_model: ViewModel, job: str) -> tuple[Incident, ...]:
 def row_of(view_model: ViewModel, figures: JobFigures) -> JobRow:
     """The row of a job."""
     phase = job_phase(view_model.cluster, figures.job)
-    return JobRow(figures, incidents_of(view_model, figures.job), phase and phase.stage)
+    return JobRow(figures, incidents_of(view_model, figures.job), phase.stage if phase else None)
 
 
 def _name(row: JobRow, width: int, context: RenderContext) -> list[Part]:
