@@ -1,6 +1,6 @@
 """Nodes of which only another exporter's page of metrics can be had: polled.
 
-Known are AWS's neuron-monitor-prometheus.py, the EFA node exporter and Neuron Observer. A page is
+Known are AWS's neuron-monitor-prometheus.py and the EFA node exporter. A page is
 handed over as it came, each kind to its decoder. Where its shares are in percent, a comment above
 it says so from then on: on an idle node nobody could tell.
 """
@@ -13,12 +13,12 @@ from typing import NoReturn
 
 import httpx
 
-from trntop.catalog import EFA_EXPORTER, NEURON_EXPORTER, OBSERVER
+from trntop.catalog import EFA_EXPORTER, NEURON_EXPORTER
 from trntop.core.errors import DecodeError
 from trntop.core.model import Reading, State, Status
 from trntop.core.text import clean
 from trntop.session.collector import Sink
-from trntop.sources import exporter_page, neuron_page, observer_page
+from trntop.sources import exporter_page, neuron_page
 
 from . import connection
 from .target import FindError, Target
@@ -46,7 +46,6 @@ _MARKS = {
     EFA_EXPORTER: re.compile(
         rb'^node_(?:amazonefa_|scrape_collector_success\{collector="amazonefa")', re.MULTILINE
     ),
-    OBSERVER: observer_page.MARK,
 }
 """Source → what tells its page."""
 _TEXT = ("text/plain", "application/openmetrics-text")
@@ -193,7 +192,4 @@ def _stranger(page: bytes, target: Target) -> str:
         if target.address.endswith("/metrics"):
             return "this is a trntop agent: leave /metrics out of its address"
         return "an agent of trntop that is too old to stream: update it"
-    return (
-        "its page of metrics is none of neuron-monitor-prometheus.py, the EFA node exporter or "
-        "Neuron Observer"
-    )
+    return "its page of metrics is none of neuron-monitor-prometheus.py or the EFA node exporter"

@@ -89,7 +89,7 @@ class NodeState:
             facts["device_links"] = _joined(self._links.values())
         if "allocations" in facts:
             self._allocations[reading.source] = facts["allocations"]
-            facts["allocations"] = _united(self._allocations.values())
+            facts["allocations"] = self._all_allocations()
         if "stages" in facts:
             facts["stages"] = self._note_stages(sample.part, facts["stages"], reading.time)
         if "profiles" in facts:
@@ -196,7 +196,11 @@ class NodeState:
         if self._links.pop(source, None):
             self._learn({"device_links": _joined(self._links.values())})
         if self._allocations.pop(source, None) is not None:
-            self._learn({"allocations": _united(self._allocations.values())})
+            self._learn({"allocations": self._all_allocations()})
+
+    def _all_allocations(self) -> tuple[Allocation, ...] | None:
+        """None where no scheduler reports."""
+        return tuple(chain.from_iterable(self._allocations.values())) if self._allocations else None
 
     def _lay(self, layers: list[Layer]) -> dict[str, Column]:
         """What all sources say, along the keys of all of them; earlier layers count first."""
@@ -297,27 +301,6 @@ def _gone(state: SourceState, source: SourceBuffer, now: float) -> bool:
     """
     patient = source.name in SCHEDULERS and now <= source.expires
     return state.state is State.STALE or (state.state is State.DOWN and not patient)
-
-
-def _united(sources: Iterable[tuple[Allocation, ...]]) -> tuple[Allocation, ...] | None:
-    """Several sources may tell of one holder; None where none tells of any."""
-    told = list(sources)
-    if not told:
-        return None
-    united: dict[str, Allocation] = {}
-    for one in chain.from_iterable(told):
-        known = united.get(one.holder)
-        if known is None:
-            united[one.holder] = one
-            continue
-        united[one.holder] = dataclasses.replace(
-            known,
-            claim=known.claim or one.claim,
-            devices=tuple(sorted({*known.devices, *one.devices})),
-            cores=tuple(sorted({*known.cores, *one.cores})),
-            whole=known.whole or one.whole,
-        )
-    return tuple(united.values())
 
 
 def _natural(key: Key) -> tuple[bool, Key]:
