@@ -164,6 +164,10 @@ def decode(data: bytes) -> Sample:
     groups = (report.neuron_runtime_data, report.system_data, report.neuron_hardware_info)
     if all(group is None for group in groups):
         raise DecodeError("not a neuron-monitor report")
+    return sample_of(report, problems)
+
+
+def sample_of(report: Report, problems: Iterable[str]) -> Sample:
     return _Builder(report, list(problems)).sample()
 
 
@@ -413,7 +417,7 @@ class _Builder:
         self, usages: list[tuple[core_memory.Usage, list[int], list[int]]], *, whole: bool
     ) -> dict[str, Column]:
         """What all runtimes use on the cores of some indices; `whole`: none is unread."""
-        if whole and len(usages) == 1 and usages[0][1] == _range(self._cores):
+        if whole and len(usages) == 1 and usages[0][1] is _range(self._cores):
             return usages[0][0].columns
         by_core = np.full((self._cores, len(MEMORY_CATEGORIES)), np.nan)
         added = None
