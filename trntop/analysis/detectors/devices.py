@@ -177,14 +177,10 @@ class DeviceLost:
                     f"{count:.0f} of {most:.0f} devices left", node, "node_devices", count, most
                 )
             )
-        return Verdict(
-            says={"node": node, "what": what, "basis": basis},
-            job=tick.job_of.get(node),
-            node=node,
-            component=None if device == SOME else f"device:{device}",
-            evidence=(*evidence, *_of_kernel(view, device)),
-            since=loss.since,
-        )
+        component = None if device == SOME else f"device:{device}"
+        evidence += _of_kernel(view, device)
+        says = {"what": what, "basis": basis}
+        return Verdict.at(tick, node, says, *evidence, component=component, since=loss.since)
 
 
 @dataclass(slots=True)
@@ -242,18 +238,14 @@ class EccUncorrected:
             for name in _COUNTS[source]
             if (total := view.frame.at(name, place))
         ]
-        return Verdict(
-            says={
-                "node": node,
-                "device": f"device {device}",
-                "count": f"{count} uncorrected memory error{'s' * (count != 1)}",
-                "basis": source,
-            },
-            job=tick.job_of.get(node),
-            node=node,
-            component=f"device:{device}",
-            evidence=(*counted, *_of_kernel(view, device)),
-            since=known.since,
+        says = {
+            "device": f"device {device}",
+            "count": f"{count} uncorrected memory error{'s' * (count != 1)}",
+            "basis": source,
+        }
+        evidence = (*counted, *_of_kernel(view, device))
+        return Verdict.at(
+            tick, node, says, *evidence, component=f"device:{device}", since=known.since
         )
 
 
