@@ -20,7 +20,7 @@ from .line import Part, fit, length, line
 from .ranks import COMPUTE, Crew, median
 
 BOUND = "comm_bound"
-CAUSES = next(frozenset(rule.follows) for rule in RULEBOOK if rule.kind == BOUND)
+CAUSES = next(frozenset(rule.inhibited_by) for rule in RULEBOOK if rule.kind == BOUND)
 """Kinds of incidents that explain why a job communicates for long."""
 
 

@@ -10,7 +10,7 @@ from textual.strip import Strip
 from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import Frame, NodeView, Severity
-from trntop.pipeline.smooth import WINDOW
+from trntop.pipeline.smooth import TUNING
 
 from ..view_model import ViewModel
 from .context import RenderContext, bare
@@ -141,7 +141,7 @@ def _engine_title(cells: int) -> str:
     Args:
         cells: of all cores of a device.
     """
-    second, mean = "TE % now", f"{WINDOW:.0f} s"
+    second, mean = "TE % now", f"{TUNING.window:.0f} s"
     if cells >= len(second):
         return f"{second}{mean:>5}"
     return f"TE {mean}" if cells else "TE %"

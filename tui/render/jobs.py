@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from trntop.core import units
 from trntop.core.model import Incident, Stage
-from trntop.pipeline.jobs import job_stage
+from trntop.pipeline.jobs import job_phase
 
 from ..measures import COMM, PACE, STEP
 from ..view_model import JobFigures, ViewModel, job_figures
@@ -52,10 +52,8 @@ def incidents_of(view_model: ViewModel, job: str) -> tuple[Incident, ...]:
 
 def row_of(view_model: ViewModel, figures: JobFigures) -> JobRow:
     """The row of a job."""
-    nodes = view_model.cluster.jobs.get(figures.job, ())
-    return JobRow(
-        figures, incidents_of(view_model, figures.job), job_stage(view_model.cluster, nodes)
-    )
+    phase = job_phase(view_model.cluster, figures.job)
+    return JobRow(figures, incidents_of(view_model, figures.job), phase.stage if phase else None)
 
 
 def _name(row: JobRow, width: int, context: RenderContext) -> list[Part]:

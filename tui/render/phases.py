@@ -8,8 +8,8 @@ import numpy as np
 from textual.strip import Strip
 
 from trntop.core import units
-from trntop.core.model import Phase, Stage
-from trntop.pipeline.jobs import STAGE, STAGES, job_stage
+from trntop.core.model import Stage
+from trntop.pipeline.jobs import STAGE, STAGES, job_phase
 
 from ..view_model import JobFigures, ViewModel
 from . import run
@@ -109,25 +109,12 @@ def pauses(found: Iterable[Span]) -> float:
     return lost
 
 
-def current(view_model: ViewModel, job: str) -> Phase | None:
-    """What the job is at, in the words of the node that has been at it longest."""
-    nodes = view_model.cluster.jobs.get(job, ()) if job else view_model.cluster.names
-    stage = job_stage(view_model.cluster, nodes)
-    found = [
-        phase
-        for name in nodes
-        if (phase := view_model.cluster.nodes[name].frame.phase) is not None
-        and phase.stage is stage
-    ]
-    return min(found, key=lambda one: one.since or float("inf"), default=None)
-
-
 def draw(
     view_model: ViewModel, job: JobFigures | None, width: int, _height: int, context: RenderContext
 ) -> Sequence[Strip]:
     """What the run is at and since when; the last minutes as a strip, and their sums."""
     name = job.job if job else ""
-    found = current(view_model, name)
+    found = job_phase(view_model.cluster, name)
     now: list[Part] = [(f"phase {units.ABSENT}, nothing tells it", context.palette.muted)]
     if found is not None:
         now = run.phase(found, context, utc=view_model.utc)
