@@ -268,11 +268,9 @@ def _notify(session: Session, settings: Settings) -> None:
         session.subscribe(blackbox.OnCritical(session.black_box, folder, tell))
     notify = settings.notify
     if notify.webhook or notify.webhook_file:
-        from trntop.exporters import document
-        from trntop.session import webhook
+        from trntop.exporters.webhook import Webhook
 
-        target = webhook.target_of(notify)
-        session.subscribe(webhook.Webhook(target, notify, document.incident, tell))
+        session.subscribe(Webhook(notify, tell))
 
 
 def until(readings: Iterable[Reading], seconds: float) -> Iterator[Reading]:

@@ -15,7 +15,7 @@ from trntop.core.errors import SettingsError
 from trntop.core.model import Incident, Severity
 from trntop.core.settings import Notify
 from trntop.exporters import document
-from trntop.session.webhook import WAITING, Target, Webhook, post, target_of
+from trntop.exporters.webhook import MAX_WAITING, Target, Webhook, post, target_of
 
 INCIDENT = make_incident(
     kind="efa_degraded",
@@ -81,10 +81,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         yield one
 
 
-def webhook(
-    target: Target, said: Callable[[str], None] = print, settings: Notify | None = None
-) -> Webhook:
-    return Webhook(target, settings or Notify(), document.incident, said, pauses=(0, 0))
+def webhook(url: str, said: Callable[[str], None] = print, **settings: Any) -> Webhook:
+    return Webhook(Notify(webhook=url, **settings), said, retries=(0, 0))
 
 
 def show(hook: Webhook, *incidents: Incident, simulated: bool = False) -> None:
@@ -92,8 +90,10 @@ def show(hook: Webhook, *incidents: Incident, simulated: bool = False) -> None:
     hook.wait()
 
 
-def test_an_incident_is_posted_once_as_documented(server: Server) -> None:
-    hook = webhook(Target(server.url, "t0ken"))
+def test_an_incident_is_posted_once_as_documented(server: Server, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("t0ken")
+    hook = webhook(server.url, token_file=str(token))
     show(hook, INCIDENT)
     show(hook, INCIDENT)
     ((path, headers, body),) = server.asked
@@ -113,7 +113,7 @@ def test_an_incident_is_posted_once_as_documented(server: Server) -> None:
 
 
 def test_its_end_is_posted_if_asked_for(server: Server) -> None:
-    hook = webhook(Target(server.url), settings=Notify(closed=True))
+    hook = webhook(server.url, closed=True)
     show(hook, INCIDENT)
     show(
         hook,
@@ -130,7 +130,7 @@ def test_its_end_is_posted_if_asked_for(server: Server) -> None:
 
 
 def test_what_is_simulated_says_so(server: Server) -> None:
-    show(webhook(Target(server.url)), INCIDENT, simulated=True)
+    show(webhook(server.url), INCIDENT, simulated=True)
     body = json.loads(server.asked[0][2])
     assert body["simulated"]
     assert body["text"].startswith("SIMULATED ")
@@ -138,7 +138,7 @@ def test_what_is_simulated_says_so(server: Server) -> None:
 
 def test_a_server_in_trouble_is_asked_again_and_then_given_up(server: Server) -> None:
     said: list[str] = []
-    hook = webhook(Target(server.url), said.append)
+    hook = webhook(server.url, said.append)
     server.answers = [503, 429]
     show(hook, INCIDENT)
     assert len(server.asked) == 3
@@ -152,7 +152,7 @@ def test_a_server_in_trouble_is_asked_again_and_then_given_up(server: Server) ->
 
 def test_a_refusal_is_final_and_a_redirection_is_one(server: Server) -> None:
     said: list[str] = []
-    hook = webhook(Target(server.url, "t0ken"), said.append)
+    hook = webhook(server.url, said.append)
     server.answers = [403]
     show(hook, INCIDENT)
     server.answers, server.location = [302], server.url
@@ -163,25 +163,27 @@ def test_a_refusal_is_final_and_a_redirection_is_one(server: Server) -> None:
 
 def test_nobody_there_is_said_without_the_address(server: Server) -> None:
     said: list[str] = []
-    show(webhook(Target("http://127.0.0.1:9/hooks/s3cret", "t0ken"), said.append), INCIDENT)
-    assert said == ["incidents could not be posted to the webhook: Connection refused"]
+    show(webhook("http://127.0.0.1:9/hooks/s3cret", said.append), INCIDENT)
+    assert said == ["incidents could not be posted to the webhook: cannot connect"]
 
 
 def test_a_server_that_does_not_answer_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with listening(threading.Event()) as silent:
-        assert post(Target(silent.url), b"{}", 0.1) == ("no answer in time", True)
+        assert post(Target(silent.url), b"{}", 0.1) == ("no answer in 0.1 s", True)
 
 
 def test_a_hook_that_hangs_neither_blocks_nor_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     said: list[str] = []
     with listening(threading.Event()) as silent:
-        hook = webhook(Target(silent.url), said.append)
-        many = [make_incident(kind=f"{n}", severity=Severity.CRITICAL) for n in range(WAITING + 8)]
+        hook = webhook(silent.url, said.append)
+        many = [
+            make_incident(kind=f"{n}", severity=Severity.CRITICAL) for n in range(MAX_WAITING + 8)
+        ]
         hook(view_of(make_node(0), incidents=tuple(many)))
         assert said == [
-            "incidents could not be posted to the webhook: too many wait, some are dropped"
+            "incidents could not be posted to the webhook: too many are queued, some are dropped"
         ]
 
 
