@@ -1,7 +1,7 @@
-"""A whole simulation drawn from a seed: what goes wrong, on what machines, amid what noise.
+"""Simulations drawn from a seed: faults, machines and noise, for the detection benchmark.
 
-Each kind of incident is as likely as any other, and as nothing at all. What is drawn is what a
-specification could say, so that it can be written out and played again, or in part.
+Each kind of incident is as likely as any other, and as no incident. `str` of a drawn simulation is
+its specification, so that it can be played again.
 """
 
 from collections.abc import Mapping
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from trntop.collectors.simulator import Simulation
 
 TYPES = {"trn1.32xlarge": 0.75, "trn1n.32xlarge": 0.05, "trn2.48xlarge": 0.2}
 NODES = (4, 16)
@@ -78,29 +80,21 @@ LOTS: Mapping[str, tuple[_Lot, ...]] = {
 _SOMETHING = {kind: lots for kind, lots in LOTS.items() if lots}
 
 
-def draw(seed: int, minutes: float | None = None, nodes: int | None = None) -> dict[str, Any]:
-    """The fields of a simulation.
-
-    Args:
-        seed: it says everything.
-        minutes: the length, if it is given.
-        nodes: how many there are, if it is given.
-    """
+def random_run(seed: int) -> Simulation:
+    """The same simulation for the same seed."""
     rng = np.random.default_rng([seed, 25])
     kind = str(rng.choice(list(LOTS)))
-    fields = _cluster(rng, kind, nodes)
+    fields = _cluster(rng, kind)
     fields |= _noise(rng, fields["nodes"])
     within = MORE_MINUTES if any(lot.alone for lot in LOTS[kind]) else MINUTES
-    drawn = round(float(rng.uniform(*within)), 2)
-    fields["minutes"] = drawn if minutes is None else minutes
+    fields["minutes"] = round(float(rng.uniform(*within)), 2)
     fields |= _faults(rng, kind, 60.0 * fields["minutes"], fields.get("warmup", 0.0))
-    return fields | {"seed": seed}
+    return Simulation(seed=seed, **fields)
 
 
-def _cluster(rng: np.random.Generator, kind: str, nodes: int | None) -> dict[str, Any]:
+def _cluster(rng: np.random.Generator, kind: str) -> dict[str, Any]:
     """The machines, their jobs and what is usual there."""
     count = int(rng.integers(NODES[0], NODES[1] + 1))
-    count = count if nodes is None else nodes
     jobs = min(1 + int(rng.choice(3, p=(0.75, 0.2, 0.05))), max(count // 4, 1))
     each = (count - (kind == "idle_allocation")) // jobs
     stages = int(rng.choice((1, 2, 4), p=(0.7, 0.2, 0.1)))

@@ -1,13 +1,11 @@
 from collections import Counter
 
-import pytest
-
+from benchmarks.random_runs import LOTS, random_run
 from trntop.collectors.simulator import Simulation, parse, truth
-from trntop.collectors.simulator.chance import LOTS
 from trntop.collectors.simulator.effects import TRAITS
 from trntop.collectors.simulator.scenarios import SCENARIOS
 
-DRAWN = [parse(f"sim:random?seed={seed}") for seed in range(640)]
+DRAWN = [random_run(seed) for seed in range(640)]
 
 
 def kinds(simulation: Simulation) -> list[str]:
@@ -53,17 +51,3 @@ def test_faults_come_after_a_baseline_and_before_the_end() -> None:
         for real in truth(one, 0.0):
             assert real.kind == "version_skew" or real.onset >= 110.0
             assert real.onset < real.end <= one.length
-
-
-def test_what_is_given_is_not_drawn() -> None:
-    given = parse("sim:random?seed=3&nodes=5&minutes=20&jobs=1&stages=1&noise=0.5")
-    assert (given.nodes, given.minutes, given.noise) == (5, 20, 0.5)
-    assert given.seed == 3
-
-
-@pytest.mark.parametrize("nodes", [1, 2, 3])
-def test_few_nodes_will_do(nodes: int) -> None:
-    for seed in range(60):
-        one = parse(f"sim:random?seed={seed}&nodes={nodes}")
-        assert one.jobs == 1
-        truth(one, 0.0)
