@@ -4,15 +4,17 @@ The document is described in `docs/notify.md`. The URL and the token are secrets
 file or the environment, and no message contains them.
 """
 
+import http.client
 import queue
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 import msgspec
 
 from trntop import __version__
@@ -157,16 +159,21 @@ def post(target: Target, body: bytes, timeout: float = TIMEOUT) -> tuple[str, bo
     headers = {"Content-Type": "application/json", "User-Agent": f"trntop/{__version__}"}
     if target.token:
         headers["Authorization"] = f"Bearer {target.token}"
+    request = urllib.request.Request(target.url, body, headers)
     try:
-        with httpx.stream(
-            "POST", target.url, content=body, headers=headers, timeout=timeout
-        ) as response:
-            status, success = response.status_code, response.is_success
-    except httpx.TimeoutException:
-        return f"no answer in {timeout:g} s", True
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        # Its text may contain the URL.
-        return "cannot connect" if isinstance(error, httpx.ConnectError) else "no response", True
-    if success:
-        return "", False
-    return f"HTTP status {status}", status == 429 or status >= 500
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=timeout):
+            return "", False
+    except urllib.error.HTTPError as error:
+        error.close()
+        return f"HTTP status {error.code}", error.code == 429 or error.code >= 500
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        # Many of these have the URL in their text.
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        if isinstance(cause, TimeoutError):
+            return f"no answer in {timeout:g} s", True
+        return getattr(cause, "strerror", None) or type(cause).__name__, True
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None

@@ -164,7 +164,7 @@ def test_a_refusal_is_final_and_a_redirection_is_one(server: Server) -> None:
 def test_nobody_there_is_said_without_the_address(server: Server) -> None:
     said: list[str] = []
     show(webhook("http://127.0.0.1:9/hooks/s3cret", said.append), INCIDENT)
-    assert said == ["incidents could not be posted to the webhook: cannot connect"]
+    assert said == ["incidents could not be posted to the webhook: Connection refused"]
 
 
 def test_a_server_that_does_not_answer_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
