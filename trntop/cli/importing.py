@@ -1,5 +1,6 @@
 """The commands that import profiler output: traces, and profiles of NEFFs."""
 
+import argparse
 import os
 import shutil
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from trntop.cli import arguments
 from trntop.cli.opening import settings_of
 from trntop.core import units
 from trntop.core.errors import UsageError
@@ -24,6 +26,40 @@ STEPS = ("node", "rank", "step", "time", "compute", "comm", "overlap", "exposed"
 SPARE = ("comm/compute", "overlap", "compute", "exposed", "time", "comm")
 """Columns hidden in a narrow terminal, the least useful first."""
 PROFILES = ("name", "uuid", "read", "written", "time", "comm")
+
+
+def add_subcommands(name: str, parser: argparse.ArgumentParser) -> None:
+    """The subcommands of `import` or `profile`."""
+    subcommands = parser.add_subparsers(metavar="COMMAND", parser_class=type(parser))
+    parser.set_defaults(subcommands=subcommands.choices)
+    for function, help_text, add in _SUBCOMMANDS:
+        group, _, command = function.__name__.partition("_")
+        if group != name:
+            continue
+        sub = subcommands.add_parser(command, help=help_text, description=help_text)
+        sub.set_defaults(run=function, prog=sub.prog, format_help=sub.format_help)
+        arguments.settings(sub)
+        add(sub)
+
+
+def add_trace_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="plain, .gz or .zst")
+    arguments.output_form(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="also write a recording for trntop replay"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    parser.add_argument(
+        "--job", default="trace", help="name of the job in the recording (default: trace)"
+    )
+    parser.add_argument(
+        "--format", choices=("auto", "kineto", "nrt"), default="auto",
+        help="auto (default), kineto or nrt",
+    )  # fmt: skip
+    parser.add_argument(
+        "--executions", type=arguments.count, metavar="N",
+        help="executions of a core per step (nrt; default: the whole trace is one step)",
+    )  # fmt: skip
 
 
 def import_trace(args: Namespace) -> int:
@@ -125,6 +161,12 @@ def _record(args: Namespace, steps: list["Step"]) -> int:
     return 0
 
 
+def add_add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--neff", default="", metavar="NAME", help="file name of the NEFF")
+    parser.add_argument("--uuid", default="", help="UUID of the NEFF")
+
+
 def profile_add(args: Namespace) -> int:
     """Saves the profiles of NEFFs."""
     if len(args.files) > 1 and (args.neff or args.uuid):
@@ -185,6 +227,10 @@ def profile_list(args: Namespace) -> int:
     return 0
 
 
+def add_remove_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="name or UUID of the NEFF")
+
+
 def profile_remove(args: Namespace) -> int:
     """Deletes a profile."""
     gone = profiles.remove(_path(args), args.name)
@@ -226,3 +272,16 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         )
         for line in lines
     )
+
+
+_SUBCOMMANDS = (
+    (
+        import_trace,
+        "traces of torch.profiler or of the Neuron runtime",
+        add_trace_arguments,
+    ),
+    (profile_add, "save summary-json files of neuron-explorer", add_add_arguments),
+    (profile_list, "list saved profiles", lambda parser: None),
+    (profile_remove, "delete a saved profile", add_remove_arguments),
+)
+"""Function, help, arguments."""
