@@ -15,9 +15,9 @@ from tests.builders import NOON, make_incident, make_node, view_of
 from tests.reports import monitor_reading, report, runtime
 from trntop.catalog import AGENT
 from trntop.cli import opening
-from trntop.core.errors import RecordingError, SettingsError
+from trntop.core.errors import RecordingError
 from trntop.core.model import Incident, Reading, Severity, View
-from trntop.core.settings import Blackbox, Notify, Settings
+from trntop.core.settings import Blackbox, Settings
 from trntop.core.source_spec import parse_all
 from trntop.recording import blackbox
 from trntop.recording.blackbox import MAX_FILES, BlackBox, OnCritical, append, save, stamp
@@ -306,10 +306,3 @@ def test_who_keeps_one(source: str, asked: dict[str, Any], kept: bool) -> None:
     options = {name: value for name, value in asked.items() if name not in names}
     session = opening.session(parse_all([source]), settings, **options)
     assert (session.black_box is not None) == kept
-
-
-def test_a_webhook_that_is_none_stops_the_start_only_where_it_is_used() -> None:
-    settings = Settings(notify=Notify(webhook="s3cret"))
-    opening.session(parse_all(["local"]), settings)
-    with pytest.raises(SettingsError, match=r"notify\.webhook must be"):
-        opening.session(parse_all(["local"]), settings, lasting=True)

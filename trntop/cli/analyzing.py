@@ -1,12 +1,9 @@
 """`trntop analyze`: the incidents of recordings, simulations or live sources."""
 
 import argparse
-import os
 import shutil
 import sys
 from argparse import Namespace
-from collections import Counter
-from collections.abc import Sequence
 
 from trntop.analysis.rule_inputs import rule_inputs
 from trntop.cli import arguments, opening
@@ -14,11 +11,9 @@ from trntop.cli.choice import Choice, choice_of
 from trntop.cli.opening import settings_of
 from trntop.cli.snapshots import print_problems, write
 from trntop.core.errors import UsageError
-from trntop.core.folders import state_folder
-from trntop.core.model import Incident, View
+from trntop.core.model import View
 from trntop.core.settings import Settings
 from trntop.core.source_spec import Source, parse_all
-from trntop.session import node_history
 
 
 def add_analyze_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +42,7 @@ def analyze(args: Namespace) -> int:
     if args.json:
         _report_json(last, seconds, choice)
     elif args.markdown:
-        _report_markdown(first, last, seconds, choice, settings)
+        _report_markdown(first, last, seconds, choice)
     else:
         _report(first, last, seconds, choice)
     if last.cluster.has_parts:
@@ -119,33 +114,8 @@ def _report_json(last: View, seconds: float, choice: Choice) -> None:
     write(document.encode(report))
 
 
-def _report_markdown(
-    first: View, last: View, seconds: float, choice: Choice, settings: Settings
-) -> None:
-    incidents = choice.of(last.incidents, last.time)
-    text = page(first, last, seconds, incidents, settings, choice.phrase(last.time))
-    print(text.rstrip())
-
-
-def page(
-    first: View,
-    last: View,
-    seconds: float,
-    incidents: Sequence[Incident],
-    settings: Settings,
-    chosen: str = "",
-) -> str:
-    """The shift report, as Markdown."""
+def _report_markdown(first: View, last: View, seconds: float, choice: Choice) -> None:
     from trntop.exporters.report import report
 
-    history = _history(first, last)
-    return report(first, last, seconds, incidents, settings, chosen=chosen, history=history)
-
-
-def _history(first: View, last: View) -> dict[str, Counter[str]]:
-    """Earlier incidents of these nodes, as logged on this machine; none of simulated nodes."""
-    state = state_folder(os.environ)
-    if state is None or last.cluster.simulated:
-        return {}
-    counts = node_history.counts(state / node_history.FILE, first.time)
-    return {node: kinds for node, kinds in counts.items() if node in last.cluster.nodes}
+    incidents = choice.of(last.incidents, last.time)
+    print(report(first, last, seconds, incidents, chosen=choice.phrase(last.time)).rstrip())

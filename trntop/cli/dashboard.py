@@ -5,7 +5,7 @@ import os
 import sys
 from argparse import Namespace
 
-from trntop.cli import analyzing, arguments, opening, snapshots
+from trntop.cli import arguments, opening, snapshots
 from trntop.cli.opening import settings_of
 from trntop.core.errors import UsageError
 from trntop.core.settings import Settings
@@ -116,6 +116,7 @@ def _keyboard() -> int | None:
 
 
 def _dashboard(session: Session, settings: Settings) -> int:
+    from trntop.exporters.report import report
     from trntop.tui.app import run
 
     demo_sources = [Source(Origin.SIMULATION, "sim:demo")]
@@ -123,7 +124,5 @@ def _dashboard(session: Session, settings: Settings) -> int:
         session,
         settings=settings,
         offer_demo=lambda: opening.session(demo_sources, settings),
-        report=lambda first, last, seconds: analyzing.page(
-            first, last, seconds, last.incidents, settings
-        ),
+        report=lambda first, last, seconds: report(first, last, seconds, last.incidents),
     )

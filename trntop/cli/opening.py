@@ -21,7 +21,7 @@ from trntop.core.suggest import unknown
 from trntop.core.text import clean
 from trntop.recording import blackbox
 from trntop.recording.blackbox import BlackBox
-from trntop.session import interpreter, node_history, parallel
+from trntop.session import interpreter, parallel
 from trntop.session.collector import Collector
 from trntop.session.monitor import MAX_CATCH_UP, Monitor, SparsePast, play
 from trntop.session.runner import Playback, Session, Span, Subscriber, Tap
@@ -209,11 +209,8 @@ def session(
 ) -> Session:
     """A session over the sources, not yet started; for `guest` see `collectors`.
 
-    A `lasting` session, one that keeps running, has a black box of live sources and notifies about
-    their incidents. `probing` is an additional collector.
-
-    Raises:
-        SettingsError: the webhook settings are wrong.
+    A `lasting` session, one that keeps running, has a black box of live sources. `probing` is an
+    additional collector.
     """
     description = clean(" ".join(source.text for source in sources))
     if not sources[0].stream:
@@ -232,9 +229,7 @@ def session(
         if lasting:
             interpreter.prepare()
             session.subscribe(interpreter.Trimmer())
-            _notify(session, settings)
-        if state := state_folder(os.environ):
-            session.subscribe(node_history.IncidentLog(state / node_history.FILE))
+            _keep_critical(session, settings)
         return session
     streams = Streams(sources)
     unbounded = endless(sources)
@@ -259,19 +254,15 @@ def _kept_checks() -> "list[KeptChecks]":
     return [] if folder is None else [KeptChecks(folder)]
 
 
-def _notify(session: Session, settings: Settings) -> None:
-    def tell(text: str) -> None:
-        session.tell(text)
-
+def _keep_critical(session: Session, settings: Settings) -> None:
+    """Writes the black box when a critical incident opens."""
     state = state_folder(os.environ)
     if session.black_box is not None and settings.blackbox.on_critical and state is not None:
-        folder = state / "blackbox"
-        session.subscribe(blackbox.OnCritical(session.black_box, folder, tell))
-    notify = settings.notify
-    if notify.webhook or notify.webhook_file:
-        from trntop.exporters.webhook import Webhook
-
-        session.subscribe(Webhook(notify, tell))
+        session.subscribe(
+            blackbox.OnCritical(
+                session.black_box, state / "blackbox", lambda text: session.tell(text)
+            )
+        )
 
 
 def until(readings: Iterable[Reading], seconds: float) -> Iterator[Reading]:

@@ -44,7 +44,7 @@ def print_snapshot(sources: list[Source], settings: Settings) -> int:
 
     view = snapshot_view(sources, settings)
     width = max(80, shutil.get_terminal_size((100, 24)).columns)
-    print(snapshot_text(view, width, color=False).rstrip())
+    print(snapshot_text(view, width).rstrip())
     return received(view.cluster)
 
 
