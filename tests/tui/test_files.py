@@ -42,7 +42,7 @@ def app_of(session: FakeSession, settings: Settings) -> TrntopApp:
 def filled() -> BlackBox:
     box = BlackBox(900, 1 << 30)
     for second in range(61):
-        box.take(monitor_reading(report(runtime()), NOON - 60 + second, "trn-007"))
+        box.append(monitor_reading(report(runtime()), NOON - 60 + second, "trn-007"))
     return box
 
 

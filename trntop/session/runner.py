@@ -101,7 +101,7 @@ class Session:
         self._stream = stream
         self._stream_from = stream_from
         self._find_span = span
-        self._tap = tap if black_box is None else black_box.take
+        self._tap = tap if black_box is None else black_box.append
         self.black_box = black_box
         self.tell: Callable[[str], None] = log.warning
         """Receives messages for the user that are in no view, on any thread."""
