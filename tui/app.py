@@ -121,7 +121,7 @@ class TrntopApp(TerminalApp):
         self._bell = Bell(self.settings.notify)
 
     def _start(self) -> None:
-        self.session.tell = partial(self._tell, good=False)
+        self.session.warn = partial(self._tell, good=False)
         self.session.subscribe(partial(self._receive, self.session))
         self.session.start()
 

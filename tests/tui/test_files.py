@@ -111,7 +111,7 @@ async def test_a_word_from_the_collection_is_shown_as_it_is(tmp_path: Path) -> N
     session = FakeSession(make_view())
     app = app_of(session, settings_of(tmp_path))
     async with running(app) as pilot:
-        session.tell("black box: [/red]")
+        session.warn("black box: [/red]")
         await pilot.pause()
         (notification,) = app._notifications
         assert (notification.message, notification.severity) == ("black box: [/red]", "warning")

@@ -142,7 +142,7 @@ def _session(
         lasting=True,
         probing=probing,
     )
-    session.tell = _print
+    session.warn = _print
     return session
 
 

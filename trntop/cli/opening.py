@@ -260,7 +260,7 @@ def _keep_critical(session: Session, settings: Settings) -> None:
     if session.black_box is not None and settings.blackbox.on_critical and state is not None:
         session.subscribe(
             blackbox.OnCritical(
-                session.black_box, state / "blackbox", lambda text: session.tell(text)
+                session.black_box, state / "blackbox", lambda text: session.warn(text)
             )
         )
 

@@ -145,7 +145,7 @@ class Shares:
             time, self._monitor.ended = first
             views = {view.name: view for share in shares for view in share.views}
             cluster = Cluster(time, {name: views[name] for name in sorted(views)})
-            yield self._monitor.judge(cluster)
+            yield self._monitor.evaluate(cluster)
 
     def _follow(self, place: int, pipe: Connection, others: list[Connection]) -> None:
         """The work of one forked process."""
@@ -181,7 +181,7 @@ class _Part:
         self.sparse: SparsePast | None = None
         self.restart = monitor.restart
         self.end = monitor.end
-        self.tick = monitor.look
+        self.tick = monitor.cluster
         self._monitor = monitor
         self._place = place
         self._workers = workers
