@@ -147,7 +147,7 @@ class ContainerInsights:
     def _hand_over(self, minutes: Sequence[Minute], sink: Sink) -> None:
         names = self._names()
         if not self._told and minutes:
-            sink.forget(self.node)
+            sink.remove(self.node)
         for minute in minutes:
             node = minute.node
             facts = {"instance_id": node.instance, "instance_type": self._nodes.get(node, "")}

@@ -15,10 +15,10 @@ from textual.command import Provider
 from trntop.core.model import View
 from trntop.core.settings import Settings
 from trntop.session import interpreter
-from trntop.session.notify import Changes
 from trntop.session.runner import Session
 
 from . import journal, keys
+from .bell import Bell
 from .bindings import BINDINGS
 from .cost import Cost, TicksPerPicture
 from .files import Files, Report, Watched
@@ -118,10 +118,10 @@ class TrntopApp(TerminalApp):
         self._view_model: ViewModel | None = None
         self._past_welcome = False
         self._watched = Watched()
-        self._changes = Changes(self.settings.notify)
+        self._bell = Bell(self.settings.notify)
 
     def _start(self) -> None:
-        self.session.tell = partial(self._tell, good=False)
+        self.session.warn = partial(self._tell, good=False)
         self.session.subscribe(partial(self._receive, self.session))
         self.session.start()
 
@@ -170,7 +170,7 @@ class TrntopApp(TerminalApp):
         seek_ended = self.playhead.update()
         self._watched.append(event.view)
         self._cost.sample()
-        if self._changes(event.view) and self.settings.notify.bell:
+        if self._bell.rings(event.view):
             self.bell()
         if self.playhead.pinned:
             return
