@@ -528,10 +528,6 @@ def _add_imports(commands: "argparse._SubParsersAction[_Parser]", common: _Parse
         "--job", default="trace", help="name of the job in the recording (default: trace)"
     )
     trace.add_argument(
-        "--format", choices=("auto", "kineto", "nrt"), default="auto",
-        help="auto (default), kineto or nrt",
-    )  # fmt: skip
-    trace.add_argument(
         "--executions", type=_count, metavar="N",
         help="executions of a core per step (nrt; default: the whole trace is one step)",
     )  # fmt: skip
