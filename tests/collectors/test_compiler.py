@@ -62,9 +62,9 @@ def test_helpers_and_copies_of_a_compiler_do_not_count(proc: Proc) -> None:
     proc.has(2)  # a kernel thread
     proc.has(50, "python3", "train.py")
     proc.has(60, *COMPILE, parent=50, since=200)
-    proc.has(61, *COMPILE, parent=60)
-    proc.has(62, "sh", "-c", "hlo2penguin", parent=60)
-    proc.has(63, *COMPILE, parent=62)
+    proc.has(61, *COMPILE, parent=60, since=250)
+    proc.has(62, "sh", "-c", "hlo2penguin", parent=60, since=250)
+    proc.has(63, *COMPILE, parent=62, since=250)
     proc.has(70, *COMPILE, parent=1, since=300)
     count, compilers = processes()
     assert count == 8
