@@ -4,9 +4,8 @@ from dataclasses import replace
 
 from textual.strip import Strip
 
-from trntop.analysis.cards import is_up
-from trntop.analysis.detectors.efa import ERROR_KINDS
 from trntop.catalog import CATALOG, Entity
+from trntop.catalog.efa import ERROR_KINDS, is_up
 from trntop.core import units
 from trntop.core.model import Frame, Incident, NodeView, Severity
 

@@ -10,8 +10,8 @@ import numpy as np
 from rich.style import Style
 from textual.strip import Strip
 
-from trntop.analysis.cards import is_up
 from trntop.catalog import Entity
+from trntop.catalog.efa import is_up
 from trntop.core import units
 from trntop.core.model import Incident, NodeView, Severity, State
 

@@ -1,6 +1,6 @@
 import pytest
 
-from trntop.analysis.axis import Axis, PartAxis
+from trntop.pipeline.axis import Axis, PartAxis
 
 
 def test_members_by_key() -> None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from trntop.analysis.axis import Axis, PartAxis
 from trntop.catalog import CATALOG, Entity
 from trntop.core.model import NO_VALUE, Cluster, Column, Inventory, NodeView
+from trntop.pipeline.axis import Axis, PartAxis
 
 if TYPE_CHECKING:
-    from trntop.analysis.progress import Progress
+    from trntop.pipeline.runs import Runs
 
 Shared = TypeVar("Shared")
 
@@ -37,12 +37,12 @@ class Tick:
         """
         self.job_of: Mapping[str, str] = {}
         """Node → the job that ran on it last, where it has one and no more."""
-        self.progress: Progress
-        """How the jobs get on."""
+        self.runs: Runs
+        """What the jobs are doing."""
         self.frames = list(map(_FRAME, views))
         self.number = axes.ticks
         """Counts the ticks of a stream."""
-        self.stand = axes.stand
+        self.version = axes.version
         """Changes with any inventory."""
         self._tables = list(map(_COLUMNS, self.frames))
         self._axes = axes
@@ -122,7 +122,7 @@ class Axes:
         """What detectors share, by its kind."""
         self.ticks = 0
         """How many there have been."""
-        self.stand = 0
+        self.version = 0
         """In how many of them any inventory has changed."""
         self._nodes = Axis()
         self._inventories: list[Inventory] = []
@@ -135,13 +135,13 @@ class Axes:
         views = list(cluster.nodes.values())
         before, self._inventories = self._inventories, list(map(_INVENTORY, views))
         if cluster.names != self._nodes.keys:
-            self.stand += 1
+            self.version += 1
             self._nodes = Axis(cluster.names)
             self._parts.clear()
             self._changed.clear()
         elif not all(map(is_, before, self._inventories)):
             # Inventories are replaced when they change, which is rare; keys seldom are among it.
-            self.stand += 1
+            self.version += 1
             pairs = enumerate(zip(before, self._inventories, strict=True))
             changed = [place for place, (old, new) in pairs if old is not new]
             for places in self._changed.values():

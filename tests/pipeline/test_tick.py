@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from trntop.analysis.tick import Axes
 from trntop.catalog import Entity
 from trntop.core.model import Cluster, Frame, Inventory, NodeView
+from trntop.pipeline.tick import Axes
 
 NAN = float("nan")
 UTILIZATION = "neuroncore_utilization_ratio"
