@@ -108,5 +108,5 @@ TRAITS: Mapping[Effect, Trait] = {
     Effect.CHECKPOINT_STALL: Trait("checkpoint_stall", whose="job", slows=True),
 }  # fmt: skip
 
-NEED_CARDS = frozenset({Effect.EFA_DEGRADED, Effect.EFA_DOWN, Effect.LATENCY_REGRESSION})
+NEED_EFA = frozenset({Effect.EFA_DEGRADED, Effect.EFA_DOWN, Effect.LATENCY_REGRESSION})
 """Effects that need EFA devices."""

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .effects import NEED_CARDS, Effect
+from .effects import NEED_EFA, Effect
 
 ALWAYS = 1e9
 """Seconds; longer than any stream."""
@@ -37,9 +37,9 @@ class Scenario:
     cycle: float | None = None
 
     @property
-    def needs_cards(self) -> bool:
+    def needs_efa(self) -> bool:
         """Whether it has no effect on nodes without EFA devices."""
-        return bool(self.phases) and all(phase.effect in NEED_CARDS for phase in self.phases)
+        return bool(self.phases) and all(phase.effect in NEED_EFA for phase in self.phases)
 
 
 def _one(summary: str, effect: Effect, seconds: float, ramp: float = 0.0) -> Scenario:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .effects import NEED_CARDS, TRAITS, Effect
+from .effects import NEED_EFA, TRAITS, Effect
 from .fleet import Fleet
 from .jobs import Job, jobs_of
 from .memory import FULL_FROM, filled
@@ -151,7 +151,7 @@ class Script:
         for phase in self._scenario.phases:
             draws = rng.random(4).tolist()
             alone = phase.effect is Effect.LATENCY_REGRESSION and self._fleet.nodes == 1
-            if not alone and (self._fleet.cards or phase.effect not in NEED_CARDS):
+            if not alone and (self._fleet.cards or phase.effect not in NEED_EFA):
                 faults.append(self._fault(phase, shift, draws))
         return tuple(faults)
 
