@@ -48,10 +48,6 @@ def add_trace_arguments(parser: argparse.ArgumentParser) -> None:
         "--job", default="trace", help="name of the job in the recording (default: trace)"
     )
     parser.add_argument(
-        "--format", choices=("auto", "kineto", "nrt"), default="auto",
-        help="auto (default), kineto or nrt",
-    )  # fmt: skip
-    parser.add_argument(
         "--executions", type=arguments.count, metavar="N",
         help="executions of a core per step (nrt; default: the whole trace is one step)",
     )  # fmt: skip
@@ -64,7 +60,7 @@ def import_trace(args: Namespace) -> int:
     if args.output:
         # Known before minutes are spent on reading traces.
         _check_output(args)
-    captures = traces.load(args.files, args.format, args.executions)
+    captures = traces.load(args.files, args.executions)
     _print_notes(captures)
     steps = [step for capture in captures for step in traces.steps_of(capture)]
     totals = [traces.total_of(capture) for capture in captures]

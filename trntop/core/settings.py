@@ -66,8 +66,6 @@ class Collect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Unix socket on which step telemetry is received; empty means `steps.sock` in
     `/run/trntop`, or, if that is not writable, in `$XDG_RUNTIME_DIR` or `/tmp/trntop-UID`.
     """
-    steps_files: tuple[Text, ...] = ()
-    """Step telemetry files to follow, such as `/shared/run7/steps-*.jsonl`."""
     logs: tuple[Text, ...] = ()
     """Training logs to follow, such as `/var/log/train/*.log`."""
     log_patterns: tuple[Text, ...] = ()
