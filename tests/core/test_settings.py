@@ -118,7 +118,7 @@ def test_a_named_file_must_exist(tmp_path: Path) -> None:
         ),
         (
             "[screen]\ngraph = 'dots'\n",
-            ", line 2: screen.graph must be one of ascii, auto, block, braille, not 'dots'",
+            ", line 2: screen.graph must be one of ascii, auto, block, not 'dots'",
         ),
         (
             "[collect]\nperiod = 0.01\n",
@@ -189,7 +189,7 @@ def test_what_is_no_address_to_listen_on(address: str) -> None:
         ("TRNTOP_COLLECT__PERIOD", "2", "period", 2.0),
         ("TRNTOP_EXPORT__MAX_SERIES", "500", "max_series", 500),
         ("TRNTOP_SCREEN__MOUSE", "false", "mouse", False),
-        ("TRNTOP_SCREEN__GRAPH", "braille", "graph", "braille"),
+        ("TRNTOP_SCREEN__GRAPH", "block", "graph", "block"),
         ("TRNTOP_ANALYSIS__DISABLED", "hang, recompile,", "disabled", ("hang", "recompile")),
         ("TRNTOP_ANALYSIS__DISABLED", "", "disabled", ()),
     ],
@@ -270,10 +270,3 @@ def test_importing_settings_is_cheap() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True
     )
     assert done.stdout.strip() == "set()"
-
-
-def test_a_table_of_keys(config: Path) -> None:
-    config.write_text('[screen.keys]\n"app.quit" = "Q"\n')
-    assert load(config, {}).screen.keys == {"app.quit": "Q"}
-    assert "screen.keys must be a table of texts" in error_in(config, "[screen]\nkeys = 3\n")
-    assert "must be a table of texts" in error_of(environ={"TRNTOP_SCREEN__KEYS": "app.quit=Q"})

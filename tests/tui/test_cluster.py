@@ -30,7 +30,7 @@ async def test_another_theme_has_another_scale() -> None:
         await pilot.pause()
         after = str(heat.border_title)
         assert after != before
-        assert after.count(heat.glyphs.cell) == before.count(heat.glyphs.cell) == SCALE_CELLS
+        assert after.count(app.glyphs.cell) == before.count(app.glyphs.cell) == SCALE_CELLS
 
 
 async def test_what_has_no_room_still_says_what_it_is() -> None:

@@ -144,7 +144,7 @@ NUMBERS: Mapping[str, Number] = {
         name: Number(
             CATALOG[one.quantity].unit,
             one.unit,
-            one.size,
+            one.scale,
             lambda view_model, one=one: (one.over(view_model.cluster), None),  # type: ignore[misc]
         )
         for name, one in MEASURES.items()

@@ -11,12 +11,9 @@ from textual.strip import Strip
 from trntop.core import units
 
 from .context import RenderContext
-from .glyphs import Glyphs
 from .graph import Values, buckets, runs
 from .line import Part, fit, line
 
-LEAST = 12
-"""Least cells of a chart's body that are worth reading."""
 TICKS = (10.0, 15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1800.0, 3600.0)
 """Seconds between two times on the axis; the smallest that leaves room is taken."""
 ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
@@ -63,7 +60,7 @@ def curve(
     values: Values, height: int, context: RenderContext, low: float, top: float
 ) -> list[Strip]:
     """A line of one cell per value between `low` and `top`, for what has no meaning at 0."""
-    levels = _levels(context.glyphs)
+    levels = "▁─▔" if context.glyphs.half else "*"
     steps = height * len(levels)
     scale = steps / (top - low) if top > low else 0.0
     places = [
@@ -81,13 +78,6 @@ def curve(
             )
         rows.append(line(runs(cells), len(places)))
     return rows
-
-
-def _levels(glyphs: Glyphs) -> str:
-    """A point at several heights of a cell, lowest first."""
-    if glyphs.name == "braille":
-        return "⣀⠤⠒⠉"
-    return "▁─▔" if glyphs.half else "*"
 
 
 def framed(

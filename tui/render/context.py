@@ -1,9 +1,11 @@
-"""What a drawing function draws with."""
+"""Palette and glyphs of a drawing, and the cells that several tables share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trntop.catalog import CATALOG, Provenance
 from trntop.core import units
+from trntop.core.model import Incident, Severity, State
 
 from .glyphs import Glyphs
 from .line import Part, fit
@@ -37,6 +39,28 @@ class RenderContext:
             lead = " " if not width and " " in text else ""
             parts.append((lead + (sign or " "), self.palette.faint))
         return parts
+
+    def name(
+        self, name: str, width: int, severity: Severity | None, state: State = State.FRESH
+    ) -> list[Part]:
+        """A name after the sign of its severity, else of its state."""
+        sign, style = " ", self.palette.text
+        if severity is not None:
+            sign, style = self.glyphs.severities[severity], self.palette.severity(severity)
+        elif state not in (State.FRESH, State.ENDED):
+            sign, style = self.glyphs.states[state], self.palette.state(state)
+        return [(f"{sign} ", style), (fit(name, width - 2), style)]
+
+    def worst_incident(
+        self, incidents: Sequence[Incident], width: int, location: str = ""
+    ) -> list[Part]:
+        """Kind of the first incident, and the number of others; blank without any."""
+        if not incidents:
+            return [(" " * width, self.palette.text)]
+        first = incidents[0]
+        more = f" +{len(incidents) - 1}" if len(incidents) > 1 else ""
+        text = f"{self.glyphs.severities[first.severity]} {first.kind} {location}".rstrip()
+        return [(fit(text + more, width), self.palette.severity(first.severity))]
 
 
 def mark(quantity: str) -> str:

@@ -14,7 +14,7 @@ from trntop.catalog import Entity
 from trntop.core.model import NodeView, State
 
 from ..filter.fields import Mask
-from ..measures import PROMETHEUS, UTILIZATION
+from ..measures import TENSOR_ENGINE, UTILIZATION
 from ..view_model import ViewModel, worst
 from .context import RenderContext
 from .graph import runs
@@ -64,7 +64,7 @@ def device_engines(node: NodeView) -> np.ndarray:
 
 LAYERS = (
     Layer("utilization", UTILIZATION, device_utilization),
-    Layer("tensor engines (TE)", PROMETHEUS, device_engines),
+    Layer("tensor engines (TE)", TENSOR_ENGINE, device_engines),
 )
 """A core that waits counts as utilized; its tensor engine shows that it waits."""
 

@@ -67,28 +67,6 @@ BLOCK = Glyphs(
     down="▾",
 )
 
-BRAILLE = Glyphs(
-    name="braille",
-    spark="⣀⣤⣶⣿",
-    column=" ⣀⣤⣶⣿",
-    full="━",
-    half="╸",
-    track="─",
-    limit="┃",
-    cell="⣿",
-    absent="·",
-    rule="─",
-    severities=_SEVERITIES,
-    states=_STATES,
-    calm="✓",
-    live="▶",
-    paused="‖",
-    ended="■",
-    cursor="▸",
-    up="▴",
-    down="▾",
-)
-
 ASCII = Glyphs(
     name="ascii",
     spark="_.-=+*#@",
@@ -119,5 +97,5 @@ ASCII = Glyphs(
     down="v",
 )
 
-GLYPHS = {glyphs.name: glyphs for glyphs in (BLOCK, BRAILLE, ASCII)}
+GLYPHS = {glyphs.name: glyphs for glyphs in (BLOCK, ASCII)}
 """By the name that the setting `screen.graph` uses."""

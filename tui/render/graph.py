@@ -119,7 +119,9 @@ def chart(
     ]
     shades = (palette.area, over or palette.over[Severity.WARNING])
     above = [limit is not None and value > limit for value in values.tolist()]
-    at = ruled(height, context, top=top, limit=limit)
+    at = None
+    if limit is not None and 0 < limit < top:
+        at = height - 1 - int(limit * scale) // steps
     rows = []
     for row in reversed(range(height)):
         cells: list[Part] = []
@@ -134,11 +136,3 @@ def chart(
                 cells.append((" ", palette.faint))
         rows.append(line(runs(cells), len(levels)))
     return rows
-
-
-def ruled(height: int, context: RenderContext, *, top: float, limit: float | None) -> int | None:
-    """The line of a graph, counted from above, in which its limit is drawn."""
-    if limit is None or not 0 < limit < top:
-        return None
-    steps = len(context.glyphs.column) - 1
-    return height - 1 - int(limit * height * steps / top) // steps

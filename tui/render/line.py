@@ -1,15 +1,19 @@
 """One line: parts of text with their styles, laid into a width."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
 Part = tuple[str, Style]
 Align = Literal["left", "right"]
+
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµ]?s|min|h|d|[KMGT]?i?B|Gb/s)(?:[\s,;.)]|$))")
+"""Blank between a number and its unit, where lines are not broken."""
 
 
 def printable(text: str) -> str:
@@ -119,3 +123,27 @@ def beside(blocks: Sequence[tuple[Sequence[Strip], int]], gap: int = 2) -> list[
             parts.append(strip.adjust_cell_length(width))
         rows.append(Strip.join(parts))
     return rows
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """`text` in lines of at most `width` cells, broken at blanks if possible."""
+    lines: list[str] = []
+    current = ""
+    width = max(1, width)
+    words = _UNIT.sub("\0", " ".join(text.split())).split(" ")
+    for piece in (part for word in words for part in chop_cells(word.replace("\0", " "), width)):
+        candidate = f"{current} {piece}".strip()
+        if current and cell_len(candidate) > width:
+            lines.append(current)
+            current = piece
+        else:
+            current = candidate
+    return [*lines, current] if current else lines or [""]
+
+
+def wrapped(text: str, width: int, style: Style, lead: Sequence[Part] = ()) -> list[Strip]:
+    """`text` as lines; the first one starts with `lead`, the others are indented by its width."""
+    indent = length(lead)
+    first, *rest = wrap(text, width - indent)
+    below = [line([(" " * indent, style), (part, style)], width) for part in rest]
+    return [line([*lead, (first, style)], width), *below]

@@ -1,4 +1,4 @@
-"""What stands on the screen when there is nothing to show."""
+"""The welcome screen: no data, and how to continue."""
 
 from textual.strip import Strip
 
@@ -8,24 +8,23 @@ from trntop.sources import DEVICE_SOURCES
 
 from ..view_model import ViewModel
 from .context import RenderContext
-from .incidents import wrap
-from .line import Part, fit, line
+from .line import Part, fit, line, wrap
 
 WIDEST = 92
-"""Cells of the text; longer lines are hard to read."""
+"""Longer lines are hard to read."""
 
 
-def _looked_for(view_model: ViewModel | None) -> list[SourceState]:
-    """The sources that would tell of a device or a job."""
+def _sources(view_model: ViewModel | None) -> list[SourceState]:
+    """The sources of devices and jobs."""
     nodes = () if view_model is None else view_model.cluster.nodes.values()
     sources = [source for node in nodes for source in node.frame.sources]
-    return [one for one in sources if one.name in DEVICE_SOURCES or one.name == STEPS]
+    return [s for s in sources if s.name in DEVICE_SOURCES or s.name == STEPS]
 
 
 def draw(
     view_model: ViewModel | None, width: int, context: RenderContext, *, demo: bool
 ) -> list[Strip]:
-    """What was looked for, what is missing, and the one key that shows trntop at work."""
+    """The missing sources, and the keys that lead on."""
     palette = context.palette
     text = min(width - 4, WIDEST)
     rows: list[list[Part]] = [
@@ -36,19 +35,18 @@ def draw(
         [],
     ]
     keys = [("d", "watch a simulated 16-node run")] if demo else []
-    keys += [("1", "the dashboard all the same"), ("?", "how to read the screen"), ("q", "quit")]
+    keys += [("1", "open the dashboard anyway"), ("?", "how to read the screen"), ("q", "quit")]
     rows += [[(f"  {key}  ", palette.key), (what, palette.text)] for key, what in keys]
     rows += [
         [],
         [
-            ("As soon as there is one, the dashboard appears. ", palette.faint),
+            ("The dashboard opens as soon as there is data. ", palette.faint),
             ("trntop doctor", palette.muted),
-            (" looks closer.", palette.faint),
+            (" lists the sources and what they need.", palette.faint),
         ],
         [],
     ]
-    # Last, because they may not all have room.
-    for source in _looked_for(view_model):
+    for source in _sources(view_model):
         sign = context.glyphs.states[source.state]
         for index, part in enumerate(wrap(source.reason or source.state.value, text - 20)):
             lead = (

@@ -1,72 +1,48 @@
-"""No data and no source that works: what was looked for, and what to do."""
+"""The welcome screen: no device and no job."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.strip import Strip
 
 from ..render import welcome
-from ..render.glyphs import Glyphs
-from ..widgets.drawn import Drawn
-from .frame import Frame, Latest
+from ..widgets.drawn import Panel
+from .base import BaseScreen
 
 
-class Findings(Drawn):
-    """What the sources say of themselves, as lines."""
-
-    DEFAULT_CSS = "Findings { height: auto; }"
-
-    def __init__(self, *, glyphs: Glyphs, demo: bool) -> None:
-        super().__init__(glyphs=glyphs)
-        self._demo = demo
-
-    def draw(self, width: int, height: int) -> Sequence[Strip]:
-        """As many lines as there is to say."""
-        return welcome.draw(self.view_model, width, self.context, demo=self._demo)
-
-
-class WelcomeScreen(Frame):
+class WelcomeScreen(BaseScreen):
     """Shown instead of empty tables.
 
     Args:
-        latest: as for every screen.
-        glyphs: as for every screen.
-        demo: starts the simulation; None where there is none to offer.
+        demo: starts the simulation; None without one.
     """
 
     CSS_PATH = "welcome.tcss"
+    NAME = "welcome"
     QUANTITIES = ()
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("d", "demo", "Demo", id="welcome.demo", tooltip="Watch a simulated run"),
     ]
 
-    def __init__(
-        self,
-        latest: Latest,
-        glyphs: Glyphs,
-        demo: Callable[[], None] | None,
-    ) -> None:
-        super().__init__(latest, glyphs)
-        self.add_class("welcome")
+    def __init__(self, demo: Callable[[], None] | None) -> None:
+        super().__init__()
         self._demo = demo
 
     def body(self) -> ComposeResult:
-        """One text."""
-        with VerticalScroll():
-            yield Findings(glyphs=self.glyphs, demo=self._demo is not None).data_bind(
-                Frame.view_model
+        text = Panel(
+            lambda panel, view_model, width, _: welcome.draw(
+                view_model, width, panel.context, demo=self._demo is not None
             )
+        )
+        yield VerticalScroll(text.data_bind(BaseScreen.view_model))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """No demo is promised where there is none."""
         if action == "demo" and self._demo is None:
             return False
         return super().check_action(action, parameters)
 
     def action_demo(self) -> None:
-        """Starts the simulation."""
         if self._demo is not None:
             self._demo()

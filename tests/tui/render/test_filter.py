@@ -13,10 +13,10 @@ from trntop.tui.selection import ALL, Selection
 
 def test_what_holds() -> None:
     both = Selection(Filter("util<30"), faults=True)
-    line = drawing.kept(both, 12, 1000, 100, PEN).text
+    line = drawing.active(both, 12, 1000, 100, PEN).text
     assert line.startswith(" / util<30   faults only")
     assert line.rstrip().endswith("12 of 1,000 nodes   / edit  Esc clear")
-    alone = drawing.kept(Selection(faults=True), 1, 1, 60, PEN).text
+    alone = drawing.active(Selection(faults=True), 1, 1, 60, PEN).text
     assert alone.startswith(" faults only")
     assert alone.rstrip().endswith("Esc clear")
     assert "1 of 1 node " in alone
@@ -24,7 +24,7 @@ def test_what_holds() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 80])
 def test_a_long_filter_leaves_room_for_the_count(width: int) -> None:
-    line = drawing.kept(Selection(Filter("x" * 300)), 3, 16, width, PEN)
+    line = drawing.active(Selection(Filter("x" * 300)), 3, 16, width, PEN)
     assert line.cell_length == width
     assert "3 of 16 nodes" in line.text or width < 30
 

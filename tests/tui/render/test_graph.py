@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.tui.render.pens import PEN, PLAIN, text
 from trntop.core.model import Severity
-from trntop.tui.render.glyphs import ASCII, BLOCK, BRAILLE, Glyphs
+from trntop.tui.render.glyphs import ASCII, BLOCK, Glyphs
 from trntop.tui.render.graph import bar, buckets, chart, sparkline
 from trntop.tui.render.line import length
 
@@ -62,7 +62,7 @@ def test_a_steady_value_is_a_level_not_a_wall() -> None:
     assert sparkline(np.array([4.3, 4.3]), BLOCK) == "▆▆"
 
 
-@pytest.mark.parametrize("glyphs", [BLOCK, BRAILLE, ASCII])
+@pytest.mark.parametrize("glyphs", [BLOCK, ASCII])
 def test_sparkline_in_every_set(glyphs: Glyphs) -> None:
     line = sparkline(np.linspace(0, 1, 9), glyphs, 1.0)
     assert len(line) == 9

@@ -125,14 +125,8 @@ class TestHeader:
         second = text(header.draw(of(make_view(states=down)), width, PEN)).splitlines()[1]
         assert "comm –   exposed –" in second
 
-    def test_a_baseline_is_told_on_every_screen(self) -> None:
-        shown = dataclasses.replace(view_model(trouble=True), baseline=make_view(time=NOON - 60))
-        crumbs = ("cluster", VICTIM)
-        assert "baseline 11:59:00" in header.draw(shown, 80, PEN, crumbs)[0].text
-        assert "baseline" not in header.draw(view_model(), 80, PEN, crumbs)[0].text
-
     def test_another_time_asks_for_nobody(self) -> None:
-        for mode, word in ((Mode.PAUSED, "PAUSED"), (Mode.PAST, "PAST")):
+        for mode, word in ((Mode.PAUSED, "PAUSED"), (Mode.HISTORY, "HISTORY")):
             assert style_of(header.draw(view_model(mode=mode), 120, PEN), word) == PEN.palette.aside
 
     def test_training_for_how_long(self) -> None:
@@ -183,15 +177,15 @@ class TestAlert:
 
     def test_the_worst_first_with_glyph_word_and_time(self) -> None:
         drawn = text(alert.draw(view_model(trouble=True), 140, PEN))
-        assert drawn.startswith(" ● critical 11:59:16  EFA card rdmap96s27 on trn-007")
+        assert drawn.startswith(" ● critical 11:59:16  trn-007 rdmap96s27")
         assert "+1 more" in drawn
-        assert drawn.endswith("g go there")
+        assert drawn.endswith("g go to node")
 
     def test_a_long_sentence_takes_a_second_line(self) -> None:
         lines = alert.draw(view_model(trouble=True), 80, PEN)
         assert len(lines) == 2
         joined = " ".join(text(lines).split())
-        assert "siblings 0.0 %)" in joined
+        assert "peers 0.0 %)" in joined
 
     def test_optional_sources_that_never_spoke_do_not_take_the_all_clear(self) -> None:
         made = make_node(0, states={"tensor-engine": State.DOWN}, reason="needs SDK 2.25")
@@ -337,39 +331,14 @@ class TestTrends:
     def test_one_below_the_other_on_a_tall_one(self) -> None:
         lines = trends.draw(trends.cluster_trends(view_model()), NOON, 74, 52, PEN)
         assert text(lines).count("now") == 4
-        assert "limit 25 % · top 50 %" in lines[0].text
+        assert "limit 25 %" in lines[0].text
+        assert lines[1].text.startswith(" 50 %┤")
 
-    def test_where_a_title_has_no_room_the_tops_stand_in_the_graphs(self) -> None:
-        share, step, *_ = trends.cluster_trends(view_model())
-        for one, top in ((share, "50 %"), (step, "5.6")):
-            head, first, *_ = trends.draw([one], NOON, 27, 6, PEN)
-            assert "top" not in head.text
-            assert first.text.startswith(top)
-            assert first.cell_length == 27
-        rows = [row.text for row in trends.draw([share], NOON, 27, 6, PEN)]
-        assert [row[:5] for row in rows[1:5] if row.startswith(("50 %", "25 %"))] == [
-            "50 % ",
-            "25 % ",
-        ]
-        ruled = next(row for row in rows if row.startswith("25 %"))
-        assert ruled[5] in "╌█▁▂▃▄▅▆▇"
-        head, first, *_ = trends.draw([share], NOON, 60, 6, PEN)
-        assert head.text.endswith("limit 25 % · top 50 %")
-        assert "50 %" not in first.text
-
-    def test_beside_each_other_all_say_in_one_place_how_far_they_reach(self) -> None:
-        share, step, *_ = trends.cluster_trends(view_model())
-        alone = trends.draw([step], NOON, 35, 6, PEN)
-        assert "top" in alone[0].text
-        head, first, *_ = trends.draw([share, step], NOON, 73, 6, PEN)
-        assert "top" not in head.text
-        assert first.text.startswith("50 %")
-        assert first.text[38:].startswith("5.6")
-
-    def test_one_without_a_past_moves_no_scales(self) -> None:
-        share, step, *_ = trends.cluster_trends(view_model())
-        empty = dataclasses.replace(share, times=np.empty(0), values=np.empty(0))
-        assert "top" in trends.draw([empty, step], NOON, 73, 6, PEN)[0].text
+    def test_the_axis_has_the_limit(self) -> None:
+        share, *_ = trends.cluster_trends(view_model())
+        rows = [row.text for row in trends.draw([share], NOON, 60, 8, PEN)]
+        assert rows[0].endswith("limit 25 %")
+        assert [row[:5] for row in rows if "┤" in row] == [" 50 %", " 25 %", "    0"]
 
     def test_a_title_that_is_too_long_is_cut_and_its_number_is_not(self) -> None:
         share, *_ = trends.cluster_trends(view_model())
