@@ -17,10 +17,9 @@ lint:           ## formatting, lint, types, import contracts
 	$(BIN)/lint-imports
 
 docs:           ## regenerate the pages that follow from the code
-	$(BIN)/python -m trntop.core.settings > docs/settings.md
+	$(BIN)/python -m tools.settings_page > docs/settings.md
 	$(BIN)/python -m trntop.sources metrics > docs/metrics.md
 	$(BIN)/python -m trntop.sources > docs/sources.md
-	$(BIN)/python -m trntop.exporters.metrics.otlp > docs/otlp.md
 	$(BIN)/python -m tools.dashboards
 	$(BIN)/python -m tools.rule_tests
 

@@ -25,7 +25,7 @@ from trntop.collectors import simulator
 from trntop.core.model import Cluster, View
 from trntop.core.settings import Settings
 from trntop.pipeline.jobs import job_means
-from trntop.recording.reader import Recorder
+from trntop.recording.writer import Recorder
 from trntop.session.monitor import Monitor, play
 from trntop.session.runner import Session
 from trntop.tui.app import run as show

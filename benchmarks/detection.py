@@ -2,7 +2,8 @@
 
     python -m benchmarks.detection [--tune] [--seeds A-B] [--kind KIND] [--verbose] [--quick]
 
-Each run is `sim:random?seed=N`. Rules are tuned on other seeds (`--tune`) than are reported. An
+Each run is drawn from its seed (`random_runs`). Rules are tuned on other seeds (`--tune`) than are
+reported. An
 incident finds a truth if its kind is the same and it is first seen from 2 s before the onset to
 60 s after the end. One cause is one incident: a second one for the same truth is a false alarm.
 All input is simulated.
@@ -18,8 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.figure import Figure
+from benchmarks.random_runs import random_run
 from trntop.analysis.rule_inputs import rule_inputs
-from trntop.collectors.simulator import Simulation, Truth, parse, simulate, truth
+from trntop.collectors.simulator import Simulation, Truth, simulate, truth
 from trntop.core.model import Incident
 from trntop.core.settings import Settings
 from trntop.session.monitor import Monitor, play
@@ -193,7 +195,7 @@ def drawn(seeds: Iterable[int], kind: str = "") -> list[Simulation]:
 
     `healthy` are those in which nothing does.
     """
-    every = [parse(f"sim:random?seed={seed}") for seed in seeds]
+    every = [random_run(seed) for seed in seeds]
     if not kind:
         return every
     kinds = {one: {real.kind for real in truth(one, 0.0)} or {"healthy"} for one in every}

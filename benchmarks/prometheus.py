@@ -36,13 +36,10 @@ from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import Page
 from trntop.collectors import simulator
 from trntop.collectors.prometheus.address import parse
-from trntop.collectors.prometheus.capabilities import Capabilities
-from trntop.collectors.prometheus.client import BackendError, Client, Result
-from trntop.collectors.prometheus.native_schema import NativeSchema
-from trntop.collectors.prometheus.probe import probe
+from trntop.collectors.prometheus.client import SECONDS, BackendError, Client, Result
 from trntop.collectors.prometheus.publisher import Publisher
-from trntop.collectors.prometheus.query_client import Answers, QueryClient
-from trntop.collectors.prometheus.selectors import Scope
+from trntop.collectors.prometheus.queries import Queries, probe
+from trntop.collectors.prometheus.refresh import Refresher
 from trntop.core.model import Cluster, Reading, Status, View
 from trntop.core.settings import Fleet, Settings
 from trntop.exporters.metrics.exposition import Format
@@ -143,12 +140,13 @@ class _Rules(msgspec.Struct):
 
 
 class _Timed(Client):
-    """Notes how long each question takes."""
+    """Notes the queries of a refresh, and how long each takes."""
 
     def __init__(self, url: str) -> None:
         super().__init__(parse(f"prometheus+{url}"), Fleet())
         self.url = url
         self.spent: dict[str, tuple[float, int]] = {}
+        self.asked: dict[str, str] = {}
 
     async def rules(self) -> Sequence["_Group"]:
         """What the server evaluates; nothing where it has no rules."""
@@ -158,27 +156,17 @@ class _Timed(Client):
             return ()
         return msgspec.json.decode(answer.content, type=_Rules).data["groups"]
 
-    async def instant(self, query: str, at: float, seconds: float) -> Result:
+    async def instant(self, query: str, at: float, seconds: float = SECONDS) -> Result:
         began = time.perf_counter()
         found = await super().instant(query, at, seconds)
-        self.spent[query] = time.perf_counter() - began, len(found.rows)
+        self.spent[query] = time.perf_counter() - began, len(found.series)
         return found
 
-
-class _Listing(QueryClient):
-    """Keeps the questions of the newest refresh."""
-
-    asked: Mapping[str, str] = {}
-
-    def begin(self) -> float:
-        self.asked = {}
-        return super().begin()
-
     async def refresh(
-        self, queries: Mapping[str, str], at: float, needed: tuple[str, ...] = ()
-    ) -> Answers:
-        self.asked = {**self.asked, **queries}
-        return await super().refresh(queries, at, needed)
+        self, queries: Mapping[str, str], at: float, required: tuple[str, ...] = ()
+    ) -> dict[str, Result]:
+        self.asked |= queries
+        return await super().refresh(queries, at, required)
 
 
 async def _measure(
@@ -186,24 +174,24 @@ async def _measure(
 ) -> list[Figure]:
     interpreter.prepare()  # as every session does
     client, ear = _Timed(url), _Ear()
-    asker = _Listing(client)
     try:
-        found = await _ready(client, asker, nodes, kind, rules=rules)
-        teller = Publisher("engine", asker, ear)
+        found = await _ready(client, nodes, kind, rules=rules)
+        teller = Publisher("backend", client, ear)
         teller.interval, teller.pause = found.interval, max(found.interval, 5.0)
-        own = NativeSchema(asker, teller, Scope(), found)
-        first, _ = await _timed(own.refresh, ear, asker.begin(), None)
+        refresher = Refresher(client, teller, found)
+        first, _ = await _timed(refresher.refresh, ear, client.now(), None)
         taken, cpu, failed = [], [], ""
         for _ in range(REFRESHES):
             await asyncio.sleep(PAUSE)
             began = time.perf_counter()
             try:
-                _, processor = await _timed(own.refresh, ear, asker.begin(), None)
+                client.asked.clear()
+                _, processor = await _timed(refresher.refresh, ear, client.now(), None)
                 cpu.append(processor)
             except BackendError as error:
                 failed = f"; not each was answered: {error}"
             taken.append(time.perf_counter() - began)
-        asked = asker.asked
+        asked = dict(client.asked)
         spent = [
             (key, query, *client.spent.get(query, (math.nan, 0))) for key, query in asked.items()
         ]
@@ -212,7 +200,7 @@ async def _measure(
         drills: tuple[list[float], list[float]] = [], []
         for node in list(teller.nodes.values())[:DRILLS]:
             for walls in drills:
-                wall, _ = await _timed(own.drill, ear, node, asker.now())
+                wall, _ = await _timed(refresher.refresh_node, ear, node, client.now())
                 walls.append(wall)
         groups = await client.rules()
     finally:
@@ -220,7 +208,7 @@ async def _measure(
     whole = view.cluster.whole
     shown = f"{len(view.cluster.nodes):,} of {whole.nodes if whole else 0:,} nodes shown"
     judging = sum(group.seconds for group in groups)
-    recorded = ", recorded" if own._questions.recorded else ""
+    recorded = ", recorded" if found.recorded else ""
     if listed:
         _list(spent, groups)
     what = f"{engine}, {nodes:,} nodes, {kind}{recorded}"
@@ -250,10 +238,8 @@ async def _timed(
     return time.perf_counter() - began, time.process_time() - busy
 
 
-async def _ready(
-    client: "_Timed", asker: QueryClient, nodes: int, kind: str, *, rules: bool
-) -> Capabilities:
-    """What the engine has, once it has it all."""
+async def _ready(client: "_Timed", nodes: int, kind: str, *, rules: bool) -> Queries:
+    """The queries of the backend, once it has all series."""
     deadline = time.monotonic() + START_SECONDS
     wanted = {"count(trn_instance_info)": nodes}
     if kind == "full":
@@ -263,13 +249,13 @@ async def _ready(
         wanted['count({__name__=~"training_job:trn_job_info:count|node:.+:topk"})'] = 1
     for query, count in wanted.items():
         while True:
-            rows = (await client.instant(query, asker.now(), 60.0)).rows
+            rows = (await client.instant(query, client.now(), 60.0)).series
             if rows and rows[0].value and float(rows[0].value[1]) >= count:
                 break
             assert time.monotonic() < deadline, f"{query} gives {rows}"
             await asyncio.sleep(2.0)
     await asyncio.sleep(2 * INTERVAL)  # rates want a second look
-    return await probe(client, Scope(), asker.now())
+    return await probe(client, "", client.now())
 
 
 def _list(spent: Sequence[tuple[str, str, float, int]], groups: Sequence[_Group]) -> None:

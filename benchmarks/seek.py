@@ -16,7 +16,7 @@ from trntop.cli import opening
 from trntop.core.model import View
 from trntop.core.settings import Settings
 from trntop.core.source_spec import parse_all
-from trntop.recording.reader import Recorder
+from trntop.recording.writer import Recorder
 from trntop.session.runner import Session
 
 NODES = 4

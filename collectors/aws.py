@@ -1,21 +1,25 @@
-"""AWS, for those who name it: a client on demand, and what goes wrong in words.
+"""AWS: clients, signed requests, and failures in words.
 
 boto3 takes half a second to load, so it is imported in the calling thread. Credentials, profile,
 region and endpoints come from the AWS configuration; messages contain none of them.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trntop.core.errors import TrntopError
 from trntop.core.text import clean
 
+if TYPE_CHECKING:
+    from botocore.credentials import Credentials
+
 CONNECT = 5.0
 READ = 15.0
-"""Seconds for a connection, and for an answer."""
+"""Seconds for a connection, and for a response."""
 TRIES = 3
 DEADLINE = 120.0
-"""Seconds for all calls of one look; a large fleet needs many."""
+"""Seconds for all calls of one refresh; a large fleet needs many."""
 
 _EXPIRED = (
     "ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired",
@@ -34,12 +38,12 @@ THROTTLED = (
 
 
 class AwsError(TrntopError):
-    """AWS does not answer, or not as hoped.
+    """A call to AWS failed.
 
     Args:
         text: one sentence.
-        denied: whether only permission is missing.
-        throttled: whether it was asked too often.
+        denied: only a permission is missing.
+        throttled: too many requests.
     """
 
     def __init__(self, text: str, *, denied: bool = False, throttled: bool = False) -> None:
@@ -53,10 +57,10 @@ def client(service: str, region: str) -> Any:
 
     Args:
         service: `ec2`, `cloudwatch`, …
-        region: empty means what the AWS configuration says.
+        region: empty means that of the AWS configuration.
 
     Raises:
-        AwsError: there is no such region, or none at all.
+        AwsError: the region is not valid, or there is none.
     """
     import boto3
     from botocore.config import Config
@@ -75,6 +79,51 @@ def client(service: str, region: str) -> Any:
         raise AwsError(words(error, service)) from None
 
 
+class Signer:
+    """Signs requests to one service (Signature Version 4).
+
+    Args:
+        service: its signing name.
+        region: its region.
+    """
+
+    def __init__(self, service: str, region: str) -> None:
+        self._service = service
+        self._region = region
+        self._credentials: Credentials | None = None
+
+    async def headers(
+        self, method: str, url: str, body: bytes, headers: Mapping[str, str]
+    ) -> dict[str, str]:
+        """The headers of a request with its signature.
+
+        Raises:
+            AwsError: there are no credentials.
+        """
+        # Finding and renewing credentials may use the network.
+        return await asyncio.to_thread(self._sign, method, url, body, headers)
+
+    def _sign(
+        self, method: str, url: str, body: bytes, headers: Mapping[str, str]
+    ) -> dict[str, str]:
+        import botocore.session
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+        try:
+            if self._credentials is None:
+                self._credentials = botocore.session.Session().get_credentials()
+            if self._credentials is None:
+                raise NoCredentialsError
+            request = AWSRequest(method, url, data=body, headers=dict(headers))
+            keys = self._credentials.get_frozen_credentials()
+            SigV4Auth(keys, self._service, self._region).add_auth(request)
+        except (BotoCoreError, ClientError) as error:
+            raise AwsError(words(error, self._service)) from None
+        return dict(request.headers.items())
+
+
 def pages(
     client: Any, action: str, operation: str, arguments: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
@@ -87,16 +136,16 @@ def pages(
         arguments: of the operation.
 
     Raises:
-        AwsError: why there is no answer.
+        AwsError: the reason of a failure.
     """
     yield from asked(action, lambda: client.get_paginator(operation).paginate(**arguments))
 
 
 def asked(action: str, ask: Callable[[], Any]) -> Iterator[dict[str, Any]]:
-    """What a call gives, page by page.
+    """The pages of a call.
 
     Raises:
-        AwsError: why there is no answer.
+        AwsError: the reason of a failure.
     """
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
@@ -109,13 +158,13 @@ def asked(action: str, ask: Callable[[], Any]) -> Iterator[dict[str, Any]]:
             words(error, action), denied=code in _DENIED, throttled=code in THROTTLED
         ) from None
     except (ResponseParserError, UnicodeDecodeError, RecursionError):
-        raise AwsError(f"{action}: what answers is not AWS") from None
+        raise AwsError(f"{action}: the response is not from AWS") from None
     except (BotoCoreError, ValueError) as error:
         raise AwsError(words(error, action)) from None
 
 
 def words(error: Exception, action: str) -> str:
-    """One sentence on a failure; AWS's own text may name accounts and roles, and is left out."""
+    """One sentence; AWS's own text may name accounts and roles, and is left out."""
     from botocore import exceptions as known
 
     match error:
@@ -131,15 +180,15 @@ def words(error: Exception, action: str) -> str:
             | known.UnauthorizedSSOTokenError()
             | known.CredentialRetrievalError()
         ):
-            return "the AWS sign-in has expired or cannot be had: aws sso login"
+            return "the AWS sign-in has expired: aws sso login"
         case known.ProfileNotFound():
             return "AWS_PROFILE names a profile that does not exist"
         case known.ConnectTimeoutError() | known.ReadTimeoutError():
-            return f"{action}: AWS has not answered in time"
+            return f"{action}: no response of AWS in time"
         case known.EndpointConnectionError() | known.ConnectionClosedError() | known.SSLError():
             return f"{action}: AWS cannot be reached from here"
         case known.ParamValidationError():
-            return f"{action}: AWS does not take what it was asked"
+            return f"{action}: AWS rejects the request"
     return f"{action}: {type(error).__name__}"
 
 
@@ -147,9 +196,9 @@ def _refusal(code: str, action: str) -> str:
     if code in _EXPIRED:
         return "the AWS credentials have expired: sign in again"
     if code in _UNKNOWN:
-        return "AWS does not know these credentials"
+        return "the AWS credentials are not valid"
     if code in _DENIED:
-        return f"{action} is not allowed to these credentials (docs/nodes.md has the policy)"
+        return f"{action} is not allowed for these credentials (docs/nodes.md has the policy)"
     if code in THROTTLED:
-        return f"{action}: AWS was asked too often"
+        return f"{action}: too many requests to AWS"
     return f"{action}: {clean(code, 64) or 'refused'}"

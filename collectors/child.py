@@ -1,7 +1,6 @@
-"""Child processes that are drained while they live and leave nothing behind.
+"""Child processes: their output is always read, and their process groups are ended.
 
-Works on any thread's event loop. A child whose parent is killed outright ends by itself: its
-next write to standard output fails, because nobody else holds the pipe.
+A child whose parent was killed ends at its next write: the pipe is closed.
 """
 
 import asyncio
@@ -9,7 +8,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, Self, cast
+from typing import NamedTuple, Protocol, Self, cast
 
 from trntop.core.text import clean
 
@@ -17,13 +16,16 @@ from .pace import rest
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 LINGER = 0.1
-"""Seconds for the last output of a dead child, whose pipes a grandchild may hold open."""
+"""Seconds for the last output of a dead child; a grandchild may keep its pipes open."""
 REAP = 0.1
-"""Seconds for the kernel to end a killed child; one that hangs in a driver may take longer."""
+"""Seconds for the kernel to end a killed child; in a driver call it may take longer."""
+GRACE = 0.2
+"""Seconds between SIGTERM and SIGKILL for a program whose output is no longer needed."""
+MAX_OUTPUT = 4 << 20
 
 
 class LastLine:
-    """What a process said last on standard error, however much it says."""
+    """The last line of a stream such as standard error."""
 
     MAX_BYTES = 4096
 
@@ -32,32 +34,31 @@ class LastLine:
         self._tail = b""
 
     def feed(self, chunk: bytes) -> None:
-        """Takes the next bytes."""
         self.lines += chunk.count(b"\n")
         self._tail = (self._tail + chunk[-self.MAX_BYTES :])[-self.MAX_BYTES :]
 
     def text(self, limit: int = 160) -> str:
-        """The last line that is not blank, cleaned; empty when nothing was said."""
+        """The last line that is not blank, cleaned; empty if there is none."""
         lines = self._tail.decode(errors="replace").split("\n")
         return next((clean(line.strip(), limit) for line in reversed(lines) if line.strip()), "")
 
 
 class Process(Protocol):
-    """A program that runs, here or elsewhere."""
+    """A running program, on this machine or a remote one."""
 
     ended: "asyncio.Future[int]"
     """The return code (negative: the signal), once it is dead and its output read."""
     errors: LastLine
 
     async def end(self, grace: float) -> None:
-        """Ends it with all it started: asks, and after `grace` seconds kills."""
+        """Ends its process group: SIGTERM, after `grace` seconds SIGKILL."""
         ...
 
 
 class Child(asyncio.SubprocessProtocol):
     """A running child process, leader of its own session and process group.
 
-    Use `start`; whoever started it awaits `end`.
+    Create it with `start`, then await `end`.
     """
 
     def __init__(self, take: Callable[[bytes], None]) -> None:
@@ -71,7 +72,7 @@ class Child(asyncio.SubprocessProtocol):
 
     @classmethod
     async def start(cls, argv: Sequence[str], take: Callable[[bytes], None]) -> Self:
-        """Starts `argv` with empty standard input; `take` gets what it writes, as it comes.
+        """Starts `argv` with empty standard input; `take` receives its output.
 
         Raises:
             OSError: the program cannot be executed.
@@ -86,7 +87,7 @@ class Child(asyncio.SubprocessProtocol):
         stdin: int,
         environ: Mapping[str, str] | None = None,
     ) -> Self:
-        """Starts a child. Cancelled meanwhile, it ends the child that has just started.
+        """Starts a child; if it is cancelled meanwhile, it ends the child.
 
         asyncio's own cancellation waits forever for pipes that were never connected, and ends
         the child without its process group (python/cpython, asyncio.base_subprocess).
@@ -114,9 +115,9 @@ class Child(asyncio.SubprocessProtocol):
             raise
 
     async def end(self, grace: float) -> None:
-        """Ends the whole process group: asks, and after `grace` seconds kills.
+        """Ends the process group: SIGTERM, after `grace` seconds SIGKILL.
 
-        Takes `grace` + 0.2 s at most, and 0.2 s once cancelled. May be called again.
+        Takes at most `grace` + 0.2 s, and 0.2 s once cancelled. May be called again.
         """
         if self._transport.is_closing():
             return
@@ -125,25 +126,22 @@ class Child(asyncio.SubprocessProtocol):
                 self._signal(signal.SIGTERM)
                 await asyncio.wait([self.ended], timeout=grace)
         finally:
-            # Also when the leader is gone: its children may not be.
+            # Also if only the leader has ended.
             self._signal(signal.SIGKILL)
-            # Closing the transport of a dead child that is not yet reaped races with the reaper. A
-            # cancelled call waits too: nothing else closes the transport.
+            # Closing the transport of a child that is not yet reaped races with the reaper.
             await asyncio.wait([self.ended], timeout=REAP)
             self._transport.close()
             await asyncio.wait([self._closed], timeout=REAP)
 
     def _signal(self, number: signal.Signals) -> None:
-        # A program that changed its user is beyond reach; the closed pipe ends it.
+        # A program that changed its user cannot be signaled; the closed pipe ends it.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._transport.get_pid(), number)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by asyncio."""
         self._transport = cast(asyncio.SubprocessTransport, transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Called by asyncio."""
         started = self._loop.time()
         if fd == STDOUT:
             self._take(data)
@@ -154,11 +152,9 @@ class Child(asyncio.SubprocessProtocol):
         self._loop.call_later(rest(self._loop.time() - started), pipe.resume_reading)
 
     def process_exited(self) -> None:
-        """Called by asyncio."""
         self._loop.call_later(LINGER, self._conclude)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by asyncio when the child is dead and all its pipes are closed."""
         self._conclude()
         if not self._closed.done():
             self._closed.set_result(None)
@@ -169,8 +165,53 @@ class Child(asyncio.SubprocessProtocol):
             self.ended.set_result(code)
 
 
+class Output(NamedTuple):
+    """The result of a program that has ended."""
+
+    code: int
+    """Return code; negative: the signal."""
+    data: bytes
+    error: str
+    """Last line of standard error, cleaned."""
+
+
+class OutputError(Exception):
+    """A program did not end in time, or wrote too much."""
+
+
+async def output(argv: Sequence[str], seconds: float) -> Output:
+    """Runs a program to its end.
+
+    Raises:
+        OSError: the program cannot be executed.
+        OutputError: it did not end in time, or wrote too much.
+    """
+    data = bytearray()
+    full: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def append(chunk: bytes) -> None:
+        if len(data) + len(chunk) <= MAX_OUTPUT:
+            data.extend(chunk)
+        elif not full.done():
+            full.set_result(0)
+
+    child = await Child.start(argv, append)
+    try:
+        await asyncio.wait(
+            [child.ended, full], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+    finally:
+        ended = child.ended.done()
+        await child.end(GRACE)
+    if full.done():
+        raise OutputError(f"wrote more than {MAX_OUTPUT >> 20} MiB")
+    if not ended:
+        raise OutputError(f"did not answer within {seconds:g} s")
+    return Output(child.ended.result(), bytes(data), child.errors.text())
+
+
 def obituary(code: int) -> str:
-    """A return code in words: `exited with code 3`, `was ended by SIGKILL`."""
+    """`exited with code 3`, `was ended by SIGKILL`."""
     if code >= 0:
         return f"exited with code {code}"
     try:

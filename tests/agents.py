@@ -62,7 +62,7 @@ async def agent(
 ) -> AsyncIterator[FakeAgent]:
     """A real agent on loopback."""
     one = FakeAgent(view, relay=relay)
-    async with served(one.app, access) as port:
+    async with served(one.app, access, one.streams.stop) as port:
         one.port = port
         yield one
 

@@ -1,7 +1,10 @@
 """What holds for the whole suite: no user's files are read, and work is shared out by file."""
 
 import os
+import re
+import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hides the user's settings and state before any test module is imported."""
     patch = pytest.MonkeyPatch()
     config.add_cleanup(patch.undo)
+    # Programs that tests start would compile every module again: half of their CPU.
+    patch.setattr(sys, "dont_write_bytecode", False)
+    patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     folder = tempfile.TemporaryDirectory(prefix="trntop-home-", ignore_cleanup_errors=True)
     config.add_cleanup(folder.cleanup)
     for name in tuple(os.environ):
@@ -42,13 +48,26 @@ def pytest_configure(config: pytest.Config) -> None:
         patch.setenv(f"XDG_{kind.upper()}_HOME", str(path))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Starts what must run in one process first, so that no process is left alone with it."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Runs the tests of a file in one process, so that they share what is made once per module."""
-    from xdist.scheduler import LoadGroupScheduling
+    """Runs the files of an `xdist_group`, and the tests of any other file, in one process.
 
-    class ByFile(LoadGroupScheduling):
+    pytest-xdist 3.8 passes groups on in node ids, which pytest 9.2 ignores.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return super()._split_scope(nodeid).partition("::")[0]
+            return scope(nodeid.partition("::")[0])
+
+    @cache
+    def scope(file: str) -> str:
+        group = re.search(r'xdist_group\("(\w+)"\)', (config.rootpath / file).read_text())
+        return group[1] if group else file
 
     return ByFile(config, log)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import httpx
@@ -25,16 +25,18 @@ def app_of(view: View | None = None, *, max_series: int = 20_000) -> ASGIApp:
 
 
 @contextlib.asynccontextmanager
-async def served(app: ASGIApp, access: Access | None = None) -> AsyncIterator[int]:
+async def served(
+    app: ASGIApp, access: Access | None = None, on_stop: Callable[[], None] | None = None
+) -> AsyncIterator[int]:
     """The port where the application is served."""
     sock = bind("127.0.0.1", 0)
     port = sock.getsockname()[1]
-    one = Server(app, access)
-    task = asyncio.create_task(one.serve(sockets=[sock]))
+    server = Server(app, access, on_stop)
+    task = asyncio.create_task(server.serve(sockets=[sock]))
     try:
         yield port
     finally:
-        one.stop()
+        server.stop()
         await asyncio.wait_for(task, 5)
         if access is not None:
             access.close()

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("textual", "rich", "boto3", "httpx", "prometheus_client")
+HEAVY = ("textual", "rich", "boto3", "aiohttp", "prometheus_client")
 
 
 def loaded(code: str) -> set[str]:
@@ -31,7 +31,7 @@ def loaded(code: str) -> set[str]:
         ("import trntop.exporters.metrics.pages", ("starlette", "uvicorn", *HEAVY)),
         ("import trntop.exporters.web.server, trntop.cli.commands, trntop.cli.opening", HEAVY),
         ("import trntop.collectors.neuron_monitor, trntop.collectors.stdin", HEAVY),
-        ("import trntop.tui.app", ("starlette", "uvicorn", "boto3", "httpx", "zstandard")),
+        ("import trntop.tui.app", ("starlette", "uvicorn", "boto3", "aiohttp", "zstandard")),
     ],
 )
 def test_loads_only_what_it_needs(code: str, banned: tuple[str, ...]) -> None:

@@ -1,11 +1,4 @@
-"""Other machines: from what a user named to one collector for each node.
-
-target    what a node is called and how it is reached
-watch     lists of nodes that change: who joins gets a collector, who leaves loses it
-finders   lists that change: files, DNS, Slurm, EC2
-agents    nodes whose agents stream
-pages     nodes of which only another exporter's page can be had
-"""
+"""Remote nodes: node lists, and one collector per node."""
 
 import pkgutil
 
@@ -23,15 +16,15 @@ _MAKERS = {
     Origin.CLOUDWATCH: "trntop.collectors.cloudwatch",
     Origin.PROMETHEUS: "trntop.collectors.prometheus",
 }
-"""Modules with `collectors(source, settings)`; each brings libraries that others do without."""
+"""Modules with `collectors(source, settings)`, imported only when they are used."""
 
 
 def collectors_of(source: Source, settings: Settings) -> list[Collector]:
-    """The collectors of one source of other machines.
+    """The collectors of one remote source.
 
     Raises:
-        UsageError: the source is not written as it should be.
-        SettingsError: what is needed to reach it is wrong.
+        UsageError: the source is not valid.
+        SettingsError: a file of the settings cannot be used.
     """
     made: list[Collector] = pkgutil.resolve_name(f"{_MAKERS[source.origin]}:collectors")(
         source, settings

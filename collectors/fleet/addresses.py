@@ -1,9 +1,7 @@
-"""From what a list of nodes says to addresses that may be asked, and names for them.
+"""Entries of node lists: checked addresses, and the names of their nodes.
 
-A list may be another program's, or another person's: what comes from it is checked here. Names
-and passwords never stand in an address (they would show in messages and recordings), only http,
-https and ssh are spoken, and link-local addresses are refused: behind 169.254.169.254 and its
-like a cloud hands out credentials.
+A list may come from another program: no user names and passwords (they would show in messages and
+recordings), only http, https and ssh, and no link-local addresses, where clouds serve credentials.
 """
 
 import ipaddress
@@ -17,11 +15,11 @@ from trntop.core.settings import Fleet
 from trntop.core.text import clean
 from trntop.remote.hostlist import MAX_HOSTS, MAX_NAME, expand_all
 
-from .target import Target, named, told_apart
+from .target import Target, named, with_unique_names
 
 MAX_LENGTH = 2048
 """Longest address."""
-SECRETS = "say fleet.user and fleet.password_file instead"
+SECRETS = "use fleet.user and fleet.password_file"
 
 _ADDRESS = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://"
@@ -34,7 +32,7 @@ _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?\.?", re.ASCII)
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*", re.ASCII)
 _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*", re.ASCII)
 _QUERY = re.compile(r"([?#]).+", re.DOTALL)
-_MASKED = re.compile(r"(://)[^@/?#]*@")
+_MASKED = re.compile(r"(^|://)[^@/?#]*@")
 _METADATA = (
     ipaddress.ip_network("169.254.0.0/16"),
     ipaddress.ip_network("fe80::/10"),
@@ -44,81 +42,71 @@ _METADATA = (
 
 
 class Place(NamedTuple):
-    """One node of a list on its way to a target."""
+    """One node of a list."""
 
     address: str
     facts: Mapping[str, str] = {}
     name: str = ""
-    """What it goes by, where the list says so; else it goes by its host."""
+    """The name in the list, if it has one."""
 
 
 def shown(text: str) -> str:
-    """An address as it may be shown: without what could be a secret."""
+    """An address without its possible secrets."""
     return clean(_QUERY.sub(r"\1…", _MASKED.sub(r"\1…@", text)), 80)
 
 
 def expand(text: str, fleet: Fleet) -> list[str]:
-    """The addresses of one entry: a host list, with a port or not, or a URL with one in it.
+    """The addresses of one entry: a host list, with or without a port, or a URL with one in it.
 
     `trn-[001-016]`, `trn-001:9000`, `http://trn-[001-016]:8000/metrics`, `ssh://ada@trn-001`.
 
     Raises:
-        UsageError: it is none, or none that may be asked.
+        UsageError: it is not valid, or not allowed.
     """
     if len(text) > MAX_LENGTH:
         raise UsageError(f"{shown(text)}: longer than {MAX_LENGTH} characters")
     if not text.isprintable() or " " in text or "\\" in text:
-        raise UsageError(f"{shown(text)}: an address has no blanks or control characters")
+        raise UsageError(f"{shown(text)}: an address cannot contain blanks or control characters")
     if "://" not in text:
         match = _HOST_PORT.fullmatch(text)
         if match is None or text.lower().startswith(("javascript:", "data:", "file:")):
-            raise UsageError(f"{shown(text)}: neither a host list nor an address")
+            raise UsageError(f"{shown(text)}: not a host list or an address")
         port = _port(match["port"], text)
         return [host_address(host, fleet, port) for host in _hosts(match["host"])]
     match = _ADDRESS.fullmatch(text)
     if match is None:
-        raise UsageError(f"{shown(text)}: no address such as http://HOST:PORT or ssh://HOST")
+        raise UsageError(f"{shown(text)} is not an address such as http://HOST:PORT or ssh://HOST")
     scheme, user, path = match["scheme"].lower(), match["user"], match["path"] or ""
     if scheme not in ("http", "https", "ssh"):
-        raise UsageError(f"{shown(text)}: only http, https and ssh are spoken")
+        raise UsageError(f"{shown(text)}: only http, https and ssh are supported")
     if user is not None and (scheme != "ssh" or not _USER.fullmatch(user)):
-        raise UsageError(f"{shown(text)}: names and passwords are not written here; {SECRETS}")
+        raise UsageError(f"{shown(text)}: an address cannot contain a user or password; {SECRETS}")
     if path and (not _PATH.fullmatch(path) or (scheme == "ssh" and path != "/")):
-        raise UsageError(f"{shown(text)}: {clean(path, 40)} is no path")
+        raise UsageError(f"{shown(text)}: {clean(path, 40)} is not a valid path")
     port = _port(match["port"], text)
+    port = port or (None if scheme == "ssh" else fleet.port)
     tail = f":{port}" if port else ""
     head = f"{scheme}://{f'{user}@' if user else ''}"
     return [f"{head}{host}{tail}{path.rstrip('/')}" for host in _hosts(match["host"])]
 
 
 def host_address(host: str, fleet: Fleet, port: int | None = None) -> str:
-    """Where a host is reached that a list only names, by the setting `fleet.via`."""
+    """The address of a host without one, by the setting `fleet.via`."""
     host = f"[{host}]" if ":" in host and not host.startswith("[") else host
     if fleet.via == "ssh":
         return f"ssh://{host}{f':{port}' if port else ''}"
     return f"http://{host}:{port or fleet.port}"
 
 
-def host_of(address: str) -> str:
-    """The host of an address, without brackets."""
-    match = _ADDRESS.fullmatch(address)
-    return match["host"].strip("[]") if match else ""
-
-
 def _port(text: str | None, whole: str) -> int | None:
     if text is None:
         return None
     if not 0 < int(text) < 65536:
-        raise UsageError(f"{shown(whole)}: a port is a number from 1 to 65535")
+        raise UsageError(f"{shown(whole)}: {text} is not a valid port")
     return int(text)
 
 
 def _hosts(text: str) -> Sequence[str]:
-    """The hosts of a host list, or the one address.
-
-    Raises:
-        UsageError: one of them is no host, or may not be asked.
-    """
     if ":" in text:
         return [f"[{checked_ip(text.strip('[]'))}]"]
     hosts = expand_all([text]) if "[" in text else [text]
@@ -128,14 +116,14 @@ def _hosts(text: str) -> Sequence[str]:
 
 
 def checked_host(host: str) -> str:
-    """A host's name, or its IPv4 address in the usual form.
+    """A host name, or an IPv4 address in the usual form.
 
     Raises:
-        UsageError: it is neither, or may not be asked.
+        UsageError: it is not valid, or not allowed.
     """
     if len(host) > MAX_NAME or not _HOST.fullmatch(host):
-        raise UsageError(f"{clean(host, 80)}: no name of a host")
-    # What ends in a number the resolver takes for an IPv4 address, in whatever spelling.
+        raise UsageError(f"{clean(host, 80)} is not a valid host name")
+    # The resolver takes any name that ends in a number for an IPv4 address.
     if re.fullmatch(r"\d+|0[xX][0-9A-Fa-f]*", host.rstrip(".").rpartition(".")[2], re.ASCII):
         return checked_ip(host)
     return host
@@ -145,25 +133,24 @@ def checked_ip(text: str) -> str:
     """An IP address.
 
     Raises:
-        UsageError: it is none, or may not be asked.
+        UsageError: it is not valid, or not allowed.
     """
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        raise UsageError(f"{clean(text, 80)}: no IP address in the usual form") from None
+        raise UsageError(f"{clean(text, 80)} is not a valid IP address") from None
     mapped = getattr(address, "ipv4_mapped", None) or address
     if any(mapped in network for network in _METADATA if network.version == mapped.version):
-        raise UsageError(f"{clean(text, 80)}: link-local, where clouds keep credentials: refused")
+        raise UsageError(f"{clean(text, 80)}: link-local addresses are not allowed")
     if mapped.is_multicast or mapped.is_unspecified:
         raise UsageError(f"{clean(text, 80)}: not the address of a machine")
     return str(address)
 
 
 def targets_of(places: Iterable[Place]) -> list[Target]:
-    """Targets with names of their own; an address that stands twice is one.
+    """Targets with unique names, one for each address.
 
-    A node goes by what its list calls it where no other is called so, else by its host, else by
-    its address.
+    The name is that in the list if it is unique, else the host, else the address.
 
     Raises:
         UsageError: there are more than `MAX_HOSTS`.
@@ -177,7 +164,7 @@ def targets_of(places: Iterable[Place]) -> list[Target]:
     count = Counter(
         place.name or target.name for place, target in zip(unique.values(), by_host, strict=True)
     )
-    return told_apart(
+    return with_unique_names(
         [
             Target(
                 place.name if place.name and count[place.name] == 1 else target.name,

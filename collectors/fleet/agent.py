@@ -1,15 +1,15 @@
-"""One stream of an agent: opened, checked, listened to, and opened anew when it breaks.
+"""The stream of one agent: connection, checks, node names, reconnection.
 
-A node goes by the host that was named, whatever its agent says it is called. An agent that speaks
-for several, such as a simulation, or for other machines than its own, as a relay does, gives their
-names. A name that another speaks for already stays with that one (see `trntop.remote.names`).
+A node has the name of the host in its address, whatever its agent calls it. An agent with several
+nodes (a simulation), or an aggregator, provides the names of its nodes. The first owner of a name
+keeps it (see `trntop.remote.names`).
 """
 
 import asyncio
 import re
 from collections.abc import Set
 
-import httpx
+import aiohttp
 
 from trntop.catalog import AGENT
 from trntop.core.errors import DecodeError, SettingsError, TrntopError
@@ -22,270 +22,244 @@ from trntop.session.collector import Sink
 from trntop.session.monitor import MAX_NODES
 
 from ..backoff import Backoff
-from . import connection
+from . import connection, pages
 from .target import FindError, Target
 
 SILENCE_PERIODS = 3.0
 SILENCE_SECONDS = 15.0
-"""How long a stream may be silent, the longer of the two, before it is closed and opened anew."""
+"""A stream without a message for the longer of the two is closed."""
 MAX_RATE = 1 << 20
-"""Bytes a second and node that are taken; the rest has to wait, and at its end frames are lost."""
+"""Bytes read per second and node; above it the connection fills and the agent skips frames."""
 MAX_TEXT = 2048
-"""Bytes of a refusal of which a sentence is made."""
+"""Bytes read of an error response."""
 
 _PAGE = re.compile(r"//[^/]*/(.*/)?metrics$")
-"""Addresses that name a page of metrics, not an agent."""
-_PLAIN = ("text/plain", "application/openmetrics-text")
-"""What pages of metrics are; Python's client library answers so whatever the path."""
+"""Addresses of a metrics page, not of an agent."""
 _STATUSES = {
     401: "it wants a name and password, or a token (401): fleet.user, fleet.token_file",
-    403: "it does not let us in (403)",
+    403: "access denied (403)",
     407: "a proxy wants a password (407)",
-    429: "it is asked too often (429)",
+    429: "too many requests (429)",
 }
-_WAITING = "waiting"
-"""What two agents that have not spoken yet may not both say of one node: why they have not."""
 _IDLE = "answers, but collects nothing yet"
-_STAGES = {
-    "connection.connect_tcp.started": "connection",
-    "connection.start_tls.started": "TLS handshake",
-    "http11.send_request_headers.started": "answer",
-}
 
 
 class _RefusedError(TrntopError):
-    """What answers will not talk to us, or is something else."""
+    """The server is no agent, or denies access."""
 
 
 class _NoAgentError(_RefusedError):
-    """What answers is no agent, but may be another exporter."""
+    """The server is no agent, but may be another exporter."""
 
 
 class Agent:
-    """Listens to one agent, and hands on what it says of its nodes.
+    """Reads the stream of one agent; if there is no agent, the page of another exporter.
 
     Args:
-        client: the client for all, see `connection.client`.
-        target: where it is.
-        settings: the settings in force.
-        sink: takes its messages.
+        session: shared by all agents, see `connection.session`.
+        target: its name and address.
+        settings: the settings.
+        sink: receives its messages.
     """
 
     source = AGENT
 
     def __init__(
-        self, client: httpx.AsyncClient, target: Target, settings: Settings, sink: Sink
+        self, session: aiohttp.ClientSession, target: Target, settings: Settings, sink: Sink
     ) -> None:
-        self._client = client
+        self._session = session
         self._target = target
-        self._patience = settings.fleet.connect
+        self._timeout = settings.fleet.connect
         self._sink = sink
         self._backoff = Backoff()
         self._label = target.name
-        """The node that stands for the agent as long as it has not said for whom it speaks."""
+        """The node that shows the state of an agent without nodes."""
         self._names: dict[str, str] = {}
-        """Node as the agent calls it → as it goes by here; empty where another speaks for it."""
+        """The agent's name of a node → its name here; empty if another owner has that name."""
         self._own_names = False
-        """Whether nodes go by the names that the agent gives."""
+        """Whether the agent provides the names of its nodes."""
         self._announced: set[str] = set()
-        """The nodes that were announced on this connection, as the agent calls them."""
+        """Nodes announced on this connection, by the agent's names."""
         self._missing: set[str] = set()
-        """Those of the connection before that were not."""
+        """Nodes of the previous connection not announced on this one."""
         self._idle = False
-        """Whether it was said that the agent collects nothing."""
         self._silence = SILENCE_SECONDS
         self._stage = ""
-        """What is waited for."""
+        """The phase of the connection that a timeout names."""
 
     @property
     def nodes(self) -> Set[str]:
-        """The nodes that it speaks for, or the one that stands for it."""
+        """Its nodes, or the one that shows its state."""
         return {name for name in self._names.values() if name} or {self._label}
 
     async def run(self) -> None:
-        """Listens until cancelled."""
+        """Reads until cancelled."""
         loop = asyncio.get_running_loop()
-        if why := self._claim() if self._is_page else self._stand():
-            self._say(State.DOWN, why)
-        elif not self._is_page:
-            self._say(State.STARTING, "connecting")
+        is_page = _PAGE.search(self._target.address) is not None
+        if why := self._register(*(() if is_page else (AGENT,))):
+            self._report(State.DOWN, why)
+        elif not is_page:
+            self._report(State.STARTING, "connecting")
         while True:
             began = loop.time()
-            why = await (self._poll() if self._is_page else self._listen())
-            self._say(State.DOWN, why)
+            self._report(State.DOWN, await (self._poll() if is_page else self._connect()))
             await asyncio.sleep(self._backoff.wait(loop.time() - began))
 
-    @property
-    def _is_page(self) -> bool:
-        return _PAGE.search(self._target.address) is not None
-
-    def _claim(self, *sources: str) -> str:
-        """Takes the target's name for the node, else its address; why that, where it is so."""
+    def _register(self, *sources: str) -> str:
+        """Registers the target's name, else uses its address; the reason if the name is taken."""
         name, address = self._target.name, self._target.address
-        holder = self._sink.register(name, address, *sources)
-        label = name if holder == address else clean(address)
+        owner = self._sink.register(name, address, *sources)
+        label = name if owner == address else clean(address)
         if label != self._label:
             self._forget(self._label)
             self._label = label
-        return "" if holder == address else f"{name} is spoken for by {clean(holder)}"
+        return "" if owner == address else f"{name} belongs to {clean(owner)}"
 
-    def _stand(self) -> str:
-        """As `_claim`, for one that has nothing to say but that it is not there.
-
-        The name may be said by whoever speaks of the node there, and is left to it.
-        """
-        waiting = () if self._is_page else (_WAITING,)
-        return self._claim(AGENT, *waiting) or self._claim(*waiting)
-
-    def _step_back(self) -> None:
-        """Before a word of one that speaks for no node: another may have its name by now."""
+    def _register_again(self) -> None:
+        """An agent without nodes gets its name once it is free."""
         if not any(self._names.values()):
-            self._stand()
+            self._register(AGENT)
 
-    async def _listen(self) -> str:
-        """Listens until the stream ends, and why it did."""
-        self._stage = "address for its name"
+    async def _connect(self) -> str:
+        """Reads one stream to its end; the reason why it ended."""
+        self._stage = "connection"
         self._announced.clear()
         self._missing = set(self._names)
         self._idle = False
         try:
-            async with asyncio.timeout(self._patience) as deadline:
-                await self._stream(deadline)
+            async with asyncio.timeout(self._timeout) as deadline:
+                await self._read(deadline)
         except TimeoutError:
             if self._stage:
-                why = f"no {self._stage} within {self._patience:g} s"
+                why = f"no {self._stage} within {self._timeout:g} s"
             else:
                 why = f"hung: no message for {self._silence:.0f} s"
         except _NoAgentError as error:
-            self._rename()
-            self._stand()
-            self._say(State.DOWN, str(error))
+            self._drop_names()
+            self._register(AGENT)
+            self._report(State.DOWN, str(error))
             return f"{error}; {await self._poll()}"
         except DecodeError as error:
             why = f"garbage: {error}"
         except (_RefusedError, SettingsError) as error:
             why = str(error)
-        except (httpx.HTTPError, OSError) as error:
+        except (aiohttp.ClientError, OSError) as error:
             why = connection.reason(error)
         else:
             why = "the agent ended the stream"
-        self._step_back()
+        self._register_again()
         return why
 
     async def _poll(self) -> str:
-        """Reads a page of another exporter until there is none any more, and why."""
-        from . import pages
-
+        """Reads the page of another exporter until it is gone; the reason."""
         try:
-            await pages.poll(self._client, self._target, self._sink, self._claim)
+            await pages.poll(self._session, self._target, self._sink, self._register)
         except pages.TakenError as error:
             return str(error)
         except FindError as error:
-            self._stand()
+            self._register(AGENT)
             return str(error)
 
-    async def _stream(self, deadline: asyncio.Timeout) -> None:
-        """Listens to one response until its end.
+    async def _read(self, deadline: asyncio.Timeout) -> None:
+        """Reads one response to its end.
 
         Raises:
-            TimeoutError: nothing came in time.
-            TrntopError: what came is not what an agent sends.
-            httpx.HTTPError: the connection failed.
+            TimeoutError: no message in time.
+            TrntopError: the response is not a stream of an agent.
+            aiohttp.ClientError: the connection failed.
         """
+        loop = asyncio.get_running_loop()
         url = f"{self._target.address}/v1/stream"
-        hooks = {"trace": self._note_stage}
-        async with self._client.stream("GET", url, extensions=hooks) as response:
+        frames = wire.FrameReader()
+        async with self._session.get(
+            url, allow_redirects=False, trace_request_ctx=self._set_stage
+        ) as response:
             await _check(response)
             self._stage = "message"
-            await self._take_all(response, deadline)
+            size, second = 0, loop.time()
+            async for chunk in response.content.iter_any():
+                if messages := frames.feed(chunk):
+                    for message in messages:
+                        self._pass_on(message)
+                    self._stage = ""
+                    deadline.reschedule(loop.time() + self._silence)
+                size += len(chunk)
+                if size > MAX_RATE * max(1, len(self._names)):
+                    await asyncio.sleep(second + 1.0 - loop.time())
+                if loop.time() >= second + 1.0:
+                    size, second = 0, loop.time()
 
-    async def _take_all(self, response: httpx.Response, deadline: asyncio.Timeout) -> None:
-        loop = asyncio.get_running_loop()
-        deframer = wire.FrameReader()
-        taken, second = 0, loop.time()
-        async for chunk in response.aiter_raw():
-            if messages := deframer.feed(chunk):
-                for message in messages:
-                    self._take(message)
-                self._stage = ""
-                deadline.reschedule(loop.time() + self._silence)
-            taken += len(chunk)
-            if taken > MAX_RATE * max(1, len(self._names)):
-                # Whoever says too much waits: the connection fills, and at its end frames are left
-                # out.
-                await asyncio.sleep(second + 1.0 - loop.time())
-            if loop.time() >= second + 1.0:
-                taken, second = 0, loop.time()
+    def _set_stage(self, stage: str) -> None:
+        self._stage = stage
 
-    def _take(self, message: bytes) -> None:
-        """Hands on one message, if its node is one that this agent speaks for."""
-        if not message:  # it lives, and has nothing to say
+    def _pass_on(self, message: bytes) -> None:
+        """Passes on one message, unless another owner has the name of its node."""
+        if not message:  # a heartbeat
             if not self._announced and not self._idle:
                 self._idle = True
-                self._step_back()
-                self._say(State.STARTING, _IDLE)
+                self._register_again()
+                self._report(State.STARTING, _IDLE)
             return
         head = wire.head(message)
         if head.type == wire.SCHEMA_TAG:
-            self._learn(head)
+            self._announce(head)
         elif head.type == wire.GONE:
             self._lose(head.node)
             return
         if name := self._names.get(head.node):
             self._sink.reading(Reading(name, AGENT, self._sink.now(), message, head.simulated))
 
-    def _learn(self, head: wire.Head) -> None:
-        """Takes note of a node, and of what the agent says of itself."""
-        stated = head.period if 0 < head.period <= MAX_STEP else 0.0
-        self._silence = max(SILENCE_PERIODS * stated, SILENCE_SECONDS)
+    def _announce(self, head: wire.Head) -> None:
+        """Adds a node, and what its schema says about the agent."""
+        period = head.period if 0 < head.period <= MAX_STEP else 0.0
+        self._silence = max(SILENCE_PERIODS * period, SILENCE_SECONDS)
         self._idle = False
         own_names = head.relay or head.nodes != 1
         if own_names is not self._own_names or (not own_names and head.node not in self._names):
-            self._rename()  # by another rule than before
+            self._drop_names()
             self._own_names = own_names
         if head.node not in self._names and len(self._names) >= MAX_NODES:
             return
         why = ""
-        if not self._names.get(head.node):  # whoever spoke for it may have left
+        if not self._names.get(head.node):
             if own_names:
-                why = self._take_name(head.node)
+                why = self._register_node(head.node)
             else:
-                why = self._claim(AGENT)
+                why = self._register(AGENT)
                 self._names[head.node] = "" if why else self._label
         self._announced.add(head.node)
         self._missing.discard(head.node)
-        if self._missing and len(self._announced) >= head.nodes:
-            # All that it speaks for now were told of.
-            for node in self._missing:
-                self._lose(node)
-            self._missing.clear()
-        if why and len(self._announced) >= head.nodes and not any(self._names.values()):
-            self._stand()
-            self._say(State.DOWN, why)
+        if len(self._announced) < head.nodes:
+            return
+        for node in self._missing:
+            self._lose(node)
+        self._missing.clear()
+        if why and not any(self._names.values()):
+            self._register(AGENT)
+            self._report(State.DOWN, why)
 
-    def _take_name(self, node: str) -> str:
-        """Lets a node go by the name that the agent gives it, if that is free; else why not."""
+    def _register_node(self, node: str) -> str:
+        """Registers the name that the agent gives a node; the reason if it is taken."""
         name, address = clean(node), self._target.address
-        holder = self._sink.register(name, address, AGENT)
-        if holder != address:
-            why = f"{name} is spoken for by {clean(holder)}"
+        owner = self._sink.register(name, address, AGENT)
+        if owner != address:
+            why = f"{name} belongs to {clean(owner)}"
             if node not in self._names:
-                self._sink.tell(f"{clean(address)}: {why} already")
+                self._sink.tell(f"{clean(address)}: {why}")
             self._names[node] = ""
             return why
         if not any(self._names.values()) and name != self._label:
-            self._forget(self._label)  # now it is known who is there instead
+            self._forget(self._label)
         self._names[node] = name
         return ""
 
     def _lose(self, node: str) -> None:
-        """The agent does not speak for a node any more."""
+        """Removes a node that the agent no longer has."""
         self._announced.discard(node)
         self._forget(self._names.pop(node, ""))
-        self._step_back()
+        self._register_again()
 
-    def _rename(self) -> None:
-        """Forgets the names of its nodes."""
+    def _drop_names(self) -> None:
         for name in set(self._names.values()) - {self._label}:
             self._forget(name)
         self._names.clear()
@@ -294,48 +268,35 @@ class Agent:
         if name:
             self._sink.forget(name, self._target.address)
 
-    def _say(self, state: State, why: str) -> None:
+    def _report(self, state: State, reason: str) -> None:
         for name in self.nodes:
-            self._sink.status(Status(name, AGENT, state, why))
-
-    async def _note_stage(self, event: str, _: object) -> None:
-        self._stage = _STAGES.get(event, self._stage)
+            self._sink.status(Status(name, AGENT, state, reason))
 
 
-async def _check(response: httpx.Response) -> None:
-    """Whether this is a stream of an agent.
+async def _check(response: aiohttp.ClientResponse) -> None:
+    """Raises unless this is a stream of an agent.
 
     Raises:
-        TrntopError: it is not; the sentence says what it is.
+        TrntopError: what it is instead.
     """
-    status = response.status_code
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    status = response.status
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if status == 200:
-        coding = response.headers.get("content-encoding", "identity")
+        coding = response.headers.get("Content-Encoding", "identity")
         if coding != "identity":
-            raise _RefusedError(f"it compresses ({clean(coding, 40)}), which was not asked for")
+            raise _RefusedError(f"its response is compressed ({clean(coding, 40)})")
         if kind == wire.CONTENT_TYPE:
             return
-        if kind in _PLAIN:
+        if kind in pages.TEXT:
             raise _NoAgentError("no trntop agent here")
-        if kind == "text/html":
-            raise _RefusedError("no trntop agent here: it answers with a web page (HTML)")
-        raise _RefusedError(f"no trntop agent here: it answers with {clean(kind, 40) or 'nothing'}")
+        shown = "a web page (HTML)" if kind == "text/html" else clean(kind, 40) or "nothing"
+        raise _RefusedError(f"no trntop agent here: it answers with {shown}")
     if status == 404:
         raise _NoAgentError("no trntop agent here (404)")
-    if response.is_redirect:
+    if 300 <= status < 400:
         raise _RefusedError(f"it redirects ({status}), which is not followed")
     if why := _STATUSES.get(status):
         raise _RefusedError(why)
-    said = await _said(response) if kind == "text/plain" else ""
-    raise _RefusedError(f"HTTP {status}{f': {said}' if said else ''}")
-
-
-async def _said(response: httpx.Response) -> str:
-    """The first line of a refusal."""
-    text = b""
-    async for chunk in response.aiter_raw():
-        text += chunk
-        if len(text) >= MAX_TEXT or b"\n" in text:
-            break
-    return clean(text[:MAX_TEXT].partition(b"\n")[0].decode(errors="replace"), 80)
+    text = await response.content.read(MAX_TEXT) if kind == "text/plain" else b""
+    line = clean(text.partition(b"\n")[0].decode(errors="replace"), 80)
+    raise _RefusedError(f"HTTP {status}{f': {line}' if line else ''}")

@@ -1,27 +1,33 @@
-"""How other machines are reached over HTTP: one client, its secrets from files, and what went wrong
-in words.
-"""
+"""HTTP sessions to remote nodes: credentials from files, and failures in words."""
 
+import asyncio
+import base64
 import errno
+import math
 import socket
 import ssl
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
-import httpx
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 from trntop import __version__
 from trntop.core.errors import SettingsError
 from trntop.core.settings import Fleet
 from trntop.core.text import clean
 
-from .names import Names
-from .network import Transport
+from ..worker import Worker
 
 MAX_SECRET = 16 << 10
-"""Longest file of a secret."""
-MAX_CAUSES = 32
-"""Errors behind an error that are looked at."""
+"""Longest file of a secret, bytes."""
+LOOKUPS = 256
+"""Host names resolved at a time: an unresponsive name server holds each for half a minute."""
+PERIOD_DNS = 60
+"""Seconds for which an address of a name is used."""
+READ_BUFFER = 16 << 10
+"""Bytes. A thousand streams keep as many buffers."""
 
 _WORDS = {
     errno.ECONNREFUSED: "connection refused: nothing listens there",
@@ -56,11 +62,11 @@ _VERIFIED = {
 }
 
 
-class Secret(httpx.Auth):
-    """Says who asks, by what the files hold at that moment.
+class Credentials:
+    """Adds the `Authorization` header of the files in the settings, read for each request.
 
     Raises:
-        SettingsError: they do not go together, or cannot be read.
+        SettingsError: the settings do not go together, or a file cannot be read.
     """
 
     def __init__(self, fleet: Fleet) -> None:
@@ -69,86 +75,130 @@ class Secret(httpx.Auth):
         if bool(fleet.user) != bool(fleet.password_file):
             raise SettingsError("fleet.user and fleet.password_file go together")
         self._fleet = fleet
-        self._header()
+        self.header()
 
-    def auth_flow(self, request: httpx.Request) -> Iterator[httpx.Request]:  # type: ignore[override]
-        """Puts it into a request."""
-        if header := self._header():
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        if header := self.header():
             request.headers["Authorization"] = header
-        yield request
+        return await handler(request)
 
-    def _header(self) -> str:
+    def header(self) -> str:
         fleet = self._fleet
         if fleet.token_file:
             return f"Bearer {_secret(fleet.token_file, 'token_file')}"
         if fleet.user:
             password = _secret(fleet.password_file, "password_file")
-            return httpx.BasicAuth(fleet.user, password)._auth_header
+            pair = f"{fleet.user}:{password}".encode()
+            return f"Basic {base64.b64encode(pair).decode()}"
         return ""
 
 
-def client(fleet: Fleet) -> httpx.AsyncClient:
-    """A client for many nodes: without limits, redirects, proxies and time-outs of its own.
+class Resolver(AbstractResolver):
+    """Resolves each name in a daemon thread of its own.
+
+    asyncio resolves in the few threads of its executor, so that some dozens of names without a
+    response delay all others, and the interpreter waits for these threads at exit.
+    """
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(LOOKUPS)
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        # As bytes: Python rejects some valid names when it converts them from international ones.
+        lookup = partial(socket.getaddrinfo, host.encode(), port, family, socket.SOCK_STREAM)
+        async with self._turns:
+            worker = Worker(f"trntop resolving {host}")
+            try:
+                found = await worker.call(lookup, math.inf)
+            finally:
+                worker.close()
+        return [
+            ResolveResult(
+                hostname=host, host=str(address[0]), port=port, family=family, proto=proto,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for family, _, proto, _, address in found
+        ]  # fmt: skip
+
+    async def close(self) -> None:
+        pass
+
+
+def session(fleet: Fleet, *, signed: bool = False) -> aiohttp.ClientSession:
+    """A session for many nodes; call it on the event loop.
+
+    Args:
+        fleet: the settings.
+        signed: its requests bring their own credentials.
 
     Raises:
         SettingsError: a file that the settings name cannot be used.
     """
-    return httpx.AsyncClient(
-        auth=Secret(fleet),
-        transport=Transport(_context(fleet), fleet.connect, Names()),
+    tracing = aiohttp.TraceConfig()
+    tracing.on_connection_create_start.append(partial(_note_stage, "connection"))
+    tracing.on_dns_resolvehost_start.append(partial(_note_stage, "address for its name"))
+    tracing.on_dns_resolvehost_end.append(partial(_note_stage, "connection"))
+    tracing.on_request_headers_sent.append(partial(_note_stage, "answer"))
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(
+            limit=0, ssl=_context(fleet), resolver=Resolver(), ttl_dns_cache=PERIOD_DNS,
+            keepalive_timeout=5.0,
+        ),
+        timeout=aiohttp.ClientTimeout(total=None, connect=fleet.connect),
         headers={"User-Agent": f"trntop/{__version__}", "Accept-Encoding": "identity"},
-        trust_env=False,
-        timeout=None,
-    )
+        middlewares=() if signed else (Credentials(fleet),),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        read_bufsize=READ_BUFFER,
+        trace_configs=[tracing],
+    )  # fmt: skip
+
+
+async def _note_stage(
+    stage: str, _session: aiohttp.ClientSession, context: SimpleNamespace, _event: object
+) -> None:
+    if context.trace_request_ctx is not None:
+        context.trace_request_ctx(stage)
 
 
 def check(fleet: Fleet) -> None:
-    """Looks at the files that the settings name, before anything is watched.
+    """Reads the files that the settings name.
 
     Raises:
         SettingsError: one of them cannot be used.
     """
-    Secret(fleet)
+    Credentials(fleet)
     _context(fleet)
 
 
 def reason(error: BaseException) -> str:
-    """Why a request failed, in words; nothing of its headers is in them."""
-    for one in _causes(error):
-        if isinstance(one, ssl.SSLCertVerificationError):
-            why = _VERIFIED.get(one.verify_code)
-            return why or f"TLS: {clean(str(one.verify_message), 80)}"
-        if isinstance(one, ssl.SSLError):
-            why = (one.reason or "no handshake").replace("_", " ").lower()
-            return f"TLS: {clean(why, 80)}"
-        if isinstance(one, socket.gaierror):
-            return _NAMES.get(one.errno or 0, "host name does not resolve")
-        if isinstance(one, OSError) and one.errno:
-            return _WORDS.get(one.errno) or (one.strerror or "connection failed").lower()
-    if isinstance(error, httpx.RemoteProtocolError):
-        text = str(error)
-        if "without sending" in text or "incomplete" in text or "without response" in text:
-            return "connection closed by the other side"
-        return f"garbage instead of HTTP: {clean(text, 80)}"
-    if isinstance(error, httpx.TimeoutException):
+    """The cause of a failed request, without any of its headers."""
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        why = _VERIFIED.get(cause.verify_code)
+        return why or f"TLS: {clean(str(cause.verify_message), 80)}"
+    if isinstance(cause, ssl.SSLError):
+        why = (cause.reason or "no handshake").replace("_", " ").lower()
+        return f"TLS: {clean(why, 80)}"
+    if isinstance(cause, socket.gaierror):
+        return _NAMES.get(cause.errno or 0, "host name does not resolve")
+    if isinstance(cause, OSError) and cause.errno:
+        return _WORDS.get(cause.errno) or (cause.strerror or "connection failed").lower()
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"not an HTTP response: {clean(error.message, 80)}"
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
+        return "connection closed by the other side"
+    if isinstance(error, TimeoutError):
         return "timed out"
     return clean(str(error), 120) or type(error).__name__
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and what is behind it, of several tries the first."""
-    for _ in range(MAX_CAUSES):
-        yield error
-        behind = error.__cause__ or error.__context__
-        if isinstance(error, BaseExceptionGroup):
-            behind = error.exceptions[0]
-        if behind is None:
-            return
-        error = behind
-
-
 def _context(fleet: Fleet) -> ssl.SSLContext:
-    """Whom to believe, and who we are; TLS is never taken without a check."""
+    """TLS with verified certificates, and the client certificate of the settings."""
     try:
         context = ssl.create_default_context(cafile=fleet.ca_file or None)
     except (OSError, ssl.SSLError) as error:
@@ -171,7 +221,7 @@ def _why(error: OSError) -> str:
 
 
 def _secret(path: str, what: str) -> str:
-    """The first line of a file."""
+    """First line of a file."""
     try:
         with Path(path).open("rb") as file:
             line = file.readline(MAX_SECRET).strip()
@@ -180,7 +230,9 @@ def _secret(path: str, what: str) -> str:
     try:
         text = line.decode("ascii")
     except UnicodeDecodeError:
-        raise SettingsError(f"fleet.{what}: {path}: holds what no header may") from None
+        raise SettingsError(
+            f"fleet.{what}: {path}: has characters that are not allowed in a header"
+        ) from None
     if not text or not text.isprintable():
-        raise SettingsError(f"fleet.{what}: {path}: its first line holds no secret")
+        raise SettingsError(f"fleet.{what}: {path}: its first line is empty")
     return text

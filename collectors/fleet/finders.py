@@ -1,4 +1,4 @@
-"""Lists of nodes that change: files, DNS, Slurm, EC2."""
+"""Node lists that change: files, DNS, Slurm, EC2."""
 
 from pathlib import Path
 
@@ -21,18 +21,18 @@ def collectors(source: Source, settings: Settings) -> list[Collector]:
     """The collector of a list.
 
     Raises:
-        UsageError: the source is not written as it should be, or the file cannot be read.
-        SettingsError: what is needed to reach its nodes is wrong or missing.
+        UsageError: the source is not valid, or the file cannot be read.
+        SettingsError: a file of the settings cannot be used.
     """
     connection.check(settings.fleet)
     return [Watch(finder(source, settings), settings)]
 
 
 def finder(source: Source, settings: Settings) -> Finder:
-    """What looks for the nodes of a source.
+    """The list of a source.
 
     Raises:
-        UsageError: the source is not written as it should be, or the file cannot be read.
+        UsageError: the source is not valid, or the file cannot be read.
     """
     fleet = settings.fleet
     text = source.text.partition(":")[2]
@@ -40,7 +40,7 @@ def finder(source: Source, settings: Settings) -> Finder:
         case Origin.NODES_FILE:
             nodes = NodesFile(Path(source.text[1:]), fleet)
             try:
-                nodes.look()  # so that mistakes show before anything is drawn
+                nodes.read()  # shows mistakes before anything is drawn
             except FindError as error:
                 raise UsageError(str(error)) from None
             return nodes
@@ -50,4 +50,4 @@ def finder(source: Source, settings: Settings) -> Finder:
             return Slurm(text, fleet)
         case Origin.EC2:
             return Ec2(text, fleet)
-    raise UsageError(f"{clean(source.text)}: is no list of nodes")
+    raise UsageError(f"{clean(source.text)}: is not a node list")

@@ -1,8 +1,8 @@
-"""Nodes of which only another exporter's page of metrics can be had: polled.
+"""Metrics pages of other exporters, polled: neuron-monitor-prometheus.py of AWS, the EFA node
+exporter, Neuron Observer.
 
-Known are AWS's neuron-monitor-prometheus.py, the EFA node exporter and Neuron Observer. A page is
-handed over as it came, each kind to its decoder. Where its shares are in percent, a comment above
-it says so from then on: on an idle node nobody could tell.
+A page is passed on unchanged, to the decoder of each known source in it. If shares on it were ever
+in percent, a comment above the page says so: the values of an idle node would not show it.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from typing import NoReturn
 
-import httpx
+import aiohttp
 
 from trntop.catalog import EFA_EXPORTER, NEURON_EXPORTER, OBSERVER
 from trntop.core.errors import DecodeError
@@ -24,17 +24,15 @@ from . import connection
 from .target import FindError, Target
 
 PERIOD = 5.0
-"""Seconds from one look to the next."""
+"""Seconds between two polls."""
 DEADLINE = 4.0
-"""Seconds that a page may take in all."""
-MAX_WIRE = 4 << 20
+"""Seconds for a whole page."""
 MAX_BYTES = exporter_page.MAX_BYTES
 FAILURES = 3
-"""Looks in vain after which it is asked anew what is there."""
-HEADERS = {
-    "Accept": "text/plain;version=0.0.4;q=1,text/plain;q=0.5",
-    "Accept-Encoding": "gzip",
-}
+"""Failed polls in a row after which the address is probed again."""
+HEADERS = {"Accept": "text/plain;version=0.0.4;q=1,text/plain;q=0.5"}
+TEXT = ("text/plain", "application/openmetrics-text")
+"""Content types of a metrics page."""
 
 _TRNTOP = re.compile(rb"^trntop_build_info\b", re.MULTILINE)
 _MARKS = {
@@ -48,33 +46,30 @@ _MARKS = {
     ),
     OBSERVER: observer_page.MARK,
 }
-"""Source → what tells its page."""
-_TEXT = ("text/plain", "application/openmetrics-text")
-_GZIP = 31
-"""What zlib calls the gzip format."""
+"""Source → what is only on its page."""
 
 
 class TakenError(FindError):
-    """What a page tells, another tells of the node already, or of one that is called the same."""
+    """Another owner has the name of the node, or provides the same sources."""
 
 
 async def poll(
-    client: httpx.AsyncClient, target: Target, sink: Sink, register: Callable[..., str]
+    session: aiohttp.ClientSession, target: Target, sink: Sink, register: Callable[..., str]
 ) -> NoReturn:
-    """Looks at a node's page each `PERIOD` until cancelled; the first look is at once.
+    """Polls a page every `PERIOD` until cancelled.
 
     Args:
-        client: the client for all.
-        target: where the page is.
-        sink: takes its readings.
-        register: takes the target's name for the sources that it is given; returns why not.
+        session: shared by all nodes.
+        target: the node and the address of the page.
+        sink: receives its readings.
+        register: registers the target's name for its sources; returns the reason if it is taken.
 
     Raises:
-        FindError: there is no page, it is none of a known exporter, or it is gone.
+        FindError: there is no page of a known exporter, or not any more.
     """
     url = page_url(target.address)
     loop = asyncio.get_running_loop()
-    page = await fetch(client, url)
+    page = await fetch(session, url)
     sources = kinds(page)
     if not sources:
         raise FindError(_stranger(page, target))
@@ -82,7 +77,7 @@ async def poll(
         raise TakenError(taken)
     percent: frozenset[str] = frozenset()
     failures = 0
-    # Each node at its own moment of the period, so that no burst comes back.
+    # Spreads the polls of all nodes over the period.
     due = loop.time() + PERIOD * (1 + zlib.crc32(target.address.encode()) / 2**32)
     while True:
         for source in sources:
@@ -94,7 +89,7 @@ async def poll(
             await asyncio.sleep(due - loop.time())
             due = max(due + PERIOD, loop.time())
             try:
-                page = await fetch(client, url)
+                page = await fetch(session, url)
             except FindError as error:
                 failures += 1
                 for source in sources:
@@ -107,80 +102,60 @@ async def poll(
 
 
 def page_url(address: str) -> str:
-    """Where the page of an address is: its own path, else `/metrics`."""
+    """The URL of the page of an address: its own path, else `/metrics`."""
     has_path = "/" in address.partition("://")[2]
     return address if has_path else f"{address}/metrics"
 
 
 def kinds(page: bytes) -> tuple[str, ...]:
-    """The sources whose decoders can read something on a page."""
+    """The sources of a page."""
     if _TRNTOP.search(page):
         return ()
     return tuple(source for source, mark in _MARKS.items() if mark.search(page))
 
 
-async def fetch(client: httpx.AsyncClient, url: str) -> bytes:
-    """A page of metrics, unpacked.
+async def fetch(session: aiohttp.ClientSession, url: str) -> bytes:
+    """A metrics page.
 
     Raises:
-        FindError: why there is none; nothing of a redirect, a secret or a body is in it.
+        FindError: the reason why there is none, without its body, a redirect or a secret.
     """
     try:
-        async with asyncio.timeout(DEADLINE):
-            async with client.stream(
-                "GET", url, headers=HEADERS, follow_redirects=False
-            ) as response:
-                return await _body(response)
+        async with (
+            asyncio.timeout(DEADLINE),
+            session.get(url, headers=HEADERS, allow_redirects=False) as response,
+        ):
+            return await _body(response)
     except TimeoutError:
         raise FindError(f"no whole page within {DEADLINE:g} s") from None
-    except (httpx.HTTPError, OSError) as error:
+    except (aiohttp.ClientError, OSError) as error:
         raise FindError(connection.reason(error)) from None
 
 
-async def _body(response: httpx.Response) -> bytes:
-    if response.is_redirect:
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    if 300 <= response.status < 400:
         raise FindError("redirects elsewhere, which is not followed")
-    if response.status_code != 200:
-        raise FindError(f"no page of metrics: HTTP {response.status_code}")
-    kind = response.headers.get("content-type", "text/plain").partition(";")[0].strip().lower()
-    if kind not in _TEXT:
-        raise FindError(f"no page of metrics but {clean(kind, 40)}")
-    coding = response.headers.get("content-encoding", "identity").strip().lower()
-    if coding not in ("identity", "gzip", ""):
-        raise FindError(f"packed as {clean(coding, 40)}, which was not asked for")
-    packed = bytearray()
-    async for chunk in response.aiter_raw():
-        packed += chunk
-        if len(packed) > MAX_WIRE:
-            raise FindError(f"a page of more than {MAX_WIRE >> 20} MiB")
-    return inflate(bytes(packed)) if coding == "gzip" else bytes(packed)
-
-
-def inflate(packed: bytes) -> bytes:
-    """What gzip packed, if it is not more than `MAX_BYTES`.
-
-    Raises:
-        FindError: it is more, or damaged.
-    """
-    unpacker = zlib.decompressobj(_GZIP)
-    try:
-        page = unpacker.decompress(packed, MAX_BYTES)
-    except zlib.error:
-        raise FindError("a page that cannot be unpacked") from None
-    if unpacker.unconsumed_tail:
-        raise FindError(f"a page that unpacks to more than {MAX_BYTES >> 20} MiB")
-    if not unpacker.eof or unpacker.unused_data:
-        raise FindError("a page that cannot be unpacked")
-    return page
+    if response.status != 200:
+        raise FindError(f"no metrics page: HTTP {response.status}")
+    kind = response.headers.get("Content-Type", "text/plain").partition(";")[0].strip().lower()
+    if kind not in TEXT:
+        raise FindError(f"no metrics page but {clean(kind, 40)}")
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise FindError("its page is compressed, which was not requested")
+    page = bytearray()
+    async for chunk in response.content.iter_any():
+        page += chunk
+        if len(page) > MAX_BYTES:
+            raise FindError(f"a page of more than {MAX_BYTES >> 20} MiB")
+    return bytes(page)
 
 
 def _marked(page: bytes, percent: frozenset[str]) -> tuple[bytes, frozenset[str]]:
-    """The page, with what is known of its scales, and what is known now."""
+    """The page with a note of the families in percent, and these families."""
     try:
         now = percent | exporter_page.percents(page, neuron_page.FAMILIES)
     except DecodeError:
         now = percent
-    # What this page shows for the first time, its decoder finds and tells.
     if not percent:
         return page, now
     note = f"{exporter_page.NOTE}{' '.join(sorted(percent))}\n"
@@ -188,12 +163,12 @@ def _marked(page: bytes, percent: frozenset[str]) -> tuple[bytes, frozenset[str]
 
 
 def _stranger(page: bytes, target: Target) -> str:
-    """What an unknown page is, in words."""
+    """Why a page cannot be used."""
     if _TRNTOP.search(page):
         if target.address.endswith("/metrics"):
-            return "this is a trntop agent: leave /metrics out of its address"
-        return "an agent of trntop that is too old to stream: update it"
+            return "this is a trntop agent: omit /metrics from its address"
+        return "a trntop agent that is too old to stream: update it"
     return (
-        "its page of metrics is none of neuron-monitor-prometheus.py, the EFA node exporter or "
+        "its metrics page is not from neuron-monitor-prometheus.py, the EFA node exporter or "
         "Neuron Observer"
     )

@@ -1,4 +1,4 @@
-"""What a node is called, and how it is reached."""
+"""Nodes of a list: names and addresses."""
 
 import ipaddress
 from collections import Counter
@@ -12,70 +12,69 @@ from trntop.core.text import clean
 
 
 class FindError(TrntopError):
-    """A list of nodes cannot be had now; the list before stands."""
+    """A node list cannot be read now; the previous one stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One node that is to be watched."""
+    """One node to monitor."""
 
     name: str
-    """What it goes by on the screen, cleaned; unique in a list."""
+    """Cleaned, and unique in a list."""
     address: str
     """`http://HOST:PORT`, `https://HOST:PORT/PATH` or `ssh://[USER@]HOST[:PORT]`."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What the list tells of the node: its instance id, zone, state, …"""
+    """Facts of the list about the node: its instance id, zone, state, …"""
 
 
 class Finder(Protocol):
     """A list of nodes."""
 
     text: str
-    """What the user wrote, cleaned."""
+    """The text of the user, cleaned."""
     period: float | None
-    """Seconds between looks; None where the list never changes."""
+    """Seconds between refreshes; None if the list never changes."""
 
     async def find(self) -> list[Target]:
         """The nodes now.
 
         Raises:
-            FindError: why there is no answer.
+            FindError: the reason why the list cannot be read.
         """
         ...
 
     def close(self) -> None:
-        """The list is not looked at any more."""
+        """Releases what the list uses."""
         ...
 
 
 def named(addresses: Iterable[str]) -> list[Target]:
-    """Targets for addresses, each by the shortest name that tells it from the others.
+    """Targets with the shortest unique name of each address.
 
     That is the host without its domain, the host, host and port, or the whole address.
     """
     choices = [_names(address) for address in dict.fromkeys(addresses)]
     counts = [Counter(names) for names in zip(*choices, strict=True)]
     shortest = [
-        next(n for n, seen in zip(names, counts, strict=True) if seen[n] == 1) for names in choices
+        next(n for n, count in zip(names, counts, strict=True) if count[n] == 1)
+        for names in choices
     ]
-    return told_apart(
+    return with_unique_names(
         [Target(clean(n), names[-1]) for n, names in zip(shortest, choices, strict=True)]
     )
 
 
-def told_apart(targets: Sequence[Target]) -> list[Target]:
-    """The targets; those whose names are not theirs alone go by their addresses.
-
-    Nobody goes by the address of another either.
-    """
-    count = Counter(one.name for one in targets) + Counter({clean(one.address) for one in targets})
+def with_unique_names(targets: Sequence[Target]) -> list[Target]:
+    """The targets; the name of those without a unique one is their address."""
+    count = Counter(target.name for target in targets)
+    count.update({clean(target.address) for target in targets})
     return [
-        one if count[one.name] == 1 else replace(one, name=clean(one.address)) for one in targets
+        target if count[target.name] == 1 else replace(target, name=clean(target.address))
+        for target in targets
     ]
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is an IP address rather than a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -84,7 +83,7 @@ def is_address(host: str) -> bool:
 
 
 def _names(address: str) -> tuple[str, ...]:
-    """What an address may go by, the shortest first."""
+    """Possible names, the shortest first."""
     parts = urlsplit(address)
     host = parts.hostname or ""
     short = host if is_address(host) else host.partition(".")[0]

@@ -1,4 +1,4 @@
-"""A list of nodes that may change: who joins gets a collector, who leaves loses it."""
+"""Monitors the nodes of a list: starts and stops one task per node."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Protocol
 
-import httpx
+import aiohttp
 import msgspec
 
 from trntop.catalog import FLEET
@@ -20,9 +20,9 @@ from .agent import Agent
 from .target import Finder, FindError, Target
 
 JOIN_SECONDS = 0.002
-"""Between two nodes that join, so that a thousand do not begin in one moment."""
+"""Delay between two new nodes, so that a thousand do not connect at once."""
 MANY = 2000
-"""Nodes above which asking each of them is not the best way."""
+"""Nodes above which a Prometheus backend is recommended."""
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Listed:
     """A list that never changes.
 
     Args:
-        text: what the user wrote, cleaned.
+        text: the text of the user, cleaned.
         targets: the nodes.
     """
 
@@ -41,22 +41,22 @@ class Listed:
         self._targets = list(targets)
 
     async def find(self) -> list[Target]:
-        """The nodes."""
+        """See `Finder`."""
         return self._targets
 
     def close(self) -> None:
         """See `Finder`."""
 
 
-class _Speaker(Protocol):
-    """What asks at one address."""
+class _Owner(Protocol):
+    """Reads from one address."""
 
     source: str
-    """The source that its own state is told as."""
+    """The source whose state it reports."""
 
     @property
     def nodes(self) -> Set[str]:
-        """The nodes that it speaks for, or the one that stands for it."""
+        """Its nodes, or the one that shows its state."""
         ...
 
 
@@ -64,18 +64,18 @@ class _Speaker(Protocol):
 class _Watched:
     target: Target
     task: asyncio.Task[None]
-    owner: _Speaker
+    owner: _Owner
 
 
 class Watch:
-    """Watches each node of a list, over HTTP or ssh as its address says.
+    """Monitors each node of a list, over HTTP or ssh by its address.
 
-    A look at the list that fails is told once, and the list before stands. While there was none
-    yet, or while it is empty, a node of the list's own name says so.
+    A refresh that fails is reported once, and the previous nodes stay. A list without nodes is
+    shown as a node of its own.
 
     Args:
         finder: the list.
-        settings: the settings in force.
+        settings: the settings.
     """
 
     source = FLEET
@@ -87,57 +87,56 @@ class Watch:
         self._watched: dict[str, _Watched] = {}
         """By the target's name."""
         self._facts: dict[str, Mapping[str, str]] = {}
-        """Target → what its list said of it last."""
-        self._complaint = ""
-        """What was told last."""
-        self._room = 0
-        """Nodes for which files may be open."""
+        """Target → the facts that its list had last."""
+        self._problem = ""
+        self._descriptors = 0
+        """Nodes for which the limit of open files was raised."""
 
     async def run(self, sink: Sink) -> None:
-        """Watches until cancelled."""
-        async with connection.client(self._settings.fleet) as client:
+        """Monitors until cancelled."""
+        async with connection.session(self._settings.fleet) as session:
             try:
                 while True:
-                    await self._look(client, sink)
+                    await self._refresh(session, sink)
                     if self._finder.period is None:
                         await asyncio.Event().wait()  # until cancelled
                     await asyncio.sleep(self._finder.period or 0.0)
             finally:
                 self._finder.close()
-                tasks = [one.task for one in self._watched.values()]
+                tasks = [watched.task for watched in self._watched.values()]
                 self._watched.clear()
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-                self._make_room(0, sink)
+                self._allow_descriptors(0, sink)
 
-    async def _look(self, client: httpx.AsyncClient, sink: Sink) -> None:
-        """Looks at the list once."""
+    async def _refresh(self, session: aiohttp.ClientSession, sink: Sink) -> None:
         try:
             found = {target.name: target for target in await self._finder.find()}
         except FindError as error:
-            self._complain(sink, str(error))
+            self._report(sink, str(error))
             return
-        gone = [one for one in self._watched.values() if not _same(one, found)]
-        for one in gone:
-            await self._leave(one, sink)
-        self._make_room(len(found), sink)
+        for watched in list(self._watched.values()):
+            now = found.get(watched.target.name)
+            if now is None or now.address != watched.target.address:
+                await self._remove(watched, sink)
+        self._allow_descriptors(len(found), sink)
         if not found:
-            self._complain(sink, f"{self.node}: names no node")
+            self._report(sink, f"{self.node}: no nodes")
             return
-        if self._complaint and not self._watched:
+        if self._problem and not self._watched:
             sink.forget(self.node)
-        self._complaint = ""
+        self._problem = ""
         for target in found.values():
             if target.name not in self._watched:
-                self._join(client, target, sink)
+                self._add(session, target, sink)
                 await asyncio.sleep(JOIN_SECONDS)
-            self._tell_facts(target, sink)
+            self._pass_on_facts(target, sink)
 
-    def _tell_facts(self, target: Target, sink: Sink) -> None:
-        """What the list says of a node, and by empty texts what it says no more.
+    def _pass_on_facts(self, target: Target, sink: Sink) -> None:
+        """The facts of a list about a node; a fact that is gone becomes an empty text.
 
-        Nothing of one whose name another took, nor of a relay, which stands for others.
+        Not for an aggregator, or if another owner has the name.
         """
         if target.name not in self._watched[target.name].owner.nodes:
             return
@@ -148,61 +147,55 @@ class Watch:
             sink.reading(Reading(target.name, FLEET, sink.now(), data))
             self._facts[target.name] = target.facts
 
-    def _complain(self, sink: Sink, text: str) -> None:
-        if self._watched:
-            if text != self._complaint:
-                sink.tell(f"{text}; the nodes found before are watched on")
-        else:
-            sink.status(Status(self.node, FLEET, State.DOWN, text))
-        self._complaint = text
+    def _report(self, sink: Sink, problem: str) -> None:
+        if not self._watched:
+            sink.status(Status(self.node, FLEET, State.DOWN, problem))
+        elif problem != self._problem:
+            sink.tell(f"{problem}; the previous nodes stay")
+        self._problem = problem
 
-    def _make_room(self, nodes: int, sink: Sink) -> None:
-        """Lets as many connections be open as there are nodes, and says what many cost."""
-        before, self._room = self._room, nodes
+    def _allow_descriptors(self, nodes: int, sink: Sink) -> None:
+        """Raises the limit of open files, and recommends a backend for many nodes."""
+        before, self._descriptors = self._descriptors, nodes
         if nodes <= before:
             descriptors.give_back(before - nodes)
             return
-        if complaint := descriptors.allow(nodes - before):
-            sink.tell(complaint)
+        if problem := descriptors.allow(nodes - before):
+            sink.tell(problem)
         if nodes > MANY >= before:
             sink.tell(
-                f"{nodes:,} nodes, each asked each second: above {MANY:,} a Prometheus server "
-                "that scrapes them is the better source (prometheus+http://HOST)"
+                f"{nodes:,} nodes: above {MANY:,} use a Prometheus server that scrapes them "
+                "(prometheus+http://HOST)"
             )
 
-    def _join(self, client: httpx.AsyncClient, target: Target, sink: Sink) -> None:
-        owner: _Speaker
+    def _add(self, session: aiohttp.ClientSession, target: Target, sink: Sink) -> None:
+        owner: _Owner
         if target.address.startswith("ssh:"):
             from trntop.collectors import ssh
 
             owner = node = ssh.connect(target, self._settings)
             run = node.run(sink)
         else:
-            owner = agent = Agent(client, target, self._settings, sink)
+            owner = agent = Agent(session, target, self._settings, sink)
             run = agent.run()
         task = asyncio.create_task(run, name=target.name)
-        task.add_done_callback(lambda done: _report(done, owner, sink))
+        task.add_done_callback(lambda done: _report_defect(done, owner, sink))
         self._watched[target.name] = _Watched(target, task, owner)
 
-    async def _leave(self, one: _Watched, sink: Sink) -> None:
-        del self._watched[one.target.name]
-        self._facts.pop(one.target.name, None)
-        one.task.cancel()
-        await asyncio.gather(one.task, return_exceptions=True)
-        for node in one.owner.nodes:
-            sink.forget(node, one.target.address)
+    async def _remove(self, watched: _Watched, sink: Sink) -> None:
+        del self._watched[watched.target.name]
+        self._facts.pop(watched.target.name, None)
+        watched.task.cancel()
+        await asyncio.gather(watched.task, return_exceptions=True)
+        for node in watched.owner.nodes:
+            sink.forget(node, watched.target.address)
 
 
-def _same(one: _Watched, found: dict[str, Target]) -> bool:
-    now = found.get(one.target.name)
-    return now is not None and now.address == one.target.address
-
-
-def _report(task: asyncio.Task[None], owner: _Speaker, sink: Sink) -> None:
-    """A defect in what asks at one address takes its nodes down, and no others."""
+def _report_defect(task: asyncio.Task[None], owner: _Owner, sink: Sink) -> None:
+    """A defect only affects the nodes of one address."""
     if task.cancelled() or (error := task.exception()) is None:
         return
-    log.error("watching %s failed", task.get_name(), exc_info=error)
+    log.error("reading %s failed", task.get_name(), exc_info=error)
     reason = f"internal error: {type(error).__name__}"
     for node in owner.nodes:
         sink.status(Status(node, owner.source, State.DOWN, reason))

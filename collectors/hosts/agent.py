@@ -6,10 +6,11 @@ and one that is given up closes its connection, upon which the agent ends what i
 
 import asyncio
 import contextlib
+from http import HTTPStatus
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
-import httpx
+import aiohttp
 import msgspec
 from msgspec import structs
 
@@ -48,9 +49,17 @@ class Line:
     """The client that all hosts of a check share; it is closed when the last of them is."""
 
     def __init__(self, fleet: Fleet) -> None:
-        self.client = connection.client(fleet)
-        self.connect = fleet.connect
+        connection.check(fleet)
+        self._fleet = fleet
+        self._session: aiohttp.ClientSession | None = None
         self._users = 0
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The session; call it on the event loop."""
+        if self._session is None:
+            self._session = connection.session(self._fleet)
+        return self._session
 
     def join(self) -> None:
         """One more host uses it."""
@@ -59,8 +68,8 @@ class Line:
     async def leave(self) -> None:
         """One host less does."""
         self._users -= 1
-        if self._users == 0:
-            await self.client.aclose()
+        if self._users == 0 and self._session is not None:
+            await self._session.close()
 
 
 class AgentHost:
@@ -112,7 +121,7 @@ class AgentHost:
             if asked.done():
                 self._orders.discard(asked)
         self._servers.add(served.id)
-        host = httpx.URL(self._address).host
+        host = urlsplit(self._address).hostname or ""
         # Where we reach its agent, its peers reach it as well.
         return structs.replace(served, address=served.address or host)
 
@@ -164,17 +173,19 @@ class AgentHost:
         try:
             async with asyncio.timeout(seconds):
                 status, body = await self._exchange(method, path, content)
+        except aiohttp.ConnectionTimeoutError as error:
+            raise UnreachableError(connection.reason(error)) from error
         except TimeoutError:
             raise UnreachableError(f"no response from its agent within {seconds:g} s") from None
         except SettingsError as error:  # a file of secrets that has gone
             raise ProbeError(str(error)) from error
-        except httpx.HTTPError as error:
+        except (aiohttp.ClientError, OSError) as error:
             why = connection.reason(error)
             # Who answers with the wrong certificate, or without TLS, is there.
             if why.startswith("TLS"):
                 raise ProbeError(f"its agent: {why}") from error
             raise UnreachableError(why) from error
-        if status != httpx.codes.OK:
+        if status != HTTPStatus.OK:
             raise _refusal(status, body)
         try:
             return msgspec.json.decode(body, type=kind)
@@ -187,16 +198,15 @@ class AgentHost:
         line = self._line
         sent = None if content is None else msgspec.json.encode(content)
         headers = {} if sent is None else {"Content-Type": "application/json"}
-        limits = httpx.Timeout(None, connect=line.connect)
-        async with line.client.stream(
-            method, self._address + path, content=sent, headers=headers, timeout=limits
+        async with line.session.request(
+            method, self._address + path, data=sent, headers=headers, allow_redirects=False
         ) as response:
             body = bytearray()
-            async for chunk in response.aiter_raw():
+            async for chunk in response.content.iter_any():
                 body += chunk
                 if len(body) > MAX_BYTES:
                     raise ProbeError("its agent answers more than a check takes")
-            return response.status_code, bytes(body)
+            return response.status, bytes(body)
 
 
 def _refusal(status: int, body: bytes) -> ProbeError:
@@ -204,15 +214,15 @@ def _refusal(status: int, body: bytes) -> ProbeError:
     text = body.decode(errors="replace").strip()
     said = "" if text.startswith("<") else clean(text, MAX_SENTENCE)
     match status:
-        case httpx.codes.UNAUTHORIZED:
+        case HTTPStatus.UNAUTHORIZED:
             return RefusedError(said or "its agent asks for another token (fleet.token_file)")
-        case httpx.codes.FORBIDDEN:
+        case HTTPStatus.FORBIDDEN:
             return RefusedError(said or "its agent allows no probes (trntop export --allow-probes)")
-        case httpx.codes.NOT_FOUND:
+        case HTTPStatus.NOT_FOUND:
             return ProbeError("no agent of trntop answers there, or one that knows no probes")
-        case httpx.codes.CONFLICT:
+        case HTTPStatus.CONFLICT:
             return BusyError(said or "it is in another probe")
-        case httpx.codes.UNPROCESSABLE_ENTITY:
+        case HTTPStatus.UNPROCESSABLE_ENTITY:
             return ProbeError(said or "it cannot run that probe")
         case _:
             return ProbeError(f"its agent answers {status}{said and f': {said}'}")

@@ -1,19 +1,13 @@
-"""An engine as a source: a server that keeps what agents and exporters told it.
+"""A Prometheus backend as a source: a server that scrapes the agents.
 
-address       which server, and which of its series
-client        questions over HTTP, bounded, and what can go wrong with them
-sigv4         signed requests, for Amazon Managed Service for Prometheus
-selectors     PromQL with foreign text in it
-capabilities  what a server is and has
-probe         finds that out
-asking        questions that belong together
-questions     what is asked, with trntop's own series
-own           the refresh by them, and all of one node
-foreign       the same with other people's series only
-nodes         from series to inventories and frames
-sums          what is true of the cluster as a whole
-telling       hands it on, as an agent of each node would
-collector     the pace, the failures, and the node that is looked at
+address    its URL and parameters
+client     HTTP requests, their limits and errors
+queries    PromQL
+refresh    the queries of a refresh and of one node
+nodes      inventories and frames from series
+sums       totals of the cluster
+publisher  readings for the session
+collector  the loop
 """
 
 from trntop.core.settings import Settings
@@ -25,10 +19,10 @@ from .collector import PrometheusCollector
 
 
 def collectors(source: Source, settings: Settings) -> list[Collector]:
-    """The collector of an engine.
+    """The collector of a Prometheus backend.
 
     Raises:
-        UsageError: the source is not written as it should be.
-        SettingsError: what is needed to reach it is wrong.
+        UsageError: the source is not valid.
+        SettingsError: a file of the settings cannot be used.
     """
     return [PrometheusCollector(parse(source.text), settings.fleet)]

@@ -1,12 +1,11 @@
-"""`prometheus+http(s)://HOST[:PORT][/PREFIX][?match=…&tenant=…&sigv4=REGION]`: which server, and
-which of its series.
-"""
+"""The SOURCE `prometheus+http(s)://HOST[:PORT][/PREFIX][?match=…&tenant=…&sigv4=REGION]`."""
 
 import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
 from trntop.core.errors import UsageError
+from trntop.core.suggest import unknown
 from trntop.core.text import clean
 
 _PARAMETERS = ("match", "tenant", "sigv4")
@@ -20,25 +19,25 @@ _WORD = re.compile(r"[\x21-\x7e]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an engine is, and what is asked of it."""
+    """The address of a Prometheus backend."""
 
     url: str
     """`http://HOST:PORT/PREFIX`, without a slash at the end."""
     name: str
-    """What it goes by on the screen: host and port."""
+    """Its name on the screen: host and port."""
     match: str = ""
-    """Label matchers that go into every selector: `cluster="a",env!="test"`."""
+    """Label matchers of every selector: `cluster="a",env!="test"`."""
     tenant: str = ""
-    """For `X-Scope-OrgID`; over the setting."""
+    """`X-Scope-OrgID`; overrides the setting."""
     region: str = ""
-    """AWS region, where requests are to be signed."""
+    """AWS region of signed requests."""
 
 
 def parse(text: str) -> Address:
-    """An engine as the user named it.
+    """The address of a SOURCE.
 
     Raises:
-        UsageError: it is not written as it should be; never with a password that stands in it.
+        UsageError: it is not valid; the message contains no password.
     """
     scheme, _, rest = text.partition("+")
     try:
@@ -47,15 +46,17 @@ def parse(text: str) -> Address:
     except ValueError:
         host, port, parts = "", None, urlsplit("")
     if scheme.lower() != "prometheus" or parts.scheme not in ("http", "https") or not host:
-        raise UsageError("an engine is written prometheus+http://HOST:PORT, or with https")
+        raise UsageError("a Prometheus backend is prometheus+http://HOST:PORT, or with https")
     if "@" in parts.netloc:
         raise UsageError(
-            f"prometheus+{parts.scheme}://{clean(host)}: no password in the address, where others "
-            "can read it: name a file in fleet.password_file or fleet.token_file"
+            f"prometheus+{parts.scheme}://{clean(host)}: an address cannot contain a password; "
+            "use fleet.password_file or fleet.token_file"
         )
     blank = any(map(str.isspace, parts.netloc + parts.path))
     if parts.fragment or blank or not rest.isprintable():
-        raise UsageError(f"prometheus+{parts.scheme}://{clean(host)}: no blank and no # there")
+        raise UsageError(
+            f"prometheus+{parts.scheme}://{clean(host)}: an address cannot contain blanks or #"
+        )
     match, tenant, region = _parameters(parts.query)
     amp = _AMP.fullmatch(host)
     name = f"[{host}]" if ":" in host else host
@@ -70,26 +71,24 @@ def parse(text: str) -> Address:
 
 
 def _parameters(query: str) -> tuple[str, str, str]:
-    """Matchers, tenant and region."""
     matchers: list[str] = []
     found = dict.fromkeys(_PARAMETERS, "")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
-        raise UsageError("engine: what stands behind ? is NAME=VALUE, joined by &") from None
+        raise UsageError("parameters of a Prometheus backend are NAME=VALUE, joined by &") from None
     for name, value in pairs:
         if name not in _PARAMETERS:
-            known = ", ".join(_PARAMETERS)
-            raise UsageError(f"engine: {clean(name, 32)} is no parameter; known are {known}")
+            raise UsageError(unknown("parameter", clean(name, 32), _PARAMETERS))
         if name == "match":
             inside = value.strip().removeprefix("{").removesuffix("}").strip()
             if not _MATCHERS.fullmatch(inside):
                 raise UsageError(
-                    f'engine: match={clean(value, 64)} is written match=cluster="a", or %22 for "'
+                    f'match={clean(value, 64)} is not valid; use match=cluster="a", or %22 for "'
                 )
             matchers.append(inside.rstrip(", "))
         elif not _WORD.fullmatch(value) or found[name]:
-            raise UsageError(f"engine: {name} is one word, said once")
+            raise UsageError(f"{name} must be one word, given once")
         else:
             found[name] = value
     return ",".join(matchers), found["tenant"], found["sigv4"]

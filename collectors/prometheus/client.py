@@ -1,80 +1,65 @@
-"""Questions to a server that speaks Prometheus' HTTP API, and what can go wrong with them.
+"""Requests to the HTTP API of Prometheus, with limits of bytes and time.
 
-https://prometheus.io/docs/prometheus/latest/querying/api/ . Answers are read up to a limit of
-bytes and of time; what the server warns of is handed on.
+https://prometheus.io/docs/prometheus/latest/querying/api/
 """
 
 import asyncio
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from enum import Enum, auto
-from typing import Any
 from urllib.parse import urlencode
 
-import httpx
+import aiohttp
 import msgspec
+from yarl import URL
 
+from trntop.collectors import aws
 from trntop.collectors.fleet import connection
 from trntop.core.errors import TrntopError
 from trntop.core.settings import Fleet
 from trntop.core.text import clean
+from trntop.session.collector import Sink
 
 from .address import Address
-from .sigv4 import SigningError, SigV4
 
 MAX_BYTES = 64 << 20
-"""Longest answer that is read: some 300,000 series."""
+"""Longest response, some 300,000 series."""
+SECONDS = 10.0
+"""Timeout of a query."""
 SLACK = 2.0
-"""Seconds more than the server is given, for the way."""
+"""Seconds added to the timeout of the server."""
 MAX_WAIT = 300.0
-"""The longest pause that a server may ask for."""
+"""Longest `Retry-After` that is used."""
 MAX_TEXT = 160
+AT_ONCE = 4
+"""Concurrent queries of a refresh."""
+CLOCK_SLACK = 2.0
+"""Clock differences below this are ignored, because `Date` has whole seconds."""
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 Labels = Mapping[str, str]
-
-
-class Trouble(Enum):
-    """Kinds of failures; the text says which."""
-
-    UNREACHABLE = auto()
-    SLOW = auto()
-    REFUSED = auto()
-    """Who asks is not let in."""
-    NO_BACKEND = auto()
-    """Something else answers: a login page, another program."""
-    BAD_QUERY = auto()
-    """What was asked is not understood."""
-    TOO_MUCH = auto()
-    """The answer, or the way to it, is beyond a limit of the server or of ours."""
-    BUSY = auto()
-    """The server wants to be left alone for a while."""
-    BROKEN = auto()
+Rows = Iterator[tuple[Labels, float]]
 
 
 class BackendError(TrntopError):
-    """A question got no answer that can be used.
+    """A query without a usable response.
 
     Args:
-        kind: of the failure.
-        text: why, in words.
-        wait: seconds that the server asks for, if it does.
+        text: the reason.
+        wait: seconds that the server asks to wait, if it does.
+        other: the server may not be the one that was probed.
     """
 
-    def __init__(self, kind: Trouble, text: str, wait: float | None = None) -> None:
+    def __init__(self, text: str, wait: float | None = None, *, other: bool = False) -> None:
         super().__init__(text)
-        self.kind = kind
         self.wait = wait
+        self.other = other
 
 
 class Row(msgspec.Struct, gc=False):
-    """One series of an answer.
-
-    An answer has tens of thousands of them: nothing here is for the garbage collector, whose looks
-    at them would take longer than the decoding.
-    """
+    """One series of a response; `gc=False`, because a response has tens of thousands."""
 
     metric: dict[str, str] = {}
     value: tuple[float, str] | None = None
@@ -88,170 +73,193 @@ class _Data(msgspec.Struct):
     result: list[Row] = []
 
 
-class _Answer(msgspec.Struct):
+class _Response(msgspec.Struct):
     status: str = ""
-    data: _Data | None = None
+    data: _Data | list[str] | None = None
     error_type: str = msgspec.field(default="", name="errorType")
     error: str = ""
     warnings: list[str] | None = None
-    infos: list[str] | None = None
     partial: bool = msgspec.field(default=False, name="isPartial")
 
 
-class _Plain(msgspec.Struct):
-    """An answer whose data are no series."""
-
-    status: str = ""
-    data: Any = None
-    error_type: str = msgspec.field(default="", name="errorType")
-    error: str = ""
-
-
-_answers = msgspec.json.Decoder(_Answer)
-_plain = msgspec.json.Decoder(_Plain)
+_decoder = msgspec.json.Decoder(_Response)
 
 
 @dataclass(slots=True)
 class Result:
-    """The series of an answer, and what the server said about it."""
+    """The series of a query, and the warnings of the server."""
 
-    rows: list[Row]
+    series: list[Row]
     notes: list[str] = field(default_factory=list)
+
+    def rows(self) -> Rows:
+        """Labels and finite value of each series at one instant."""
+        for row in self.series:
+            if row.value is not None and (value := number(row.value[1])) == value:
+                yield row.metric, value
 
 
 class Client:
-    """One engine; use it on one event loop.
+    """One backend; use it on one event loop.
 
     Args:
-        address: where it is.
-        fleet: how it is reached: certificates, secrets, tenant.
+        address: its address.
+        fleet: the settings: certificates, secrets, tenant.
+        wall: unix seconds of this machine.
 
     Raises:
-        SettingsError: a file that the settings name cannot be used, or the extra aws is missing.
+        SettingsError: a file that the settings name cannot be used.
     """
 
-    def __init__(self, address: Address, fleet: Fleet) -> None:
+    def __init__(
+        self, address: Address, fleet: Fleet, wall: Callable[[], float] = time.time
+    ) -> None:
+        connection.check(fleet)
+        self.wall = wall
+        self.notes: list[str] = []
+        """What the newest refresh lacks, and why."""
         self._url = address.url
-        self._http = connection.client(fleet)
-        if tenant := address.tenant or fleet.tenant:
-            self._http.headers["X-Scope-OrgID"] = tenant
-        if address.region:
-            self._http.auth = SigV4(address.region)
-        self._connect = fleet.connect
-        self.ahead: float | None = None
-        """Seconds that the server's clock is ahead of this machine's, by the newest answer; it is
-        told in whole seconds.
-        """
+        self._fleet = fleet
+        tenant = address.tenant or fleet.tenant
+        self._headers = {"X-Scope-OrgID": tenant} if tenant else {}
+        self._signer = aws.Signer("aps", address.region) if address.region else None
+        self._session: aiohttp.ClientSession | None = None
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._ahead = 0.0
+        """Seconds that the server's clock is ahead."""
 
     async def close(self) -> None:
-        """Ends all connections, and with them what the server still works on."""
-        await self._http.aclose()
+        """Closes all connections, which cancels their queries on the server."""
+        if self._session is not None:
+            await self._session.close()
 
-    async def instant(self, query: str, at: float, seconds: float) -> Result:
-        """The series of a query at one moment of the server's time.
+    def now(self) -> float:
+        """The server's time."""
+        return self.wall() + self._ahead
+
+    def to_local(self, time: float, sink: Sink) -> float:
+        """The session's time of a time of the server."""
+        return time - self.now() + sink.now()
+
+    async def instant(self, query: str, at: float, seconds: float = SECONDS) -> Result:
+        """The series of a query at one time of the server.
 
         Raises:
-            BackendError: there is no answer.
+            BackendError: there is no usable response.
         """
-        return await self._series(
-            "query", {"query": query, "time": f"{at:.3f}", **_limits(seconds)}, seconds
-        )
+        form = {"query": query, "time": f"{at:.3f}"}
+        return await self._series("query", form, seconds)
 
-    async def range(
-        self, query: str, start: float, end: float, step: float, seconds: float
-    ) -> Result:
+    async def range(self, query: str, start: float, end: float, step: float) -> Result:
         """The series of a query over time.
 
         Raises:
-            BackendError: there is no answer.
+            BackendError: there is no usable response.
         """
         span = {"start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
-        return await self._series(
-            "query_range", {"query": query, **span, **_limits(seconds)}, seconds
-        )
+        return await self._series("query_range", {"query": query, **span}, SECONDS)
 
     async def names(self, start: float, end: float, seconds: float) -> frozenset[str]:
-        """The names of all metrics in a span of time; this asks the index, not the series.
+        """The names of all metrics in a span of time, which cost no look at series.
 
         Raises:
-            BackendError: there is no answer.
+            BackendError: there is no usable response.
         """
-        span = {"start": f"{start:.3f}", "end": f"{end:.3f}"}
-        path = f"label/__name__/values?{urlencode(span)}"
-        data = _whole(_plain, await self._ask("GET", path, None, seconds)).data
-        if not isinstance(data, list):
-            raise BackendError(Trouble.NO_BACKEND, "answers, but not as Prometheus does")
-        return frozenset(name for name in data if isinstance(name, str))
+        span = urlencode({"start": f"{start:.3f}", "end": f"{end:.3f}"})
+        body = await self._request("GET", f"label/__name__/values?{span}", b"", seconds)
+        names = _decoded(body).data
+        if not isinstance(names, list):
+            raise BackendError("it responds, but not as Prometheus does", other=True)
+        return frozenset(names)
 
-    async def build(self, seconds: float) -> str:
-        """What the server calls itself: `Prometheus 2.42.0`; empty where it does not say."""
+    async def refresh(
+        self, queries: Mapping[str, str], at: float, required: tuple[str, ...] = ()
+    ) -> dict[str, Result]:
+        """The results of several queries; a failed one is noted, unless it is required.
+
+        Raises:
+            BackendError: a required query failed.
+        """
+        tasks = [asyncio.create_task(self._in_turn(query, at)) for query in queries.values()]
         try:
-            body = await self._ask("GET", "status/buildinfo", None, seconds)
-            data = _whole(_plain, body).data
-        except BackendError as error:
-            if error.kind in (Trouble.UNREACHABLE, Trouble.REFUSED, Trouble.SLOW):
-                raise
-            return ""  # not every server has this page
-        told = data if isinstance(data, dict) else {}
-        name, version = told.get("application") or "Prometheus", told.get("version") or ""
-        return clean(f"{name} {version}".strip(), 64)
+            found = await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            for task in tasks:
+                task.cancel()
+        results: dict[str, Result] = {}
+        for key, result in zip(queries, found, strict=True):
+            if isinstance(result, Result):
+                results[key] = result
+                self.notes += result.notes
+            elif not isinstance(result, BackendError) or key in required:
+                raise result
+            else:
+                self.notes.append(f"no response for {key}: {result}")
+        return results
+
+    async def _in_turn(self, query: str, at: float) -> Result:
+        async with self._turns:
+            return await self.instant(query, at)
 
     async def _series(self, path: str, form: Mapping[str, str], seconds: float) -> Result:
-        answer = _whole(_answers, await self._ask("POST", path, form, seconds))
-        if answer.data is None or answer.data.result_type not in ("vector", "matrix"):
-            raise BackendError(Trouble.NO_BACKEND, "answers, but not as Prometheus does")
-        rows = answer.data.result
-        notes = [clean(text, MAX_TEXT) for text in answer.warnings or ()]
-        if answer.partial:
-            notes.append("the answer is partial: a part of its storage is away")
-        if lost := sum(bool(bytes(row.histogram) or bytes(row.histograms)) for row in rows):
-            notes.append(f"{lost} histograms where numbers were expected are left out")
-        return Result(rows, notes)
+        # VictoriaMetrics caches, and hides the newest half minute, unless `nocache` is set.
+        limits = {"timeout": f"{seconds:g}s", "nocache": "1"}
+        body = await self._request("POST", path, urlencode({**form, **limits}).encode(), seconds)
+        response = _decoded(body)
+        data = response.data
+        if not isinstance(data, _Data) or data.result_type not in ("vector", "matrix"):
+            raise BackendError("it responds, but not as Prometheus does", other=True)
+        notes = [clean(text, MAX_TEXT) for text in response.warnings or ()]
+        if response.partial:
+            notes.append("partial response: a part of its storage is not available")
+        series = data.result
+        if lost := sum(bool(bytes(row.histogram) or bytes(row.histograms)) for row in series):
+            notes.append(f"{lost} histograms are skipped")
+        return Result(series, notes)
 
-    async def _ask(
-        self, method: str, path: str, form: Mapping[str, str] | None, seconds: float
-    ) -> bytes:
-        """The body of an answer.
+    async def _request(self, method: str, path: str, body: bytes, seconds: float) -> bytes:
+        """The body of a response.
 
         Raises:
-            BackendError: there is none, or it says that something is wrong.
+            BackendError: there is no usable response.
         """
-        content = None if form is None else urlencode(form).encode()
-        kind = {} if form is None else {"Content-Type": "application/x-www-form-urlencoded"}
+        if self._session is None:
+            self._session = connection.session(self._fleet, signed=self._signer is not None)
+        url = f"{self._url}/api/v1/{path}"
+        headers = self._headers | (FORM if body else {})
         try:
-            async with (
-                asyncio.timeout(seconds + SLACK),
-                self._http.stream(
-                    method,
-                    f"{self._url}/api/v1/{path}",
-                    content=content,
-                    headers=kind,
-                    timeout=httpx.Timeout(None, connect=self._connect),
-                ) as response,
-            ):
-                self._note_clock(response)
-                body = await _read(response)
+            async with asyncio.timeout(seconds + SLACK):
+                if self._signer is not None:
+                    headers |= await self._signer.headers(method, url, body, headers)
+                async with self._session.request(
+                    method, URL(url, encoded=True), data=body or None, headers=headers,
+                    allow_redirects=False,
+                ) as response:  # fmt: skip
+                    self._note_clock(response)
+                    content = await _read(response)
+        except aiohttp.ConnectionTimeoutError as error:
+            raise BackendError(connection.reason(error)) from error
         except TimeoutError:
-            text = f"no answer within {seconds:g} s"
-            raise BackendError(Trouble.SLOW, text) from None
-        except SigningError as error:
-            raise BackendError(Trouble.REFUSED, str(error)) from error
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            raise BackendError(Trouble.UNREACHABLE, connection.reason(error)) from error
-        if response.status_code != 200:
-            raise _refused(response, body)
-        return body
+            raise BackendError(f"no response within {seconds:g} s") from None
+        except aws.AwsError as error:
+            raise BackendError(str(error)) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise BackendError(connection.reason(error)) from error
+        if response.status != 200:
+            raise _refusal(response, content)
+        return content
 
-    def _note_clock(self, response: httpx.Response) -> None:
+    def _note_clock(self, response: aiohttp.ClientResponse) -> None:
         try:
-            told = parsedate_to_datetime(response.headers["Date"]).timestamp()
+            time = parsedate_to_datetime(response.headers["Date"]).timestamp()
         except (KeyError, ValueError, TypeError, OverflowError):
             return
-        self.ahead = told + 0.5 - time.time()
+        ahead = time + 0.5 - self.wall()
+        self._ahead = ahead if abs(ahead) > CLOCK_SLACK else 0.0
 
 
 def number(text: str) -> float:
-    """A value as the API writes it, NaN where it is not finite or none."""
+    """A value as the API writes it; NaN unless it is finite."""
     try:
         value = float(text)
     except ValueError:
@@ -259,107 +267,80 @@ def number(text: str) -> float:
     return value if math.isfinite(value) else math.nan
 
 
-def _limits(seconds: float) -> dict[str, str]:
-    # VictoriaMetrics hides the newest half minute from whoever does not ask for no cache.
-    return {"timeout": f"{seconds:g}s", "nocache": "1"}
-
-
-async def _read(response: httpx.Response) -> bytes:
+async def _read(response: aiohttp.ClientResponse) -> bytes:
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        # It was asked for none, and what it packs may unpack to anything.
-        raise BackendError(Trouble.NO_BACKEND, "sends compressed what was asked for plain")
+        raise BackendError("its response is compressed, which was not requested", other=True)
     body = bytearray()
-    async for chunk in response.aiter_raw():
+    async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > MAX_BYTES:
             raise BackendError(
-                Trouble.TOO_MUCH,
-                f"an answer of more than {MAX_BYTES >> 20} MiB: narrow it by match=",
+                f"a response of more than {MAX_BYTES >> 20} MiB: narrow it with match="
             )
     return bytes(body)
 
 
-def _whole(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
-    """A good answer.
-
-    Raises:
-        BackendError: it is none.
-    """
+def _decoded(body: bytes) -> _Response:
     try:
-        answer = decoder.decode(body)
+        response = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if body.lstrip()[:1] == b"<":
-            text = "answers with a page for people, not with data: a login in between?"
+            text = "it responds with a web page: is there a login in between?"
         else:
-            text = f"answers, but not as Prometheus does: {clean(str(error), 80)}"
-        raise BackendError(Trouble.NO_BACKEND, text) from error
-    if answer.status != "success":
-        raise _failed(answer.error_type, answer.error, None)
-    return answer
+            text = f"it responds, but not as Prometheus does: {clean(str(error), 80)}"
+        raise BackendError(text, other=True) from error
+    if response.status != "success":
+        raise _failure(response, None)
+    return response
 
 
-def _refused(response: httpx.Response, body: bytes) -> BackendError:
-    """What a status other than 200 means."""
-    status, wait = response.status_code, _wait(response)
+def _refusal(response: aiohttp.ClientResponse, body: bytes) -> BackendError:
+    """The error of a status other than 200."""
+    status, wait = response.status, _retry_after(response)
     if status in (401, 403):
-        return BackendError(
-            Trouble.REFUSED, f"{status}: it does not let us in; see fleet.token_file, fleet.user"
-        )
+        return BackendError(f"{status}: access denied; see fleet.token_file, fleet.user")
     if 300 <= status < 400:
-        return BackendError(Trouble.NO_BACKEND, f"{status}: it sends us elsewhere: to a login?")
+        return BackendError(f"{status}: it redirects: is there a login in between?", other=True)
     try:
-        answer = _plain.decode(body)
+        answer = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        answer = _Plain()
+        answer = _Response()
     if status == 429:
-        return BackendError(Trouble.BUSY, f"429: too many questions{_said(answer.error)}", wait)
+        return BackendError(f"429: too many queries{_detail(answer.error)}", wait)
     if answer.error_type or answer.error:
-        return _failed(answer.error_type, answer.error, wait)
+        return _failure(answer, wait)
     if status == 404:
-        return BackendError(
-            Trouble.NO_BACKEND, "404: no Prometheus API there; is a prefix missing?"
-        )
+        text = "404: no Prometheus API there; is a prefix missing?"
+        return BackendError(text, other=True)
     if status in (502, 503, 504):
-        return BackendError(Trouble.BUSY, f"{status}: not available now", wait)
-    return BackendError(Trouble.BROKEN, f"{status}: no reason given", wait)
+        return BackendError(f"{status}: not available now", wait)
+    return BackendError(f"{status}: no reason given", wait)
 
 
-_TYPES = {
-    "bad_data": (Trouble.BAD_QUERY, "does not understand the question"),
-    "execution": (Trouble.TOO_MUCH, "could not work out the answer"),
-    "timeout": (Trouble.SLOW, "took too long"),
-    "canceled": (Trouble.SLOW, "gave up"),
-    "unavailable": (Trouble.BUSY, "is not available now"),
-    "not_found": (Trouble.NO_BACKEND, "does not know this question"),
-    "too_many_requests": (Trouble.BUSY, "is asked too much"),
-    "422": (Trouble.TOO_MUCH, "could not work out the answer"),
+_ERROR_TYPES = {
+    "bad_data": "the query is not valid for this server",
+    "execution": "the server cannot evaluate the query",
+    "422": "the server cannot evaluate the query",
+    "timeout": "the query timed out",
+    "canceled": "the server canceled the query",
+    "unavailable": "the server is not available now",
+    "not_found": "the server does not support this query",
+    "too_many_requests": "too many queries",
 }
-"""By the API's `errorType`; VictoriaMetrics gives the status instead."""
+"""By the API's `errorType`; VictoriaMetrics has the status there."""
 
 
-def _failed(kind: str, error: str, wait: float | None) -> BackendError:
-    trouble, text = _TYPES.get(kind, (Trouble.BROKEN, "answers with an error"))
-    return BackendError(trouble, f"it {text}{_said(error)}", wait)
+def _failure(answer: _Response, wait: float | None) -> BackendError:
+    text = _ERROR_TYPES.get(answer.error_type, "the server responds with an error")
+    other = answer.error_type in ("bad_data", "not_found")
+    return BackendError(f"{text}{_detail(answer.error)}", wait, other=other)
 
 
-def _said(text: str) -> str:
+def _detail(text: str) -> str:
     return f": {clean(text, MAX_TEXT)}" if text else ""
 
 
-def _wait(response: httpx.Response) -> float | None:
-    """`Retry-After`, in seconds."""
+def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+    """`Retry-After`, if it has seconds."""
     text = response.headers.get("Retry-After", "")
-    if text.isascii() and text.isdigit():
-        return min(float(text), MAX_WAIT)
-    try:
-        seconds = parsedate_to_datetime(text).timestamp() - time.time()
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return min(max(seconds, 0.0), MAX_WAIT)
-
-
-def plain(rows: Iterable[Row]) -> Iterator[tuple[Labels, float]]:
-    """Labels and value of each series of an instant; those without a finite one left out."""
-    for row in rows:
-        if row.value is not None and (value := number(row.value[1])) == value:
-            yield row.metric, value
+    return min(float(text), MAX_WAIT) if text.isascii() and text.isdigit() else None

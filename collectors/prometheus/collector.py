@@ -1,8 +1,7 @@
-"""One engine: asks, hands on what an agent of each node would say, and waits.
+"""The loop of a Prometheus backend: probe, refresh, and the selected node.
 
-Each refresh is one instant of the server's time for all its questions. While there is no answer,
-the screen keeps what it has, with its age. The node that the user looks at is asked for whole, as
-soon as the cursor rests on it, and no longer than that.
+All queries of a refresh are for one time of the server. A failed refresh keeps the previous values,
+with their age. The selected node is queried in full while it is selected.
 """
 
 import asyncio
@@ -10,41 +9,36 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 from trntop.catalog import PROMETHEUS
-from trntop.collectors.backoff import Backoff
 from trntop.core.model import State
 from trntop.core.settings import Fleet
 from trntop.session.collector import Sink
 
+from ..backoff import Backoff
 from .address import Address
-from .capabilities import Capabilities
-from .client import BackendError, Client, Trouble
-from .native_schema import NativeSchema
-from .probe import probe
+from .client import BackendError, Client
 from .publisher import Publisher
-from .query_client import QueryClient
-from .selectors import Scope
-from .vendor_schema import VendorSchema
+from .queries import probe
+from .refresh import Refresher
 
 log = logging.getLogger(__name__)
 
 LEAST_REFRESH = 5.0
-"""Seconds between refreshes, at least; more where samples come less often."""
+"""Least seconds between refreshes; more if the scrape interval is longer."""
 PROBE_EVERY = 600.0
-"""Seconds after which the server is looked at again: rules may have been added."""
-REST = 0.08
-"""Seconds that a cursor has to rest on a node before all of it is asked for."""
+"""Seconds between probes: rules may have been loaded."""
+SELECT_SECONDS = 0.08
+"""A node is queried in full after it was selected for so long."""
 
 
 class PrometheusCollector:
-    """All nodes of one engine.
+    """All nodes of one backend.
 
     Args:
-        address: where it is, and what is asked of it.
-        fleet: how it is reached.
-        least: seconds between refreshes, at least.
+        address: its address.
+        fleet: the settings.
+        least: least seconds between refreshes.
         wall: unix seconds of this machine.
     """
 
@@ -58,99 +52,94 @@ class PrometheusCollector:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.node = address.name
-        self._scope = Scope(address.match)
+        self._match = address.match
         self._least = least
-        self._client = Client(address, fleet)
-        self.query_client = QueryClient(self._client, wall)
+        self._client = Client(address, fleet, wall)
         self._probed_at: float | None = None
-        self._found: Capabilities | None = None
-        """Without its interval, with which nothing begins anew."""
-        self._way: NativeSchema | VendorSchema | None = None
+        self._refresher: Refresher | None = None
         self._focus: str | None = None
-        self._turned = asyncio.Event()
+        self._changed = asyncio.Event()
+        """Set by a new selection and by each refresh."""
 
     def set_focus(self, node: str | None) -> None:
-        """Tells all of this node from now on, and of the one before no more than of others."""
+        """See `FocusAware`."""
         self._focus = node
-        self._turned.set()
+        self._changed.set()
 
     async def run(self, sink: Sink) -> None:
         """Refreshes until cancelled."""
-        publisher = Publisher(self.node, self.query_client, sink)
+        publisher = Publisher(self.node, self._client, sink)
         backoff = Backoff(first=1.0, longest=30.0)
-        watch = asyncio.create_task(self._watch(publisher))
+        details = asyncio.create_task(self._follow_focus(publisher))
         try:
             while True:
-                began = self.query_client.wall()
+                began = self._client.wall()
                 try:
                     await self._refresh(publisher)
-                    pause = max(0.0, publisher.pause - (self.query_client.wall() - began))
+                    pause = max(0.0, publisher.pause - (self._client.wall() - began))
                     backoff = Backoff(first=1.0, longest=30.0)
                 except BackendError as error:
                     pause = backoff.wait(0.0) if error.wait is None else error.wait
                     publisher.report(State.DOWN, f"{error} (again in {pause:.0f} s)")
-                    if error.kind in (Trouble.BAD_QUERY, Trouble.NO_BACKEND):
-                        self._probed_at = None  # it may be another server by now
+                    if error.other:
+                        self._probed_at = None
                 await asyncio.sleep(pause)
         finally:
-            watch.cancel()
-            await asyncio.gather(watch, return_exceptions=True)
+            await _cancel(details)
             await self._client.close()
 
     async def _refresh(self, publisher: Publisher) -> None:
-        at = self.query_client.begin()
-        if self._way is None or self._probed_at is None or at - self._probed_at > PROBE_EVERY:
-            found = await probe(self._client, self._scope, at)
-            at = self._probed_at = self.query_client.begin()
-            if self._way is None or self._found != replace(found, interval=0.0):
-                kind = NativeSchema if found.own else VendorSchema
-                self._way = kind(self.query_client, publisher, self._scope, found)
-                self._found = replace(found, interval=0.0)
-            self._way.set_interval(found.interval)
-            publisher.interval = found.interval
-            publisher.pause = max(found.interval, self._least)
-        await self._way.refresh(at, self._focus)
-        self._turned.set()
+        at = self._client.now()
+        self._client.notes = []
+        if self._probed_at is None or at - self._probed_at > PROBE_EVERY:
+            queries = await probe(self._client, self._match, at)
+            at = self._probed_at = self._client.now()
+            if self._refresher is None or not self._refresher.supports(queries):
+                self._refresher = Refresher(self._client, publisher, queries)
+            publisher.interval = queries.interval
+            publisher.pause = max(queries.interval, self._least)
+        assert self._refresher is not None
+        await self._refresher.refresh(at, self._focus)
+        self._changed.set()
 
-    async def _watch(self, publisher: Publisher) -> None:
-        """Keeps one node told whole: that which is looked at, anew with each refresh."""
-        drilling: asyncio.Task[None] | None = None
-        asked: str | None = None
+    async def _follow_focus(self, publisher: Publisher) -> None:
+        """Queries the selected node in full, and again with each refresh."""
+        task: asyncio.Task[None] | None = None
+        current: str | None = None
         try:
             while True:
-                await self._turned.wait()
-                self._turned.clear()
-                if drilling is not None and (self._focus != asked or drilling.done()):
-                    await _ended(drilling)
-                    drilling = None
+                await self._changed.wait()
+                self._changed.clear()
+                if task is not None and (self._focus != current or task.done()):
+                    await _cancel(task)
+                    task = None
                 if self._focus not in publisher.nodes:
-                    publisher.whole = asked = None
-                elif drilling is None:
-                    rest = 0.0 if self._focus == asked else REST
-                    if self._focus != asked:
-                        publisher.whole = None
-                    asked = self._focus
-                    drilling = asyncio.create_task(self._drill(publisher, asked, rest))
+                    publisher.full = current = None
+                elif task is None:
+                    delay = 0.0 if self._focus == current else SELECT_SECONDS
+                    if self._focus != current:
+                        publisher.full = None
+                    current = self._focus
+                    task = asyncio.create_task(self._refresh_node(publisher, current, delay))
         finally:
-            if drilling is not None:
-                await _ended(drilling)
+            if task is not None:
+                await _cancel(task)
 
-    async def _drill(self, publisher: Publisher, name: str | None, rest: float) -> None:
-        await asyncio.sleep(rest)
+    async def _refresh_node(self, publisher: Publisher, name: str | None, delay: float) -> None:
+        await asyncio.sleep(delay)
         node = publisher.nodes.get(name or "")
-        if node is None or self._way is None:
+        if node is None or self._refresher is None:
             return
         try:
-            await self._way.drill(node, self.query_client.now())
-        except* BackendError as group:
-            publisher.report_partial(node, str(group.exceptions[0]))
-        except* Exception as group:
-            # A defect must cost one node's details, not the refresh.
-            log.exception("asking for all of %s failed", node.name)
-            publisher.report_partial(node, f"internal error: {type(group.exceptions[0]).__name__}")
+            await self._refresher.refresh_node(node, self._client.now())
+        except BackendError as error:
+            publisher.report_partial(node, str(error))
+        except Exception as error:  # only affects this node
+            log.exception("querying %s failed", node.name)
+            publisher.report_partial(node, f"internal error: {type(error).__name__}")
 
 
-async def _ended(task: "asyncio.Task[None]") -> None:
+async def _cancel(task: "asyncio.Task[None]") -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await asyncio.gather(task, return_exceptions=True)

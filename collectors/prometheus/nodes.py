@@ -1,9 +1,9 @@
-"""From series to nodes: an inventory and a frame for each `node` that the rows name.
+"""Inventories and frames from series, by the label `node`.
 
-A node that two targets speak for counts once, by the first of them: an agent and a relay that
-stands in for it export the same series.
+If two targets export the same node, as an agent and its aggregator do, the first one counts.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -38,9 +38,7 @@ DEVICE = f"{METRIC_PREFIX}device_info"
 SOURCE_UP = "trntop_source_up"
 
 SIMULATED = "simulated"
-_TARGET = ("job", "instance")
-"""Labels that Prometheus puts on what it scrapes."""
-_NO_FACTS = frozenset((*_TARGET, "__name__", "node", "lnc", "simulated", "provenance"))
+_NO_FACTS = frozenset(("job", "instance", "__name__", "node", "lnc", "simulated", "provenance"))
 _PLACES = {"pci": "pci", "numa_node": "numa_node", "serial": "serial_number"}
 _KEY_LABEL = {
     Entity.DEVICE: "neuron_device",
@@ -52,40 +50,42 @@ _KEY_LABEL = {
 }
 _NUMBERED = (Entity.DEVICE, Entity.CORE, Entity.PHYSICAL_CORE)
 _LINE = "efa_link_bytes_per_second"
+_DIGITS = re.compile(r"(\d+)", re.ASCII)
 MAX_KEYS = 4096
-"""Parts of one kind on one node."""
+"""Entities of one kind on one node."""
 
 ROUTES: Mapping[str, tuple[str, Entity]] = {
-    one.metric: (one.name, one.entity) for one in CATALOG.values() if page_of(one) is not None
+    quantity.metric: (quantity.name, quantity.entity)
+    for quantity in CATALOG.values()
+    if page_of(quantity) is not None
 }
-"""Metric → quantity, and what there is one value of."""
 
 OF_CARDS = compute_plan(("efa_tx_sibling_ratio",))
-"""What is computed of cards, where their traffic is known."""
+"""Derived from the traffic of EFA devices."""
 OF_PARTS = compute_plan(
-    tuple(name for name, one in CATALOG.items() if one.entity in (*_NUMBERED, Entity.EFA))
+    tuple(name for name, row in CATALOG.items() if row.entity in (*_NUMBERED, Entity.EFA))
 )
-"""What is computed where all series of a node are known; roll-ups its agent has told."""
+"""Derived from all series of a node; its agent exports the roll-ups."""
 
 _clean = lru_cache(maxsize=1 << 16)(clean)
 
 
 @dataclass(slots=True)
 class Draft:
-    """What the rows of one refresh say of one node."""
+    """The rows of one refresh about one node."""
 
     label: str
-    """The value of its label `node`, as the server has it."""
+    """Its label `node`, not cleaned."""
     instance: str = ""
-    """The target that speaks for it."""
+    """The target that exports it."""
     time: float | None = None
-    """When its newest sample was taken, by the server's clock; None where nobody tells."""
+    """The time of its newest sample, by the server's clock; None if unknown."""
     facts: dict[str, str] = field(default_factory=dict)
     lnc: int = 1
     simulated: bool = False
     phase: Phase | None = None
     values: dict[str, dict[Key, float]] = field(default_factory=dict)
-    """Quantity → part → value; a node's own has an empty name for its part."""
+    """Quantity → entity → value; the key of a node quantity is empty."""
     jobs: set[str] = field(default_factory=set)
     owners: dict[tuple[Entity, Key], int] = field(default_factory=dict)
     """Core → device."""
@@ -93,7 +93,7 @@ class Draft:
     allocations: dict[tuple[str, str, str, str], tuple[set[int], set[int], bool]] = field(
         default_factory=dict
     )
-    """Holder → devices, cores, whether it has the whole node."""
+    """Holder → devices, cores, and whether the whole node is allocated to it."""
     sources: dict[str, SourceState] = field(default_factory=dict)
 
 
@@ -101,20 +101,17 @@ class Drafts:
     """The nodes of one refresh.
 
     Args:
-        targets: node → the target that spoke for it until now.
+        targets: node → the target that exported it before.
     """
 
     def __init__(self, targets: Mapping[str, str] | None = None) -> None:
         self._targets = targets or {}
         self.nodes: dict[str, Draft] = {}
         self.duplicates: dict[str, str] = {}
-        """Node → a second target that speaks for it."""
+        """Node → a second target that exports it."""
 
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-    def of(self, labels: Labels) -> Draft | None:
-        """The node of a row, None where it names none or its target is not the first."""
+    def _draft(self, labels: Labels) -> Draft | None:
+        """The node of a row; None without a node, or if its target is not the first."""
         label = labels.get("node", "")
         if not label:
             return None
@@ -129,35 +126,28 @@ class Drafts:
         return draft
 
     def add(self, rows: Iterable[tuple[Labels, float]]) -> None:
-        """Takes series by their names; those of other names are left out."""
         for labels, value in rows:
-            if (draft := self.of(labels)) is None:
+            if (draft := self._draft(labels)) is None:
                 continue
             name = labels.get("__name__", "")
             if (route := ROUTES.get(name)) is not None:
                 _put(draft, route[0], route[1], labels, value)
-            elif (learn := _FACTS.get(name)) is not None:
-                learn(draft, labels, value)
+            elif (update := _FACTS.get(name)) is not None:
+                update(draft, labels, value)
 
-    def add_as(self, quantity: str, rows: Iterable[tuple[Labels, float]]) -> None:
-        """Takes series that lost their name in a function: values of one quantity."""
+    def add_values(self, quantity: str, rows: Iterable[tuple[Labels, float]]) -> None:
+        """Series of one quantity, whose names a PromQL function removed."""
         entity = CATALOG[quantity].entity
         for labels, value in rows:
-            if (draft := self.of(labels)) is not None:
+            if (draft := self._draft(labels)) is not None:
                 _put(draft, quantity, entity, labels, value)
 
     def add_instances(self, rows: Iterable[tuple[Labels, float]]) -> None:
-        """Takes when the samples of `trn_instance_info` were taken; its labels tell of the node."""
+        """Times of the samples of `trn_instance_info`, whose labels are facts of the node."""
         for labels, time in rows:
-            if (draft := self.of(labels)) is not None and time > (draft.time or 0.0):
+            if (draft := self._draft(labels)) is not None and time > (draft.time or 0.0):
                 draft.time = time
                 _instance(draft, labels, time)
-
-    def add_times(self, rows: Iterable[tuple[Labels, float]]) -> None:
-        """Takes when samples were taken."""
-        for labels, time in rows:
-            if (draft := self.of(labels)) is not None and time > (draft.time or 0.0):
-                draft.time = time
 
 
 def _put(draft: Draft, quantity: str, entity: Entity, labels: Labels, value: float) -> None:
@@ -176,7 +166,7 @@ def _put(draft: Draft, quantity: str, entity: Entity, labels: Labels, value: flo
     if entity is Entity.JOB:
         draft.jobs.add(str(key))
     elif entity in (Entity.CORE, Entity.PHYSICAL_CORE):
-        device = _whole(labels.get("neuron_device", ""))
+        device = _index(labels.get("neuron_device", ""))
         if device is not None:
             draft.owners[entity, key] = device
 
@@ -184,14 +174,14 @@ def _put(draft: Draft, quantity: str, entity: Entity, labels: Labels, value: flo
 def _key(entity: Entity, labels: Labels) -> Key | None:
     text = labels.get(_KEY_LABEL[entity], "")
     if entity in _NUMBERED:
-        return _whole(text)
+        return _index(text)
     if entity is Entity.LINK and (card := labels.get("efa_device")):
         return f"{_clean(card)}>{_clean(text)}"
     return _clean(text) or None
 
 
 @lru_cache(maxsize=1 << 16)
-def _whole(text: str) -> int | None:
+def _index(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
 
 
@@ -199,7 +189,7 @@ def _instance(draft: Draft, labels: Labels, _value: float) -> None:
     draft.facts = {
         _clean(name): _clean(text) for name, text in labels.items() if name not in _NO_FACTS
     }
-    draft.lnc = min(max(_whole(labels.get("lnc", "")) or 1, 1), 64)
+    draft.lnc = min(max(_index(labels.get("lnc", "")) or 1, 1), 64)
     draft.simulated |= labels.get("simulated") == "true"
 
 
@@ -208,7 +198,7 @@ def _phase(draft: Draft, labels: Labels, _value: float) -> None:
         stage = Stage(labels.get("phase", ""))
     except ValueError:
         return
-    draft.phase = Phase(stage, None, "as its agent says", Provenance.DERIVED)
+    draft.phase = Phase(stage, None, "reported by its agent", Provenance.DERIVED)
 
 
 def _job(draft: Draft, labels: Labels, _value: float) -> None:
@@ -222,8 +212,8 @@ def _allocation(draft: Draft, labels: Labels, _value: float) -> None:
     )
     holder = job, namespace, pod, container
     devices, cores, whole = draft.allocations.get(holder, (set(), set(), False))
-    device = _whole(labels.get("neuron_device", ""))
-    core = _whole(labels.get("neuroncore", ""))
+    device = _index(labels.get("neuron_device", ""))
+    core = _index(labels.get("neuroncore", ""))
     if core is not None:
         cores.add(core)
     elif device is not None:
@@ -234,7 +224,7 @@ def _allocation(draft: Draft, labels: Labels, _value: float) -> None:
 
 
 def _device(draft: Draft, labels: Labels, _value: float) -> None:
-    device = _whole(labels.get("neuron_device", ""))
+    device = _index(labels.get("neuron_device", ""))
     if device is not None and len(draft.places) < MAX_KEYS:
         draft.places[device] = {
             ours: _clean(labels[theirs]) for theirs, ours in _PLACES.items() if theirs in labels
@@ -244,7 +234,7 @@ def _device(draft: Draft, labels: Labels, _value: float) -> None:
 def _source_up(draft: Draft, labels: Labels, value: float) -> None:
     name = _clean(labels.get("source", ""))
     if name and len(draft.sources) < 64:
-        state, reason = (State.FRESH, "") if value else (State.DOWN, "its agent does not hear it")
+        state, reason = (State.FRESH, "") if value else (State.DOWN, "its agent has no data of it")
         draft.sources[name] = SourceState(name, state, reason)
 
 
@@ -260,10 +250,11 @@ _FACTS = {
 
 
 class Node:
-    """What is kept of a node from refresh to refresh.
+    """The state of a node between refreshes.
 
     Args:
-        name: what it goes by here.
+        name: its name here.
+        label: its label `node`.
         period: seconds between its samples.
     """
 
@@ -271,24 +262,24 @@ class Node:
         self.name = name
         self.label = label
         self.seen = 0.0
-        """When it was last among the answers."""
+        """Time of the last refresh that had it."""
         self._encoder = FrameEncoder(name, period)
         self._inventory = Inventory(name)
         self._keys: tuple[object, ...] = ()
 
-    def messages(self, draft: Draft, time: float, what: ComputePlan) -> Iterator[bytes]:
-        """What an agent would say of it.
+    def messages(self, draft: Draft, time: float, plan: ComputePlan) -> Iterator[bytes]:
+        """The messages that its agent would stream.
 
         Args:
-            draft: the newest answers.
-            time: when the samples were taken, by our clock.
-            what: what is computed beside what was told.
+            draft: the newest rows.
+            time: time of the samples, by the session's clock.
+            plan: the quantities to derive.
         """
-        inventory = self._learn(draft)
+        inventory = self._update(draft)
         columns = _columns(draft, inventory)
-        told = dict(columns)
-        derive(columns, inventory, what)
-        columns = what.pick(columns) | told
+        exported = dict(columns)
+        derive(columns, inventory, plan)
+        columns = plan.pick(columns) | exported
         _line_rate(columns, inventory)
         frame = Frame(
             self.name, time, columns, tuple(draft.sources.values()), draft.simulated,
@@ -298,7 +289,7 @@ class Node:
         yield from before
         yield message
 
-    def _learn(self, draft: Draft) -> Inventory:
+    def _update(self, draft: Draft) -> Inventory:
         keys = _all_keys(draft)
         places = {device: draft.places[device] for device in sorted(draft.places)}
         allocations = tuple(
@@ -341,7 +332,7 @@ def _all_keys(draft: Draft) -> dict[Entity, tuple[Key, ...]]:
 
 
 def _ordered(keys: set[Key]) -> tuple[Key, ...]:
-    """By number, and names by the numbers in them."""
+    """Sorted by numbers, also those in names."""
     return tuple(sorted(keys, key=_natural))
 
 
@@ -349,27 +340,20 @@ def _ordered(keys: set[Key]) -> tuple[Key, ...]:
 def _natural(key: Key) -> tuple[tuple[int, str], ...]:
     if isinstance(key, int):
         return ((key, ""),)
-    parts: list[tuple[int, str]] = []
-    digits = ""
-    for char in f"{key}\0":
-        if char.isdigit() and char.isascii():
-            digits += char
-            continue
-        if digits:
-            parts.append((int(digits[:18]), ""))
-            digits = ""
-        parts.append((0, char))
-    return tuple(parts)
+    parts = _DIGITS.split(key)
+    return tuple(
+        (int(part[:18]), "") if place % 2 else (-1, part) for place, part in enumerate(parts)
+    )
 
 
 def _line_rate(columns: dict[str, Column], inventory: Inventory) -> None:
-    """Of each card, where the node's sum and how many share it are all that was told."""
+    """The line rate of each EFA device, from the total and the number of devices."""
     cards = len(inventory.of(Entity.EFA))
-    whole, count = (
+    total, count = (
         columns.get(name) for name in ("node_efa_link_bytes_per_second", "node_efa_cards")
     )
-    if cards and whole is not None and count is not None and count[0] > 0:
-        columns.setdefault(_LINE, np.full(cards, whole[0] / count[0]))
+    if cards and total is not None and count is not None and count[0] > 0:
+        columns.setdefault(_LINE, np.full(cards, total[0] / count[0]))
 
 
 def _columns(draft: Draft, inventory: Inventory) -> dict[str, Column]:

@@ -1,70 +1,73 @@
-"""What is asked of a server that has trntop's own series: never more than the screen needs.
+"""The queries: of a refresh, of one node, and of the past.
 
-Of a cluster of up to `MAX_WHOLE` nodes every node's roll-ups are asked for. Of a larger one only
-what recording rules have summed up, and the worst nodes: their cost is that of the screen.
+Up to `MAX_ALL` nodes, all of them are queried; above it the values of recording rules and the worst
+nodes, so that the cost does not grow with the cluster.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
 
 from trntop.catalog import CATALOG, METRIC_PREFIX, Kind
 from trntop.pipeline.history import KEPT
 
 from . import nodes
-from .selectors import Scope, one_of
+from .client import BackendError, Client
 
-MAX_WHOLE = 1000
-"""Nodes of which all are shown."""
+MAX_ALL = 1000
+"""Nodes up to which all are shown."""
 MAX_CARDS = 256
-"""Nodes of which all cards are asked for; of more, those of the nodes that resend most."""
+"""Nodes up to which all EFA devices are queried."""
 SOME_CARDS = 64
-"""How many these are."""
+"""Above it, those of the nodes with the most retransmits."""
 MAX_SHOWN = 200
-"""Nodes that are shown of more."""
-CANDIDATES = 40
-"""The worst by each measure that are looked at, where no rule records them."""
+"""Nodes shown of a larger cluster."""
 MIN_WINDOW = 60.0
-"""Seconds in which a counter's two newest samples are looked for, at least; one may be missing."""
+"""Seconds; the least window for the two newest samples of a counter."""
 SAMPLES = 4
+"""The same in scrape intervals."""
+DEFAULT_INTERVAL = 15.0
+"""Scrape interval in seconds if it cannot be measured."""
+PROBE_SECONDS = 20.0
+"""Timeout of the queries of `probe`."""
 
 CLUSTER = f"cluster:{METRIC_PREFIX}"
 TRAINING = f"training_job:{METRIC_PREFIX}"
+RULES = "the recording rules of `trntop rules prometheus`"
 UTILIZATION = "node_neuroncore_utilization_mean_ratio"
-_ENGINES = "node_tensor_engine_busy_mean_ratio"
-_MEMORY = "node_device_memory_used_max_ratio"
-_BANDWIDTH = "node_hbm_bandwidth_ratio"
-_TRANSMIT = "node_efa_tx_bytes_per_second"
 RETRANSMIT = "node_efa_retransmit_max_ratio"
 COMPLETED = "node_executions_completed_per_second"
+_MEMORY = "node_device_memory_used_max_ratio"
 OVER_NODES: Mapping[str, str] = {
     UTILIZATION: "mean",
-    _ENGINES: "mean",
+    "node_tensor_engine_busy_mean_ratio": "mean",
     _MEMORY: "max",
-    _BANDWIDTH: "mean",
-    _TRANSMIT: "sum",
+    "node_hbm_bandwidth_ratio": "mean",
+    "node_efa_tx_bytes_per_second": "sum",
 }
-"""Quantities of all nodes together, and how they become one."""
+"""Quantities of the whole cluster, and how they are combined."""
 _OF_JOBS = (
     "job_step", "job_ranks", "job_step_seconds", "job_comm_share_ratio",
     "job_exposed_comm_share_ratio", "job_tokens_per_second", "job_loss", "job_mfu_ratio",
 )  # fmt: skip
-_SLOW = f"node:{METRIC_PREFIX}job_compute_seconds:ratio_to_median"
 LEAST, MOST = "bottomk", "topk"
-_ENDS = (
-    (f"{METRIC_PREFIX}{RETRANSMIT}", MOST),
-    (_SLOW, MOST),
-    (f"{METRIC_PREFIX}{UTILIZATION}", LEAST),
-    (f"{METRIC_PREFIX}{_MEMORY}", MOST),
-)
-"""The measures by which a node may be one of the worst, and which of its ends is bad."""
-_LIVE_OF_JOBS = ("job_step_seconds", "job_comm_share_ratio")
-_LIVE_ENDS = (_ENDS[0], _ENDS[2])
-"""What is asked of a large cluster whose sums nobody records."""
+ENDS = {
+    f"node:{METRIC_PREFIX}{RETRANSMIT}:{MOST}": MOST,
+    f"node:{METRIC_PREFIX}job_compute_seconds:ratio_to_median_{MOST}": MOST,
+    f"node:{METRIC_PREFIX}{UTILIZATION}:{LEAST}": LEAST,
+    f"node:{METRIC_PREFIX}{_MEMORY}:{MOST}": MOST,
+}
+"""Recorded worst nodes by each measure → which end is bad."""
+_COUNT = f"{CLUSTER}instance_info:count"
+RECORDED = frozenset((_COUNT, *ENDS))
 _OPENED = f"{METRIC_PREFIX}incident_opened_timestamp_seconds"
 _TALLY = f"{METRIC_PREFIX}incidents"
 _HELD = f"incident:{_OPENED}:held"
-_INCIDENT = ("kind", "severity", "training_job", "node", "component", "provenance")
-_TX, _RESENT = f"{METRIC_PREFIX}efa_tx_bytes_total", f"{METRIC_PREFIX}efa_retransmit_ratio"
+_INCIDENT = "kind, severity, training_job, node, component, provenance"
+_TX, _RETRANSMITTED = f"{METRIC_PREFIX}efa_tx_bytes_total", f"{METRIC_PREFIX}efa_retransmit_ratio"
 _ABOUT = (nodes.PHASE, nodes.JOB, nodes.ALLOCATION)
 _COMPARED = (
     *OVER_NODES,
@@ -81,178 +84,202 @@ _COMPARED = (
     "node_ecc_uncorrected_events",
     "node_unhealthy_components",
 )
-"""Node quantities by which all nodes are compared; the others come with all of one node."""
+"""Node quantities queried of all nodes; the others only of one."""
 _PAST = tuple(f"{METRIC_PREFIX}{name}" for name in KEPT if CATALOG[name].kind is Kind.GAUGE)
-
-
-def window(interval: float) -> str:
-    """In which the newest samples of a counter are looked for that is scraped so often."""
-    return f"{max(MIN_WINDOW, SAMPLES * interval):.0f}s"
-
-
-def metric(quantity: str) -> str:
-    """The name under which a quantity is scraped."""
-    return f"{METRIC_PREFIX}{quantity}"
-
-
-def _recorded_end(name: str, order: str) -> str:
-    """The name under which a rule records the worst nodes by a measure."""
-    return f"{name}_{order}" if name.startswith("node:") else f"node:{name}:{order}"
-
-
-_RECORDED_ENDS = {_recorded_end(name, order): order for name, order in _ENDS}
-ENDS = _RECORDED_ENDS | dict(_ENDS)
-"""Name of a measure, recorded or not → the end that is bad."""
-RECORDED = frozenset((f"{CLUSTER}instance_info:count", *_RECORDED_ENDS))
-"""The recorded values of which it matters whether a server has them."""
 NAMES = RECORDED | {nodes.INSTANCE, _TALLY, _OPENED}
-"""The metrics of which it matters."""
+"""The metrics whose presence changes the queries."""
+
+# Escapes only what is special in a regular expression: with more, Prometheus does not recognize a
+# list of words and compares it with each series.
+_SPECIAL = re.compile(r"([.+*?()|\[\]{}^$\\])")
+
+
+def quoted(text: str) -> str:
+    """A literal of PromQL."""
+    inside = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{inside}"'
+
+
+def one_of(label: str, values: Iterable[str]) -> str:
+    """The matcher of a label with one of these values.
+
+    Raises:
+        ValueError: there is no value; in PromQL that matches all series without the label.
+    """
+    words = [_SPECIAL.sub(r"\\\1", value) for value in values]
+    if not any(words):
+        raise ValueError(f"no value of {label}")
+    return f"{label}=~{quoted('|'.join(words))}"
+
+
+def _metrics(quantities: Iterable[str]) -> list[str]:
+    return [f"{METRIC_PREFIX}{name}" for name in quantities]
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
-    """The questions to one server.
+class Queries:
+    """The queries to one backend.
 
     Args:
-        scope: the series that the user chose.
-        names: the metrics that it has.
+        match: label matchers of the user, joined by commas.
+        names: the metrics of `NAMES` that it has.
         interval: seconds between the samples of a node.
-        jobs: the scrape jobs that trntop's pages are of.
+        jobs: the scrape jobs of trntop's pages.
     """
 
-    scope: Scope
+    match: str
     names: frozenset[str]
-    interval: float
+    interval: float = DEFAULT_INTERVAL
     jobs: tuple[str, ...] = ()
 
     @property
     def recorded(self) -> bool:
-        """Whether recording rules sum up the cluster."""
-        return f"{CLUSTER}instance_info:count" in self.names
+        """Whether the recording rules are loaded."""
+        return _COUNT in self.names and not self.names.isdisjoint(ENDS)
 
     @property
-    def ends_recorded(self) -> bool:
-        """Whether they find the worst nodes too; those of before did not."""
-        return not self.names.isdisjoint(_RECORDED_ENDS)
+    def window(self) -> str:
+        """The range that has the newest samples of a counter."""
+        return f"{max(MIN_WINDOW, SAMPLES * self.interval):.0f}s"
+
+    def select(self, name: str, *matchers: str) -> str:
+        """The selector of one metric."""
+        inside = ",".join(filter(None, (self.match, *matchers)))
+        return f"{name}{{{inside}}}" if inside else name
+
+    def _named(self, names: Iterable[str], *matchers: str) -> str:
+        return self.select("", one_of("__name__", sorted(names)), *matchers)
+
+    def _like(self, pattern: str, *matchers: str) -> str:
+        return self.select("", f"__name__=~{quoted(pattern)}", *matchers)
 
     def _rate(self, name: str, *matchers: str) -> str:
-        return f"irate({self.scope.of(name, *matchers)}[{window(self.interval)}])"
+        return f"irate({self.select(name, *matchers)}[{self.window}])"
 
     def _times(self, *matchers: str) -> str:
-        """When nodes were heard; the labels tell what they are."""
-        return f"timestamp({self.scope.of(nodes.INSTANCE, *matchers)})"
+        """The times of the newest samples, with the facts of the nodes as labels."""
+        return f"timestamp({self.select(nodes.INSTANCE, *matchers)})"
 
     def count(self) -> str:
-        """How many nodes there are: one row for each kind."""
-        return f"count by (instance_type, simulated) ({self.scope.of(nodes.INSTANCE)})"
+        """The number of nodes."""
+        return f"count({self.select(nodes.INSTANCE)})"
 
-    def whole(self, cards: Sequence[str] | None) -> dict[str, str]:
-        """Of all nodes, by what it is about. What the nodes are like and how old that is
-        (`nodes`, `times`) must be answered; of the others what is missing is said.
+    def all_nodes(self, cards: Sequence[str] | None) -> dict[str, str]:
+        """All nodes.
 
         Args:
-            cards: the nodes whose cards are wanted; None is all, and their silent sources too.
+            cards: the nodes whose EFA devices are queried; None is all, with all silent sources.
         """
-        asked = {
-            "about": self.scope.named(_ABOUT),
-            "nodes": self.scope.named(map(metric, _COMPARED)),
-            "jobs": self.scope.named(map(metric, _OF_JOBS)),
+        queries = {
+            "about": self._named(_ABOUT),
+            "nodes": self._named(_metrics(_COMPARED)),
+            "jobs": self._named(_metrics(_OF_JOBS)),
             "times": self._times(),
-            "completed": self._rate(metric("node_executions_completed_total")),
+            "completed": self._rate(f"{METRIC_PREFIX}node_executions_completed_total"),
         }
         if cards is None or cards:
             which = () if cards is None else (one_of("node", cards),)
-            asked["tx"] = self._rate(_TX, *which)
-            asked["resent"] = self.scope.of(_RESENT, *which)
+            queries["tx"] = self._rate(_TX, *which)
+            queries["retransmitted"] = self.select(_RETRANSMITTED, *which)
         if cards is None:
-            asked["silent"] = f"{self.scope.of(nodes.SOURCE_UP)} == 0"
-        return asked | self._wrong()
+            queries["silent"] = f"{self.select(nodes.SOURCE_UP)} == 0"
+        return queries | self._problems()
 
-    def cluster(self) -> dict[str, str]:
-        """Of a cluster too large for that: its sums, and what is wrong."""
-        asked = {}
-        if self.recorded:
-            asked["recorded"] = self.scope.like(f"({CLUSTER}|{TRAINING}).+")
-        else:
-            # Few: some servers refuse to touch more than 300,000 series for one question.
-            means = self.scope.named(map(metric, (UTILIZATION, *_LIVE_OF_JOBS)))
-            asked["count"] = self.count()
-            asked["means"] = f"avg by (__name__, training_job) ({means})"
-            asked["traffic"] = f"sum by (__name__) ({self.scope.of(metric(_TRANSMIT))})"
-            asked["sizes"] = f"count by (training_job) ({self.scope.of(nodes.JOB)})"
-        asked |= self._wrong()
-        return asked
-
-    def worst(self) -> dict[str, str]:
-        """Who may be the worst: recorded, else found by looking at all."""
-        if self.ends_recorded:
-            return {"worst": self.scope.named(_RECORDED_ENDS)}
+    def totals(self) -> dict[str, str]:
+        """A large cluster: its totals and its worst nodes."""
         return {
-            f"worst by {name}": f"{order}({CANDIDATES}, {self.scope.of(name)})"
-            for name, order in (_ENDS if self.recorded else _LIVE_ENDS)
+            "recorded": self._like(f"({CLUSTER}|{TRAINING}).+"),
+            "worst": self._named(ENDS),
+            **self._problems(),
         }
 
-    def some(self, labels: Sequence[str]) -> dict[str, str]:
-        """Of these nodes only; nothing where there is none."""
+    def some_nodes(self, labels: Sequence[str]) -> dict[str, str]:
+        """These nodes of a large cluster."""
         if not labels:
             return {}
         which = one_of("node", labels)
-        names = [*_ABOUT, *map(metric, (*_COMPARED, *_OF_JOBS)), _RESENT, nodes.SOURCE_UP]
-        asked = {
-            "nodes": self.scope.named(names, which),
+        names = [*_ABOUT, *_metrics((*_COMPARED, *_OF_JOBS)), _RETRANSMITTED, nodes.SOURCE_UP]
+        return {
+            "nodes": self._named(names, which),
             "times": self._times(which),
+            "tx": self._rate(_TX, which),
         }
-        if self.recorded:
-            asked["tx"] = self._rate(_TX, which)
-        return asked
 
-    def _wrong(self) -> dict[str, str]:
-        """What agents have found, and which targets the server does not reach."""
-        asked = {}
+    def _problems(self) -> dict[str, str]:
+        """Incidents, and targets that cannot be scraped."""
+        queries = {}
         if self.names.intersection((_TALLY, _OPENED)):
-            # The recorded ones outlast whoever reported them.
-            found = f"{self.scope.of(_HELD)} or {self.scope.of(_OPENED)}"
-            asked["incidents"] = f"min by ({', '.join(_INCIDENT)}) ({found})"
+            # The recorded ones last longer than the agents that reported them.
+            found = f"{self.select(_HELD)} or {self.select(_OPENED)}"
+            queries["incidents"] = f"min by ({_INCIDENT}) ({found})"
         if self.jobs:
-            asked["down"] = f"{self.scope.of('up', one_of('job', self.jobs))} == 0"
-        return asked
-
-    def scrape_jobs(self) -> str:
-        """Of which scrape jobs trntop's pages are, also where none can be reached now."""
-        name = f"{CLUSTER}instance_info:count" if self.recorded else nodes.INSTANCE
-        return f"group by (job) (last_over_time({self.scope.of(name)}[1h]))"
-
-    def any_node(self) -> str:
-        """One node, whichever."""
-        return f"topk(1, {self.scope.of(nodes.INSTANCE)})"
-
-    def samples(self, label: str) -> str:
-        """The samples of a node, which tell how often it is scraped."""
-        return f"{self.scope.of(nodes.INSTANCE, one_of('node', (label,)))}[5m]"
+            queries["down"] = f"{self.select('up', one_of('job', self.jobs))} == 0"
+        return queries
 
     def node(self, label: str) -> dict[str, str]:
-        """All of one node."""
+        """Everything about one node."""
         which = one_of("node", (label,))
-        counters = self.scope.like(f"{METRIC_PREFIX}.+_total", which)
+        counters = self._like(f"{METRIC_PREFIX}.+_total", which)
         return {
-            "all": self.scope.like(f"{METRIC_PREFIX}.+|{nodes.SOURCE_UP}", which),
-            "counters": f"{counters}[{window(self.interval)}]",
+            "all": self._like(f"{METRIC_PREFIX}.+|{nodes.SOURCE_UP}", which),
+            "counters": f"{counters}[{self.window}]",
             "times": self._times(which),
         }
 
-    def past(self, labels: Iterable[str] | None) -> dict[str, str]:
-        """Series over time: of these nodes; with None of the cluster and its jobs."""
-        if labels is not None:
-            return {"nodes": self.scope.named(_PAST, one_of("node", labels))}
-        if self.recorded:
-            return {"recorded": self.scope.like(f"({CLUSTER}|{TRAINING}).+")}
-        asked = {}
-        for how in ("avg", "sum", "max"):
-            names = [
-                metric(name)
-                for name, combined in OVER_NODES.items()
-                if combined == {"avg": "mean"}.get(how, how)
-            ]
-            asked[how] = f"{how} by (__name__) ({self.scope.named(names)})"
-        jobs = self.scope.named(map(metric, _OF_JOBS))
-        return asked | {"jobs": f"avg by (__name__, training_job) ({jobs})"}
+    def past_nodes(self, labels: Iterable[str]) -> dict[str, str]:
+        """Series of these nodes over time."""
+        return {"nodes": self._named(_PAST, one_of("node", labels))}
+
+    def past_totals(self) -> dict[str, str]:
+        """Series of the cluster and its jobs over time."""
+        return {"recorded": self._like(f"({CLUSTER}|{TRAINING}).+")} if self.recorded else {}
+
+    def scrape_jobs(self) -> str:
+        """The scrape jobs of trntop's pages within the last hour."""
+        name = _COUNT if self.recorded else nodes.INSTANCE
+        return f"group by (job) (last_over_time({self.select(name)}[1h]))"
+
+    def samples(self, label: str) -> str:
+        """The samples of a node, for its scrape interval."""
+        return f"{self.select(nodes.INSTANCE, one_of('node', (label,)))}[5m]"
+
+
+async def probe(client: Client, match: str, now: float) -> Queries:
+    """The queries that a server supports.
+
+    Raises:
+        BackendError: it does not respond, or has no series of trntop.
+    """
+    every = await client.names(now - 3600.0, now, PROBE_SECONDS)
+    queries = Queries(match, every & NAMES)
+    if nodes.INSTANCE not in queries.names:
+        raise BackendError(
+            f"it has {len(every):,} metrics, but none of trntop within the last hour", other=True
+        )
+    jobs = (await client.instant(queries.scrape_jobs(), now, PROBE_SECONDS)).series
+    if not jobs and queries.recorded:
+        # `match` may select by a label of nodes, which recorded values do not have.
+        queries = replace(queries, names=queries.names - RECORDED)
+        jobs = (await client.instant(queries.scrape_jobs(), now, PROBE_SECONDS)).series
+    if not jobs:
+        where = f" with {match}" if match else ""
+        raise BackendError(f"it has no node of trntop{where} within the last hour", other=True)
+    return replace(
+        queries,
+        jobs=tuple(sorted({row.metric["job"] for row in jobs if row.metric.get("job")})),
+        interval=await _scrape_interval(client, queries, now),
+    )
+
+
+async def _scrape_interval(client: Client, queries: Queries, now: float) -> float:
+    """Seconds between the samples of one node."""
+    with suppress(BackendError):
+        any_node = f"topk(1, {queries.select(nodes.INSTANCE)})"
+        for row in (await client.instant(any_node, now, PROBE_SECONDS)).series:
+            if label := row.metric.get("node"):
+                found = await client.instant(queries.samples(label), now, PROBE_SECONDS)
+                for series in found.series:
+                    gaps = [after - before for (before, _), (after, _) in pairwise(series.values)]
+                    if gaps:
+                        return max(0.1, round(median(gaps), 1))
+    return DEFAULT_INTERVAL

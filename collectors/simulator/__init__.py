@@ -4,9 +4,9 @@ The readings hold raw payloads of every source, so that they take the same way t
 and analysis as measured ones; each is marked as simulated.
 """
 
-from .scenarios import NAMES, SCENARIOS
+from .scenarios import SCENARIOS
 from .script import Truth
 from .spec import Simulation, parse
 from .stream import simulate, truth
 
-__all__ = ["NAMES", "SCENARIOS", "Simulation", "Truth", "parse", "simulate", "truth"]
+__all__ = ["SCENARIOS", "Simulation", "Truth", "parse", "simulate", "truth"]

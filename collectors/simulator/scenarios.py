@@ -95,8 +95,3 @@ SCENARIOS: Mapping[str, Scenario] = {
         cycle=840,
     ),
 }  # fmt: skip
-
-RANDOM = "random"
-"""The scenario that is drawn from the seed, with all its parameters."""
-NAMES = (*SCENARIOS, RANDOM)
-"""What a specification may say."""

@@ -1,7 +1,6 @@
 """What to simulate: `sim:SCENARIO?nodes=16&seed=7&type=trn2.48xlarge&minutes=10`.
 
-SCENARIO is a name, or several joined by `+`, or `random`, which draws it and every parameter that
-is not given from the seed. The parameters, each of which may be left out:
+SCENARIO is a name, or several joined by `+`. All parameters are optional:
 
     nodes=16          machines
     seed=7            of everything that is drawn
@@ -43,9 +42,8 @@ from trntop.core.errors import UsageError
 from trntop.core.instances import INSTANCE_TYPES
 from trntop.core.suggest import unknown
 
-from .chance import draw
 from .effects import TRAITS, Effect
-from .scenarios import NAMES, RANDOM, SCENARIOS, Phase, Scenario
+from .scenarios import SCENARIOS, Phase, Scenario
 
 SEED = 7
 MAX_NODES = 2000
@@ -146,7 +144,7 @@ class Simulation:
         names = self.scenario.split("+")
         for name in names:
             if name not in SCENARIOS:
-                raise UsageError(unknown("scenario", name, NAMES))
+                raise UsageError(unknown("scenario", name, SCENARIOS))
         parts = [SCENARIOS[name] for name in names]
         if len(parts) == 1 and len(parts[0].phases) != 1:
             for name in ("onset", "duration", "depth", "ramp", "way"):
@@ -290,10 +288,6 @@ def parse(text: str) -> Simulation:
         if field in given:
             raise UsageError(f"parameter {name!r} is given twice")
         given[field] = convert(name, value)
-    if scenario == RANDOM:
-        seed = given.setdefault("seed", SEED)
-        _check("seed", seed, 0, MAX_SEED)
-        return Simulation(**(draw(seed, given.get("minutes"), given.get("nodes")) | given))
     if scenario:
         given["scenario"] = scenario
     return Simulation(**given)

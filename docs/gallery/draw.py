@@ -61,10 +61,10 @@ LONG = Moment("sim:recompile?nodes=4&checkpoints=150&seed=7", 600)
 SHOTS = {
     "calm": Shot(CALM, (), "A healthy fleet", "Blue-green is utilization; amber and red would need "
         "attention."),
-    "cluster": Shot(SICK, (), "An EFA device slows down sixteen nodes", "The alert names the device "
-        "and the node, the node is first in the table, and the charts show the start."),
-    "node": Shot(SICK, ("enter",), "The node", "`Enter`: devices and cores, HBM, and the EFA device "
-        "compared with its peers."),
+    "cluster": Shot(SICK, (), "An EFA device slows down sixteen nodes", "The alert names the "
+        "device and the node, the node is first in the table, and the charts show the start."),
+    "node": Shot(SICK, ("enter",), "The node", "`Enter`: devices and cores, HBM, and the EFA "
+        "device compared with its peers."),
     "efa": Shot(SICK, ("4",), "All EFA devices", "`4`: a row is a node, a column is a rail. Below: "
         "the counters of the selected device, and the slowest links."),
     "incidents": Shot(SICK, ("5",), "Incidents", "`5`: evidence, its values before and after the "

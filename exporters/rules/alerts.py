@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trntop.analysis.rule import Rule
+from trntop.analysis.rulebook import KINDS
 from trntop.catalog import METRIC_PREFIX, NEURON_MONITOR
-from trntop.core.custom_rule import KINDS
 from trntop.core.settings import Analysis as Settings
 from trntop.sources import PROBES, TRAINING_SOURCES
 

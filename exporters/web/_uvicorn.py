@@ -1,77 +1,70 @@
 """uvicorn's private API: everything of it that trntop uses.
 
-- `H11Protocol`: the only limit among uvicorn's settings is `timeout_keep_alive`, between requests.
-  A client that sends half a head, or does not read its response, would keep its connection for
-  ever; a subclass can set deadlines.
-- `send_400_response`: uvicorn answers 400 to everything that h11 refuses; a head that is too long
-  is a 431.
-- `server_state.connections`: what uvicorn closes when it stops; a TLS handshake belongs there.
-- `Server.capture_signals`: uvicorn raises its signals again once it has stopped, which would end
-  the process with the signal's exit status.
+- `H11Protocol`: uvicorn limits only the pause between requests (`timeout_keep_alive`). A client
+  that sends half a head would keep its connection open without end; the subclass has a deadline.
+- `Server.capture_signals`: uvicorn raises its signals again after it has stopped, which would end
+  the process with the exit status of the signal.
 """
 
 import asyncio
 import contextlib
-import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEAD_SECONDS = 10.0
+"""Limit for the head of a request, from the first byte or from connecting."""
 
 
-class HttpProtocol(H11Protocol):
-    """uvicorn's HTTP on one connection."""
+class HttpConnection(H11Protocol):
+    """uvicorn's HTTP connection, closed if a request head takes too long."""
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        # Handlers find the connection as `request.state.ongoing`.
-        self.app_state = {**self.app_state, "ongoing": self}
+    _deadline: asyncio.TimerHandle | None = None
 
-    @property
-    def answering(self) -> bool:
-        """Whether a response is under way."""
-        return self.cycle is not None and not self.cycle.response_complete
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._set_deadline()
 
-    def refuse(self, message: str) -> None:
-        """Answers what h11 could not read with the status that h11 suggests, such as 431."""
-        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            self.transport.abort()  # in the midst of a response
-            return
-        status = getattr(sys.exception(), "error_status_hint", 400)
-        body = f"{message}\n".encode()
-        headers = [
-            ("content-type", "text/plain; charset=utf-8"),
-            ("content-length", str(len(body))),
-            ("connection", "close"),
-        ]
-        events = (
-            h11.Response(status_code=status, headers=headers, reason=STATUS_PHRASES[status]),
-            h11.Data(data=body),
-            h11.EndOfMessage(),
-        )
-        self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
-        # Closed at once, with more on its way, the client would see a reset instead.
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._clear_deadline()
+        elif self._deadline is None:
+            self._set_deadline()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._clear_deadline()
+        super().connection_lost(exc)
 
-def open_connections(given: dict[str, Any]) -> set[asyncio.Protocol]:
-    """The connections that uvicorn closes when it stops, of the arguments for a protocol."""
-    connections: set[asyncio.Protocol] = given["server_state"].connections
-    return connections
+    def _set_deadline(self) -> None:
+        self._deadline = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 class QuietServer(uvicorn.Server):
-    """A server that leaves signals to its caller."""
+    """A server that leaves signals to its caller.
+
+    Args:
+        config: of uvicorn.
+        on_stop: called on the loop when `stop` is, to end responses that have no end.
+    """
+
+    def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._on_stop = on_stop
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Captures none."""
         yield
 
     def stop(self) -> None:
-        """Asks the server to stop; a second time, without waiting for responses."""
+        """Stops serving; a second call does not wait for responses."""
         self.force_exit = self.should_exit
         self.should_exit = True
+        if self._on_stop is not None:
+            self._on_stop()

@@ -1,38 +1,32 @@
-"""Who may connect and ask, by the web configuration file as it is now.
+"""Access control by the web configuration file: TLS and basic authentication.
 
-The file, its certificates and its key are looked at on each connection and each request, and read
-again when they changed. What cannot be used is said once, and what was in force stays.
+The file, its certificates and its key are checked at each TLS handshake and each request, and read
+again after they changed. If they cannot be used, the previous configuration stays in force.
 """
 
-import math
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
 import ssl
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from asyncio import get_running_loop
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+import bcrypt
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trntop.core.errors import SettingsError
 
-from . import probes, tls, web_config
-from .auth import BusyError, Verifier
+from . import probes, web_config
 from .web_config import WebConfig
 
-Say = Callable[[str], None]
-Mark = tuple[int, ...] | None
-"""What tells a file from what it was before; None where there is none."""
-
-
-@dataclass(frozen=True)
-class _InForce:
-    config: WebConfig
-    context: ssl.SSLContext | None
-    names: frozenset[str]
-    users: dict[bytes, bytes]
-    bucket: "Bucket | None"
+MAX_PASSWORD = 72
+"""Bytes of a password that bcrypt uses."""
 
 
 class Access:
@@ -40,172 +34,152 @@ class Access:
 
     Args:
         path: the file.
-        say: is told, in a line, what is wrong or weak about it.
+        warn: reports, in a line, a problem of the file.
 
     Raises:
         SettingsError: the file cannot be used.
     """
 
-    def __init__(self, path: Path, say: Say) -> None:
+    def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
         self._path = path
-        self._say = say
-        self._warned: set[str] = set()
-        self._marks: dict[Path, Mark] = {}
+        self._warn = warn
         self._verifier = Verifier()
-        self._in_force = self._read()
+        self._stats: dict[Path, object] = {}
+        self._config, self._context = self._read()
+        if self._config == WebConfig():
+            self._warn(f"{path} is empty: no TLS, no passwords")
+        if self._context is not None:
+            # Renewed certificates come in force without a restart.
+            self._context.sni_callback = self._use_newest
 
     @property
-    def secure(self) -> bool:
-        """Whether connections are encrypted; settled when the program starts."""
-        return self._in_force.context is not None
-
     def context(self) -> ssl.SSLContext | None:
-        """What a new connection shakes hands with; None for a plain one."""
-        return self._current().context
-
-    def admits(self, connection: ssl.SSLObject) -> bool:
-        """Whether the certificate of a client that has shaken hands is one of those allowed."""
-        wanted = self._in_force.names
-        return not wanted or bool(wanted & tls.names_of(connection.getpeercert()))
+        """For the listening sockets; None without TLS."""
+        return self._context
 
     def guard(self, app: ASGIApp) -> ASGIApp:
-        """The application behind the rate limit and the users' passwords."""
-        return _Guard(app, self._current, self._verifier)
+        """The application behind the users' passwords."""
+
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            # Probes have a token in the same header, and no password.
+            users = {} if probes.is_locked(scope.get("path", "")) else self._users()
+            if users and not await self._verifier.allows(
+                users, Headers(scope=scope).get("authorization", "")
+            ):
+                challenge = {"WWW-Authenticate": 'Basic realm="trntop", charset="UTF-8"'}
+                await PlainTextResponse("unauthorized\n", 401, challenge)(scope, receive, send)
+                return
+            await app(scope, receive, send)
+
+        return guarded
 
     def close(self) -> None:
-        """Leaves passwords unchecked that still wait for it."""
         self._verifier.close()
 
-    def _current(self) -> _InForce:
-        if any(_mark(path) != mark for path, mark in self._marks.items()):
-            try:
-                self._in_force = self._read(self._in_force)
-            except SettingsError as error:
-                self._say(f"{error}; what was in force stays")
-            else:
-                self._say(f"{self._path}: read again")
-        return self._in_force
+    def _users(self) -> dict[bytes, bytes]:
+        self._refresh()
+        users = self._config.basic_auth_users
+        return {name.encode(): hashed.encode() for name, hashed in users.items()}
 
-    def _read(self, before: _InForce | None = None) -> _InForce:
-        # Marked before they are read: what changes in between is seen the next time.
-        marks = _marks((self._path, *self._marks))
+    def _use_newest(self, connection: ssl.SSLObject, *_: object) -> None:
+        self._refresh()
+        assert self._context is not None
+        connection.context = self._context
+
+    def _refresh(self) -> None:
+        if all(_stat(path) == stat for path, stat in self._stats.items()):
+            return
         try:
-            config = web_config.read(self._path)
-            files = config.tls_server_config.files if config.tls_server_config else ()
-            marks |= _marks(files)
-            made = self._made(config, before)
-            marks = {path: marks[path] for path in (self._path, *files)}
-        finally:
-            self._marks = marks
-        return made
+            config, context = self._read()
+            if (context is None) != (self._context is None):
+                raise SettingsError(f"{self._path}: turning TLS on or off needs a restart")
+            # An editor may empty a file before it writes the new content.
+            if self._config.basic_auth_users and not config.basic_auth_users:
+                raise SettingsError(f"{self._path}: removing all passwords needs a restart")
+        except SettingsError as error:
+            self._warn(f"{error}; the previous configuration stays in force")
+            return
+        self._config, self._context = config, context
+        self._warn(f"{self._path}: reloaded")
 
-    def _made(self, config: WebConfig, before: _InForce | None) -> _InForce:
-        server = config.tls_server_config
-        if before is not None:
-            if (server is None) != (before.context is None):
-                raise SettingsError(f"{self._path}: TLS comes and goes with a restart only")
-            # An editor may empty a file before it fills it: nobody gets in through that gap.
-            if before.users and not config.basic_auth_users:
-                raise SettingsError(f"{self._path}: passwords go with a restart only")
-        context = None
-        if server is not None:
-            try:
-                context = tls.context_of(server, self._warn)
-            except SettingsError as error:
-                raise SettingsError(f"{self._path}: tls_server_config: {error}") from error
-        if config == WebConfig():
-            # Cut short, perhaps: whoever names a file believes that it protects something.
-            self._warn("says nothing: neither TLS nor passwords are in force")
-        if config.http_server_config.http2:
-            self._warn("http2: HTTP/1.1 is what is spoken")
-        limit = config.rate_limit
-        bucket = Bucket(limit.seconds, limit.burst) if limit.seconds else None
-        if before is not None and before.config.rate_limit == limit:
-            bucket = before.bucket
-        return _InForce(
-            config,
-            context,
-            frozenset(server.client_allowed_sans if server else ()),
-            {name.encode(): hashed.encode() for name, hashed in config.basic_auth_users.items()},
-            bucket,
-        )
-
-    def _warn(self, text: str) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
-            self._say(f"{self._path}: {text}")
+    def _read(self) -> tuple[WebConfig, ssl.SSLContext | None]:
+        # Before a file is read: a change in between is found by the next check.
+        self._stats = {self._path: _stat(self._path)}
+        config = web_config.read(self._path)
+        tls = config.tls_server_config
+        if tls is None:
+            return config, None
+        folder = self._path.parent
+        self._stats |= {folder / name: _stat(folder / name) for name in tls.files}
+        try:
+            context = web_config.tls_context(tls, folder)
+        except SettingsError as error:
+            raise SettingsError(f"{self._path}: tls_server_config: {error}") from error
+        if (folder / tls.key_file).stat().st_mode & 0o004:
+            self._warn(f"{folder / tls.key_file} is readable by every user; run chmod o-r on it")
+        return config, context
 
 
-class Bucket:
-    """A token bucket: `burst` requests at once, and one more each `seconds`."""
+class Verifier:
+    """Checks credentials one at a time in a thread, and remembers the valid ones.
 
-    def __init__(
-        self, seconds: float, burst: int, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.seconds = seconds
-        self._burst = burst
-        self._now = now
-        self._tokens = float(burst)
-        self._at = now()
+    A check takes about 70 ms. Keys of the cache are keyed digests of name, hash and password, so
+    that a hash presented as a password is never found (CVE-2022-46146). Invalid credentials cost a
+    check each time, with an unknown name too.
+    """
 
-    def take(self) -> bool:
-        """Takes a token, if there is one."""
-        now = self._now()
-        self._tokens = min(self._burst, self._tokens + (now - self._at) / self.seconds)
-        self._at = now
-        if self._tokens < 1:
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+        self._valid: set[bytes] = set()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="bcrypt")
+
+    async def allows(self, users: Mapping[bytes, bytes], authorization: str) -> bool:
+        """Whether an `Authorization` header has the name and password of a user."""
+        credentials = parse_basic(authorization)
+        if credentials is None:
             return False
-        self._tokens -= 1
+        name, password = credentials[0], credentials[1][:MAX_PASSWORD]
+        hashed = users.get(name)
+        parts = (name, hashed or b"", password)
+        joined = b"".join(len(part).to_bytes(4) + part for part in parts)
+        digest = hmac.digest(self._key, joined, hashlib.sha256)
+        if digest in self._valid:
+            return True
+        tested = hashed or next(iter(users.values()))
+        valid = await get_running_loop().run_in_executor(self._pool, _matches, password, tested)
+        if hashed is None or not valid:
+            return False
+        self._valid.add(digest)
         return True
 
-
-class _Guard:
-    """Answers in the application's place whoever may not ask, and sets headers."""
-
-    def __init__(self, app: ASGIApp, current: Callable[[], _InForce], verifier: Verifier) -> None:
-        self._app = app
-        self._current = current
-        self._verifier = verifier
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        force = self._current()
-        headers = {"X-Content-Type-Options": "nosniff", **force.config.http_server_config.headers}
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(headers)
-            await send(message)
-
-        # A check's header holds its token, and so no password: that lock is its own.
-        users = {} if probes.is_locked(scope.get("path", "")) else force.users
-        authorization = Headers(scope=scope).get("authorization", "")
-        refusal = await self._refusal(force, users, authorization)
-        await (refusal or self._app)(scope, receive, with_headers)
-
-    async def _refusal(
-        self, force: _InForce, users: dict[bytes, bytes], authorization: str
-    ) -> Response | None:
-        if force.bucket and not force.bucket.take():
-            wait = str(max(1, math.ceil(force.bucket.seconds)))
-            return PlainTextResponse("too many requests\n", 429, {"Retry-After": wait})
-        if not users:
-            return None
-        try:
-            if await self._verifier.allows(users, authorization):
-                return None
-        except BusyError:
-            return PlainTextResponse("too many unchecked passwords\n", 503, {"Retry-After": "5"})
-        challenge = 'Basic realm="trntop", charset="UTF-8"'
-        return PlainTextResponse("unauthorized\n", 401, {"WWW-Authenticate": challenge})
+    def close(self) -> None:
+        """Cancels the checks that wait."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _marks(paths: Iterable[Path]) -> dict[Path, Mark]:
-    return {path: _mark(path) for path in paths}
-
-
-def _mark(path: Path) -> Mark:
+def parse_basic(authorization: str) -> tuple[bytes, bytes] | None:
+    """Name and password of a `Basic` header (RFC 7617), or None."""
+    scheme, _, encoded = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        return None
     try:
-        seen = path.stat()
+        name, colon, password = base64.b64decode(encoded.strip(), validate=True).partition(b":")
+    except (binascii.Error, ValueError):
+        return None
+    return (name, password) if colon else None
+
+
+def _matches(password: bytes, hashed: bytes) -> bool:
+    try:
+        return bcrypt.checkpw(password, hashed)
+    except ValueError:
+        return False
+
+
+def _stat(path: Path) -> tuple[int, ...] | None:
+    """Changes with the content of a file; None for a missing file."""
+    try:
+        found = path.stat()
     except OSError:
         return None
-    return (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

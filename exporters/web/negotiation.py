@@ -1,4 +1,4 @@
-"""Which text format a client gets: what prometheus_client answers, where we write that too.
+"""The text format for a client: the choice of prometheus_client, among the formats written here.
 
 https://prometheus.io/docs/instrumenting/content_negotiation/
 """
@@ -46,4 +46,4 @@ def prefers_json(accept: str) -> bool:
 
 def _allowed(header: str) -> str:
     """A header without the entries that it refuses by `q=0`, which prometheus_client overlooks."""
-    return ",".join(one for one in header.split(",") if not _REFUSED.search(one))
+    return ",".join(entry for entry in header.split(",") if not _REFUSED.search(entry))

@@ -37,8 +37,6 @@ from trntop.check.model import (
 from trntop.core.errors import SettingsError
 from trntop.core.text import clean
 
-from .connection import Ongoing
-
 INSPECTION = "/v1/inspection"
 PROBE = "/v1/probe/"
 MAX_BODY = 16 << 10
@@ -46,8 +44,6 @@ MAX_TOKEN = 1024
 MIN_TOKEN = 16
 """Characters of a token; shorter ones can be guessed."""
 NAME_SECONDS = 5.0
-SIGN_SECONDS = 5.0
-"""Between two signs to the connection that an answer is still on its way."""
 
 NOT_ALLOWED = (
     "this agent allows no probes: start it with --allow-probes and --probe-token-file FILE"
@@ -287,16 +283,10 @@ async def _while_connected(request: Request, work: Awaitable[T]) -> T:
     Raises:
         ClientDisconnect: the client went.
     """
-    ongoing: Ongoing | None = request.scope.get("state", {}).get("ongoing")
     working = asyncio.ensure_future(work)
     gone = asyncio.create_task(_gone(request))
     try:
-        while not (working.done() or gone.done()):
-            if ongoing is not None:
-                ongoing.taken()
-            await asyncio.wait(
-                [working, gone], timeout=SIGN_SECONDS, return_when=asyncio.FIRST_COMPLETED
-            )
+        await asyncio.wait([working, gone], return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
             raise ClientDisconnect
         return working.result()

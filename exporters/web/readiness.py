@@ -9,17 +9,17 @@ MAX_REASONS = 3
 
 
 def why_not_ready(view: View | None) -> str:
-    """Why the pages hold no live values, empty when they do."""
+    """The reason why the pages have no live values; empty if they have."""
     if view is None:
         return "not collecting"
     if view.ended:
         return "the recording has ended"
     nodes = view.cluster.nodes
     if not nodes:
-        return "no node has been heard yet"
-    everything = [(name, source) for name, node in nodes.items() for source in node.frame.sources]
-    # A host can always be read: where there are sources of devices, they tell.
-    sources = [one for one in everything if one[1].name in DEVICE_SOURCES] or everything
+        return "no node has reported yet"
+    every = [(name, source) for name, node in nodes.items() for source in node.frame.sources]
+    # A host can always be read: sources of devices decide, if there are any.
+    sources = [pair for pair in every if pair[1].name in DEVICE_SOURCES] or every
     if any(source.state in UP for _, source in sources):
         return ""
     reasons = [
@@ -28,4 +28,4 @@ def why_not_ready(view: View | None) -> str:
     ]
     if len(sources) > MAX_REASONS:
         reasons.append("…")
-    return "no source is heard; " + "; ".join(reasons)
+    return "no source is up; " + "; ".join(reasons)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from trntop.analysis.detector import Detector, Verdict
-from trntop.analysis.progress import Progress
-from trntop.analysis.tick import Axes
 from trntop.core.model import Reading
 from trntop.core.settings import Settings
+from trntop.pipeline.runs import Runs
+from trntop.pipeline.tick import Axes
 from trntop.session.monitor import Monitor, play
 
 
@@ -25,12 +25,12 @@ class Stretch:
 
 def stretches(detector: Detector, readings: Iterable[Reading]) -> list[Stretch]:
     """Every stretch in which the detector's signal was above its limit, in order of its begin."""
-    axes, progress = Axes(), Progress()
+    axes, runs = Axes(), Runs()
     found: list[Stretch] = []
     open_ones: dict[Hashable, Stretch] = {}
     for view in play(sorted(readings, key=lambda one: one.time), Monitor(Settings())):
         tick = axes.tick(view.cluster)
-        progress.update(tick)
+        runs.update(tick)
         signal = detector.signal(tick)
         above = {signal.axis.key(place) for place in np.flatnonzero(signal.values > signal.limit)}
         for key in above - open_ones.keys():

@@ -30,7 +30,7 @@ from trntop.core.model import Reading, View
 from trntop.core.settings import Settings
 from trntop.core.source_spec import Origin
 from trntop.core.units import si
-from trntop.recording.reader import Recorder
+from trntop.recording.writer import Recorder
 from trntop.session.monitor import Monitor, play
 
 START = 1763650000.0

@@ -3,9 +3,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from trntop.analysis.axis import Axis
 from trntop.analysis.debouncer import FORGET_AFTER, GAP, Change, Debouncer
 from trntop.analysis.detector import Signal
+from trntop.pipeline.axis import Axis
 
 NAN = float("nan")
 ONE = Axis(["a"])

@@ -8,13 +8,13 @@ import pytest
 
 from tests.analysis.harness import Stretch, stretches
 from tests.reports import efa_reading
-from trntop.analysis.cards import TUNING as POLL
 from trntop.analysis.detector import Verdict
 from trntop.analysis.detectors.efa import EfaDegraded, EfaDown
-from trntop.analysis.progress import Progress
-from trntop.analysis.tick import Axes
+from trntop.analysis.efa_devices import TUNING as POLL
 from trntop.core.model import Reading, Severity
 from trntop.core.settings import Analysis, Settings
+from trntop.pipeline.runs import Runs
+from trntop.pipeline.tick import Axes
 from trntop.session.monitor import Monitor, play
 
 PACKET = 8160.0
@@ -89,10 +89,10 @@ def down(readings: list[Reading]) -> list[Stretch]:
 
 def last_verdict(detector: EfaDegraded | EfaDown, readings: list[Reading]) -> Verdict:
     """What is said of n1's third card when the stream is over."""
-    axes, progress = Axes(), Progress()
+    axes, runs = Axes(), Runs()
     for view in play(iter(readings), Monitor(Settings())):
         tick = axes.tick(view.cluster)
-        progress.update(tick)
+        runs.update(tick)
         detector.signal(tick)
     return detector.verdict(("n1", name(2)), tick)
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trntop.analysis.axis import Axis, PartAxis
-from trntop.analysis.peers import TUNING, Peers, excess, group_median, node_median
+from trntop.analysis.peers import TUNING, Peers
+from trntop.pipeline.axis import Axis, PartAxis
+from trntop.pipeline.statistics import excess, group_median, node_median
 
 NAN = float("nan")
 LEAST = 0.07

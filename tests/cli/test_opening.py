@@ -14,7 +14,7 @@ from trntop.collectors.simulator import parse, truth
 from trntop.core.model import Reading, State
 from trntop.core.settings import Settings
 from trntop.core.source_spec import parse_all
-from trntop.recording.reader import Recorder
+from trntop.recording.writer import Recorder
 from trntop.session.monitor import Monitor, play
 
 BOUNDED = "sim:healthy?nodes=1&minutes=0.2&seed=3"

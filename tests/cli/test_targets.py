@@ -58,7 +58,7 @@ def test_no_node_is_an_empty_list(tmp_path: Path) -> None:
         ),
         ({"nodes": ["trn"], "labels": ["a-b=c"]}, "a-b=c is not a valid --label"),
         ({"nodes": ["trn"], "labels": ["ä=c"]}, "--label"),
-        ({"nodes": ["trn"], "listen": "nowhere"}, "nowhere: not an address"),
+        ({"nodes": ["trn"], "listen": "nowhere"}, "nowhere is not a valid address"),
     ],
 )
 def test_bad_use(given: dict[str, object], says: str) -> None:

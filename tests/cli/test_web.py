@@ -134,7 +134,7 @@ async def test_there_is_an_end_to_the_processes() -> None:
     ("arguments", "reason"),
     [
         (["-", "--web"], "--web cannot be combined with -"),
-        (["--web", "--listen", "x:y:z"], "not an address"),
+        (["--web", "--listen", "x:y:z"], "is not a valid address"),
     ],
 )
 def test_what_cannot_be_served(

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tools.settings_page import describe
 from trntop.core.errors import SettingsError
-from trntop.core.settings import MAX_FILE_BYTES, Settings, describe, load
+from trntop.core.settings import MAX_FILE_BYTES, Settings, load
 
 DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -258,7 +259,7 @@ def test_every_setting_is_documented_and_has_a_default_in_its_own_bounds() -> No
 
 
 def test_the_page_of_settings_is_current() -> None:
-    assert DOCS.read_text() == describe(), "run python -m trntop.core.settings > docs/settings.md"
+    assert DOCS.read_text() == describe(), "run make docs"
 
 
 def test_importing_settings_is_cheap() -> None:

@@ -13,11 +13,10 @@ import yaml
 
 from tests.builders import make_view
 from tools.rule_tests import unit_tests
-from trntop.analysis.rulebook import RULEBOOK, rules
+from trntop.analysis.rulebook import KINDS, RULEBOOK, rules
 from trntop.catalog import CATALOG, Kind, Page, page_of
 from trntop.cli import main
 from trntop.cli.rules import rule_groups
-from trntop.core.custom_rule import KINDS
 from trntop.core.settings import Settings, load
 from trntop.exporters.metrics import status
 from trntop.exporters.metrics.exposition import Format

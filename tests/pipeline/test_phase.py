@@ -5,7 +5,7 @@ import pytest
 
 from trntop.catalog import Entity, Provenance
 from trntop.core.model import Column, Compilation, Inventory, Phase, Runtime, Stage
-from trntop.pipeline.phase import PhaseTracker
+from trntop.pipeline.phase import NodePhase
 
 NODE = Inventory(
     "n", runtimes=(Runtime(1, "1"),), keys={Entity.RUNTIME: (1,), Entity.JOB: ("job",)}
@@ -16,18 +16,18 @@ Values = dict[str, float]
 def columns(values: Values) -> dict[str, Column]:
     names = {
         "util": "node_neuroncore_utilization_mean_ratio",
-        "engine": "node_tensor_engine_busy_mean_ratio",
+        "executed": "node_executions_completed_per_second",
         "written": "node_lustre_written_bytes_per_second",
         "step": "job_step",
         "seconds": "job_step_seconds",
         "modules": "node_compile_cache_modules",
     }
-    result = {names[name]: np.array([value]) for name, value in values.items()}
+    result = {names[name]: np.array([float(value)]) for name, value in values.items()}
     return {**result, "node_runtimes": np.array([1.0])} if values else {}
 
 
 def run(*ticks: tuple[float, Values], inventory: Inventory = NODE) -> Phase | None:
-    tracker = PhaseTracker()
+    tracker = NodePhase()
     phase = None
     for now, values in ticks:
         phase = tracker.update(now, columns(values), inventory)
@@ -42,14 +42,14 @@ def test_steps_are_training() -> None:
 
 def test_the_first_steps_warm_up_and_the_change_has_its_time() -> None:
     ticks = [(100.0 + t, {"util": 0.9, "step": 1 + t // 10, "seconds": 1.0}) for t in range(60)]
-    assert run(*ticks[:40]).stage is Stage.WARMING_UP  # type: ignore[union-attr]
+    assert run(*ticks[:30]).stage is Stage.WARMING_UP  # type: ignore[union-attr]
     phase = run(*ticks)
     assert phase is not None
-    assert (phase.stage, phase.since) == (Stage.TRAINING, 150.0)
+    assert (phase.stage, phase.since) == (Stage.TRAINING, 130.0)
 
 
 def test_a_run_that_saves_in_between_trains_since_it_began() -> None:
-    tracker = PhaseTracker()
+    tracker = NodePhase()
     tracker.update(0.0, columns({"util": 0.0}), NODE)
     since = []
     for now in range(1, 60):
@@ -72,13 +72,12 @@ def test_no_step_for_long_is_a_stall_since_the_last_step() -> None:
     assert (phase.stage, phase.since, phase.why) == (Stage.STALLED, 10.0, "no step for 49 s")
 
 
-def test_busy_cores_with_idle_engines_are_a_stall() -> None:
-    ticks = [(float(t), {"util": 0.99, "engine": 0.0}) for t in range(40)]
-    assert run(*ticks[:20]).stage is Stage.TRAINING  # type: ignore[union-attr]
+def test_busy_cores_without_executions_are_a_stall() -> None:
+    ticks = [(float(t), {"util": 0.99, "executed": 4.0 if t < 20 else 0.0}) for t in range(60)]
+    assert run(*ticks[:45]).stage is Stage.TRAINING  # type: ignore[union-attr]
     phase = run(*ticks)
     assert phase is not None
-    assert phase.stage is Stage.STALLED
-    assert "tensor engines idle" in phase.why
+    assert (phase.stage, phase.since, phase.why) == (Stage.STALLED, 19.0, "all its cores are busy")
 
 
 @pytest.mark.parametrize("util", [0.0, 0.02])
@@ -98,21 +97,23 @@ def test_a_compiler_beside_a_training_run_is_none() -> None:
 
 
 def test_the_process_itself_is_believed_until_its_next_step() -> None:
-    tracker = PhaseTracker()
+    tracker = NodePhase()
     stepping = {"util": 0.9, "step": 100.0, "seconds": 4.0}
     tracker.update(100.0, columns(stepping), NODE)
     saving = dataclasses.replace(NODE, stages={"job": (Stage.CHECKPOINTING, 101.0)})
     phase = tracker.update(150.0, columns(stepping | {"util": 0.0}), saving)
-    assert phase == Phase(Stage.CHECKPOINTING, 101.0, "job says so", Provenance.REPORTED)
+    assert phase == Phase(Stage.CHECKPOINTING, 101.0, "reported by job", Provenance.REPORTED)
     phase = tracker.update(151.0, columns(stepping | {"step": 101.0}), saving)
     assert phase is not None
     assert (phase.stage, phase.since) == (Stage.TRAINING, None), "it trained at the first look"
 
 
-def test_much_writing_and_idle_cores_look_like_a_checkpoint() -> None:
-    phase = run((1.0, {"util": 0.0, "written": 2.1e9}))
+def test_writes_in_a_pause_are_a_checkpoint() -> None:
+    ticks = [(float(t), {"util": 0.9, "step": 50.0 + t, "seconds": 1.0}) for t in range(20)]
+    ticks += [(20.0 + t, {"util": 0.0, "step": 69.0, "written": 2.1e9}) for t in range(10)]
+    phase = run(*ticks)
     assert phase is not None
-    assert (phase.stage, phase.why) == (Stage.CHECKPOINTING, "2.10 GB/s written, no core busy")
+    assert (phase.stage, phase.why) == (Stage.CHECKPOINTING, "heavy writes to disk")
 
 
 def test_processes_without_work_are_idle() -> None:

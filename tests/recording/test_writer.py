@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from trntop.core.errors import RecordingError
 from trntop.core.model import Reading
-from trntop.recording.reader import Recorder, open_recording
+from trntop.recording.reader import open_recording
+from trntop.recording.writer import Recorder
 
 RANDOM = random.Random(10)
 SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
@@ -124,7 +125,7 @@ def test_each_flush_leaves_a_readable_recording(tmp_path: Path, suffix: str) -> 
             recorder.flush()
             recording = open_recording(path)
             assert len(list(recording)) == number + 1
-            assert not recording.damage.truncated
+            assert not recording.damage.framer.partial
             assert bool(recording.damage.error) == (suffix != ".jsonl")
 
 
@@ -243,7 +244,7 @@ def test_a_failing_disk_ends_the_recording_not_the_program(
     recording = open_recording(path)
     found = len(list(recording))
     assert 0 < found <= recorder.readings
-    assert not recording.damage.truncated
+    assert not recording.damage.framer.partial
     assert recording.damage.skipped == 0
     assert path.stat().st_size == recorder.bytes <= 2000
 

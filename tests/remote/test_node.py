@@ -12,7 +12,8 @@ from tests.reports import monitor_reading, report, runtime
 from trntop.catalog import AGENT, FLEET, NEURON_MONITOR, Entity
 from trntop.core.model import NodeView, Reading, State, Status
 from trntop.core.settings import Settings
-from trntop.recording.reader import Recorder, open_recording
+from trntop.recording.reader import open_recording
+from trntop.recording.writer import Recorder
 from trntop.remote import wire
 from trntop.remote.wire import FrameEncoder
 from trntop.session.monitor import Monitor, play

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from trntop.analysis.cases import Detection, IncidentGroup, IncidentGroups
 from trntop.analysis.debouncer import Debouncer, value_of
 from trntop.analysis.detector import Detector, Signal
-from trntop.analysis.progress import Progress
 from trntop.analysis.rule import Rule
 from trntop.analysis.rulebook import rules
-from trntop.analysis.tick import Axes, Tick
 from trntop.core.custom_rule import OwnRule
 from trntop.core.model import Cluster, Incident
 from trntop.core.settings import Analysis as Settings
+from trntop.pipeline.runs import Runs
+from trntop.pipeline.tick import Axes, Tick
 
 NEARLY = 0.9
 """Share of its worst value at which a condition is described anew."""
@@ -58,7 +58,7 @@ class Analyzer:
             for rule in rules(settings, own)
         ]
         self._axes = Axes()
-        self._progress = Progress()
+        self._runs = Runs()
         self._cases = IncidentGroups(settings.reopen, settings.together)
         self._time: float | None = None
 
@@ -69,9 +69,10 @@ class Analyzer:
             self._restart(self._time)
         self._time = now
         tick = self._axes.tick(cluster)
-        self._progress.update(tick)
-        if self._progress.over:
-            self._end(self._progress.over, now)
+        self._runs.update(tick)
+        ended = {run.job for run in self._runs.by_job.values() if run.ended} - {None}
+        if ended:
+            self._end(ended, now)
         fresh: list[Detection] = []
         for number, running in enumerate(self._running):
             if now >= running.due - SLACK:
@@ -93,14 +94,14 @@ class Analyzer:
 
     def _restart(self, now: float) -> None:
         """The stream's clock was set back: what is open ends where the old time ended."""
-        self._progress.clear()
+        self._runs.clear()
         for running in self._running:
             running.detector.reset()
             running.due = -math.inf
             for key in running.hold.reset():
                 self._cases.close(running.open.pop(key), now)
 
-    def _end(self, jobs: set[str], now: float) -> None:
+    def _end(self, jobs: set[str | None], now: float) -> None:
         """Jobs have ended, and with them what was wrong with how they got on."""
         for running in self._running:
             if running.rule.ends_with_job:
@@ -142,7 +143,7 @@ class Analyzer:
 
     def _crowd(self, tick: Tick) -> dict[str | None, int]:
         crowd: dict[str | None, int] = {
-            crew.job: len(crew.places) for crew in self._progress.crews.values()
+            run.job: len(run.places) for run in self._runs.by_job.values()
         }
         crowd[None] = len(tick.nodes)
         return crowd

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from trntop.analysis.detector import Verdict
 from trntop.analysis.rule import Rule
-from trntop.analysis.sentence import NOBODY, compose
+from trntop.analysis.sentence import NO_CULPRIT, compose
 from trntop.core.model import Evidence, Incident, Severity
 
 LINGER = 60.0
@@ -347,7 +347,7 @@ def _follows(finding: Detection, case: IncidentGroup) -> bool:
 
 def _told(finding: Detection) -> str:
     """A consequence as evidence."""
-    says = {name: text for name, text in finding.verdict.says.items() if text != NOBODY}
+    says = {name: text for name, text in finding.verdict.says.items() if text != NO_CULPRIT}
     summary = finding.rule.summary
     if "{since}" not in summary:
         summary += ", since {since}"

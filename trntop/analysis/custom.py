@@ -5,14 +5,14 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from trntop.analysis.axis import Axis, PartAxis
 from trntop.analysis.detector import Signal, Verdict
 from trntop.analysis.rule import Rule
-from trntop.analysis.tick import Tick
 from trntop.catalog import CATALOG, Entity
 from trntop.core import units
 from trntop.core.custom_rule import OwnRule
 from trntop.core.model import NO_VALUE, Column, Evidence, Severity
+from trntop.pipeline.axis import Axis, PartAxis
+from trntop.pipeline.tick import Tick
 
 CLEAR_HOLD = 10.0
 """Seconds a value must be back before the incident closes."""

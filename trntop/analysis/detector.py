@@ -4,9 +4,9 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from trntop.analysis.axis import Axis, PartAxis
-from trntop.analysis.tick import Tick
 from trntop.core.model import Column, Evidence, Severity
+from trntop.pipeline.axis import Axis, PartAxis
+from trntop.pipeline.tick import Tick
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ away; what remains is judged by a cumulative sum, and by the size of the effect.
 """
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from trntop.analysis.axis import Along, PartAxis
-from trntop.analysis.cusum import Cusum
-from trntop.core.model import NO_VALUE, Column
+from trntop.core.model import Column
+from trntop.pipeline.axis import Along
+from trntop.pipeline.statistics import Cusum, Members, sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,94 +47,48 @@ class PeerTuning:
     """Weight of the newest round in the mean effect."""
     cleared: float = 0.5
     """Share of the limit below which an effect is over."""
-    sampled: int = 2048
-    """Of so many members some tell as well what is usual."""
 
 
 TUNING = PeerTuning()
 
 
-Scalar = TypeVar("Scalar", bound=np.generic)
-
-
-def _some(values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    """About `sampled` of them, where they are more."""
-    # An odd step: nodes have even numbers of parts, and each place on a node shall be told.
-    return values[:: len(values) // TUNING.sampled | 1]
-
-
-def excess(values: Column, groups: npt.NDArray[np.int64]) -> Column:
-    """By which share each value is above the median of its group, `[n]`.
-
-    NaN where it is absent, and in groups whose median is 0: they do nothing.
-    """
-    median = group_median(values, groups)
-    return values / np.where(median > 0, median, NO_VALUE) - 1.0
-
-
-def group_median(values: Column, groups: npt.NDArray[np.int64]) -> Column:
-    """The median of each member's group, `[n]`, absent values left out."""
-    result = np.full(len(values), NO_VALUE)
-    known = np.flatnonzero(~np.isnan(values))
-    if not len(known):
-        return result
-    if (groups == groups[0]).all():  # one job of all: no sorting by group
-        result[:] = np.median(values[_some(known)])
-        return result
-    order = known[np.lexsort((values[known], groups[known]))]
-    sorted_groups, sorted_values = groups[order], values[order]
-    begins = np.flatnonzero(np.r_[True, sorted_groups[1:] != sorted_groups[:-1]])
-    sizes = np.diff(np.r_[begins, len(order)])
-    middle = 0.5 * (sorted_values[begins + (sizes - 1) // 2] + sorted_values[begins + sizes // 2])
-    medians = np.full(int(groups.max()) + 1, NO_VALUE)
-    medians[sorted_groups[begins]] = middle
-    result[:] = medians[groups]
-    return result
-
-
-def node_median(values: Column, axis: PartAxis) -> Column:
-    """The median of each part's node, `[part]`, absent values left out."""
-    size = axis.widths[0] if axis.widths else 0
-    if not size or axis.widths.count(size) < len(axis.widths):
-        return group_median(values, axis.owner)
-    table = values.reshape(-1, size)
-    absent = np.isnan(table)
-    if (absent.any(axis=1) & ~absent.all(axis=1)).any():
-        return group_median(values, axis.owner)
-    low, high = (size - 1) // 2, size // 2
-    ordered = np.partition(table, (low, high), axis=1)
-    return np.repeat(0.5 * (ordered[:, low] + ordered[:, high]), size)
-
-
-class Peers:
-    """Judges members by what sets them apart, round by round.
+class Peers(Members):
+    """Judges members by their deviation from their peers, round by round.
 
     Args:
-        least: share by which a member must be off its peers.
+        least: share by which a member must deviate.
     """
+
+    BLANK: ClassVar = dict.fromkeys(
+        ("bias", "count", "effect", "since", "value", "_streak", "_peak", "_calm"), 0.0
+    )
+    bias: Column
+    """Its long-term deviation."""
+    count: Column
+    """Rounds it has taken part in."""
+    effect: Column
+    """Its deviation now without the bias: a mean of some rounds."""
+    since: Column
+    """When it began to deviate, round after round; 0 while it does not."""
+    value: Column
+    """Above 1 where it stands out."""
+    _streak: Column
+    """Rounds since it began."""
+    _peak: Column
+    """The largest residual since then."""
+    _calm: Column
+    """Rounds in a row without an effect."""
 
     def __init__(self, least: float) -> None:
         self._least = least
         self._cusum = Cusum(TUNING.allowance, 3 * TUNING.cusum_limit)
-        self._axis: Along | None = None
+        super().__init__()
+
+    def clear(self) -> None:
+        super().clear()
+        self._cusum.clear()
         self._noise: dict[str, tuple[float, int]] = {}
-        """Standard deviation of a residual, and the rounds it was learnt from, by population."""
-        self.bias: Column = np.empty(0)
-        """What sets each member apart for ever, `[n]`."""
-        self.count: Column = np.empty(0)
-        """Rounds it has taken part in."""
-        self.effect: Column = np.empty(0)
-        """By which share it is off its peers now, its bias taken away: a mean of some rounds."""
-        self.since: Column = np.empty(0)
-        """When each member began to be off, round after round; 0 while it is not."""
-        self._streak: Column = np.empty(0)
-        """Rounds since then."""
-        self._peak: Column = np.empty(0)
-        """The largest residual since then."""
-        self._calm: Column = np.empty(0)
-        """Rounds in a row without an effect."""
-        self.value: Column = np.empty(0)
-        """Above 1 where a member stands out."""
+        """Standard deviation of a residual, and the rounds it was learned from, by population."""
 
     def noise(self, population: str = "") -> float:
         """Standard deviation of a round without its bias, as a share."""
@@ -181,30 +135,10 @@ class Peers:
         )
         self.bias = np.where(calm, self.bias + weight * np.clip(residual, -odd, odd), self.bias)
 
-    def follow(self, axis: Along) -> None:
-        """Goes over to another axis: who is new begins to be learnt."""
-        if axis is self._axis:
-            return
-        old = np.full(len(axis), -1) if self._axis is None else axis.places_in(self._axis)
-        known = old >= 0
-        for name in ("bias", "count", "effect", "since", "_streak", "_peak", "_calm", "value"):
-            before, now = getattr(self, name), np.zeros(len(axis))
-            now[known] = before[old[known]]
-            setattr(self, name, now)
-        self._axis = axis
-
-    def expect(self, bias: Column) -> None:
-        """Sets the biases anew, `[n]`: peers are grouped otherwise from now on."""
-        self.bias = bias
-
-    def clear(self) -> None:
-        """Forgets everything."""
-        self.__init__(self._least)  # type: ignore[misc]
-
     def _learn_noise(self, residual: Column, population: str) -> None:
         if len(residual) < 3:
             return
-        residual = _some(residual)
+        residual = sampled(residual)
         spread = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
         noise, rounds = self._noise.get(population, (0.0, 0))
         rounds = min(rounds + 1, TUNING.noise_rounds)

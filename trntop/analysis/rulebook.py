@@ -216,6 +216,7 @@ RULEBOOK: tuple[Rule, ...] = (
         advice="Update the node that differs before the next run.",
     ),
 )  # fmt: skip
+KINDS = tuple(rule.kind for rule in RULEBOOK)
 
 
 def rules(settings: Settings, own: Sequence[OwnRule] = ()) -> tuple[Rule, ...]:

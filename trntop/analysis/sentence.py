@@ -8,7 +8,7 @@ LENGTH = 120
 """Characters at most."""
 SHORTEST = 8
 """Characters to which a name may be cut so that the sentence fits."""
-NOBODY = "; no node stands out"
+NO_CULPRIT = "; no node stands out"
 """Shown where no node is named; left out where a cause is known."""
 
 

@@ -1,5 +1,6 @@
-"""Quantities of EFA cards."""
+"""Quantities of EFA devices."""
 
+import re
 from collections.abc import Iterator
 
 from trntop.catalog.names import (
@@ -28,8 +29,24 @@ _NEEDS = {
 }
 
 
+ERROR_KINDS = {
+    "retrans_timeout_events": "time-outs",
+    "impaired_remote_conn_events": "impaired connections",
+    "unresponsive_remote_events": "unresponsive peers",
+    "rx_drops": "receive drops",
+    "rdma_read_wr_err": "failed reads",
+    "rdma_write_wr_err": "failed writes",
+}
+"""Counters of errors, and what they count."""
+
+
+def is_up(state: str | None) -> bool:
+    """Whether a port's state, such as `4: ACTIVE`, is up; an unknown one may be."""
+    return not state or re.search(r"\bACTIVE\b", state, re.IGNORECASE) is not None
+
+
 def efa() -> Iterator[Quantity]:
-    """Of EFA cards."""
+    """Of EFA devices."""
     efa, source = Entity.EFA, EFA_SOURCE
     for name, text in (EFA_PORT_COUNTERS | EFA_DEVICE_COUNTERS).items():
         unit = "bytes" if name.endswith("_bytes") else "events"

@@ -83,7 +83,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
     def format_help(self) -> str:
-        from trntop.collectors.simulator import NAMES
+        from trntop.collectors.simulator import SCENARIOS
 
         return (
             super()
@@ -91,7 +91,7 @@ class _Parser(argparse.ArgumentParser):
             .replace(
                 "{SCENARIOS}",
                 textwrap.fill(
-                    ", ".join(NAMES), 70, subsequent_indent=" " * 22, break_on_hyphens=False
+                    ", ".join(SCENARIOS), 70, subsequent_indent=" " * 22, break_on_hyphens=False
                 ),
             )
         )

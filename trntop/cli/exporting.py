@@ -76,7 +76,7 @@ def _serve(args: Namespace, sources: list[Source], settings: Settings) -> int:
     session.start()
     try:
         app = build_app(lambda: latest(session), exposition, streams, probes)
-        serve(app, sockets, access, at_end=probes.close)
+        serve(app, sockets, access, on_stop=streams.stop, at_end=probes.close)
     finally:
         session.stop()
     return 0

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import dropwhile
 from typing import TYPE_CHECKING
 
+from trntop.analysis.rulebook import KINDS
 from trntop.core.errors import SettingsError, UsageError
 from trntop.core.folders import state_folder
 from trntop.core.model import NeffProfile, Reading
@@ -48,7 +49,7 @@ def settings_of(args: Namespace, **options: object) -> Settings:
         if not separator:
             raise UsageError(f"{clean(assignment, 40)} is not a valid --set; use KEY=VALUE")
         given[key.strip()] = value.strip()
-    return load(args.config, os.environ, given)
+    return load(args.config, os.environ, given, KINDS)
 
 
 def node_name() -> str:

@@ -78,12 +78,8 @@ def targets(args: Namespace) -> int:
     from trntop.exporters.web.listening import listen
     from trntop.exporters.web.server import serve
 
-    serve(build_app(inventory), listen([args.listen]), announce=_announce)
+    serve(build_app(inventory), listen([args.listen]), path=PATH)
     return 0
-
-
-def _announce(address: str) -> None:
-    print(f"trntop: serving {address}{PATH}", file=sys.stderr, flush=True)
 
 
 def build_app(inventory: Inventory) -> "Starlette":

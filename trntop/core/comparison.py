@@ -1,4 +1,4 @@
-"""One comparison of something with a number: `util < 30`. Rules and filters consist of them."""
+"""A comparison with a number, `util < 30`: the elements of custom rules and filters."""
 
 import math
 import operator
@@ -22,8 +22,6 @@ SIGNS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is compared with what."""
-
     quantity: str
     sign: str
     limit: float
@@ -34,25 +32,24 @@ class Comparison:
         return self.sign.startswith("<")
 
     def holds(self, value: float) -> bool:
-        """Whether it holds for a value."""
         return bool(SIGNS[self.sign](value, self.limit))
 
     def among(self, values: "npt.NDArray[np.float64]") -> "npt.NDArray[np.bool_]":
-        """For which of several values it holds; for an absent one no comparison does."""
+        """For which values it holds; never for an absent one."""
         found: npt.NDArray[np.bool_] = SIGNS[self.sign](values, self.limit) & (values == values)
         return found
 
 
 def number(text: str) -> float:
-    """The number to compare with.
+    """A finite number.
 
     Raises:
-        ValueError: it is none, or without end.
+        ValueError: the text is not one.
     """
     try:
         value = float(text)
     except ValueError:  # 1.2.3
         value = math.inf
     if not math.isfinite(value):
-        raise ValueError(f"{text} is no number to compare with")
+        raise ValueError(f"{text} is not a valid number")
     return value

@@ -1,7 +1,6 @@
-"""A rule of the user's own: one comparison of one quantity with a number.
+"""A custom rule: one comparison of one quantity with a number.
 
-It stands in the settings file as `[[rules]]`; `trntop.analysis.custom` runs it. There are no
-expressions and no patterns in it: what a rule may say is a row of the catalog, a sign, a number.
+It is defined in the settings file under `[[rules]]`; `trntop.analysis.custom` evaluates it.
 """
 
 import math
@@ -18,24 +17,6 @@ from trntop.core.suggest import unknown
 from trntop.core.text import clean
 
 MAX_RULES = 100
-KINDS = (
-    "comm_bound",
-    "straggler",
-    "hang",
-    "efa_degraded",
-    "efa_down",
-    "latency_regression",
-    "node_silent",
-    "device_lost",
-    "ecc_uncorrected",
-    "execution_errors",
-    "memory_pressure",
-    "idle_allocation",
-    "version_skew",
-    "recompile",
-    "checkpoint_stall",
-)
-"""The built-in rules; a custom rule must have another name."""
 PLACEHOLDERS = ("where", "node", "component", "job", "quantity", "value", "limit", "since")
 """Placeholders of a summary."""
 MAY_EXCEED_ONE = ("job_comm_compute_ratio", "efa_tx_sibling_ratio")
@@ -116,8 +97,6 @@ class OwnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def mistake(self) -> tuple[str, str] | None:
         """The field that is wrong, and why; None if the rule is valid."""
-        if self.name in KINDS:
-            return "name", f"name: {self.name} is a built-in rule; choose another name"
         try:
             comparison = self.comparison
         except ValueError as error:

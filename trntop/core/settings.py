@@ -1,22 +1,17 @@
 """Settings, in order of precedence: defaults < TOML file < environment < options.
 
 Each setting is declared once, below, with its default, its bounds and its meaning; the
-messages and `docs/settings.md` (`python -m trntop.core.settings > docs/settings.md`) follow from
-that. The file is the one named, else `$TRNTOP_CONFIG`, else `trntop/config.toml` in
-`$XDG_CONFIG_HOME` (`~/.config`) if there is one. An environment variable is named after the
-section and the setting: `TRNTOP_ANALYSIS__COMM_SHARE=0.3`. Options use dotted keys. Custom rules
-can only be in the file.
+messages and `docs/settings.md` (`tools/settings_page.py`) follow from that. The file is the one
+named, else `$TRNTOP_CONFIG`, else `trntop/config.toml` in `$XDG_CONFIG_HOME` (`~/.config`) if it
+exists. An environment variable is named after the section and the setting:
+`TRNTOP_ANALYSIS__COMM_SHARE=0.3`. Options use dotted keys. Custom rules can only be in the file.
 """
 
-import ast
-import inspect
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping
-from functools import partial
-from itertools import pairwise
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -331,19 +326,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 _RULES = "rules"
-_RULE_TYPES: dict[str, Any] = get_type_hints(OwnRule, include_extras=True)
-_SECTIONS: dict[str, type[msgspec.Struct]] = {
+RULE_TYPES: dict[str, Any] = get_type_hints(OwnRule, include_extras=True)
+SECTIONS: dict[str, type[msgspec.Struct]] = {
     name: section for name, section in get_type_hints(Settings).items() if name != _RULES
 }
-_TYPES: dict[str, Any] = {
+TYPES: dict[str, Any] = {
     f"{name}.{field}": kind
-    for name, section in _SECTIONS.items()
+    for name, section in SECTIONS.items()
     for field, kind in get_type_hints(section, include_extras=True).items()
 }
 
 
 def load(
-    path: Path | None, environ: Mapping[str, str], options: Mapping[str, Any] | None = None
+    path: Path | None,
+    environ: Mapping[str, str],
+    options: Mapping[str, Any] | None = None,
+    reserved: Container[str] = (),
 ) -> Settings:
     """Settings from all sources.
 
@@ -351,6 +349,7 @@ def load(
         path: the configuration file; None uses `environ`.
         environ: the process environment.
         options: values by dotted key, typed or as strings: `{"analysis.comm_share": 0.3}`.
+        reserved: names that custom rules cannot have, those of the built-in rules.
 
     Raises:
         SettingsError: with the location and what is expected there.
@@ -359,7 +358,7 @@ def load(
     rules: tuple[OwnRule, ...] = ()
     file = _file(path, environ)
     if file is not None:
-        values, rules = _from_file(file)
+        values, rules = _from_file(file, reserved)
     values |= _from_environ(environ)
     for key, value in (options or {}).items():
         values[key] = _convert(key, value, "", strict=not isinstance(value, str))
@@ -385,7 +384,7 @@ def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     return file if folder and os.path.exists(file) else None  # noqa: PTH110
 
 
-def _from_file(path: Path) -> tuple[dict[str, Any], tuple[OwnRule, ...]]:
+def _from_file(path: Path, reserved: Container[str]) -> tuple[dict[str, Any], tuple[OwnRule, ...]]:
     """Values by dotted key, and rules, from a TOML file."""
     text = _read(path)
     try:
@@ -397,59 +396,49 @@ def _from_file(path: Path) -> tuple[dict[str, Any], tuple[OwnRule, ...]]:
         raise SettingsError(f"{where}: not TOML: {reason}") from error
     except RecursionError as error:
         raise SettingsError(f"{path}: not TOML: nested too deeply") from error
+    lines = _Lines(path, text)
     values: dict[str, Any] = {}
-    rules = _rules(path, text, document.pop(_RULES, []))
+    rules = _rules(lines, document.pop(_RULES, []), reserved)
     for section, entries in document.items():
-        if section not in _SECTIONS:
-            known = (*_SECTIONS, _RULES)
-            raise SettingsError(f"{_at(path, text, section)}: {unknown('section', section, known)}")
+        if section not in SECTIONS:
+            known = (*SECTIONS, _RULES)
+            raise SettingsError(f"{lines.at(section)}: {unknown('section', section, known)}")
         if not isinstance(entries, dict):
-            raise SettingsError(
-                f"{_at(path, text, section)}: {section} must be a table, [{section}]"
-            )
+            raise SettingsError(f"{lines.at(section)}: {section} must be a table, [{section}]")
         for field, value in entries.items():
             key = f"{section}.{field}"
-            values[key] = _convert(key, value, f"{_at(path, text, key)}: ", strict=True)
+            values[key] = _convert(key, value, f"{lines.at(key)}: ", strict=True)
     return values, rules
 
 
-def _rules(path: Path, text: str, tables: Any) -> tuple[OwnRule, ...]:
-    """The rules of a file, each checked as far as it can be without data."""
-    here = _at(path, text, _RULES)
-    if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
-        raise SettingsError(f"{here}: rules must be tables, each under [[rules]]")
+def _rules(lines: "_Lines", tables: Any, reserved: Container[str]) -> tuple[OwnRule, ...]:
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise SettingsError(f"{lines.at(_RULES)}: rules must be tables, each under [[rules]]")
     if len(tables) > MAX_RULES:
-        raise SettingsError(f"{here}: {len(tables)} rules, but at most {MAX_RULES} are looked at")
+        raise SettingsError(
+            f"{lines.at(_RULES)}: {len(tables)} rules, but at most {MAX_RULES} are allowed"
+        )
     rules: dict[str, OwnRule] = {}
     for index, table in enumerate(tables):
-        where = partial(_at_rule, path, text, index)
+        key = f"{_RULES}.{index}"
         values: dict[str, Any] = {}
         for field, value in table.items():
-            if field not in _RULE_TYPES:
-                raise SettingsError(f"{where(field)}: {unknown('rule key', field, _RULE_TYPES)}")
-            values[field] = _as(_RULE_TYPES[field], f"{_RULES}.{field}", value, f"{where(field)}: ")
+            where = lines.at(f"{key}.{field}")
+            if field not in RULE_TYPES:
+                raise SettingsError(f"{where}: {unknown('rule key', field, RULE_TYPES)}")
+            values[field] = _as(RULE_TYPES[field], f"{_RULES}.{field}", value, f"{where}: ")
         if missing := [field for field in ("name", "when") if field not in values]:
-            raise SettingsError(f"{where()}: the rule needs {' and '.join(missing)}")
+            raise SettingsError(f"{lines.at(key)}: the rule needs {' and '.join(missing)}")
         rule = OwnRule(**values)
-        if mistake := rule.mistake():
-            raise SettingsError(f"{where(mistake[0])}: {mistake[1]}")
+        mistake = rule.mistake()
+        if rule.name in reserved:
+            mistake = "name", f"name: {rule.name} is a built-in rule; choose another name"
         if rule.name in rules:
-            raise SettingsError(f"{where('name')}: duplicate rule name {rule.name}")
+            mistake = "name", f"duplicate rule name {rule.name}"
+        if mistake:
+            raise SettingsError(f"{lines.at(f'{key}.{mistake[0]}')}: {mistake[1]}")
         rules[rule.name] = rule
     return tuple(rules.values())
-
-
-def _at_rule(path: Path, text: str, index: int, field: str = "") -> str:
-    """The file and, if found, the line of a rule or of its field."""
-    line, seen = 0, -1
-    for number, name in _keys(text):
-        if name == _RULES:
-            seen += 1
-            line = number if seen <= index else line
-        elif seen == index and name == f"{_RULES}.{field}":
-            line = number
-            break
-    return f"{path}, line {line}" if line else str(path)
 
 
 def _read(path: Path) -> str:
@@ -476,26 +465,26 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
     for variable, value in sorted(environ.items()):
         if variable.startswith(_PREFIX) and "__" in variable:
             key = variable.removeprefix(_PREFIX).replace("__", ".", 1).lower()
-            if key not in _TYPES:
-                known = [_variable(key) for key in _TYPES]
+            if key not in TYPES:
+                known = [variable_of(key) for key in TYPES]
                 raise SettingsError(unknown("environment variable", variable, known, _last))
             values[key] = _convert(key, value, f"environment variable {variable}: ", strict=False)
     return values
 
 
-def _variable(key: str) -> str:
+def variable_of(key: str) -> str:
     return _PREFIX + key.replace(".", "__").upper()
 
 
 def _convert(key: str, value: Any, where: str, *, strict: bool) -> Any:
     """`value` as the type of the setting `key`; not strict reads strings (lists by commas)."""
-    if key not in _TYPES:
+    if key not in TYPES:
         # In a known section, only the last part is compared: all its settings share the first.
-        section = [name for name in _TYPES if name.startswith(f"{key.partition('.')[0]}.")]
+        section = [name for name in TYPES if name.startswith(f"{key.partition('.')[0]}.")]
         if section:
             raise SettingsError(f"{where}{unknown('setting', key, section, _last)}")
-        raise SettingsError(f"{where}{unknown('setting', key, list(_TYPES))}")
-    kind = _TYPES[key]
+        raise SettingsError(f"{where}{unknown('setting', key, list(TYPES))}")
+    kind = TYPES[key]
     if not strict and isinstance(types.type_info(kind), types.VarTupleType):
         value = [item for part in value.split(",") if (item := part.strip())]
     return _as(kind, key, value, where, strict=strict)
@@ -505,32 +494,46 @@ def _as(kind: Any, key: str, value: Any, where: str, *, strict: bool = True) -> 
     try:
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{where}{key} must be {_expected(kind)}, not {value!r:.80}") from error
+        raise SettingsError(f"{where}{key} must be {expected(kind)}, not {value!r:.80}") from error
 
 
 def _last(name: str) -> str:
     return re.split(r"\.|__", name)[-1]
 
 
-def _at(path: Path, text: str, key: str) -> str:
-    """The file and, if found, the line that sets `key`."""
-    lines: dict[str, int] = {}
-    for number, name in _keys(text):
-        lines.setdefault(name, number)
-    # An inline table is found by its section, a dotted key below `key`.
-    inside = (number for name, number in lines.items() if name.startswith(f"{key}."))
-    line = lines.get(key) or next(inside, None) or lines.get(key.partition(".")[0])
-    return f"{path}, line {line}" if line else str(path)
+class _Lines:
+    """Line numbers of the tables and keys of a TOML file."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self._path = path
+        self._numbers: dict[str, int] = {}
+        for number, name in _keys(text):
+            self._numbers.setdefault(name, number)
+
+    def at(self, key: str) -> str:
+        """The file and, if found, the line that sets `key`."""
+        # An inline table is found by its section, a dotted key below `key`.
+        below = (number for name, number in self._numbers.items() if name.startswith(f"{key}."))
+        line = self._numbers.get(key) or next(below, None)
+        while not line and key:
+            key = key.rpartition(".")[0]
+            line = self._numbers.get(key)
+        return f"{self._path}, line {line}" if line else str(self._path)
 
 
 def _keys(text: str) -> Iterator[tuple[int, str]]:
     """Line number and dotted name of each table header and key, without parsing values."""
     table = ""
+    arrays: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         name, equals, _ = line.partition("=")
         if line.lstrip().startswith("["):
             table = _bare(line.partition("]")[0])
             yield number, table
+            if line.lstrip().startswith("[["):
+                arrays[table] = arrays.get(table, -1) + 1
+                table = f"{table}.{arrays[table]}"
+                yield number, table
         elif equals:
             yield number, f"{table}.{_bare(name)}" if table else _bare(name)
 
@@ -539,7 +542,7 @@ def _bare(name: str) -> str:
     return ".".join(part.strip(" \t[\"'") for part in name.split("."))
 
 
-def _expected(kind: Any) -> str:
+def expected(kind: Any) -> str:
     """What a setting of this type accepts, as a phrase: `a number from 0 to 1`."""
     description = ""
     info = types.type_info(kind)
@@ -572,103 +575,3 @@ def _expected(kind: Any) -> str:
             return "a table of texts"
         case _:
             return "text"
-
-
-def describe() -> str:
-    """All settings as a Markdown page: `docs/settings.md`."""
-    lines = [
-        "# Settings",
-        "",
-        "<!-- Written by `python -m trntop.core.settings`; change trntop/core/settings.py instead. "
-        "-->",
-        "",
-        "Command-line options override environment variables, which override the settings file,",
-        "which overrides the defaults. The file is that of `--config`, else `$TRNTOP_CONFIG`,",
-        "else `trntop/config.toml` in `$XDG_CONFIG_HOME` (`~/.config`). It is TOML, one table per",
-        "section:",
-        "",
-        "```toml",
-        "[analysis]",
-        "comm_share = 0.3",
-        'disabled = ["memory_pressure"]',
-        "```",
-        "",
-        "Environment variables separate list items by commas. A setting that is unknown, of the",
-        "wrong type or out of range is an error with file and line.",
-    ]
-    for name, section in _SECTIONS.items():
-        lines += ["", f"## `[{name}]`", "", inspect.getdoc(section) or ""]
-        meanings = _field_docs(section)
-        for field in section.__struct_fields__:
-            key = f"{name}.{field}"
-            default = getattr(getattr(Settings(), name), field)
-            lines += [
-                "",
-                f"### `{field}`",
-                "",
-                meanings[field],
-                "",
-                f"- Accepts {_expected(_TYPES[key])}.",
-                f"- Default: `{_shown(default)}`",
-                "- A table in the file; no environment variable."
-                if isinstance(types.type_info(_TYPES[key]), types.DictType)
-                else f"- Environment: `{_variable(key)}`",
-            ]
-    return "\n".join([*lines, *_describe_rules()]) + "\n"
-
-
-def _describe_rules() -> list[str]:
-    lines = [
-        "",
-        "## `[[rules]]`",
-        "",
-        inspect.getdoc(OwnRule) or "",
-        f"In the file only, at most {MAX_RULES}; `trntop rules` lists them with the others.",
-        "",
-        "```toml",
-        "[[rules]]",
-        'name = "hot_host"',
-        'when = "node_cpu_busy_ratio > 0.9"',
-        "hold = 30",
-        "```",
-    ]
-    meanings = _field_docs(OwnRule)
-    for field in structs.fields(OwnRule):
-        lines += [
-            "",
-            f"### `{field.name}`",
-            "",
-            meanings[field.name],
-            "",
-            f"- Accepts {_expected(_RULE_TYPES[field.name])}.",
-            f"- Default: {_default(field)}.",
-        ]
-    return lines
-
-
-def _default(field: structs.FieldInfo) -> str:
-    if field.required:
-        return "none, required"
-    return "none" if field.default is None else f"`{_shown(field.default)}`"
-
-
-def _shown(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _field_docs(section: type[msgspec.Struct]) -> dict[str, str]:
-    """The strings under the fields of a section, from its source."""
-    body = ast.parse(inspect.getsource(section)).body[0].body  # type: ignore[attr-defined]
-    return {
-        field.target.id: inspect.cleandoc(text.value.value)
-        for field, text in pairwise(body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-        and isinstance(text.value.value, str)
-    }
-
-
-if __name__ == "__main__":
-    print(describe(), end="")

@@ -26,7 +26,7 @@ from trntop.core.model import (
 from trntop.pipeline import hbm
 from trntop.pipeline.derive import WHOLE, ComputePlan, derive
 from trntop.pipeline.estimate import WINDOWED, CommEstimate
-from trntop.pipeline.phase import PhaseTracker
+from trntop.pipeline.phase import NodePhase
 from trntop.pipeline.smooth import Smoother
 from trntop.pipeline.source_buffer import Layer, SourceBuffer, aligned
 from trntop.sources import BY_NAME, SCHEDULERS
@@ -72,7 +72,7 @@ class NodeState:
         self._stages: dict[str, tuple[str, Stage, float]] = {}
         """Rank → its job, the stage it announced last, and since when."""
         self._estimate = CommEstimate()
-        self._phase = PhaseTracker()
+        self._phase = NodePhase()
         self._smoother = Smoother()
 
     def feed(self, reading: Reading, sample: Sample) -> None:
@@ -147,7 +147,7 @@ class NodeState:
             source.time = None
         self._estimate.clear()
         self._smoother.clear()
-        self._phase = PhaseTracker()
+        self._phase = NodePhase()
         self._stages.clear()
         self._learn({"stages": {}})
 

@@ -1,158 +1,498 @@
-"""What the training run on a node is busy with, from what its sources tell.
+"""What a training run is doing: one state machine, for the run of a node and for that of a job.
 
-The process's own word counts first; where it says nothing, the compiler's processes, the steps'
-pace, utilization and tensor engines tell. Every phase says what it was concluded from.
+A run makes progress while its step number grows or, where no training process reports steps,
+while executions complete. In a pause, what the process announced comes first; then compilers,
+writes, host CPUs and cores, and the pauses that the run has made before.
 """
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
 
 from trntop.catalog import Entity, Provenance
 from trntop.core import units
 from trntop.core.model import Column, Inventory, Phase, Stage
-
-Columns = Mapping[str, Column]
-
-BUSY = 0.05
-"""Mean utilization from which the cores count as busy."""
-ENGINE_IDLE = 0.01
-"""Tensor-engine busy share below which nothing is computed."""
-HOLD = 10.0
-"""Seconds for which cores count as busy after they were: a step may wait for its input."""
-MAX_STAGE = 7200.0
-"""Seconds after which a note is no longer believed: its process may have died in that stage."""
-WRITING = 100e6
-"""Bytes per second to disks or Lustre that look like a checkpoint while no core is busy."""
-FIRST_STEPS = 5
-"""The first steps of a run load programs and fill caches: it warms up."""
-PATIENCE = 30.0
-"""Least seconds without a step, or with busy cores and idle engines, before a run is stalled."""
-STEPS_MISSED = 4.0
-"""Steps' worth of silence after which a run is stalled."""
-UNDER_WAY = (Stage.TRAINING, Stage.CHECKPOINTING, Stage.EVALUATING)
-"""Stages of a run that goes on: one that saves or evaluates in between does not start anew."""
+from trntop.pipeline.axis import Places
 
 
-class PhaseTracker:
-    """One node's phase over time."""
+@dataclass(frozen=True, slots=True)
+class PhaseTuning:
+    """When a run pauses, and how a pause is explained.
+
+    Tuned on the tuning seeds of `benchmarks.detection`.
+    """
+
+    busy: float = 0.5
+    """Utilization above which the cores of a paused node wait in a collective."""
+    paused_steps: float = 1.5
+    paused_seconds: float = 3.0
+    """A run pauses when a step takes more than so many usual ones and so many seconds."""
+    idle_without_steps: float = 6.0
+    """Seconds without an execution after which a run that reports no steps pauses."""
+    long_execution: float = 0.6
+    """Share of a usual step that a single execution may take."""
+    warm_up_steps: int = 3
+    """Steps of warm-up after a start, a restart or a long pause."""
+    long_pause: float = 60.0
+    """Seconds; after a shorter pause only the first step is unusual."""
+    warm_up_seconds: float = 10.0
+    """Warm-up of a run that reports no steps."""
+    io_wait: float = 0.04
+    writing: float = 100e6
+    """Rise of I/O wait, and bytes/s to disks, that indicate a checkpoint."""
+    host_busy: float = 0.15
+    """Rise of host CPU use that indicates a compilation."""
+    baseline_interval: float = 5.0
+    """Seconds between two updates of what is usual on the hosts while the run trains."""
+    baseline_weight: float = 0.1
+    step_times: int = 16
+    """Steps of which the usual step time is the median."""
+    kept_pauses: int = 16
+    min_pause: float = 10.0
+    """Seconds of a pause after which a new explanation starts a new pause."""
+    regular: float = 0.25
+    """Share by which the intervals of regular pauses may differ."""
+    patience: float = 30.0
+    patience_steps: float = 4.0
+    """Seconds and usual steps without a step before a run is shown as stalled."""
+    idle: float = 10.0
+    """Seconds without an execution before a run that reports no steps is shown as idle."""
+    min_utilization: float = 0.05
+    """Mean utilization above which a node without a run is shown as training."""
+    max_announcement: float = 7200.0
+    """Seconds after which an announced stage no longer counts: its process may have died."""
+
+
+TUNING = PhaseTuning()
+
+INPUTS = frozenset(
+    (
+        "job_step",
+        "job_step_seconds",
+        "node_compilers",
+        "node_disk_written_bytes_per_second",
+        "node_executions_completed_per_second",
+        "node_lustre_written_bytes_per_second",
+        "node_neuroncore_flops_per_second",
+        "node_neuroncore_utilization_mean_ratio",
+        "node_runtimes",
+        "node_vcpu_io_wait_ratio",
+        "node_vcpu_system_ratio",
+        "node_vcpu_user_ratio",
+    )
+)
+
+_EXPLAINED = (Stage.COMPILING, Stage.CHECKPOINTING, Stage.EVALUATING)
+_PAUSES = (*_EXPLAINED, Stage.WARMING_UP)
+"""Stages that a process may announce and that explain why no step ends."""
+_UNDER_WAY = (Stage.TRAINING, Stage.CHECKPOINTING, Stage.EVALUATING)
+"""A run that saves or evaluates in between does not start over."""
+_BASELINES = ("io_wait", "host", "writing")
+_ABSENT = np.array([np.nan])
+_NODE = np.zeros(1, np.int64)
+
+
+class Observation:
+    """What the nodes of one tick report; columns are read when they are needed.
+
+    Args:
+        time: of the tick.
+        column: quantity → values, `[node]`, or along the parts of jobs.
+        announced: places of nodes → the stage that a training process there announced.
+    """
+
+    def __init__(
+        self, time: float, column: Callable[[str], Column], announced: Mapping[int, Stage]
+    ) -> None:
+        self.time = time
+        self.column = column
+        self._announced = announced
+        self.rates = works = column("node_executions_completed_per_second")
+        unknown = np.isnan(works)
+        if unknown.any():
+            works = np.where(unknown, column("node_neuroncore_flops_per_second"), works)
+            unknown = np.isnan(works)
+        self.executes: npt.NDArray[np.bool_] = works > 0
+        """Nodes on which executions complete."""
+        if unknown.any():
+            busy = column("node_neuroncore_utilization_mean_ratio") > TUNING.busy
+            works = np.where(unknown, busy, works)
+        self.works: npt.NDArray[np.bool_] = works > 0
+        """The same; where that is unknown, nodes whose cores are busy."""
+
+    def most(self, what: str, places: Places) -> float | None:
+        """The largest value on some nodes of a quantity, or of one of `_BASELINES`."""
+        column = self.column
+        if what == "host":
+            values = column("node_vcpu_user_ratio") + column("node_vcpu_system_ratio")
+        elif what == "writing":
+            disk = column("node_disk_written_bytes_per_second")
+            values = np.fmax(disk, column("node_lustre_written_bytes_per_second"))
+        else:
+            values = column("node_vcpu_io_wait_ratio" if what == "io_wait" else what)
+        return largest(values[places])
+
+    def announced(self, places: Places) -> Stage | None:
+        for place in self._announced.keys() & places.tolist() if self._announced else ():
+            if (stage := self._announced[place]) in _PAUSES:
+                return stage
+        return None
+
+
+@dataclass(slots=True)
+class Run:
+    """The run of one job: its nodes and what it is doing."""
+
+    job: str | None
+    """None: nodes that report no steps."""
+    places: Places = field(default_factory=lambda: np.empty(0, np.int64))
+    """Its nodes on the tick's axis."""
+    reports: Places = field(default_factory=lambda: np.empty(0, np.int64))
+    """Its parts on the tick's axis of jobs."""
+    stage: Stage | None = None
+    """STALLED: cores are busy without progress; IDLE: cores are idle without an explanation."""
+    why: str = ""
+    announced: bool = False
+    """Whether a training process reported the stage."""
+    ended: bool = False
+    """Whether its processes have ended in this tick."""
+    moved: float | None = None
+    """Time of the newest progress."""
+    paused: float = 0.0
+    """Seconds since then beyond a usual step; 0 while it trains."""
+    usual: float = 0.0
+    """Seconds of a usual step; 0 while unknown."""
+    began: float | None = None
+    """Since when it makes progress, except for restarts."""
+    seen: float = 0.0
+    """Time of the newest report."""
+    executed: float = float("-inf")
+    """When an execution last completed on any of its nodes."""
+    turned: float | None = None
+    """When a pause changed its explanation."""
+    pauses: deque[tuple[float, float]] = field(
+        default_factory=lambda: deque(maxlen=TUNING.kept_pauses)
+    )
+    """Begin and seconds of each pause."""
+    longest_spin: float = 0.0
+    """Seconds of the longest pause that ended with busy cores."""
+    step: float = float("nan")
+    newest: float = float("nan")
+    """The newest step that any rank reported in the tick before."""
+    steps: int = 0
+    """Steps since it began, restarted or paused."""
+    baseline: dict[str, float] = field(default_factory=dict)
+    """What is usual on its hosts while it trains."""
+    _baseline_time: float = float("-inf")
+    _step_times: deque[float] = field(default_factory=lambda: deque(maxlen=TUNING.step_times))
+    _warm: bool = False
+    """Whether its warm-up is over: a short pause does not change that."""
+    _first: bool | None = None
+    """Whether it made progress when it was first observed; None before."""
+    _shown: Stage | None = None
+    _since: float | None = None
+    _under_way: float | None = None
+
+    @property
+    def quiet(self) -> bool:
+        """Whether its stage explains unusual values."""
+        return self.stage is not Stage.TRAINING
+
+    @property
+    def longest_pause(self) -> float:
+        return max((seconds for _, seconds in self.pauses), default=0.0)
+
+    @property
+    def usual_pause(self) -> float | None:
+        """Median seconds of its pauses, None before there are two."""
+        if len(self.pauses) < 2:
+            return None
+        return float(np.median([seconds for _, seconds in self.pauses]))
+
+    def update(self, seen: Observation) -> None:
+        now, first = seen.time, self._first is None
+        self._first, self.ended = bool(self._first), False
+        if not len(self.places):
+            self.stage, self.why, self.paused = None, "", 0.0
+            return
+        if seen.executes[self.places].any():
+            self.executed = now
+        if self._progresses(seen):
+            self._end_pause(now)
+            self.steps += 1
+            self.seen = self.moved = now
+            self.turned = None
+            if self.began is None:
+                self.began = now
+                self._first = first
+                self._warm = first if np.isnan(self.step) else self.step > TUNING.warm_up_steps
+            self.paused = 0.0
+        announced = seen.announced(self.places)
+        self.announced = announced is not None
+        if self.moved is None:
+            compiling = announced is None and bool(seen.most("node_compilers", self.places))
+            self.stage = Stage.COMPILING if compiling else announced
+            self.why = "compilers run" if compiling else "reported by the job" * self.announced
+            return
+        reports = not np.isnan(self.step)
+        grace = (
+            max(TUNING.paused_steps * self.usual, self.usual + TUNING.paused_seconds)
+            if reports
+            else TUNING.idle_without_steps
+        )
+        if now - self.moved <= grace and announced is None:
+            warm = self.steps > TUNING.warm_up_steps if reports else self._is_warm(now)
+            self.stage = Stage.TRAINING if warm else Stage.WARMING_UP
+            self._warm |= warm
+            self.why = f"step {units.count(self.step)}" if reports else "executions complete"
+            if warm and seen.works[self.places].any():
+                self._learn_baseline(seen)
+            return
+        if announced is None and _ended(seen, self.places):
+            # The step stays: its last record is still reported for a while.
+            self.stage, self.why, self.paused = None, "", 0.0
+            self.began, self.moved, self.steps, self._warm = None, None, 0, False
+            self.pauses.clear()
+            self.ended = True
+            return
+        stage, why = (announced, "reported by the job") if announced else self._explain(seen)
+        self._note_pause(stage, why, now)
+
+    def phase(self, now: float) -> Phase | None:
+        """What the screen shows: a short pause is still training."""
+        stage, why, since = self.stage, self.why, None
+        if stage in (Stage.STALLED, Stage.IDLE) and self.moved is not None:
+            silence, reports = now - self.moved, not np.isnan(self.step)
+            patience = max(TUNING.patience, TUNING.patience_steps * self.usual)
+            if stage is Stage.IDLE and not reports:
+                patience = TUNING.idle
+            if silence <= patience:
+                stage, why = Stage.TRAINING, f"step {units.count(self.step)}" * reports or why
+            else:
+                since = self.moved
+                if reports:
+                    stage, why = Stage.STALLED, f"no step for {units.span(silence)}"
+        elif stage is Stage.WARMING_UP and self._warm:
+            stage = Stage.TRAINING
+        if stage is None:
+            self._shown = None
+            return None
+        if stage is not self._shown:
+            # At the first look, it may have been so for long.
+            entered = None if self._shown is None and self._first else now
+            if self._shown not in _UNDER_WAY:
+                self._under_way = entered
+            self._since = self._under_way if stage is Stage.TRAINING else entered
+            self._shown = stage
+        provenance = Provenance.REPORTED if self.announced else Provenance.DERIVED
+        return Phase(stage, self._since if since is None else since, why, provenance)
+
+    def _progresses(self, seen: Observation) -> bool:
+        """Whether it has made progress since the tick before."""
+        works = bool(seen.works[self.places].any())
+        if self.job is None:
+            return works
+        newest = largest(seen.column("job_step")[self.reports])
+        if newest is None:
+            # Its telemetry is silent: either it has stopped, or only the reports are missing.
+            return bool(np.isnan(self.step)) and works
+        self.seen = seen.time
+        before, self.newest = self.newest, newest
+        if newest <= before:
+            return False  # lower: the rank that was ahead is silent, or the job started over
+        if newest <= self.step:
+            self.steps, self.began, self._warm = 0, seen.time, False  # from a checkpoint
+        if (seconds := median(seen.column("job_step_seconds")[self.reports])) is not None:
+            apart = seen.time - self.moved if self.moved is not None else 0.0
+            # A log may have each tenth step only.
+            first = np.isnan(self.step)
+            self._step_times.append(seconds if first else max(seconds, min(apart, 20 * seconds)))
+            self.usual = float(np.median(self._step_times))
+        self.step = newest
+        return True
+
+    def _end_pause(self, now: float) -> None:
+        """Keeps the length of a pause; the steps after it warm up."""
+        if self.paused > 0:
+            if self.stage is Stage.STALLED:
+                self.longest_spin = max(self.longest_spin, self.paused)
+            self.pauses.append((now - self.paused, self.paused))
+            long = self.paused > TUNING.long_pause
+            self.steps = 0 if long else TUNING.warm_up_steps - 1
+            self._warm &= not long
+
+    def _note_pause(self, stage: Stage | None, why: str, now: float) -> None:
+        """Since when it pauses: a pause may change its explanation."""
+        assert self.moved is not None
+        begin, before = self.moved + self.usual, self.stage
+        if before in _EXPLAINED and stage is Stage.IDLE:
+            stage, why = before, self.why  # cores are still idle: the explanation holds
+        if stage is Stage.EVALUATING:
+            if self.executed >= now and self.paused > TUNING.paused_seconds:
+                self._end_pause(now)  # its next step has begun
+            # It works. A pause may yet come, and begins with the last execution.
+            self.turned = max(begin, self.executed)
+        elif stage is not before and (
+            before in (Stage.COMPILING, Stage.CHECKPOINTING)
+            or (
+                stage in _EXPLAINED
+                and before is not Stage.TRAINING
+                and self.paused > TUNING.min_pause
+            )
+        ):
+            self.turned = now
+        self.stage, self.why = stage, why
+        self.paused = max(0.0, now - (begin if self.turned is None else self.turned))
+
+    def _is_warm(self, now: float) -> bool:
+        since = self.pauses[-1][0] + self.pauses[-1][1] if self.pauses else self.began
+        return since is not None and now - since >= TUNING.warm_up_seconds
+
+    def _is_due(self, time: float) -> bool:
+        """Whether its pauses are regular, and one is due at `time`."""
+        begins = [begin for begin, _ in self.pauses]
+        if len(begins) < 2:
+            return False
+        intervals = np.diff(begins)
+        usual = float(np.median(intervals))
+        regular = bool((np.abs(intervals - usual) < TUNING.regular * usual).all())
+        return regular and abs(time - begins[-1] - usual) < TUNING.regular * usual
+
+    def _learn_baseline(self, seen: Observation) -> None:
+        if seen.time - self._baseline_time < TUNING.baseline_interval:
+            return
+        self._baseline_time = seen.time
+        for name in _BASELINES:
+            value = seen.most(name, self.places)
+            if value is not None:
+                usual = self.baseline.setdefault(name, value)
+                self.baseline[name] = usual + TUNING.baseline_weight * (value - usual)
+
+    def _rise(self, name: str, seen: Observation) -> float:
+        """How far the largest value of its hosts is above the usual one; 0 where unknown."""
+        value = seen.most(name, self.places)
+        return 0.0 if value is None else value - self.baseline.get(name, value)
+
+    def _explain(self, seen: Observation) -> tuple[Stage | None, str]:
+        """Why it pauses, where the job does not report it."""
+        places = self.places
+        utilization = seen.column("node_neuroncore_utilization_mean_ratio")[places]
+        known = utilization[~np.isnan(utilization)]
+        if not len(known):
+            return None, "no data from its cores"
+        # One execution may be as long as a good part of a step.
+        if self.job is not None and seen.time - self.executed <= max(
+            TUNING.idle_without_steps, TUNING.long_execution * self.usual
+        ):
+            return Stage.EVALUATING, "executions continue without steps"
+        busy = float((known > TUNING.busy).mean())
+        if seen.most("node_compilers", places):
+            return Stage.COMPILING, "compilers run"
+        writing = seen.most("writing", places) or 0.0
+        if writing > max(TUNING.writing, 3 * self.baseline.get("writing", 0.0)):
+            return Stage.CHECKPOINTING, "heavy writes to disk"
+        if self._rise("io_wait", seen) > TUNING.io_wait:
+            return Stage.CHECKPOINTING, "host CPUs wait for disks"
+        if busy >= TUNING.busy or (busy > 0 and len(known) > 2 and busy > 1 / 3):
+            which = "all its cores" if busy == 1 else f"cores of {units.percent(busy)} of its nodes"
+            return Stage.STALLED, f"{which} are busy"
+        if self._rise("host", seen) > TUNING.host_busy:
+            return Stage.COMPILING, "host CPUs are busy, cores are idle"
+        if self._is_due(seen.time - self.paused):
+            return Stage.CHECKPOINTING, "cores are idle at the time of its usual pause"
+        return Stage.IDLE, "cores are idle"
+
+
+class NodePhase:
+    """The phase of one node's run over time, from the node's own columns."""
 
     def __init__(self) -> None:
-        self._stage: Stage | None = None
-        self._since: float | None = None
-        self._run: float | None = None
-        """Since when the run is under way."""
-        self._first = True
-        self._stepped: float | None = None
-        """When the newest step was heard."""
-        self._step: float = float("nan")
-        self._step_seconds = 0.0
+        self._run = Run(None, _NODE)
         self._begun = 0.0
         """When the newest step began, at the latest."""
-        self._pace = 0.0
-        """Seconds between the two newest words on steps: a log may tell of each 50th only."""
-        self._pids: set[int] = set()
-        """The processes that were there when a step was heard."""
-        self._seen: float | None = None
-        """When was looked last."""
-        self._busy: tuple[float, float] | None = None
-        """When cores were busy last, and how much."""
-        self._spinning: float | None = None
-        """Since when cores are busy and engines idle."""
+        self._time: float | None = None
 
-    def update(self, now: float, columns: Columns, inventory: Inventory) -> Phase | None:
-        """The phase at `now`; None when nothing tells."""
-        self._note_steps(now, columns, inventory)
-        found = self._stage_of(now, columns, inventory)
-        if found is None:
-            self._stage, self._first = None, False
-            return None
-        stage, since, why, provenance = found
-        if stage is not self._stage:
-            # At the first look it may have been so for long.
-            began = None if self._first else now
-            if self._stage not in UNDER_WAY:
-                self._run = began
-            self._since = self._run if stage is Stage.TRAINING else began
-            self._stage = stage
-        self._first = False
-        return Phase(stage, since if since is not None else self._since, why, provenance)
-
-    def _note_steps(self, now: float, columns: Columns, inventory: Inventory) -> None:
-        steps = columns.get("job_step")
-        newest = _largest(steps)
-        if newest is not None and newest != self._step:
-            self._pace = 0.0 if self._stepped is None else now - self._stepped
-            self._step, self._stepped = newest, now
-            self._step_seconds = _largest(columns.get("job_step_seconds")) or 0.0
-            # Heard at a tick, it ended after the tick before: a note sent right behind it counts.
-            self._begun = (now if self._seen is None else self._seen) - self._step_seconds
-            self._pids = {runtime.pid for runtime in inventory.runtimes}
-        self._seen = now
-        utilization = _value(columns, "node_neuroncore_utilization_mean_ratio")
-        engine = _value(columns, "node_tensor_engine_busy_mean_ratio")
-        spins = (utilization or 0.0) > BUSY and engine is not None and engine < ENGINE_IDLE
-        self._spinning = (self._spinning or now) if spins else None
-        if utilization is None:
-            self._busy = None
-        elif utilization > BUSY:
-            self._busy = now, utilization
-
-    def _stage_of(
-        self, now: float, columns: Columns, inventory: Inventory
-    ) -> tuple[Stage, float | None, str, Provenance] | None:
-        derived = Provenance.DERIVED
-        utilization = _value(columns, "node_neuroncore_utilization_mean_ratio")
-        busy = self._busy is not None and now - self._busy[0] <= HOLD
-        monitored = "node_runtimes" in columns
-        pids = {runtime.pid for runtime in inventory.runtimes} if monitored else set()
-        for job, (stage, since) in inventory.stages.items():
-            over = (monitored and not pids) or now - since > MAX_STAGE
-            if stage is not Stage.TRAINING and since >= self._begun and not over:
-                return stage, since, f"{job} says so", Provenance.REPORTED
-        compilation = inventory.compilation
-        if compilation is not None and not busy:
-            return Stage.COMPILING, compilation.since, _compiling(columns, inventory), derived
-        missed = None if self._stepped is None else now - self._stepped
-        patience = max(PATIENCE, STEPS_MISSED * self._step_seconds, 2 * self._pace)
-        if missed is not None and missed <= patience:
-            if self._step <= FIRST_STEPS:
-                return Stage.WARMING_UP, None, f"step {units.count(self._step)}", derived
-            return Stage.TRAINING, None, f"step {units.count(self._step)}", derived
-        writing = max(
-            _value(columns, f"node_{where}_written_bytes_per_second") or 0.0
-            for where in ("disk", "lustre")
+    def update(
+        self, now: float, columns: Mapping[str, Column], inventory: Inventory
+    ) -> Phase | None:
+        """The phase at `now`; None when no source reports any sign of a run."""
+        run = self._run
+        jobs = inventory.of(Entity.JOB)
+        run.job, run.reports = (str(jobs[0]) if jobs else run.job), np.arange(len(jobs))
+        newest = largest(columns.get("job_step", _ABSENT))
+        if newest is not None and newest != run.newest:
+            # Reported at a tick, it ended after the tick before: a stage announced then counts.
+            before = now if self._time is None else self._time
+            self._begun = before - (largest(columns.get("job_step_seconds", _ABSENT)) or 0.0)
+        self._time = now
+        announced = self._announced(now, columns, inventory)
+        absent = {"job_step": np.full(len(jobs), np.nan)}
+        absent["job_step_seconds"] = absent["job_step"]
+        if inventory.compilation is not None:
+            absent["node_compilers"] = np.array([float(inventory.compilation.processes)])
+        run.update(
+            Observation(
+                now,
+                lambda name: columns.get(name, absent.get(name, _ABSENT)),
+                {0: announced[1]} if announced else {},
+            )
         )
-        if writing > WRITING and not busy and inventory.runtimes:
-            why = f"{units.si(writing)}B/s written, no core busy"
-            return Stage.CHECKPOINTING, None, why, derived
-        if self._spinning is not None and now - self._spinning >= PATIENCE:
-            why = f"cores {units.percent(utilization)} utilized, tensor engines idle"
-            return Stage.STALLED, self._spinning, why, derived
-        if missed is not None and self._stepped is not None and pids & self._pids:
-            return Stage.STALLED, self._stepped, f"no step for {units.span(missed)}", derived
-        if busy:
-            assert self._busy is not None
-            return Stage.TRAINING, None, f"cores {units.percent(self._busy[1])} utilized", derived
-        if utilization is None:
+        phase = run.phase(now)
+        if phase is None:
+            return _without_progress(columns, inventory)
+        if announced and run.announced:
+            return Phase(phase.stage, announced[2], f"reported by {announced[0]}", phase.provenance)
+        if phase.stage is Stage.COMPILING and inventory.compilation is not None:
+            return Phase(phase.stage, inventory.compilation.since, _compiling(columns, inventory))
+        return phase
+
+    def _announced(
+        self, now: float, columns: Mapping[str, Column], inventory: Inventory
+    ) -> tuple[str, Stage, float] | None:
+        """Job, stage and begin of what a process announced since its newest step."""
+        if "node_runtimes" in columns and not inventory.runtimes:
             return None
-        processes = len(inventory.of(Entity.RUNTIME))
-        why = f"{processes} Neuron process{'es' * (processes != 1)}, no core busy"
-        return Stage.IDLE, None, why, derived
+        for job, (stage, since) in inventory.stages.items():
+            current = since >= self._begun and now - since <= TUNING.max_announcement
+            if stage in _PAUSES and current:
+                return job, stage, since
+        return None
 
 
-def _compiling(columns: Columns, inventory: Inventory) -> str:
-    compilation = inventory.compilation
-    assert compilation is not None
-    parts = [f"{compilation.processes} compiler{'s' * (compilation.processes != 1)}"]
-    modules = _value(columns, "node_compile_cache_modules")
-    if modules is not None:
-        parts.append(f"{modules:.0f} modules in the cache")
-    return ", ".join(parts)
+def _without_progress(columns: Mapping[str, Column], inventory: Inventory) -> Phase | None:
+    utilization = largest(columns.get("node_neuroncore_utilization_mean_ratio", _ABSENT))
+    if utilization is None:
+        return None
+    if utilization > TUNING.min_utilization:
+        return Phase(Stage.TRAINING, None, f"cores {units.percent(utilization)} utilized")
+    count = len(inventory.of(Entity.RUNTIME))
+    return Phase(Stage.IDLE, None, f"{count} Neuron process{'es' * (count != 1)}, no core busy")
 
 
-def _value(columns: Columns, name: str) -> float | None:
-    return _largest(columns.get(name))
+def _compiling(columns: Mapping[str, Column], inventory: Inventory) -> str:
+    assert inventory.compilation is not None
+    count = inventory.compilation.processes
+    text = f"{count} compiler{'s' * (count != 1)}"
+    modules = largest(columns.get("node_compile_cache_modules", _ABSENT))
+    return text if modules is None else f"{text}, {modules:.0f} modules in the cache"
 
 
-def _largest(column: Column | None) -> float | None:
-    known = [] if column is None else [value for value in column.tolist() if value == value]
-    return max(known, default=None)
+def _ended(seen: Observation, places: Places) -> bool:
+    """Whether no process is left, on nodes whose cores are monitored."""
+    runtimes = seen.column("node_runtimes")[places]
+    runtimes = runtimes[~np.isnan(runtimes)]
+    utilization = seen.column("node_neuroncore_utilization_mean_ratio")[places]
+    return bool(len(runtimes)) and not runtimes.any() and not np.isnan(utilization).all()
+
+
+def largest(values: Column) -> float | None:
+    most = float(np.fmax.reduce(values, initial=-np.inf))
+    return None if most == -np.inf else most
+
+
+def median(values: Column) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else None

@@ -14,7 +14,7 @@ from trntop.core.model import Reading
 from trntop.core.text import clean
 
 FORMAT = 1
-"""The version of the format that is written, and the highest that is read."""
+"""The version that is written, and the highest that is read."""
 
 MAX_SOURCE = 64
 """Characters of a source's name."""
@@ -29,17 +29,16 @@ Time = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)]
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What a recording says about itself."""
+    """What a recording states about itself."""
 
     created: Time | None = None
     by: str = ""
     """The program that wrote it."""
     note: str = ""
-    """Words of the user."""
 
 
 class Envelope(msgspec.Struct):
-    """One line, of which any part may be missing; unknown parts are ignored."""
+    """One line; any part may be missing, unknown parts are ignored."""
 
     v: Annotated[int, msgspec.Meta(ge=1, le=FORMAT)]
     t: Time | None = None
@@ -53,13 +52,13 @@ class Envelope(msgspec.Struct):
 
     @property
     def header(self) -> Header | None:
-        """The header that this line is, cleaned; None if it is none."""
+        """The header in this line, cleaned; None without one."""
         found = self.recording
         return found and Header(found.created, clean(found.by), clean(found.note))
 
     @property
     def reading(self) -> Reading | None:
-        """The reading in this line, its names cleaned; None if something is missing."""
+        """The reading in this line, its names cleaned; None if a part is missing."""
         node, source = clean(self.node), clean(self.source, MAX_SOURCE)
         data: bytes | None = bytes(self.data)
         if not data:
@@ -89,12 +88,12 @@ _values = msgspec.json.Decoder(Raw)
 
 
 def parse(line: bytes) -> Envelope | None:
-    """The envelope in a line; None if it is none of this format or a part has a wrong type."""
+    """The envelope in a line; None if it is not of this format or a part has a wrong type."""
     return _decode(_envelopes, line)
 
 
 def newer_format(line: bytes) -> int | None:
-    """The version of an envelope that is newer than `FORMAT`, else None."""
+    """The version of an envelope newer than `FORMAT`, else None."""
     found = _decode(_versions, line)
     if found is None or found.v <= FORMAT or not (bytes(found.t) or bytes(found.recording)):
         return None
@@ -102,7 +101,7 @@ def newer_format(line: bytes) -> int | None:
 
 
 def is_report(line: bytes) -> bool:
-    """Whether an object is a neuron-monitor report: it has one of the parts each of them has."""
+    """Whether an object is a neuron-monitor report: it has at least one of their parts."""
     report = _decode(_reports, line)
     return report is not None and any(
         bytes(part)
@@ -111,19 +110,18 @@ def is_report(line: bytes) -> bool:
 
 
 def longest_period(report: bytes) -> float:
-    """The longest period that a group of a neuron-monitor report states, seconds; else 0."""
+    """The longest period of a group of a neuron-monitor report, in seconds; 0 without one."""
     longest = max(map(float, _PERIOD.findall(report)), default=0.0)
     return min(longest, _LONGEST_PERIOD)
 
 
 def header_line(created: float, note: str) -> bytes:
-    """The line that begins a recording."""
     header = Header(created, f"trntop {__version__}", note)
     return msgspec.json.encode({"v": FORMAT, "recording": header}) + b"\n"
 
 
 def line(reading: Reading) -> bytes:
-    """A reading as the line of its envelope."""
+    """The envelope of a reading, with a newline."""
     envelope = {"v": FORMAT, "t": reading.time, "node": reading.node, "source": reading.source}
     if reading.simulated:
         envelope["simulated"] = True
@@ -131,9 +129,9 @@ def line(reading: Reading) -> bytes:
 
 
 def _payload(data: bytes) -> bytes:
-    """The member that holds the payload: verbatim if it is JSON, else as text or base64."""
+    """The member with the payload: verbatim if it is JSON, else as text or base64."""
     if (value := _decode(_values, data)) is not None:
-        # Valid JSON has line breaks between its tokens only.
+        # Valid JSON has line breaks only between its tokens.
         return b'"data":' + bytes(value).translate(_ONE_LINE)
     try:
         return b'"text":' + msgspec.json.encode(data.decode())

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from trntop.core.custom_rule import KINDS
+from trntop.analysis.rulebook import KINDS
 from trntop.core.model import View
 from trntop.core.text import clean
 

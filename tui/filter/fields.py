@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from trntop.analysis.rulebook import KINDS
 from trntop.catalog import CATALOG, METRIC_PREFIX, Entity
-from trntop.core.custom_rule import KINDS
 from trntop.core.model import Column, NodeView, Severity, Stage, State
 
 from ..measures import MEASURES, parts

@@ -6,10 +6,9 @@ import numpy as np
 from rich.style import Style
 from textual.strip import Strip
 
-from trntop.analysis.cards import is_up
-from trntop.analysis.detectors.efa import ERROR_KINDS
-from trntop.analysis.outliers import FACTOR
+from trntop.analysis.detectors.efa import PEER_FACTOR
 from trntop.catalog import CATALOG, Entity
+from trntop.catalog.efa import ERROR_KINDS, is_up
 from trntop.core import units
 from trntop.core.model import Incident, NodeView, Severity
 
@@ -41,7 +40,7 @@ def outliers(node: NodeView, least: float) -> frozenset[int]:
     if column is None or np.isnan(column).all():
         return frozenset()
     typical = float(np.nanmedian(column))
-    return frozenset(np.flatnonzero(column > max(least, FACTOR * typical)).tolist())
+    return frozenset(np.flatnonzero(column > max(least, PEER_FACTOR * typical)).tolist())
 
 
 def near_devices(node: NodeView) -> dict[str, tuple[list[int], list[int]]]:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from textual.strip import Strip
 
-from trntop.analysis.detectors.efa import ERROR_KINDS
 from trntop.catalog import CATALOG, Entity
+from trntop.catalog.efa import ERROR_KINDS
 from trntop.core import units
 from trntop.core.model import Incident, NodeView, Severity
 

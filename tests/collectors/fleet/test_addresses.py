@@ -26,7 +26,7 @@ AGENT, SSH = Fleet(), Fleet(via="ssh")
         ("trn-[01-02]", ["http://trn-01:10042", "http://trn-02:10042"]),
         ("trn-[1-2]:9000", ["http://trn-1:9000", "http://trn-2:9000"]),
         ("http://trn-[1-2]:8000/metrics", [f"http://trn-{n}:8000/metrics" for n in (1, 2)]),
-        ("HTTPS://trn-1/", ["https://trn-1"]),
+        ("HTTPS://trn-1/", ["https://trn-1:10042"]),
         ("ssh://ada@trn-1:22", ["ssh://ada@trn-1:22"]),
         ("http://[2001:db8::7]:10042", ["http://[2001:db8::7]:10042"]),
         ("10.0.1.7", ["http://10.0.1.7:10042"]),

@@ -6,12 +6,11 @@ import dataclasses
 import itertools
 import resource
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
 import bcrypt
-import httpx
 import pytest
 
 from tests.agents import HEAD, agent, answering, chunked, moved, until, writing
@@ -155,8 +154,7 @@ class TestStream:
                 await asyncio.sleep(0.05)
                 assert {one.node for one in sink.readings[6:]} == {"trn-002"}
             assert sink.told == [
-                f"{second.address}: trn-{n:03d} is spoken for by {first.address} already"
-                for n in range(2)
+                f"{second.address}: trn-{n:03d} belongs to {first.address}" for n in range(2)
             ]
 
     async def test_a_target_whose_name_is_taken_says_so(self) -> None:
@@ -166,7 +164,7 @@ class TestStream:
             await sink.until(lambda: sink.statuses)
             status = sink.statuses[0]
             assert (status.node, status.state) == (one.address, State.DOWN)
-            assert status.reason == "here is spoken for by http://other"
+            assert status.reason == "here belongs to http://other"
             await until(lambda: one.streams.clients)
             await asyncio.sleep(0.05)
             assert sink.readings == []
@@ -185,48 +183,6 @@ class TestStream:
             await sink.until(lambda: sink.statuses[-1].node == "here")
             assert sink.forgotten == ["here", "http://127.0.0.1:9"]
 
-    async def test_an_agent_has_the_name_before_one_that_has_not_spoken(self) -> None:
-        sink = Notebook()
-        async with (
-            answering(b"") as silent,
-            agent() as one,
-            running(watch(f"here={silent}", fleet=QUICK), sink),
-        ):
-            await sink.until(lambda: sink.reasons(State.STARTING))
-            async with running(watch(f"here={one.address}"), sink):
-                await sink.until(lambda: len(sink.readings) == 3)
-                await sink.until(lambda: sink.statuses[-1].node == silent)
-        assert {one.node for one in sink.readings} == {"here"}
-        assert sink.statuses[-1].reason == "no answer within 0.5 s"
-        assert all(one.node != "here" for one in sink.statuses if one.state is State.DOWN)
-
-    async def test_an_agent_has_the_name_before_one_that_collects_nothing(self) -> None:
-        sink = Notebook()
-        async with (
-            agent(make_view(0)) as idle,
-            agent() as one,
-            running(watch(f"here={idle.address}"), sink),
-        ):
-            await sink.until(lambda: IDLE in sink.reasons(State.STARTING))
-            async with running(watch(f"here={one.address}"), sink):
-                await sink.until(lambda: len(sink.readings) == 3)
-                idle.show(None)
-                await sink.until(lambda: ENDED in sink.reasons(State.DOWN))
-        assert {one.node for one in sink.statuses if one.reason == ENDED} == {idle.address}
-
-    async def test_one_that_collects_nothing_says_so_of_itself(self) -> None:
-        sink = Notebook()
-
-        def heartbeats() -> Iterator[bytes]:
-            # Between its answer and its first word another speaks.
-            assert sink.register("here", "http://127.0.0.1:1", AGENT) == "http://127.0.0.1:1"
-            yield framed(b"")
-
-        head = HEAD + STREAM.encode() + b"\r\n\r\n"
-        async with writing(head, heartbeats()) as idle, running(watch(f"here={idle}"), sink):
-            await sink.until(lambda: IDLE in sink.reasons(State.STARTING))
-        assert [one.node for one in sink.statuses if one.reason == IDLE] == [idle]
-
     async def test_a_relay_whose_nodes_another_speaks_for_is_shown(self) -> None:
         sink = Notebook()
         async with (
@@ -239,7 +195,7 @@ class TestStream:
             async with running(watch(f"b={second.address}"), sink):
                 await sink.until(lambda: sink.reasons(State.DOWN))
                 assert sink.statuses[-1].node == "b"
-                assert sink.reasons(State.DOWN) == [f"trn-001 is spoken for by {first.address}"]
+                assert sink.reasons(State.DOWN) == [f"trn-001 belongs to {first.address}"]
                 assert sink.forgotten == ["a"]
                 # Its name is its own as long as it stands under it.
                 assert sink.register("b", "http://other", AGENT) == second.address
@@ -331,18 +287,18 @@ class TestReasons:
             (b"", False, "no answer within 0.5 s"),
             (b"H", False, "no answer within 0.5 s"),
             (b"", True, "connection closed by the other side"),
-            (b"SSH-2.0-OpenSSH_9.2\r\n", False, "no answer within 0.5 s"),
-            (b"220 mail\r\n\r\n", False, "garbage instead of HTTP"),
+            (b"SSH-2.0-OpenSSH_9.2\r\n", False, "not an HTTP response"),
+            (b"220 mail\r\n\r\n", False, "not an HTTP response"),
             (chunked("text/html", b"<!DOCTYPE"), False, "a web page (HTML)"),
             (chunked("application/json", b"{}"), False, "it answers with application/json"),
-            (chunked(f"{STREAM}\r\nContent-Encoding: gzip", b""), False, "it compresses (gzip)"),
+            (chunked(f"{STREAM}\r\nContent-Encoding: gzip", b""), False, "compressed (gzip)"),
             (b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/\r\n\r\n", False,
              "it redirects (302), which is not followed"),
             (b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", False, "fleet.user"),
-            (b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", False, "it does not let us in (403)"),
+            (b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", False, "access denied (403)"),
             (b"HTTP/1.1 500 Oh\r\nContent-Type: text/plain\r\n\r\n\x1b[2Jbroken\nx" + b"y" * 9999,
              False, "HTTP 500: \ufffd[2Jbroken"),
-            (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 30_000, False, "garbage instead of HTTP"),
+            (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 30_000, False, "not an HTTP response"),
             (HEAD + STREAM.encode() + b"\r\n\r\n", False, "no message within 0.5 s"),
             (chunked(STREAM, framed(bytes(50_000))[:9000]), False, "no message within 0.5 s"),
             (chunked(STREAM, b"\xff\xff\xff\xffx"), False, "4,294,967,295 bytes is announced"),
@@ -350,7 +306,7 @@ class TestReasons:
             (chunked(STREAM, framed(b"\x83\xa4type\xa5frame\xa1v\x07\xa4node\xa1n")), False,
              "the agent speaks version 7, this trntop 1"),
             (chunked(STREAM, b""), False, "the agent ended the stream"),
-            (chunked(STREAM, bytes(4)) + b"zz\r\n", False, "garbage instead of HTTP"),
+            (chunked(STREAM, bytes(4)) + b"zz\r\n", False, "not an HTTP response"),
         ],
     )  # fmt: skip
     async def test_something_else_answers(self, answer: bytes, close: bool, why: str) -> None:
@@ -441,8 +397,8 @@ class TestReasons:
             (Fleet(user="ann"), "go together"),
             (Fleet(password_file="x"), "go together"),
             (Fleet(token_file=str(tmp_path / "none")), "No such file"),
-            (Fleet(token_file=str(empty)), "holds no secret"),
-            (Fleet(token_file=str(binary)), "holds what no header may"),
+            (Fleet(token_file=str(empty)), "first line is empty"),
+            (Fleet(token_file=str(binary)), "not allowed in a header"),
             (Fleet(token_file="x", user="ann", password_file="y"), "only one of them"),
             (Fleet(ca_file=str(tmp_path / "none")), "fleet.ca_file"),
             (Fleet(ca_file=str(empty)), "fleet.ca_file"),
@@ -455,10 +411,7 @@ class TestReasons:
     async def test_a_token(self, tmp_path: Path) -> None:
         token = tmp_path / "token"
         token.write_text("abc123\nnot this\n")
-        secret = connection.Secret(Fleet(token_file=str(token)))
-        request = httpx.Request("GET", "http://x")
-        next(secret.auth_flow(request))
-        assert request.headers["Authorization"] == "Bearer abc123"
+        assert connection.Credentials(Fleet(token_file=str(token))).header() == "Bearer abc123"
 
 
 class TestFlood:

@@ -1,6 +1,5 @@
 import socket
 import threading
-from collections.abc import Sequence
 
 import pytest
 
@@ -13,108 +12,51 @@ from trntop.core.settings import Fleet
 FLEET = Fleet()
 
 
-class Resolver:
-    """Names and addresses of a made-up network."""
+@pytest.fixture
+def addresses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses of every name."""
+    known: list[str] = []
 
-    def __init__(self, **names: str) -> None:
-        self.addresses: dict[str, str] = {address: name for name, address in names.items()}
-        self.asked: list[str] = []
-
-    def resolve(self, name: str) -> Sequence[str]:
-        if not self.addresses:
+    def lookup(name: str, port: None, **_: object) -> list[tuple[int, int, int, str, object]]:
+        if not known:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return list(self.addresses)
+        return [(0, 0, 0, "", (address, 0)) for address in known]
 
-    def reverse(self, address: str) -> str:
-        self.asked.append(address)
-        name = self.addresses[address]
-        if not name:
-            raise socket.gaierror(socket.EAI_NONAME, "no name")
-        return name
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    return known
 
 
-def finder(resolver: Resolver, text: str = "agents.train.svc") -> Dns:
-    return Dns(text, FLEET, resolver.resolve, resolver.reverse)
-
-
-async def test_nodes_go_by_the_names_of_their_addresses() -> None:
-    resolver = Resolver()
-    resolver.addresses = {
-        "10.0.1.7": "trn-7.agents.train.svc.cluster.local",
-        "10.0.1.8": "",
-        "2001:db8::9": "10-0-1-9.agents",
+async def test_each_address_is_a_node(addresses: list[str]) -> None:
+    nodes = Dns("agents.train.svc:9000", FLEET)
+    addresses += ["10.0.1.7", "2001:db8::9"]
+    assert {target.name: target.address for target in await nodes.find()} == {
+        "10.0.1.7": "http://10.0.1.7:9000",
+        "2001:db8::9": "http://[2001:db8::9]:9000",
     }
-    found = await finder(resolver, "agents.train.svc:9000").find()
-    assert {target.name: target.address for target in found} == {
-        "trn-7": "http://10.0.1.7:9000",
-        "10.0.1.8": "http://10.0.1.8:9000",
-        "10-0-1-9": "http://[2001:db8::9]:9000",
-    }
-
-
-async def test_nodes_join_and_leave_and_keep_their_names() -> None:
-    resolver = Resolver(first="10.0.0.1")
-    nodes = finder(resolver)
-    assert [target.name for target in await nodes.find()] == ["first"]
-    resolver.addresses = {"10.0.0.1": "renamed", "10.0.0.2": "second"}
-    assert [target.name for target in await nodes.find()] == ["first", "second"]
-    assert resolver.asked == ["10.0.0.1", "10.0.0.2"]
-    resolver.addresses = {"10.0.0.2": "second"}
-    assert [target.name for target in await nodes.find()] == ["second"]
-    # Another pod has got the address meanwhile.
-    resolver.addresses = {"10.0.0.1": "third", "10.0.0.2": "second"}
-    assert [target.name for target in await nodes.find()] == ["third", "second"]
-
-
-async def test_a_resolver_that_knows_no_name_says_so() -> None:
-    with pytest.raises(FindError, match=r"dns:agents.train.svc: Name or service not known"):
-        await finder(Resolver()).find()
-
-
-async def test_slow_names_do_not_hold_back_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns, "NAMING", 0.05)
-    hold = threading.Event()
-
-    def reverse(_: str) -> str:
-        hold.wait(10)
-        return "late"
-
-    nodes = Dns("agents", FLEET, lambda _: ["10.0.0.1"], reverse)
-    try:
-        assert [target.name for target in await nodes.find()] == ["10.0.0.1"]
-        hold.set()
-        assert [target.name for target in await nodes.find()] == ["10.0.0.1"], "once is for good"
-    finally:
-        hold.set()
+    addresses.remove("10.0.1.7")
+    assert [target.name for target in await nodes.find()] == ["2001:db8::9"]
+    addresses.clear()
+    with pytest.raises(FindError, match=r"dns:agents.train.svc:9000: Name or service not known"):
+        await nodes.find()
 
 
 async def test_a_resolver_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dns, "DEADLINE", 0.05)
     hold = threading.Event()
-
-    def resolve(_: str) -> Sequence[str]:
-        hold.wait(10)
-        return []
-
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: hold.wait(10) and [])
     try:
-        with pytest.raises(FindError, match="not answered"):
-            await Dns("agents", FLEET, resolve, str).find()
+        with pytest.raises(FindError, match="no response"):
+            await Dns("agents", FLEET).find()
     finally:
         hold.set()
 
 
-async def test_metadata_addresses_are_not_asked() -> None:
-    resolver = Resolver(evil="169.254.169.254", good="10.0.0.1")
-    assert [target.name for target in await finder(resolver).find()] == ["good"]
+async def test_metadata_addresses_are_not_used(addresses: list[str]) -> None:
+    addresses += ["169.254.169.254", "10.0.0.1"]
+    assert [target.name for target in await Dns("evil", FLEET).find()] == ["10.0.0.1"]
+    addresses.remove("10.0.0.1")
     with pytest.raises(FindError, match="link-local"):
-        await finder(Resolver(evil="169.254.169.254")).find()
-
-
-async def test_names_that_are_none_are_not_shown() -> None:
-    resolver = Resolver()
-    resolver.addresses = {"10.0.0.1": "evil\x1b[31m.example", "10.0.0.2": "-rf.example"}
-    names = [target.name for target in await finder(resolver).find()]
-    assert names == ["10.0.0.1", "10.0.0.2"]
+        await Dns("evil", FLEET).find()
 
 
 async def test_loopback_has_a_name_everywhere() -> None:

@@ -186,9 +186,9 @@ async def test_what_may_not_be_asked_is_said_and_spares_the_rest(
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("UnauthorizedOperation", "ec2:DescribeInstances is not allowed to these credentials"),
+        ("UnauthorizedOperation", "ec2:DescribeInstances is not allowed for these credentials"),
         ("ExpiredToken", "the AWS credentials have expired"),
-        ("AuthFailure", "AWS does not know these credentials"),
+        ("AuthFailure", "the AWS credentials are not valid"),
         ("InternalError", "ec2:DescribeInstances: InternalError"),
     ],
 )
@@ -218,7 +218,7 @@ async def test_throttled_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     answer(monkeypatch, "describe_instances", "InstanceIds", throttle)
     nodes = Ec2("tag/Name=trn-1", FLEET)
     for _ in range(3):
-        with pytest.raises(FindError, match="too often"):
+        with pytest.raises(FindError, match="too many requests"):
             await nodes.find()
     assert len(asked) == 1
 

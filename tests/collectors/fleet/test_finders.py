@@ -77,7 +77,7 @@ async def test_nodes_of_a_file_join_and_leave(tmp_path: Path) -> None:
             path.write_text("http://a:b@c\n")
             await sink.until(lambda: sink.told)
     assert "line 1: http://…@c" in sink.told[0]
-    assert "watched on" in sink.told[0]
+    assert "previous nodes stay" in sink.told[0]
 
 
 class Instances:

@@ -1,18 +1,16 @@
 import asyncio
 import contextlib
-import gzip
 import time
 import zlib
 from collections.abc import AsyncIterator
 
-import httpx
 import pytest
 
 from tests.collectors.notebook import Notebook
 from tests.exporter_server import TEXT, Handler, giving, response, server
 from trntop.catalog import EFA_EXPORTER, NEURON_EXPORTER, OBSERVER
 from trntop.collectors.fleet import connection, pages
-from trntop.collectors.fleet.pages import MAX_BYTES, MAX_WIRE, fetch, inflate, kinds, page_url, poll
+from trntop.collectors.fleet.pages import fetch, kinds, page_url, poll
 from trntop.collectors.fleet.target import FindError, Target
 from trntop.core.model import State
 from trntop.core.settings import Fleet
@@ -25,28 +23,12 @@ EFA = b'node_amazonefa_tx_bytes{device="rdmap0s1",port="1"} 7\n'
 
 
 async def fetched(handler: Handler) -> bytes:
-    async with server(handler) as port, connection.client(Fleet()) as client:
-        return await fetch(client, f"http://127.0.0.1:{port}/metrics")
+    async with server(handler) as port, connection.session(Fleet()) as session:
+        return await fetch(session, f"http://127.0.0.1:{port}/metrics")
 
 
 async def test_a_page_as_it_is() -> None:
     assert await fetched(giving(response(NEURON))) == NEURON
-
-
-async def test_a_page_packed_with_gzip() -> None:
-    packed = gzip.compress(NEURON * 1000)
-    assert await fetched(giving(response(packed, Content_Encoding="gzip"))) == NEURON * 1000
-
-
-def bomb() -> bytes:
-    """A megabyte that unpacks to 300 MiB."""
-    packer = zlib.compressobj(1, wbits=31)
-    return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(300)), packer.flush()])
-
-
-async def test_a_bomb_is_not_unpacked() -> None:
-    with pytest.raises(FindError, match="more than 16 MiB"):
-        await fetched(giving(response(bomb(), Content_Encoding="gzip")))
 
 
 @pytest.mark.parametrize(
@@ -57,14 +39,10 @@ async def test_a_bomb_is_not_unpacked() -> None:
         (response(b"", "401 Unauthorized"), "HTTP 401"),
         (response(b"", "302 Found", Location="http://169.254.169.254/"), "not followed"),
         (response(b"", "301 Moved", Location="file:///etc/passwd"), "not followed"),
-        (response(b"x", Content_Encoding="br"), "packed as br"),
-        (response(b"x", Content_Encoding="gzip, gzip"), "packed as gzip, gzip"),
-        (response(b"x", Content_Encoding="gzip"), "cannot be unpacked"),
-        (response(gzip.compress(NEURON)[:-4], Content_Encoding="gzip"), "cannot be unpacked"),
-        (response(gzip.compress(NEURON) + b"more", Content_Encoding="gzip"), "cannot be unpacked"),
+        (response(b"x", Content_Encoding="gzip"), "compressed"),
         (response(b"x", Content_Length="100"), "connection closed"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "garbage"),
-        (b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 100_000 + b"\r\n", "garbage"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "not an HTTP response"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 100_000 + b"\r\n", "not an HTTP response"),
     ],
 )
 async def test_what_is_no_page_is_refused(answer: bytes, said: str) -> None:
@@ -80,7 +58,7 @@ async def test_a_body_without_end_is_cut() -> None:
             writer.write(b"# more\n" * 10_000)
             await writer.drain()
 
-    with pytest.raises(FindError, match="more than 4 MiB"):
+    with pytest.raises(FindError, match="more than 16 MiB"):
         await fetched(pour)
 
 
@@ -102,16 +80,9 @@ async def test_a_body_has_a_deadline_in_all(drip: bytes, monkeypatch: pytest.Mon
 
 
 async def test_nobody_there() -> None:
-    async with connection.client(Fleet()) as client:
+    async with connection.session(Fleet()) as session:
         with pytest.raises(FindError, match="connection refused"):
-            await fetch(client, "http://127.0.0.1:9/metrics")
-
-
-def test_caps() -> None:
-    assert inflate(gzip.compress(bytes(MAX_BYTES))) == bytes(MAX_BYTES)
-    with pytest.raises(FindError):
-        inflate(gzip.compress(bytes(MAX_BYTES + 1)))
-    assert MAX_WIRE < MAX_BYTES
+            await fetch(session, "http://127.0.0.1:9/metrics")
 
 
 def test_paths() -> None:
@@ -144,9 +115,9 @@ async def polled(
 ) -> AsyncIterator[tuple[Notebook, asyncio.Task[None]]]:
     monkeypatch.setattr(pages, "PERIOD", 0.05)
     sink = Notebook()
-    async with server(handler) as port, connection.client(Fleet()) as client:
+    async with server(handler) as port, connection.session(Fleet()) as session:
         target = Target("trn-1", f"http://127.0.0.1:{port}{path}")
-        task = asyncio.create_task(poll(client, target, sink, lambda *_: ""))
+        task = asyncio.create_task(poll(session, target, sink, lambda *_: ""))
         try:
             yield sink, task
         finally:
@@ -180,7 +151,7 @@ async def test_a_page_that_fails_says_so_and_comes_back(monkeypatch: pytest.Monk
     good, bad = response(NEURON), response(b"", "503 Busy")
     async with polled(giving(good, bad, good), monkeypatch) as (sink, _):
         await sink.until(lambda: len(sink.readings) >= 2)
-    assert sink.reasons(State.DOWN) == ["no page of metrics: HTTP 503"]
+    assert sink.reasons(State.DOWN) == ["no metrics page: HTTP 503"]
     assert sink.statuses[0].source == NEURON_EXPORTER
 
 
@@ -195,8 +166,8 @@ async def test_a_page_that_is_gone_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("page", "path", "said"),
     [
-        (b"go_goroutines 8\n", "/metrics", "none of neuron-monitor-prometheus.py"),
-        (b"trntop_build_info 1\n", "/metrics", "leave /metrics out"),
+        (b"go_goroutines 8\n", "/metrics", "not from neuron-monitor-prometheus.py"),
+        (b"trntop_build_info 1\n", "/metrics", "omit /metrics"),
         (b"trntop_build_info 1\n", "", "too old to stream"),
     ],
 )
@@ -213,21 +184,3 @@ async def test_polls_are_spread_over_the_period() -> None:
     """Nodes do not look all in one moment: each begins at its own place in the period."""
     places = {zlib.crc32(f"http://trn-{n}:8000/metrics".encode()) * 10 // 2**32 for n in range(100)}
     assert places == set(range(10))
-
-
-async def test_what_is_sent_is_little() -> None:
-    """One request a period, that says what it takes."""
-    asked: list[httpx.Request] = []
-
-    async def note(request: httpx.Request) -> None:
-        asked.append(request)
-
-    client = httpx.AsyncClient(trust_env=False, event_hooks={"request": [note]})
-    async with server(giving(response(NEURON))) as port, client:
-        sink = Notebook()
-        target = Target("n", f"http://127.0.0.1:{port}")
-        task = asyncio.create_task(poll(client, target, sink, lambda *_: ""))
-        await sink.until(lambda: sink.readings)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-    assert [one.headers["Accept-Encoding"] for one in asked] == ["gzip"]

@@ -62,7 +62,7 @@ async def test_an_array_is_all_its_tasks(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        ("pending", r"slurm:7: has no nodes, it is pending \(Resources\)"),
+        ("pending", r"slurm:7: no nodes, its state is PENDING \(Resources\)"),
         ("forgotten", "exited with code 1: slurm_load_jobs error: Invalid job id"),
         ("hostile", "trn-"),
         ("huge", "more than 4 MiB"),
@@ -77,7 +77,7 @@ async def test_why_there_is_no_list(mode: str, said: str, monkeypatch: pytest.Mo
 
 async def test_one_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_SCONTROL", "hang")
-    with pytest.raises(FindError, match=r"not answered within 0\.5 s"):
+    with pytest.raises(FindError, match=r"did not answer within 0\.5 s"):
         await Slurm("7", FLEET, deadline=0.5).find()
 
 

@@ -90,7 +90,7 @@ async def test_a_list_that_fails_stands() -> None:
                 await asyncio.sleep(0.01)
             one.tick()
             await sink.until(lambda: frames(sink, "a") == 4)
-        assert sink.told == ["nobody answers; the nodes found before are watched on"]
+        assert sink.told == ["nobody answers; the previous nodes stay"]
         assert sink.forgotten == []
 
 
@@ -105,7 +105,7 @@ async def test_a_list_that_was_never_there_says_why() -> None:
             assert (status.node, status.source, status.state) == ("list", FLEET, State.DOWN)
             assert status.reason == "nobody answers"
             finder.error = ""
-            await sink.until(lambda: sink.statuses[-1].reason == "list: names no node")
+            await sink.until(lambda: sink.statuses[-1].reason == "list: no nodes")
             finder.targets = [Target("a", one.address)]
             await sink.until(lambda: frames(sink, "a") == 3)
             assert sink.forgotten == ["list"]
@@ -179,8 +179,8 @@ async def test_pages_of_one_host_go_together_and_no_others() -> None:
         assert {one.node for one in sink.readings} == {"n"}
     reasons = {one.node: one.reason for one in sink.statuses if one.state is State.DOWN}
     assert reasons == {
-        third: f"n is spoken for by {second}",
-        far: f"n is spoken for by {first}",
+        third: f"n belongs to {second}",
+        far: f"n belongs to {first}",
     }
 
 
@@ -260,7 +260,7 @@ async def test_very_many_are_told_of_a_better_way(monkeypatch: pytest.MonkeyPatc
     targets = [Target(f"n{n}", "http://127.0.0.1:9") for n in range(4)]
     async with running(Watch(Listed("list", targets), SETTINGS), sink):
         await sink.until(lambda: sink.told)
-    assert "a Prometheus server that scrapes them is the better source" in sink.told[0]
+    assert "use a Prometheus server that scrapes them" in sink.told[0]
 
 
 async def test_what_is_not_watched_any_more_needs_no_open_files() -> None:

@@ -218,9 +218,9 @@ async def test_one_client_for_all_is_closed_with_the_last() -> None:
     line = Line(Fleet())
     hosts = [AgentHost(Target(name, "http://127.0.0.1:9"), line) for name in ("one", "two")]
     await hosts[0].close()
-    assert not line.client.is_closed
+    assert not line.session.closed
     await hosts[1].close()
-    assert line.client.is_closed
+    assert line.session.closed
 
 
 async def test_a_file_of_secrets_that_has_gone_is_named(tmp_path: Path) -> None:

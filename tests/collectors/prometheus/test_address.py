@@ -3,7 +3,7 @@
 import pytest
 
 from trntop.collectors.prometheus.address import Address, parse
-from trntop.collectors.prometheus.selectors import Scope, one_of, quoted
+from trntop.collectors.prometheus.queries import Queries, one_of, quoted
 from trntop.core.errors import UsageError
 
 
@@ -54,9 +54,9 @@ def test_a_password_is_refused_and_not_repeated() -> None:
 
 
 def test_foreign_text_stays_inside_its_quotes() -> None:
-    scope = Scope('cluster="a"')
-    assert scope.of("up", f"node={quoted(chr(34) + '} or up{')}") == (
+    scope = Queries('cluster="a"', frozenset())
+    assert scope.select("up", f"node={quoted(chr(34) + '} or up{')}") == (
         'up{cluster="a",node="\\"} or up{"}'
     )
     assert one_of("node", ["trn-1", "a.b|c"]) == 'node=~"trn-1|a\\\\.b\\\\|c"'
-    assert Scope().of("up") == "up"
+    assert Queries("", frozenset()).select("up") == "up"

@@ -19,7 +19,7 @@ from tests.collectors.prometheus.fake_prometheus import (
 )
 from trntop.collectors.prometheus import client as client_module
 from trntop.collectors.prometheus.address import parse
-from trntop.collectors.prometheus.client import BackendError, Client, Result, Trouble, plain
+from trntop.collectors.prometheus.client import BackendError, Client, Result
 from trntop.core.settings import Fleet
 
 
@@ -43,7 +43,7 @@ def refused(answer: Answer) -> BackendError:
 
 def test_it_asks_by_post_at_one_instant_with_a_time_limit() -> None:
     with engine(lambda _: vector([({"a": "b"}, 1)])) as server:
-        assert [*plain(ask(server).rows)] == [({"a": "b"}, 1.0)]
+        assert [*ask(server).rows()] == [({"a": "b"}, 1.0)]
     (asked,) = server.asked
     assert asked.path == "/api/v1/query"
     assert asked.form == {"query": "up", "time": "1000.000", "timeout": "5s", "nocache": "1"}
@@ -51,40 +51,39 @@ def test_it_asks_by_post_at_one_instant_with_a_time_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "words"),
+    ("answer", "words"),
     [
-        (failure(400, "bad_data", "parse error"), Trouble.BAD_QUERY, "parse error"),
+        (failure(400, "bad_data", "parse error"), "parse error"),
         (failure(422, "execution", "query processing would load too many samples"),
-         Trouble.TOO_MUCH, "too many samples"),
+         "too many samples"),
         (failure(422, "422", "cannot select more than -search.maxUniqueTimeseries"),
-         Trouble.TOO_MUCH, "maxUniqueTimeseries"),
-        (failure(503, "timeout", "query timed out"), Trouble.SLOW, "query timed out"),
-        (Answer(503, b"<html>overloaded"), Trouble.BUSY, "503"),
-        (Answer(401, b""), Trouble.REFUSED, "fleet.token_file"),
+         "maxUniqueTimeseries"),
+        (failure(503, "timeout", "query timed out"), "query timed out"),
+        (Answer(503, b"<html>overloaded"), "503"),
+        (Answer(401, b""), "fleet.token_file"),
         (Answer(302, b"", {"Location": "https://login.example/?next=secret"}),
-         Trouble.NO_BACKEND, "elsewhere"),
-        (Answer(404, b"404 page not found"), Trouble.NO_BACKEND, "prefix"),
-        (Answer(200, b"<!DOCTYPE html><form>"), Trouble.NO_BACKEND, "login"),
+         "redirects"),
+        (Answer(404, b"404 page not found"), "prefix"),
+        (Answer(200, b"<!DOCTYPE html><form>"), "login"),
         (Answer(200, b'{"status":"error","errorType":"internal","error":"boom"}'),
-         Trouble.BROKEN, "boom"),
-        (Answer(200, b'{"status":"success"}'), Trouble.NO_BACKEND, "as Prometheus"),
-        (Answer(200, b'{"status":"success","data":{"resultType":"vec'), Trouble.NO_BACKEND, "not"),
-        (Answer(200, b"\xff\xfe"), Trouble.NO_BACKEND, "not"),
-        (Answer(200, b"[" * 100_000), Trouble.NO_BACKEND, "not"),
-        (success({"resultType": "scalar", "result": [1, "2"]}), Trouble.NO_BACKEND, "not"),
-        (Answer(200, b"\x1f\x8b", {"Content-Encoding": "gzip"}), Trouble.NO_BACKEND, "compressed"),
+         "boom"),
+        (Answer(200, b'{"status":"success"}'), "as Prometheus"),
+        (Answer(200, b'{"status":"success","data":{"resultType":"vec'), "not"),
+        (Answer(200, b"\xff\xfe"), "not"),
+        (Answer(200, b"[" * 100_000), "not"),
+        (success({"resultType": "scalar", "result": [1, "2"]}), "not"),
+        (Answer(200, b"\x1f\x8b", {"Content-Encoding": "gzip"}), "compressed"),
     ],
 )  # fmt: skip
-def test_each_failure_has_its_kind(answer: Answer, kind: Trouble, words: str) -> None:
+def test_each_failure_has_its_reason(answer: Answer, words: str) -> None:
     error = refused(answer)
-    assert error.kind is kind
     assert words in str(error)
     assert "secret" not in str(error)
 
 
 def test_it_waits_as_long_as_it_is_told() -> None:
     error = refused(Answer(429, b"slow down", {"Retry-After": "17"}))
-    assert (error.kind, error.wait) == (Trouble.BUSY, 17.0)
+    assert error.wait == 17.0
     assert refused(Answer(429, b"", {"Retry-After": "999999"})).wait == client_module.MAX_WAIT
     assert refused(Answer(429, b"", {"Retry-After": "soon"})).wait is None
 
@@ -94,7 +93,6 @@ def test_nobody_there() -> None:
         pass
     with pytest.raises(BackendError) as caught:
         ask(server)
-    assert caught.value.kind is Trouble.UNREACHABLE
     assert "refused" in str(caught.value)
 
 
@@ -108,7 +106,7 @@ def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
     began = time.monotonic()
     with engine(slowly) as server, pytest.raises(BackendError) as caught:
         ask(server, seconds=0.2)
-    assert caught.value.kind is Trouble.SLOW
+    assert "no response within 0.2 s" in str(caught.value)
     assert time.monotonic() - began < 3
 
 
@@ -124,7 +122,6 @@ def test_an_endless_matrix_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     with engine(lambda _: Answer(pieces=endless())) as server:
         with pytest.raises(BackendError) as caught:
             ask(server)
-        assert caught.value.kind is Trouble.TOO_MUCH
         assert "1 MiB" in str(caught.value)
         assert server.dropped.wait(5)
 
@@ -137,7 +134,7 @@ def test_numbers_that_are_none_are_absent_and_warnings_are_told() -> None:
     )
     with engine(lambda _: answer) as server:
         found = ask(server)
-    assert [*plain(found.rows)] == [({"n": "4"}, 2.5)]
+    assert [*found.rows()] == [({"n": "4"}, 2.5)]
     assert found.notes[0] == "a store is away"
     assert "\x1b" not in "".join(found.notes)
     assert any("partial" in note for note in found.notes)
@@ -150,7 +147,7 @@ def test_histograms_are_left_out_and_said() -> None:
     ]
     with engine(lambda _: success({"resultType": "vector", "result": rows})) as server:
         found = ask(server)
-    assert [*plain(found.rows)] == [({"n": "2"}, 2.0)]
+    assert [*found.rows()] == [({"n": "2"}, 2.0)]
     assert "1 histogram" in found.notes[0]
 
 

@@ -17,7 +17,6 @@ from tests.collectors.prometheus.fake_prometheus import (
     engine,
     failure,
     matrix,
-    success,
     vector,
 )
 from trntop.collectors.prometheus import queries
@@ -98,7 +97,7 @@ def most_at_once(server: FakePrometheus) -> int:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trntop.collectors.prometheus.probe.DEFAULT_INTERVAL", 0.1)
+    monkeypatch.setattr("trntop.collectors.prometheus.queries.DEFAULT_INTERVAL", 0.1)
 
 
 def run(cluster: Callable[[Asked], Answer], use: Callable[[Watched, FakePrometheus], object],
@@ -211,7 +210,7 @@ def test_a_failure_keeps_what_was_there_and_says_why() -> None:
         cluster.other["trn_node_devices"] = Answer(429, b"", {"Retry-After": "1"})
         view = await watched.until(lambda view: view.cluster.whole and view.cluster.whole.problem)
         assert view.cluster.whole is not None
-        assert view.cluster.whole.problem == "429: too many questions (again in 1 s)"
+        assert view.cluster.whole.problem == "429: too many queries (again in 1 s)"
         assert view.cluster.nodes["trn-001"].frame.value(UTILIZATION) is not None
         cluster.other.clear()
         await watched.until(lambda view: view.cluster.whole and not view.cluster.whole.problem)
@@ -283,7 +282,7 @@ def test_without_the_times_of_samples_nothing_is_called_fresh() -> None:
         )
         (source,) = view.cluster.nodes["trn-002"].frame.sources
         assert source.state is State.DOWN
-        assert source.reason == "the engine does not tell when its samples were taken"
+        assert source.reason == "the server does not report the time of its samples"
         assert view.cluster.nodes["trn-001"].state is State.FRESH
         # There is no answer: the refresh is none.
         cluster.other["timestamp("] = failure(503, "timeout", "query timed out")
@@ -296,7 +295,6 @@ def test_without_the_times_of_samples_nothing_is_called_fresh() -> None:
 def test_header_sums_leave_out_nodes_that_are_not_heard() -> None:
     cluster = Cluster(["trn-001", "trn-002"])
     cluster.values = {"trn_node_efa_tx_bytes_per_second": 5.0}
-    cluster.names.append("cluster:trn_instance_info:count")
     now = [(cluster.row("trn-001"), time.time() + 60.0), (cluster.row("trn-002"), 1.0)]
     cluster.other["timestamp("] = vector(now)
 
@@ -329,32 +327,27 @@ def test_a_server_that_gets_other_metrics_or_another_pace_is_not_asked_anew(
 
     async def use(watched: Watched, server: FakePrometheus) -> None:
         await watched.until(lambda _: len(cluster.names) > 8)
-        counts = [one for one in server.queries if one.startswith("count by")]
+        counts = [one for one in server.queries if one.startswith("count(")]
         assert len(counts) == 1, "a way that begins anew counts the nodes first"
         cluster.names.append("cluster:trn_instance_info:count")
         await watched.until(
-            lambda _: len([one for one in server.queries if one.startswith("count by")]) > 1
+            lambda _: len([one for one in server.queries if one.startswith("count(")]) > 1
         )
 
     run(reply, use)
 
 
-def test_a_match_by_what_only_nodes_have_is_answered_without_recorded_values(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("trntop.collectors.prometheus.native_schema.MAX_WHOLE", 1)
+def test_a_large_cluster_needs_recording_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if `match` selects by a label that recorded values do not have."""
+    monkeypatch.setattr("trntop.collectors.prometheus.refresh.MAX_ALL", 1)
     cluster = Cluster(["trn-001", "trn-002"])
-    cluster.age = 0.0
     cluster.names += queries.RECORDED
     cluster.other["cluster:trn_instance_info"] = vector([])
-    util = "trn_node_neuroncore_utilization_mean_ratio"
-    cluster.other[f"bottomk(40, {util}"] = vector([(cluster.row("trn-002", util), 0.01)])
 
     async def use(watched: Watched, _server: FakePrometheus) -> None:
-        view = await watched.until(lambda view: view.cluster.nodes)
-        assert list(view.cluster.nodes) == ["trn-002"]
-        assert watched.whole.nodes == 2
-        assert any("no recorded values" in note for note in watched.whole.notes)
+        view = await watched.until(lambda view: watched.whole.problem)
+        assert not view.cluster.nodes
+        assert "more than 1 nodes need the recording rules" in watched.whole.problem
 
     run(cluster, use, '?match=instance=~"rack7.*"')
 
@@ -373,7 +366,7 @@ def test_a_node_of_which_all_cannot_be_had_says_so() -> None:
 
         view = await watched.until(told)
         source = view.cluster.nodes["trn-001"].frame.sources[0]
-        assert source.reason.startswith("its roll-ups only: it could not work out the answer")
+        assert source.reason.startswith("only its roll-ups: the server cannot evaluate the query")
         assert source.state is State.FRESH
         assert not watched.whole.problem, "of the others all is well"
 
@@ -445,14 +438,14 @@ def test_the_node_that_is_looked_at_is_asked_for_whole_and_no_longer() -> None:
 
 
 def test_of_a_large_cluster_the_worst_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trntop.collectors.prometheus.native_schema.MAX_WHOLE", 5)
+    monkeypatch.setattr("trntop.collectors.prometheus.refresh.MAX_ALL", 5)
     cluster = Cluster([f"trn-{number:03d}" for number in range(20)])
     cluster.age = 0.0
-    cluster.names += ["cluster:trn_instance_info:count"]
+    cluster.names += queries.RECORDED
     cluster.incidents = [
         ({"kind": "efa_down", "severity": "critical", "node": "trn-013"}, time.time() - 5),
     ]
-    util = "trn_node_neuroncore_utilization_mean_ratio"
+    worst = "node:trn_node_neuroncore_utilization_mean_ratio:bottomk"
     recorded = [
         ({"__name__": "cluster:trn_instance_info:count", "job": "trntop", "simulated": "true"},
          31250),
@@ -464,7 +457,7 @@ def test_of_a_large_cluster_the_worst_are_shown(monkeypatch: pytest.MonkeyPatch)
         ({"__name__": "training_job:trn_job_info:count", "training_job": "run7"}, 31250),
     ]  # fmt: skip
     cluster.other["(cluster:trn_|training_job:trn_).+"] = vector(recorded)
-    cluster.other[f"bottomk(40, {util})"] = vector([(cluster.row("trn-007", util), 0.01)])
+    cluster.other[f"|{worst}"] = vector([(cluster.row("trn-007", worst), 0.01)])
 
     async def use(watched: Watched, server: FakePrometheus) -> None:
         view = await watched.until(lambda view: view.cluster.nodes)
@@ -479,105 +472,3 @@ def test_of_a_large_cluster_the_worst_are_shown(monkeypatch: pytest.MonkeyPatch)
         assert most_at_once(server) <= 10
 
     run(cluster, use)
-
-
-@pytest.mark.parametrize("scale", [1, 100])
-def test_series_of_others_show_what_they_allow(scale: int) -> None:
-    """AWS's exporter counts utilization to 1, the CloudWatch agent to 100."""
-    target = {"instance": "10.0.0.7:8000"}
-    mean, top = 0.5 * scale, 0.9 * scale
-
-    def reply(asked: Asked) -> Answer:
-        query = asked.form.get("query", "")
-        if asked.path.endswith("/values"):
-            return _names()
-        if asked.path.endswith("buildinfo"):
-            return Answer(404, b"404 page not found")
-        if query.startswith("label_replace"):
-            return vector([
-                ({**target, "quantity": UTILIZATION}, mean),
-                ({**target, "quantity": "node_neuroncore_utilization_max_ratio"}, top),
-                ({**target, "quantity": "node_total_latency_p99_seconds"}, 3.5),
-            ])  # fmt: skip
-        if query.startswith("max by (instance, NodeName, InstanceId, neuroncore)"):
-            return vector([({**target, "neuroncore": str(core)}, top) for core in range(4)])
-        if query.startswith("max by"):
-            return vector([(target, time.time())])
-        if query.startswith("group by"):
-            return vector([({**target, "instance_type": "trn1.32xlarge"}, 1)])
-        return vector([])
-
-    async def use(watched: Watched, _server: FakePrometheus) -> None:
-        view = await watched.until(lambda view: view.cluster.nodes)
-        node = view.cluster.nodes["10.0.0.7"]
-        assert node.frame.value(UTILIZATION) == pytest.approx(0.5)
-        assert node.frame.value("node_total_latency_p99_seconds") == 3.5
-        assert node.inventory.instance_type == "trn1.32xlarge"
-        assert not watched.whole.judged
-        assert any("to 100" in note for note in watched.whole.notes) == (scale == 100)
-        watched.collector.set_focus("10.0.0.7")
-        view = await watched.until(
-            lambda view: (
-                "neuroncore_utilization_ratio" in view.cluster.nodes["10.0.0.7"].frame.columns
-            )
-        )
-        cores = view.cluster.nodes["10.0.0.7"].frame.columns["neuroncore_utilization_ratio"]
-        assert cores.tolist() == pytest.approx([0.9] * 4)
-
-    run(reply, use)
-
-
-def _names() -> Answer:
-    return Answer(
-        body=b'{"status":"success","data":["neuroncore_utilization_ratio",'
-        b'"execution_latency_seconds","neuron_hardware_info"]}'
-    )
-
-
-def test_a_scale_that_was_seen_once_is_kept() -> None:
-    """While all cores rest, percent looks like shares."""
-    target = {"instance": "10.0.0.7:8000"}
-    share = [60.0]
-
-    def reply(asked: Asked) -> Answer:
-        query = asked.form.get("query", "")
-        if asked.path.endswith("/values"):
-            return _names()
-        if query.startswith("label_replace"):
-            return vector([({**target, "quantity": UTILIZATION}, share[0])])
-        return vector([(target, time.time())] if query.startswith("max by") else [])
-
-    def used(view: View) -> float | None:
-        return view.cluster.nodes["10.0.0.7"].frame.value(UTILIZATION)
-
-    async def use(watched: Watched, _server: FakePrometheus) -> None:
-        view = await watched.until(lambda view: view.cluster.nodes)
-        assert used(view) == pytest.approx(0.6)
-        share[0] = 1.2
-        view = await watched.until(lambda view: used(view) != pytest.approx(0.6))
-        assert used(view) == pytest.approx(0.012)
-
-    run(reply, use)
-
-
-@pytest.mark.parametrize("name", ["neuron_hardware", "neuron_hardware_info"])
-def test_a_node_that_tells_only_of_its_hardware_is_there(name: str) -> None:
-    asked_for: list[str] = []
-
-    def reply(asked: Asked) -> Answer:
-        query = asked.form.get("query", "")
-        asked_for.append(query)
-        if asked.path.endswith("/values"):
-            return success([name])
-        labels = {"instance": "10.0.0.7:8000", "instance_type": "trn1.32xlarge"}
-        return vector([(labels, time.time() if "timestamp" in query else 1)])
-
-    async def use(watched: Watched, _server: FakePrometheus) -> None:
-        view = await watched.until(lambda view: view.cluster.nodes)
-        node = view.cluster.nodes["10.0.0.7"]
-        assert (node.state, node.inventory.instance_type) == (State.FRESH, "trn1.32xlarge")
-        parser = pytest.importorskip("promql_parser")
-        for query in filter(None, asked_for):
-            parser.parse(query)
-
-    run(reply, use)

@@ -4,56 +4,48 @@ import pytest
 
 from trntop.collectors.prometheus import queries
 from trntop.collectors.prometheus.client import Labels
-from trntop.collectors.prometheus.native_schema import _with_cards
 from trntop.collectors.prometheus.nodes import Drafts
-from trntop.collectors.prometheus.queries import Questions
-from trntop.collectors.prometheus.selectors import Scope, one_of
+from trntop.collectors.prometheus.queries import Queries, one_of
+from trntop.collectors.prometheus.refresh import _with_cards
 from trntop.collectors.prometheus.sums import Sums, past
 from trntop.exporters.rules.recording import recording_groups
 
 NAMES = frozenset(("trn_instance_info", "trn_incidents", "trntop_source_up"))
-OLD_RULES = NAMES | {"cluster:trn_instance_info:count"}
 RECORDED = frozenset(one.record for group in recording_groups() for one in group.rules)
 RECORDED |= NAMES
 SCOPES = ("", 'cluster="a",env!~"test|\\"x"')
 
 
 def asked(names: frozenset[str], scope: str = "") -> list[dict[str, str]]:
-    """The questions of each kind of refresh, and the others one by one."""
-    made = Questions(Scope(scope), names, 15.0, ("trntop", "odd.job"))
+    """The queries of each kind of refresh, and the others one by one."""
+    made = Queries(scope, names, 15.0, ("trntop", "odd.job"))
     nodes = ['a"b', "trn-001"]
+    large = {**made.totals(), **{f"{key} of": text for key, text in made.some_nodes(nodes).items()}}
     return [
-        made.whole(None),
-        made.whole(nodes),
-        {
-            **made.cluster(),
-            **made.worst(),
-            **{f"{key} of": text for key, text in made.some(nodes).items()},
-        },
+        made.all_nodes(None),
+        made.all_nodes(nodes),
+        large,
         made.node(nodes[0]),
-        {**made.past(None), **made.past(nodes)},
-        {"count": made.count(), "jobs": made.scrape_jobs(), "any": made.any_node()},
-        {"samples": made.samples(nodes[0])},
+        {**made.past_totals(), **made.past_nodes(nodes)},
+        {"count": made.count(), "jobs": made.scrape_jobs(), "samples": made.samples(nodes[0])},
     ]
 
 
-@pytest.mark.parametrize(("names", "large"), [(NAMES, 10), (OLD_RULES, 10), (RECORDED, 7)])
-def test_never_more_than_ten_in_a_refresh(names: frozenset[str], large: int) -> None:
-    assert [len(one) for one in asked(names)[:3]] == [10, 9, large]
+def test_never_more_than_ten_in_a_refresh() -> None:
+    assert [len(queries) for queries in asked(RECORDED)[:3]] == [10, 9, 7]
 
 
 def test_what_rules_record_no_refresh_computes() -> None:
-    """A large cluster with the rules costs what its screen shows: no question looks at all."""
-    made = Questions(Scope(), RECORDED & queries.NAMES, 15.0)
-    wanted = made.worst()["worst"].partition('"')[2].partition('"')[0].split("|")
-    assert set(wanted) <= RECORDED
-    assert len(wanted) == 4
-    for text in (*made.cluster().values(), *made.worst().values()):
+    """The cost of a large cluster with the rules does not depend on its size."""
+    made = Queries("", RECORDED & queries.NAMES, 15.0)
+    assert made.recorded
+    assert queries.ENDS.keys() <= RECORDED
+    for text in made.totals().values():
         assert "topk(" not in text
         assert "bottomk(" not in text
 
 
-@pytest.mark.parametrize("names", [NAMES, OLD_RULES, RECORDED])
+@pytest.mark.parametrize("names", [NAMES, RECORDED])
 @pytest.mark.parametrize("scope", SCOPES)
 def test_all_are_promql(names: frozenset[str], scope: str) -> None:
     parser = pytest.importorskip("promql_parser")
@@ -65,9 +57,9 @@ def test_all_are_promql(names: frozenset[str], scope: str) -> None:
 
 def test_of_no_node_nothing_is_asked() -> None:
     """A matcher of no value would be one of all series that have not the label."""
-    made = Questions(Scope(), RECORDED, 15.0)
-    assert made.some([]) == {}
-    assert not made.whole([]).keys() & {"tx", "resent"}
+    made = Queries("", RECORDED, 15.0)
+    assert made.some_nodes([]) == {}
+    assert not made.all_nodes([]).keys() & {"tx", "retransmitted"}
     with pytest.raises(ValueError, match="no value of node"):
         one_of("node", [""])
 
@@ -86,27 +78,22 @@ def test_of_many_nodes_the_cards_of_those_that_resend_most() -> None:
 
 
 def test_the_history_knows_the_past_by_our_names() -> None:
-    mean = {"__name__": "trn_node_neuroncore_utilization_mean_ratio"}
     rows: list[tuple[Labels, float]] = [
         ({"__name__": "cluster:trn_node_efa_tx_bytes_per_second:sum", "job": "a"}, 3.0),
         ({"__name__": "cluster:trn_node_efa_tx_bytes_per_second:sum", "job": "b"}, 4.0),
         ({"__name__": "training_job:trn_job_comm_share:ratio", "training_job": "run7"}, 0.3),
         ({"__name__": "training_job:trn_job_info:count", "training_job": "run7"}, 16),
-        (mean, 0.8),
-        ({"__name__": "trn_job_step_seconds", "training_job": "run8"}, 4.0),
         ({"__name__": "node_load1"}, 1.0),
     ]
     assert dict(past(rows)) == {
         "/node_efa_tx_bytes_per_second": 7.0,
-        "/node_neuroncore_utilization_mean_ratio": 0.8,
         "run7/job_comm_share_ratio": 0.3,
-        "run8/job_step_seconds": 4.0,
     }
 
 
 def test_a_job_in_two_clusters_is_one_weighed_by_its_nodes() -> None:
     total = Sums()
-    total.take_recorded([
+    total.add_recorded([
         ({"__name__": f"training_job:trn_{name}", "training_job": "run7", "job": cluster}, value)
         for name, values in (
             ("job_info:count", (10, 30)),
@@ -124,7 +111,6 @@ def test_a_job_in_two_clusters_is_one_weighed_by_its_nodes() -> None:
             "job_comm_share_ratio": pytest.approx(0.25),
         }
     }
-    assert total.shared == ["run7"]
 
 
 def test_sums_are_of_nodes_that_are_heard() -> None:
@@ -132,15 +118,15 @@ def test_sums_are_of_nodes_that_are_heard() -> None:
     for node, time in (("n-0", 1000.0), ("n-1", 700.0)):
         labels = {"node": node, "__name__": "trn_node_efa_tx_bytes_per_second"}
         drafts.add([(labels, 5.0)])
-        drafts.add_times([(labels, time)])
+        drafts.add_instances([(labels, time)])
     total = Sums()
-    total.take_nodes(iter(drafts.nodes.values()), 950.0)
+    total.add_nodes(iter(drafts.nodes.values()), 950.0)
     assert (total.nodes, total.values) == (2, {"node_efa_tx_bytes_per_second": 5.0})
 
 
 def test_sums_of_two_clusters_are_weighed() -> None:
     total = Sums()
-    total.take_recorded([
+    total.add_recorded([
         ({"__name__": "cluster:trn_instance_info:count", "job": "a", "simulated": "false"}, 10),
         ({"__name__": "cluster:trn_instance_info:count", "job": "b", "simulated": "true"}, 30),
         ({"__name__": "cluster:trn_node_neuroncores:sum", "job": "a"}, 100),
@@ -154,12 +140,3 @@ def test_sums_of_two_clusters_are_weighed() -> None:
     assert total.values["node_neuroncore_utilization_mean_ratio"] == pytest.approx(0.5)
     assert total.values["node_device_memory_used_max_ratio"] == 0.9
     assert total.values["node_neuroncores"] == 400
-
-
-def test_without_rules_a_few_means_are_asked_live() -> None:
-    total = Sums()
-    mean = {"__name__": "trn_node_neuroncore_utilization_mean_ratio"}
-    step = {"__name__": "trn_job_step_seconds", "training_job": "run7"}
-    total.take_combined([(mean, 0.8), (step, 4.0)], [({"training_job": "run7"}, 31250)])
-    assert total.values == {"node_neuroncore_utilization_mean_ratio": 0.8}
-    assert total.jobs == {"run7": {"job_step_seconds": 4.0, "nodes": 31250}}

@@ -9,10 +9,8 @@ import pytest
 
 from tests.collectors.prometheus.fake_prometheus import Answer, Asked, engine, vector
 from trntop.collectors.prometheus.address import parse
-from trntop.collectors.prometheus.client import BackendError, Client, Trouble
+from trntop.collectors.prometheus.client import BackendError, Client
 from trntop.core.settings import Fleet
-
-pytest.importorskip("botocore")
 
 KEY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG", "a-session-token"
 
@@ -80,6 +78,6 @@ def test_a_signature_is_what_the_document_says() -> None:
 def test_a_refusal_does_not_repeat_the_keys() -> None:
     with engine(lambda _: Answer(403, b"")) as server, pytest.raises(BackendError) as caught:
         asyncio.run(_ask(server.url))
-    assert caught.value.kind is Trouble.REFUSED
+    assert "access denied" in str(caught.value)
     assert KEY not in str(caught.value)
     assert TOKEN not in str(caught.value)

@@ -91,7 +91,6 @@ def test_every_scenario_is_known_and_explained(scenario: str) -> None:
         ("sim:hang?jobs=3&nodes=2", ["jobs=3", "1 to 2"]),
         ("sim:hang?stages=3&nodes=4&jobs=2", ["stages=3", "1 to 2"]),
         ("sim:hang?told=2", ["told=2", "0 to 1"]),
-        ("sim:random?seed=9999999999999999999", ["seed=", "out of range"]),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(text: str, words: list[str]) -> None:

@@ -189,11 +189,11 @@ class TestReadiness:
         ("view", "reason"),
         [
             (None, "not collecting"),
-            (make_view(0), "no node has been heard yet"),
+            (make_view(0), "no node has reported yet"),
             (make_view(1, ended=True), "the recording has ended"),
             (
                 make_view(1, state=State.DOWN, reason="not installed"),
-                "no source is heard; trn-000: neuron-monitor down (not installed)",
+                "no source is up; trn-000: neuron-monitor down (not installed)",
             ),
             (make_view(2, state=State.STALE), "trn-000: tensor-engine stale"),
             (make_view(1, state=State.STARTING), "trn-000: neuron-monitor starting"),

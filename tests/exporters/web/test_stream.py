@@ -15,7 +15,7 @@ from tests.agents import agent, moved, until
 from tests.builders import make_view
 from tests.serving import Authority
 from trntop.core.model import Cluster, NodeView
-from trntop.exporters.web import connection, stream
+from trntop.exporters.web import _uvicorn, listening, stream
 from trntop.exporters.web.access import Access
 from trntop.remote import wire
 from trntop.remote.wire import FrameDecoder, FrameReader
@@ -127,7 +127,7 @@ class TestStream:
             assert told["streams"]["clients"] == 0
 
     async def test_one_that_takes_nothing_is_dropped(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connection, "READ_SECONDS", 0.3)
+        monkeypatch.setattr(listening, "READ_SECONDS", 1)
         async with agent(make_view(64, devices=8)) as one:
             reader, writer = await asyncio.open_connection("127.0.0.1", one.port, limit=1024)
             writer.write(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -138,15 +138,15 @@ class TestStream:
                     await asyncio.sleep(0.005)
             writer.transport.abort()
 
-    async def test_it_outlasts_the_deadline_of_a_page(
+    async def test_it_outlasts_the_deadlines(
         self, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(connection, "READ_SECONDS", 0.2)
-        monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
+        monkeypatch.setattr(listening, "READ_SECONDS", 1)
+        monkeypatch.setattr(_uvicorn, "HEAD_SECONDS", 0.2)
         async with agent() as one, client.stream("GET", f"{one.address}/v1/stream") as response:
             ear = Ear(response)
             await ear.views(1)
-            for _ in range(8):
+            for _ in range(12):
                 await asyncio.sleep(0.1)
                 one.tick()
                 await ear.views(1)
@@ -170,7 +170,7 @@ class TestStream:
             ear = Ear(response)
             await ear.views(1)
             async with asyncio.timeout(5):
-                assert await anext(ear._chunks) == stream.NOTHING
+                assert await anext(ear._chunks) == stream.EMPTY
             assert one.view is not None
             # What has ended stands, and is said again.
             one.show(dataclasses.replace(one.view, ended=True))
@@ -204,28 +204,6 @@ class TestStream:
                 writer.transport.abort()
             await until(lambda: not one.streams.clients)
 
-    async def test_after_a_stream_its_connection_is_as_any_other(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        closed: list[bool] = []
-        stop = connection.HttpConnection.shutdown
-
-        def shutdown(self: connection.HttpConnection) -> None:
-            closed.append(self._goes_on)
-            stop(self)
-
-        monkeypatch.setattr(connection.HttpConnection, "shutdown", shutdown)
-        async with agent() as one:
-            reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
-            writer.write(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n")
-            await reader.readuntil(b"\r\n\r\n")
-            await until(lambda: one.streams.clients)
-            one.show(None)
-            async with asyncio.timeout(5):
-                await reader.readuntil(b"0\r\n\r\n")
-        assert closed == [False]
-        writer.close()
-
     async def test_the_server_stops_all_the_same(self, client: httpx.AsyncClient) -> None:
         async with asyncio.timeout(5):
             async with agent() as one:
@@ -234,8 +212,7 @@ class TestStream:
                 )
                 ear = Ear(response)
                 await ear.views(1)
-            with pytest.raises(httpx.HTTPError):
-                await ear.ends()
+            assert await ear.ends()
 
     async def test_behind_tls_and_a_password(self, tmp_path: Path) -> None:
         authority = Authority(tmp_path)

@@ -1,8 +1,8 @@
 import pytest
 
 from tests.tui.render.pens import PEN, text
+from trntop.analysis.rulebook import KINDS
 from trntop.analysis.runbook import runbook
-from trntop.core.custom_rule import KINDS
 from trntop.tui.render.markdown import blocks, draw
 
 PAGE = """\

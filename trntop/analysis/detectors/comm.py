@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trntop.analysis.axis import Axis, PartAxis, Places
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.sentence import NOBODY
-from trntop.analysis.tick import Tick
+from trntop.analysis.sentence import NO_CULPRIT
 from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import Column, Evidence, Severity
 from trntop.core.settings import Analysis as Settings
+from trntop.pipeline.axis import Axis, PartAxis, Places
+from trntop.pipeline.tick import Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ class CommBound:
         awake = np.bincount(self._job, ~tick.quiet[axis.owner], len(self._jobs))
         excess = np.full(len(self._jobs), np.nan)
         for place, job in enumerate(map(str, self._jobs.keys)):
-            crew = tick.progress.crews.get(job)
-            if not awake[place] or crew is None or not crew.usual:
+            run = tick.runs.by_job.get(job)
+            if not awake[place] or run is None or not run.usual:
                 continue
             steps = self._steps.setdefault(job, _Steps())
-            if steps.newest != crew.step or crew.step != crew.step:
+            if steps.newest != run.step or run.step != run.step:
                 share, exposed = shares = shares or self._shares(tick)
-                steps.append(tick.time, float(share[place]), float(exposed[place]), crew.step)
-                steps.drop(tick.time - max(self._settings.window, TUNING.least_steps * crew.usual))
+                steps.append(tick.time, float(share[place]), float(exposed[place]), run.step)
+                steps.drop(tick.time - max(self._settings.window, TUNING.least_steps * run.usual))
             excess[place] = steps.excess(self._settings)
         return Signal(self._jobs, excess, 1.0, self._settings.clear_ratio)
 
@@ -120,7 +120,7 @@ class CommBound:
                 "job": job,
                 "share": f"{100 * share:.0f} %",
                 "exposed": exposure,
-                "nobody": NOBODY,
+                "nobody": NO_CULPRIT,
             },
             severity=Severity.CRITICAL if critical else Severity.WARNING,
             job=job,

@@ -8,10 +8,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from trntop.analysis.axis import Axis, PartAxis, Places, carried
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.growth import Growth
-from trntop.analysis.tick import Tick
 from trntop.catalog import (
     KERNEL_LOG,
     NEURON_MONITOR,
@@ -21,6 +18,9 @@ from trntop.catalog import (
 )
 from trntop.core.model import Column, Evidence, Key, NodeView
 from trntop.core.settings import Analysis as Settings
+from trntop.pipeline.axis import Axis, PartAxis, Places, carried
+from trntop.pipeline.statistics import Growth
+from trntop.pipeline.tick import Tick
 
 SOME = ""
 """Key of a loss of which only the number of devices tells."""

@@ -5,10 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trntop.analysis.axis import Axis
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.growth import Growth, grown
-from trntop.analysis.tick import Tick
 from trntop.catalog import (
     CORE_FAILURES,
     EXECUTION_ERRORS,
@@ -19,6 +16,9 @@ from trntop.catalog import (
 )
 from trntop.core.model import Column, Evidence, Key, NodeView, Severity
 from trntop.core.settings import Analysis as Settings
+from trntop.pipeline.axis import Axis
+from trntop.pipeline.statistics import Growth, grown
+from trntop.pipeline.tick import Tick
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trntop.analysis.axis import Axis, PartAxis, carried
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.progress import JobPhase, JobProgress
-from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
 from trntop.core import units
-from trntop.core.model import Column, Evidence, Key, NodeView, Runtime
+from trntop.core.model import Column, Evidence, Key, NodeView, Runtime, Stage
 from trntop.core.settings import Analysis as Settings
+from trntop.pipeline.axis import Axis, PartAxis, carried
+from trntop.pipeline.phase import Run
+from trntop.pipeline.tick import Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ _MOVED = tuple(
     for where in ("disk", "lustre")
     for way in ("read", "written")
 )
-_EXPLAINS = (JobPhase.COMPILING, JobPhase.WARMING_UP, JobPhase.CHECKPOINTING, JobPhase.EVALUATING)
+_EXPLAINS = (Stage.COMPILING, Stage.WARMING_UP, Stage.CHECKPOINTING, Stage.EVALUATING)
 
 
 class IdleAllocation:
@@ -103,8 +103,8 @@ class IdleAllocation:
         for node in np.unique(owner[idle]).tolist():
             view, own = tick.views[node], slice(axis.starts[node], axis.starts[node + 1])
             since = np.fmin.reduce(self._since[own], initial=tick.time)
-            crew = tick.progress.progress_of(view.name)
-            if _at_work(view, alone=bool(asleep[node])) or _explained(crew, since, tick.time):
+            run = tick.runs.run_of(view.name)
+            if _at_work(view, alone=bool(asleep[node])) or _explained(run, since, tick.time):
                 idle[own] = False
         return idle
 
@@ -173,11 +173,11 @@ def _cores_idle(view: NodeView, runtime: Runtime | None) -> bool:
     return bool((utilization[own] < TUNING.max_utilization).all())
 
 
-def _explained(crew: JobProgress | None, since: float, now: float) -> bool:
+def _explained(run: Run | None, since: float, now: float) -> bool:
     """Whether its job explains that a process has idled since then; not if it did before."""
-    if crew is None or crew.phase not in _EXPLAINS:
+    if run is None or run.stage not in _EXPLAINS:
         return False
-    return crew.moved is None or since > now - crew.paused - TUNING.same_pause
+    return run.moved is None or since > now - run.paused - TUNING.same_pause
 
 
 def _at_work(view: NodeView, *, alone: bool) -> bool:

@@ -13,13 +13,13 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from trntop.analysis.axis import Axis, PartAxis
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence
 from trntop.core.settings import Analysis as Settings
+from trntop.pipeline.axis import Axis, PartAxis
+from trntop.pipeline.tick import Tick
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trntop.analysis.axis import Axis, PartAxis
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import Column, Evidence
 from trntop.core.settings import Analysis as Settings
+from trntop.pipeline.axis import Axis, PartAxis
+from trntop.pipeline.tick import Tick
 
 HBM, HOST = "hbm", "host"
 """What of a node may be full."""

@@ -4,13 +4,13 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from trntop.analysis.axis import Axis, carried
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.tick import Tick
 from trntop.catalog import FLEET
 from trntop.core import units
 from trntop.core.model import Column, Evidence, NodeView, SourceState, State
 from trntop.core.settings import Analysis as Settings
+from trntop.pipeline.axis import Axis, carried
+from trntop.pipeline.tick import Tick
 from trntop.sources import TRAINING_SOURCES
 
 SOURCES = 5

@@ -2,19 +2,21 @@
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
-from trntop.analysis.axis import Axis
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.progress import TUNING as PROGRESS
-from trntop.analysis.progress import JobPhase, JobProgress, Progress
-from trntop.analysis.sentence import NOBODY
-from trntop.analysis.tick import Tick
+from trntop.analysis.sentence import NO_CULPRIT
 from trntop.catalog import NEURON_MONITOR
 from trntop.core import units
-from trntop.core.model import Column, Evidence, NodeView
+from trntop.core.model import Column, Evidence, NodeView, Stage
 from trntop.core.settings import Analysis as Settings
+from trntop.pipeline.axis import Axis, Places
+from trntop.pipeline.phase import TUNING as PHASE
+from trntop.pipeline.phase import Run
+from trntop.pipeline.runs import Runs
+from trntop.pipeline.tick import Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +24,16 @@ class StallTuning:
     """How long a job may pause before it has stalled."""
 
     idle_limit: float = 60.0
-    """Seconds for which idle cores that nothing explains may be a pause of the job's own."""
+    """Seconds of unexplained idle cores that may be a pause of the job's own."""
+    under_way: float = 20.0
     under_way_without_steps: float = 60.0
-    """Seconds of progress after which a run that reports no steps is under way."""
+    """Seconds of progress after which a run is under way: what it compiles now is unexpected."""
     pause_factor: float = 3.0
-    """Times its usual pauses, and times its usual steps, that a stop must last to be one."""
+    """Times its usual pause that a pause must last."""
+    busy_factor: float = 1.5
+    """Times its usual step, and its longest pause with busy cores, that such a pause must last."""
     min_checkpoint: float = 20.0
-    """Seconds; a checkpoint that took less has not stalled, whatever is usual."""
+    """Seconds; a shorter checkpoint has not stalled, whatever is usual."""
     min_lead: float = 0.7
     """Seconds, beyond the uncertainty, by which the offending node must have stopped first."""
     max_share: float = 1 / 3
@@ -39,103 +44,87 @@ TUNING = StallTuning()
 
 
 class _Stalls:
-    """One value per crew: how long it has not got on, as a multiple of what may be."""
+    """One value per job: its seconds without progress, as a multiple of the limit."""
 
-    inputs = Progress.inputs
+    inputs = Runs.inputs
 
     def __init__(self, settings: Settings, period: float) -> None:
         self._settings = settings
-        self._crews = Axis()
+        self._jobs = Axis()
 
     def signal(self, tick: Tick) -> Signal:
-        """Above 1 where a crew has stopped for too long; 0 where it gets on."""
-        crews = tick.progress.crews
-        if tuple(crews) != self._crews.keys:
-            self._crews = Axis(tuple(crews))
-        values: Column = np.array([self._excess(crew, tick) for crew in crews.values()], np.float64)
-        return Signal(self._crews, values, 1.0, 0.999)
+        runs = tick.runs.by_job
+        if tuple(runs) != self._jobs.keys:
+            self._jobs = Axis(tuple(runs))
+        values: Column = np.array([self._excess(run) for run in runs.values()], np.float64)
+        return Signal(self._jobs, values, 1.0, 0.999)
 
-    def _excess(self, crew: JobProgress, tick: Tick) -> float:
-        if crew.phase is JobPhase.UNKNOWN:
+    def _excess(self, run: Run) -> float:
+        if run.stage is None and not run.ended:
             return float("nan")
-        limit = self._limit(crew)
-        if limit is None or crew.paused <= 0 or not self._under_way(crew):
+        limit = self._limit(run)
+        if limit is None or run.paused <= 0 or run.began is None or run.moved is None:
             return 0.0
-        return crew.paused / limit
+        least = TUNING.under_way if run.job else TUNING.under_way_without_steps
+        return run.paused / limit if run.moved - run.began >= least else 0.0
 
-    def _limit(self, crew: JobProgress) -> float | None:
-        """Seconds that it may stop for what it is doing; None: for ever."""
+    def _limit(self, run: Run) -> float | None:
+        """Seconds that a pause in its stage may last; None: forever."""
         raise NotImplementedError
-
-    def _under_way(self, crew: JobProgress) -> bool:
-        if crew.began is None or crew.moved is None:
-            return False
-        return crew.moved - crew.began >= (
-            PROGRESS.under_way if crew.job else TUNING.under_way_without_steps
-        )
 
     def reset(self) -> None:
         pass
+
+    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        return self._verdict(key, tick)
 
     def _verdict(
         self, key: Hashable, tick: Tick, *, node: str | None = None, guilty: str = "",
         evidence: Iterable[Evidence] = (),
     ) -> Verdict:  # fmt: skip
-        crew = tick.progress.crews[key]  # type: ignore[index]
-        nodes = len(crew.places)
-        where = crew.job or f"{nodes} node{'s' * (nodes != 1)}"
+        run = tick.runs.by_job[cast(str | None, key)]
+        nodes, usual = len(run.places), run.usual_pause
         stopped = Evidence(
-            f"no progress for {units.span(tick.time - (crew.moved or tick.time))}, "
-            f"a usual step takes {units.seconds(crew.usual)}; {crew.why}",
-            quantity="job_step" if crew.job else "node_executions_completed_per_second",
+            f"no progress for {units.span(tick.time - (run.moved or tick.time))}, "
+            f"a usual step takes {units.seconds(run.usual)}; {run.why}",
+            quantity="job_step" if run.job else "node_executions_completed_per_second",
         )
-        usual = crew.usual_pause
-        before = "" if usual is None else f", usually {units.span(usual)}"
         return Verdict(
             says={
-                "job": where,
-                "why": crew.why,
+                "job": run.job or f"{nodes} node{'s' * (nodes != 1)}",
+                "why": run.why,
                 "guilty": guilty,
-                "paused": units.span(crew.paused),
-                "usual": before,
-                "step": "" if crew.step != crew.step else f" at step {units.count(crew.step)}",
+                "paused": units.span(run.paused),
+                "usual": "" if usual is None else f", usually {units.span(usual)}",
+                "step": "" if run.step != run.step else f" at step {units.count(run.step)}",
             },
-            job=crew.job,
+            job=run.job,
             node=node,
             evidence=(stopped, *evidence),
-            since=tick.time - crew.paused,
+            since=tick.time - run.paused,
         )
 
 
 class Hang(_Stalls):
-    """A job that stands still though nothing explains it."""
+    """A job without progress and without an explanation."""
 
-    inputs = Progress.inputs | {"node_neuroncores"}
+    inputs = Runs.inputs | {"node_neuroncores"}
 
-    def _limit(self, crew: JobProgress) -> float | None:
-        longest = crew.longest_pause
-        match crew.phase:
-            case JobPhase.BUSY_NO_PROGRESS:
-                return max(
-                    self._settings.hang,
-                    TUNING.pause_factor / 2 * crew.usual,
-                    1.5 * crew.longest_spin,
-                )
-            case JobPhase.RESTING if crew.job is not None:
-                return max(
-                    TUNING.idle_limit,
-                    TUNING.pause_factor * self._settings.hang,
-                    TUNING.pause_factor * longest,
-                )
+    def _limit(self, run: Run) -> float | None:
+        hang = self._settings.hang
+        if run.stage is Stage.STALLED:
+            return max(hang, TUNING.busy_factor * run.usual, TUNING.busy_factor * run.longest_spin)
+        if run.stage is Stage.IDLE and run.job is not None:
+            factor = TUNING.pause_factor
+            return max(TUNING.idle_limit, factor * hang, factor * run.longest_pause)
         return None
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
-        """Names the node that the others wait for, if one differs from them."""
-        crew = tick.progress.crews[key]  # type: ignore[index]
-        suspects, reason = _suspects(crew, tick)
+        """Names the node that blocks the others, if one differs from them."""
+        suspects, reason = _suspects(tick.runs.by_job[cast(str | None, key)], tick)
         names = [str(tick.nodes.keys[place]) for place in suspects]
         reasons = reason.replace("is ", "are ", 1) if len(names) > 1 else reason
-        guilty = f"; {_listed(names)} {reasons}" if names else NOBODY
+        guilty = f"; {_listed(names)} {reasons}" if names else NO_CULPRIT
         evidence = [Evidence(f"{name} {reason}", name) for name in names]
         node = names[0] if len(names) == 1 else None
         return self._verdict(key, tick, node=node, guilty=guilty, evidence=evidence)
@@ -144,86 +133,71 @@ class Hang(_Stalls):
 class Recompile(_Stalls):
     """A run under way that compiles again."""
 
-    def _limit(self, crew: JobProgress) -> float | None:
-        if crew.phase is not JobPhase.COMPILING or (crew.job is None and len(crew.places) < 2):
-            return None  # one node alone is no run
+    def _limit(self, run: Run) -> float | None:
+        if run.stage is not Stage.COMPILING or (run.job is None and len(run.places) < 2):
+            return None  # a single node without a job is no training run
         return self._settings.compilation
-
-    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
-        return self._verdict(key, tick)
 
 
 class CheckpointStall(_Stalls):
     """A checkpoint that takes far longer than usual."""
 
-    def _limit(self, crew: JobProgress) -> float | None:
-        if crew.phase is not JobPhase.CHECKPOINTING:
+    def _limit(self, run: Run) -> float | None:
+        if run.stage is not Stage.CHECKPOINTING:
             return None
-        usual = crew.usual_pause
+        usual = run.usual_pause
         if usual is None:
             return self._settings.checkpoint
         return max(TUNING.min_checkpoint, TUNING.pause_factor * usual)
 
-    def verdict(self, key: Hashable, tick: Tick) -> Verdict:
-        return self._verdict(key, tick)
 
-
-def _suspects(crew: JobProgress, tick: Tick) -> tuple[list[int], str]:
-    """The nodes of a crew that differ from the others since it stopped, and in what."""
-    places = crew.places
+def _suspects(run: Run, tick: Tick) -> tuple[list[int], str]:
+    """The nodes of a run that differ from the others since it stopped, and how."""
+    places = run.places
     if len(places) < 2:
         return [], ""
+    most = max(1.0, TUNING.max_share * len(places))
     utilization = tick.column("node_neuroncore_utilization_mean_ratio")[places]
-    idle = places[utilization < PROGRESS.busy]
-    if (
-        0 < len(idle) <= max(1.0, TUNING.max_share * len(places))
-        and (utilization >= PROGRESS.busy).any()
-    ):
+    idle = places[utilization < PHASE.busy]
+    if 0 < len(idle) <= most and (utilization >= PHASE.busy).any():
         return idle.tolist(), "is idle"
-    behind = _behind(crew, tick)
-    if 0 < len(behind) <= max(1.0, TUNING.max_share * len(places)):
-        return behind, "is a step behind"
-    stopped, unsure = _stopped(crew, tick)
+    steps = tick.runs.nodes.steps[places]
+    behind = places[steps < np.fmax.reduce(steps, initial=-np.inf)]
+    if 0 < len(behind) <= most:
+        return behind.tolist(), "is a step behind"
+    stopped, uncertainty = _stopped(places, tick)
     if (~np.isnan(stopped)).sum() >= 2:
         order = np.argsort(np.where(np.isnan(stopped), np.inf, stopped))
-        if stopped[order[1]] - stopped[order[0]] >= TUNING.min_lead + unsure:
+        if stopped[order[1]] - stopped[order[0]] >= TUNING.min_lead + uncertainty:
             return [int(places[order[0]])], "stopped first"
     return [], ""
 
 
-def _stopped(crew: JobProgress, tick: Tick) -> tuple[Column, float]:
-    """When each node of a crew executed last, and the seconds by which that is unsure.
+def _stopped(places: Places, tick: Tick) -> tuple[Column, float]:
+    """When each of some nodes executed last, and the uncertainty in seconds.
 
-    The last report with executions tells by how many of them how much of its period was worked.
+    The number of executions in its last report shows for how much of its period a node worked.
     """
-    progress, places = tick.progress, crew.places
-    worked = np.clip(progress.last_rate[places] / progress.usual_rate[places], 0.0, 1.0)
-    heard = [_heard(tick.views[place]) for place in places.tolist()]
-    late = np.array([tick.time - (time or tick.time) for time, _ in heard])
-    periods = np.array([period for _, period in heard])
+    nodes = tick.runs.nodes
+    last, usual = nodes.last_rate[places], nodes.usual_rate[places]
+    worked = np.nan_to_num(np.clip(last / usual, 0.0, 1.0))
+    reports = [_newest_report(tick.views[place]) for place in places.tolist()]
+    late = np.array([tick.time - (time or tick.time) for time, _ in reports])
+    periods = np.array([period for _, period in reports])
     # Reports come at a fixed distance from our ticks.
     late = np.where(periods > 0, np.fmod(late, np.maximum(periods, 1.0)), 0.0)
-    cores = tick.column("node_neuroncores")[places]
     with np.errstate(divide="ignore"):
-        execution = np.nan_to_num(cores / progress.usual_rate[places], nan=0.0, posinf=0.0)
-    stopped: Column = progress.active[places] - late - periods * (1.0 - np.nan_to_num(worked))
-    unsure = 1.5 * float(execution.max(initial=0.0)) + max(0.0, float(periods.max()) - 1.0)
-    return stopped, unsure
+        execution = tick.column("node_neuroncores")[places] / usual
+    execution = np.nan_to_num(execution, nan=0.0, posinf=0.0)
+    stopped: Column = nodes.active[places] - late - periods * (1.0 - worked)
+    return stopped, 1.5 * float(execution.max(initial=0.0)) + max(0.0, float(periods.max()) - 1.0)
 
 
-def _behind(crew: JobProgress, tick: Tick) -> list[int]:
-    """Nodes whose newest step is older than that of the others."""
-    steps = tick.progress.steps[crew.places]
-    newest = np.fmax.reduce(steps, initial=-np.inf)
-    late = crew.places[steps < newest]
-    return [int(place) for place in late]
-
-
-def _heard(view: NodeView) -> tuple[float | None, float]:
-    """When neuron-monitor was heard on a node, and the seconds between its reports."""
-    for one in view.frame.sources:
-        if one.name == NEURON_MONITOR:
-            return one.time, one.period or 0.0
+def _newest_report(view: NodeView) -> tuple[float | None, float]:
+    """When neuron-monitor last reported on a node, and the seconds between its reports."""
+    for source in view.frame.sources:
+        if source.name == NEURON_MONITOR:
+            return source.time, source.period or 0.0
     return None, 0.0
 
 

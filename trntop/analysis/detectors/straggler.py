@@ -10,8 +10,8 @@ from trntop.analysis.signals.cores import Cores
 from trntop.analysis.signals.devices import Devices
 from trntop.analysis.signals.nodes import Nodes
 from trntop.analysis.signals.ranks import Ranks
-from trntop.analysis.tick import Tick
 from trntop.core.settings import Analysis as Settings
+from trntop.pipeline.tick import Tick
 
 
 class Straggler:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trntop.analysis.axis import Axis
 from trntop.analysis.detector import Signal, Verdict
-from trntop.analysis.tick import Tick
 from trntop.core.model import Evidence, Inventory
 from trntop.core.settings import Analysis as Settings
+from trntop.pipeline.axis import Axis
+from trntop.pipeline.tick import Tick
 
 NAMED = 3
 """Nodes that a summary names."""

@@ -1,17 +1,17 @@
 """Cores that have stopped while the others of the node work, by neuron-monitor's metrics."""
 
-from collections import deque
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from trntop.analysis.axis import PartAxis, Places, carried
 from trntop.analysis.detector import Verdict
-from trntop.analysis.sums import Mean
-from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
 from trntop.core import units
-from trntop.core.model import Column, Evidence
+from trntop.core.model import NO_VALUE, Column, Evidence
+from trntop.pipeline.axis import PartAxis, Places
+from trntop.pipeline.statistics import Mean, Members, RollingMean, node_largest
+from trntop.pipeline.tick import Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,22 @@ class CoreTuning:
 TUNING = CoreTuning()
 
 
-class Cores:
-    """The cores of a node beside the busiest of them, and beside their own past."""
+class Cores(Members):
+    """The cores of a node compared with the busiest of them, and with their own past."""
 
     inputs = frozenset(("neuroncore_utilization_ratio",))
+    BLANK: ClassVar = {"_usual": NO_VALUE}
+    _usual: Column
+    """Utilization as a share of the busiest core's."""
 
     def __init__(self) -> None:
-        self._past: deque[tuple[float, Column]] = deque()
-        """Times and utilization of the looks within `window`, `[core]`."""
+        super().__init__()
+        self._window = RollingMean(TUNING.window - TUNING.tolerance)
         self._mean: Column = np.empty(0)
-        self._axis: PartAxis | None = None
-        self._usual: Column = np.empty(0)
-        """Utilization as a share of the busiest core's, NaN until known, `[core]`."""
-        self._learnt = 0.0
-        self._looked = -np.inf
+        self._learned = 0.0
+        self._polled = -np.inf
         self._block = Mean()
-        """Of the ticks since the look before, `[core]`."""
+        """Of the ticks since the poll before, `[core]`."""
         self._drop: Column = np.empty(0)
         self._busiest: Column = np.empty(0)
         self.worst: Column = np.empty(0)
@@ -62,38 +62,33 @@ class Cores:
     def take(self, tick: Tick) -> None:
         """Takes a tick."""
         axis = tick.parts(Entity.CORE)
-        if axis is not self._axis:
-            self._follow(axis)
+        if self.follow(axis):
+            self._block, self._polled = Mean(len(axis)), -np.inf
         self._block.add(tick.column("neuroncore_utilization_ratio"))
-        if self._looked <= tick.time < self._looked + TUNING.interval - TUNING.tolerance:
+        if self._polled <= tick.time < self._polled + TUNING.interval - TUNING.tolerance:
             return
-        self._looked = tick.time
-        self._mean = mean = self._average(tick.time, self._block.mean)
+        self._polled = tick.time
+        self._mean = mean = self._window.push(tick.time, self._block.mean, axis)
         self._block.clear()
         self.worst = np.full(len(tick.nodes), np.nan)
         if not len(axis):
             return
-        with_cores = axis.sizes > 0
-        busiest = np.zeros(len(axis.sizes))
-        busiest[with_cores] = np.fmax.reduceat(mean, axis.starts[:-1][with_cores])
+        busiest = node_largest(axis, mean)
         busiest[tick.quiet | ~(busiest > TUNING.min_busiest)] = np.nan
         self._busiest = busiest
         share = mean / np.repeat(busiest, axis.sizes)
         self._drop = self._usual - share
-        drops = np.full(len(axis.sizes), np.nan)
-        drops[with_cores] = np.fmax.reduceat(self._drop, axis.starts[:-1][with_cores])
-        self.worst = drops / TUNING.drop
+        self.worst = node_largest(axis, self._drop) / TUNING.drop
         for node in np.flatnonzero(self.worst > 1.0).tolist():
             if not self._single(node, tick):
                 self.worst[node] = np.nan
-        if tick.time - self._learnt >= TUNING.baseline_interval:
+        if tick.time - self._learned >= TUNING.baseline_interval:
             self._learn(share)
-            self._learnt = tick.time
+            self._learned = tick.time
 
     def verdict(self, node: str, place: int, tick: Tick) -> Verdict:
         """Names the core, or the device all of whose cores have stopped."""
-        axis = self._axis
-        assert axis is not None
+        axis: PartAxis = self.axis
         low = self._low(place)
         view = tick.view(node)
         cores = [axis.key(int(core))[1] for core in low]
@@ -124,28 +119,14 @@ class Cores:
             evidence=(Evidence(text, node, "neuroncore_utilization_ratio", own, usual),),
         )
 
-    def _average(self, time: float, values: Column) -> Column:
-        """Mean of each core over `window`, with the newest values, `[core]`."""
-        if self._past and time < self._past[-1][0]:
-            self._past.clear()
-        self._past.append((time, values))
-        while self._past[0][0] <= time - TUNING.window + TUNING.tolerance:
-            self._past.popleft()
-        mean = Mean(len(values))
-        for _, row in self._past:
-            mean.add(row)
-        return mean.mean
-
     def _low(self, node: int) -> Places:
         """The cores of a node that have stopped."""
-        assert self._axis is not None
-        first, end = int(self._axis.starts[node]), int(self._axis.starts[node + 1])
+        first, end = int(self.axis.starts[node]), int(self.axis.starts[node + 1])
         return first + np.flatnonzero(self._drop[first:end] > 0.8 * TUNING.drop)
 
     def _single(self, node: int, tick: Tick) -> bool:
         """Whether they are few, of a process whose other cores work: else it is no single fault."""
-        axis = self._axis
-        assert axis is not None
+        axis: PartAxis = self.axis
         first = int(axis.starts[node])
         low = {int(core) for core in self._low(node) - first}
         if len(low) > max(1.0, TUNING.max_share * int(axis.sizes[node])):
@@ -163,14 +144,3 @@ class Cores:
         new = np.isnan(self._usual)
         known = np.where(new, share, self._usual + TUNING.baseline_weight * (share - self._usual))
         self._usual = np.where(calm & ~np.isnan(share), known, self._usual)
-
-    def _follow(self, axis: PartAxis) -> None:
-        self._block = Mean(len(axis))
-        self._looked = -np.inf
-        before = self._axis
-        self._usual = (
-            np.full(len(axis), np.nan) if before is None else carried(self._usual, before, axis)
-        )
-        if before is not None:
-            self._past = deque((time, carried(row, before, axis)) for time, row in self._past)
-        self._axis = axis

@@ -3,16 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from trntop.analysis.axis import PartAxis, Places
 from trntop.analysis.detector import Verdict
-from trntop.analysis.peers import Peers, node_median
-from trntop.analysis.sums import Mean
-from trntop.analysis.tick import Tick
+from trntop.analysis.peers import Peers
 from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import Column, Evidence
+from trntop.pipeline.axis import PartAxis, Places
+from trntop.pipeline.statistics import Mask, Mean, node_median
+from trntop.pipeline.tick import Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +119,8 @@ class Devices:
         self._peers.round(tick.time, axis, off, TUNING.block)
 
 
-def _several(axis: PartAxis, off: Column) -> npt.NDArray[np.bool_]:
+def _several(axis: PartAxis, off: Column) -> Mask:
     """Parts of nodes of which many are off at once, `[part]`."""
     many = np.bincount(axis.owner[off > 0.05], minlength=len(axis.sizes))
-    several: npt.NDArray[np.bool_] = (many > np.maximum(1.0, TUNING.max_share * axis.sizes))[
-        axis.owner
-    ]
+    several: Mask = (many > np.maximum(1.0, TUNING.max_share * axis.sizes))[axis.owner]
     return several

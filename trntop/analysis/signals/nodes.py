@@ -4,16 +4,16 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from trntop.analysis.axis import Axis
 from trntop.analysis.detector import Verdict
 from trntop.analysis.peers import TUNING as PEERS
-from trntop.analysis.peers import Peers, excess, group_median
+from trntop.analysis.peers import Peers
 from trntop.analysis.roles import roles
-from trntop.analysis.tick import Tick
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence
+from trntop.pipeline.axis import Axis, Places
+from trntop.pipeline.statistics import Mask, Mean, excess, group_median
+from trntop.pipeline.tick import Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,46 +43,40 @@ _PHRASES = (
     "utilization {:.0%}, peers {:.0%}",
 )
 _SIGNS = ((LATENCY,), (FLOPS, UTILIZATION))
-"""What tells of a slow node: executions that take longer, or less work in less time.
+"""Signs of a slow node: executions that take longer, or less work in less time.
 
-In a synchronous job all nodes do the same work in the same time, and it is the latency that tells.
+In a synchronous job all nodes do the same work in the same time, and only the latency differs.
 """
 
 
 class Nodes:
-    """Nodes without reported steps, by neuron-monitor's metrics."""
-
     inputs = frozenset(_COLUMNS)
 
     def __init__(self, least: float) -> None:
         self._peers = [Peers(least) for _ in _SIGNS]
-        self._sums: npt.NDArray[np.float64] = np.zeros((len(_COLUMNS), 0))
-        self._counts: npt.NDArray[np.float64] = np.zeros((len(_COLUMNS), 0))
+        self._block = Mean((len(_COLUMNS), 0))
         self._axis: Axis | None = None
         self._jobs: Mapping[str, str] | None = None
         self._begin = 0.0
         self._end: float | None = None
-        self._means: npt.NDArray[np.float64] = np.zeros((len(_COLUMNS), 0))
+        self._means: Column = np.zeros((len(_COLUMNS), 0))
         self._kinds: dict[str, tuple[str | None, str]] = {}
         """Node → its job and instance type."""
-        self._groups: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._groups: Places = np.zeros(0, np.int64)
         """The same, less those that behave otherwise."""
         self._grouped = False
         self._usual: Column = np.empty(0)
         """Median utilization of each node's group."""
         self.worst: Column = np.empty(0)
 
-    def take(self, tick: Tick, reporting: npt.NDArray[np.bool_]) -> None:
+    def take(self, tick: Tick, reporting: Mask) -> None:
         """Takes a tick, and compares the nodes at the end of each block of seconds.
 
-        Args:
-            tick: the newest one.
-            reporting: nodes that report steps: they are peers, but judged by what they say.
+        Nodes that are `reporting` steps are peers, but judged by those.
         """
         if tick.nodes is not self._axis:
             self._axis, self._jobs = tick.nodes, None
-            self._sums = np.zeros((len(_COLUMNS), len(tick.nodes)))
-            self._counts = np.zeros((len(_COLUMNS), len(tick.nodes)))
+            self._block = Mean((len(_COLUMNS), len(tick.nodes)))
             for peers in self._peers:
                 peers.follow(tick.nodes)
         if tick.job_of is not self._jobs:
@@ -90,23 +84,20 @@ class Nodes:
         if reporting.all():
             self.worst = np.full(len(tick.nodes), np.nan)
             return
-        values = np.stack(tick.columns(_COLUMNS))
-        usable = ~np.isnan(values) & ~tick.quiet
-        self._sums += np.where(usable, values, 0.0)
-        self._counts += usable
+        quiet = tick.quiet if tick.quiet.any() else None
+        self._block.add(np.stack(tick.columns(_COLUMNS)), quiet)
         if self._end is None or tick.time >= self._end:
             self._compare(tick)
-            self._sums[:], self._counts[:] = 0.0, 0.0
-            steps = [crew.usual for crew in tick.progress.crews.values() if len(crew.places)]
+            self._block.clear()
+            steps = [run.usual for run in tick.runs.by_job.values() if len(run.places)]
             self._begin = tick.time
             self._end = tick.time + max(TUNING.block, TUNING.min_steps * max(steps, default=0.0))
         self.worst = np.fmax.reduce([peers.value for peers in self._peers])
         self.worst[reporting] = np.nan
         if not self._grouped:
-            self.worst[:] = np.nan  # who works with whom is not known yet
+            self.worst[:] = np.nan  # the groups are not known yet
 
     def verdict(self, node: str, place: int, tick: Tick) -> Verdict:
-        """What is said of a node that stands out."""
         worst = int(np.argmax([peers.value[place] for peers in self._peers]))
         effect = float(self._peers[worst].effect[place])
         evidence = []
@@ -133,7 +124,7 @@ class Nodes:
         )
 
     def _learn_kinds(self, tick: Tick) -> None:
-        """Who may be compared with whom; where that is another than before, all begins anew."""
+        """Groups nodes of one job and instance type; all start over if a node changes its group."""
         self._jobs = tick.job_of
         kinds = {
             view.name: (tick.job_of.get(view.name), view.inventory.instance_type)
@@ -146,7 +137,7 @@ class Nodes:
         groups = [numbers.setdefault(kind, len(numbers)) for kind in kinds.values()]
         self._groups = np.array(groups, np.int64)
         self._kinds, self._grouped = kinds, False
-        # Who is new is taken to do what its group does.
+        # A new node is assumed to do what its group does.
         self._usual = np.where(np.isnan(usual), group_median(usual, self._groups), usual)
         if moved:
             for peers in self._peers:
@@ -154,8 +145,7 @@ class Nodes:
                 peers.follow(tick.nodes)
 
     def _compare(self, tick: Tick) -> None:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            self._means = np.where(self._counts > 0, self._sums / self._counts, np.nan)
+        self._means = self._block.mean
         sizes = np.bincount(self._groups[~tick.quiet], minlength=int(self._groups.max()) + 1)
         enough = (sizes[self._groups] >= 3) & self._steady()
         pace = tick.time - self._begin
@@ -175,19 +165,19 @@ class Nodes:
         return sign * excess(np.where(means > 0, means, np.nan), self._groups)
 
     def _group(self) -> None:
-        """Tells nodes apart that do something else: another job's, though nobody says so."""
+        """Separates nodes that do something else: those of another job that reports no steps."""
         peers = self._peers[LATENCY]
         levels = np.where(peers.count >= PEERS.learning, peers.bias, np.nan)
         both = np.stack([self._groups, roles(levels, peers.noise())])
         self._groups = np.unique(both, axis=1, return_inverse=True)[1].ravel().astype(np.int64)
-        for one in self._peers:
-            usual = group_median(one.bias, self._groups)
-            one.expect((1.0 + one.bias) / (1.0 + usual) - 1.0)
+        for signal in self._peers:
+            usual = group_median(signal.bias, self._groups)
+            signal.bias = (1.0 + signal.bias) / (1.0 + usual) - 1.0
 
-    def _steady(self) -> npt.NDArray[np.bool_]:
-        """Nodes whose group worked through the block as it usually does: no pause lies in it."""
+    def _steady(self) -> Mask:
+        """Nodes whose group worked through the block as usual, without a pause."""
         now = group_median(self._means[UTILIZATION], self._groups)
         usual = np.where(np.isnan(self._usual), now, self._usual)
-        steady: npt.NDArray[np.bool_] = now >= TUNING.min_of_usual * usual
+        steady: Mask = now >= TUNING.min_of_usual * usual
         self._usual = np.where(np.isnan(now), usual, usual + (now - usual) / TUNING.usual_blocks)
         return steady

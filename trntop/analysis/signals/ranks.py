@@ -2,19 +2,20 @@
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from trntop.analysis.axis import Axis, PartAxis, Places
 from trntop.analysis.detector import Verdict
 from trntop.analysis.peers import TUNING as PEERS
-from trntop.analysis.peers import Peers, excess, group_median
+from trntop.analysis.peers import Peers
 from trntop.analysis.roles import lone_slow, roles
-from trntop.analysis.tick import Tick
 from trntop.catalog import Entity
 from trntop.core import units
-from trntop.core.model import Column, Evidence, NodeView
+from trntop.core.model import NO_VALUE, Column, Evidence, NodeView
+from trntop.pipeline.axis import Axis, PartAxis, Places
+from trntop.pipeline.statistics import Mask, Members, excess, group_mean, group_median
+from trntop.pipeline.tick import Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +31,27 @@ class RankTuning:
 
 
 TUNING = RankTuning()
-_TOLD = {
+_REPORTED = {
     "rank_compute_seconds": "computes",
     "rank_exposed_comm_seconds": "waits",
     "rank_comm_seconds": "is in collectives for",
 }
-"""What evidence is told of."""
+"""Quantities of the evidence, and how they are worded."""
 
 
 @dataclass(slots=True)
 class _Layout:
-    """Who is who among the ranks of a tick; arrays are `[rank]`."""
+    """The jobs and nodes of a tick's ranks; arrays are `[rank]`."""
 
     axis: PartAxis
-    job: npt.NDArray[np.int64]
+    job: Places
     jobs: tuple[str, ...]
-    pair: npt.NDArray[np.int64]
-    """Number of the rank's (job, node), for what is told of whole nodes."""
+    pair: Places
+    """Number of the rank's (job, node), for whole nodes."""
     pairs: Axis
     """(job, node) of each pair."""
-    pair_job: npt.NDArray[np.int64]
-    pair_node: npt.NDArray[np.int64]
+    pair_job: Places
+    pair_node: Places
 
     @classmethod
     def of(cls, axis: PartAxis) -> "_Layout":
@@ -75,52 +76,55 @@ class _Layout:
         )  # fmt: skip
 
 
-class Ranks:
+class Ranks(Members):
     """Ranks that report their steps."""
 
     inputs = frozenset(
-        ("job_step", "rank_pipeline_stage", "rank_step", "rank_step_seconds", *_TOLD)
+        ("job_step", "rank_pipeline_stage", "rank_step", "rank_step_seconds", *_REPORTED)
     )
+    BLANK: ClassVar = {"_seen": NO_VALUE, "_waiting": False, "_role": 0, "_reported": NO_VALUE}
+    _seen: Column
+    """Step and seconds, as one number that identifies a record."""
+    _waiting: Mask
+    """Ranks whose newest record was not compared yet."""
+    _role: Places
+    _reported: Column
+    """`[quantity, rank]`, of the step that was compared last."""
 
     def __init__(self, least: float) -> None:
+        super().__init__()
+        self._reported = np.empty((len(_REPORTED), 0))
         self._least = least
         self._layout: _Layout | None = None
         self._single = Peers(least)
-        """Each rank among those that do the same."""
+        """Each rank and the others of its role."""
         self._whole = Peers(least)
-        """Each node of a job among its others."""
-        self._few = _Few()
-        self._seen: Column = np.empty(0)
-        """Step and seconds by which a new record is known, `[rank]`."""
-        self._waiting: npt.NDArray[np.bool_] = np.empty(0, bool)
-        """Ranks whose newest record was not looked at."""
-        self._beat: Column | None = None
-        """The newest steps of the jobs when the ranks were looked at last."""
+        """Each node of a job and its others."""
+        self._pairs = _Pairs()
+        self._job_steps: Column | None = None
+        """The newest steps of the jobs when the ranks were last compared."""
         self._first: dict[str, float] = {}
         """Job → when the first of the waiting records came."""
-        self._role: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self._grouped: set[str] = set()
         """Jobs whose roles are known."""
-        self._told = {name: np.empty(0) for name in _TOLD}
-        """What each rank said of the step that was compared last."""
         self.worst: Column = np.empty(0)
-        self.reporting: npt.NDArray[np.bool_] = np.empty(0, bool)
-        """Nodes that report steps of a job of which others do too, `[node]`."""
+        self.reporting: Mask = np.empty(0, bool)
+        """Nodes that report steps of a job that others report, too, `[node]`."""
 
     def take(self, tick: Tick) -> None:
         """Takes a tick; where a job's ranks have all ended a step, compares them."""
         axis = tick.parts(Entity.RANK)
         beat = tick.column("job_step")
         if self._layout is None or axis is not self._layout.axis:
-            self._follow(axis)
+            self._move(axis)
         elif (
             not self._first
-            and self._beat is not None
-            and np.array_equal(beat, self._beat, equal_nan=True)
+            and self._job_steps is not None
+            and np.array_equal(beat, self._job_steps, equal_nan=True)
         ):
             return  # no step has ended since, but for ranks that were not waited for
         # Where steps have no numbers, every tick may bring one.
-        self._beat = None if np.isnan(beat).all() else beat
+        self._job_steps = None if np.isnan(beat).all() else beat
         layout = self._layout
         assert layout is not None
         seconds, steps = tick.columns(("rank_step_seconds", "rank_step"))
@@ -139,7 +143,6 @@ class Ranks:
         self._collect(tick, layout)
 
     def verdict(self, node: str, place: int, tick: Tick) -> Verdict:
-        """What is said of a node that stands out."""
         layout = self._layout
         assert layout is not None
         mine = layout.axis.owner == place
@@ -182,48 +185,35 @@ class Ranks:
             since=since if 0 < since < np.inf else None,
         )
 
-    def _waits(self, others: npt.NDArray[np.bool_], mine: npt.NDArray[np.bool_]) -> str:
+    def _waits(self, others: Mask, mine: Mask) -> str:
         """What the others wait for in a step, beyond what the slow one does."""
-        exposed = self._told["rank_exposed_comm_seconds"]
+        exposed = self._reported[list(_REPORTED).index("rank_exposed_comm_seconds")]
         theirs, own = exposed[others], exposed[mine]
         if np.isnan(theirs).all() or np.isnan(own).all():
             return ""
         wait = float(np.nanmedian(theirs) - np.nanmin(own))
         return f"; others wait {units.seconds(wait)} per step" if wait > 0 else ""
 
-    def _evidence(
-        self, node: str, where: str, mine: npt.NDArray[np.bool_], others: npt.NDArray[np.bool_]
-    ) -> Iterator[Evidence]:
+    def _evidence(self, node: str, where: str, mine: Mask, others: Mask) -> Iterator[Evidence]:
         """What the slow ranks report, beside what the others do."""
-        for quantity, what in _TOLD.items():
-            values = self._told[quantity]
+        for (quantity, what), values in zip(_REPORTED.items(), self._reported, strict=True):
             if np.isnan(values[mine]).all() or np.isnan(values[others]).all():
                 continue
             own, usual = float(np.nanmedian(values[mine])), float(np.nanmedian(values[others]))
             text = f"{where} {what} {own:.3g} s per step, median of its peers {usual:.3g} s"
             yield Evidence(text, node, quantity, own, usual)
 
-    def _follow(self, axis: PartAxis) -> None:
-        old = self._layout
+    def _move(self, axis: PartAxis) -> None:
+        self.follow(axis)
         self._layout = _Layout.of(axis)
-        before = np.full(len(axis), -1) if old is None else axis.places_in(old.axis)
-        known = before >= 0
-        seen, waiting = np.full(len(axis), np.nan), np.zeros(len(axis), bool)
-        role = np.zeros(len(axis), np.int64)
-        seen[known], waiting[known] = self._seen[before[known]], self._waiting[before[known]]
-        role[known] = self._role[before[known]]
-        self._seen, self._waiting, self._role = seen, waiting, role
-        for name, values in self._told.items():
-            self._told[name] = np.full(len(axis), np.nan)
-            self._told[name][known] = values[before[known]]
         self._single.follow(axis)
         self._whole.follow(self._layout.pairs)
 
     def _complete(
         self,
         job: str,
-        known: npt.NDArray[np.bool_],
-        waiting: npt.NDArray[np.bool_],
+        known: Mask,
+        waiting: Mask,
         seconds: Column,
         now: float,
     ) -> bool:
@@ -237,18 +227,17 @@ class Ranks:
         patience = max(2.0, TUNING.timeout_steps * float(np.median(seconds[waiting])))
         return count >= TUNING.half * int(known.sum()) and now - first >= patience
 
-    def _compare(self, tick: Tick, layout: _Layout, job: str, who: npt.NDArray[np.bool_]) -> None:
-        told, *_ = tick.columns(("rank_pipeline_stage", *_TOLD))
+    def _compare(self, tick: Tick, layout: _Layout, job: str, who: Mask) -> None:
+        stage, *_ = tick.columns(("rank_pipeline_stage", *_REPORTED))
         mine = np.flatnonzero(layout.job == layout.jobs.index(job))
-        if not np.isnan(told[mine]).any():
-            self._role[mine] = told[mine].astype(np.int64)
+        if not np.isnan(stage[mine]).any():
+            self._role[mine] = stage[mine].astype(np.int64)
             self._grouped.add(job)
         groups = self._role.copy()
         compute, own, step = (np.where(who, column, np.nan) for column in _times(tick))
         off = np.fmax(excess(compute, groups), excess(own, groups))
         off = np.where(np.isnan(off), excess(step, groups), off)
-        for name in _TOLD:
-            self._told[name] = np.where(who, tick.column(name), self._told[name])
+        self._reported = np.where(who, np.stack(tick.columns(tuple(_REPORTED))), self._reported)
         pace = float(np.median(step[who]))
         self._single.round(tick.time, layout.axis, off, pace, job)
         whole = self._of_nodes(layout, compute, own, off)
@@ -261,21 +250,15 @@ class Ranks:
             self._grouped.add(job)
 
     def _of_nodes(self, layout: _Layout, compute: Column, own: Column, off: Column) -> Column:
-        """By which share whole nodes are off, `[pair]`; of one among two, by its own past."""
+        """By which share whole nodes are off, `[pair]`; of one of two, by its own past."""
         size = len(layout.pairs)
-        known = ~np.isnan(off)
-        counts = np.bincount(layout.pair[known], minlength=size)
-        total = np.bincount(layout.pair[known], off[known], size)
-        mean = np.where(counts > 0, total / np.maximum(counts, 1), np.nan)
-        times = np.where(np.isnan(compute), own, compute)
-        few = np.bincount(layout.pair_job, counts > 0)[layout.pair_job] == 2
-        if few.any():
-            known = ~np.isnan(times)
-            told = np.bincount(layout.pair[known], minlength=size)
-            sums = np.bincount(layout.pair[known], times[known], size)
-            # Who tells only how long the whole step took says nothing of his own part in it.
-            seconds = np.where(told > 0, sums / np.maximum(told, 1), np.nan)
-            mean = np.where(few, self._few.off(layout, seconds, self._whole.value > 0.3), mean)
+        mean = group_mean(off, layout.pair, size)
+        reporting = np.bincount(layout.pair[~np.isnan(off)], minlength=size) > 0
+        two = np.bincount(layout.pair_job, reporting)[layout.pair_job] == 2
+        if two.any():
+            # A rank that reports only the whole step reports nothing of its own part in it.
+            seconds = group_mean(np.where(np.isnan(compute), own, compute), layout.pair, size)
+            mean = np.where(two, self._pairs.off(layout, seconds, self._whole.value > 0.3), mean)
         return mean
 
     def _group(self, layout: _Layout, job: str, mine: Places) -> None:
@@ -290,14 +273,10 @@ class Ranks:
         usual = group_median(np.where(lone, np.nan, levels), np.maximum(found, 0))
         bias = self._single.bias.copy()
         bias[mine] = np.where(lone, 0.0, (1.0 + levels) / (1.0 + usual) - 1.0)
-        self._single.expect(bias)
+        self._single.bias = bias
         # The nodes' biases follow from their ranks'.
-        counts = np.bincount(layout.pair[mine], minlength=len(layout.pairs))
-        sums = np.bincount(layout.pair[mine], bias[mine], len(layout.pairs))
-        whole = self._whole.bias.copy()
-        here = counts > 0
-        whole[here] = sums[here] / counts[here]
-        self._whole.expect(whole)
+        whole = group_mean(bias[mine], layout.pair[mine], len(layout.pairs))
+        self._whole.bias = np.where(np.isnan(whole), self._whole.bias, whole)
 
     def _collect(self, tick: Tick, layout: _Layout) -> None:
         worst = np.full(len(tick.nodes), np.nan)
@@ -307,13 +286,13 @@ class Ranks:
         self.worst = worst
 
 
-class _Few:
-    """Nodes of which a job has only two: who of them has changed."""
+class _Pairs:
+    """Jobs of two nodes: which of them has changed."""
 
     def __init__(self) -> None:
         self._usual: dict[Hashable, float] = {}
 
-    def off(self, layout: _Layout, seconds: Column, held: npt.NDArray[np.bool_]) -> Column:
+    def off(self, layout: _Layout, seconds: Column, held: Mask) -> Column:
         """By which share more each has changed than the other, `[pair]`."""
         now = dict(zip(layout.pairs.keys, seconds.tolist(), strict=True))
         change = np.full(len(seconds), np.nan)
@@ -338,12 +317,12 @@ def _times(tick: Tick) -> tuple[Column, Column, Column]:
     return _positive(tick.column("rank_compute_seconds")), _positive(own), step
 
 
-def _comparable(layout: _Layout, known: npt.NDArray[np.bool_], nodes: int) -> npt.NDArray[np.bool_]:
+def _comparable(layout: _Layout, known: Mask, nodes: int) -> Mask:
     """Nodes whose steps others' can be compared with, `[node]`: often rank 0 alone reports."""
-    told = np.bincount(layout.pair[known], minlength=len(layout.pairs)) > 0
-    sizes = np.bincount(layout.pair_job[told], minlength=len(layout.jobs))
+    reporting = np.bincount(layout.pair[known], minlength=len(layout.pairs)) > 0
+    sizes = np.bincount(layout.pair_job[reporting], minlength=len(layout.jobs))
     result = np.zeros(nodes, bool)
-    result[layout.pair_node[told & (sizes[layout.pair_job] > 1)]] = True
+    result[layout.pair_node[reporting & (sizes[layout.pair_job] > 1)]] = True
     return result
 
 

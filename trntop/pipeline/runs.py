@@ -1,0 +1,196 @@
+"""The runs of a cluster: which nodes work on which job, and what each job is doing."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from trntop.catalog import Entity, Provenance
+from trntop.core.model import NO_VALUE, Column, Phase
+from trntop.pipeline.axis import PartAxis, Places
+from trntop.pipeline.phase import INPUTS, Observation, Run, median
+from trntop.pipeline.statistics import Ewma, Members
+from trntop.pipeline.tick import Tick
+
+
+@dataclass(frozen=True, slots=True)
+class RunTuning:
+    """When nodes count as part of a job."""
+
+    evict_after: float = 600.0
+    """Seconds after its last report at which a job without nodes is dropped."""
+    rate_weight: float = 0.1
+    """Weight of the newest report in the usual rate of a node's executions."""
+    rate_half_life: float = 20.0
+    min_rate_age: float = 30.0
+    """Seconds of data before rates of nodes are compared."""
+    match_interval: float = 10.0
+    """Seconds between two comparisons."""
+    same_rate: float = 0.08
+    """Share by which the rates of nodes of one job may differ."""
+
+
+TUNING = RunTuning()
+_NO_PLACES: Places = np.empty(0, np.int64)
+
+
+class _Nodes(Members):
+    """What is known of each node."""
+
+    BLANK: ClassVar = dict.fromkeys(("active", "last_rate", "usual_rate", "steps"), NO_VALUE)
+    active: Column
+    """When it last computed."""
+    last_rate: Column
+    """Executions per second that it reported then."""
+    usual_rate: Column
+    """The same as a mean over the reports before."""
+    steps: Column
+    """The newest step that it has reported."""
+
+
+class Runs:
+    """All runs, tick by tick."""
+
+    inputs = INPUTS
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Starts over: the stream's clock was set back."""
+        self.by_job: dict[str | None, Run] = {}
+        self.job_of: dict[str, str] = {}
+        """Node → the job that it last reported steps of, or that its rate assigns it to."""
+        self.nodes = _Nodes()
+        self._reports: dict[str, Places] = {}
+        """Job → the places of its parts on the tick's axis."""
+        self._reporting: frozenset[str] = frozenset()
+        """Nodes that report steps."""
+        self._rates = Ewma(TUNING.rate_half_life)
+        self._likely: dict[str, str] = {}
+        """Nodes that report no steps → the job with the same rate in the last comparison."""
+        self._version = -1
+        self._announcing: list[int] = []
+        """Places of nodes whose training processes ever announced a stage."""
+        self._next_match = float("-inf")
+        self._jobs: PartAxis | None = None
+
+    def update(self, tick: Tick) -> None:
+        """Takes one tick, and marks the nodes of quiet runs in it."""
+        self._follow(tick)
+        if tick.version != self._version:
+            self._version = tick.version
+            self._announcing = [
+                place for place, view in enumerate(tick.views) if view.inventory.stages
+            ]
+        phases = ((place, tick.views[place].frame.phase) for place in self._announcing)
+        announced = {
+            place: phase.stage
+            for place, phase in phases
+            if phase is not None and phase.provenance is Provenance.REPORTED
+        }
+        seen = Observation(tick.time, tick.column, announced)
+        self._note_activity(tick, seen)
+        self._rates.push(tick.time, tick.nodes, seen.rates)
+        self._match(tick)
+        for job, run in self.by_job.items():
+            run.reports = _NO_PLACES if job is None else self._reports.get(job, _NO_PLACES)
+            run.update(seen)
+            if run.quiet:
+                tick.quiet[run.places] = True
+        tick.job_of = self.job_of
+        tick.runs = self
+
+    def run_of(self, node: str) -> Run | None:
+        return self.by_job.get(self.job_of.get(node))
+
+    def phases(self, now: float) -> dict[str, Phase]:
+        """Job → what it is doing; under the empty name the nodes without a job."""
+        found = {job or "": run.phase(now) for job, run in self.by_job.items()}
+        return {job: phase for job, phase in found.items() if phase is not None}
+
+    def _note_activity(self, tick: Tick, seen: Observation) -> None:
+        nodes, works, rates = self.nodes, seen.works, seen.rates
+        nodes.active[works] = tick.time
+        nodes.last_rate[works] = rates[works]
+        usual = np.where(np.isnan(nodes.usual_rate), rates, nodes.usual_rate)
+        usual = usual + TUNING.rate_weight * (rates - usual)
+        nodes.usual_rate = np.where(works, usual, nodes.usual_rate)
+        steps = tick.column("job_step")
+        known = ~np.isnan(steps)
+        nodes.steps[tick.parts(Entity.JOB).owner[known]] = steps[known]
+
+    def _follow(self, tick: Tick) -> None:
+        """Assigns nodes to jobs again when a node or a job joins or leaves."""
+        jobs = tick.parts(Entity.JOB)
+        if not self.nodes.follow(tick.nodes) and jobs is self._jobs:
+            return
+        self._jobs = jobs
+        reporting: dict[str, str] = {}
+        reports: dict[str, list[int]] = {}
+        place = 0
+        for node, names in zip(tick.nodes.keys, jobs.parts, strict=True):
+            for name in names:
+                reports.setdefault(str(name), []).append(place)
+                place += 1
+            if names:
+                reporting[str(node)] = str(names[0])
+        self._reports = {job: np.array(places, np.int64) for job, places in reports.items()}
+        # Nodes assigned to a job whose reporters have moved on to another one are free again.
+        left = {job for node, job in self.job_of.items() if reporting.get(node, job) != job}
+        left -= reports.keys()
+        known = {
+            node: job
+            for node, job in self.job_of.items()
+            if node in tick.nodes.place and job not in left
+        }
+        self.job_of = known | reporting
+        self._reporting = frozenset(reporting)
+        self._assign(tick)
+
+    def _assign(self, tick: Tick) -> None:
+        members: dict[str | None, list[int]] = {}
+        for place, node in enumerate(tick.nodes.keys):
+            members.setdefault(self.job_of.get(str(node)), []).append(place)
+        for job in self.by_job.keys() | members.keys():
+            run = self.by_job.setdefault(job, Run(job))
+            run.places = np.array(members.get(job, ()), np.int64)
+        self.by_job = {
+            job: run
+            for job, run in self.by_job.items()
+            if len(run.places) or tick.time - run.seen < TUNING.evict_after
+        }
+
+    def _match(self, tick: Tick) -> None:
+        """Assigns nodes that report no steps to the job with their rate of executions.
+
+        All nodes of a synchronous job execute the same programs in the same time, and often only
+        some ranks report steps.
+        """
+        rates = self._rates.mean
+        if tick.time < self._next_match or self._rates.age.max(initial=0.0) < TUNING.min_rate_age:
+            return
+        self._next_match = tick.time + TUNING.match_interval
+        place = tick.nodes.place
+        usual = {
+            job: median(
+                rates[[place[node] for node in self._reporting if self.job_of[node] == job]]
+            )
+            for job in set(self.job_of.values())
+        }
+        found = {}
+        for node in map(str, tick.nodes.keys):
+            if node in self.job_of:
+                continue
+            rate = float(rates[place[node]])
+            same = [
+                job for job, own in usual.items() if own and abs(rate / own - 1) < TUNING.same_rate
+            ]
+            if len(same) == 1:
+                found[node] = same[0]
+        # Twice in a row: two jobs may have the same rate for a moment.
+        sure = {node: job for node, job in found.items() if self._likely.get(node) == job}
+        self._likely = found
+        if sure:
+            self.job_of = self.job_of | sure
+            self._assign(tick)
