@@ -56,7 +56,6 @@ class TrntopApp(TerminalApp):
     Args:
         session: started when the app is mounted; `join_session` waits for its end.
         settings: thresholds, files and appearance.
-        offer_demo: returns a simulated session for the key `d` of the welcome screen.
         report: returns the shift report.
         utc: whether clock times are in UTC instead of local time.
     """
@@ -75,14 +74,12 @@ class TrntopApp(TerminalApp):
         session: Session,
         *,
         settings: Settings,
-        offer_demo: Callable[[], Session] | None = None,
         report: Report | None = None,
         utc: bool = False,
     ) -> None:
         self.settings = settings
         self.glyphs = GLYPHS.get(settings.screen.graph, BLOCK)
         self.shared = SharedSelection()
-        self._offer_demo = offer_demo
         self._utc = utc
         self._files = Files(settings.blackbox.folder, self._report_result, report)
         self._redraw_pending = False
@@ -103,7 +100,6 @@ class TrntopApp(TerminalApp):
         self.session = session
         self.playhead = Playhead(session, self._redraw, self._warn)
         self._view_model: ViewModel | None = None
-        self._past_welcome = False
         self._watched = Watched()
         self._changes = Changes(self.settings.notify)
 
@@ -187,7 +183,6 @@ class TrntopApp(TerminalApp):
                 self.call_safely(partial(setattr, screen, "view_model", self._view_model))
                 break
         self._focus_subject()
-        self._welcome(self._view_model)
 
     @on(SubjectChanged)
     def _focus_subject(self) -> None:
@@ -220,29 +215,6 @@ class TrntopApp(TerminalApp):
 
     def latest(self) -> ViewModel | None:
         return self._view_model
-
-    def _welcome(self, view_model: ViewModel) -> None:
-        """Shows the welcome screen until there is data, or the user opens another screen."""
-        # After data was shown once, its incidents stay readable.
-        self._past_welcome |= view_model.has_data or bool(view_model.view.incidents)
-        shown = isinstance(self.screen, BaseScreen) and self.screen.NAME == "welcome"
-        if shown and self._past_welcome:
-            self.pop_screen()
-        if shown or self._past_welcome or self.session.playback is not None:
-            return
-        if isinstance(self.screen, BaseScreen) and view_model.no_devices:
-            from .screens.welcome import WelcomeScreen
-
-            demo = self._start_demo if self._offer_demo is not None else None
-            self.push_screen(WelcomeScreen(demo))
-
-    def _start_demo(self) -> None:
-        if self._offer_demo is None:
-            return
-        self._stop()
-        self._leave_node()
-        self._set_session(self._offer_demo())
-        self._start()
 
     def _report_result(self, text: str, good: bool) -> None:
         """From any thread."""
@@ -284,7 +256,6 @@ class TrntopApp(TerminalApp):
         self._open("run")
 
     def _open(self, mode: str) -> None:
-        self._past_welcome = True
         self._leave_node()
         self.switch_mode(mode)
 
@@ -386,7 +357,6 @@ def run(
     session: Session,
     *,
     settings: Settings,
-    offer_demo: Callable[[], Session] | None = None,
     report: Report | None = None,
 ) -> int:
     """Shows `session` until the user quits; returns the exit code.
@@ -394,7 +364,7 @@ def run(
     Starts and stops the session.
     """
     interpreter.prepare()
-    app = TrntopApp(session, settings=settings, offer_demo=offer_demo, report=report)
+    app = TrntopApp(session, settings=settings, report=report)
     app.adapt(os.environ)
     try:
         app.run(mouse=settings.screen.mouse)

@@ -135,7 +135,7 @@ class Playhead:
             self.go_to(time)
 
     def step(self, direction: int) -> None:
-        """Moves to the previous or next view; past the newest, a recording advances one tick."""
+        """Moves to the previous or next view; after the newest, a recording advances one tick."""
         playback = self._session.playback
         if self.shown is None:
             return

@@ -29,8 +29,7 @@ from tests.tui.scenes import (
     view,
 )
 from trntop.collectors.simulator import Simulation, simulate
-from trntop.core.model import Evidence, Inventory, NodeView, SourceState, State, View
-from trntop.core.model import Frame as ModelFrame
+from trntop.core.model import Evidence, State, View
 from trntop.core.settings import Settings
 from trntop.session.monitor import Monitor
 from trntop.session.runner import Playback, Session
@@ -42,7 +41,6 @@ from trntop.tui.screens.cluster import ClusterScreen
 from trntop.tui.screens.help import HelpScreen, KeyList
 from trntop.tui.screens.incidents import IncidentsScreen
 from trntop.tui.screens.node import NodeScreen
-from trntop.tui.screens.welcome import WelcomeScreen
 from trntop.tui.widgets.drawn import Panel
 
 
@@ -667,99 +665,15 @@ async def test_mouse() -> None:
         assert isinstance(app.screen, NodeScreen)
 
 
-class TestWelcome:
-    @staticmethod
-    def down() -> View:
-        """One node whose only source was never heard."""
-        source = SourceState("neuron-monitor", State.DOWN, "install the tools")
-        frame = ModelFrame("here", 0.0, {}, (source,))
-        return view_of(NodeView(Inventory("here"), frame))
-
-    def app(self, made: View, *, demo: bool = True) -> tuple[TrntopApp, list[FakeSession]]:
-        demos = [FakeSession(view(), playback=Playback())]
-        app = TrntopApp(
-            cast(Session, FakeSession(made)),
-            settings=SETTINGS,
-            offer_demo=(lambda: cast(Session, demos[0])) if demo else None,
-        )
-        return app, demos
-
-    async def test_nothing_works(self) -> None:
-        app, demos = self.app(self.down())
-        async with running(app) as pilot:
-            assert isinstance(app.screen, WelcomeScreen)
-            assert "install the tools" in picture(app)
-            first = cast(FakeSession, app.session)
-            await press(pilot, "d")
-            await pilot.pause()
-            assert first.stopped
-            assert demos[0].started
-            assert isinstance(app.screen, ClusterScreen)
-            assert "trn-010" in picture(app)
-
-    async def test_no_demo_no_promise(self) -> None:
-        app, _ = self.app(self.down(), demo=False)
-        async with running(app) as pilot:
-            assert "simulated" not in picture(app)
-            await press(pilot, "d")
-            assert isinstance(app.screen, WelcomeScreen)
-
-    async def test_it_leaves_when_a_source_speaks(self) -> None:
-        app, _ = self.app(self.down())
-        async with running(app) as pilot:
-            assert isinstance(app.screen, WelcomeScreen)
-            cast(FakeSession, app.session).publish(make_view(generation=2))
-            await pilot.pause()
-            assert isinstance(app.screen, ClusterScreen)
-
-    async def test_a_host_alone_is_no_cluster(self) -> None:
-        made = make_node(
-            0, 0, 0, 0, jobs=(), runtimes=0, reason="not installed",
-            states=dict.fromkeys(DEVICE_SOURCES, State.DOWN),
-        )  # fmt: skip
-        app, _ = self.app(view_of(made))
-        async with running(app):
-            assert isinstance(app.screen, WelcomeScreen)
-            assert "not installed" in picture(app)
-
-    async def test_what_was_seen_once_keeps_it_away(self) -> None:
-        app, _ = self.app(self.down())
-        async with running(app) as pilot:
-            session = cast(FakeSession, app.session)
-            session.publish(make_view(generation=2))
-            await pilot.pause()
-            session.publish(self.down())
-            await pilot.pause()
-            assert isinstance(app.screen, ClusterScreen)
-
-    async def test_the_user_may_ask_for_another_screen(self) -> None:
-        app, _ = self.app(self.down())
-        async with running(app) as pilot:
-            assert isinstance(app.screen, WelcomeScreen)
-            for key, screen in (("5", IncidentsScreen), ("1", ClusterScreen)):
-                await press(pilot, key)
-                cast(FakeSession, app.session).publish(self.down())
-                await pilot.pause()
-                assert isinstance(app.screen, screen)
-
-    async def test_incidents_are_not_hidden(self) -> None:
-        made = self.down()
-        app, _ = self.app(dataclasses.replace(made, incidents=(make_incident(),)))
-        async with running(app):
-            assert isinstance(app.screen, ClusterScreen)
-
-    async def test_help_stays_on_top(self) -> None:
-        app, _ = self.app(self.down())
-        async with running(app) as pilot:
-            await press(pilot, "question_mark")
-            cast(FakeSession, app.session).publish(self.down())
-            await pilot.pause()
-            assert isinstance(app.screen, HelpScreen)
-
-    async def test_a_source_that_starts_is_given_its_time(self) -> None:
-        app, _ = self.app(make_view(nodes=1, state=State.STARTING))
-        async with running(app):
-            assert isinstance(app.screen, ClusterScreen)
+async def test_without_devices_it_offers_the_demo() -> None:
+    made = make_node(
+        0, 0, 0, 0, jobs=(), runtimes=0, reason="not installed",
+        states=dict.fromkeys(DEVICE_SOURCES, State.DOWN),
+    )  # fmt: skip
+    async with running(app_of(session_of(view_of(made)))) as pilot:
+        drawn = picture(cast(TrntopApp, pilot.app))
+        assert "not installed" in drawn
+        assert "trntop demo shows a simulated run" in drawn
 
 
 async def test_a_source_that_fell_silent_is_no_all_clear() -> None:

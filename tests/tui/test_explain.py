@@ -19,7 +19,6 @@ from trntop.tui.screens.cluster import ClusterScreen
 from trntop.tui.screens.explain import ExplainScreen
 from trntop.tui.screens.node import NodeScreen
 from trntop.tui.screens.time_code import TimeCodeScreen
-from trntop.tui.screens.welcome import WelcomeScreen
 
 
 def panel(app: TrntopApp) -> ExplainScreen:
@@ -126,15 +125,6 @@ async def test_a_name_is_no_markup() -> None:
         shown = picture(app)
         assert "[red]\ufffd[2Jevil[/]" in shown
         assert "this node is gone" in shown
-
-
-async def test_the_welcome_screen_has_no_numbers_to_explain() -> None:
-    app = make_app()
-    async with running(app) as pilot:
-        app.push_screen(WelcomeScreen(None))
-        await pilot.pause()
-        await press(pilot, "e")
-        assert isinstance(app.screen, WelcomeScreen)
 
 
 async def test_an_incident_of_an_unknown_quantity_changes_nothing(

@@ -198,8 +198,6 @@ class TestRun:
             drawn = picture(pilot)
             assert f"{JOB} · last 15 min" in drawn
             assert "training d since 08:48:00" in drawn
-            assert "none seen" in drawn
-            assert "pauses        0 s d" in drawn
             assert cast(RunScreen, pilot.app.screen).subject == "trn-000"
 
     async def test_it_scrolls_where_not_all_fits(self) -> None:

@@ -19,14 +19,13 @@ from trntop.tui.screens.incidents import IncidentsScreen
 from trntop.tui.screens.node import NodeScreen
 from trntop.tui.screens.run import RunScreen
 from trntop.tui.screens.time_code import TimeCodeScreen
-from trntop.tui.screens.welcome import WelcomeScreen
 from trntop.tui.widgets.filter_bar import FilterBar, FilterInput
 from trntop.tui.widgets.row_table import RowTable
 
 OWNERS: tuple[type, ...] = (
     TrntopApp, BaseScreen, ExplainScreen, TimeCodeScreen, ClusterScreen, NodeScreen,
     IncidentsScreen,
-    WelcomeScreen, RowTable, FilteredScreen, NodeListScreen,
+    RowTable, FilteredScreen, NodeListScreen,
     ColumnsScreen, FilterBar, FilterInput, EfaScreen,
     CommScreen, RunScreen,
 )  # fmt: skip

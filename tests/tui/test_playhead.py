@@ -9,7 +9,6 @@ import pytest
 
 from tests.builders import NOON, make_incident, make_view
 from tests.tui.scenes import FakeSession
-from tests.tui.test_view_history import sparse
 from trntop.core.model import View
 from trntop.pipeline.history import History
 from trntop.session.runner import Playback, Session
@@ -123,8 +122,7 @@ def test_it_travels_at_least_to_the_next_view() -> None:
 
 def test_it_travels_between_the_views_of_a_sparse_history() -> None:
     screen = live()
-    sparse(screen.playhead.history, 9.0)
-    screen.run(*range(1, 41))
+    screen.run(9, 18, 27, 36, 40)
 
     def after(move: Callable[[int], None], step: int, times: int) -> list[float]:
         seconds = []
@@ -139,9 +137,8 @@ def test_it_travels_between_the_views_of_a_sparse_history() -> None:
     assert after(screen.playhead.travel, 5, 3) == [27, 36, 40]
 
 
-def test_a_paused_view_stays_though_the_history_does_not_keep_it() -> None:
+def test_a_paused_view_stays() -> None:
     screen = live()
-    sparse(screen.playhead.history, 9.0)
     screen.run(*range(1, 5))
     screen.playhead.toggle_pause()
     paused = screen.playhead.shown

@@ -70,8 +70,7 @@ async def test_other_moments(moment: str, size: tuple[int, int]) -> None:
 
 
 async def test_a_machine_with_nothing_to_watch() -> None:
-    screens = {"welcome": (), **SCREENS}
-    compare(await draw(moments.session("empty"), MIDDLE, screens), "empty", MIDDLE)
+    compare(await draw(moments.session("empty"), MIDDLE, SCREENS), "empty", MIDDLE)
 
 
 async def test_before_the_first_reading() -> None:

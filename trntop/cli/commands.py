@@ -117,11 +117,9 @@ def replay(args: Namespace) -> int:
 def _dashboard(session: Session, settings: Settings) -> int:
     from trntop.tui.app import run
 
-    demo_sources = [Source(Origin.SIMULATION, "sim:demo")]
     return run(
         session,
         settings=settings,
-        offer_demo=lambda: opening.session(demo_sources, settings),
         report=lambda first, last, seconds: _page(first, last, seconds, last.incidents, settings),
     )
 

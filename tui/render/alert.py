@@ -50,6 +50,8 @@ def _no_incidents(view_model: ViewModel, width: int, context: RenderContext) -> 
         reason = next(iter(nodes.values())).why_no_data
         text = f" {units.ABSENT} incidents not evaluated: {reason}"
         groups = [(90, [(text, palette.muted)])]
+        if view_model.no_devices:
+            groups.append((80, [("trntop demo shows a simulated run", palette.text)]))
     else:
         later, closed = view_model.later, len(view_model.view.incidents)
         word = "no incidents yet" if later else "no incidents"

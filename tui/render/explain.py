@@ -203,7 +203,6 @@ def draw(
     page = page_of(quantity)
     where = f"a {quantity.kind} on {page.path}" if page else "on no page: screen and JSON only"
     text("metric", f"{quantity.metric}, {where}")
-    text("docs", ", ".join(_pages(name)))
     return [*(line(row, width) for row in rows), *_chart(view_model, node, name, width, context)]
 
 
@@ -394,13 +393,6 @@ def _rules(
 def _concerns(incident: Incident, node: str | None, jobs: Container[str]) -> bool:
     """Whether an incident is of this node, or of one of its jobs as a whole."""
     return node is None or incident.node == node or (not incident.node and incident.job in jobs)
-
-
-def _pages(name: str) -> Iterator[str]:
-    entity = str(CATALOG[name].entity).replace("_", "-")
-    yield f"docs/metrics.md#per-{entity}"
-    sources = sources_of(name)
-    yield f"docs/sources.md#{sources[0] if sources else 'computed'}"
 
 
 def _fact(label: str, parts: list[Part], width: int, context: RenderContext) -> list[list[Part]]:

@@ -1,4 +1,4 @@
-"""The characters that graphs, states and severities are drawn with."""
+"""The characters of graphs, states and severities."""
 
 from dataclasses import dataclass
 
@@ -16,11 +16,11 @@ class Glyphs:
     """From an empty to a full cell of a graph of several lines."""
     full: str
     half: str
-    """Half a cell of a bar, or nothing where the set has none."""
+    """Half a cell of a bar; empty without one."""
     track: str
     limit: str
     cell: str
-    """One coloured cell of a map."""
+    """A cell of a map."""
     absent: str
     rule: str
     severities: dict[Severity, str]

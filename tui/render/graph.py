@@ -14,7 +14,7 @@ from .glyphs import Glyphs
 from .line import Part, line
 
 AIR = 1.5
-"""How far a graph without a natural end reaches above its largest value."""
+"""Top of a graph, relative to its largest value."""
 
 Values = npt.NDArray[np.floating]
 
@@ -31,7 +31,7 @@ def bar(
 ) -> list[Part]:
     """A bar of `width` cells for a ratio from 0 to 1, with a tick at `limit`.
 
-    An absent ratio leaves blanks: an empty bar would say zero.
+    An absent ratio is blank: an empty bar would mean zero.
     """
     if width <= 0:
         return []
@@ -50,7 +50,7 @@ def bar(
 
 
 def runs(cells: list[Part]) -> list[Part]:
-    """Neighbours of one style joined."""
+    """Joins neighbors of one style."""
     runs: list[Part] = []
     for text, style in cells:
         if runs and runs[-1][1] is style:
@@ -63,8 +63,8 @@ def runs(cells: list[Part]) -> list[Part]:
 def buckets(times: Values, values: Values, now: float, width: int, seconds: float) -> Values:
     """Means of `values` in `width` slots of `seconds`, the last one holding `now`.
 
-    Slots stand at whole multiples of `seconds`, so that they move on by whole slots: a graph
-    that shivers at each tick is unrest and bytes to the terminal. A slot without a value is NaN.
+    Slots start at multiples of `seconds`, so that the graph changes only when a slot is complete. A
+    slot without a value is NaN.
     """
     result = np.full(width, np.nan)
     if not len(times):
@@ -82,8 +82,7 @@ def buckets(times: Values, values: Values, now: float, width: int, seconds: floa
 def sparkline(values: Values, glyphs: Glyphs, top: float | None = None) -> str:
     """One character per value, from 0 to `top`; absent is a blank.
 
-    Without `top` the largest value reaches two thirds of the height: a steady value shall look
-    like a level, not like a wall.
+    Without `top` the largest value has two thirds of the height.
     """
     if top is None:
         known = len(values) and not np.isnan(values).all()
@@ -107,8 +106,7 @@ def chart(
 ) -> list[Strip]:
     """A graph of `height` lines and one cell per value, from 0 to `top`.
 
-    Columns above `limit` take the shades `over`, a warning's by default, and the limit is drawn as
-    a dotted line.
+    Columns above `limit` have the shades `over`; the limit is a dotted line.
     """
     palette, glyphs = context.palette, context.glyphs
     steps = len(glyphs.column) - 1

@@ -1,4 +1,4 @@
-"""One line: parts of text with their styles, laid into a width."""
+"""Lines of styled text in a given width."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµ]?s|min|h|d|[KMGT]?i?B|Gb/s)(?:[\s,;.)]
 
 
 def printable(text: str) -> str:
-    """`text` without anything a terminal would obey; a second wall behind `trntop.core.text`."""
+    """`text` without control characters; `trntop.core.text` already removes them from input."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
@@ -46,7 +46,7 @@ def length(parts: Iterable[Part]) -> int:
 def line(parts: Iterable[Part], width: int) -> Strip:
     """`parts` in a row, cut or padded to `width`.
 
-    Blanks join what stands before them: each change of colour is bytes to the terminal.
+    Blanks get the style before them, because each change of style is bytes to the terminal.
     """
     segments: list[Segment] = []
     cells = 0
@@ -64,7 +64,6 @@ def line(parts: Iterable[Part], width: int) -> Strip:
                 continue
         segments.append(Segment(text, style))
     if cells < width:
-        # Here rather than by the strip: it would make a second one.
         segments.append(Segment(" " * (width - cells)))
         cells = width
     return Strip(segments, cells).adjust_cell_length(width)
@@ -77,13 +76,13 @@ def flow(
     *,
     right: Sequence[tuple[int, Sequence[Part]]] = (),
 ) -> Strip:
-    """Groups from the left and from the right; the least important go where space ends.
+    """Groups from the left and from the right; the least important are left out if needed.
 
     Args:
         groups: importance (larger stays longer) and parts, in reading order.
         width: cells.
-        gap: what stands between groups.
-        right: groups that keep to the right edge.
+        gap: between groups.
+        right: groups at the right edge.
     """
     kept = [(rank, list(parts), False) for rank, parts in groups if parts]
     kept += [(rank, list(parts), True) for rank, parts in right if parts]

@@ -1,6 +1,6 @@
 """The phases of a job in the last minutes: as a strip, and as spans of time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -41,10 +41,6 @@ class Span:
     stage: Stage
     start: float
     end: float
-    open: bool
-    """Whether it is the current stage."""
-    whole: bool
-    """Whether its start was recorded."""
 
     @property
     def seconds(self) -> float:
@@ -80,23 +76,9 @@ def spans(times: Values, places: Values) -> list[Span]:
     for start, end in pairwise(edges):
         if codes[start] < 0:
             continue
-        last = end == len(codes)
-        until = float(times[-1] if last else times[end])
-        found.append(
-            Span(STAGES[codes[start]], float(times[start]), until, open=last, whole=start > 0)
-        )
+        until = float(times[min(end, len(times) - 1)])
+        found.append(Span(STAGES[codes[start]], float(times[start]), until))
     return found
-
-
-def pause_seconds(found: Iterable[Span]) -> float:
-    """Seconds without training, after its start."""
-    lost = 0.0
-    begun = False
-    for span in found:
-        begun |= span.stage is Stage.TRAINING
-        if begun and span.stage not in (Stage.TRAINING, Stage.WARMING_UP):
-            lost += span.seconds
-    return lost
 
 
 def current(view_model: ViewModel, job: str) -> Phase | None:

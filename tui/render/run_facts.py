@@ -1,4 +1,4 @@
-"""Training progress in numbers: steps, loss, communication, pauses."""
+"""Training progress in numbers: steps, loss, communication."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,20 +6,18 @@ from functools import lru_cache
 
 from textual.strip import Strip
 
-from trntop.catalog import STEPS, Entity, Provenance
+from trntop.catalog import STEPS
 from trntop.core import units
-from trntop.core.model import Stage, State
+from trntop.core.model import State
 from trntop.pipeline.jobs import job_mean
 
 from ..measures import COMM, EXPOSED, LOG_STEP, TOKENS
 from ..view_model import JobFigures, ViewModel
-from . import phases
 from .context import RenderContext
 from .jobs import FOUND, NAME, NODES, PHASE, STEP_SECONDS, JobRow, figure, step_time
 from .line import Part, beside, fit, length, line, wrap
 from .table import Column
 
-PER_DEVICE = "job_tokens_per_second_per_device"
 LABEL = 14
 MIN_CELLS = 36
 """Minimum width of a block."""
@@ -65,11 +63,8 @@ def draw(
     if width < 20:
         return ()
     facts = _Facts(view_model, job, context)
-    blocks = {
-        "steps": facts.steps(), "loss and communication": facts.learning(),
-        "pauses": facts.pauses(),
-    }  # fmt: skip
-    per_row = max(n for n in (1, 2, 3) if n == 1 or width + GAP >= n * (MIN_CELLS + GAP))
+    blocks = {"steps": facts.steps(), "loss and communication": facts.learning()}
+    per_row = max(n for n in (1, 2) if n == 1 or width + GAP >= n * (MIN_CELLS + GAP))
     cells = (width - GAP * (per_row - 1)) // per_row
     drawn = [(_block(title, found, cells, context), cells) for title, found in blocks.items()]
     return [
@@ -118,14 +113,6 @@ class _Facts:
             note = _why_silent(self._view_model, job) or remedy
         return Fact(label, self._context.number(form(value), quantity), note)
 
-    def _marked(self, text: str, provenance: Provenance = Provenance.DERIVED) -> list[Part]:
-        """A number that is not in the catalog."""
-        if text == units.ABSENT:
-            return self._context.number(text)
-        sign = units.mark(provenance)
-        palette = self._context.palette
-        return [(text, palette.text), (f" {sign}" if " " in text else sign, palette.faint)]
-
     def steps(self) -> list[Fact]:
         job = self._job
         seconds, quantity = step_time(job) if job else (None, "job_step_seconds")
@@ -139,25 +126,9 @@ class _Facts:
             time,
             self._reported("tokens/s", job.tokens_per_second if job else None, units.si, TOKENS,
                            "steps.step(tokens=…)"),
-            self._per_device(),
             self._reported("MFU", job.mfu if job else None, units.percent, "job_mfu_ratio",
                            "step.report(mfu=…)"),
         ]  # fmt: skip
-
-    def _per_device(self) -> Fact:
-        """As the log reports it, else the rate of the job divided by the devices of its nodes."""
-        label, job, nodes = "per device", self._job, self._view_model.cluster.nodes
-        if job is None:
-            return Fact(label, self._context.number(units.ABSENT))
-        if job.tokens_per_second_per_device is not None:
-            text = units.count(job.tokens_per_second_per_device)
-            return Fact(label, self._context.number(text, PER_DEVICE), "tokens/s")
-        names = self._view_model.cluster.jobs.get(job.job, ())
-        devices = sum(len(nodes[name].inventory.of(Entity.DEVICE)) for name in names)
-        if job.tokens_per_second is None or not devices:
-            return Fact(label, self._context.number(units.ABSENT))
-        rate = units.count(job.tokens_per_second / devices)
-        return Fact(label, self._marked(rate), f"tokens/s ÷ {devices:,} devices")
 
     def learning(self) -> list[Fact]:
         job, limits = self._job, self._view_model.limits
@@ -179,37 +150,6 @@ class _Facts:
                 number = [(text, style), *fact.number[1:]]
                 fact = Fact(label, number, f"limit {units.percent(limit)}")
             facts.append(fact)
-        return facts
-
-    def pauses(self) -> list[Fact]:
-        absent = self._context.number(units.ABSENT)
-        spans = phases.spans(*phases.stages(self._view_model, self._job.job if self._job else ""))
-        saves = [span for span in spans if span.stage is Stage.CHECKPOINTING]
-        facts = [Fact("checkpoints", absent, "none seen: steps.checkpoint()")]
-        if saves:
-            ago = units.age(self._view_model.view.time - saves[-1].end)
-            last = "now" if saves[-1].open else f"last {ago} ago"
-            begins = [span.start for span in saves if span.whole]
-            every = (begins[-1] - begins[0]) / (len(begins) - 1) if len(begins) > 1 else None
-            times = [span.seconds for span in saves if span.whole and not span.open]
-            took = sum(times) / len(times) if times else None
-            facts = [
-                Fact("checkpoints", self._marked(str(len(saves))), last),
-                Fact("  duration", self._marked(units.seconds(took))),
-                Fact("  every", self._marked(units.span(every))),
-            ]
-        compiled = [span for span in spans if span.stage is Stage.COMPILING]
-        if compiled:
-            least = "" if compiled[0].whole else "≥ "
-            spent = least + units.span(sum(span.seconds for span in compiled))
-            times_compiled = f"in {len(compiled)}" if len(compiled) > 1 else ""
-            facts.append(Fact("compiling", self._marked(spent), times_compiled))
-        else:
-            facts.append(Fact("compiling", absent, "none seen"))
-        total, lost = sum(span.seconds for span in spans), phases.pause_seconds(spans)
-        if total > 0:
-            share = f"{units.percent(lost / total)} of {units.span(total)}"
-            facts.append(Fact("pauses", self._marked(units.span(lost)), share))
         return facts
 
 

@@ -152,8 +152,7 @@ def test_more_rules_than_have_room_are_named() -> None:
 
 def test_metric_and_pages_are_named() -> None:
     said = explained(COMM)
-    assert "metric trn_job_comm_share_ratio, a gauge on /metrics docs" in said
-    assert " docs docs/metrics.md#per-job, docs/sources.md#steps" in said
+    assert "metric trn_job_comm_share_ratio, a gauge on /metrics" in said
     assert "on no page: screen and JSON only" in explained("rank_step_seconds")
     assert "a counter on /metrics" in explained("efa_tx_bytes_total")
     assert "needs EFA driver 2.17.0" in explained("efa_retransmit_ratio")
@@ -197,10 +196,10 @@ def test_screens_name_quantities_of_the_catalog(screen: type[BaseScreen]) -> Non
 
 def test_the_last_minutes_of_what_is_kept_stand_below() -> None:
     said = explained(RETRANSMIT)
-    assert "retransmits, worst 2.1 % d" in said.split(" docs ")[1]
-    assert "now" in said.split(" docs ")[1]
-    assert explained("node_cpu_busy_ratio").endswith("docs/sources.md#host")
-    assert explained(RETRANSMIT, None).endswith("docs/sources.md#efa")
+    assert "retransmits, worst 2.1 % d" in said.split(" metric ")[1]
+    assert "now" in said.split(" metric ")[1]
+    assert explained("node_cpu_busy_ratio").endswith("a gauge on /metrics")
+    assert explained(RETRANSMIT, None).endswith("a gauge on /metrics")
 
 
 def test_of_a_job_they_are_said_to_be_those_of_all_its_nodes() -> None:

@@ -27,7 +27,7 @@ from trntop.core.model import (
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
 from trntop.sources import BY_NAME
-from trntop.tui.render import devices, efa, host, node, run, welcome
+from trntop.tui.render import devices, efa, host, node, run
 from trntop.tui.view_model import ViewModel
 
 PAINTS = {
@@ -451,17 +451,3 @@ class TestIncidents:
 
     def test_none(self) -> None:
         assert drawn(node.found, make_node(5)) == "✓ none"
-
-
-class TestWelcome:
-    def test_what_was_found_and_what_to_do(self) -> None:
-        made = make_node(0, state=State.DOWN, reason="not on the PATH")
-        shown = text(welcome.draw(of(made), 100, PEN, demo=True))
-        assert "✕ neuron-monitor  not on the PATH" in shown
-        assert "d  watch a simulated 16-node run" in shown
-
-    def test_no_demo_no_promise(self) -> None:
-        made = make_node(0, state=State.DOWN, reason="exit code 1")
-        shown = text(welcome.draw(of(made), 100, PEN, demo=False))
-        assert "exit code 1" in shown
-        assert "simulated" not in shown

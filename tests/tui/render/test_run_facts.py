@@ -48,18 +48,12 @@ class TestPhases:
             (Stage.COMPILING, 40), (Stage.WARMING_UP, 20), (Stage.TRAINING, 100),
             (Stage.CHECKPOINTING, 4),
         ]  # fmt: skip
-        assert [span.open for span in found] == [False] * 6 + [True]
-        assert [span.whole for span in found] == [False] + [True] * 6
         assert phases.spans(np.empty(0), np.empty(0)) == []
 
     def test_what_nothing_told_is_in_no_span(self) -> None:
         shown = self.shown((10, Stage.TRAINING), (5, None), (10, Stage.TRAINING))
         found = phases.spans(*phases.stages(shown, JOB))
         assert [span.seconds for span in found] == [10, 9]
-
-    def test_pauses_count_once_it_trained(self) -> None:
-        found = phases.spans(*phases.stages(self.shown(*TRAINED), JOB))
-        assert phases.pause_seconds(found) == 10
 
     def test_what_the_nodes_did_before_the_first_step(self) -> None:
         past = History(1000)
@@ -136,11 +130,6 @@ class TestFacts:
         assert self.line(shown, "grad norm") == "grad norm     0.75r"
         assert self.line(shown, "MFU") == "MFU           38 % r"
 
-    def test_per_device(self) -> None:
-        assert self.line(of(make_view()), "per device") == "per device    3,800r  tokens/s"
-        derived = of(make_view(columns={"job_tokens_per_second_per_device": None}))
-        assert self.line(derived, "per device").endswith("242,750d  tokens/s ÷ 4 devices")
-
     def test_pace_by_the_log(self) -> None:
         shown = of(make_view(columns={"job_step_seconds": None}))
         assert self.line(shown, "step time") == "step time     4.00 s d  interval of the log lines"
@@ -157,7 +146,6 @@ class TestFacts:
         assert self.line(shown, "MFU") == "MFU           –  step.report(mfu=…)"
         assert self.line(shown, "step time") == "step time     –  steps.step(), or collect.logs"
         assert self.line(shown, "in comm") == "in comm       –  steps.collective()"
-        assert self.line(shown, "per device").endswith("r  tokens/s")
 
     def test_what_fell_silent_says_so(self) -> None:
         columns = dict.fromkeys(("job_loss", "job_mfu_ratio"))
@@ -167,7 +155,6 @@ class TestFacts:
     def test_no_job_at_all(self) -> None:
         shown = of(make_view(jobs=()))
         assert self.line(shown, "step ").endswith("–  steps.step(): docs/steps.md")
-        assert self.line(shown, "per device").endswith("–")
 
     def test_a_share_above_its_limit_is_a_warning(self) -> None:
         shown = view_model(trouble=True)
@@ -175,34 +162,11 @@ class TestFacts:
         row = next(line for line in lines if line.text.startswith("in comm"))
         assert any(segment.style == PEN.palette.warning for segment in row)
 
-    def test_checkpoints(self) -> None:
-        shown = of(make_view(), history_of(*TRAINED))
-        assert self.line(shown, "checkpoints") == "checkpoints   2d  last 29 s ago"
-        assert self.line(shown, "  duration") == "  duration    5.00 s d"
-        assert self.line(shown, "  every") == "  every       1 min 44 s d"
-        assert self.line(shown, "compiling") == "compiling     ≥ 40 s d"
-        assert self.line(shown, "pauses     ") == "pauses        10 s d  3.3 % of 4 min 59 s"
-
-    def test_a_checkpoint_that_lasts(self) -> None:
-        plan = ((50, Stage.TRAINING), (7, Stage.CHECKPOINTING))
-        shown = of(make_view(), history_of(*plan))
-        assert self.line(shown, "checkpoints").endswith("1d  now")
-        assert self.line(shown, "  duration").endswith("–")
-
     @pytest.mark.parametrize("width", [19, 20, 79, 120, 200])
     def test_it_fits(self, width: int) -> None:
         lines = run_facts.draw(view_model(), view_model().job, width, 0, PEN)
         assert all(line.cell_length == width for line in lines)
         assert bool(lines) == (width > 19)
-
-    def test_a_note_that_does_not_fit_stands_below(self) -> None:
-        shown = of(make_view(), history_of(*TRAINED))
-        rows = text(run_facts.draw(shown, shown.job, 38, 0, PEN)).splitlines()
-        place = next(i for i, row in enumerate(rows) if row.startswith("pauses  "))
-        assert [row.strip() for row in rows[place : place + 2]] == [
-            "pauses        10 s d", "3.3 % of 4 min 59 s",
-        ]  # fmt: skip
-        assert "…" not in "".join(rows)
 
 
 def test_a_row_per_job() -> None:
