@@ -1,7 +1,7 @@
 """The dashboard: its screens, and the session that they show."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from threading import Thread
@@ -23,11 +23,9 @@ from .bindings import BINDINGS
 from .files import Files, Report, Watched
 from .messages import NodeRequested, Notice, SubjectChanged, ViewChanged
 from .playhead import Playhead
-from .render.glyphs import ASCII, BLOCK, GLYPHS
 from .screens.base import BaseScreen
 from .screens.cluster import ClusterScreen
 from .selection import SharedSelection
-from .terminal import is_utf8
 from .terminal_app import TerminalApp
 from .themes import ANSI, AUTO, THEMES
 from .view_model import ViewModel
@@ -78,7 +76,6 @@ class TrntopApp(TerminalApp):
         utc: bool = False,
     ) -> None:
         self.settings = settings
-        self.glyphs = GLYPHS.get(settings.screen.graph, BLOCK)
         self.shared = SharedSelection()
         self._utc = utc
         self._files = Files(settings.blackbox.folder, self._report_result, report)
@@ -86,7 +83,11 @@ class TrntopApp(TerminalApp):
         """Whether the newest view waits for the terminal."""
         self._drawn_at = 0.0
         self._stopping: Thread | None = None
-        self._set_session(session)
+        self.session = session
+        self.playhead = Playhead(session, self._redraw, self._warn)
+        self._view_model: ViewModel | None = None
+        self._watched = Watched()
+        self._changes = Changes(settings.notify)
         super().__init__(state_folder(os.environ))
         for theme in THEMES:
             self.register_theme(theme)
@@ -96,24 +97,9 @@ class TrntopApp(TerminalApp):
         for mode in MODES:
             self.add_mode(mode, partial(_screen, mode))
 
-    def _set_session(self, session: Session) -> None:
-        self.session = session
-        self.playhead = Playhead(session, self._redraw, self._warn)
-        self._view_model: ViewModel | None = None
-        self._watched = Watched()
-        self._changes = Changes(self.settings.notify)
-
-    def _start(self) -> None:
-        self.session.tell = partial(self._report_result, good=False)
-        self.session.subscribe(partial(self._receive, self.session))
-        self.session.start()
-
-    def adapt(self, environ: Mapping[str, str]) -> None:
-        """Selects glyphs and theme that the terminal supports, unless set."""
-        screen = self.settings.screen
-        if screen.graph == AUTO and not is_utf8(environ):
-            self.glyphs = ASCII
-        if screen.theme == AUTO and self.console.color_system == "standard":
+    def adapt(self) -> None:
+        """Selects the theme that the terminal supports, unless set."""
+        if self.settings.screen.theme == AUTO and self.console.color_system == "standard":
             self.theme = ANSI.name
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
@@ -129,13 +115,14 @@ class TrntopApp(TerminalApp):
         wanted = self.settings.screen.theme
         if wanted not in (AUTO, self.theme):
             self._warn(f"unknown theme {wanted}; using {self.theme}")
-        self._start()
+        self.session.tell = partial(self._report_result, good=False)
+        self.session.subscribe(self._receive)
+        self.session.start()
 
-    def _receive(self, session: Session, view: View) -> None:
+    def _receive(self, view: View) -> None:
         """Runs on the thread of the session."""
-        if session is self.session:
-            self.playhead.receive(view)
-            self.post_message(ViewChanged(view))
+        self.playhead.receive(view)
+        self.post_message(ViewChanged(view))
 
     def _stop(self) -> Thread:
         # On another thread, because a source may hang.
@@ -365,7 +352,7 @@ def run(
     """
     interpreter.prepare()
     app = TrntopApp(session, settings=settings, report=report)
-    app.adapt(os.environ)
+    app.adapt()
     try:
         app.run(mouse=settings.screen.mouse)
     finally:

@@ -14,10 +14,9 @@ import threading
 import time
 from codecs import getincrementaldecoder
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from rich.cells import cell_len
 from textual import events
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
@@ -44,32 +43,6 @@ _RESET = (
     "\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 )
 """Ends the modes of Textual: mouse, paste, wrapping, keys, screen, cursor, focus."""
-
-_PLAIN = {
-    **dict.fromkeys("─━╌╴╶╸╺═", "-"),
-    **dict.fromkeys("│┃║╎", "|"),
-    **dict.fromkeys("╭╮╰╯┌┐└┘├┤┬┴┼╔╗╚╝┏┓┗┛", "+"),
-    **dict.fromkeys("–—−", "-"),
-    "×": "x", "…": ".", "·": ".", "•": "*", "µ": "u", "≥": ">", "≤": "<", "±": "~",
-    "→": ">", "←": "<", "↑": "^", "↓": "v", "⏎": "<", "▲": "!", "●": "X", "▸": ">",
-    "“": '"', "”": '"', "‘": "'", "’": "'", "█": "#", "▇": "#", "▆": "#", "▅": "=", "▄": "=",
-    "▃": "-", "▂": "-", "▁": "_", "▔": "-", "▎": "|", "▊": "|", "▌": "|", "▐": "|",
-}  # fmt: skip
-
-
-def is_utf8(environ: Mapping[str, str]) -> bool:
-    """Whether the locale is UTF-8; without a locale, as in containers, it is assumed."""
-    named = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "UTF-8"
-    return named.lower().replace("-", "").partition("@")[0].endswith("utf8")
-
-
-def plain(text: str) -> str:
-    """`text` in ASCII, with the same number of cells."""
-    if text.isascii():
-        return text
-    return "".join(
-        char if char.isascii() else _PLAIN.get(char) or "?" * cell_len(char) for char in text
-    )
 
 
 class Writer:
@@ -155,8 +128,6 @@ class Terminal(LinuxDriver):
     """
 
     _writer: Writer | None = None
-    ascii = False
-    """Whether the terminal supports ASCII only."""
     settled: Callable[[], None] | None = None
     """Called when output has arrived."""
     gone: Callable[[], None] | None = None
@@ -201,7 +172,7 @@ class Terminal(LinuxDriver):
     def write(self, data: str) -> None:
         if self._writer is None:
             return
-        encoded = (plain(data) if self.ascii else data).encode("utf-8", "replace")
+        encoded = data.encode("utf-8", "replace")
         if not self.busy:
             # After the rest of the picture.
             self._loop.call_soon(self._query)

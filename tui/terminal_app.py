@@ -18,7 +18,6 @@ from textual.dom import DOMNode
 from textual.driver import Driver
 
 from . import _textual
-from .render.glyphs import ASCII, BLOCK, Glyphs
 from .render.line import printable
 from .terminal import WINDOW, Terminal
 
@@ -38,7 +37,6 @@ class TerminalApp(App[int]):
         state: directory of the log file, `trntop.log`; None for none.
     """
 
-    glyphs: Glyphs = BLOCK
     _terminal: Terminal | None = None
     """None in a browser or a test."""
 
@@ -66,7 +64,6 @@ class TerminalApp(App[int]):
                 # The exit code of a signal, but with the terminal restored.
                 loop.add_signal_handler(number, self.exit, 128 + number, 128 + number)
             self._terminal = driver
-            driver.ascii = self.glyphs is ASCII
             driver.settled = self._settled_later
             driver.gone = lambda: self.exit(HANGUP, HANGUP)
         self.app_resume_signal.subscribe(self, self._repaint)

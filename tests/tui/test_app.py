@@ -385,27 +385,20 @@ async def test_themes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "colours", "theme", "glyphs"),
+    ("setting", "colors", "theme"),
     [
-        ({"LANG": "C.UTF-8"}, "truecolor", "trntop-dark", "block"),
-        ({"LANG": "C.UTF-8"}, "standard", "trntop-ansi", "block"),
-        ({"LANG": "en_US"}, "256", "trntop-dark", "ascii"),
+        ("auto", "truecolor", "trntop-dark"),
+        ("auto", "standard", "trntop-ansi"),
+        ("trntop-light", "standard", "trntop-light"),
     ],
 )
-def test_what_the_settings_leave_open_follows_the_terminal(
-    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], colours: str, theme: str, glyphs: str
+def test_the_theme_follows_the_terminal_unless_set(
+    monkeypatch: pytest.MonkeyPatch, setting: str, colors: str, theme: str
 ) -> None:
-    app = make_app(nodes=1)
-    monkeypatch.setattr(type(app.console), "color_system", colours)
-    app.adapt(environ)
-    assert (app.theme, app.glyphs.name) == (theme, glyphs)
-
-
-def test_what_the_settings_say_holds_on_any_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = make_app(nodes=1, settings=with_screen(theme="trntop-light", graph="block"))
-    monkeypatch.setattr(type(app.console), "color_system", "standard")
-    app.adapt({"LANG": "C"})
-    assert (app.theme, app.glyphs.name) == ("trntop-light", "block")
+    app = make_app(nodes=1, settings=with_screen(theme=setting))
+    monkeypatch.setattr(type(app.console), "color_system", colors)
+    app.adapt()
+    assert app.theme == theme
 
 
 async def test_copying_what_the_cursor_is_on() -> None:
@@ -509,12 +502,6 @@ async def test_an_unknown_theme_is_no_disaster() -> None:
     app = make_app(nodes=1, settings=with_screen(theme="[red]nope"))
     async with running(app):
         assert app.theme == "trntop-dark"
-
-
-async def test_ascii_graphs() -> None:
-    app = make_app(trouble=True, settings=with_screen(graph="ascii"))
-    async with running(app, (200, 60)):
-        assert not set("▁▂▃▄▅▆▇█━╸▲●✓◌") & set(picture(app))
 
 
 async def test_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,35 +6,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-from rich.cells import cell_len
 from textual.events import CursorPosition
 
 from trntop.tui import terminal
-from trntop.tui.terminal import Terminal, Writer, is_utf8, plain
-
-
-@pytest.mark.parametrize(
-    ("environ", "answer"),
-    [
-        ({}, True),
-        ({"LANG": "de_DE.UTF-8"}, True),
-        ({"LANG": "C.utf8"}, True),
-        ({"LC_CTYPE": "UTF-8", "LANG": "C"}, True),
-        ({"LANG": "de_DE.utf8@euro"}, True),
-        ({"LC_ALL": "C", "LANG": "de_DE.UTF-8"}, False),
-        ({"LANG": "en_US.ISO-8859-1"}, False),
-        ({"LANG": "en_US"}, False),
-    ],
-)
-def test_the_locale_tells_the_characters(environ: dict[str, str], answer: bool) -> None:
-    assert is_utf8(environ) is answer
-
-
-def test_plain_text_keeps_its_cells() -> None:
-    text = "16 × trn2 – ▇▇ ╭─╮ 節点 e\u0301 ⏎ 😀"
-    assert plain(text).isascii()
-    assert len(plain(text)) == cell_len(text)
-    assert plain("─│╭×…") == "-|+x."
+from trntop.tui.terminal import Terminal, Writer
 
 
 class TestWriter:
@@ -234,12 +209,6 @@ def test_a_lost_reply_is_not_waited_for_forever(line: Line) -> None:
     line.pipe.idle = True
     line.loop.expire()
     assert line.driver.in_transit == 0
-
-
-def test_ascii(line: Line) -> None:
-    line.driver.ascii = True
-    line.driver.write("\x1b[1m×\x1b[0m")
-    assert line.pipe.content == b"\x1b[1mx\x1b[0m"
 
 
 @pytest.fixture

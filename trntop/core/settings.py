@@ -179,10 +179,6 @@ class Screen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `trntop-deuteranopia`, `trntop-ansi` (the terminal's own 16 colors) or one of Textual's;
     `auto` is `trntop-dark`, or `trntop-ansi` where the terminal has 16 colors.
     """
-    graph: Literal["auto", "block", "ascii"] = "auto"
-    """Characters of graphs; `ascii` draws everything in ASCII; `auto` is `block`,
-    or `ascii` where the locale is not UTF-8.
-    """
     mouse: bool = True
     """Whether the dashboard uses the mouse; if false, the terminal selects text as usual."""
     price_per_hour: Annotated[float, Meta(ge=0, le=100_000)] = 0.0

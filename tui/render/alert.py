@@ -9,7 +9,7 @@ from trntop.core import units
 from trntop.core.model import Severity, SourceState, State
 
 from ..view_model import Mode, ViewModel
-from . import prometheus
+from . import glyphs, prometheus
 from .context import RenderContext
 from .fleet import ORDER, is_missed
 from .line import Part, fit, flow, length, line, wrap
@@ -19,14 +19,14 @@ Silent = list[tuple[str, SourceState]]
 
 def draw(view_model: ViewModel, width: int, context: RenderContext) -> list[Strip]:
     """One line, or two if the summary needs them."""
-    palette, glyphs = context.palette, context.glyphs
+    palette = context.palette
     if view_model.mode is Mode.FAILED:
         text = f"collection stopped: {view_model.failure}"
         return _sentence([(" ", palette.critical)], text, palette.critical, [], width)
     if not view_model.incidents:
         return _no_incidents(view_model, width, context)
     first, others = view_model.incidents[0], len(view_model.incidents) - 1
-    sign, style = glyphs.severities[first.severity], palette.severity(first.severity)
+    sign, style = glyphs.SEVERITIES[first.severity], palette.severity(first.severity)
     word = f" {first.severity.value}" if width >= 100 else ""
     since = units.clock(first.opened_at, utc=view_model.utc)
     lead: list[Part] = [(f" {sign}{word} ", style), (f"{since}  ", palette.muted)]
@@ -37,11 +37,11 @@ def draw(view_model: ViewModel, width: int, context: RenderContext) -> list[Stri
 
 
 def _no_incidents(view_model: ViewModel, width: int, context: RenderContext) -> list[Strip]:
-    palette, glyphs, nodes = context.palette, context.glyphs, view_model.cluster.nodes
+    palette, nodes = context.palette, view_model.cluster.nodes
     missed, lacking = _silent(view_model)
     groups: list[tuple[int, list[Part]]] = []
     if doubt := prometheus.doubt(view_model):
-        groups = [(90, [(f" {glyphs.severities[Severity.WARNING]} {doubt}", palette.warning)])]
+        groups = [(90, [(f" {glyphs.SEVERITIES[Severity.WARNING]} {doubt}", palette.warning)])]
     elif view_model.mode is Mode.WAITING or view_model.starting == len(nodes):
         groups = [(90, [(" waiting for the first reading", palette.muted)])]
     elif missed:
@@ -55,7 +55,7 @@ def _no_incidents(view_model: ViewModel, width: int, context: RenderContext) -> 
     else:
         later, closed = view_model.later, len(view_model.view.incidents)
         word = "no incidents yet" if later else "no incidents"
-        groups = [(90, [(f" {glyphs.calm} ", palette.ok), (word, palette.muted)])]
+        groups = [(90, [(f" {glyphs.CALM} ", palette.ok), (word, palette.muted)])]
         if later:
             since = units.clock(min(i.opened_at for i in later), utc=view_model.utc)
             first = "" if len(later) == 1 else "the first "
@@ -93,7 +93,7 @@ def _missed_sources(missed: Silent, width: int, context: RenderContext) -> list[
     """The first missed source: without its data, no incident does not mean healthy."""
     palette, (name, source), others = context.palette, missed[0], len(missed) - 1
     more = f"  +{others} more source{'s' * (others > 1)} " if others else ""
-    sign = f" {context.glyphs.states[source.state]} {source.state.value} "
+    sign = f" {glyphs.STATES[source.state]} {source.state.value} "
     why = source.reason or "no data"
     text = why if why.startswith(source.name) else f"{source.name}: {why}"
     end: list[Part] = [(more, palette.muted)]

@@ -10,6 +10,7 @@ from textual.strip import Strip
 
 from trntop.core import units
 
+from . import glyphs
 from .context import RenderContext
 from .graph import Values, buckets, runs
 from .line import Part, fit, line
@@ -60,7 +61,7 @@ def curve(
     values: Values, height: int, context: RenderContext, low: float, top: float
 ) -> list[Strip]:
     """A curve of one cell per value between `low` and `top`."""
-    levels = "▁─▔" if context.glyphs.half else "*"
+    levels = "▁─▔"
     steps = height * len(levels)
     scale = steps / (top - low) if top > low else 0.0
     places = [
@@ -106,7 +107,7 @@ def framed(
     for share, text in labels:
         # Labels are in the order of importance.
         at.setdefault(height - 1 - min(height - 1, max(0, int(share * height))), text)
-    side, tick = ("│", "┤") if context.glyphs.half else ("|", "+")
+    side, tick = "│", "┤"
     rows = []
     for y, strip in enumerate(body):
         text = fit(at.get(y, ""), gutter - 1, "right")
@@ -122,7 +123,7 @@ def time_axis(
     width: int, seconds: float, now: float, context: RenderContext, marks: Sequence[Mark] = ()
 ) -> Strip:
     """A rule with times before `now`, and marks."""
-    cells: list[Part] = [(context.glyphs.rule, context.palette.rule)] * width
+    cells: list[Part] = [(glyphs.RULE, context.palette.rule)] * width
     last = math.floor(now / seconds)
     taken: set[int] = set()
     for mark in marks:

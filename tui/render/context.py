@@ -1,4 +1,4 @@
-"""Palette and glyphs of a drawing, and the cells that several tables share."""
+"""The palette of a drawing, and the cells that several tables share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,17 +7,16 @@ from trntop.catalog import CATALOG, Provenance
 from trntop.core import units
 from trntop.core.model import Incident, Severity, State
 
-from .glyphs import Glyphs
+from . import glyphs
 from .line import Part, fit
 from .palette import Palette
 
 
 @dataclass(frozen=True, slots=True)
 class RenderContext:
-    """Styles and characters, and how a number is written."""
+    """Styles, and the cells that several tables share."""
 
     palette: Palette
-    glyphs: Glyphs
 
     def number(self, text: str, quantity: str = "", width: int = 0) -> list[Part]:
         """A formatted number and the mark of its provenance, right-aligned in `width` cells.
@@ -46,9 +45,9 @@ class RenderContext:
         """A name after the sign of its severity, else of its state."""
         sign, style = " ", self.palette.text
         if severity is not None:
-            sign, style = self.glyphs.severities[severity], self.palette.severity(severity)
+            sign, style = glyphs.SEVERITIES[severity], self.palette.severity(severity)
         elif state not in (State.FRESH, State.ENDED):
-            sign, style = self.glyphs.states[state], self.palette.state(state)
+            sign, style = glyphs.STATES[state], self.palette.state(state)
         return [(f"{sign} ", style), (fit(name, width - 2), style)]
 
     def worst_incident(
@@ -59,7 +58,7 @@ class RenderContext:
             return [(" " * width, self.palette.text)]
         first = incidents[0]
         more = f" +{len(incidents) - 1}" if len(incidents) > 1 else ""
-        text = f"{self.glyphs.severities[first.severity]} {first.kind} {location}".rstrip()
+        text = f"{glyphs.SEVERITIES[first.severity]} {first.kind} {location}".rstrip()
         return [(fit(text + more, width), self.palette.severity(first.severity))]
 
 

@@ -13,6 +13,7 @@ from trntop.core.model import Frame, NodeView, Severity
 from trntop.pipeline.smooth import WINDOW
 
 from ..view_model import ViewModel
+from . import glyphs
 from .context import RenderContext, bare
 from .fleet_map import UTILIZATION_OF_CORE, device_utilization
 from .graph import bar
@@ -60,7 +61,7 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
     lines = [_title(frame, plan, width, context)]
     for index, device in enumerate(devices):
         severity = faults[index][0] if index in faults else named.get(index)
-        sign = context.glyphs.severities[severity] if severity else " "
+        sign = glyphs.SEVERITIES[severity] if severity else " "
         style = palette.severity(severity) if severity else palette.muted
         mean = float(means[index]) if means[index] == means[index] else None
         owned = node.inventory.core_device == device
@@ -81,7 +82,7 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
             parts += context.number(bare(units.percent(frame.at(POWER, index))), "", plan.power)
         lines.append(line(parts, width))
     for index, (severity, text) in faults.items():
-        sign = context.glyphs.severities[severity]
+        sign = glyphs.SEVERITIES[severity]
         lines.append(line([(f"{sign} device {devices[index]}: {text}", palette.severity(severity))],
                           width))  # fmt: skip
     return lines + _unknown(frame, width, context)
@@ -156,12 +157,12 @@ def _cells(
     for place in places:
         value = float("nan") if column is None else float(column[place])
         if value != value:
-            dot = fit(context.glyphs.absent, min(cell, 3), "right")
+            dot = fit(glyphs.ABSENT, min(cell, 3), "right")
             parts.append((fit(dot, cell), context.palette.faint))
         elif cell > 1:
             parts.append((fit(f"{100 * value:3.0f}", cell), context.palette.cells[level_of(value)]))
         else:
-            parts.append((context.glyphs.cell, context.palette.level(value)))
+            parts.append((glyphs.CELL, context.palette.level(value)))
     parts.append((" " * (cell * (most - len(places))), context.palette.text))
     return parts
 
@@ -176,7 +177,7 @@ def _memory(
     if plan.bar:
         style = context.palette.warning if full else context.palette.graph
         parts.append((" ", context.palette.text))
-        parts += bar(ratio, plan.bar, context.glyphs, style, context.palette.rule, limit=limit,
+        parts += bar(ratio, plan.bar, style, context.palette.rule, limit=limit,
                      limit_style=context.palette.faint)  # fmt: skip
     number = context.number(units.gib(used), USED, 8)
     if full:

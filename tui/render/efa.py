@@ -13,6 +13,7 @@ from trntop.core import units
 from trntop.core.model import Incident, NodeView, Severity
 
 from ..view_model import ViewModel
+from . import glyphs
 from .context import RenderContext, bare
 from .graph import bar
 from .line import Part, fit, line, wrapped
@@ -94,7 +95,7 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
         parts.append((" ", palette.text))
         if bar_cells:
             share = None if tx is None or not rate else tx / rate
-            parts += bar(share, bar_cells, context.glyphs, palette.graph, palette.rule)
+            parts += bar(share, bar_cells, palette.graph, palette.rule)
         parts += context.number(bare(units.gigabits(frame.at(RX, index))), RX, 7)
         if peers:
             share = frame.at(PEERS, index)
@@ -107,7 +108,7 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
         parts += _emphasized(number, style, when=bool(severity) and retransmits is not None)
         lines.append(line(parts, width))
     for severity, note in [*_missing(node), *_errors(view_model, node, found)]:
-        sign, style = context.glyphs.severities[severity], palette.severity(severity)
+        sign, style = glyphs.SEVERITIES[severity], palette.severity(severity)
         lines += wrapped(note, width, style, [(f"{sign} ", style)])
     return lines
 

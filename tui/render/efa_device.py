@@ -9,7 +9,7 @@ from trntop.catalog.efa import ERROR_KINDS
 from trntop.core import units
 from trntop.core.model import Incident, NodeView, Severity
 
-from . import efa, links
+from . import efa, glyphs, links
 from .context import RenderContext
 from .fabric import Fabric
 from .graph import bar
@@ -66,7 +66,7 @@ def incident_of(fabric: Fabric, node: str, device: str) -> Incident | None:
 def _health(
     fabric: Fabric, node: NodeView, place: int, name: str, width: int, context: RenderContext
 ) -> list[Strip]:
-    palette, glyphs, view_model = context.palette, context.glyphs, fabric.view_model
+    palette, view_model = context.palette, fabric.view_model
     incident = incident_of(fabric, node.name, name)
     severity = Severity.WARNING
     if incident is not None:
@@ -87,9 +87,9 @@ def _health(
     elif node.frame.at(efa.TX, place) is None:
         return wrapped(f"traffic unknown: {node.frame.why_absent(efa.TX)}", width, palette.muted)
     else:
-        return [line([(f"{glyphs.calm} ", palette.ok), ("healthy", palette.muted)], width)]
+        return [line([(f"{glyphs.CALM} ", palette.ok), ("healthy", palette.muted)], width)]
     style = palette.severity(severity)
-    return wrapped(text, width, style, [(f"{glyphs.severities[severity]} ", style)])
+    return wrapped(text, width, style, [(f"{glyphs.SEVERITIES[severity]} ", style)])
 
 
 def _slow_link(fabric: Fabric, node: str, device: str) -> str:
@@ -127,7 +127,7 @@ def _traffic(
         of = "" if share is None else f"{units.percent(share)} of {units.gigabits(rate)}"
         groups: list[tuple[int, Sequence[Part]]] = [
             (100, [_label(label, context), *_right(units.gigabits(value), quantity, 11, context)]),
-            (60, bar(share, BAR, context.glyphs, palette.graph, palette.rule)),
+            (60, bar(share, BAR, palette.graph, palette.rule)),
             (80, [(of, palette.muted)] if of else []),
         ]
         lines.append(flow(groups, width, gap))

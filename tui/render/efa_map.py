@@ -13,7 +13,7 @@ from trntop.core import units
 from trntop.core.model import Incident, NodeView, Severity
 
 from ..measures import RECEIVE, RETRANSMIT, TRANSMIT
-from . import efa
+from . import efa, glyphs
 from .context import RenderContext, bare
 from .fabric import Fabric
 from .fleet import EFA_KINDS, ORDER
@@ -165,23 +165,23 @@ def columns(fabric: Fabric, width: int) -> tuple[Column[MapRow], ...]:
 
 def legend(fabric: Fabric, state: MapState, width: int, context: RenderContext) -> Strip:
     """The scale of colors and the signs."""
-    palette, glyphs, layer = context.palette, context.glyphs, state.layer
+    palette, layer = context.palette, state.layer
     if np.isnan(layer.values(fabric)).all():
         return line([(f"  {_why_unknown(fabric, layer)}", palette.muted)], width)
     low, high = layer.ends(fabric, state.top)
-    swatch: list[Part] = [(glyphs.cell, palette.levels[step]) for step in range(0, LEVELS, STEP)]
+    swatch: list[Part] = [(glyphs.CELL, palette.levels[step]) for step in range(0, LEVELS, STEP)]
     scale: list[Part] = [
         (f"  {low} ", palette.muted), *runs(swatch), (f" {high}", palette.muted),
     ]  # fmt: skip
     signs: list[Part] = [
-        (glyphs.severities[Severity.CRITICAL], palette.critical), (" ", palette.muted),
-        (glyphs.severities[Severity.WARNING], palette.warning), (" needs attention", palette.muted),
+        (glyphs.SEVERITIES[Severity.CRITICAL], palette.critical), (" ", palette.muted),
+        (glyphs.SEVERITIES[Severity.WARNING], palette.warning), (" needs attention", palette.muted),
     ]  # fmt: skip
     limit: list[Part] = []
     if layer.quantity == efa.RETRANSMIT:
         text = units.percent(fabric.view_model.limits.retransmits)
         limit = [(f"limit {text}", palette.muted)]
-    unknown: list[Part] = [(f"{glyphs.absent} unknown", palette.faint)]
+    unknown: list[Part] = [(f"{glyphs.ABSENT} unknown", palette.faint)]
     return flow(
         [(100, scale), (80, limit), (60, signs), (40, unknown)], width, ("   ", palette.faint)
     )
@@ -222,27 +222,27 @@ def _devices(cell: int, row: MapRow, width: int, context: RenderContext, /) -> l
 
 def _cell(row: MapRow, column: int, size: int, context: RenderContext) -> Part:
     """One device: the sign of its severity, or its color; with its number if there is room."""
-    palette, glyphs, value = context.palette, context.glyphs, row.values[column]
+    palette, value = context.palette, row.values[column]
     text = (row.texts[column] or units.ABSENT) if size >= NUMBERED - 1 else ""
     if size < WIDEST_CELL - 1 and len(text) == size and text[:2].isdigit():
         text = f"{float(text):.0f}"  # as long as the numbers after a sign
     if column not in row.columns:
         return " " * size, palette.faint
     if (severity := row.marks.get(column)) is not None:
-        sign = glyphs.severities[severity]
+        sign = glyphs.SEVERITIES[severity]
         if len(text) >= size and text[:1].isdigit():
             text = f"{float(text):.1f}"
         shown = fit(f"{sign}{text}", size, "right") if text else sign * size
         return shown, palette.severity(severity)
     if value != value:
-        shown = fit(glyphs.absent, size, "right") if text else glyphs.absent.center(size)
+        shown = fit(glyphs.ABSENT, size, "right") if text else glyphs.ABSENT.center(size)
         return shown, palette.faint
     level = level_of(row.levels[column]) // STEP * STEP
     if text:
         return fit(text, size, "right"), palette.cells[level]
     style = palette.levels[level]
     selected = size == 1 and row.cursor == column
-    return glyphs.cell * size, style + Style(reverse=True) if selected else style
+    return glyphs.CELL * size, style + Style(reverse=True) if selected else style
 
 
 def _rate(quantity: str, row: MapRow, width: int, context: RenderContext, /) -> list[Part]:
@@ -261,5 +261,5 @@ def _retransmit(row: MapRow, width: int, context: RenderContext) -> list[Part]:
 def _note(row: MapRow, width: int, context: RenderContext) -> list[Part]:
     if row.severity is None:
         return [(fit(row.note, width), context.palette.muted)]
-    text = f"{context.glyphs.severities[row.severity]} {row.note}"
+    text = f"{glyphs.SEVERITIES[row.severity]} {row.note}"
     return [(fit(text, width), context.palette.severity(row.severity))]

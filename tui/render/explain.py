@@ -14,7 +14,7 @@ from trntop.core.model import Incident, Key, NodeView, SourceState, State
 
 from ..measures import MEASURES
 from ..view_model import ViewModel
-from . import marks, trends
+from . import glyphs, marks, trends
 from .context import RenderContext, mark
 from .fleet import ORDER
 from .line import Part, fit, line
@@ -328,7 +328,7 @@ def _state(
         if any(found.state is state for _, found in states)
     }
     return [
-        (f"{context.glyphs.states[state]} {count:,} {state.value}  ", palette.state(state))
+        (f"{glyphs.STATES[state]} {count:,} {state.value}  ", palette.state(state))
         for state, count in counts.items()
     ]
 
@@ -339,7 +339,7 @@ def _one_state(view: NodeView, state: SourceState, context: RenderContext) -> li
     facts += [f"every {round(state.period, 1):g} s" if state.period else ""]
     facts += [state.reason if state.state is not State.FRESH else ""]
     return [
-        (f"{context.glyphs.states[state.state]} {state.state.value}", palette.state(state.state)),
+        (f"{glyphs.STATES[state.state]} {state.state.value}", palette.state(state.state)),
         (" " + ", ".join(filter(None, facts)), palette.muted),
     ]
 
@@ -377,7 +377,7 @@ def _rules(
     for rule, by in found[:MAX_RULES]:
         parts: list[Part] = [(f"{rule.kind}:", palette.text)]
         if (incident := held.get(rule.kind)) is not None:
-            sign = context.glyphs.severities[incident.severity]
+            sign = glyphs.SEVERITIES[incident.severity]
             since = units.clock(incident.opened_at, utc=view_model.utc)
             parts = [(f"{sign} {rule.kind} since {since}:", palette.severity(incident.severity))]
         parts.append((f" {rule.stated(view_model.limits)}", palette.muted))

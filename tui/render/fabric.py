@@ -12,7 +12,7 @@ from trntop.core.model import Incident, Severity, State
 
 from ..measures import RECEIVE, TRANSMIT
 from ..view_model import ViewModel
-from . import efa, links, prometheus, rails
+from . import efa, glyphs, links, prometheus, rails
 from .context import RenderContext
 from .line import Part, flow
 
@@ -177,7 +177,7 @@ def _up(fabric: Fabric, context: RenderContext) -> list[Part]:
     if up is None:
         return _labelled("EFA devices", units.ABSENT, "", context)
     fewer = expected is not None and up < expected
-    sign = f"{context.glyphs.severities[Severity.WARNING]} " if fewer else ""
+    sign = f"{glyphs.SEVERITIES[Severity.WARNING]} " if fewer else ""
     text = f"{sign}{units.count(up)}" + ("" if expected is None else f"/{units.count(expected)}")
     style = context.palette.warning if fewer else context.palette.text
     return [(text, style), (" EFA devices up", context.palette.muted)]
@@ -193,7 +193,7 @@ def _drivers(fabric: Fabric, context: RenderContext) -> list[Part]:
         return _labelled("driver", units.ABSENT, "", context)
     (common, nodes), *others = found.most_common()
     if others:
-        sign = context.glyphs.severities[Severity.WARNING]
+        sign = glyphs.SEVERITIES[Severity.WARNING]
         rest = ", ".join(f"{driver} on {count}" for driver, count in others[:2])
         return [(f"{sign} drivers differ: {common} on {nodes}, {rest}", context.palette.warning)]
     palette = context.palette
@@ -230,6 +230,6 @@ def _silent(fabric: Fabric, context: RenderContext) -> list[Part]:
         if source.name == EFA_SOURCE and source.state in (State.STALE, State.DOWN)
     )
     return [
-        (f"{context.glyphs.states[state]} {count} {state.value} ", context.palette.state(state))
+        (f"{glyphs.STATES[state]} {count} {state.value} ", context.palette.state(state))
         for state, count in found.items()
     ]

@@ -6,6 +6,7 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from ..selection import Selection
+from . import glyphs
 from .context import RenderContext
 from .line import Part, fit, flow, line, short
 
@@ -58,5 +59,5 @@ def problem(message: str, at: int, unfinished: bool, width: int, context: Render
     before, behind = max(0, place - 1), max(0, width - place - 2)
     if cell_len(message) <= behind or behind >= before:
         text = short(message, behind)
-        return line([(" " * place, style), (f"{context.glyphs.up} {text}", style)], width)
-    return line([(fit(message, before, "right"), style), (f" {context.glyphs.up}", style)], width)
+        return line([(" " * place, style), (f"{glyphs.UP} {text}", style)], width)
+    return line([(fit(message, before, "right"), style), (f" {glyphs.UP}", style)], width)

@@ -12,7 +12,7 @@ from trntop.core.model import Incident, NodeView, SourceState, Stage, State
 
 from ..measures import MEASURES, Measure
 from ..view_model import ViewModel
-from . import run
+from . import glyphs, run
 from .context import RenderContext, bare
 from .graph import Values, bar, sparkline
 from .line import Part, fit, length
@@ -99,9 +99,7 @@ def _with_bar(number: Draw, measure: Measure) -> Draw:
         if cells < 4:
             return number(row, width, context)
         value = measure.of(row.node)
-        level = bar(
-            value, cells, context.glyphs, context.palette.level(value or 0.0), context.palette.rule
-        )
+        level = bar(value, cells, context.palette.level(value or 0.0), context.palette.rule)
         return [*level, (" ", context.palette.text), *number(row, 5, context)]
 
     return draw
@@ -114,7 +112,7 @@ def _with_trail(number: Draw) -> Draw:
         cells = width - TRAFFIC_CELLS - 1
         if cells < 4 or row.trail is None:
             return number(row, width, context)
-        trail = sparkline(row.trail[-cells:], context.glyphs, row.trail_top)
+        trail = sparkline(row.trail[-cells:], row.trail_top)
         parts = [*number(row, TRAFFIC_CELLS, context), (" ", context.palette.text)]
         return [*parts, (fit(trail, cells, "right"), context.palette.graph)]
 
@@ -187,12 +185,12 @@ def state_parts(node: NodeView, context: RenderContext) -> list[Part]:
     if calm and silent:
         counts = Counter(source.state for source in silent)
         return [
-            (f"{' ' * bool(place)}{context.glyphs.states[lost]} {counts[lost]} {lost.value}", style)
+            (f"{' ' * bool(place)}{glyphs.STATES[lost]} {counts[lost]} {lost.value}", style)
             for place, lost in enumerate(sorted(counts, key=ORDER.index))
             for style in (context.palette.state(lost),)
         ]
     parts: list[Part] = [
-        (context.glyphs.states[state], context.palette.state(state)),
+        (glyphs.STATES[state], context.palette.state(state)),
         (f" {state.value}", context.palette.muted if calm else context.palette.state(state)),
     ]
     if age is not None and state not in (State.ENDED, State.NO_DATA):

@@ -16,6 +16,7 @@ from trntop.core.model import NodeView, State
 from ..filter.fields import Mask
 from ..measures import TENSOR_ENGINE, UTILIZATION
 from ..view_model import ViewModel, worst
+from . import glyphs
 from .context import RenderContext
 from .graph import runs
 from .line import Part, fit, line
@@ -143,7 +144,7 @@ def heading(
     if view_model is None or not view_model.cluster.nodes or not width:
         return Content(title)
     steps = [
-        (context.glyphs.cell, Style(foreground=Color.from_rich_color(level.color)))
+        (glyphs.CELL, Style(foreground=Color.from_rich_color(level.color)))
         for level in context.palette.levels[:: LEVELS // SCALE_CELLS]
     ]
     return Content.assemble(
@@ -175,10 +176,10 @@ def _sign(node: NodeView, view_model: ViewModel, context: RenderContext) -> Part
     """The severity or state of a node, in one cell."""
     severity = worst(node, view_model)
     if severity is not None:
-        return context.glyphs.severities[severity], context.palette.severity(severity)
+        return glyphs.SEVERITIES[severity], context.palette.severity(severity)
     if node.state in (State.FRESH, State.ENDED):
         return " ", context.palette.text
-    return context.glyphs.states[node.state], context.palette.state(node.state)
+    return glyphs.STATES[node.state], context.palette.state(node.state)
 
 
 def _tiles(
@@ -229,9 +230,9 @@ def _strip(node: NodeView, tile: int, context: RenderContext, layer: Layer) -> l
     cells: list[Part] = []
     for value in values:
         if value != value:
-            cells.append((context.glyphs.absent * size, context.palette.faint))
+            cells.append((glyphs.ABSENT * size, context.palette.faint))
         else:
-            cells.append((context.glyphs.cell * size, context.palette.level(value)))
+            cells.append((glyphs.CELL * size, context.palette.level(value)))
     cells.append((" " * (tile - size * len(values)), context.palette.text))
     return runs(cells)
 
@@ -258,10 +259,10 @@ def _cells(
             if signs:
                 cells.append(signs[0])
             elif not shown:
-                cells.append((context.glyphs.cell, context.palette.rule))
+                cells.append((glyphs.CELL, context.palette.rule))
             elif known:
-                cells.append((context.glyphs.cell, context.palette.level(min(known))))
+                cells.append((glyphs.CELL, context.palette.level(min(known))))
             else:
-                cells.append((context.glyphs.absent, context.palette.faint))
+                cells.append((glyphs.ABSENT, context.palette.faint))
         rows.append(line(runs(cells), width))
     return rows

@@ -9,8 +9,8 @@ from textual.strip import Strip
 
 from trntop.core.model import Severity
 
+from . import glyphs
 from .context import RenderContext
-from .glyphs import Glyphs
 from .line import Part, line
 
 AIR = 1.5
@@ -22,7 +22,6 @@ Values = npt.NDArray[np.floating]
 def bar(
     ratio: float | None,
     width: int,
-    glyphs: Glyphs,
     style: Style,
     track: Style,
     *,
@@ -38,14 +37,12 @@ def bar(
     if ratio is None:
         return [(" " * width, track)]
     halves = round(min(1.0, max(0.0, ratio)) * width * 2)
-    if not glyphs.half:
-        halves = (halves + 1) // 2 * 2
-    cells = [(glyphs.full, style)] * (halves // 2)
+    cells = [(glyphs.FULL, style)] * (halves // 2)
     if halves % 2:
-        cells.append((glyphs.half, style))
-    cells += [(glyphs.track, track)] * (width - len(cells))
+        cells.append((glyphs.HALF, style))
+    cells += [(glyphs.TRACK, track)] * (width - len(cells))
     if limit is not None and 0 <= limit < 1:
-        cells[min(width - 1, int(limit * width))] = (glyphs.limit, limit_style or track)
+        cells[min(width - 1, int(limit * width))] = (glyphs.LIMIT, limit_style or track)
     return runs(cells)
 
 
@@ -79,7 +76,7 @@ def buckets(times: Values, values: Values, now: float, width: int, seconds: floa
     return result
 
 
-def sparkline(values: Values, glyphs: Glyphs, top: float | None = None) -> str:
+def sparkline(values: Values, top: float | None = None) -> str:
     """One character per value, from 0 to `top`; absent is a blank.
 
     Without `top` the largest value has two thirds of the height.
@@ -87,10 +84,10 @@ def sparkline(values: Values, glyphs: Glyphs, top: float | None = None) -> str:
     if top is None:
         known = len(values) and not np.isnan(values).all()
         top = AIR * float(np.nanmax(values)) if known else 1.0
-    steps = len(glyphs.spark)
+    steps = len(glyphs.SPARK)
     scale = steps / top if top > 0 else 0.0
     return "".join(
-        " " if value != value else glyphs.spark[min(steps - 1, max(0, int(value * scale)))]
+        " " if value != value else glyphs.SPARK[min(steps - 1, max(0, int(value * scale)))]
         for value in values.tolist()
     )
 
@@ -108,8 +105,8 @@ def chart(
 
     Columns above `limit` have the shades `over`; the limit is a dotted line.
     """
-    palette, glyphs = context.palette, context.glyphs
-    steps = len(glyphs.column) - 1
+    palette = context.palette
+    steps = len(glyphs.COLUMN) - 1
     scale = height * steps / top if top > 0 else 0.0
     levels = [
         -1 if value != value else min(height * steps, max(1, round(value * scale)))
@@ -127,9 +124,9 @@ def chart(
         for level, is_above in zip(levels, above, strict=True):
             inside = min(steps, max(0, level - row * steps))
             if inside:
-                cells.append((glyphs.column[inside], shades[is_above][shade]))
+                cells.append((glyphs.COLUMN[inside], shades[is_above][shade]))
             elif height - 1 - row == at:
-                cells.append(("╌" if glyphs.half else "-", palette.faint))
+                cells.append(("╌", palette.faint))
             else:
                 cells.append((" ", palette.faint))
         rows.append(line(runs(cells), len(levels)))

@@ -11,7 +11,7 @@ from trntop.core.model import Phase, Severity, Stage, State
 
 from .. import timecode
 from ..view_model import JobFigures, Mode, ViewModel
-from . import prometheus, run
+from . import glyphs, prometheus, run
 from .context import RenderContext
 from .graph import Values, buckets, sparkline
 from .jobs import comm_bar, step_time
@@ -42,11 +42,11 @@ def identity(view_model: ViewModel) -> str:
 
 
 def _mode(view_model: ViewModel, context: RenderContext) -> list[Part]:
-    glyphs, palette = context.glyphs, context.palette
+    palette = context.palette
     if view_model.loaded is not None:
         return [
             (
-                f"{glyphs.states[State.STARTING]} LOADING {units.percent(view_model.loaded)}",
+                f"{glyphs.STATES[State.STARTING]} LOADING {units.percent(view_model.loaded)}",
                 palette.accent,
             )
         ]
@@ -55,25 +55,25 @@ def _mode(view_model: ViewModel, context: RenderContext) -> list[Part]:
     if view_model.span is not None:
         place = (f" {timecode.position(view_model.view.time, view_model.span)}", palette.muted)
     if view_model.mode is Mode.LIVE:
-        return [(f"{glyphs.live} LIVE", palette.ok), (clock, palette.text)]
+        return [(f"{glyphs.LIVE} LIVE", palette.ok), (clock, palette.text)]
     if view_model.mode is Mode.PLAYING:
         speed = f" ×{view_model.speed:g}"
-        return [(f"{glyphs.live} PLAY{speed}", palette.accent), (clock, palette.text), place]
+        return [(f"{glyphs.LIVE} PLAY{speed}", palette.accent), (clock, palette.text), place]
     if view_model.mode is Mode.HISTORY:
         ago = f" {units.age(view_model.behind)} ago"
-        history = (f"{glyphs.paused} HISTORY", palette.aside)
+        history = (f"{glyphs.PAUSED} HISTORY", palette.aside)
         return [
             history,
             (clock, palette.strong),
             place if view_model.span else (ago, palette.muted),
         ]
     if view_model.mode is Mode.PAUSED:
-        return [(f"{glyphs.paused} PAUSED", palette.aside), (clock, palette.text), place]
+        return [(f"{glyphs.PAUSED} PAUSED", palette.aside), (clock, palette.text), place]
     if view_model.mode is Mode.ENDED:
-        return [(f"{glyphs.ended} ENDED", palette.muted), (clock, palette.text), place]
+        return [(f"{glyphs.ENDED} ENDED", palette.muted), (clock, palette.text), place]
     if view_model.mode is Mode.FAILED:
-        return [(f"{glyphs.states[State.DOWN]} STOPPED", palette.critical), (clock, palette.text)]
-    return [(f"{glyphs.states[State.STARTING]} WAITING", palette.muted)]
+        return [(f"{glyphs.STATES[State.DOWN]} STOPPED", palette.critical), (clock, palette.text)]
+    return [(f"{glyphs.STATES[State.STARTING]} WAITING", palette.muted)]
 
 
 def first_line(
@@ -96,18 +96,18 @@ def first_line(
         for stage, parts in _stages(view_model, context)
     )
     groups.extend(
-        (85, [(f"{context.glyphs.states[state]} {count} {state.value}", palette.state(state))])
+        (85, [(f"{glyphs.STATES[state]} {count} {state.value}", palette.state(state))])
         for state in (State.DOWN, State.NO_DATA, State.STALE, State.LATE)
         if (count := view_model.states.get(state, 0))
     )
     if view_model.starting and len(view_model.cluster.nodes) > 1:
         connected = len(view_model.cluster.nodes) - view_model.starting
-        sign = context.glyphs.states[State.STARTING]
+        sign = glyphs.STATES[State.STARTING]
         text = f"{sign} connecting {connected:,} of {len(view_model.cluster.nodes):,}"
         groups.append((86, [(text, palette.accent)]))
     groups.extend(prometheus.groups(view_model, context))
     if view_model.notes:
-        sign = context.glyphs.severities[Severity.WARNING]
+        sign = glyphs.SEVERITIES[Severity.WARNING]
         groups.append((88, [(f"{sign} damaged recording", palette.warning)]))
     if view_model.description and width >= 100:
         groups.append((20, [(view_model.description, palette.faint)]))
@@ -121,7 +121,7 @@ def _breadcrumb(crumbs: Sequence[str], width: int, context: RenderContext) -> li
     parts: list[Part] = []
     for name in names[:-1]:
         parts.append((f" {short(name, LONGEST_CRUMB)}", palette.muted))
-        parts.append((f" {context.glyphs.cursor}", palette.faint))
+        parts.append((f" {glyphs.CURSOR}", palette.faint))
     return [*parts, (f" {short(names[-1], LONGEST_CRUMB)}", palette.key)]
 
 
@@ -184,7 +184,7 @@ def _job(
         values = _series(view_model, job.job, quantity, (8, 14, 24)[size])
         if np.isnan(values).all():
             return []
-        return [(" ", palette.text), (sparkline(values, context.glyphs), palette.graph)]
+        return [(" ", palette.text), (sparkline(values), palette.graph)]
 
     def share(value: float | None, most: float, quantity: str) -> list[Part]:
         number = context.number(units.percent(value), quantity)

@@ -6,6 +6,7 @@ from trntop.core import units
 from trntop.core.model import Frame, NodeView, Severity
 
 from ..view_model import ViewModel
+from . import glyphs
 from .context import RenderContext
 from .graph import bar
 from .line import Part, flow, wrapped
@@ -51,7 +52,7 @@ def _cpu(frame: Frame, context: RenderContext) -> list[list[Part]]:
     if busy is not None:
         of = "" if vcpus is None else f" of {vcpus:.0f} vCPUs"
         groups.append([
-            *bar(busy, BAR, context.glyphs, palette.graph, palette.rule),
+            *bar(busy, BAR, palette.graph, palette.rule),
             (f" {units.percent(busy)}", palette.text), (of, palette.muted),
         ])  # fmt: skip
     if load is not None:
@@ -68,7 +69,7 @@ def _memory(frame: Frame, context: RenderContext) -> list[list[Part]]:
     groups: list[list[Part]] = []
     if used is not None and total:
         groups.append([
-            *bar(used / total, BAR, context.glyphs, palette.graph, palette.rule),
+            *bar(used / total, BAR, palette.graph, palette.rule),
             (f" {units.bytes_iec(used)}", palette.text),
             (f" of {units.bytes_iec(total)}", palette.muted),
         ])  # fmt: skip
@@ -104,7 +105,7 @@ def _compiler(frame: Frame, context: RenderContext) -> list[list[Part]]:
 
 def _kernel(frame: Frame, context: RenderContext) -> list[list[Part]]:
     """Errors in the kernel log, if any."""
-    sign = context.glyphs.severities[Severity.WARNING]
+    sign = glyphs.SEVERITIES[Severity.WARNING]
     return [
         [(f"{sign} {count:.0f} {name} errors in the kernel log", context.palette.warning)]
         for name, quantity in _ERRORS

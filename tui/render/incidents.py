@@ -12,7 +12,7 @@ from trntop.core import units
 from trntop.core.model import Incident
 
 from ..view_model import ViewModel
-from . import course, markdown
+from . import course, glyphs, markdown
 from .context import RenderContext
 from .line import Part, beside, fit, line, wrapped
 from .table import Column
@@ -81,7 +81,7 @@ class IncidentRow:
         """Sign and severity; the tense instead of the severity if the incident is not open."""
         severity = self.incident.severity
         word = severity.value if self.tense is Tense.OPEN else self.tense.value
-        return f"{context.glyphs.severities[severity]} {word}"
+        return f"{glyphs.SEVERITIES[severity]} {word}"
 
 
 def row_of(incident: Incident, view_model: ViewModel) -> IncidentRow:
@@ -192,7 +192,7 @@ def _evidence(
     style = palette.severity(incident.severity) if row.tense is Tense.OPEN else palette.muted
     page = min(width, PAGE)
     head: list[Part] = [
-        (f"{context.glyphs.severities[incident.severity]} {incident.severity}  ", style),
+        (f"{glyphs.SEVERITIES[incident.severity]} {incident.severity}  ", style),
         (incident.kind, palette.strong),
         ("" if row.tense is Tense.OPEN else f"  {row.tense}", palette.muted),
     ]

@@ -6,6 +6,7 @@ from trntop.core import units
 from trntop.core.model import NodeView, Severity
 
 from ..view_model import ViewModel
+from . import glyphs
 from .context import RenderContext
 from .line import Part, wrapped
 
@@ -43,7 +44,7 @@ def draw(_view_model: ViewModel, node: NodeView, width: int, context: RenderCont
         palette = context.palette
         lead: list[Part] = [(f"{label:<{LABEL}}", palette.muted)]
         if warning:
-            lead.append((f"{context.glyphs.severities[Severity.WARNING]} ", palette.warning))
+            lead.append((f"{glyphs.SEVERITIES[Severity.WARNING]} ", palette.warning))
         style = palette.warning if warning else palette.text
         lines.extend(wrapped(text, width, style, lead))
 

@@ -139,7 +139,7 @@ def comm_bar(share: float | None, limit: float, cells: int, context: RenderConte
     palette, scale = context.palette, min(1.0, 2 * limit) or 1.0
     over = share is not None and share > limit
     return bar(
-        None if share is None else share / scale, cells, context.glyphs,
+        None if share is None else share / scale, cells,
         palette.warning if over else palette.graph, palette.rule,
         limit=limit / scale, limit_style=palette.strong,
     )  # fmt: skip

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from trntop.core.model import Incident
 
 from ..view_model import ViewModel
+from . import glyphs
 from .axes import Mark
 from .context import RenderContext
 from .jobs import explains_comm
@@ -15,7 +16,7 @@ def of_incidents(incidents: Iterable[Incident], context: RenderContext) -> list[
     return [
         Mark(
             incident.opened_at,
-            context.glyphs.up,
+            glyphs.UP,
             context.palette.severity(incident.severity) if incident.open else context.palette.muted,
         )
         for incident in reversed(list(incidents))

@@ -13,7 +13,7 @@ from trntop.pipeline.jobs import holders
 
 from ..measures import BANDWIDTH, COMM, TENSOR_ENGINE, UTILIZATION, job_worst
 from ..view_model import ViewModel
-from . import incidents, run
+from . import glyphs, incidents, run
 from .context import RenderContext, bare
 from .fleet import state_parts
 from .line import Part, fit, flow, length, line, wrapped
@@ -34,7 +34,7 @@ def identity(
     groups: list[tuple[int, list[Part]]] = [(100, [(f" {node.name}", palette.strong)])]
     if wrong:
         sign, style = (
-            context.glyphs.severities[wrong[0].severity],
+            glyphs.SEVERITIES[wrong[0].severity],
             palette.severity(wrong[0].severity),
         )
         groups = [(100, [(f" {sign} {node.name}", style)])]
@@ -190,7 +190,7 @@ def sources(
     lines = []
     for source in node.frame.sources:
         calm = source.state in (State.FRESH, State.ENDED)
-        word = f"{context.glyphs.states[source.state]} {source.state.value}"
+        word = f"{glyphs.STATES[source.state]} {source.state.value}"
         period = f"every {round(source.period, 1):g} s" if source.period else ""
         trouble = [
             f"{count:,} {what.replace('_', ' ')}"
@@ -238,7 +238,7 @@ def found(view_model: ViewModel, node: NodeView, width: int, context: RenderCont
     if not related and node.state is State.NO_DATA:
         return wrapped(f"{units.ABSENT} not evaluated: {node.why_no_data}", width, palette.muted)
     if not related:
-        return [line([(f"{context.glyphs.calm} ", palette.ok), ("none", palette.muted)], width)]
+        return [line([(f"{glyphs.CALM} ", palette.ok), ("none", palette.muted)], width)]
     return [
         row
         for incident in related[:8]

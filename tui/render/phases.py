@@ -12,7 +12,7 @@ from trntop.core.model import Phase, Stage
 from trntop.pipeline.jobs import STAGE, STAGES, job_stage
 
 from ..view_model import JobFigures, ViewModel
-from . import run
+from . import glyphs, run
 from .axes import slots, time_axis
 from .context import RenderContext
 from .graph import Values, runs
@@ -139,7 +139,7 @@ def _cell(seen: set[Stage], context: RenderContext) -> Part:
     for stage, sign in SIGNS.items():
         if stage in seen:
             return (sign, run.style_of(stage, context.palette))
-    return (context.glyphs.full, context.palette.graph)
+    return (glyphs.FULL, context.palette.graph)
 
 
 def tally(view_model: ViewModel, job: str, width: int, context: RenderContext) -> Strip:
@@ -158,6 +158,6 @@ def tally(view_model: ViewModel, job: str, width: int, context: RenderContext) -
                 f"{units.percent(sum(times) / (total or 1.0))} of {units.span(total)}",
                 palette.graph,
             )
-        sign = SIGNS.get(stage, context.glyphs.full * 2)
+        sign = SIGNS.get(stage, glyphs.FULL * 2)
         groups.append((_RANKS[stage], [(sign, style), (f" {stage.value} {text}", palette.muted)]))
     return flow(groups, width, ("   ", palette.faint))

@@ -4,6 +4,7 @@ from trntop.core import units
 from trntop.core.model import Severity, State
 
 from ..view_model import ViewModel
+from . import glyphs
 from .context import RenderContext
 from .line import Part, short
 
@@ -30,12 +31,12 @@ def groups(view_model: ViewModel, context: RenderContext) -> list[tuple[int, lis
         return []
     found: list[tuple[int, list[Part]]] = []
     if whole.problem:
-        sign = context.glyphs.states[State.DOWN]
+        sign = glyphs.STATES[State.DOWN]
         found.append(
             (92, [(short(f"{sign} Prometheus: {whole.problem}", LONGEST), palette.warning)])
         )
     if whole.chosen and whole.down:
-        sign = context.glyphs.states[State.DOWN]
+        sign = glyphs.STATES[State.DOWN]
         found.append((85, [(f"{sign} {whole.down:,} not scraped", palette.state(State.DOWN))]))
     if whole.newest is not None:
         age = units.age(max(0.0, view_model.view.time - whole.newest))
@@ -43,7 +44,7 @@ def groups(view_model: ViewModel, context: RenderContext) -> list[tuple[int, lis
         found.append((89 if whole.old else 84, [(f"data {age} old", style)]))
     if whole.notes:
         more = f" +{len(whole.notes) - 1}" if len(whole.notes) > 1 else ""
-        sign = context.glyphs.severities[Severity.WARNING]
+        sign = glyphs.SEVERITIES[Severity.WARNING]
         found.append((65, [(f"{sign} {short(whole.notes[0], LONGEST)}{more}", palette.warning)]))
     return found
 

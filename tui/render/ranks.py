@@ -244,7 +244,7 @@ def timeline(row: RankRow, width: int, context: RenderContext) -> list[Part]:
     return runs(cells + [(" ", context.palette.faint)] * (width - len(cells)))
 
 
-_SIGNS = {"block": "▆▅░·", "ascii": "#=.,"}
+_SIGNS = "▆▅░·"
 KINDS = ("compute", "overlapped comm", "waiting in comm", "not reported")
 
 
@@ -252,7 +252,7 @@ def kinds(context: RenderContext) -> tuple[Part, Part, Part, Part]:
     """Sign and style of the parts of a step, in the order of `timeline`."""
     palette = context.palette
     styles = (palette.graph, palette.accent, palette.muted, palette.rule)
-    compute, covered, exposed, rest = zip(_SIGNS[context.glyphs.name], styles, strict=True)
+    compute, covered, exposed, rest = zip(_SIGNS, styles, strict=True)
     return compute, covered, exposed, rest
 
 

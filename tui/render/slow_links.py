@@ -8,6 +8,7 @@ from textual.strip import Strip
 from trntop.core import units
 from trntop.core.model import Severity
 
+from . import glyphs
 from .context import RenderContext, mark
 from .fabric import Fabric
 from .line import Part, fit, flow, line, wrapped
@@ -53,11 +54,11 @@ def _counts(fabric: Fabric, width: int, context: RenderContext) -> Strip:
     palette, counts = context.palette, Counter(fabric.slow_links.values())
     normal = len(fabric.links.probes) - len(fabric.slow_links)
     groups: list[tuple[int, list[Part]]] = [
-        (80, [(f"{context.glyphs.calm} ", palette.ok), (f"{normal} normal", palette.muted)])
+        (80, [(f"{glyphs.CALM} ", palette.ok), (f"{normal} normal", palette.muted)])
     ]
     for severity, word in ((Severity.WARNING, "slow"), (Severity.CRITICAL, "very slow")):
         if count := counts[severity]:
-            sign = context.glyphs.severities[severity]
+            sign = glyphs.SEVERITIES[severity]
             groups.append((90, [(f"{sign} {count} {word}", palette.severity(severity))]))
     return flow(groups, width, ("   ", palette.faint))
 
@@ -66,9 +67,9 @@ def _failed(links: Links, width: int, context: RenderContext) -> list[Strip]:
     """The links that could not be probed."""
     if not links.failed:
         return []
-    named = ", ".join(f"{p.node} {context.glyphs.cursor} {p.peer}" for p in links.failed[:3])
+    named = ", ".join(f"{p.node} {glyphs.CURSOR} {p.peer}" for p in links.failed[:3])
     more = f" +{len(links.failed) - 3}" if len(links.failed) > 3 else ""
-    sign = context.glyphs.severities[Severity.WARNING]
+    sign = glyphs.SEVERITIES[Severity.WARNING]
     text = fit(f"{sign} no answer: {named}{more}", width)
     return [line([(text, context.palette.warning)], width)]
 
@@ -79,11 +80,11 @@ def _slowest(fabric: Fabric, count: int, width: int, context: RenderContext) -> 
     lines = [line([(f"{fit('  slowest', width - len(titles))}{titles}", palette.muted)], width)]
     for probe in nlargest(count, links.probes, key=lambda probe: probe.seconds):
         severity = fabric.slow_links.get(probe)
-        sign = context.glyphs.severities[severity] if severity else context.glyphs.calm
+        sign = glyphs.SEVERITIES[severity] if severity else glyphs.CALM
         style = palette.severity(severity) if severity else palette.text
         times = f"{probe.seconds / links.median:.1f}×"
         tail = f" {units.seconds(probe.seconds):>7} {times:>6} {units.age(now - probe.time):>5}"
-        ends = f"{probe.node} {context.glyphs.cursor} {probe.peer}"
+        ends = f"{probe.node} {glyphs.CURSOR} {probe.peer}"
         lead = (f"{sign} ", palette.ok if severity is None else style)
         rest = (tail, palette.muted if severity is None else style)
         name = (fit(ends, max(1, width - 2 - len(tail))), style)

@@ -10,6 +10,7 @@ from trntop.core import units
 from trntop.core.model import Incident
 
 from ..view_model import ViewModel
+from . import glyphs
 from .context import RenderContext, mark
 from .incidents import location, seconds_open
 from .jobs import comm_bound, comm_causes
@@ -38,7 +39,7 @@ def draw(
             full += wrapped(evidence.text, width, palette.muted, [("  · ", palette.faint)])
     if not causes:
         text = "no single rank or device stands out" if bound else "no incident names a cause"
-        sign = "" if bound else f"{context.glyphs.calm} "
+        sign = "" if bound else f"{glyphs.CALM} "
         brief.append(line([(sign, palette.ok), (text, palette.text)], width))
         full.append(brief[-1])
     if ranked:
@@ -49,7 +50,7 @@ def draw(
 def _head(view_model: ViewModel, incident: Incident, width: int, context: RenderContext) -> Strip:
     """Location, start, duration and kind, as much of it as fits."""
     palette = context.palette
-    sign = context.glyphs.severities[incident.severity]
+    sign = glyphs.SEVERITIES[incident.severity]
     since = units.clock(incident.opened_at, utc=view_model.utc)
     parts: list[Part] = [
         (f"{sign} {location(incident)}", palette.severity(incident.severity)),

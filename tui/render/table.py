@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from rich.style import Style
 from textual.strip import Strip
 
+from . import glyphs
 from .context import RenderContext
 from .line import Align, Part, fit, line, short
 
@@ -74,7 +75,7 @@ def header(
             parts.append((" " * GAP, context.palette.muted))
         title = f"{column.title} {column.unit}".rstrip()
         if column.id == sorted_by:
-            arrow = context.glyphs.up if reverse else context.glyphs.down
+            arrow = glyphs.UP if reverse else glyphs.DOWN
             if len(title) >= cells:  # without the unit
                 title = short(column.title, cells - 1)
             parts.append((fit(f"{title}{arrow}", cells, column.align), context.palette.key))
@@ -104,7 +105,7 @@ def row(
         focus: whether the table has the focus.
         remark: replaces the columns between the first and the last.
     """
-    pointer = f"{context.glyphs.cursor} " if cursor else "  "
+    pointer = f"{glyphs.CURSOR} " if cursor else "  "
     parts: list[Part] = [(pointer, context.palette.key if focus else context.palette.muted)]
     if remark and len(columns) > 2:
         (first, start), *between, (last, end) = columns

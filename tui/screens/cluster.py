@@ -118,7 +118,7 @@ class ClusterScreen(NodeListScreen):
         table = self.table
         names = tuple(column.id for column in table.columns())
         choice: Choice = await self.app.push_screen_wait(
-            ColumnsScreen(names, table.fitting(), table.sorted_by, self.dashboard.glyphs)
+            ColumnsScreen(names, table.fitting(), table.sorted_by)
         )
         table.choose(choice.columns, choice.sort)
 

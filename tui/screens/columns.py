@@ -13,8 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from ..render import fleet
-from ..render.glyphs import Glyphs
+from ..render import fleet, glyphs
 from ..render.table import Column
 from ..widgets.keys_bar import KeysBar
 
@@ -36,7 +35,6 @@ class ColumnsScreen(ModalScreen[Choice]):
         shown: the columns of the table.
         fitting: those that fit on the screen.
         sort: the sort column.
-        glyphs: of check marks.
     """
 
     CSS_PATH = "columns.tcss"
@@ -55,14 +53,11 @@ class ColumnsScreen(ModalScreen[Choice]):
 
     choices = query_one(OptionList)
 
-    def __init__(
-        self, shown: Iterable[str], fitting: Iterable[str], sort: str, glyphs: Glyphs
-    ) -> None:
+    def __init__(self, shown: Iterable[str], fitting: Iterable[str], sort: str) -> None:
         super().__init__()
         self._shown = set(shown)
         self._hidden = self._shown.difference(fitting)
         self._sort = sort
-        self._glyphs = glyphs
         self._columns = [column for column in fleet.columns(4) if column.id != fleet.NODE]
 
     def compose(self) -> ComposeResult:
@@ -77,8 +72,8 @@ class ColumnsScreen(ModalScreen[Choice]):
 
     def _row(self, column: Column[fleet.FleetRow]) -> Content:
         shown = column.id in self._shown
-        tick = self._glyphs.calm if shown else " "
-        arrow = self._glyphs.down if column.id == self._sort else " "
+        tick = glyphs.CALM if shown else " "
+        arrow = glyphs.DOWN if column.id == self._sort else " "
         title = f"{column.title} {column.unit}".strip()
         hidden = shown and column.id in self._hidden
         return Content.assemble(

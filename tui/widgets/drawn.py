@@ -18,8 +18,8 @@ from textual.widget import Widget
 
 from trntop.core.model import NodeView, Severity
 
+from ..render import glyphs
 from ..render.context import RenderContext
-from ..render.glyphs import BLOCK
 from ..render.line import line, printable
 from ..render.palette import palette
 from ..view_model import JobFigures, ViewModel
@@ -65,12 +65,11 @@ class Drawn(Widget):
 
     @property
     def context(self) -> RenderContext:
-        """Palette and glyphs under the theme of the app."""
+        """The palette of the theme of the app."""
         variables = self.app.theme_variables
         if self._render_context is None or variables is not self._variables:
             self._variables = variables
-            glyphs = getattr(self.app, "glyphs", BLOCK)
-            self._render_context = RenderContext(palette(variables), glyphs)
+            self._render_context = RenderContext(palette(variables))
         return self._render_context
 
     @property
@@ -148,7 +147,7 @@ class Drawn(Widget):
             if self.app.is_headless:
                 raise
             log.exception("%s cannot be drawn", type(self).__name__)
-            sign = self.context.glyphs.severities[Severity.WARNING]
+            sign = glyphs.SEVERITIES[Severity.WARNING]
             text = f"{sign} this panel failed: {type(error).__name__}: {error}"
             return [line([(text, self.context.palette.warning)], width)]
 

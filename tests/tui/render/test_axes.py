@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.builders import NOON
-from tests.tui.render.pens import PEN, PLAIN, text
+from tests.tui.render.pens import PEN, text
 from trntop.tui.render import axes
 from trntop.tui.render.graph import chart
 
@@ -45,7 +45,6 @@ def test_a_steady_curve_is_a_level_within() -> None:
 def test_a_curve_has_a_point_per_value() -> None:
     values = np.array([0.0, 0.5, np.nan, 1.0])
     assert text(axes.curve(values, 2, PEN, 0.0, 1.0)).splitlines() == [" ▁ ▔", "▁"]
-    assert text(axes.curve(values, 2, PLAIN, 0.0, 1.0)).splitlines() == [" * *", "*"]
 
 
 def test_values_stand_beside_their_heights() -> None:

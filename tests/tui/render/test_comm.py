@@ -4,7 +4,7 @@ import pytest
 
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
 from tests.tui.crews import JOB, crew_of, scene_of
-from tests.tui.render.pens import PEN, PLAIN, text
+from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import view_model
 from trntop.core.model import Severity, View
 from trntop.core.settings import Analysis
@@ -51,11 +51,6 @@ class TestShares:
         lines = comm.shares(shown, shown.job, width, height, PEN)
         assert len(lines) <= height
         assert all(strip.cell_length == width for strip in lines)
-
-    def test_ascii(self) -> None:
-        drawn = shares(scene_of(*crew_of()), 200, 12, PLAIN)
-        assert drawn.isascii()
-        assert "#" in drawn
 
     def test_without_steps_it_says_what_reports_them(self) -> None:
         drawn = " ".join(shares(of(make_view(jobs=()))).split())

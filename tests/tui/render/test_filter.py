@@ -7,7 +7,7 @@ from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import view_model
 from trntop.tui.filter import Filter
 from trntop.tui.render import filter as drawing
-from trntop.tui.render import fleet_map
+from trntop.tui.render import fleet_map, glyphs
 from trntop.tui.selection import ALL, Selection
 
 
@@ -58,7 +58,7 @@ def test_a_long_message_is_cut_on_the_side_with_more_room(at: int, width: int) -
     message = "unknown name bogus; known are " + ", ".join(f"name{place}" for place in range(20))
     line = drawing.problem(message, at, False, width, PEN)
     assert line.cell_length == width
-    left, _, right = line.text.partition(PEN.glyphs.up)
+    left, _, right = line.text.partition(glyphs.UP)
     said = max(left.strip(), right.strip(), key=len)
     assert said.startswith("unknown name bog")
     assert said.endswith("…")
@@ -71,17 +71,17 @@ class TestMap:
         shown = view_model(trouble=True)
         plain = fleet_map.draw(shown, *size, PEN)
         chosen = Filter("007 | 011").mask(shown)
-        dimmed = fleet_map.draw(shown, *size, PEN, chosen=chosen)
+        dimmed = fleet_map.draw(shown, *size, PEN, selected=chosen)
         assert text(dimmed) == text(plain) or size == (4, 2)
         assert dimmed != plain
         everybody = np.ones(16, np.bool_)
-        assert fleet_map.draw(shown, *size, PEN, chosen=everybody) == plain
+        assert fleet_map.draw(shown, *size, PEN, selected=everybody) == plain
 
     def test_what_is_wrong_keeps_its_sign(self) -> None:
         shown = view_model(trouble=True)
         nobody = np.zeros(16, np.bool_)
         for size in ((118, 6), (40, 6)):
-            lines = fleet_map.draw(shown, *size, PEN, chosen=nobody)
+            lines = fleet_map.draw(shown, *size, PEN, selected=nobody)
             styles = {part.text: part.style for line in lines for part in line}
             assert any(PEN.palette.critical is style for style in styles.values())
 

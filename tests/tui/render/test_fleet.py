@@ -7,7 +7,7 @@ import pytest
 from rich.style import Style
 
 from tests.builders import make_node, view_of
-from tests.tui.render.pens import PEN, PLAIN
+from tests.tui.render.pens import PEN
 from tests.tui.scenes import EFA_INCIDENT, VICTIM, node, view, view_model
 from trntop.core import units
 from trntop.core.model import NodeView, Severity, State
@@ -158,7 +158,6 @@ class TestColumns:
             for column in fleet.columns(8):
                 for width in {column.width, column.wide or column.width}:
                     assert length(column.draw(FleetRow(one), width, PEN)) == width
-                    assert length(column.draw(FleetRow(one), width, PLAIN)) == width
 
     def test_all_rates_fit_next_to_their_sparkline(self) -> None:
         busy = make_node(0, columns={SENT: [25e9] * 16})

@@ -1,7 +1,7 @@
 import dataclasses
 
 from tests.builders import NOON, make_incident
-from tests.tui.render.pens import PEN, PLAIN, text
+from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import COMM_INCIDENT, EFA_INCIDENT, PAST_INCIDENT, VICTIM, view_model
 from trntop.core.model import Evidence, Incident
 from trntop.tui.render import table
@@ -108,10 +108,9 @@ def test_foreign_text_cannot_drive_the_terminal() -> None:
     hostile = dataclasses.replace(
         COMM_INCIDENT, summary="[/red]\x1b[2J\x07", node="trn\x9b31m", component="[@click=x]"
     )
-    for context in (PEN, PLAIN):
-        said = text(detail(SCENE, hostile, 80, context)) + row(hostile, 200)
-        assert not any(char in said for char in "\x1b\x07\x9b\0")
-        assert "[/red]" in said
+    said = text(detail(SCENE, hostile, 80, PEN)) + row(hostile, 200)
+    assert not any(char in said for char in "\x1b\x07\x9b\0")
+    assert "[/red]" in said
 
 
 def test_wrapped_lines_keep_a_number_and_its_unit_together() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.builders import efa_name, make_incident
 from tests.tui.render.fabrics import FACTS, cards, fabric_of, probed, probing
-from tests.tui.render.pens import PEN, PLAIN, text
+from tests.tui.render.pens import PEN, text
 from trntop.core.model import Severity
 from trntop.tui.render import slow_links
 
@@ -90,12 +90,6 @@ class TestDrawing:
         assert "▲ no answer: trn-000 ▸ a, trn-000 ▸ b, trn-000 ▸ c +1" in text(
             slow_links.draw(fabric_of(node), 80, 20, PEN)
         )
-
-    def test_in_ascii(self) -> None:
-        shown = text(
-            slow_links.draw(fabric_of(*probed(16, SLOW), incidents=[INCIDENT]), 76, 20, PLAIN)
-        )
-        assert shown.translate({ord("µ"): "u", ord("·"): ".", ord("×"): "x"}).isascii()
 
 
 class TestSeverity:

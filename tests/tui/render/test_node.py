@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.builders import NOON, make_incident, make_node, view_of
-from tests.tui.render.pens import PEN, PLAIN, text
+from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import CARD, EFA_INCIDENT, VICTIM, view_model
 from trntop.catalog import Entity
 from trntop.core import units
@@ -66,13 +66,6 @@ def test_every_part_fits(name: str, width: int, state: State) -> None:
     lines = PAINTS[name](of(made, EFA_INCIDENT), made, width, PEN)
     assert lines
     assert {line.cell_length for line in lines} == {width}
-
-
-@pytest.mark.parametrize("name", PAINTS)
-def test_every_part_in_ascii(name: str) -> None:
-    made = make_node(0, 2, 2, 2, runtimes=1)
-    shown = text(PAINTS[name](of(made, make_incident(node="trn-000")), made, 100, PLAIN))
-    assert shown.replace("–", "-").replace("·", ".").isascii()
 
 
 class TestIdentity:

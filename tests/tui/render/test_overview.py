@@ -7,7 +7,7 @@ import pytest
 from rich.style import Style
 
 from tests.builders import NOON, make_node, make_view, view_of
-from tests.tui.render.pens import PEN, PLAIN, text
+from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import EFA_INCIDENT, JOB, VICTIM, view_model
 from trntop.core.model import ClusterTotals, Compilation, Incident, State, View
 from trntop.core.settings import Analysis
@@ -43,7 +43,7 @@ class TestHeader:
             " trntop ▸ cluster ▸ trn-007  pretrain-13b"
         )
         assert header.draw(view_model(), 80, PEN, crumbs)[0].text.startswith(" cluster ▸ trn-007  ")
-        assert header.draw(view_model(), 120, PLAIN, ("efa",))[0].text.startswith(" trntop > efa  ")
+        assert header.draw(view_model(), 120, PEN, ("efa",))[0].text.startswith(" trntop ▸ efa  ")
         long = header.draw(view_model(), 120, PEN, ("n" * 99,))[0]
         assert long.cell_length == 120
         assert "n" * 25 not in long.text
@@ -164,10 +164,6 @@ class TestHeader:
         nodes = [make_node(0, facts={"instance_type": ""})]
         assert "1 node " in text(header.draw(of(view_of(*nodes)), 120, PEN))
 
-    def test_ascii(self) -> None:
-        drawn = text(header.draw(view_model(trouble=True), 200, PLAIN)).replace("×", "x")
-        assert drawn.isascii()
-
 
 class TestAlert:
     def test_calm_is_quiet(self) -> None:
@@ -242,7 +238,7 @@ class TestFleetMap:
         ],
     )  # fmt: skip
     def test_what_a_cell_is(self, nodes: int, width: int, height: int, of_what: str) -> None:
-        assert fleet_map.grain(view_model(nodes=nodes), width, height).of == of_what
+        assert fleet_map.grain(view_model(nodes=nodes), width, height).title == of_what
 
     def test_wider_cells_where_they_cost_no_line(self) -> None:
         few = of(make_view(nodes=2, devices=2))
@@ -299,7 +295,7 @@ class TestFleetMap:
 
     def test_what_is_left_out_is_dim(self) -> None:
         chosen = np.arange(16) == 7
-        lines = fleet_map.draw(view_model(), 118, 6, PEN, chosen=chosen)
+        lines = fleet_map.draw(view_model(), 118, 6, PEN, selected=chosen)
         assert style_of(lines, "000") == PEN.palette.dim
         assert style_of(lines, "007") == PEN.palette.muted
 

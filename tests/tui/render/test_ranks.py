@@ -8,10 +8,9 @@ import pytest
 
 from tests.builders import make_incident, make_node
 from tests.tui.crews import COMPUTE, JOB, STEP, crew_of, crewed, scene_of
-from tests.tui.render.pens import PEN, PLAIN, text
+from tests.tui.render.pens import PEN, text
 from trntop.core.model import Incident, NodeView, Severity
 from trntop.tui.render import jobs, ranks, slowest, table
-from trntop.tui.render.context import RenderContext
 from trntop.tui.render.line import length
 
 
@@ -26,16 +25,13 @@ def rows(
     return ranks.rows(scene_of(*nodes), found, order.tolist(), whole)
 
 
-def drawn(
-    nodes: list[NodeView], width: int = 120, *, whole: bool = False, context: RenderContext = PEN
-) -> list[str]:
+def drawn(nodes: list[NodeView], width: int = 120, *, whole: bool = False) -> list[str]:
     found = crew(*nodes)
     columns = ranks.columns(found, 0.07, whole)
     fitted = table.layout(columns, width)
-    lines = [table.header(fitted, width, context, "", False)]
+    lines = [table.header(fitted, width, PEN, "", False)]
     lines += [
-        table.row(fitted, row, width, context, cursor=False)
-        for row in rows(found, nodes, whole=whole)
+        table.row(fitted, row, width, PEN, cursor=False) for row in rows(found, nodes, whole=whole)
     ]
     return text(lines).splitlines()
 
@@ -176,9 +172,6 @@ class TestTable:
         fitted = table.layout(ranks.columns(found, 0.07, by_node=True), width)
         for row in rows(found, crew_of(), whole=True):
             assert table.row(fitted, row, width, PEN, cursor=False).cell_length == width
-
-    def test_ascii(self) -> None:
-        assert "\n".join(drawn(crew_of(), context=PLAIN)).isascii()
 
 
 class TestSlowest:

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from tests.builders import NOON, make_incident, make_node, view_of, with_state
-from tests.tui.render.pens import PEN, PLAIN, text
+from tests.tui.render.pens import PEN, text
 from trntop.catalog import AGENT, EFA_SOURCE, NEURON_MONITOR
 from trntop.core.model import Frame, Incident, Inventory, NodeView, SourceState, State
 from trntop.core.settings import Analysis
@@ -90,7 +90,7 @@ class TestConnecting:
 
     def test_none_is_no_all_clear(self) -> None:
         none = scene_of(*(remote(index, State.STARTING) for index in range(4)))
-        assert text(alert.draw(none, 80, PLAIN)).strip() == "waiting for the first reading"
+        assert text(alert.draw(none, 80, PEN)).strip() == "waiting for the first reading"
 
     def test_afterwards_nothing_is_said(self) -> None:
         assert "connecting" not in text(header.draw(scene_of(make_node(0)), 120, PEN))

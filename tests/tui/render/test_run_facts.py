@@ -5,7 +5,7 @@ import pytest
 
 from tests.builders import NOON, make_node, make_view, view_of
 from tests.tui.crews import JOB, past_of
-from tests.tui.render.pens import PEN, PLAIN, text
+from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import view_model
 from trntop.core.model import Compilation, Stage, State, View
 from trntop.core.settings import Analysis
@@ -84,7 +84,6 @@ class TestPhases:
         assert "!" in phases.strip(shown, JOB, 40, PEN)[0].text
 
     def test_the_strip_is_told_without_colours(self) -> None:
-        assert phases.strip(self.shown(*TRAINED), JOB, 90, PLAIN)[0].text.isascii()
         assert len(set(phases.SIGNS.values())) == len(Stage) - 1
 
     def test_sums(self) -> None:
