@@ -363,11 +363,6 @@ def _add_check(command: Callable[..., _Parser]) -> None:
         "--include-busy", action="store_true", help="also probe nodes with running jobs"
     )
     check.add_argument(
-        "--ec2", action="store_true",
-        help="query EC2 for zones, subnets, security groups and interfaces of the nodes (extra:"
-        " aws; always on with ec2:)",
-    )  # fmt: skip
-    check.add_argument(
         "--time-limit", type=_positive, metavar="SECONDS",
         help="stop after this time with partial results (default: 900)",
     )  # fmt: skip
@@ -377,9 +372,8 @@ def _add_check(command: Callable[..., _Parser]) -> None:
         help="libfabric provider: efa or tcp (default: efa)",
     )  # fmt: skip
     probe.add_argument(
-        "--tool", choices=("fi_pingpong", "ib_send_lat", "ib_write_bw"),
-        default="fi_pingpong", metavar="TOOL",
-        help="fi_pingpong (default), ib_send_lat or ib_write_bw",
+        "--tool", choices=("fi_pingpong", "ib_send_lat"), default="fi_pingpong", metavar="TOOL",
+        help="fi_pingpong (default) or ib_send_lat",
     )  # fmt: skip
     probe.add_argument(
         "--size", type=_size, default=64, metavar="BYTES",
@@ -406,15 +400,7 @@ def _add_check(command: Callable[..., _Parser]) -> None:
     )  # fmt: skip
     report.add_argument(
         "--no-save", action="store_false", dest="save",
-        help="do not save the result as a baseline",
-    )  # fmt: skip
-    report.add_argument(
-        "--import-nccom", type=Path, metavar="FILE", dest="nccom",
-        help="add a JSON report of nccom-test",
-    )  # fmt: skip
-    report.add_argument(
-        "--stage", action="append", default=[], metavar="RECORDING", dest="stages",
-        help="add the communication time of a finished run; repeatable",
+        help="do not save the probes for the dashboard on this machine",
     )  # fmt: skip
 
 

@@ -142,12 +142,6 @@ def profile_add(args: Namespace) -> int:
                 " set it with --neff or --uuid",
                 file=sys.stderr,
             )
-        if summary.stated is not None and not summary.chips():
-            print(
-                f"trntop: {file}: mbu_estimated_percent {summary.stated:g} matches no known chip;"
-                " check that times are in seconds and of one core",
-                file=sys.stderr,
-            )
     return 0
 
 
@@ -158,8 +152,6 @@ def _figures(summary: profiles.Summary) -> str:
         text += f" of {units.seconds(profile.seconds)}"
     if summary.cores > 1:
         text += f", mean of {summary.cores} cores"
-    if chips := summary.chips():
-        text += f"; mbu_estimated_percent {summary.stated:g} matches {' or '.join(chips)}"
     return text
 
 

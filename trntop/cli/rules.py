@@ -182,7 +182,7 @@ def _row(rule: Rule, settings: Analysis, state: str) -> Row:
         summary=rule.summary,
         advice=rule.advice,
         settings={f"analysis.{name}": getattr(settings, name) for name in rule.settings},
-        follows=tuple(rule.follows),
+        follows=tuple(rule.inhibited_by),
     )
 
 

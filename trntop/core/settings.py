@@ -265,12 +265,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     load: Annotated[float, Meta(ge=0.01, le=10_000)] = 1.0
     """Load average per core, on either side, above which a slow probe does not count.
     """
-    baseline: Annotated[float, Meta(ge=1, le=1000)] = 1.5
-    """Multiple of the baseline's latency above which a node, or all nodes, became slower."""
     retransmits: Share = 0.002
     """Share of an EFA device's packets retransmitted during the check that is reported."""
-    clock_skew: Annotated[float, Meta(ge=0.001, le=86400)] = 1.0
-    """Seconds by which a node's clock may differ from the other clocks."""
     memlock_gib: Annotated[float, Meta(ge=0, le=1_000_000)] = 16.0
     """Minimum limit of locked memory, in GiB."""
     huge_pages: Annotated[int, Meta(ge=0, le=10_000_000)] = 5128
@@ -281,9 +277,6 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Timeout of the inspection of a node, in seconds."""
     time_limit: Annotated[float, Meta(ge=1, le=86400)] = 900.0
     """Seconds after which a check ends with partial results."""
-    keep: Annotated[int, Meta(ge=0, le=10_000)] = 20
-    """Number of the newest results kept in `trntop/checks` in `$XDG_STATE_HOME` (`~/.local/state`).
-    """
 
 
 class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

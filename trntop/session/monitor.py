@@ -28,7 +28,7 @@ from trntop.pipeline.node import NodeState
 from trntop.pipeline.skew import Skew
 from trntop.remote.node import RemoteNode
 from trntop.remote.summary import SummaryTracker
-from trntop.sources import decoders
+from trntop.sources import DECODERS
 
 MAX_NODES = 40_000
 MAX_UNKNOWN = 64
@@ -109,7 +109,6 @@ class Monitor:
         """What history was given at the tick before, of a sparse past."""
         self._profiles = profiles
         self._recipe = compute_plan(wanted)
-        self._decoders = decoders(None if wanted is None else self._recipe.needed)
         self.history = History(
             settings.history.seconds, settings.history.coarse, settings.history.step
         )
@@ -141,7 +140,7 @@ class Monitor:
         if reading.source == PROMETHEUS:
             self._feed_engine(reading)
             return
-        decoder = self._decoders.get(reading.source)
+        decoder = DECODERS.get(reading.source)
         if decoder is None:
             known = self.unknown_sources
             if reading.source in known or len(known) < MAX_UNKNOWN:
@@ -251,12 +250,13 @@ class Monitor:
 
     def judge(self, cluster: Cluster, lag: float = 0.0) -> View:
         """What is wrong with the nodes of a tick."""
-        if self._recipe.wanted is None:
-            self._record(cluster, dict(job_means(cluster)))
         if self._engine is None:
             self._incidents = self._analyzer.tick(cluster)
+            cluster = replace(cluster, phases=self._analyzer.phases)
         else:
             self._incidents = self._engine.incidents(cluster.time)
+        if self._recipe.wanted is None:
+            self._record(cluster, dict(job_means(cluster)))
         return self._shown(cluster, lag)
 
     def _record(self, cluster: Cluster, means: dict[str, float]) -> None:

@@ -10,7 +10,7 @@ from textual.strip import Strip
 from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import Frame, NodeView, Severity
-from trntop.pipeline.smooth import WINDOW
+from trntop.pipeline.smooth import TUNING
 
 from ..view_model import ViewModel
 from . import glyphs
@@ -136,7 +136,7 @@ def _title(frame: Frame, plan: _Plan, width: int, context: RenderContext) -> Str
 
 def _engine_title(cells: int) -> str:
     """Cells have the newest second, the number after them its mean."""
-    second, mean = "TE % now", f"{WINDOW:.0f} s"
+    second, mean = "TE % now", f"{TUNING.window:.0f} s"
     if cells >= len(second):
         return f"{second}{mean:>5}"
     return f"TE {mean}" if cells else "TE %"

@@ -17,8 +17,8 @@ _ROWS = (
         ("instance_type", "instance_id", "instance_name", "instance_state", "state_reason",
          "lifecycle"),
     ),
-    ("location", ("availability_zone", "availability_zone_id", "placement_group", "network_nodes")),
-    ("server", ("ultraserver_id", "ultraserver_type", "capacity_block", "capacity_block_ends")),
+    ("location", ("availability_zone", "availability_zone_id", "placement_group")),
+    ("server", ("ultraserver_id",)),
     ("job", ("slurm_job", "slurm_state", "slurm_partition")),
     ("software", ("neuron_driver", "ami_id")),
 )  # fmt: skip
@@ -26,10 +26,9 @@ _ROWS = (
 _WARNINGS = (
     ("checks", "status_checks", "passed"),
     ("event", "scheduled_event", ""),
-    ("not reported", "not_told", ""),
 )
 """Label, fact, and the value that is no warning."""
-_PREFIXES = {"capacity_block_ends": "until ", "neuron_driver": "driver ", "ami_id": "image "}
+_PREFIXES = {"neuron_driver": "driver ", "ami_id": "image "}
 CLOCK_OFFSET = "node_clock_offset_seconds"
 MAX_OFFSET = 1.0
 """Seconds above which the clock is called wrong: a slow network causes less."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from trntop.analysis import RULEBOOK
 from trntop.core import units
 from trntop.core.model import Incident, Stage
-from trntop.pipeline.jobs import job_stage
+from trntop.pipeline.jobs import job_phase
 
 from ..measures import COMM, LOG_STEP, STEP
 from ..view_model import JobFigures, ViewModel, job_figures
@@ -52,7 +52,7 @@ def incidents_of(view_model: ViewModel, job: str) -> tuple[Incident, ...]:
 
 
 _COMM_BOUND = "comm_bound"
-_CAUSES = next(frozenset(rule.follows) for rule in RULEBOOK if rule.kind == _COMM_BOUND)
+_CAUSES = next(frozenset(rule.inhibited_by) for rule in RULEBOOK if rule.kind == _COMM_BOUND)
 """Kinds of incidents that explain a long communication time."""
 
 
@@ -82,10 +82,8 @@ def comm_bound(view_model: ViewModel, job: str) -> Incident | None:
 
 
 def row_of(view_model: ViewModel, figures: JobFigures) -> JobRow:
-    nodes = view_model.cluster.jobs.get(figures.job, ())
-    return JobRow(
-        figures, incidents_of(view_model, figures.job), job_stage(view_model.cluster, nodes)
-    )
+    phase = job_phase(view_model.cluster, figures.job)
+    return JobRow(figures, incidents_of(view_model, figures.job), phase.stage if phase else None)
 
 
 def _name(row: JobRow, width: int, context: RenderContext) -> list[Part]:

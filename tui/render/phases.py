@@ -8,8 +8,8 @@ import numpy as np
 from textual.strip import Strip
 
 from trntop.core import units
-from trntop.core.model import Phase, Stage
-from trntop.pipeline.jobs import STAGE, STAGES, job_stage
+from trntop.core.model import Stage
+from trntop.pipeline.jobs import STAGE, STAGES, job_phase
 
 from ..view_model import JobFigures, ViewModel
 from . import glyphs, run
@@ -81,25 +81,12 @@ def spans(times: Values, places: Values) -> list[Span]:
     return found
 
 
-def current(view_model: ViewModel, job: str) -> Phase | None:
-    """The phase of the job, from the node that has been in it longest."""
-    nodes = view_model.cluster.jobs.get(job, ()) if job else view_model.cluster.names
-    stage = job_stage(view_model.cluster, nodes)
-    found = [
-        phase
-        for name in nodes
-        if (phase := view_model.cluster.nodes[name].frame.phase) is not None
-        and phase.stage is stage
-    ]
-    return min(found, key=lambda phase: phase.since or float("inf"), default=None)
-
-
 def draw(
     view_model: ViewModel, job: JobFigures | None, width: int, _height: int, context: RenderContext
 ) -> Sequence[Strip]:
     """The current phase; the last minutes as a strip, and their sums."""
     name = job.job if job else ""
-    found = current(view_model, name)
+    found = job_phase(view_model.cluster, name)
     now: list[Part] = [(f"phase {units.ABSENT}, not reported", context.palette.muted)]
     if found is not None:
         now = run.phase(found, context, utc=view_model.utc)

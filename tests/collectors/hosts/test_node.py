@@ -1,4 +1,4 @@
-"""Nodes without anything of trntop: a real sshd on loopback, and a fake srun."""
+"""Nodes without trntop: a real sshd on loopback."""
 
 import os
 import shutil
@@ -14,14 +14,13 @@ from tests.fakes import sysfs_tree as fake
 from tests.network import until
 from tests.sshd import Sshd, needs_sshd, sshd
 from trntop.check.model import Host, ProbeError, ProbeSpec, RefusedError, UnreachableError
-from trntop.collectors.hosts import hosts_of, remote
-from trntop.collectors.hosts.remote import RemoteHost, through_srun
+from trntop.collectors.hosts import hosts_of, inspection
+from trntop.collectors.hosts.node import SshHost
 from trntop.core.settings import Collect, Fleet, Settings
 from trntop.core.source_spec import parse_all
 
 pytestmark = pytest.mark.xdist_group("machine")
 
-SRUN = Path(__file__).parents[2] / "fakes/srun.py"
 SPEC = ProbeSpec(provider="tcp", iterations=50, repeats=1)
 needs_pingpong = pytest.mark.skipif(
     shutil.which("fi_pingpong") is None, reason="fi_pingpong is not installed"
@@ -50,20 +49,17 @@ def machine(tmp_path: Path) -> Path:
         ("proc/77/comm", "slurmd"),
         ("proc/77/limits", "Max locked memory         8388608              8388608     bytes"),
         ("dev/infiniband/uverbs0", ""),
-        ("etc/profile.d/efa.sh", "export FI_PROVIDER=efa\nPASSWORD=secret\n"),
         ("opt/amazon/efa_installed_packages", "# EFA installer version: 1.43.3"),
-        ("run/trntop-jobs/all", "4711"),
     ):
         fake.write(root / path, content)
+    fake.write(tmp_path / "jobs/all", "4711")
     return root
 
 
-def settings_of(ssh: str = "ssh", root: Path | str = "/") -> Settings:
-    return Settings(fleet=Fleet(ssh=ssh), collect=Collect(root=str(root)))
-
-
-def over_ssh(ssh: str, root: Path | str = "/") -> list[Host]:
-    return hosts_of(parse_all(["ssh://trn-[001-002]"]), settings_of(ssh, root))
+def over_ssh(ssh: str, root: Path = Path("/")) -> list[Host]:
+    collect = Collect(root=str(root), job_mapping=str(root.parent / "jobs"))
+    settings = Settings(fleet=Fleet(ssh=ssh), collect=collect)
+    return hosts_of(parse_all(["ssh://trn-[001-002]"]), settings)
 
 
 def running(what: str) -> dict[int, str]:
@@ -73,9 +69,9 @@ def running(what: str) -> dict[int, str]:
     return {int(pid): words for pid, _, words in lines if what in words}
 
 
-async def _looked_at(host: Host) -> None:
-    """A look finds what is there, by the readers that an agent has."""
-    seen = await host.inspect()
+@needs_sshd
+async def test_an_inspection_over_ssh(server: Sshd, machine: Path) -> None:
+    seen = await over_ssh(server.ssh(), machine)[0].inspect()
     assert seen.node == "trn-001"
     assert abs(seen.time - time.time()) < 5
     assert seen.instance_type == "trn1.32xlarge"
@@ -95,30 +91,13 @@ async def _looked_at(host: Host) -> None:
     assert seen.memlock_bytes == 8388608
     assert seen.huge_pages == 5128
     assert seen.uverbs is True
-    assert seen.environment["FI_PROVIDER"] == "efa"
-    assert "PASSWORD" not in seen.environment
     assert seen.busy == ["job 4711"]
     assert ("fi_pingpong" in seen.tools) == (shutil.which("fi_pingpong") is not None)
     assert not seen.simulated
 
 
-async def _probed(here: Host, there: Host) -> None:
-    served = await there.serve(SPEC)
-    results = await here.probe(SPEC, there.name, served)
-    assert await there.end(served) == ""
-    assert [one.error for one in results] == [""] * len(results)
-    assert results[0].peer == "trn-002"
-    assert results[0].seconds is not None and 0 < results[0].seconds < 1
-    assert not results[0].partial
-
-
 @needs_sshd
-async def test_a_look_over_ssh(server: Sshd, machine: Path) -> None:
-    await _looked_at(over_ssh(server.ssh(), machine)[0])
-
-
-@needs_sshd
-async def test_a_look_at_a_node_that_has_nothing(server: Sshd, tmp_path: Path) -> None:
+async def test_a_node_that_has_nothing(server: Sshd, tmp_path: Path) -> None:
     seen = await over_ssh(server.ssh(), tmp_path)[0].inspect()
     assert (seen.cards, seen.uverbs, seen.busy) == ([], False, None)
     assert any("neuron-ls" in one for one in seen.problems)
@@ -127,7 +106,13 @@ async def test_a_look_at_a_node_that_has_nothing(server: Sshd, tmp_path: Path) -
 @needs_sshd
 @needs_pingpong
 async def test_a_probe_over_ssh(server: Sshd) -> None:
-    await _probed(*over_ssh(server.ssh()))
+    here, there = over_ssh(server.ssh())
+    served = await there.serve(SPEC)
+    results = await here.probe(SPEC, there.name, served)
+    assert await there.end(served) == ""
+    assert [result.error for result in results] == [""] * len(results)
+    assert results[0].peer == "trn-002"
+    assert results[0].seconds is not None and 0 < results[0].seconds < 1
 
 
 @needs_sshd
@@ -135,7 +120,7 @@ async def test_a_probe_over_ssh(server: Sshd) -> None:
 async def test_a_tool_ends_with_its_connection(server: Sshd) -> None:
     # The port tells this server side from those of other tests.
     here, there = over_ssh(server.ssh())
-    assert isinstance(there, RemoteHost)
+    assert isinstance(there, SshHost)
     served = await there.serve(SPEC)
     mine = f"-B {served.port}"
     assert running(mine)
@@ -174,75 +159,20 @@ async def test_no_ssh_here() -> None:
 async def test_a_node_that_hangs_has_a_deadline(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("trntop.collectors.hosts.look.SECONDS", 0.3)
+    monkeypatch.setattr(inspection, "SECONDS", 0.3)
     hung = tmp_path / "ssh"
     hung.write_text("#!/bin/sh\nexec sleep 4242\n")
     hung.chmod(0o755)
-    with pytest.raises(UnreachableError, match=r"no answer within 0\.3 s"):
+    with pytest.raises(UnreachableError, match=r"no response within 0\.3 s"):
         await over_ssh(str(hung))[0].inspect()
     assert not running("sleep 4242")
 
 
-async def test_a_node_that_talks_without_end_is_cut_short(tmp_path: Path) -> None:
+async def test_endless_output_is_cut_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(inspection, "SECONDS", 0.5)
+    monkeypatch.setattr(inspection, "MAX_BYTES", 1 << 10)
     endless = tmp_path / "ssh"
     endless.write_text("#!/bin/sh\nexec yes\n")
     endless.chmod(0o755)
-    with pytest.raises(UnreachableError, match="it says more than 16 MiB"):
+    with pytest.raises(UnreachableError, match="no response within"):
         await over_ssh(str(endless))[0].inspect()
-
-
-# srun
-
-
-@pytest.fixture
-def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A fake srun on the PATH; what it notes."""
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/srun").symlink_to(SRUN)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    noted = tmp_path / "steps"
-    monkeypatch.setenv("FAKE_SRUN", str(noted))
-    return noted
-
-
-def noted(slurm: Path) -> list[str]:
-    """Node and command of each step."""
-    return slurm.read_text().splitlines()
-
-
-def of_job(root: Path | str = "/") -> list[Host]:
-    environ = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "trn-[001-002]"}
-    return hosts_of(parse_all(["slurm:12"]), settings_of(root=root), environ)
-
-
-async def test_a_look_inside_a_job(slurm: Path, machine: Path) -> None:
-    await _looked_at(of_job(machine)[0])
-    assert noted(slurm) == ["trn-001 sh -s"]
-
-
-@needs_pingpong
-async def test_a_probe_inside_a_job(slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def loopback(_: remote.Srun) -> str:
-        return "127.0.0.1"
-
-    monkeypatch.setattr(remote.Srun, "address", loopback)
-    await _probed(*of_job())
-    assert {line.split()[0] for line in noted(slurm)} == {"trn-001", "trn-002"}
-
-
-@needs_pingpong
-async def test_a_step_ends_with_srun(slurm: Path) -> None:
-    host = of_job()[1]
-    served = await host.serve(SPEC)
-    assert running(f"-B {served.port}")
-    await host.close()
-    mine = f"-B {served.port}"
-    assert until(lambda: not running(mine), 3), running(mine)
-
-
-async def test_a_job_that_is_over(slurm: Path) -> None:
-    host = through_srun("trn-001", "0", Settings())
-    with pytest.raises(
-        UnreachableError, match="srun ended with code 1: srun: error: Unable to confirm"
-    ):
-        await host.inspect()

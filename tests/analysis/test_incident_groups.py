@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from trntop.analysis.cases import LINGER, TOGETHER, TRAIL, Detection, IncidentGroups
 from trntop.analysis.detector import Verdict
+from trntop.analysis.incident_groups import TUNING, Detection, IncidentGroups
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.core.model import Evidence, Incident, Severity
 
@@ -20,7 +20,7 @@ class Story:
 
     def __init__(self, crowd: Mapping[str | None, int] | None = None) -> None:
         self.crowd = crowd or {"a": 4, "b": 4, None: 8}
-        self.cases = IncidentGroups(REOPEN, 0.5)
+        self.groups = IncidentGroups(REOPEN, 0.5)
         self.now = 0.0
 
     def find(
@@ -50,22 +50,22 @@ class Story:
 
     def open(self, now: float, *findings: Detection) -> None:
         self.settle(now)
-        self.cases.open(findings, now, self.crowd)
+        self.groups.open(findings, now, self.crowd)
 
     def close(self, now: float, *findings: Detection) -> None:
         self.settle(now)
         for finding in findings:
-            self.cases.close(finding, now)
+            self.groups.close(finding, now)
 
     def settle(self, now: float) -> None:
         """Lets time pass, tick by tick."""
         while self.now < now:
             self.now = min(now, self.now + 1.0)
-            self.cases.settle(self.now)
+            self.groups.settle(self.now)
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        return self.cases.incidents()
+        return self.groups.incidents()
 
     @property
     def kinds(self) -> list[str]:
@@ -151,7 +151,7 @@ def test_a_chain_of_causes_is_one_incident() -> None:
     assert "slower than its peers" in told
 
 
-@pytest.mark.parametrize("after", [1.0, TRAIL - 1.0])
+@pytest.mark.parametrize("after", [1.0, TUNING.trail - 1.0])
 def test_what_sets_in_soon_after_its_cause_closed(after: float) -> None:
     story = Story()
     cause = story.find(10, "straggler", "n1")
@@ -164,7 +164,7 @@ def test_what_sets_in_long_after_its_cause_closed() -> None:
     story = Story()
     cause = story.find(10, "straggler", "n1")
     story.close(50, cause)
-    story.find(50 + TRAIL + 1, "comm_bound")
+    story.find(50 + TUNING.trail + 1, "comm_bound")
     assert sorted(story.kinds) == ["comm_bound", "straggler"]
 
 
@@ -173,7 +173,7 @@ def test_what_ends_with_its_cause_was_never_an_incident() -> None:
     cause = story.find(10, "straggler", "n1")
     effect = story.find(20, "comm_bound")
     story.close(50, cause)
-    story.close(50 + LINGER - 5, effect)
+    story.close(50 + TUNING.linger - 5, effect)
     story.settle(500)
     assert story.kinds == ["straggler"]
     assert not story.incidents[0].open
@@ -184,7 +184,7 @@ def test_what_outlasts_its_cause_becomes_an_incident_of_its_own() -> None:
     cause = story.find(10, "straggler", "n1")
     effect = story.find(20, "comm_bound")
     story.close(50, cause)
-    story.settle(50 + 2 * LINGER)
+    story.settle(50 + 2 * TUNING.linger)
     assert story.kinds == ["comm_bound", "straggler"]
     own, past = story.incidents
     assert own.open
@@ -200,7 +200,7 @@ def test_what_outlasts_one_cause_passes_to_another() -> None:
     story.find(20, "comm_bound")
     story.find(45, "straggler", "n2")
     story.close(50, cause)
-    story.settle(50 + 3 * LINGER)
+    story.settle(50 + 3 * TUNING.linger)
     assert story.kinds == ["straggler", "straggler"]
 
 
@@ -257,7 +257,7 @@ def test_two_hundred_nodes_one_after_the_other() -> None:
     findings = degrade(story, sorted(random.uniform(10, 40) for _ in range(200)))
     (incident,) = story.incidents
     assert incident.opened_at == pytest.approx(10, abs=1)
-    assert len({finding.case for finding in findings}) == 1
+    assert len({finding.group for finding in findings}) == 1
 
 
 def test_jobs_are_kept_apart() -> None:
@@ -291,7 +291,7 @@ def test_the_next_node_joins_the_common_incident() -> None:
 def test_a_node_much_later_is_another_matter() -> None:
     story = Story({"a": 6, None: 6})
     degrade(story, [10, 11, 12])
-    story.find(12 + TOGETHER + 100, "efa_degraded", "n4", component="efa:y")
+    story.find(12 + TUNING.together + 100, "efa_degraded", "n4", component="efa:y")
     assert len(story.incidents) == 2
 
 
@@ -424,7 +424,7 @@ def test_ids_are_unique() -> None:
         assert all(len(one.summary) <= 120 for one in incidents)
         assert all(one.open or one.closed_at >= one.opened_at for one in incidents)
         for finding in open_ones:  # nothing that lasts is lost
-            assert finding.case is not None
+            assert finding.group is not None
     for finding in open_ones:
         story.close(2001, finding)
     assert not any(one.open for one in story.incidents)
@@ -433,12 +433,12 @@ def test_ids_are_unique() -> None:
 def test_the_severity_only_rises() -> None:
     story = Story()
     finding = story.find(10, "comm_bound")
-    case = finding.case
+    case = finding.group
     assert case is not None
     seen = []
     for severity in (Severity.WARNING, Severity.CRITICAL, Severity.WARNING, Severity.INFO):
         finding.verdict = Verdict({}, "a", severity=severity)
-        story.cases.describe(case)
+        story.groups.describe(case)
         seen.append(story.incidents[0].severity)
     assert seen == [Severity.WARNING, *[Severity.CRITICAL] * 3]
 
@@ -456,10 +456,10 @@ def test_open_ones_first_and_the_worst_of_them() -> None:
 def test_a_culprit_once_named_stays_named() -> None:
     story = Story()
     finding = story.find(10, "hang", "n1")
-    assert finding.case is not None
+    assert finding.group is not None
     finding.verdict = Verdict({"job": "a"}, "a")
-    story.cases.describe(finding.case)
+    story.groups.describe(finding.group)
     assert story.incidents[0].node == "n1"
     finding.verdict = Verdict({"job": "a"}, "a", "n2")
-    story.cases.describe(finding.case)
+    story.groups.describe(finding.group)
     assert story.incidents[0].node == "n2"
