@@ -55,7 +55,10 @@ def snapshot(*sources: str) -> dict[str, dict[str, object]]:
 
 
 def test_a_relay_stands_in_for_its_nodes(tmp_path: Path) -> None:
-    with export("sim:healthy?nodes=1&type=trn1.2xlarge") as one, export("sim:healthy?nodes=2") as two:
+    with (
+        export("sim:healthy?nodes=1&type=trn1.2xlarge") as one,
+        export("sim:healthy?nodes=2") as two,
+    ):
         port_one, port_two = (url.rpartition(":")[2] for url in (one, two))
         sources = (f"http://127.0.0.1:{port_one}", f"http://127.0.0.2:9,127.0.0.1:{port_two}")
         with export(*sources) as relay:

@@ -7,7 +7,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from tests.tui.scenes import make_app
-from trntop.tui.picture import svg
+from tools.picture import screenshot, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 RED, GREY = Style(color="#ff0000"), Style(color="#777777", bgcolor="#111111")
@@ -71,7 +71,7 @@ async def test_a_screen_asks_no_other_machine_for_anything() -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        picture = app.export_screenshot()
+        picture = screenshot(app)
     assert "http" not in picture.replace("http://www.w3.org/2000/svg", "")
     assert ElementTree.fromstring(picture).get("viewBox") == "0 0 820 476"
     assert "trn-000" in picture

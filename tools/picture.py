@@ -1,4 +1,6 @@
-"""The screen as SVG: small, whole without fonts from elsewhere, and the same each time.
+"""A screen as SVG, for the snapshots of the tests and the gallery.
+
+A sixth of the size of Textual's, without fonts from the network, and the same each time.
 
 A cell is 10 × 19 units, which is what a character takes in the usual fonts at the chosen size.
 Blocks are drawn as rectangles, since fonts leave gaps between them.
@@ -8,11 +10,14 @@ from collections.abc import Iterable
 from functools import lru_cache
 from html import escape
 from itertools import chain
+from typing import Any
 
 from rich.cells import cell_len
 from rich.color import Color
 from rich.style import Style
 from rich.terminal_theme import SVG_EXPORT_THEME
+from textual._compositor import LayoutUpdate  # App.export_screenshot has Textual's SVG only
+from textual.app import App
 from textual.color import Color as Blend
 from textual.strip import Strip
 
@@ -27,6 +32,15 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 LINE = "text-decoration"
 DIM = 0.4
 """How much of its background a dimmed character takes on."""
+
+
+def screenshot(app: App[Any], title: str = "trntop") -> str:
+    """The screen of an app, as painted."""
+    update = app.screen._compositor.render_update(
+        full=True, screen_stack=app._background_screens, simplify=True
+    )
+    assert isinstance(update, LayoutUpdate)
+    return svg(update.strips, app.size.width, app.theme_variables["background"], title)
 
 
 def svg(lines: Iterable[Iterable[Strip]], width: int, ground: str, title: str) -> str:

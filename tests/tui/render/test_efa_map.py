@@ -1,4 +1,4 @@
-"""The map of cards: its layers, its cells, what stands around it."""
+"""The map of EFA devices: its layers, its cells, the lines around it."""
 
 import dataclasses
 
@@ -8,11 +8,10 @@ from textual.strip import Strip
 
 from tests.builders import efa_name, make_incident, make_node
 from tests.tui.render.fabrics import cards, fabric_of, probed, probing, renamed, scene_of
-from tests.tui.render.pens import PEN, PLAIN, text
+from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import CARD, VICTIM, view_model
 from trntop.core.model import ClusterTotals, Severity, State
-from trntop.tui.render import card_map, fabric, layers, table
-from trntop.tui.render.context import RenderContext
+from trntop.tui.render import efa_map, fabric, layers, table
 from trntop.tui.render.fabric import Fabric
 
 TRAFFIC, RESENDS, SIBLINGS, LATENCY = layers.LAYERS
@@ -21,30 +20,29 @@ WHOLE = Fabric(view_model(trouble=True))
 BAD = WHOLE.rails.names.index(CARD)
 
 
-def look(layer: layers.Layer = TRAFFIC, column: int | None = None) -> card_map.Look:
-    return card_map.Look(layer, 1.0, column)
+def look(layer: layers.Layer = TRAFFIC, column: int | None = None) -> efa_map.MapState:
+    return efa_map.MapState(layer, 1.0, column)
 
 
 def rows(
     made: Fabric,
-    how: card_map.Look,
+    how: efa_map.MapState,
     width: int = 116,
-    context: RenderContext = PEN,
     cursor: str = "",
 ) -> list[Strip]:
     """The map as the widget draws it."""
-    shown = table.layout(card_map.columns(made, width), width)
+    shown = table.layout(efa_map.columns(made, width), width)
     return [
-        table.header(shown, width, context, "", reverse=False),
+        table.header(shown, width, PEN, "", reverse=False),
         *(
             table.row(
                 shown,
-                card_map.of_node(made, node, how, cursor=node.name == cursor),
+                efa_map.row_of(made, node, how, cursor=node.name == cursor),
                 width,
-                context,
+                PEN,
                 cursor=node.name == cursor,
             )
-            for node in card_map.worst_first(made, how.layer)
+            for node in efa_map.worst_first(made, how.layer)
         ),
     ]  # fmt: skip
 
@@ -95,50 +93,22 @@ class TestLayers:
         [(16.04e-6, "16.0"), (120e-6, "120"), (9.9994e-3, "9999"), (1, ">9ms")],
     )
     def test_microseconds(self, seconds: float, shown: str) -> None:
-        assert layers.microseconds(seconds) == shown
-
-
-class TestLabels:
-    def test_bus_above_slot(self) -> None:
-        names = ["rdmap16s27", "rdmap16s28", "rdmap112s27", "rdmap112s28"]
-        assert card_map.labels(names, 3) == (" 16    112   ", " 27 28 27 28 ")
-        assert card_map.labels(names, 5)[1] == "   27   28   27   28 "
-
-    @pytest.mark.parametrize(
-        ("names", "cell"),
-        [(["rdmap112s27", "rdmap128s27"], 3), (["rdmap16s27", "rdmap16s28"], 2), (["a", "b"], 4)],
-    )
-    def test_numbers_where_names_do_not_fit(self, names: list[str], cell: int) -> None:
-        above, below = card_map.labels(names, cell)
-        assert above == ""
-        assert below.split() == ["1", "2"]
-        assert len(below) == 1 + 2 * cell
-
-    def test_last_digits_where_even_numbers_do_not(self) -> None:
-        assert card_map.labels([str(n) for n in range(12)], 1) == ("", " 123456789012")
-
-    def test_the_card_under_the_cursor_is_named(self) -> None:
-        assert CARD in card_map.heading(WHOLE, look(column=BAD), 78, PEN).text
-        pairs = fabric_of(renamed(cards(0, 2), "rdmap16s27", "rdmap16s28"))
-        line = card_map.heading(pairs, look(column=1), 78, PEN)
-        assert [part.text.strip() for part in line if part.style == PEN.palette.key] == ["16"]
-        assert text([card_map.heading(pairs, look(), 78, PEN)]).split() == ["bus,", "slot", "16"]
+        assert layers._microseconds(seconds) == shown
 
 
 class TestMap:
-    @pytest.mark.parametrize(
-        ("width", "context"), [(20, PEN), (78, PLAIN), (196, PEN)], ids=["narrow", "ascii", "wide"]
-    )
+    def test_columns_are_numbered(self) -> None:
+        made = fabric_of(cards(0, 12))
+        assert efa_map.columns(made, 40)[1].title.replace(" ", "") == "123456789012"
+        assert efa_map.columns(made, 116)[1].title.split() == [str(n) for n in range(1, 13)]
+
+    @pytest.mark.parametrize("width", [20, 78, 196])
     @pytest.mark.parametrize("layer", layers.LAYERS, ids=lambda one: one.title[:6])
-    def test_it_fits(self, width: int, layer: layers.Layer, context: RenderContext) -> None:
+    def test_it_fits(self, width: int, layer: layers.Layer) -> None:
         how = look(layer, BAD)
-        lines = rows(WHOLE, how, width, context, VICTIM)
-        lines += [card_map.heading(WHOLE, how, width, context)]
-        lines += card_map.footing(WHOLE, how, width, context)
+        lines = rows(WHOLE, how, width, VICTIM)
+        lines += [efa_map.legend(WHOLE, how, width, PEN)]
         assert {line.cell_length for line in lines} == {width}
-        if context is PLAIN:
-            shown = text(lines).translate({ord("–"): "-", ord("·"): ".", ord("µ"): "u"})
-            assert shown.isascii()
 
     def test_the_sick_card_stands_out(self) -> None:
         _, first, *others = rows(WHOLE, look(RESENDS, BAD), cursor=VICTIM)
@@ -181,7 +151,7 @@ class TestMap:
             node, inventory=dataclasses.replace(node.inventory, efa_links=links)
         )
         made = fabric_of(down)
-        assert card_map.marks(made, down) == {0: Severity.WARNING}
+        assert efa_map.marks(made, down) == {0: Severity.WARNING}
 
     def test_slow_links_mark_their_cards_where_latency_is_shown(self) -> None:
         incident = make_incident("latency_regression", node="trn-001", component="link:trn-003")
@@ -192,8 +162,8 @@ class TestMap:
     def test_so_do_links_that_no_incident_names(self) -> None:
         made = fabric_of(*probed(4, slow=(1, 3)))
         node = made.view_model.cluster.nodes["trn-001"]
-        assert card_map.marks(made, node, links=True) == {0: Severity.CRITICAL}
-        assert card_map.marks(made, node) == {}
+        assert efa_map.marks(made, node, links=True) == {0: Severity.CRITICAL}
+        assert efa_map.marks(made, node) == {}
 
     def test_a_node_that_is_silent_says_so(self) -> None:
         gone = make_node(0, 2, 2, 4, state=State.STALE, reason="silent for 14 s")
@@ -205,9 +175,9 @@ class TestMap:
     def test_slow_links_come_first_where_latency_is_shown(self) -> None:
         elsewhere = make_incident("efa_degraded", node="trn-002", component="efa:x")
         made = fabric_of(*probed(4, slow=(1, 3)), incidents=[elsewhere])
-        names = [node.name[-1] for node in card_map.worst_first(made, LATENCY)]
+        names = [node.name[-1] for node in efa_map.worst_first(made, LATENCY)]
         assert names == ["1", "3", "2", "0"]
-        assert card_map.worst_first(made, TRAFFIC)[0].name == "trn-002"
+        assert efa_map.worst_first(made, TRAFFIC)[0].name == "trn-002"
 
     def test_order(self) -> None:
         incident = make_incident("efa_degraded", node="trn-003", component="efa:x")
@@ -215,35 +185,33 @@ class TestMap:
         lost = cards(1, 2, {"efa_tx_bytes_total": [1, np.nan]})
         stale = make_node(4, state=State.STALE)
         made = fabric_of(cards(0), lost, cards(2), cards(3), stale, incidents=[elsewhere, incident])
-        names = [node.name[-1] for node in card_map.worst_first(made, TRAFFIC)]
+        names = [node.name[-1] for node in efa_map.worst_first(made, TRAFFIC)]
         assert names == ["3", "1", "4", "0", "2"]
 
 
-class TestFooting:
-    def test_medians_and_scale(self) -> None:
+class TestLegend:
+    def test_the_scale(self) -> None:
         nodes = [cards(index, 3, {TX: [2e9, 2e9, 2e9]}) for index in range(4)]
-        nodes.append(cards(4, 3, {TX: [1e9, 2e9, 2e9]}))
-        medians, legend = card_map.footing(fabric_of(*nodes), look(SIBLINGS), 78, PEN)
-        assert medians.text.split()[:4] == ["median", "100", "100", "100"], "but for the sick one"
+        legend = efa_map.legend(fabric_of(*nodes), look(SIBLINGS), 78, PEN)
         assert legend.text.startswith("  even ▆▆▆▆▆▆▆▆ 50 % off")
-        assert "limit 0.2 %" in card_map.legend(WHOLE, look(RESENDS), 100, PEN).text
+        assert "limit 0.2 %" in efa_map.legend(WHOLE, look(RESENDS), 100, PEN).text
 
     def test_why_nothing_is_known(self) -> None:
         def said(made: Fabric, layer: layers.Layer) -> str:
-            return card_map.legend(made, look(layer), 100, PEN).text
+            return efa_map.legend(made, look(layer), 100, PEN).text
 
         assert "no link was probed" in said(fabric_of(cards(0)), LATENCY)
         assert "no EFA devices known" in said(fabric_of(make_node(0, efa=0)), TRAFFIC)
         gone = make_node(0, state=State.DOWN, reason="no driver")
-        assert "nothing known: efa: no driver" in said(fabric_of(gone), RESENDS)
+        assert "unknown: efa: no driver" in said(fabric_of(gone), RESENDS)
         past = fabric_of(make_node(0, columns={"efa_tx_bytes_total": None, TX: None}))
         past.view_model = dataclasses.replace(past.view_model, behind=60.0)
-        assert "EFA device history is not kept" in said(past, TRAFFIC)
+        assert "the history has no EFA devices" in said(past, TRAFFIC)
 
 
 class TestSums:
     def test_all_cards_in_two_lines(self) -> None:
-        top, below = text(fabric.sums(WHOLE, 160, PEN)).splitlines()
+        top, below = text(fabric.totals(WHOLE, 160, PEN)).splitlines()
         assert top.startswith(" tx ")
         assert "% d of line rate" in top
         assert f"most retransmits 2.1 % d {VICTIM} {CARD}" in top
@@ -251,7 +219,7 @@ class TestSums:
         assert "driver 2.17.3g on all nodes" in below
         assert "rails balanced" in below
         assert "◌ 1 stale" in below
-        most = next(part for part in fabric.sums(WHOLE, 160, PEN)[0] if part.text == "2.1 %")
+        most = next(part for part in fabric.totals(WHOLE, 160, PEN)[0] if part.text == "2.1 %")
         assert most.style == PEN.palette.critical
 
     def test_of_the_worst_of_an_engine_they_say_that_these_are_not_all(self) -> None:
@@ -262,7 +230,7 @@ class TestSums:
             made = Fabric(
                 dataclasses.replace(shown, view=dataclasses.replace(shown.view, cluster=cluster))
             )
-            for line in text(fabric.sums(made, 160, PEN)).splitlines():
+            for line in text(fabric.totals(made, 160, PEN)).splitlines():
                 assert line.startswith(" of the 2 nodes shown   ") == chosen
 
     def test_what_differs_is_told(self) -> None:
@@ -273,25 +241,25 @@ class TestSums:
         old = dataclasses.replace(
             old, inventory=dataclasses.replace(old.inventory, efa_links=links)
         )
-        shown = text(fabric.sums(fabric_of(cards(0), old, cards(2)), 160, PEN))
+        shown = text(fabric.totals(fabric_of(cards(0), old, cards(2)), 160, PEN))
         assert "▲ drivers differ: 2.17.3g on 2, 2.13.0 on 1" in shown
         assert "▲ 12/48 EFA devices up" in shown
 
     def test_a_lame_rail_is_named(self) -> None:
         nodes = [cards(index, 4, {TX: [4e9, 4e9, 1e9, 4e9]}) for index in range(3)]
-        shown = text(fabric.sums(fabric_of(*nodes), 160, PEN))
+        shown = text(fabric.totals(fabric_of(*nodes), 160, PEN))
         assert f"rail {efa_name(2)} carries 25 % of peer traffic" in shown
         uneven = [cards(index, 4, {TX: [4e9, 4e9, 3.5e9, 4e9]}) for index in range(3)]
-        assert "rails uneven, within 12 %" in text(fabric.sums(fabric_of(*uneven), 160, PEN))
+        assert "rails uneven, within 12 %" in text(fabric.totals(fabric_of(*uneven), 160, PEN))
 
     def test_rails_are_even_but_for_a_card(self) -> None:
         nodes = [cards(index, 4, {TX: [4e9] * 4}) for index in range(15)]
         sick = cards(15, 4, {TX: [4e9, 4e9, 1e9, 4e9]})
-        shown = text(fabric.sums(fabric_of(*nodes, sick), 160, PEN))
+        shown = text(fabric.totals(fabric_of(*nodes, sick), 160, PEN))
         assert shown.endswith("rails balanced within 5 %, 1 exception")
-        assert "but for" not in text(fabric.sums(fabric_of(*nodes), 160, PEN))
+        assert "but for" not in text(fabric.totals(fabric_of(*nodes), 160, PEN))
 
     @pytest.mark.parametrize("width", [1, 20, 80, 200])
     def test_they_fit(self, width: int) -> None:
         for made in (WHOLE, fabric_of(), fabric_of(make_node(0, efa=0)), fabric_of(*probed(4))):
-            assert [line.cell_length for line in fabric.sums(made, width, PEN)] == [width] * 2
+            assert [line.cell_length for line in fabric.totals(made, width, PEN)] == [width] * 2
