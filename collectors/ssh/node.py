@@ -100,7 +100,7 @@ class SshNode:
         """Keeps a connection until cancelled, then ends it and all it ran on the node."""
         await self._register(sink)
         if warning := descriptors.allow(DESCRIPTORS):
-            sink.tell(warning)
+            sink.warn(warning)
         try:
             await self._keep(sink)
         finally:
@@ -114,7 +114,7 @@ class SshNode:
             self._report(sink, State.DOWN, f"the name {self._name} belongs to {clean(owner)}")
             await asyncio.sleep(self._retry_interval)
         if self.node != self._name:
-            sink.forget(self.node, address)
+            sink.remove(self.node, address)
             self.node = self._name
 
     async def _keep(self, sink: Sink) -> None:

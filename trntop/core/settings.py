@@ -66,8 +66,6 @@ class Collect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Unix socket on which step telemetry is received; empty means `steps.sock` in
     `/run/trntop`, or, if that is not writable, in `$XDG_RUNTIME_DIR` or `/tmp/trntop-UID`.
     """
-    steps_files: tuple[Text, ...] = ()
-    """Step telemetry files to follow, such as `/shared/run7/steps-*.jsonl`."""
     logs: tuple[Text, ...] = ()
     """Training logs to follow, such as `/var/log/train/*.log`."""
     log_patterns: tuple[Text, ...] = ()
@@ -179,25 +177,16 @@ class Screen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `trntop-deuteranopia`, `trntop-ansi` (the terminal's own 16 colors) or one of Textual's;
     `auto` is `trntop-dark`, or `trntop-ansi` where the terminal has 16 colors.
     """
-    graph: Literal["auto", "block", "braille", "ascii"] = "auto"
-    """Characters of graphs; `ascii` draws everything in ASCII; `auto` is `block`,
-    or `ascii` where the locale is not UTF-8.
-    """
     mouse: bool = True
     """Whether the dashboard uses the mouse; if false, the terminal selects text as usual."""
-    keys: dict[str, Text] = {}
-    """Custom keys, `[screen.keys]`: the id of an action → one or several keys, separated by commas,
-    such as `"app.quit" = "Q,ctrl+q"`. Unknown ids and keys with two actions are errors.
-    """
     price_per_hour: Annotated[float, Meta(ge=0, le=100_000)] = 0.0
-    """Price of a node per hour in US dollars, for the cost of tokens and pauses; 0 means unknown.
+    """Price of a node per hour in US dollars, for the cost of tokens in `trntop compare`; 0 means
+    unknown.
     """
     sort: str = ""
-    """Initial sort column of the fleet table, such as `util`; `worst` is the default order; empty
-    means as last used.
-    """
+    """Sort column of the fleet table, such as `util`; empty means worst first."""
     columns: tuple[Text, ...] = ()
-    """Columns of the fleet table, such as `util`, `efa_tx`, `state`; none means as last used.
+    """Columns of the fleet table, such as `util`, `efa_tx`, `state`; none means the default ones.
     """
 
 
@@ -289,22 +278,12 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Notifications about incidents of live sources."""
+    """The terminal's bell. For alerts, use `trntop rules prometheus` and Alertmanager."""
 
+    bell: bool = False
+    """Whether the dashboard rings the bell when an incident opens, also in recordings."""
     severity: Literal["info", "warning", "critical"] = "warning"
     """Minimum severity."""
-    closed: bool = False
-    """Whether to notify when an incident closes, too."""
-    bell: bool = False
-    """Whether the dashboard rings the terminal's bell, also for recordings."""
-    webhook: str = ""
-    """URL to which incidents are posted as JSON. It is a secret and never shown; use `webhook_file`
-    or the environment to keep it out of this file.
-    """
-    webhook_file: str = ""
-    """File whose first line is the URL, instead."""
-    token_file: str = ""
-    """File whose first line is sent as `Authorization: Bearer`."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
