@@ -31,7 +31,7 @@ def text(tag: str, settings: Collect) -> str:
         "lister": settings.neuron_ls,
         "config": json.dumps(configuration(settings.period)),
         "texts": f"({'|'.join(names)})",
-        "patience": str(math.ceil(max(TIMEOUT, 4 * settings.period))),
+        "limit": str(math.ceil(max(TIMEOUT, 4 * settings.period))),
     }
     head = "".join(f"{name}={shlex.quote(value)}\n" for name, value in parameters.items())
     return head + resources.files(__package__).joinpath("node.sh").read_text()
