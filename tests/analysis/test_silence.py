@@ -69,4 +69,4 @@ def test_what_a_list_says_is_no_sign_of_life_but_may_be_why() -> None:
     (found,) = silent(*BEAT[:200], *spoke, *lists)
     assert found.verdict.since == 19.0
     assert found.verdict.says["last"] == "neuron-monitor"
-    assert "EC2 says: stopped" in found.verdict.evidence[0].text
+    assert "EC2 reports: stopped" in found.verdict.evidence[0].text
