@@ -79,5 +79,5 @@ def test_a_stale_report_has_no_bandwidth() -> None:
     frame = monitor.tick(60.0).cluster.nodes["n"].frame
     assert not any("hbm" in name for name in frame.columns)
     assert frame.why_absent("node_hbm_bytes_per_second") == (
-        "no word from neuron-monitor on executions"
+        "neuron-monitor reports no executions"
     )
