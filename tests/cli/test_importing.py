@@ -102,7 +102,7 @@ def test_one_step_of_one_rank_is_not_counted_twice(
     ):
         assert main(["import", "trace", *files]) == 2
         captured = capsys.readouterr()
-        assert captured.err.startswith(f"trntop: {files[0]} and {files[1]} both hold {what}: ")
+        assert captured.err.startswith(f"trntop: {files[0]} and {files[1]} both have {what}: ")
         assert (captured.err.count("\n"), captured.out) == (1, "")
     later = kineto(tmp_path / "c", [step(4, 0, 10), gemm(0, 5)])
     assert main(["import", "trace", marked[0], str(later)]) == 0
@@ -135,7 +135,7 @@ def test_traces_of_different_times_are_imported_and_no_node_is_silent_between_th
     output = tmp_path / "run.jsonl"
     assert main(["import", "trace", *ranks, str(undated), "-o", str(output)]) == 0
     errors = capsys.readouterr().err
-    assert "no date in it" in errors
+    assert "it has no date" in errors
     assert "these traces do not overlap in time: " in errors
     assert f" between {ranks[0]} and {undated}\n" in errors
     assert main(["analyze", "--json", str(output)]) == 0
@@ -226,7 +226,7 @@ def test_what_to_know_of_a_trace_is_said_once(
     captured = capsys.readouterr()
     assert len(json.loads(captured.out)["steps"]) == 8
     assert captured.err.splitlines() == [
-        f"trntop: {path}: no cc_running events in it: communication is not known"
+        f"trntop: {path}: no cc_running events in it: communication is unknown"
     ]
 
 
@@ -272,10 +272,7 @@ def test_profiles_from_adding_to_removing(
     assert main(["profile", "add", str(file), "--neff", "train_step.neff"]) == 0
     captured = capsys.readouterr()
     size = units.bytes_iec(6.697 * GIB)
-    assert captured.out == (
-        f"train_step.neff: {size} per execution of {units.seconds(0.05482)};"
-        " mbu_estimated_percent 31.99 matches Inferentia2 or Trainium1\n"
-    )
+    assert captured.out == (f"train_step.neff: {size} per execution of {units.seconds(0.05482)}\n")
     assert captured.err == ""
     assert main(["profile", "add", str(file), "--neff", "train_step.neff"]) == 0
     assert "replaced the old profile" in capsys.readouterr().out
@@ -306,14 +303,12 @@ def test_the_file_of_somebody_else_is_left_alone(
     assert f"there is no folder {away.parent}" in capsys.readouterr().err
 
 
-def test_profiles_that_raise_doubts_are_kept_and_the_doubts_said(
+def test_a_profile_without_a_name_is_kept_with_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = tmp_path / "store.json"
     file = tmp_path / "step.json"
-    file.write_text(json.dumps(GOLDEN | {"mbu_estimated_percent": 12.0}))
+    file.write_text(json.dumps(GOLDEN))
     assert main(["profile", "add", "--set", f"collect.profiles={store}", str(file)]) == 0
-    nameless, unfit = capsys.readouterr().err.splitlines()
-    assert "does not name its NEFF: assuming step" in nameless
-    assert "mbu_estimated_percent 12 matches no known chip" in unfit
+    assert "does not name its NEFF: assuming step" in capsys.readouterr().err
     assert store.exists()

@@ -59,8 +59,8 @@ async def test_w_writes_the_black_box(tmp_path: Path) -> None:
     session.black_box = filled()
     (said,) = await said_after(app_of(session, settings_of(tmp_path)), "w")
     (file,) = files(tmp_path)
-    assert said.startswith("the last 1 min (61 readings, ")
-    assert said.endswith(f"are in {file}")
+    assert said.startswith("saved the last 1 min (61 readings, ")
+    assert said.endswith(f"to {file}")
     assert len(list(open_recording(file))) == 61
 
 
@@ -76,8 +76,8 @@ async def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     ("shown", "playback", "reason"),
     [
         (make_view(), None, "blackbox.seconds is 0"),
-        (make_view(), Playback(), "this is a recording already: fake"),
-        (make_view(simulated=True), Playback(), "a simulation is not kept; trntop record fake"),
+        (make_view(), Playback(), "this is already a recording: fake"),
+        (make_view(simulated=True), Playback(), "use trntop record fake"),
     ],
 )
 async def test_where_nothing_is_kept_it_says_why(
@@ -102,7 +102,7 @@ async def test_r_writes_the_report(tmp_path: Path) -> None:
         app._files.wait()
         await pilot.pause()
         first, second = (one.message for one in app._notifications)
-    assert first == f"the report of 3 s is in {tmp_path}/trntop-report-20251120T120641Z.md"
+    assert first == f"saved the report of 3 s to {tmp_path}/trntop-report-20251120T120641Z.md"
     assert second.endswith("-2.md")
     assert {file.read_text() for file in files(tmp_path)} == {"from -10 to 401, 3 s seen\n"}
 

@@ -9,7 +9,7 @@ from trntop.cli import arguments, opening, snapshots
 from trntop.cli.opening import settings_of
 from trntop.core.errors import UsageError
 from trntop.core.settings import Settings
-from trntop.core.source_spec import Origin, Source, parse_all
+from trntop.core.source_spec import Origin, parse_all
 from trntop.session.runner import Session
 
 WEB_LISTEN = "127.0.0.1:10043"
@@ -119,10 +119,8 @@ def _dashboard(session: Session, settings: Settings) -> int:
     from trntop.exporters.report import report
     from trntop.tui.app import run
 
-    demo_sources = [Source(Origin.SIMULATION, "sim:demo")]
     return run(
         session,
         settings=settings,
-        offer_demo=lambda: opening.session(demo_sources, settings),
         report=lambda first, last, seconds: report(first, last, seconds, last.incidents),
     )

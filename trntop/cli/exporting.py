@@ -237,7 +237,7 @@ def _probes(sources: list[Source], settings: Settings, turns: "Turns") -> "Probe
         return Probes()
     if not export.probe_token_file:
         raise UsageError("--allow-probes needs --probe-token-file FILE")
-    from trntop.collectors.probes.local import LocalHost
+    from trntop.collectors.hosts.node import LocalHost
 
     simulated = any(source.origin is Origin.SIMULATION for source in sources)
     host = LocalHost(settings, opening.node_name(), turns, simulated=simulated)

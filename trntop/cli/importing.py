@@ -48,10 +48,6 @@ def add_trace_arguments(parser: argparse.ArgumentParser) -> None:
         "--job", default="trace", help="name of the job in the recording (default: trace)"
     )
     parser.add_argument(
-        "--format", choices=("auto", "kineto", "nrt"), default="auto",
-        help="auto (default), kineto or nrt",
-    )  # fmt: skip
-    parser.add_argument(
         "--executions", type=arguments.count, metavar="N",
         help="executions of a core per step (nrt; default: the whole trace is one step)",
     )  # fmt: skip
@@ -64,7 +60,7 @@ def import_trace(args: Namespace) -> int:
     if args.output:
         # Known before minutes are spent on reading traces.
         _check_output(args)
-    captures = traces.load(args.files, args.format, args.executions)
+    captures = traces.load(args.files, args.executions)
     _print_notes(captures)
     steps = [step for capture in captures for step in traces.steps_of(capture)]
     totals = [traces.total_of(capture) for capture in captures]
@@ -195,12 +191,6 @@ def profile_add(args: Namespace) -> int:
                 " set it with --neff or --uuid",
                 file=sys.stderr,
             )
-        if summary.stated is not None and not summary.chips():
-            print(
-                f"trntop: {file}: mbu_estimated_percent {summary.stated:g} matches no known chip;"
-                " check that times are in seconds and of one core",
-                file=sys.stderr,
-            )
     return 0
 
 
@@ -211,8 +201,6 @@ def _figures(summary: profiles.Summary) -> str:
         text += f" of {units.seconds(profile.seconds)}"
     if summary.cores > 1:
         text += f", mean of {summary.cores} cores"
-    if chips := summary.chips():
-        text += f"; mbu_estimated_percent {summary.stated:g} matches {' or '.join(chips)}"
     return text
 
 

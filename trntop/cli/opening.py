@@ -28,7 +28,7 @@ from trntop.session.runner import Playback, Session, Span, Subscriber, Tap
 from trntop.sources import BY_NAME
 
 if TYPE_CHECKING:
-    from trntop.collectors.checks import KeptChecks
+    from trntop.collectors.checks import SavedCheck
     from trntop.collectors.probing import Probing
 
 WARM_UP = 124.0
@@ -219,7 +219,7 @@ def session(
         kept = settings.blackbox
         keep = lasting and kept.seconds and (guest or kept.agent)
         box = BlackBox(kept.seconds, kept.megabytes << 20) if keep else None
-        checks: list[KeptChecks] = _kept_checks() if lasting and guest else []
+        checks: list[SavedCheck] = _saved_check() if lasting and guest else []
         probed = [] if probing is None else [probing]
         live += [*checks, *probed]
         session = Session(monitor, collectors=live, description=description, tap=tap, black_box=box)
@@ -245,13 +245,13 @@ def session(
     )
 
 
-def _kept_checks() -> "list[KeptChecks]":
-    """The newest result of `trntop check` on this machine, for the EFA screen."""
-    from trntop.check import kept
-    from trntop.collectors.checks import KeptChecks
+def _saved_check() -> "list[SavedCheck]":
+    """The newest `trntop check` on this machine, for the EFA screen."""
+    from trntop.check.readings import newest_file
+    from trntop.collectors.checks import SavedCheck
 
-    folder = kept.folder_of(os.environ)
-    return [] if folder is None else [KeptChecks(folder)]
+    path = newest_file(os.environ)
+    return [] if path is None else [SavedCheck(path)]
 
 
 def _keep_critical(session: Session, settings: Settings) -> None:

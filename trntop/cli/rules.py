@@ -185,7 +185,7 @@ def _row(rule: Rule, settings: Analysis, state: str) -> Row:
         "summary": rule.summary,
         "advice": rule.advice or None,
         "settings": {f"analysis.{name}": getattr(settings, name) for name in rule.settings},
-        "follows": list(rule.follows),
+        "follows": list(rule.inhibited_by),
     }
 
 

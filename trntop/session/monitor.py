@@ -28,7 +28,7 @@ from trntop.pipeline.node import NodeState
 from trntop.pipeline.skew import Skew
 from trntop.remote.node import RemoteNode
 from trntop.remote.summary import SummaryTracker
-from trntop.sources import decoders
+from trntop.sources import DECODERS
 
 MAX_NODES = 40_000
 MAX_UNKNOWN = 64
@@ -109,7 +109,6 @@ class Monitor:
         """The previous entry of the history, in a sparse past."""
         self._profiles = profiles
         self._plan = compute_plan(wanted)
-        self._decoders = decoders(None if wanted is None else self._plan.needed)
         self.history = History(
             settings.history.seconds, settings.history.coarse, settings.history.step
         )
@@ -141,7 +140,7 @@ class Monitor:
         if reading.source == PROMETHEUS:
             self._feed_summary(reading)
             return
-        decoder = self._decoders.get(reading.source)
+        decoder = DECODERS.get(reading.source)
         if decoder is None:
             known = self.unknown_sources
             if reading.source in known or len(known) < MAX_UNKNOWN:
@@ -250,12 +249,13 @@ class Monitor:
 
     def evaluate(self, cluster: Cluster, lag: float = 0.0) -> View:
         """Evaluates the rules on the nodes of a tick."""
-        if self._plan.wanted is None:
-            self._record(cluster, dict(job_means(cluster)))
         if self._summary is None:
             self._incidents = self._analyzer.tick(cluster)
+            cluster = replace(cluster, phases=self._analyzer.phases)
         else:
             self._incidents = self._summary.incidents(cluster.time)
+        if self._plan.wanted is None:
+            self._record(cluster, dict(job_means(cluster)))
         return self._shown(cluster, lag)
 
     def _record(self, cluster: Cluster, means: dict[str, float]) -> None:

@@ -191,7 +191,12 @@ def test_a_node_that_cannot_be_scraped_is_down() -> None:
         await watched.until(lambda view: len(view.cluster.nodes) == 2)
         cluster.nodes.remove("trn-002")
         cluster.down = ["trn-002", "trn-003"]
-        view = await watched.until(lambda view: "trn-003" in view.cluster.nodes)
+        view = await watched.until(
+            lambda view: (
+                "trn-003" in view.cluster.nodes
+                and view.cluster.nodes["trn-002"].state is not State.FRESH
+            )
+        )
         for name in ("trn-002", "trn-003"):
             source = view.cluster.nodes[name].frame.sources[0]
             assert source.state is State.DOWN

@@ -202,9 +202,9 @@ async def test_hosts_that_do_not_answer(server: Sshd, tmp_path: Path, sink: Note
                 ),
                 10,
             )
-    assert reason(sink, "trn-1") == "its port is open, but nobody speaks SSH there in time"
+    assert reason(sink, "trn-1") == "no response from its SSH port in time"
     assert reason(sink, "trn-2") == "connection refused by 127.0.0.1 port 1"
-    assert reason(sink, "trn-3") == "the name no-such-host.invalid is not known"
+    assert reason(sink, "trn-3") == "host name no-such-host.invalid does not resolve"
 
 
 async def test_two_machines_that_are_called_the_same_stay_apart(
