@@ -1,7 +1,4 @@
-"""Inventories and frames from series, by the label `node`.
-
-If two targets export the same node, as an agent and its aggregator do, the first one counts.
-"""
+"""Inventories and frames from series, by the label `node`."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -98,31 +95,20 @@ class Draft:
 
 
 class Drafts:
-    """The nodes of one refresh.
+    """The nodes of one refresh, by label."""
 
-    Args:
-        targets: node → the target that exported it before.
-    """
-
-    def __init__(self, targets: Mapping[str, str] | None = None) -> None:
-        self._targets = targets or {}
+    def __init__(self) -> None:
         self.nodes: dict[str, Draft] = {}
-        self.duplicates: dict[str, str] = {}
-        """Node → a second target that exports it."""
 
     def _draft(self, labels: Labels) -> Draft | None:
-        """The node of a row; None without a node, or if its target is not the first."""
+        """The node of a row; None without one."""
         label = labels.get("node", "")
         if not label:
             return None
-        instance = labels.get("instance", "")
         draft = self.nodes.get(label)
-        known = self._targets.get(label, instance) if draft is None else draft.instance
-        if known != instance:
-            self.duplicates.setdefault(label, instance)
-            return None
         if draft is None:
-            draft = self.nodes[label] = Draft(label, instance)
+            draft = self.nodes[label] = Draft(label)
+        draft.instance = labels.get("instance", draft.instance)
         return draft
 
     def add(self, rows: Iterable[tuple[Labels, float]]) -> None:

@@ -89,7 +89,7 @@ class Refresher:
     async def _refresh_all(self, at: float, focus: str | None) -> None:
         queries = self._queries.all_nodes(self._cards)
         found = await self._client.refresh(queries, at, ("nodes", "times"))
-        drafts = Drafts(self._publisher.targets)
+        drafts = Drafts()
         for key in ("about", "nodes", "jobs", "silent", "retransmitted"):
             drafts.add(_rows(found, key))
         drafts.add_instances(_rows(found, "times"))
@@ -115,7 +115,7 @@ class Refresher:
         self._large = not 0 < total.nodes <= MAX_ALL
         queries = self._queries.some_nodes(self._choose(found, focus))
         detail = await self._client.refresh(queries, at, ("nodes", "times"))
-        drafts = Drafts(self._publisher.targets)
+        drafts = Drafts()
         drafts.add(_rows(detail, "nodes"))
         drafts.add_instances(_rows(detail, "times"))
         drafts.add_values("efa_tx_bytes_per_second", _rows(detail, "tx"))
@@ -173,7 +173,7 @@ class Refresher:
             *(self._client.instant(query, at, NODE_SECONDS) for query in queries.values())
         )
         found = dict(zip(queries, results, strict=True))
-        drafts = Drafts(self._publisher.targets)
+        drafts = Drafts()
         drafts.add(found["all"].rows())
         drafts.add_instances(found["times"].rows())
         draft = drafts.nodes.get(node.label)
@@ -214,18 +214,13 @@ class Refresher:
                 if key == "recorded":
                     for time, value in values.items():
                         totals.setdefault(time, []).append((row.metric, value))
-                elif (name := _quantity(row)) in KEPT and self._is_owner(row):
+                elif (name := _quantity(row)) in KEPT:
                     tables.setdefault(clean(row.metric.get("node", "")), {})[name] = values
         scalars: dict[str, dict[float, float]] = {}
         for time, rows in totals.items():
             for where, value in past(rows):
                 scalars.setdefault(where, {})[time] = value
         self._publisher.publish_history(scalars, tables)
-
-    def _is_owner(self, row: Row) -> bool:
-        """Whether a row is of the first target of its node."""
-        target = row.metric.get("instance", "")
-        return self._publisher.targets.get(row.metric.get("node", ""), target) == target
 
 
 def _rows(found: Mapping[str, Result], key: str) -> Rows:
