@@ -18,8 +18,7 @@ lint:           ## formatting, lint, types, import contracts
 
 docs:           ## regenerate the pages that follow from the code
 	$(BIN)/python -m tools.settings_page > docs/settings.md
-	$(BIN)/python -m trntop.sources metrics > docs/metrics.md
-	$(BIN)/python -m trntop.sources > docs/sources.md
+	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.dashboards
 	$(BIN)/python -m tools.rule_tests
 

@@ -1,8 +1,8 @@
-"""Probes of the newest check that was kept on this machine, for a dashboard that runs beside it.
+"""The probes of the newest check on this machine, for a dashboard that runs on the same machine.
 
-`trntop check` keeps its results (`trntop.check.kept`). The folder is looked at now and then; what a
-check that is still fresh probed is handed over for the nodes that the dashboard shows, as if those
-had probed it themselves.
+`trntop check` saves them as a recording (`trntop.check.readings.newest_file`). The file is polled;
+the probes that are not stale yet are passed on for the nodes that the dashboard shows, as if those
+had probed themselves.
 """
 
 import asyncio
@@ -11,70 +11,66 @@ from collections.abc import Container
 from pathlib import Path
 
 from trntop.catalog import PROBE
-from trntop.check import kept
-from trntop.check.readings import readings
-from trntop.core.errors import UsageError
+from trntop.core.errors import TrntopError
 from trntop.core.model import Reading, View
+from trntop.recording.reader import open_recording
 from trntop.session.collector import Sink
 from trntop.sources import STALE_AFTER
 
 from .worker import StuckError, Worker
 
 PERIOD = 5.0
-"""Seconds between looks."""
+"""Seconds between polls."""
 DEADLINE = 5.0
 
 
-class KeptChecks:
-    """Gives the probes of the newest check, once.
+class SavedCheck:
+    """The probes of the newest check, each once.
 
-    It is to be subscribed to the session's views besides: nodes that the session does not show are
-    not made up for a check's sake.
+    It is also subscribed to the session's views: a check adds no nodes to a dashboard.
 
     Args:
-        folder: where results are kept.
-        period: seconds between looks.
+        path: the recording.
+        period: seconds between polls.
     """
 
     node = ""
     source = PROBE
 
-    def __init__(self, folder: Path, period: float = PERIOD) -> None:
-        self._folder = folder
+    def __init__(self, path: Path, period: float = PERIOD) -> None:
+        self._path = path
         self._shown: Container[str] = ()
         self._period = period
-        self._newest: Path | None = None
+        self._modified = 0
         self._waiting: list[Reading] = []
 
     def __call__(self, view: View) -> None:
-        """Takes which nodes are shown."""
         self._shown = view.cluster.nodes
 
     async def run(self, sink: Sink) -> None:
-        """Looks until cancelled."""
         worker = Worker("trntop checks")
         try:
             while True:
-                # A result that cannot be read is none: nobody waits for it here.
-                with contextlib.suppress(StuckError, OSError, UsageError):
-                    await worker.call(self._look, DEADLINE)
-                self._hand_over(sink)
+                # The dashboard works without a check.
+                with contextlib.suppress(StuckError, OSError, TrntopError):
+                    await worker.call(self._read, DEADLINE)
+                self._pass_on(sink)
                 await asyncio.sleep(self._period)
         finally:
             worker.close()
 
-    def _look(self) -> None:
-        """Reads a result that was not there before; in a thread."""
-        newest = kept.newest(self._folder)
-        if newest is not None and newest != self._newest:
-            self._newest = newest
-            self._waiting = list(readings(kept.read(newest)))
+    def _read(self) -> None:
+        """Reads a new file; in a thread."""
+        modified = self._path.stat().st_mtime_ns
+        if modified != self._modified:
+            self._modified = modified
+            self._waiting = list(open_recording(self._path))
 
-    def _hand_over(self, sink: Sink) -> None:
-        """What is fresh, and of nodes that are shown; the others may join yet."""
+    def _pass_on(self, sink: Sink) -> None:
+        """Readings that are not stale, of nodes that are shown; the others may join later."""
         oldest, shown = sink.now() - STALE_AFTER[PROBE], self._shown
-        fresh = [one for one in self._waiting if one.time > oldest]
-        self._waiting = [one for one in fresh if one.node not in shown]
-        for one in fresh:
-            if one.node in shown:
-                sink.reading(one)
+        fresh = [reading for reading in self._waiting if reading.time > oldest]
+        self._waiting = [reading for reading in fresh if reading.node not in shown]
+        for reading in fresh:
+            if reading.node in shown:
+                sink.reading(reading)

@@ -145,7 +145,7 @@ class ContainerInsights:
     def _publish(self, minutes: Sequence[Minute], sink: Sink) -> None:
         names = self._names()
         if not self._published and minutes:
-            sink.forget(self.node)
+            sink.remove(self.node)
         for minute in minutes:
             node = minute.node
             facts = {"instance_id": node.instance, "instance_type": self._nodes.get(node, "")}

@@ -1,17 +1,15 @@
-"""Probes between agents now and then, so that a link that becomes slow is seen before it is needed.
+"""Periodic probes between agents: the latency of EFA while nothing else measures it.
 
-All agents that are told of each other stand on a ring, in the order of a hash of their names; each
-probes the one or two that follow it. So every node is at the end of two links or more with
-different peers, which tells a sick node from a sick link, and the number of probes grows with the
-nodes and not with their pairs. When an agent's turn is follows from its name as well: a fleet does
-not act in step, however it was started. A node that works is left in peace.
+All agents of a list form a ring, in the order of a hash of their names, and each probes the next
+one. So each node is at the end of two links with different peers, which distinguishes a slow node
+from a slow link, and the number of probes grows with the nodes, not with their pairs. The time of a
+probe also depends on the hash: a fleet does not probe in step. A node in use is skipped.
 """
 
 import asyncio
 import contextlib
 import hashlib
 import os
-import random
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -32,74 +30,66 @@ from trntop.session.collector import Sink
 
 from .fleet import agents
 from .fleet.target import Target
-from .hosts.agent import AgentHost, Line
-from .probes.local import LocalHost
+from .hosts.agent import AgentHost, SharedClient
+from .hosts.node import LocalHost
 from .probes.turns import Turns
 
-MAX_PARTNERS = 2
-FRESH_SECONDS = 600.0
-"""How often a link has to be probed, so that what was usual on it is not forgotten between two
-probes (see `trntop.pipeline.source_buffer`).
-"""
-TRIES = 3
-AGAIN_SECONDS = (2.0, 6.0)
-"""Between two tries where one side is in another probe; most take 2 s."""
-FAREWELL = 0.3
-"""Seconds for the hosts to end what was begun on them, when trntop quits."""
+CLOSE_SECONDS = 0.3
+"""For the hosts to end what was started on them, when trntop quits."""
 QUIET_SHARE = 0.05
-"""Share of the EFA cards' rate below which a node counts as quiet."""
+"""Share of the EFA devices' rate above which a node is in use."""
 
 
 def probing_of(node: str, settings: Settings, turns: Turns) -> "Probing":
-    """What probes from this machine, as the settings say.
+    """The periodic probes of this machine.
 
     Args:
         node: name of this machine as a node.
-        settings: `export.probe_…` of them.
-        turns: shared with what else probes on it.
+        settings: with `export.probe_…`.
+        turns: shared with all other probers on this machine.
 
     Raises:
-        UsageError: no agents are named that it may probe.
-        SettingsError: what is needed to reach them is wrong.
+        UsageError: no agents to probe are named.
+        SettingsError: a setting to reach them is wrong.
     """
     export = settings.export
     if not export.allow_probes:
-        raise UsageError("--probe-every goes with --allow-probes: those it probes probe it as well")
+        raise UsageError("--probe-every needs --allow-probes: its peers probe this node as well")
     if not export.probe_peers:
         raise UsageError("--probe-every needs --probe-peers NODES, such as trn-[001-016]")
     source = parse(export.probe_peers)
     if source.origin is not Origin.AGENT:
-        raise UsageError(f"--probe-peers {clean(source.text, 80)}: say nodes such as trn-[001-016]")
-    # One token for all: what this agent wants to see, it sends to the others.
+        raise UsageError(f"--probe-peers {clean(source.text, 80)}: use nodes such as trn-[001-016]")
+    # One token for all agents.
     fleet = structs.replace(
         settings.fleet, token_file=settings.fleet.token_file or export.probe_token_file
     )
     targets = agents.targets(source.text, fleet)
-    known_as = own(targets, node, export.listen)
-    line = Line(fleet)
+    own = own_name(targets, node, export.listen)
+    client = SharedClient(fleet)
     return Probing(
         node,
-        LocalHost(settings, known_as or node, turns),
-        [AgentHost(one, line) for one in targets if one.name != known_as],
+        LocalHost(settings, own or node, turns),
+        [AgentHost(target, client) for target in targets if target.name != own],
         export.probe_every,
         ProbeSpec(provider=export.probe_provider),
-        partial(disturbance, node=node, load=export.probe_load),
+        partial(busy_reason, node=node, load=export.probe_load),
     )
 
 
-def own(targets: Sequence[Target], node: str, listens: Collection[str]) -> str:
-    """What this machine is called among targets; empty if it is none of them.
+def own_name(targets: Sequence[Target], node: str, listens: Collection[str]) -> str:
+    """The name of this machine among targets; empty if it is none of them.
 
     Args:
         targets: agents.
         node: name of this machine.
-        listens: `HOST:PORT` where its agent listens; an empty host stands for all addresses.
+        listens: `HOST:PORT` where its agent listens; an empty host is any address.
     """
     here = {
         address.address for addresses in psutil.net_if_addrs().values() for address in addresses
     }
     places = {
-        (host.strip("[]"), port) for host, _, port in (one.rpartition(":") for one in listens)
+        (host.strip("[]"), port) for host, _, port in (each.rpartition(":") for each in listens)
     }
     for target in targets:
         parts = urlsplit(target.address)
@@ -107,38 +97,39 @@ def own(targets: Sequence[Target], node: str, listens: Collection[str]) -> str:
         if (host, port) in places or (host in here and ("", port) in places):
             return target.name
     short = node.partition(".")[0]
-    return next((one.name for one in targets if one.name.partition(".")[0] == short), "")
+    names = (target.name for target in targets)
+    return next((name for name in names if name.partition(".")[0] == short), "")
 
 
-def disturbance(view: View | None, node: str, load: float) -> str:
-    """Why a node is not to be probed now; empty where it may be.
+def busy_reason(view: View | None, node: str, load: float) -> str:
+    """Why a node is not to be probed now; empty if it may be.
 
     Args:
-        view: what the agent knows.
+        view: the newest view of the agent.
         node: the node's name.
-        load: load average over one minute, per vCPU, from which on it works.
+        load: load average over one minute, per vCPU, above which the node is in use.
     """
     vcpus, running = os.cpu_count() or 1, os.getloadavg()[0]
     if running > load * vcpus:
         return f"load {running:.1f} on {vcpus} vCPUs"
     if view is not None and (seen := view.cluster.nodes.get(node)) is not None:
         share = seen.frame.columns.get("node_efa_tx_share_ratio")
-        # NaN, where no rate is known, is no disturbance.
+        # NaN, an unknown rate, is not above the limit.
         if share is not None and len(share) and share[0] > QUIET_SHARE:
-            return f"its EFA cards send at {100 * share[0]:.0f} % of their rate"
+            return f"its EFA devices send at {100 * share[0]:.0f} % of their rate"
     return ""
 
 
 class Probing:
-    """Probes the links from this node to those that follow it on the ring, one at a time.
+    """Probes the link from this node to the next one on the ring.
 
     Args:
         node: name of this machine as a node.
-        here: this machine, by the name that the other agents know it by; its side is the client's.
+        here: this machine, by its name among the agents; its side is the client's.
         others: the agents that it may probe.
-        every: seconds between two probes, 600 at most.
-        spec: what each is.
-        disturbed: tells by the newest view why there is to be none just now, or nothing.
+        every: seconds between two probes.
+        spec: of each probe.
+        busy_reason: from the newest view, why there is no probe now; empty otherwise.
     """
 
     source = PROBE
@@ -150,42 +141,39 @@ class Probing:
         others: Sequence[Host],
         every: float,
         spec: ProbeSpec,
-        disturbed: Callable[[View | None], str],
+        busy_reason: Callable[[View | None], str],
     ) -> None:
         self.node = node
         self._here = here
         self._others = others
         self._every = every
         self._spec = spec
-        self._disturbed = disturbed
+        self._busy_reason = busy_reason
         self._view: View | None = None
         self._counts = Counter(probes=0, skipped=0)
-        self.partners = partners(here, others, max(1, int(FRESH_SECONDS / every)))
 
     def __call__(self, view: View) -> None:
-        """Takes the newest view."""
         self._view = view
 
     async def run(self, sink: Sink) -> None:
-        """Probes until cancelled; ends when there is nobody to probe."""
+        """Probes until cancelled; ends if there is no other node."""
         try:
-            if not self.partners:
-                self._say(sink, State.DOWN, "no other node is named that could be probed")
+            partner = next_on_ring(self._here, self._others)
+            if partner is None:
+                self._report(sink, State.DOWN, "--probe-peers names no other node")
                 return
-            turn = 0
             while True:
                 await asyncio.sleep(wait(self._here.name, self._every, sink.now()))
-                await self._beat(sink, self.partners[turn % len(self.partners)])
-                turn += 1
+                await self._turn(sink, partner)
         finally:
-            await asyncio.gather(*map(_closed, (*self._others, self._here)))
+            await asyncio.gather(*map(_close, (*self._others, self._here)))
 
-    async def _beat(self, sink: Sink, partner: Host) -> None:
-        reason = self._disturbed(self._view)
+    async def _turn(self, sink: Sink, partner: Host) -> None:
+        reason = self._busy_reason(self._view)
         began = sink.now()
         if not reason:
             try:
-                results = await self._patient(partner)
+                results = await self._probe(partner)
             except BusyError as error:
                 reason = str(error)
             except ProbeError as error:
@@ -193,66 +181,44 @@ class Probing:
                 results = [failed]
         if reason:
             self._counts["skipped"] += 1
-            self._say(sink, State.FRESH, f"not probed: {clean(reason, 160)}")
+            self._report(sink, State.FRESH, f"not probed: {clean(reason, 160)}")
             return
         self._counts["probes"] += 1
-        payload = msgspec.json.encode({"results": [_whole(one) for one in results]})
+        payload = msgspec.json.encode({"results": results})
         sink.reading(Reading(self.node, PROBE, began, payload))
-        self._say(sink, State.FRESH)
-
-    async def _patient(self, partner: Host) -> list[ProbeResult]:
-        """The results, after others have had theirs.
-
-        Raises:
-            BusyError: it did not come to its turn.
-            ProbeError: the probe cannot be run.
-        """
-        for _ in range(TRIES - 1):
-            with contextlib.suppress(BusyError):
-                return await self._probe(partner)
-            # By chance: two that wait for each other would meet again and again.
-            await asyncio.sleep(random.uniform(*AGAIN_SECONDS))
-        return await self._probe(partner)
+        self._report(sink, State.FRESH)
 
     async def _probe(self, partner: Host) -> list[ProbeResult]:
         server = await partner.serve(self._spec)
         try:
             return await self._here.probe(self._spec, partner.name, server)
         finally:
-            with contextlib.suppress(ProbeError):  # it ends by itself after its time
+            with contextlib.suppress(ProbeError):  # it ends by itself at its deadline
                 await partner.end(server)
 
-    def _say(self, sink: Sink, state: State, reason: str = "") -> None:
+    def _report(self, sink: Sink, state: State, reason: str = "") -> None:
         sink.status(Status(self.node, PROBE, state, reason, dict(self._counts)))
 
 
-async def _closed(host: Host) -> None:
-    """Ends what runs on a host, if it answers at once; else it ends there by itself."""
+async def _close(host: Host) -> None:
+    """Ends what runs on a host, if it responds at once; otherwise it ends at its deadline."""
     with contextlib.suppress(ProbeError, TimeoutError):
-        async with asyncio.timeout(FAREWELL):
+        async with asyncio.timeout(CLOSE_SECONDS):
             await host.close()
 
 
-def partners(here: Host, others: Sequence[Host], most: int = MAX_PARTNERS) -> list[Host]:
-    """Those that follow a node on the ring of all, nearest first; two at most."""
-    ring = sorted((*others, here), key=lambda one: _place(one.name))
-    start = next(place for place, one in enumerate(ring) if one is here)
-    count = min(most, MAX_PARTNERS, len(others))
-    return [ring[(start + step) % len(ring)] for step in range(1, count + 1)]
+def next_on_ring(here: Host, others: Sequence[Host]) -> Host | None:
+    """The node after `here`; None without others."""
+    ring = sorted((*others, here), key=lambda host: _hash(host.name))
+    partner = ring[(ring.index(here) + 1) % len(ring)]
+    return None if partner is here else partner
 
 
 def wait(node: str, every: float, now: float) -> float:
     """Seconds from `now` to a node's next turn."""
-    return every - (now - every * _place(node) / 2**64) % every
+    return every - (now - every * _hash(node) / 2**64) % every
 
 
-def _place(name: str) -> int:
-    """A number below 2**64 that a name always has."""
+def _hash(name: str) -> int:
+    """A number below 2**64."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())
-
-
-def _whole(result: ProbeResult) -> ProbeResult:
-    """A result that ended early as a failure: its mean is not that of the others."""
-    if not result.partial or result.error:
-        return result
-    return structs.replace(result, error="the probe ended before it was through")

@@ -346,8 +346,6 @@ def _neuron_columns(index: int, devices: int, cores: int, runtimes: int) -> dict
     columns: dict[str, Column] = {
         "neuroncore_utilization_ratio": (90 + (core + index) % 10) / 100,
         "neuroncore_flops_per_second": 40e12 + core * 1e9,
-        "neuroncore_physical_utilization_min_ratio": (88 + (core + index) % 10) / 100,
-        "neuroncore_physical_utilization_max_ratio": (90 + (core + index) % 10) / 100,
         "device_memory_total_bytes": np.full(devices, 96.0 * GIB),
     }
     # A part in fifteen of what a core uses: half of its share of the HBM, or somewhat more.

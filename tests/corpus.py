@@ -10,12 +10,15 @@ from trntop.analysis.rule_inputs import rule_inputs
 from trntop.collectors.simulator import Simulation, parse, simulate
 from trntop.core.model import View
 from trntop.core.settings import Settings
-from trntop.session.monitor import Monitor, play
+from trntop.session.monitor import Monitor, SparsePast, play
 
 START = 1.76e9
 SMALL = "type=trn1.32xlarge"
 SPACING = 15
 """Seconds of data between two views that are kept: as Prometheus would scrape a live node."""
+
+CALM = SparsePast(until=50, every=5)
+"""Before anything happens, sources are polled and rules evaluated each 5 seconds."""
 
 SCENARIOS = {
     "efa-degraded": "nodes=3&onset=90&duration=90&minutes=4.5",
@@ -52,10 +55,9 @@ class Played:
 def played(name: str) -> Played:
     """A scenario and its incidents, computed from what the rules read."""
     simulation = parse(f"sim:{name}?{SCENARIOS.get(name, 'nodes=3&minutes=3')}&{SMALL}")
-    kept = []
-    for number, view in enumerate(
-        play(simulate(simulation, START), Monitor(Settings(), wanted=rule_inputs()))
-    ):
-        if number % SPACING == 0:
+    monitor = Monitor(Settings(), wanted=rule_inputs(), sparse=CALM)
+    kept: list[View] = []
+    for view in play(simulate(simulation, START, CALM), monitor):
+        if not kept or view.time >= kept[-1].time + SPACING:
             kept.append(view)
     return Played(simulation, tuple(kept), view)

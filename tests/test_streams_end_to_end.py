@@ -55,7 +55,10 @@ def snapshot(*sources: str) -> dict[str, dict[str, object]]:
 
 
 def test_a_relay_stands_in_for_its_nodes(tmp_path: Path) -> None:
-    with export("sim:healthy?nodes=1") as one, export("sim:healthy?nodes=2") as two:
+    with (
+        export("sim:healthy?nodes=1&type=trn1.2xlarge") as one,
+        export("sim:healthy?nodes=2") as two,
+    ):
         port_one, port_two = (url.rpartition(":")[2] for url in (one, two))
         sources = (f"http://127.0.0.1:{port_one}", f"http://127.0.0.2:9,127.0.0.1:{port_two}")
         with export(*sources) as relay:
@@ -86,14 +89,14 @@ def test_a_relay_stands_in_for_its_nodes(tmp_path: Path) -> None:
 
 
 def test_a_relay_of_one_node_is_not_taken_for_it() -> None:
-    with export("sim:healthy?nodes=1") as one:
+    with export("sim:healthy?nodes=1&type=trn1.2xlarge") as one:
         port = one.rpartition(":")[2]
         with export(f"http://localhost:{port}") as relay:
             assert set(snapshot(relay)) == {"localhost"}
 
 
 def test_without_a_terminal_the_dashboard_prints_what_an_agent_says() -> None:
-    with export("sim:healthy?nodes=1") as one:
+    with export("sim:healthy?nodes=1&type=trn1.2xlarge") as one:
         port = one.rpartition(":")[2]
         text = run(f"127.0.0.1:{port}")
     assert "SIMULATED" in text

@@ -1,7 +1,7 @@
 """The dashboard: its screens, and the session that they show."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from threading import Thread
@@ -12,33 +12,28 @@ from textual import on
 from textual.app import App
 from textual.command import Provider
 
+from trntop.core.folders import state_folder
 from trntop.core.model import View
 from trntop.core.settings import Settings
 from trntop.session import interpreter
-from trntop.session.notify import Changes
 from trntop.session.runner import Session
 
-from . import journal, keys
+from .bell import Bell
 from .bindings import BINDINGS
-from .cost import Cost, TicksPerPicture
 from .files import Files, Report, Watched
-from .messages import NodeAsked, Notice, SubjectChanged, ViewChanged
+from .messages import NodeRequested, Notice, SubjectChanged, ViewChanged
 from .playhead import Playhead
-from .preferences import TablePreferences, default_path
-from .render.glyphs import ASCII, BLOCK, GLYPHS
+from .screens.base import BaseScreen
 from .screens.cluster import ClusterScreen
-from .screens.finding import Finding
-from .screens.frame import Frame
 from .selection import SharedSelection
-from .terminal import speaks_utf8
 from .terminal_app import TerminalApp
 from .themes import ANSI, AUTO, THEMES
 from .view_model import ViewModel
 
 MODES = ("comm", "efa", "incidents", "run")
-"""Screens that load when they are first opened."""
+"""Screens that are imported when they are first opened."""
 LOADING_SECONDS = 0.5
-"""Between pictures while a stream catches up."""
+"""Interval of redraws while a stream catches up."""
 
 
 def _jump() -> "type[Provider]":
@@ -47,28 +42,24 @@ def _jump() -> "type[Provider]":
     return Jump
 
 
-def _screen(app: "TrntopApp", mode: str) -> Frame:
+def _screen(mode: str) -> BaseScreen:
     module = import_module(f"{__package__}.screens.{mode}")
-    kind: type[Frame] = getattr(module, f"{mode.capitalize()}Screen")
-    if issubclass(kind, Finding):
-        return kind(app.latest, app.glyphs, app.shared)
-    return kind(app.latest, app.glyphs)
+    kind: type[BaseScreen] = getattr(module, f"{mode.capitalize()}Screen")
+    return kind()
 
 
 class TrntopApp(TerminalApp):
     """Shows one session.
 
     Args:
-        session: started when the screen is mounted; `join_session` waits for its end.
+        session: started when the app is mounted; `join_session` waits for its end.
         settings: thresholds, files and appearance.
-        offer_demo: makes a simulated session for the welcome screen's `d`.
-        report: makes the shift report.
-        preferences: order and columns of the node table.
+        report: returns the shift report.
         utc: whether clock times are in UTC instead of local time.
     """
 
     TITLE = "trntop"
-    CSS_PATH = "screens/frame.tcss"
+    CSS_PATH = "screens/base.tcss"
     DEFAULT_MODE = "cluster"
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
         *App.COMMANDS,
@@ -81,61 +72,38 @@ class TrntopApp(TerminalApp):
         session: Session,
         *,
         settings: Settings,
-        offer_demo: Callable[[], Session] | None = None,
         report: Report | None = None,
-        preferences: TablePreferences | None = None,
         utc: bool = False,
     ) -> None:
         self.settings = settings
-        self.glyphs = GLYPHS.get(settings.screen.graph, BLOCK)
         self.shared = SharedSelection()
-        self._offer_demo = offer_demo
         self._utc = utc
-        self._files = Files(settings.blackbox.folder, self._tell, report)
-        self._cost = Cost(written=lambda: self.written)
-        self._ticks = TicksPerPicture()
+        self._files = Files(settings.blackbox.folder, self._report_result, report)
         self._redraw_pending = False
         """Whether the newest view waits for the terminal."""
         self._drawn_at = 0.0
         self._stopping: Thread | None = None
-        self._set_session(session)
-        super().__init__(journal.default_path(os.environ))
-        self.set_keymap(keys.validate(settings.screen.keys, type(self)))
+        self.session = session
+        self.playhead = Playhead(session, self._redraw, self._warn)
+        self._view_model: ViewModel | None = None
+        self._watched = Watched()
+        self._bell = Bell(settings.notify)
+        super().__init__(state_folder(os.environ))
         for theme in THEMES:
             self.register_theme(theme)
         wanted = settings.screen.theme
         self.theme = wanted if self.get_theme(wanted) else THEMES[0].name
-        preferences = preferences or TablePreferences(wanted=settings.screen)
-        self.add_mode(
-            "cluster", lambda: ClusterScreen(self.latest, self.glyphs, self.shared, preferences)
-        )
+        self.add_mode("cluster", ClusterScreen)
         for mode in MODES:
-            self.add_mode(mode, partial(_screen, self, mode))
+            self.add_mode(mode, partial(_screen, mode))
 
-    def _set_session(self, session: Session) -> None:
-        self.session = session
-        self.playhead = Playhead(session, self._redraw, self._warn)
-        self._view_model: ViewModel | None = None
-        self._past_welcome = False
-        self._watched = Watched()
-        self._changes = Changes(self.settings.notify)
-
-    def _start(self) -> None:
-        self.session.tell = partial(self._tell, good=False)
-        self.session.subscribe(partial(self._receive, self.session))
-        self.session.start()
-
-    def adapt(self, environ: Mapping[str, str]) -> None:
-        """Selects the glyphs and theme that the terminal supports, unless the settings do."""
-        screen = self.settings.screen
-        if screen.graph == AUTO and not speaks_utf8(environ):
-            self.glyphs = ASCII
-        self.ascii = self.glyphs is ASCII
-        if screen.theme == AUTO and self.console.color_system == "standard":
+    def adapt(self) -> None:
+        """Selects the theme that the terminal supports, unless set."""
+        if self.settings.screen.theme == AUTO and self.console.color_system == "standard":
             self.theme = ANSI.name
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """The scale of levels for Textual's own themes."""
+        """The color scale for themes of Textual."""
         theme = self.current_theme
         return {
             "level-low": theme.panel or theme.background or "ansi_black",
@@ -147,13 +115,14 @@ class TrntopApp(TerminalApp):
         wanted = self.settings.screen.theme
         if wanted not in (AUTO, self.theme):
             self._warn(f"unknown theme {wanted}; using {self.theme}")
-        self._start()
+        self.session.warn = partial(self._report_result, good=False)
+        self.session.subscribe(self._receive)
+        self.session.start()
 
-    def _receive(self, session: Session, view: View) -> None:
-        """On the session's thread: only hands the view over."""
-        if session is self.session:
-            self.playhead.receive(view)
-            self.post_message(ViewChanged(view))
+    def _receive(self, view: View) -> None:
+        """Runs on the thread of the session."""
+        self.playhead.receive(view)
+        self.post_message(ViewChanged(view))
 
     def _stop(self) -> Thread:
         # On another thread, because a source may hang.
@@ -169,29 +138,24 @@ class TrntopApp(TerminalApp):
     def _view_changed(self, event: ViewChanged) -> None:
         seek_ended = self.playhead.update()
         self._watched.append(event.view)
-        self._cost.sample()
-        if self._changes(event.view) and self.settings.notify.bell:
+        if self._bell.rings(event.view):
             self.bell()
         if self.playhead.pinned:
             return
         if self.playhead.loaded(event.view) is not None and not seek_ended:
-            # While a stream catches up, pictures would only slow it down.
+            # Redraws would slow down the stream.
             if not self.terminal_busy and monotonic() - self._drawn_at > LOADING_SECONDS:
                 self._drawn_at = monotonic()
                 self._show(event.view)
             return
         self._redraw_pending = self.terminal_busy
-        if self._redraw_pending:
-            self._ticks.skip()
-        else:
-            self._ticks.show()
+        if not self._redraw_pending:
             self._show(event.view)
 
     def terminal_ready(self) -> None:
         """Draws what arrived while the terminal was busy."""
         if self._redraw_pending:
             self._redraw_pending = False
-            self._ticks.show()
             self._redraw()
 
     def _redraw(self) -> None:
@@ -202,18 +166,17 @@ class TrntopApp(TerminalApp):
         self._view_model = self._make(view)
         # A screen behind help or a dialog keeps updating.
         for screen in reversed(self.screen_stack):
-            if isinstance(screen, Frame):
+            if isinstance(screen, BaseScreen):
                 self.call_safely(partial(setattr, screen, "view_model", self._view_model))
                 break
         self._focus_subject()
-        self._welcome(self._view_model)
 
     @on(SubjectChanged)
     def _focus_subject(self) -> None:
-        """Lets sources report more of the node that the user looks at."""
+        """Lets sources report more about the selected node."""
         screen = self.screen
-        if isinstance(screen, Frame) and screen.is_mounted:
-            if screen.PLACE == "node":
+        if isinstance(screen, BaseScreen) and screen.is_mounted:
+            if screen.NAME == "node":
                 self.shared.node = screen.subject
             self.session.set_focus(screen.subject)
 
@@ -224,7 +187,6 @@ class TrntopApp(TerminalApp):
             history=playhead.series(view),
             behind=playhead.behind(view),
             later=playhead.later_incidents(view),
-            baseline=playhead.baseline,
             mode=playhead.mode(view),
             speed=playhead.speed,
             loaded=playhead.loaded(view),
@@ -235,37 +197,13 @@ class TrntopApp(TerminalApp):
             limits=self.settings.analysis,
             check=self.settings.check,
             own_rules=self.settings.rules,
-            every=self._ticks.every,
             utc=self._utc,
         )
 
     def latest(self) -> ViewModel | None:
         return self._view_model
 
-    def _welcome(self, view_model: ViewModel) -> None:
-        """Shows the welcome screen until there is data, or the user opens another screen."""
-        # Data that was there once may come back, and its incidents stay readable.
-        self._past_welcome |= view_model.has_data or bool(view_model.view.incidents)
-        shown = "welcome" in self.screen.classes
-        if shown and self._past_welcome:
-            self.pop_screen()
-        if shown or self._past_welcome or self.session.playback is not None:
-            return
-        if isinstance(self.screen, Frame) and view_model.no_devices:
-            from .screens.welcome import WelcomeScreen
-
-            demo = self._start_demo if self._offer_demo is not None else None
-            self.push_screen(WelcomeScreen(self.latest, self.glyphs, demo))
-
-    def _start_demo(self) -> None:
-        if self._offer_demo is None:
-            return
-        self._stop()
-        self._leave_node()
-        self._set_session(self._offer_demo())
-        self._start()
-
-    def _tell(self, text: str, good: bool) -> None:
+    def _report_result(self, text: str, good: bool) -> None:
         """From any thread."""
         self.post_message(Notice(text, good))
 
@@ -274,18 +212,18 @@ class TrntopApp(TerminalApp):
         severity: Literal["information", "warning"] = "information" if event.good else "warning"
         self.notify(event.text, severity=severity, timeout=10, markup=False)
 
-    @on(NodeAsked)
-    def _node_requested(self, event: NodeAsked) -> None:
+    @on(NodeRequested)
+    def _node_requested(self, event: NodeRequested) -> None:
         self.show_node(event.node, event.part)
 
     def show_node(self, node: str, part: str | None = None) -> None:
-        """Opens the screen of a node, at one of its components."""
+        """Opens the screen of a node, and scrolls to one of its components."""
         from .screens.node import NodeScreen
 
         if isinstance(self.screen, NodeScreen):
             self.screen.node = node
         else:
-            self.push_screen(NodeScreen(self.latest, self.glyphs, node, self.shared))
+            self.push_screen(NodeScreen(node))
         if part and isinstance(self.screen, NodeScreen):
             self.screen.call_after_refresh(self.screen.go_to, part)
 
@@ -305,17 +243,16 @@ class TrntopApp(TerminalApp):
         self._open("run")
 
     def _open(self, mode: str) -> None:
-        self._past_welcome = True
         self._leave_node()
         self.switch_mode(mode)
 
     def action_node(self) -> None:
         screen = self.screen
-        if isinstance(screen, Frame) and screen.subject is not None:
+        if isinstance(screen, BaseScreen) and screen.subject is not None:
             self.show_node(screen.subject)
 
     def action_go_there(self) -> None:
-        """Opens the node of the worst incident that names one."""
+        """Opens the node of the worst incident with a node."""
         if self._view_model is None:
             return
         incidents = self._view_model.incidents
@@ -342,11 +279,8 @@ class TrntopApp(TerminalApp):
     def action_speed(self, steps: int) -> None:
         self.playhead.change_speed(steps)
 
-    def action_baseline(self) -> None:
-        self.playhead.toggle_baseline()
-
     def action_onset(self) -> None:
-        incident = self.screen.incident if isinstance(self.screen, Frame) else None
+        incident = self.screen.incident if isinstance(self.screen, BaseScreen) else None
         if incident is not None:
             self.playhead.go_to(incident.opened_at)
 
@@ -374,18 +308,18 @@ class TrntopApp(TerminalApp):
         self._stopping = self._stop()
 
     def action_copy(self) -> None:
-        """Copies by OSC 52, which works through SSH."""
+        """Copies with OSC 52, which works over SSH."""
         screen = self.screen
-        if not isinstance(screen, Frame):
+        if not isinstance(screen, BaseScreen):
             return
-        incident = screen.incident if screen.PLACE == "incidents" else None
+        incident = screen.incident if screen.NAME == "incidents" else None
         text = screen.subject if incident is None else incident.summary
         if text:
             self.copy_to_clipboard(text)
-            self._tell(f"copied to the clipboard: {text}", good=True)
+            self._report_result(f"copied to the clipboard: {text}", good=True)
 
     def action_picture(self) -> None:
-        self._files.picture(self.export_screenshot(), self.session.view.time)
+        self._files.screenshot(self.export_screenshot(), self.session.view.time)
 
     def action_theme(self) -> None:
         names = [theme.name for theme in THEMES]
@@ -395,11 +329,11 @@ class TrntopApp(TerminalApp):
         from .screens.help import HelpScreen, keys_of
 
         keys = keys_of(self.screen.active_bindings.values())
-        self.push_screen(HelpScreen(keys, self._cost.share, self._cost.rate))
+        self.push_screen(HelpScreen(keys))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disables the key of the shown screen, and speed where no recording plays."""
-        if isinstance(self.screen, Frame) and action == self.screen.PLACE:
+        """Disables the key of the shown screen, and speed without a recording."""
+        if isinstance(self.screen, BaseScreen) and action == self.screen.NAME:
             return None
         if action == "speed" and self.session.playback is None:
             return False
@@ -410,22 +344,17 @@ def run(
     session: Session,
     *,
     settings: Settings,
-    offer_demo: Callable[[], Session] | None = None,
     report: Report | None = None,
 ) -> int:
     """Shows `session` until the user quits; returns the exit code.
 
     Starts and stops the session.
     """
-    preferences = TablePreferences(default_path(os.environ), settings.screen)
     interpreter.prepare()
-    app = TrntopApp(
-        session, settings=settings, offer_demo=offer_demo, report=report, preferences=preferences
-    )
-    app.adapt(os.environ)
+    app = TrntopApp(session, settings=settings, report=report)
+    app.adapt()
     try:
         app.run(mouse=settings.screen.mouse)
     finally:
         app.join_session()
-        preferences.wait(1.0)
     return app.return_code or 0

@@ -16,7 +16,7 @@ BINDINGS: list[BindingType] = [
     ),
     Binding(
         "6", "run", "Run", id="app.run",
-        tooltip="Training progress: steps, tokens, loss, pauses, cost",
+        tooltip="Training progress: steps, tokens, loss, pauses",
     ),
     Binding(
         "g", "go_there", "Go to node", show=False, id="app.go_there",
@@ -62,10 +62,6 @@ BINDINGS: list[BindingType] = [
     ),
     Binding(
         "l", "live", "Live", show=False, id="app.live", tooltip="Return to live data",
-    ),
-    Binding(
-        "b", "baseline", "Baseline", show=False, id="app.baseline",
-        tooltip="Mark this moment: columns show the change since; press again to remove the mark",
     ),
     Binding(
         "plus,equals_sign", "speed(1)", "Faster", show=False, id="app.faster",

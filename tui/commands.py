@@ -1,4 +1,4 @@
-"""What the command palette can jump to: nodes and incidents."""
+"""Nodes and incidents in the command palette."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -7,12 +7,11 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.fuzzy import Matcher
 
-from .messages import NodeAsked
-from .render.incidents import summary
-from .screens.frame import Frame
+from .messages import NodeRequested
+from .screens.base import BaseScreen
 
-FEW = 12
-"""Entries offered before anything is typed."""
+MAX_DISCOVERED = 12
+"""Entries before anything is typed."""
 
 
 class Jump(Provider):
@@ -21,33 +20,31 @@ class Jump(Provider):
     def _targets(self) -> Iterable[tuple[str, str]]:
         """Text and node of each target, incidents first."""
         screen = self.screen
-        view_model = screen.latest() if isinstance(screen, Frame) else None
+        view_model = screen.view_model if isinstance(screen, BaseScreen) else None
         if view_model is None:
             return
         for incident in view_model.incidents:
             if incident.node in view_model.cluster.nodes:
-                yield summary(incident, view_model), str(incident.node)
+                yield incident.summary, str(incident.node)
         for name in view_model.cluster.names:
             yield name, name
 
-    def _ask(self, node: str) -> None:
-        self.screen.post_message(NodeAsked(node))
+    def _open(self, node: str) -> None:
+        self.screen.post_message(NodeRequested(node))
 
     async def discover(self) -> Hits:
-        """The first few, before anything is typed."""
         for index, (text, node) in enumerate(self._targets()):
-            if index == FEW:
+            if index == MAX_DISCOVERED:
                 return
-            yield DiscoveryHit(Content(text), partial(self._ask, node), text=text, help="Jump to")
+            yield DiscoveryHit(Content(text), partial(self._open, node), text=text, help="Jump to")
 
     async def search(self, query: str) -> Hits:
-        """Those that match."""
         matcher = self.matcher(query)
         for text, node in self._targets():
             score, offsets = matcher.fuzzy_search.match(query, text)
             if score > 0:
                 shown = _marked(matcher, text, offsets)
-                yield Hit(score, shown, partial(self._ask, node), text=text, help="Jump to")
+                yield Hit(score, shown, partial(self._open, node), text=text, help="Jump to")
 
 
 def _marked(matcher: Matcher, text: str, offsets: Iterable[int]) -> Content:

@@ -1,7 +1,7 @@
-"""The numbers by which nodes are compared: what columns show, filters ask for and sorting uses.
+"""The numbers by which nodes are compared: in columns, filters and sorting.
 
-A measure has one value per node, in the catalog's base unit, and a form and a unit in which people
-read it. Its name is that of its column and the word for it in a filter.
+A measure has one value per node in the base unit of the catalog, and a format for people. Its name
+is that of its column and of its field in a filter.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from trntop.core import units
 from trntop.core.model import NO_VALUE, Cluster, Column, NodeView
 
 UTILIZATION = "node_neuroncore_utilization_mean_ratio"
-PROMETHEUS = "node_tensor_engine_busy_mean_ratio"
+TENSOR_ENGINE = "node_tensor_engine_busy_mean_ratio"
 MEMORY = "node_device_memory_used_max_ratio"
 BANDWIDTH = "node_hbm_bandwidth_ratio"
 TRANSMIT = "node_efa_tx_bytes_per_second"
@@ -26,8 +26,8 @@ EXPOSED = "job_exposed_comm_share_ratio"
 EXECUTIONS = "node_executions_completed_per_second"
 STEP = "job_step_seconds"
 TOKENS = "job_tokens_per_second"
-PACE = "job_step_pace_seconds"
-"""A step's time where no job states it: by the pace of its log lines."""
+LOG_STEP = "job_step_pace_seconds"
+"""Interval of the steps in the log, if no job reports its step time."""
 POWER = "node_device_power_mean_ratio"
 PROCESSOR = "node_cpu_busy_ratio"
 
@@ -45,46 +45,49 @@ class Measure:
     title: str
     quantity: str
     unit: str
-    """As columns show it."""
-    size: float
-    """Of that unit, in base units."""
+    """In columns."""
+    scale: float
+    """The unit in base units."""
     form: Callable[[float | None], str]
     help: str
-    """What it is, in a phrase."""
-    instead: str = ""
-    """The quantity that is asked where the first is absent."""
+    fallback: str = ""
+    """The quantity to use if the first is absent."""
 
     def quantity_of(self, node: NodeView) -> str:
-        """The quantity that a node's value is taken from."""
-        return self.instead if self.instead and _one(node, self.quantity) is None else self.quantity
+        """The quantity of the value of a node."""
+        return (
+            self.fallback
+            if self.fallback and _value(node, self.quantity) is None
+            else self.quantity
+        )
 
     def of(self, node: NodeView) -> float | None:
-        """A node's value, None when absent; of several jobs the largest."""
-        return _one(node, self.quantity_of(node))
+        """The value of a node; the largest of several jobs."""
+        return _value(node, self.quantity_of(node))
 
     def over(self, cluster: Cluster) -> Column:
-        """The values of all nodes, `[node]`, NaN where absent."""
+        """The values of all nodes, `[node]`, NaN if absent."""
         values = largest(cluster, self.quantity)
-        if not self.instead:
+        if not self.fallback:
             return values
-        return np.where(np.isnan(values), largest(cluster, self.instead), values)
+        return np.where(np.isnan(values), largest(cluster, self.fallback), values)
 
 
 def job_worst(node: NodeView, quantity: str) -> float | None:
-    """A job quantity of a node; the largest where it runs several jobs."""
+    """A job quantity of a node; the largest of several jobs."""
     column = node.frame.columns.get(quantity)
     known = [] if column is None else [value for value in column.tolist() if value == value]
     return max(known, default=None)
 
 
-def _one(node: NodeView, quantity: str) -> float | None:
+def _value(node: NodeView, quantity: str) -> float | None:
     if CATALOG[quantity].entity is Entity.NODE:
         return node.frame.value(quantity)
     return job_worst(node, quantity)
 
 
 def parts(cluster: Cluster, quantity: str) -> tuple[Column, npt.NDArray[np.int64]]:
-    """The values of all parts of all nodes, `[part]`, and the place of each one's node."""
+    """The values of all parts of all nodes, `[part]`, and the index of the node of each."""
     columns = [view.frame.columns.get(quantity, _NOTHING) for view in cluster.nodes.values()]
     if not columns:
         return _NOTHING, np.empty(0, np.int64)
@@ -93,7 +96,7 @@ def parts(cluster: Cluster, quantity: str) -> tuple[Column, npt.NDArray[np.int64
 
 
 def largest(cluster: Cluster, quantity: str) -> Column:
-    """A quantity's largest value on each node, `[node]`, NaN where absent."""
+    """The largest value of a quantity on each node, `[node]`, NaN if absent."""
     if CATALOG[quantity].entity is Entity.NODE:
         return cluster.column(quantity)
     found = np.full(len(cluster.nodes), NO_VALUE)
@@ -111,20 +114,20 @@ def _rate(name: str, title: str, quantity: str, what: str) -> Measure:
 
 
 MEASURES: Mapping[str, Measure] = {
-    one.name: one
-    for one in (
+    measure.name: measure
+    for measure in (
         _share("util", "util", UTILIZATION, "cores busy or waiting, mean over the cores"),
-        _share("te", "TE", PROMETHEUS, "tensor engines at work, mean over the cores and 20 s"),
+        _share("te", "TE", TENSOR_ENGINE, "tensor engines busy, mean over the cores and 20 s"),
         _share("hbm", "HBM", MEMORY, "memory in use of the fullest device"),
-        _share("hbm_bw", "HBM bw", BANDWIDTH, "of the peak bandwidth, mean of 20 s"),
+        _share("hbm_bw", "HBM bw", BANDWIDTH, "share of the peak bandwidth, mean of 20 s"),
         _rate("efa_tx", "EFA tx", TRANSMIT, "sent by all EFA devices"),
         _rate("efa_rx", "EFA rx", RECEIVE, "received by all EFA devices"),
         _share("retx", "retx", RETRANSMIT, "retransmitted packets of the worst EFA device"),
-        _share("comm", "comm", COMM, "part of a step in which a collective runs"),
-        _share("exposed", "exposed", EXPOSED, "part of a step in which only collectives run"),
-        Measure("step", "step", STEP, "s", 1.0, units.plain_seconds, "time of a step", PACE),
-        _share("power", "power", POWER, "of the most that devices may take, mean"),
-        _share("cpu", "cpu", PROCESSOR, "processors of the host at work"),
+        _share("comm", "comm", COMM, "share of a step in which a collective runs"),
+        _share("exposed", "exposed", EXPOSED, "share of a step spent in collectives alone"),
+        Measure("step", "step", STEP, "s", 1.0, units.plain_seconds, "time of a step", LOG_STEP),
+        _share("power", "power", POWER, "share of the maximum power of the devices, mean"),
+        _share("cpu", "cpu", PROCESSOR, "processors of the host busy"),
     )
 }
 """By name, in the order of the columns."""

@@ -6,24 +6,19 @@ from trntop.core.model import View
 
 
 class ViewChanged(Message, bubble=False):
-    """A new tick. A newer one replaces it in the queue: it carries the whole state."""
+    """A new tick; a newer one replaces it in the queue."""
 
     def __init__(self, view: View) -> None:
         super().__init__()
         self.view = view
 
     def can_replace(self, message: Message) -> bool:
-        """Whether it makes a pending `message` pointless."""
+        """Whether it replaces a pending message."""
         return isinstance(message, ViewChanged)
 
 
 class Notice(Message, bubble=False):
-    """A word for the user, from whatever thread.
-
-    Args:
-        text: the words; foreign ones are shown as they are.
-        good: whether it is good news.
-    """
+    """A notification, from any thread; `good` is whether an action succeeded."""
 
     def __init__(self, text: str, good: bool) -> None:
         super().__init__()
@@ -32,14 +27,14 @@ class Notice(Message, bubble=False):
 
 
 class SubjectChanged(Message):
-    """The user looks at another node."""
+    """The user selected another node."""
 
 
-class NodeAsked(Message):
-    """The user wants to see a node."""
+class NodeRequested(Message):
+    """The user opens a node."""
 
     def __init__(self, node: str, part: str | None = None) -> None:
         super().__init__()
         self.node = node
         self.part = part
-        """A component, as an incident names it."""
+        """A component, in the form of `Incident.component`."""

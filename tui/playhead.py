@@ -1,4 +1,4 @@
-"""Which moment the screen shows: the newest tick, or an earlier one. Free of Textual."""
+"""The time that the screen shows: the newest tick, or an earlier one. Independent of Textual."""
 
 from collections import deque
 from collections.abc import Callable
@@ -14,12 +14,12 @@ SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
 class Playhead:
-    """Moves through the history of a session and, where it plays a recording, through that.
+    """Moves through the history of a session, or through its recording.
 
     Args:
-        session: what is shown.
-        show: called when `view` is to be drawn again.
-        warn: called with a sentence for the user.
+        session: the session.
+        show: called to draw `view` again.
+        warn: called with a message for the user.
     """
 
     def __init__(
@@ -28,8 +28,6 @@ class Playhead:
         self.history = ViewHistory()
         self.shown: View | None = None
         """The view on the screen; older than `view` while the terminal is busy."""
-        self.baseline: View | None = None
-        """The view that changes are shown against."""
         self._session = session
         self._show = show
         self._warn = warn
@@ -67,7 +65,7 @@ class Playhead:
         if self._session.failure:
             return Mode.FAILED
         if self._pinned is not None and view is not self._session.view:
-            return Mode.PAST
+            return Mode.HISTORY
         if view.ended or (playback is not None and playback.ended):
             return Mode.ENDED
         if self._paused:
@@ -122,11 +120,6 @@ class Playhead:
         """Follows the session again."""
         self._pin(None)
 
-    def toggle_baseline(self) -> None:
-        """Makes the view on the screen the baseline, or removes the baseline."""
-        self.baseline = None if self.baseline else self.shown
-        self._show()
-
     def travel(self, seconds: float) -> None:
         """Moves by about so many seconds, at least to the next view in the history."""
         if self.shown is None:
@@ -142,11 +135,11 @@ class Playhead:
             self.go_to(time)
 
     def step(self, direction: int) -> None:
-        """Moves to the previous or next view; past the newest, a recording advances one tick."""
+        """Moves to the previous or next view; after the newest, a recording advances one tick."""
         playback = self._session.playback
         if self.shown is None:
             return
-        if direction < 0 or self.mode(self.shown) is Mode.PAST:
+        if direction < 0 or self.mode(self.shown) is Mode.HISTORY:
             time = self.history.neighbor(self.shown.time, direction)
             if time is None:
                 time = self.shown.time + direction * self._session.period

@@ -1,6 +1,6 @@
-"""Which nodes are shown: what a filter lets through, and only those with a fault."""
+"""The nodes that are shown: those that match a filter, and only those with a fault."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,11 +10,11 @@ from .view_model import ViewModel
 
 
 class Selection:
-    """A choice of nodes; what it finds in a scene is worked out once.
+    """Selects nodes; the result for a view model is computed once.
 
     Args:
-        filter: lets nodes through; None lets all.
-        faults: whether nodes must have an open incident, or not be fresh.
+        filter: None for all nodes.
+        faults: only nodes that have an open incident or are not fresh.
     """
 
     def __init__(self, filter: Filter | None = None, *, faults: bool = False) -> None:  # noqa: A002
@@ -25,31 +25,29 @@ class Selection:
 
     @property
     def narrow(self) -> bool:
-        """Whether it may leave any node out."""
+        """Whether it may exclude nodes."""
         return self.filter is not None or self.faults
 
     def mask(self, view_model: ViewModel) -> Mask:
-        """The chosen nodes, `[node]` in the cluster's order."""
+        """`[node]`, in the order of the cluster."""
         if self._found is None or self._found[0] is not view_model:
             self._found = view_model, self._mask(view_model)
         return self._found[1]
 
     def names(self, view_model: ViewModel) -> frozenset[str]:
-        """The names of the chosen nodes."""
         if self._names is None or self._names[0] is not view_model:
             pairs = zip(view_model.cluster.names, self.mask(view_model).tolist(), strict=True)
-            self._names = view_model, frozenset(name for name, chosen in pairs if chosen)
+            self._names = view_model, frozenset(name for name, selected in pairs if selected)
         return self._names[1]
 
     @property
     def nothing(self) -> str:
-        """What is said where no node is chosen."""
+        """The message if no node is selected."""
         if self.filter is None:
             return "no node has an open incident, and all are fresh"
         return f"no node {'with a fault ' if self.faults else ''}matches the filter"
 
     def count(self, view_model: ViewModel) -> int:
-        """How many nodes are chosen."""
         return int(np.count_nonzero(self.mask(view_model)))
 
     def _mask(self, view_model: ViewModel) -> Mask:
@@ -64,18 +62,10 @@ class Selection:
 ALL = Selection()
 
 
+@dataclass
 class SharedSelection:
-    """The selected nodes and the focused node, shared by all screens."""
+    """The selection that all screens share."""
 
-    def __init__(self) -> None:
-        self.selection = ALL
-        self.node: str | None = None
-        """The node that the user last moved to or opened; lists begin at it."""
-        self.keep: Callable[[], None] = lambda: None
-        """Called when only faults are to be shown from now on, or all again."""
-
-    def choose(self, selection: Selection) -> None:
-        """Takes another choice."""
-        faults, self.selection = self.selection.faults, selection
-        if selection.faults is not faults:
-            self.keep()
+    selection: Selection = ALL
+    node: str | None = None
+    """The node that the user last moved to or opened; lists start at it."""

@@ -1,10 +1,9 @@
-"""The terminal at the other end: written to without waiting, and asked how far it has come.
+"""The driver of the terminal: writes in a thread, and measures how much has arrived.
 
-Textual's own driver blocks the program once thirty writes wait, spins where the terminal is gone,
-and waits for a terminal that reads no more when it ends. Here a thread writes, and after each
-picture the terminal is asked where its cursor is: the answer comes when everything before it was
-taken, through whatever buffers lie between. A terminal that does not answer counts by what the
-system took from us.
+Textual's own driver blocks the app once thirty writes wait, spins if the terminal is gone, and
+waits on exit for a terminal that does not read. This one writes in a thread, and queries the
+position of the cursor after each picture: the reply arrives after the terminal has received the
+output before it. For a terminal that does not reply, the output taken by the system counts.
 """
 
 import contextlib
@@ -15,10 +14,9 @@ import threading
 import time
 from codecs import getincrementaldecoder
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from rich.cells import cell_len
 from textual import events
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
@@ -27,59 +25,33 @@ from textual.message import Message
 from ._textual import XTermParser
 
 SLICE = 4096
-"""Bytes that are handed to the system at once."""
+"""Bytes written at once."""
 WINDOW = 8192
-"""Bytes on their way above which nothing more is painted until some have arrived."""
-PATIENCE = 5.0
-"""Seconds after which a question counts as lost, if the system took everything."""
+"""Bytes in transit above which nothing is painted."""
+REPLY_TIMEOUT = 5.0
+"""Seconds after which a query is lost, if the system has taken all output."""
 CLOSING_SECONDS = 0.4
-"""How long leaving waits for a reply, counted from the query, and for output to be written."""
+"""Maximum wait on exit for a reply, from the query on, and for the output."""
 SLOW_CLOSING_SECONDS = 1.0
-"""How long it waits at most where replies take longer, or where none has come yet."""
+"""The same if replies take longer, or none has arrived."""
 
-_QUESTION = "\x1b[6n"
+_QUERY = "\x1b[6n"
 _CANCEL = "\x18\x1b[?2026l\x1b[0m"
-"""Ends what may have been cut in the middle: a sequence, a synchronised picture, a colour."""
-_BACK = (
+"""Ends a partial sequence, a synchronized update and a color."""
+_RESET = (
     "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?2004l\x1b[?2048l\x1b[?7h"
     "\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 )
-"""What Textual takes back at its end: mouse, paste, wrapping, keys, screen, cursor, focus."""
-
-_PLAIN = {
-    **dict.fromkeys("─━╌╴╶╸╺═", "-"),
-    **dict.fromkeys("│┃║╎", "|"),
-    **dict.fromkeys("╭╮╰╯┌┐└┘├┤┬┴┼╔╗╚╝┏┓┗┛", "+"),
-    **dict.fromkeys("–—−", "-"),
-    "×": "x", "…": ".", "·": ".", "•": "*", "µ": "u", "≥": ">", "≤": "<", "±": "~",
-    "→": ">", "←": "<", "↑": "^", "↓": "v", "⏎": "<", "▲": "!", "●": "X", "▸": ">",
-    "“": '"', "”": '"', "‘": "'", "’": "'", "█": "#", "▇": "#", "▆": "#", "▅": "=", "▄": "=",
-    "▃": "-", "▂": "-", "▁": "_", "▔": "-", "▎": "|", "▊": "|", "▌": "|", "▐": "|",
-}  # fmt: skip
+"""Ends the modes of Textual: mouse, paste, wrapping, keys, screen, cursor, focus."""
 
 
-def speaks_utf8(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal's locale is UTF-8; where none is named, as in containers, it may be."""
-    named = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "UTF-8"
-    return named.lower().replace("-", "").partition("@")[0].endswith("utf8")
-
-
-def plain(text: str) -> str:
-    """`text` in ASCII, each character in as many cells as before."""
-    if text.isascii():
-        return text
-    return "".join(
-        char if char.isascii() else _PLAIN.get(char) or "?" * cell_len(char) for char in text
-    )
-
-
-class Outlet:
-    """Writes to a descriptor on a thread of its own; whoever writes never waits.
+class Writer:
+    """Writes to a descriptor in a thread, so that `write` never blocks.
 
     Args:
         fileno: of the terminal.
-        emptied: is called, on that thread, when all was handed to the system.
-        lost: is called, on that thread, when the terminal is gone.
+        emptied: called in the thread when the system has taken everything.
+        lost: called in the thread when the terminal is gone.
     """
 
     def __init__(self, fileno: int, emptied: Callable[[], None], lost: Callable[[], None]) -> None:
@@ -93,7 +65,6 @@ class Outlet:
         self._thread.start()
 
     def write(self, data: bytes) -> None:
-        """Queues `data`."""
         with self._changed:
             self._waiting.append(data)
             self._changed.notify()
@@ -105,14 +76,14 @@ class Outlet:
             return not self._waiting and not self._writing
 
     def drop(self) -> None:
-        """Forgets what waits, here and in the system: the terminal has not seen it yet."""
+        """Drops the output that is queued here and in the system."""
         with self._changed:
             self._waiting.clear()
         with contextlib.suppress(termios.error):
             termios.tcflush(self._fileno, termios.TCOFLUSH)
 
     def close(self, seconds: float) -> None:
-        """Writes what waits and ends; what takes longer is left to itself."""
+        """Writes the queue, for at most `seconds`."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -123,7 +94,7 @@ class Outlet:
             try:
                 written = os.write(self._fileno, data)
             except BlockingIOError:
-                # Somebody else has put the terminal so; it is not ours alone to change.
+                # Another process made the terminal non-blocking.
                 select.select((), (self._fileno,), (), 1.0)
                 written = 0
             except OSError:
@@ -138,7 +109,6 @@ class Outlet:
                 self._emptied()
 
     def _next(self) -> bytes | None:
-        """What is to be written now; None at the end."""
         with self._changed:
             while not self._waiting:
                 if self._closed:
@@ -152,36 +122,30 @@ class Outlet:
 
 
 class Terminal(LinuxDriver):
-    """Textual's driver with an outlet that does not block, and a measure of the line.
+    """Textual's driver with a writer that does not block.
 
-    All figures belong to the event loop; the threads only post to it.
+    All attributes belong to the event loop; the threads only post to it.
     """
 
-    _outlet: Outlet | None = None
-    ascii = False
-    """Whether the terminal has no other characters."""
+    _writer: Writer | None = None
     settled: Callable[[], None] | None = None
-    """Is called when something has arrived, and when the terminal has rested."""
+    """Called when output has arrived."""
     gone: Callable[[], None] | None = None
-    """Is called when there is no terminal any more."""
-    written = 0
-    """Bytes so far."""
-    _taken = 0
-    """Bytes of them that arrived, as far as known."""
-    _asked_at: int | None = None
-    """Bytes up to and including the query that has no reply yet. There is at most one: without its
-    reply nobody could tell which of two a later reply belongs to."""
-    _asked_time = 0.0
+    """Called when the terminal is gone."""
+    _written = 0
+    _arrived = 0
+    """Bytes."""
+    _query_end: int | None = None
+    """Bytes up to the end of the open query. There is at most one: replies have no id."""
+    _query_time = 0.0
     _round_trip = SLOW_CLOSING_SECONDS
-    """Seconds between the last query and its reply; assumed to be long until one has come."""
-    _answers = False
+    """Seconds between the last query and its reply; assumed to be long until one has arrived."""
+    _replies = False
     """Whether the terminal replied to the last query in time."""
     _left = True
-    """Whether the terminal is, or is about to be, the shell's."""
+    """Whether the terminal belongs to the shell."""
     _attributes: list[Any] | None = None
-    """The terminal's modes while it is ours."""
-    _busy_since: float | None = None
-    _rests_until = 0.0
+    """The modes of the terminal while it belongs to the app."""
 
     def __init__(
         self,
@@ -197,42 +161,38 @@ class Terminal(LinuxDriver):
         self._replied.set()
 
     @property
-    def on_their_way(self) -> int:
-        """Bytes that have not arrived yet."""
-        return self.written - self._taken
+    def in_transit(self) -> int:
+        """Bytes that have not arrived."""
+        return self._written - self._arrived
 
     @property
     def busy(self) -> bool:
-        """Whether the terminal has not taken everything yet, or rests from it."""
-        return self._busy_since is not None or time.monotonic() < self._rests_until
+        return self.in_transit > 0
 
     def write(self, data: str) -> None:
-        """Queues `data`."""
-        if self._outlet is None:
+        if self._writer is None:
             return
-        encoded = (plain(data) if self.ascii else data).encode("utf-8", "replace")
-        self.written += len(encoded)
-        if self._busy_since is None:
-            self._busy_since = time.monotonic()
-            # After what else is written now: a picture, or a word between two of them.
-            self._loop.call_soon(self.ask)
-        self._outlet.write(encoded)
+        encoded = data.encode("utf-8", "replace")
+        if not self.busy:
+            # After the rest of the picture.
+            self._loop.call_soon(self._query)
+        self._written += len(encoded)
+        self._writer.write(encoded)
 
-    def ask(self) -> None:
-        """Queries the cursor position, unless a reply is outstanding or the shell would get it."""
-        if self.on_their_way and self._asked_at is None and not self._left:
+    def _query(self) -> None:
+        """Queries the cursor position, unless a reply is expected or the shell would get it."""
+        if self.busy and self._query_end is None and not self._left:
             self._replied.clear()
-            self.write(_QUESTION)
-            self._asked_at, self._asked_time = self.written, time.monotonic()
-            self._loop.call_later(PATIENCE, self._doubt, self._asked_at)
+            self.write(_QUERY)
+            self._query_end, self._query_time = self._written, time.monotonic()
+            self._loop.call_later(REPLY_TIMEOUT, self._expire, self._query_end)
 
     def start_application_mode(self) -> None:
-        """Takes the terminal over."""
         self._left = False
-        if self._outlet is None:  # else `bg` stopped an earlier attempt halfway
-            # Standard error may lead to a file: what draws on it would end there.
+        if self._writer is None:  # else `bg` interrupted an earlier attempt
+            # Standard error may be a file.
             screen = next((fileno for fileno in (1, 2) if os.isatty(fileno)), 2)
-            self._outlet = Outlet(
+            self._writer = Writer(
                 screen, lambda: self._post(self._emptied), lambda: self._post(self._lost)
             )
         super().start_application_mode()  # type: ignore[no-untyped-call]
@@ -240,33 +200,28 @@ class Terminal(LinuxDriver):
             self._attributes = termios.tcgetattr(self.fileno)
 
     def disable_input(self) -> None:
-        """Reads until the terminal has replied, then drops the input that is left.
+        """Reads until the terminal has replied, then drops the remaining input.
 
-        The first query follows Textual's own (modes), so its reply follows theirs. Mouse, focus and
-        in some terminals keys arrive as escape sequences too, hence the drop. Input that arrives
-        later is the shell's.
+        The first query follows Textual's own, so its reply follows theirs. Later input belongs to
+        the shell.
         """
         if self._left:
             return
         self._left = True
         limit = min(max(3 * self._round_trip, CLOSING_SECONDS), SLOW_CLOSING_SECONDS)
-        replied = self._replied.wait(max(0.0, self._asked_time + limit - time.monotonic()))
-        if self._outlet is not None and not (replied and self._outlet.idle):
-            # What a slow terminal has not shown yet it need not show.
-            self._outlet.drop()
+        replied = self._replied.wait(max(0.0, self._query_time + limit - time.monotonic()))
+        if self._writer is not None and not (replied and self._writer.idle):
+            self._writer.drop()
             self.write(_CANCEL)
         super().disable_input()
 
     def stop_application_mode(self) -> None:
-        """Puts the terminal back, at once."""
         self.disable_input()  # first: it may drop output
         super().stop_application_mode()
 
     # Overrides private API: Textual would set up the terminal twice after a SIGSTOP.
     def _sigcont_application(self, *arguments: object) -> None:
-        """Takes the terminal over again. After a SIGSTOP, which gave no chance to leave it, only
-        its modes and its content are the shell's.
-        """
+        """Resumes. After a SIGSTOP only the modes and the content of the terminal have changed."""
         if self._left:
             super()._sigcont_application(*arguments)
             return
@@ -276,36 +231,35 @@ class Terminal(LinuxDriver):
         self.send_message(self.SignalResume())
 
     def restore(self) -> None:
-        """Puts the terminal back from any thread, waiting for nobody: the program is stuck."""
+        """Restores the terminal from any thread, without waiting: the app hangs."""
         self._left = True
         with contextlib.suppress(termios.error, OSError):
             termios.tcflush(self.fileno, termios.TCIFLUSH)
             if self.attrs_before is not None:
                 termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
-        if self._outlet is not None:
-            self._outlet.drop()
-            self._outlet.write(f"{_CANCEL}{_BACK}".encode())
-            self._outlet.close(CLOSING_SECONDS / 4)
+        if self._writer is not None:
+            self._writer.drop()
+            self._writer.write(f"{_CANCEL}{_RESET}".encode())
+            self._writer.close(CLOSING_SECONDS / 4)
 
     def close(self) -> None:
-        """Ends the outlet, and the one of Textual that stood idle."""
-        if self._outlet is not None:
-            self._outlet.close(CLOSING_SECONDS)
-            self._outlet = None
-        self._taken, self._asked_at, self._busy_since = self.written, None, None
+        if self._writer is not None:
+            self._writer.close(CLOSING_SECONDS)
+            self._writer = None
+        self._arrived, self._query_end = self._written, None
         self._replied.set()
         super().close()
 
     def process_message(self, message: Message) -> None:
-        """Takes the answers out of what the user types."""
+        """Takes the replies out of the input."""
         if isinstance(message, events.CursorPosition):
             self._replied.set()
-            self._post(self._answered)
+            self._post(self._reply)
         else:
             super().process_message(message)
 
     def run_input_thread(self) -> None:
-        """Reads keys until the end, or until the terminal is gone."""
+        """Reads input until the exit, or until the terminal is gone."""
         parser = XTermParser(self._debug)
         decode = getincrementaldecoder("utf-8")(errors="replace").decode
         poller = select.poll()
@@ -334,41 +288,29 @@ class Terminal(LinuxDriver):
             self.gone()
 
     def _emptied(self) -> None:
-        if not self._answers and self._outlet is not None and self._outlet.idle:
-            self._arrived(self.written)
+        if not self._replies and self._writer is not None and self._writer.idle:
+            self._arrive(self._written)
 
-    def _answered(self) -> None:
-        self._answers = True
-        if self._asked_at is not None:
-            self._round_trip = time.monotonic() - self._asked_time
-            asked_at, self._asked_at = self._asked_at, None
-            self._arrived(asked_at)
-            self.ask()
+    def _reply(self) -> None:
+        self._replies = True
+        if self._query_end is not None:
+            self._round_trip = time.monotonic() - self._query_time
+            end, self._query_end = self._query_end, None
+            self._arrive(end)
+            self._query()
 
-    def _doubt(self, asked_at: int) -> None:
-        """No reply for long: counts by the system from now on, unless that has not even taken the
-        query.
-        """
-        if asked_at != self._asked_at or self._outlet is None:
+    def _expire(self, query_end: int) -> None:
+        """A query is lost, unless the system has not even taken it."""
+        if query_end != self._query_end or self._writer is None:
             return
-        if self._outlet.idle:
-            self._answers = False
+        if self._writer.idle:
+            self._replies = False
             self._replied.set()
-            self._busy_since = time.monotonic()  # a lost answer is no slow line: no rest
-            self._arrived(self.written)
+            self._arrive(self._written)
         else:
-            self._loop.call_later(PATIENCE, self._doubt, asked_at)
+            self._loop.call_later(REPLY_TIMEOUT, self._expire, query_end)
 
-    def _arrived(self, count: int) -> None:
-        self._taken = max(self._taken, count)
-        if self._busy_since is not None and not self.on_their_way:
-            # At most half of the line's time is the picture's: keys are answered in the other.
-            now = time.monotonic()
-            took, self._busy_since = now - self._busy_since, None
-            self._rests_until = now + took
-            self._loop.call_later(took, self._settled)
-        self._settled()
-
-    def _settled(self) -> None:
+    def _arrive(self, count: int) -> None:
+        self._arrived = max(self._arrived, count)
         if self.settled is not None:
             self.settled()

@@ -1,9 +1,8 @@
-"""The colour themes. Colours stand here and nowhere else.
+"""The color themes; no other module has colors.
 
-A busy core is no alarm, so the scale of levels runs through calm blues and greens; warning and
-error are kept for what needs a person, and error has the greater contrast to the ground.
-`trntop-deuteranopia` differs in blue and orange only,
-`trntop-contrast` in nothing that needs a good eye or screen.
+A busy core is normal, so the scale of levels is blue and green; warning and error are for what
+needs attention, and error has the higher contrast. `trntop-deuteranopia` uses blue and orange only,
+`trntop-contrast` the highest contrast.
 """
 
 from dataclasses import replace
@@ -130,11 +129,10 @@ ANSI = replace(
         "border-blurred": "ansi_bright_black",
     },
 )
-"""The terminal's own 16 colours, whatever they are: for terminals that have no more, and for users
-who have chosen them."""
+"""The 16 colors of the terminal."""
 
 THEMES = (DARK, DEUTERANOPIA, LIGHT, CONTRAST, ANSI)
-"""Our own, in the order of the key that changes them."""
+"""In the order of the key that changes them."""
 
 AUTO = "auto"
-"""The setting that leaves the choice to the terminal."""
+"""The setting that depends on the terminal."""

@@ -1,4 +1,4 @@
-"""Moments as people type and read them: `14:03:12`, `+5m`, `-1h30m`; `12:30 of 1:03:00`."""
+"""Times as text: `14:03:12`, `+5m`, `-1h30m`; `12:30 of 1:03:00`."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -9,21 +9,19 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(h|min|m|s)?")
 _SECONDS = {"h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, None: 1.0}
 
 FORMS = "14:03:12, +5m or -30s"
-"""What may be typed, by example."""
 
 
 def parse(text: str, now: float, span: tuple[float, float] | None = None, *, utc: bool) -> float:
-    """The unix time that is meant.
+    """The unix time of a time of day, or of a distance from `now`.
 
     Args:
-        text: a time of day, or how far from `now`.
+        text: such as `14:03:12` or `-5m`.
         now: the time that is shown.
-        span: where the recording begins and ends; of a time of day, the one in it is meant, else
-            that nearest to `now`.
+        span: start and end of the recording; a time of day is in it if possible, else near `now`.
         utc: whether times of day are in UTC, else local.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: `text` is neither.
     """
     text = text.strip()
     if away := _AWAY.fullmatch(text):
@@ -38,8 +36,8 @@ def parse(text: str, now: float, span: tuple[float, float] | None = None, *, utc
     at = today.replace(hour=hour, minute=minute, second=second, microsecond=0)
     days = [(at + timedelta(days=day)).timestamp() for day in (-1, 0, 1)]
     if span is not None:
-        days = [one for one in days if span[0] <= one <= span[1]] or days
-    return min(days, key=lambda one: abs(one - now))
+        days = [day for day in days if span[0] <= day <= span[1]] or days
+    return min(days, key=lambda day: abs(day - now))
 
 
 def _parts(text: str) -> list[tuple[str, str]]:
@@ -47,7 +45,7 @@ def _parts(text: str) -> list[tuple[str, str]]:
 
 
 def position(time: float, span: tuple[float, float]) -> str:
-    """How far into a recording a time is: `12:30 of 1:03:00`."""
+    """The position in a recording: `12:30 of 1:03:00`."""
     first, last = span
     return f"{_stopwatch(min(time, last) - first)} of {_stopwatch(last - first)}"
 

@@ -1,4 +1,4 @@
-"""The history of the screen: recent views to go back to, and series for graphs that end there."""
+"""The recent views, and the part of the history before an earlier view."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -12,28 +12,17 @@ from trntop.pipeline.history import History, Samples, Times
 
 SECONDS = 900.0
 """Length of the history."""
-DENSE_SECONDS = 120.0
-"""The newest part, which holds every tick if the budget allows."""
 BUDGET = 64 << 20
-"""Approximate bytes of all views: half for the dense part, half for the older views."""
-MEASURE_INTERVAL = 60
-"""Views between two measurements of their size."""
-LARGE, LARGE_SHARE = 256, 0.4
-"""Above this number of nodes the history uses only this share of the budget."""
-GROWTH = 1.25
-"""Factor by which the number of nodes grows before the size is measured early."""
-EARLY_MEASURE = 2
-"""Views until that early measurement."""
-SAMPLED_NODES = 64
-"""Approximate number of nodes that the size is extrapolated from."""
+"""Approximate bytes of all views."""
 MIN_VIEWS = 30
-"""Views that each half holds at least (or the whole dense part where ticks are rare); if they do
-not fit, views are reduced to the quantities of nodes and jobs."""
+"""If fewer views fit, they are reduced to the quantities of nodes and jobs."""
+OVERSIZED = 3
+"""Successive large views before they are reduced: the first values of a node are all new."""
 EVICTED_TOGETHER = 8
-"""Views that are evicted at once."""
-_COLUMN_OVERHEAD = 112
-_NODE_OVERHEAD = 2048
-"""Approximate bytes of a column and of a node without the numbers."""
+SAMPLED_NODES = 64
+"""Approximate number of nodes from which the size is extrapolated."""
+_COLUMN_OVERHEAD, _NODE_OVERHEAD = 112, 2048
+"""Approximate bytes in addition to the values."""
 _SUMMARY = frozenset(
     quantity.name for quantity in CATALOG.values() if quantity.entity in (Entity.NODE, Entity.JOB)
 )
@@ -41,61 +30,58 @@ _SUMMARY = frozenset(
 
 
 class ViewHistory:
-    """The newest views: the last minutes tick by tick, the older ones as the budget allows."""
+    """The newest views: every recent tick, and fewer of the older ticks if the budget is small."""
 
-    def __init__(
-        self, seconds: float = SECONDS, dense: float = DENSE_SECONDS, budget: int = BUDGET
-    ) -> None:
+    def __init__(self, seconds: float = SECONDS, budget: int = BUDGET) -> None:
         self._seconds = seconds
-        self._dense_seconds = dense
         self._budget = budget
-        self._dense = _Row()
-        self._sparse = _Row()
-        self._reduced = False
+        self.clear()
+
+    def clear(self) -> None:
+        self._times: list[float] = []
+        self._views: list[View] = []
+        self._sizes: list[int] = []
         self._newest: View | None = None
-        self._until_measured = 0
-        self._reporting = 0
-        """Nodes that had any value when their number was last recorded."""
+        self._oversized = 0
+        self.reduced = False
+        """Whether the cluster is too large for values of devices and cores."""
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """Times of the oldest and the newest view; None while there is none."""
-        times = self._sparse.times or self._dense.times
-        return (times[0], self._newest.time) if self._newest is not None else None
-
-    @property
-    def reduced(self) -> bool:
-        """Whether the cluster is too large to keep devices, cores and EFA devices."""
-        return self._reduced
+        """Times of the oldest and the newest view."""
+        return (self._times[0], self._times[-1]) if self._times else None
 
     def append(self, view: View) -> None:
         """Adds a view; if time goes backwards, the history starts over."""
-        if self._newest is not None and view.time < self._newest.time:
+        if self._times and view.time < self._times[-1]:
             self.clear()
-        reporting = sum(1 for node in view.cluster.nodes.values() if node.frame.columns)
-        if reporting > GROWTH * self._reporting:
-            # Nodes that join make a tick many times as large; their first values are all new.
-            self._reporting = reporting
-            self._until_measured = min(self._until_measured, EARLY_MEASURE)
-        if self._until_measured == 0 and self._newest is not None:
-            self._measure(view, self._newest)
-            self._until_measured = MEASURE_INTERVAL
-        self._until_measured = max(0, self._until_measured - 1)
+        size = _size(view, self._newest)
+        self._oversized = self._oversized + 1 if size * MIN_VIEWS > self._budget else 0
+        if not self.reduced and (self._oversized >= OVERSIZED or 4 * size > self._budget):
+            self.reduced = True
+            self._views = [_reduced(older) for older in self._views]
+            self._sizes = [_size(older, None) for older in self._views]
+        kept = _reduced(view) if self.reduced else view
+        self._times.append(view.time)
+        self._views.append(kept)
+        self._sizes.append(_size(kept, self._newest) if self.reduced else size)
         self._newest = view
-        if self._dense.accepts(view.time):
-            self._dense.append(_reduced(view) if self._reduced else view)
-        for older in self._dense.evict(view.time - self._dense_seconds):
-            if self._sparse.accepts(older.time):
-                self._sparse.append(older)
-        self._sparse.evict(view.time - self._seconds)
+        if sum(self._sizes) > self._budget:
+            # Every second view of the older half: recent ticks stay dense.
+            self._delete(slice(1, len(self._times) // 2, 2))
+        # Several at once, because each deletion moves all that follow.
+        old = bisect_right(self._times, view.time - self._seconds)
+        if old >= EVICTED_TOGETHER:
+            self._delete(slice(0, old))
+
+    def _delete(self, part: slice) -> None:
+        del self._times[part], self._views[part], self._sizes[part]
 
     def at(self, time: float) -> View | None:
         """The last view up to `time`, else the oldest; None while there is none."""
-        if self._newest is not None and time >= self._newest.time:
+        if self._newest is None or time >= self._newest.time:
             return self._newest
-        return (
-            self._dense.at(time) or self._sparse.at(time) or self._sparse.first or self._dense.first
-        )
+        return self._views[max(0, bisect_right(self._times, time) - 1)]
 
     def neighbor(self, time: float, direction: int, seconds: float = 0.0) -> float | None:
         """The time of a view before or after a moment.
@@ -108,73 +94,8 @@ class ViewHistory:
         Returns:
             A time for `at`; None if there is no view in that direction.
         """
-        newest = () if self._newest is None else (self._newest.time,)
-        candidates = [
-            other
-            for other in (*self._sparse.times, *self._dense.times, *newest)
-            if (other - time) * direction > 0
-        ]
+        candidates = [other for other in self._times if (other - time) * direction > 0]
         return min(candidates, key=lambda other: abs(abs(other - time) - seconds), default=None)
-
-    def clear(self) -> None:
-        self.__init__(self._seconds, self._dense_seconds, self._budget)  # type: ignore[misc]
-
-    def _measure(self, view: View, before: View) -> None:
-        # The newest view of a large cluster takes much memory already.
-        share = 1.0 if len(view.cluster.nodes) <= LARGE else LARGE_SHARE
-        full, half = _size(view, before), int(share * self._budget) // 2
-        tick = view.time - before.time
-        least = min(MIN_VIEWS, self._dense_seconds / max(tick, 1.0))
-        was_reduced, self._reduced = self._reduced, full * least > half
-        size = _size(_reduced(view), before) if self._reduced else full
-        self._dense.gap = self._dense_seconds * size / half
-        self._sparse.gap = (self._seconds - self._dense_seconds) * size / half
-        # Ticks are irregular: half a tick of tolerance, and no gap below one tick.
-        for row in (self._dense, self._sparse):
-            row.gap = 0.0 if row.gap <= tick else row.gap - 0.5 * tick
-            if self._reduced and not was_reduced:
-                row.reduce()
-
-
-class _Row:
-    """Views in the order of their times, at least `gap` seconds apart."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-        self._views: list[View] = []
-        self.gap = 0.0
-
-    @property
-    def first(self) -> View | None:
-        return self._views[0] if self._views else None
-
-    def accepts(self, time: float) -> bool:
-        return not self.times or time - self.times[-1] >= self.gap
-
-    def append(self, view: View) -> None:
-        self.times.append(view.time)
-        self._views.append(view)
-
-    def reduce(self) -> None:
-        """Reduces the views from before the cluster grew to what is kept from now on."""
-        views, self.times, self._views = self._views, [], []
-        for view in views:
-            if self.accepts(view.time):
-                self.append(_reduced(view))
-
-    def evict(self, time: float) -> list[View]:
-        """Removes the views up to `time`, several at once: each removal moves all that follow."""
-        count = bisect_right(self.times, time)
-        if count < EVICTED_TOGETHER:
-            return []
-        evicted = self._views[:count]
-        del self.times[:count], self._views[:count]
-        return evicted
-
-    def at(self, time: float) -> View | None:
-        """The last view up to `time`."""
-        index = bisect_right(self.times, time)
-        return self._views[index - 1] if index else None
 
 
 class HistoryUntil:
@@ -213,18 +134,18 @@ class HistoryUntil:
         return times[start:end], values[start:end]
 
 
-def _size(view: View, before: View) -> int:
+def _size(view: View, before: View | None) -> int:
     """Bytes that a view adds: columns without new values are shared with the view before."""
     nodes = view.cluster.nodes
+    earlier = {} if before is None else before.cluster.nodes
     stride = 1 + len(nodes) // SAMPLED_NODES
     size = 0
     for name in view.cluster.names[::stride]:
-        earlier = before.cluster.nodes.get(name)
-        columns = {} if earlier is None else earlier.frame.columns
+        shared = earlier[name].frame.columns if name in earlier else {}
         size += _NODE_OVERHEAD + sum(
             _COLUMN_OVERHEAD + values.nbytes
             for quantity, values in nodes[name].frame.columns.items()
-            if columns.get(quantity) is not values
+            if shared.get(quantity) is not values
         )
     return size * stride
 

@@ -1,4 +1,4 @@
-"""What the screens draw from: one tick, the past behind it, and how it is being played."""
+"""The input of all drawings: one tick, its history, and the state of the playback."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,24 +20,24 @@ CHECK = Settings().check
 
 
 class Mode(StrEnum):
-    """How the shown tick relates to the stream."""
+    """The relation of the shown tick to the stream."""
 
     WAITING = "waiting"
-    """Nothing has come yet."""
+    """No data yet."""
     LIVE = "live"
     PLAYING = "playing"
-    """A recording moves on."""
+    """A recording plays."""
     PAUSED = "paused"
-    PAST = "past"
-    """An earlier tick is shown; what comes is kept meanwhile."""
+    HISTORY = "history"
+    """An earlier tick is shown; collection continues."""
     ENDED = "ended"
     FAILED = "failed"
-    """The collection stopped by itself."""
+    """The collection stopped with an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFigures:
-    """A job in numbers: means over the nodes that report it; None where nobody does."""
+    """The numbers of a job: means over the nodes that report it."""
 
     job: str
     nodes: int
@@ -54,45 +54,48 @@ class JobFigures:
 
 @dataclass(frozen=True, eq=False)
 class ViewModel:
-    """One picture. Immutable; what is computed from it is computed once, when first asked for."""
+    """The input of one picture. Immutable; derived values are computed when first used."""
 
     view: View
     history: History | HistoryUntil
     limits: Analysis
     check: Check = CHECK
-    """From when on a link is slow beside the others."""
+    """Limits of slow links."""
     own_rules: tuple[OwnRule, ...] = ()
-    """The user's own, that values are judged by beside ours."""
+    """Custom rules."""
     description: str = ""
     mode: Mode = Mode.LIVE
     speed: float = 1.0
-    every: int = 1
-    """Ticks to a picture: more than one where the terminal takes no more."""
     loaded: float | None = None
-    """How much of the past has been caught up with, from 0 to 1; None where there is none."""
+    """Share of the history that a stream has caught up with; None once it has."""
     failure: str = ""
     notes: tuple[str, ...] = ()
-    """What was lost in damaged recordings."""
+    """Damage in recordings."""
     behind: float = 0.0
     """Seconds by which the shown tick is older than the newest."""
     later: tuple[Incident, ...] = ()
-    """Incidents that were not known yet at the shown tick, where it is an earlier one."""
+    """Incidents that opened after the shown tick."""
     span: tuple[float, float] | None = None
-    """Where a recording begins and ends, if that is known."""
-    baseline: View | None = None
-    """The tick that changes are shown against, once the user has marked one."""
+    """Start and end of a recording, if known."""
     utc: bool = False
     """Whether clock times are shown in UTC instead of local time."""
 
     @property
     def cluster(self) -> Cluster:
-        """All nodes."""
         return self.view.cluster
 
     @cached_property
     def incidents(self) -> tuple[Incident, ...]:
         """Open incidents, worst first."""
         return self.view.open_incidents
+
+    @property
+    def all_incidents(self) -> tuple[Incident, ...]:
+        """Open, closed and later ones."""
+        return (*self.view.incidents, *self.later)
+
+    def incident(self, id: str | None) -> Incident | None:  # noqa: A002
+        return next((incident for incident in self.all_incidents if incident.id == id), None)
 
     @cached_property
     def by_node(self) -> Mapping[str, tuple[Incident, ...]]:
@@ -105,18 +108,17 @@ class ViewModel:
 
     @cached_property
     def job(self) -> JobFigures | None:
-        """The job that most needs a look: one with an incident, else the largest comm share."""
+        """The worst job: one with an incident, else with the largest comm share."""
         figures = [job_figures(self.cluster, job) for job in self.cluster.jobs]
         troubled = {incident.job: incident.severity.rank for incident in reversed(self.incidents)}
         return max(
             figures,
-            key=lambda one: (troubled.get(one.job, -1), one.comm_share or 0.0, one.nodes),
+            key=lambda job: (troubled.get(job.job, -1), job.comm_share or 0.0, job.nodes),
             default=None,
         )
 
     @cached_property
     def states(self) -> Mapping[State, int]:
-        """How many nodes are in which state."""
         counts: dict[State, int] = {}
         for node in self.cluster.nodes.values():
             counts[node.state] = counts.get(node.state, 0) + 1
@@ -124,12 +126,12 @@ class ViewModel:
 
     @property
     def starting(self) -> int:
-        """Nodes that have not been heard yet."""
+        """Nodes without data so far."""
         return self.states.get(State.STARTING, 0)
 
     @cached_property
     def phases(self) -> Mapping[Stage, tuple[Phase, ...]]:
-        """Stage → the phases of the nodes that are in it; what most nodes are in comes first."""
+        """Stage → the phases of the nodes in it, most frequent first."""
         found: dict[Stage, list[Phase]] = {}
         for node in self.cluster.nodes.values():
             if (phase := node.frame.phase) is not None:
@@ -150,7 +152,7 @@ class ViewModel:
 
     @property
     def has_data(self) -> bool:
-        """Whether any source ever told of something that exists: a device, a card, a job."""
+        """Whether any source ever reported a device or a job."""
         return self.cluster.has_parts
 
 
@@ -167,7 +169,6 @@ _MEANS = (
 
 
 def job_figures(cluster: Cluster, job: str) -> JobFigures:
-    """The figures of one job."""
     steps = cluster.job_column(job, "job_step")
     steps = steps[~np.isnan(steps)]
     means = means_of(cluster, job, _MEANS)
@@ -188,6 +189,6 @@ def job_figures(cluster: Cluster, job: str) -> JobFigures:
 
 
 def worst(node: NodeView, view_model: ViewModel) -> Severity | None:
-    """The worst open severity of a node, None when it has no incident."""
+    """The worst open severity of a node."""
     found = view_model.by_node.get(node.name)
     return found[0].severity if found else None

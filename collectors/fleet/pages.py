@@ -1,5 +1,5 @@
-"""Metrics pages of other exporters, polled: neuron-monitor-prometheus.py of AWS, the EFA node
-exporter, Neuron Observer.
+"""Metrics pages of other exporters, polled: AWS's neuron-monitor-prometheus.py and EFA node
+exporter.
 
 A page is passed on unchanged, to the decoder of each known source in it. If shares on it were ever
 in percent, a comment above the page says so: the values of an idle node would not show it.
@@ -13,12 +13,12 @@ from typing import NoReturn
 
 import aiohttp
 
-from trntop.catalog import EFA_EXPORTER, NEURON_EXPORTER, OBSERVER
+from trntop.catalog import EFA_EXPORTER, NEURON_EXPORTER
 from trntop.core.errors import DecodeError
 from trntop.core.model import Reading, State, Status
 from trntop.core.text import clean
 from trntop.session.collector import Sink
-from trntop.sources import exporter_page, neuron_page, observer_page
+from trntop.sources import exporter_page, neuron_page
 
 from . import connection
 from .target import FindError, Target
@@ -44,7 +44,6 @@ _MARKS = {
     EFA_EXPORTER: re.compile(
         rb'^node_(?:amazonefa_|scrape_collector_success\{collector="amazonefa")', re.MULTILINE
     ),
-    OBSERVER: observer_page.MARK,
 }
 """Source → what is only on its page."""
 
@@ -168,7 +167,4 @@ def _stranger(page: bytes, target: Target) -> str:
         if target.address.endswith("/metrics"):
             return "this is a trntop agent: omit /metrics from its address"
         return "a trntop agent that is too old to stream: update it"
-    return (
-        "its metrics page is not from neuron-monitor-prometheus.py, the EFA node exporter or "
-        "Neuron Observer"
-    )
+    return "its metrics page is not from neuron-monitor-prometheus.py or the EFA node exporter"

@@ -1,27 +1,23 @@
-"""Nodes under check: how each is looked at and probed.
+"""Nodes under check: how each is inspected and probed.
 
-agent     through its agent, which allows it
-remote    with its own tools, over ssh, or as a step of a Slurm job
-look      what is seen of such a node (look.sh)
-
-This machine is `trntop.collectors.probes.local`.
+agent         through its agent, which permits it
+node          with its own tools: this machine, or over ssh
+inspection    the state of a node, from one script (inspect.sh)
 """
 
 import asyncio
-import os
 import platform
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from trntop.check.model import Host
 from trntop.core.errors import UsageError
 from trntop.core.settings import Settings
 from trntop.core.source_spec import Origin, Source
 from trntop.core.text import clean
-from trntop.remote import hostlist
 
 from ..fleet.target import FindError, Target
-from .agent import AgentHost, Line
+from .agent import AgentHost, SharedClient
 
 CHECKED = (
     "a check takes nodes such as trn-[001-016], http://HOST:PORT or ssh://HOST, @FILE, dns:, "
@@ -29,57 +25,34 @@ CHECKED = (
 )
 
 
-def hosts_of(
-    sources: Sequence[Source], settings: Settings, environ: Mapping[str, str] = os.environ
-) -> list[Host]:
-    """The nodes that sources name, each once, in their order. Call it where no event loop runs.
+def hosts_of(sources: Sequence[Source], settings: Settings) -> list[Host]:
+    """The nodes of sources, in their order. Call it outside an event loop.
 
     Raises:
-        UsageError: a source names no nodes, or two of them name one.
-        SettingsError: what is needed to reach them is wrong.
+        UsageError: a source has no nodes, or two of them have the same node.
+        SettingsError: a setting to reach them is wrong.
     """
+    from .node import LocalHost, SshHost
+
     hosts: list[Host] = []
-    line: Line | None = None
+    client: SharedClient | None = None
     for source in sources:
         if source.origin is Origin.LOCAL:
-            from ..probes.local import LocalHost
-
             hosts.append(LocalHost(settings, clean(platform.node()) or "localhost"))
-        elif (nodes := _of_step(source, environ)) is not None:
-            from .remote import through_srun
-
-            job = environ["SLURM_JOB_ID"]
-            hosts += [through_srun(node, job, settings) for node in nodes]
-        else:
-            for target in _targets(source, settings):
-                if target.address.startswith("ssh:"):
-                    from .remote import over_ssh
-
-                    hosts.append(over_ssh(target, settings))
-                else:
-                    line = line or Line(settings.fleet)
-                    hosts.append(AgentHost(target, line))
+            continue
+        for target in _targets(source, settings):
+            if target.address.startswith("ssh:"):
+                hosts.append(SshHost(target, settings))
+            else:
+                client = client or SharedClient(settings.fleet)
+                hosts.append(AgentHost(target, client))
     twice = [name for name, count in Counter(host.name for host in hosts).items() if count > 1]
     if twice:
         raise UsageError(f"{twice[0]} is named twice")
     return hosts
 
 
-def _of_step(source: Source, environ: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The nodes of the Slurm job inside of which this runs, if the source is that job."""
-    job = environ.get("SLURM_JOB_ID", "")
-    if source.origin is not Origin.SLURM or source.text.partition(":")[2] != job:
-        return None
-    nodes = environ.get("SLURM_JOB_NODELIST", "")
-    return hostlist.expand_all([nodes]) if nodes else None
-
-
 def _targets(source: Source, settings: Settings) -> Sequence[Target]:
-    """What a source names at this moment.
-
-    Raises:
-        UsageError: it names no nodes, or nobody can tell which.
-    """
     match source.origin:
         case Origin.AGENT:
             from ..fleet import agents

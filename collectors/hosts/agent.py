@@ -1,7 +1,7 @@
-"""A node under check that its agent speaks for: `trntop export --allow-probes` there.
+"""A node under check through its agent, `trntop export --allow-probes`; see docs/probes.md.
 
-What is asked and answered is described in docs/probes.md. Each request has a deadline of its own,
-and one that is given up closes its connection, upon which the agent ends what it ran for it.
+Each request has its own deadline; when a request is cancelled, its connection closes, upon which
+the agent ends what it ran for it.
 """
 
 import asyncio
@@ -32,21 +32,21 @@ from ..fleet import connection
 from ..fleet.target import Target
 
 INSPECTION_SECONDS = 30.0
-"""How long a look at a node may take; it runs several programs there."""
-ORDER_SECONDS = 10.0
-"""How long it may take to start or end a server side."""
+"""For an inspection, which runs several programs on the node."""
+SERVER_SECONDS = 10.0
+"""To start or end a server side."""
 SLACK_SECONDS = 8.0
-"""How much longer than the probe its answer may take: to start the tool, and to end it."""
+"""To start and end the tool, beyond the deadline of the probe."""
 MAX_BYTES = 4 << 20
-"""Longest answer that is taken."""
+"""Longest response."""
 MAX_SENTENCE = 300
-"""Longest sentence of an agent that is passed on."""
+"""Longest error of an agent that is passed on."""
 
 T = TypeVar("T")
 
 
-class Line:
-    """The client that all hosts of a check share; it is closed when the last of them is."""
+class SharedClient:
+    """The HTTP client of all hosts of a check; it is closed with the last of them."""
 
     def __init__(self, fleet: Fleet) -> None:
         connection.check(fleet)
@@ -61,47 +61,42 @@ class Line:
             self._session = connection.session(self._fleet)
         return self._session
 
-    def join(self) -> None:
-        """One more host uses it."""
+    def acquire(self) -> None:
         self._users += 1
 
-    async def leave(self) -> None:
-        """One host less does."""
+    async def release(self) -> None:
         self._users -= 1
         if self._users == 0 and self._session is not None:
             await self._session.close()
 
 
 class AgentHost:
-    """One node, as its agent lets it be looked at and probed.
+    """One node, as its agent permits inspections and probes.
 
     Args:
-        target: what it is called, and the agent's address.
-        line: what it is reached over.
+        target: its name, and the agent's address.
+        client: to reach it.
     """
 
-    def __init__(self, target: Target, line: Line) -> None:
+    def __init__(self, target: Target, client: SharedClient) -> None:
         self.name = target.name
         self._address = target.address
-        self._facts = target.facts
-        self._line = line
+        self._client = client
         self._servers: set[str] = set()
-        self._orders: set[asyncio.Task[Served]] = set()
+        self._starting: set[asyncio.Task[Served]] = set()
         """Server sides that are being started."""
         self._closed = False
-        line.join()
+        client.acquire()
 
     async def inspect(self) -> Inspection:
-        """Looks at the node.
+        """Inspects the node.
 
         Raises:
-            UnreachableError: its agent does not answer.
-            RefusedError: it allows no probes, or not to us.
-            ProbeError: what answers is no agent, or makes no sense.
+            UnreachableError: its agent does not respond.
+            RefusedError: it permits no probes, or not with this token.
+            ProbeError: the response is not that of an agent.
         """
-        seen = await self._ask("GET", "/v1/inspection", INSPECTION_SECONDS, Inspection)
-        # What a list such as ec2: told of the node, where the node itself says nothing.
-        return structs.replace(seen, facts={**self._facts, **seen.facts})
+        return await self._request("GET", "/v1/inspection", INSPECTION_SECONDS, Inspection)
 
     async def serve(self, spec: ProbeSpec) -> Served:
         """Starts the server side of a probe.
@@ -110,19 +105,19 @@ class AgentHost:
             BusyError: the node is in another probe.
             ProbeError: it does not start.
         """
-        asked = asyncio.create_task(
-            self._ask("POST", "/v1/probe/server", ORDER_SECONDS, Served, spec)
+        starting = asyncio.create_task(
+            self._request("POST", "/v1/probe/server", SERVER_SECONDS, Served, spec)
         )
-        self._orders.add(asked)
-        # Given up, it would leave a server side that nobody knows: `close` waits for it.
+        self._starting.add(starting)
+        # If this is cancelled, `close` waits for the server side and ends it.
         try:
-            served = await asyncio.shield(asked)
+            served = await asyncio.shield(starting)
         finally:
-            if asked.done():
-                self._orders.discard(asked)
+            if starting.done():
+                self._starting.discard(starting)
         self._servers.add(served.id)
+        # Its peers reach it where we reach its agent.
         host = urlsplit(self._address).hostname or ""
-        # Where we reach its agent, its peers reach it as well.
         return structs.replace(served, address=served.address or host)
 
     async def probe(self, spec: ProbeSpec, peer: str, server: Served) -> list[ProbeResult]:
@@ -132,43 +127,43 @@ class AgentHost:
             BusyError: the node is in another probe.
             ProbeError: this side cannot be reached, or refuses.
         """
-        order = {"spec": spec, "peer": peer, "server": server}
+        body = {"spec": spec, "peer": peer, "server": server}
         seconds = spec.seconds + SLACK_SECONDS
-        return await self._ask("POST", "/v1/probe/client", seconds, list[ProbeResult], order)
+        return await self._request("POST", "/v1/probe/client", seconds, list[ProbeResult], body)
 
     async def end(self, server: Served) -> str:
         """Ends a server side.
 
         Raises:
-            ProbeError: the agent does not answer; it ends by itself after its time.
+            ProbeError: the agent does not respond; the side ends at its deadline.
         """
         self._servers.discard(server.id)
         path = f"/v1/probe/server/{quote(server.id, safe='')}"
-        return clean(await self._ask("DELETE", path, ORDER_SECONDS, str), MAX_SENTENCE)
+        return clean(await self._request("DELETE", path, SERVER_SECONDS, str), MAX_SENTENCE)
 
     async def close(self) -> None:
-        """Ends the server sides that were started here, and hangs up."""
+        """Ends the server sides that were started here, and the connection."""
         if self._closed:
             return
         self._closed = True
         try:
-            for order in self._orders:
+            for starting in self._starting:
                 with contextlib.suppress(ProbeError):
-                    self._servers.add((await order).id)
-            for one in list(self._servers):
+                    self._servers.add((await starting).id)
+            for name in list(self._servers):
                 with contextlib.suppress(ProbeError):
-                    await self.end(Served(id=one, port=0))
+                    await self.end(Served(id=name, port=0))
         finally:
-            await self._line.leave()
+            await self._client.release()
 
-    async def _ask(
+    async def _request(
         self, method: str, path: str, seconds: float, kind: type[T], content: Any = None
     ) -> T:
-        """What the agent answers.
+        """The decoded response of the agent.
 
         Raises:
-            UnreachableError: nothing.
-            ProbeError: not this; the sentence says why.
+            UnreachableError: there is none.
+            ProbeError: the agent refuses, or the response is not valid.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -177,11 +172,11 @@ class AgentHost:
             raise UnreachableError(connection.reason(error)) from error
         except TimeoutError:
             raise UnreachableError(f"no response from its agent within {seconds:g} s") from None
-        except SettingsError as error:  # a file of secrets that has gone
+        except SettingsError as error:  # a file of secrets was removed
             raise ProbeError(str(error)) from error
         except (aiohttp.ClientError, OSError) as error:
             why = connection.reason(error)
-            # Who answers with the wrong certificate, or without TLS, is there.
+            # A wrong certificate, or no TLS, is a response.
             if why.startswith("TLS"):
                 raise ProbeError(f"its agent: {why}") from error
             raise UnreachableError(why) from error
@@ -190,39 +185,37 @@ class AgentHost:
         try:
             return msgspec.json.decode(body, type=kind)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise ProbeError(
-                f"its agent answers what a check does not understand: {clean(str(error), 120)}"
-            ) from error
+            why = clean(str(error), 120)
+            raise ProbeError(f"the response of its agent is not valid: {why}") from error
 
     async def _exchange(self, method: str, path: str, content: Any) -> tuple[int, bytes]:
-        line = self._line
         sent = None if content is None else msgspec.json.encode(content)
         headers = {} if sent is None else {"Content-Type": "application/json"}
-        async with line.session.request(
+        async with self._client.session.request(
             method, self._address + path, data=sent, headers=headers, allow_redirects=False
         ) as response:
             body = bytearray()
             async for chunk in response.content.iter_any():
                 body += chunk
                 if len(body) > MAX_BYTES:
-                    raise ProbeError("its agent answers more than a check takes")
+                    raise ProbeError("the response of its agent is too long")
             return response.status, bytes(body)
 
 
+_REFUSALS: dict[int, tuple[type[ProbeError], str]] = {
+    401: (RefusedError, "its agent needs another token (fleet.token_file)"),
+    403: (RefusedError, "its agent permits no probes (trntop export --allow-probes)"),
+    404: (ProbeError, "no trntop agent there, or one without probes"),
+    409: (BusyError, "it is in another probe"),
+    422: (ProbeError, "it cannot run that probe"),
+}
+
+
 def _refusal(status: int, body: bytes) -> ProbeError:
-    """An answer that is none, in words: the agent's own where it gives a sentence."""
+    """The agent's own error, if it has one in plain text."""
     text = body.decode(errors="replace").strip()
-    said = "" if text.startswith("<") else clean(text, MAX_SENTENCE)
-    match status:
-        case HTTPStatus.UNAUTHORIZED:
-            return RefusedError(said or "its agent asks for another token (fleet.token_file)")
-        case HTTPStatus.FORBIDDEN:
-            return RefusedError(said or "its agent allows no probes (trntop export --allow-probes)")
-        case HTTPStatus.NOT_FOUND:
-            return ProbeError("no agent of trntop answers there, or one that knows no probes")
-        case HTTPStatus.CONFLICT:
-            return BusyError(said or "it is in another probe")
-        case HTTPStatus.UNPROCESSABLE_ENTITY:
-            return ProbeError(said or "it cannot run that probe")
-        case _:
-            return ProbeError(f"its agent answers {status}{said and f': {said}'}")
+    error = "" if text.startswith("<") else clean(text, MAX_SENTENCE)
+    if status not in _REFUSALS:
+        return ProbeError(f"its agent responds with {status}{error and f': {error}'}")
+    kind, default = _REFUSALS[status]
+    return kind(default if status == 404 else error or default)

@@ -1,1 +1,1 @@
-"""Probes of latency and bandwidth, with the tools that a node has installed."""
+"""The probing tools, and the prober that runs them at one node."""

@@ -1,7 +1,6 @@
 """Runs probes at one node: server sides that wait and client sides that measure, one at a time."""
 
 import asyncio
-import contextlib
 import os
 import random
 import re
@@ -10,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import psutil
 from msgspec import structs
 
 from trntop.check import load as loads
@@ -18,59 +16,57 @@ from trntop.check.model import ProbeError, ProbeResult, ProbeSpec, Served, Tool
 from trntop.core.text import clean
 
 from .fi_pingpong import FiPingpong
-from .perftest import Perftest
+from .perftest import IbSendLat
 from .process import Process
-from .tool import Failure, PairTool, Run, check_spec
+from .tool import Failure, PairTool, Run, check_spec, results
 from .turns import Turns
 
 PORTS = range(21000, 32000)
-"""Of server sides: below those that Linux gives to outgoing connections."""
+"""Of server sides: below the ports that Linux gives to outgoing connections."""
 FOLDERS = ("/opt/amazon/efa/bin", "/opt/aws/neuron/bin", "/usr/sbin", "/usr/bin", "/bin")
-"""Where the tools are besides the PATH, which is short where a service runs."""
+"""Directories of the tools besides the PATH, which is short in a service."""
 LISTEN_SECONDS = 5.0
-"""In which a server side has to listen."""
+"""Within which a server side must listen."""
 LEAD_SECONDS = 5.0
-"""How much longer a server side lives than its client: until that one is started."""
+"""A server side lives longer than its client by this, the time until that one is started."""
 AGAIN_SECONDS = 0.05
 """Between two attempts to connect."""
-PATIENCE_SECONDS = 3.0
-"""How long that is attempted for a further run, for which the server side starts anew."""
 FIRST_SECONDS = 0.3
-"""And for the first: perftest says that it waits a moment before it does."""
+"""Duration of the attempts for the first run: perftest reports that it waits before it does."""
+NEXT_SECONDS = 3.0
+"""For a further run, for which the server side is restarted."""
 PORT_ATTEMPTS = 5
 LAST_WORDS_SECONDS = 0.3
-"""Which a server side gets to end by itself once its client has ended."""
+"""For a server side to end by itself once its client has ended."""
+WARM_UP = 100
+"""Messages of the first run, which counts only if no other run fits into the time."""
 
 Wrap = Callable[[Sequence[str]], list[str]]
 
-_TOOLS: dict[Tool, PairTool] = {
-    "fi_pingpong": FiPingpong(),
-    "ib_send_lat": Perftest("ib_send_lat"),
-    "ib_write_bw": Perftest("ib_write_bw"),
-}
+_TOOLS: dict[Tool, PairTool] = {"fi_pingpong": FiPingpong(), "ib_send_lat": IbSendLat()}
 _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}", re.ASCII)
 
 
 @dataclass
 class _Server:
-    """A server side, from when it is asked for until it is asked about."""
+    """A server side, until its caller ends it."""
 
     spec: ProbeSpec
     until: float
     process: Process | None = None
     task: "asyncio.Task[str] | None" = None
-    """Gives what it complained of."""
+    """Its error."""
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Prober:
-    """Runs probes at one node, one at a time; both sides of one with itself are one.
+    """Runs probes at one node, one at a time; the two sides of a loopback probe are one.
 
     Args:
         name: of the node.
-        wrap: makes of a command one that runs it on the node, such as over ssh.
-        path: folders in which programs are looked for there.
-        turns: shared with whatever else probes on the node.
+        wrap: makes a command run on the node, such as over ssh.
+        path: directories of programs there.
+        turns: shared with all other probers on the node.
     """
 
     def __init__(
@@ -84,58 +80,51 @@ class Prober:
         self._local = wrap is None
         self._wrap: Wrap = list if wrap is None else wrap
         here = os.environ.get("PATH", os.defpath).split(os.pathsep)
-        self.path = os.pathsep.join(dict.fromkeys((*(here if path is None else path), *FOLDERS)))
+        self._path = os.pathsep.join(dict.fromkeys((*(here if path is None else path), *FOLDERS)))
         self._servers: dict[str, _Server] = {}
         self._clients: set[asyncio.Task[list[ProbeResult]]] = set()
         self._turns = turns or Turns()
 
-    async def serve(self, spec: ProbeSpec, asker: str = "") -> Served:
+    async def serve(self, spec: ProbeSpec) -> Served:
         """Starts the server side of a probe; returns once it listens.
 
         It ends by itself after its runs, or `LEAD_SECONDS` after `spec.seconds`.
 
-        Args:
-            spec: the probe.
-            asker: who asks, in words.
-
         Raises:
             BusyError: another probe is under way here.
-            ProbeError: it is none that may be run, or its server side does not start.
+            ProbeError: the probe is not valid, or its server side does not start.
         """
         check_spec(spec)
         tool = _TOOLS[spec.tool]
         name = secrets.token_hex(8)
         seconds = spec.seconds + LEAD_SECONDS
-        self._turns.take(name, f"serves another probe{_asked(asker)}", seconds)
+        self._turns.acquire(name, seconds)
         server = _Server(spec, time.monotonic() + seconds)
         try:
-            port = await self._listen_somewhere(server, tool)
+            port = await self._listen_anywhere(server, tool)
         except BaseException:
-            self._turns.give(name)
+            self._turns.release(name)
             raise
         server.task = asyncio.create_task(self._serve_runs(server, tool, port))
-        server.task.add_done_callback(lambda _: self._turns.give(name))
-        self._forget()
+        server.task.add_done_callback(lambda _: self._turns.release(name))
+        self._evict_ended()
         self._servers[name] = server
         return Served(id=name, port=port, load=self._load)
 
-    async def probe(
-        self, spec: ProbeSpec, peer: str, server: Served, asker: str = ""
-    ) -> list[ProbeResult]:
+    async def probe(self, spec: ProbeSpec, peer: str, server: Served) -> list[ProbeResult]:
         """Runs the client side; if one run fails, the only result is an error.
 
-        Over a link so slow that the runs do not fit into the time, the results are of those that
-        do, or of the warm-up alone, and marked as partial.
+        If the link is too slow for all runs, the results are those of the runs that fit into the
+        time, or of the warm-up.
 
         Args:
             spec: the probe.
-            peer: the node of the server side; its address too, unless `server` tells it.
+            peer: the node of the server side; also its address, if `server` has none.
             server: the server side.
-            asker: who asks, in words.
 
         Raises:
             BusyError: another probe is under way here.
-            ProbeError: it is none that may be run.
+            ProbeError: the probe is not valid.
         """
         check_spec(spec)
         address = server.address or peer
@@ -144,27 +133,22 @@ class Prober:
         if server.port not in PORTS:
             raise ProbeError(f"port {server.port} is not between {PORTS[0]} and {PORTS[-1]}")
         name = secrets.token_hex(8)
-        what = f"runs another probe{_asked(asker)}"
-        self._turns.take(name, what, spec.seconds, beside=server.id)
+        self._turns.acquire(name, spec.seconds, partner=server.id)
         task = asyncio.create_task(self._measure(spec, peer, address, server.port))
         self._clients.add(task)
         try:
             return await task
         finally:
             self._clients.discard(task)
-            self._turns.give(name)
+            self._turns.release(name)
 
     async def end(self, server: Served) -> str:
-        """Ends a server side with all it started.
-
-        Returns:
-            What it complained of, if anything; also if it had ended before.
-        """
+        """Ends a server side with all its processes; returns its error, if any."""
         known = self._servers.pop(server.id, None)
         return "" if known is None else await _stop(known, LAST_WORDS_SECONDS)
 
     async def close(self) -> None:
-        """Ends whatever is under way."""
+        """Ends everything that is under way."""
         servers = list(self._servers.values())
         self._servers.clear()
         for task in self._clients:
@@ -173,36 +157,36 @@ class Prober:
 
     @property
     def _load(self) -> str:
-        """Of this machine; of one that is reached by commands nobody knows it."""
+        """Of this machine; unknown for one that is reached by commands."""
         return loads.describe(os.getloadavg()[0], os.cpu_count() or 1) if self._local else ""
 
-    def _forget(self) -> None:
-        """Forgets server sides that ended and that nobody asked about."""
+    def _evict_ended(self) -> None:
+        """Removes server sides that ended and whose caller is gone."""
         for name, server in list(self._servers.items()):
             if server.task is None or server.task.done():
                 del self._servers[name]
 
-    async def _listen_somewhere(self, server: _Server, tool: PairTool) -> int:
+    async def _listen_anywhere(self, server: _Server, tool: PairTool) -> int:
         """Starts the first run's server side on a free port."""
         for port in random.sample(PORTS, PORT_ATTEMPTS):
-            complaint = await self._listen(server, tool, port, tool.runs(server.spec)[0])
-            if complaint is None:
+            error = await self._listen(server, tool, port, _runs(server.spec)[0])
+            if error is None:
                 return port
-            if complaint:
-                raise ProbeError(f"the server side does not start: {complaint}")
-        raise ProbeError(f"{PORT_ATTEMPTS} ports were taken, one after the other")
+            if error:
+                raise ProbeError(f"the server side does not start: {error}")
+        raise ProbeError(f"{PORT_ATTEMPTS} ports were in use, one after the other")
 
     async def _listen(
         self, server: _Server, tool: PairTool, port: int, messages: int
     ) -> str | None:
-        """Starts the server side of a run; None once it listens, else why it does not.
+        """Starts the server side of a run; None once it listens, else its error.
 
-        A port that is taken is no complaint.
+        The error is empty if the port is in use.
         """
         command = tool.server(server.spec, port, messages)
         process = await self._start(command, server.until - time.monotonic())
         try:
-            if await process.says(tool.listens, LISTEN_SECONDS):
+            if await process.prints(tool.listens, LISTEN_SECONDS):
                 server.process = process
                 return None
         except BaseException:
@@ -210,29 +194,28 @@ class Prober:
             raise
         await process.end()
         ended = await process.wait()
-        if tool.taken(ended):
+        if tool.port_is_taken(ended):
             return ""
-        return tool.complaint(server.spec, ended) or "it does not say that it listens"
+        return tool.server_error(server.spec, ended) or "it does not listen"
 
     async def _serve_runs(self, server: _Server, tool: PairTool, port: int) -> str:
-        """Serves one run after the other; what the server side complained of."""
-        runs = tool.runs(server.spec)
-        for index in range(len(runs)):
+        """Serves one run after the other; returns the error of the server side."""
+        for index, messages in enumerate(_runs(server.spec)):
             if index:
                 try:
-                    complaint = await self._listen(server, tool, port, runs[index])
-                except ProbeError as error:
-                    return str(error)
-                if complaint is not None:
-                    return complaint or "its port was taken meanwhile"
+                    error = await self._listen(server, tool, port, messages)
+                except ProbeError as failure:
+                    return str(failure)
+                if error is not None:
+                    return error or "its port is in use by now"
             assert server.process is not None
             if server.stopped.is_set():
                 await server.process.end()
             ended = await server.process.wait()
             if server.stopped.is_set() and ended.code is None and index:
-                return ""  # the client had enough
+                return ""  # the client ended after fewer runs
             if ended.code != 0:
-                return tool.complaint(server.spec, ended)
+                return tool.server_error(server.spec, ended)
         return ""
 
     async def _measure(
@@ -241,23 +224,20 @@ class Prober:
         tool = _TOOLS[spec.tool]
         load = self._load
         until = time.monotonic() + spec.seconds
-        warm_up, *counts = tool.runs(spec)
-        first = await self._run(tool, spec, address, port, warm_up, until, again=False)
-        if isinstance(first, Failure):
-            return [_failed(spec, peer, first, load)]
         runs: list[Run] = []
-        for messages in counts:
-            # Over a slow or lossy link a run would be cut off in its midst, and tell nothing.
-            if first.pace * messages > until - time.monotonic():
+        for index, messages in enumerate(_runs(spec)):
+            # A run that does not fit into the time would be cut off without a result.
+            if runs and 2 * runs[0].seconds["mean"] * messages > until - time.monotonic():
                 break
-            run = await self._run(tool, spec, address, port, messages, until, again=True)
+            retry = NEXT_SECONDS if index else FIRST_SECONDS
+            run = await self._run(tool, spec, address, port, messages, until, retry)
             if isinstance(run, Failure):
                 return [_failed(spec, peer, run, load)]
             runs.append(run)
-        partial = len(runs) < len(counts)
+        counted = runs[1:] or runs
         return [
-            structs.replace(result, load=load, partial=partial)
-            for result in tool.results(spec, peer, runs or [first])
+            structs.replace(result, load=load)
+            for result in results(tool.program, spec, peer, counted)
         ]
 
     async def _run(
@@ -268,46 +248,38 @@ class Prober:
         port: int,
         messages: int,
         until: float,
-        *,
-        again: bool,
+        retry: float,
     ) -> Run | Failure:
-        """One run of the client side; `again`: its server side may still be starting."""
+        """One run of the client side; `retry`: seconds in which the server side may still start."""
         command = tool.client(spec, address, port, messages)
-        patience = time.monotonic() + (PATIENCE_SECONDS if again else FIRST_SECONDS)
+        last = min(time.monotonic() + retry, until)
         while True:
-            process = await self._start(command, until - time.monotonic())
-            gone = False
-            try:
-                if not await process.over() and self._local:
-                    gone = await asyncio.to_thread(_closed, process.pid, port)
-            finally:
-                await process.end()
-            ended = await process.wait()
-            now = time.monotonic()
-            if not (tool.refused(ended) and now < min(patience, until)):
-                return tool.read(spec, ended, messages, f"{address} port {port}", gone=gone)
+            ended = await (await self._start(command, until - time.monotonic())).wait()
+            if not tool.is_refused(ended) or time.monotonic() >= last:
+                return tool.read(spec, ended, messages, f"{address} port {port}")
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _start(self, command: Sequence[str], seconds: float) -> Process:
-        argv = self._wrap(["env", "LC_ALL=C", f"PATH={self.path}", *command])
+        argv = self._wrap(["env", "LC_ALL=C", f"PATH={self._path}", *command])
         try:
             return await Process.start(argv, max(seconds, 0.1))
         except OSError as error:
             raise ProbeError(f"{argv[0]} cannot be run: {error.strerror}") from error
 
 
-async def _stop(server: _Server, patience: float = 0.0) -> str:
+def _runs(spec: ProbeSpec) -> tuple[int, ...]:
+    """Messages of each run; the first run is the warm-up."""
+    return (min(WARM_UP, spec.iterations), *[spec.iterations] * spec.repeats)
+
+
+async def _stop(server: _Server, wait: float = 0.0) -> str:
     assert server.task is not None
-    # A side that is about to end by itself says why.
-    await asyncio.wait([server.task], timeout=patience)
+    # A side that is about to end by itself reports why.
+    await asyncio.wait([server.task], timeout=wait)
     server.stopped.set()
     if server.process is not None:
         await server.process.end()
     return await server.task
-
-
-def _asked(asker: str) -> str:
-    return f" asked for by {asker}" if asker else ""
 
 
 def _failed(spec: ProbeSpec, peer: str, failure: Failure, load: str) -> ProbeResult:
@@ -321,19 +293,5 @@ def _failed(spec: ProbeSpec, peer: str, failure: Failure, load: str) -> ProbeRes
         size_bytes=spec.size_bytes,
         load=load,
         error=failure.text,
-        guilty=failure.guilty,
+        guilty=failure.side,
     )
-
-
-def _closed(leader: int, port: int) -> bool:
-    """Whether a connection of a process or its children to `port` was closed by the other side.
-
-    A client that polls for messages does not look at its control connection.
-    """
-    with contextlib.suppress(psutil.Error, OSError):
-        process = psutil.Process(leader)
-        for one in (process, *process.children(recursive=True)):
-            for connection in one.net_connections("tcp"):
-                if connection.raddr and connection.raddr.port == port:
-                    return connection.status == psutil.CONN_CLOSE_WAIT
-    return False

@@ -1,11 +1,11 @@
-"""A tool's process with a deadline of its own, what it said kept up to a limit."""
+"""A tool's process with its own deadline; its output is kept up to a limit."""
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Self, cast
 
-from ..child import Child, LastLine
+from ..child import STDIN, Child, LastLine
 
 KEPT_BYTES = 64 << 10
 """Of standard output from its beginning, and of standard error to its end."""
@@ -15,21 +15,21 @@ GRACE = 0.5
 
 
 class Ended(NamedTuple):
-    """How a process ended and what it said."""
+    """How a process ended, and its output."""
 
     code: int | None
-    """The return code (negative: the signal); None for one that was ended at its deadline."""
+    """The return code (negative: the signal); None at its deadline."""
     out: str
     errors: str
     seconds: float
-    """How long it ran, or until its deadline."""
+    """Duration, at most until its deadline."""
 
 
 class _Tail(LastLine):
     MAX_BYTES = KEPT_BYTES
 
     @property
-    def said(self) -> bytes:
+    def content(self) -> bytes:
         return self._tail
 
 
@@ -37,23 +37,28 @@ class _Process(Child):
     def __init__(self, take: Callable[[bytes], None]) -> None:
         super().__init__(take)
         self.errors: _Tail = _Tail()
-        self.heard = asyncio.Event()
+        self.output = asyncio.Event()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         super().pipe_data_received(fd, data)
-        self.heard.set()
+        self.output.set()
 
     @property
     def pid(self) -> int:
         return self._transport.get_pid()
 
+    def write(self, stdin: str) -> None:
+        pipe = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(STDIN))
+        pipe.write(stdin.encode())
+        pipe.write_eof()
+
 
 class Process:
     """A running tool, leader of its own process group; use `start`.
 
-    Whoever started it awaits `wait` or `end`, which leave no process of the group behind. Should
-    the thread that started it end, or the whole program be killed, the kernel kills the tool: a
-    server that nobody connects to would wait for ever.
+    The caller awaits `wait` or `end`, which leave no process of the group behind. If the thread
+    that started it ends, or the whole program is killed, the kernel kills the tool: a server
+    without a client would wait forever.
     """
 
     def __init__(self, child: _Process, out: bytearray, seconds: float) -> None:
@@ -65,71 +70,80 @@ class Process:
         self._stopped: float | None = None
 
     @classmethod
-    async def start(cls, argv: Sequence[str], seconds: float) -> Self:
+    async def start(
+        cls,
+        argv: Sequence[str],
+        seconds: float,
+        *,
+        stdin: str = "",
+        environ: Mapping[str, str] | None = None,
+        kept_bytes: int = KEPT_BYTES,
+    ) -> Self:
         """Starts `argv`, which has `seconds` from now.
 
+        Args:
+            argv: the command.
+            seconds: until its deadline.
+            stdin: its standard input.
+            environ: its environment, if not that of trntop.
+            kept_bytes: limit of its output.
+
         Raises:
-            OSError: there is no setpriv (util-linux), or no more processes may be started.
+            OSError: there is no setpriv (util-linux), or no more processes can be started.
         """
         out = bytearray()
 
         def keep(chunk: bytes) -> None:
-            out.extend(chunk[: KEPT_BYTES - len(out)])
+            out.extend(chunk[: kept_bytes - len(out)])
 
-        return cls(await _Process.start([*GUARD, *argv], keep), out, seconds)
+        child = await _Process._started(
+            lambda: _Process(keep), [*GUARD, *argv], asyncio.subprocess.PIPE, environ
+        )
+        child.write(stdin)
+        return cls(child, out, seconds)
 
     @property
     def pid(self) -> int:
-        """Of the leader of its group."""
         return self._child.pid
 
-    async def says(self, phrase: str, seconds: float) -> bool:
-        """Whether it says `phrase`, on either output, within `seconds` and before it ends."""
+    async def prints(self, phrase: str, seconds: float) -> bool:
+        """Whether it prints `phrase`, on either output, within `seconds` and before it ends."""
         wanted = phrase.encode()
         child = self._child
         until = min(time.monotonic() + seconds, self._until)
-        while wanted not in self._out and wanted not in child.errors.said:
+        while wanted not in self._out and wanted not in child.errors.content:
             left = until - time.monotonic()
             if left <= 0 or child.ended.done():
                 return False
-            child.heard.clear()
-            news = asyncio.create_task(child.heard.wait())
-            either: list[asyncio.Future[Any]] = [news, child.ended]
+            child.output.clear()
+            output = asyncio.create_task(child.output.wait())
+            either: list[asyncio.Future[Any]] = [output, child.ended]
             try:
                 await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                news.cancel()
+                output.cancel()
         return True
 
-    async def over(self) -> bool:
-        """Waits for its end; False when the deadline comes first, and it still runs."""
-        left = max(self._until - time.monotonic(), 0)
-        done, _ = await asyncio.wait([self._child.ended], timeout=left)
-        return bool(done)
-
     async def wait(self) -> Ended:
-        """How it ended, by itself or at its deadline; cancelled, it ends the process too."""
+        """Waits until it ends or its deadline; if cancelled, ends the process too."""
+        left = max(self._until - time.monotonic(), 0)
         try:
-            await self.over()
+            await asyncio.wait([self._child.ended], timeout=left)
         finally:
             await self.end()
-        return self._ended
-
-    async def end(self) -> None:
-        """Ends its whole group now, if it still runs; whoever waits for it hears of it."""
-        self._cut |= not self._child.ended.done()
-        self._stopped = self._stopped or time.monotonic()
-        await self._child.end(GRACE)
-
-    @property
-    def _ended(self) -> Ended:
         child = self._child
         return Ended(
             None if self._cut else child.ended.result(),
             self._out.decode(errors="replace"),
-            child.errors.said.decode(errors="replace"),
+            child.errors.content.decode(errors="replace"),
             (self._stopped or time.monotonic()) - self._started,
         )
+
+    async def end(self) -> None:
+        """Ends its whole group now, if it still runs."""
+        self._cut |= not self._child.ended.done()
+        self._stopped = self._stopped or time.monotonic()
+        await self._child.end(GRACE)
 
 
 async def run(argv: Sequence[str], seconds: float) -> Ended:

@@ -1,4 +1,4 @@
-"""Never two probes on a machine at once: each keeps a core busy, and would disturb the other."""
+"""One probe at a time on a machine: each keeps a core busy, and would disturb the other."""
 
 import threading
 import time
@@ -7,33 +7,32 @@ from trntop.check.model import BusyError
 
 
 class Turns:
-    """Who probes just now; shared by all that may probe on a machine, on any thread."""
+    """The probe sides that run on this machine; shared by all probers on it, on any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[str, tuple[str, float]] = {}
+        self._until: dict[str, float] = {}
 
-    def take(self, name: str, what: str, seconds: float, beside: str = "") -> None:
+    def acquire(self, name: str, seconds: float, partner: str = "") -> None:
         """Begins a side of a probe.
 
         Args:
             name: of this side.
-            what: it does, for whoever is refused meanwhile.
             seconds: that it may take.
-            beside: name of the other side of the same probe, if that is here too.
+            partner: name of the other side of the same probe, which may run here too.
 
         Raises:
-            BusyError: another probe is under way; the sentence says whose.
+            BusyError: another probe is under way.
         """
         now = time.monotonic()
         with self._lock:
-            for other, (does, until) in self._held.items():
-                if other != beside:
-                    left = max(until - now, 0)
-                    raise BusyError(f"busy: it {does}, for {left:.0f} s at most")
-            self._held[name] = (what, now + seconds)
+            others = [until for other, until in self._until.items() if other != partner]
+            if others:
+                left = max(*others, now) - now
+                raise BusyError(f"busy: another probe is under way, for {left:.0f} s at most")
+            self._until[name] = now + seconds
 
-    def give(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """Ends a side; nothing if it has ended before."""
         with self._lock:
-            self._held.pop(name, None)
+            self._until.pop(name, None)

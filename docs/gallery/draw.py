@@ -1,7 +1,7 @@
 """Draws the gallery: `python docs/gallery/draw.py [SHOT…]`, in a checkout.
 
-Each shot is a moment of a simulation and the keys that lead to a screen: in all sizes in the first
-theme, and in all themes in the middle size. The page that shows them is written along.
+Each shot is a moment of a simulation and the keys that open a screen: in all sizes in the first
+theme, and in all themes in the first size. The page with the shots is written too.
 """
 
 import argparse
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import msgspec
 from textual.widgets import Input
 
+from tools.picture import screenshot
 from trntop.collectors.simulator import parse, simulate
 from trntop.core.model import View
 from trntop.core.settings import Settings
@@ -22,7 +22,6 @@ from trntop.pipeline.history import History
 from trntop.session.monitor import Monitor, play
 from trntop.session.runner import Session
 from trntop.tui.app import TrntopApp
-from trntop.tui.cost import Cost
 from trntop.tui.themes import CONTRAST, DARK, DEUTERANOPIA, LIGHT
 
 HERE = Path(__file__).parent
@@ -30,9 +29,7 @@ START = 1763650000.0
 SIZES = ((120, 36), (80, 24), (200, 60))
 THEMES = (DARK, LIGHT, CONTRAST, DEUTERANOPIA)
 KEPT = 130
-"""Views before the moment that one can go back to."""
-PRICE = 44.0
-"""US dollars for a node and hour: an invented one."""
+"""Views of the history before the moment."""
 
 
 @dataclass(frozen=True)
@@ -57,42 +54,41 @@ class Shot:
 CALM = Moment("sim:healthy?nodes=16&seed=7", 200)
 SICK = Moment("sim:demo?seed=7", 170)
 SLOW = Moment("sim:slow-node?nodes=8&seed=7", 200)
-FAR = Moment("sim:latency-regression?nodes=8&seed=7", 300)
+LINKS = Moment("sim:latency-regression?nodes=8&seed=7", 300)
 LARGE = Moment("sim:slow-node?nodes=64&seed=7", 200)
 LONG = Moment("sim:recompile?nodes=4&checkpoints=150&seed=7", 600)
 
 SHOTS = {
-    "calm": Shot(CALM, (), "All is well", "Nothing asks for a look: the blue-green of the map is "
-        "work, and neither amber nor red is to be seen."),
-    "cluster": Shot(SICK, (), "A card holds sixteen nodes back", "The alert names the card and the "
-        "node, the node leads the table, and the graphs show since when."),
-    "node": Shot(SICK, ("enter",), "The node behind it", "`Enter`: devices and cores, HBM, and the "
-        "card among its siblings."),
-    "efa": Shot(SICK, ("4",), "All EFA cards side by side", "`4`: a row is a node, a column is a "
-        "rail. The counters of the card under the cursor stand below."),
-    "incidents": Shot(SICK, ("5",), "What is wrong, why, and what to do", "`5`: evidence with its "
-        "numbers, what they did before and since, and the runbook."),
-    "onset": Shot(SICK, ("5", "o"), "The moment at which it began", "`o` goes back to it, and all "
-        "screens show that second until `l`: a card that nobody had noticed yet."),
-    "explain": Shot(SICK, ("e",), "What a number is", "`e`: its formula, what it is computed from, "
-        "the state of its source, and who judges it."),
-    "filter": Shot(SICK, ("slash", *"efa_tx<125 & node~trn-0"), "Finding", "`/`: an "
-        "expression narrows table and map while it is typed."),
-    "columns": Shot(SICK, ("c",), "Columns", "`c`: which to show, and by which to sort."),
-    "comm": Shot(SLOW, ("3",), "Whom the others wait for", "`3`: one step of each rank on a common "
-        "scale. Seven nodes wait for the eighth; where there is room its ranks stand below."),
-    "run": Shot(LONG, ("6",), "How the run gets on", "`6`: phases, pace, loss, pauses, and what "
-        "they cost at a price of the user's own."),
-    "latency": Shot(FAR, ("4", "m", "m", "m"), "Latency between nodes", "`m` turns the map "
-        "of cards to what a prober measured; the matrix shows the pair."),
-    "fleet": Shot(LARGE, ("m",), "Larger fleets", "A cell a node, `m` turns the map to another "
-        "quantity; the table has the worst first."),
-    "help": Shot(SICK, ("question_mark",), "Help", "`?`: how to read it all, and every key."),
+    "calm": Shot(CALM, (), "A healthy fleet", "Blue-green is utilization; amber and red would need "
+        "attention."),
+    "cluster": Shot(SICK, (), "An EFA device slows down sixteen nodes", "The alert names the "
+        "device and the node, the node is first in the table, and the charts show the start."),
+    "node": Shot(SICK, ("enter",), "The node", "`Enter`: devices and cores, HBM, and the EFA "
+        "device compared with its peers."),
+    "efa": Shot(SICK, ("4",), "All EFA devices", "`4`: a row is a node, a column is a rail. Below: "
+        "the counters of the selected device, and the slowest links."),
+    "incidents": Shot(SICK, ("5",), "Incidents", "`5`: evidence, its values before and after the "
+        "start, and the runbook."),
+    "onset": Shot(SICK, ("5", "o"), "The start of an incident", "`o` goes back to it, and all "
+        "screens show that second until `l`."),
+    "explain": Shot(SICK, ("e",), "A value explained", "`e`: its formula, inputs, sources and "
+        "rules."),
+    "filter": Shot(SICK, ("slash", *"efa_tx<125 & node~trn-0"), "Filter", "`/`: table and map "
+        "follow while the filter is typed."),
+    "columns": Shot(SICK, ("c",), "Columns", "`c`: the columns and the sort order."),
+    "comm": Shot(SLOW, ("3",), "The slowest rank", "`3`: one step of each rank on a common scale. "
+        "Seven nodes wait for the eighth."),
+    "run": Shot(LONG, ("6",), "Training progress", "`6`: phases, step time, loss and pauses."),
+    "latency": Shot(LINKS, ("4", "m", "m", "m"), "Latency between nodes", "`m` switches the map "
+        "of EFA devices to the latency of probes; the slowest links are listed."),
+    "fleet": Shot(LARGE, ("m",), "Larger fleets", "A cell is a node; `m` switches the map to "
+        "another quantity."),
+    "help": Shot(SICK, ("question_mark",), "Help", "`?`: how to read the screen, and every key."),
 }  # fmt: skip
 
 
 class Still(Session):
-    """Shows what was, up to a moment, and stands."""
+    """Shows the history up to a moment, then stops."""
 
     def __init__(self, moment: Moment) -> None:
         super().__init__(Monitor(Settings()), description=moment.source)
@@ -100,15 +96,13 @@ class Still(Session):
 
     @property
     def history(self) -> History:
-        """That of the simulation."""
         return self._ended
 
     def start(self) -> None:
-        """Shows the moment."""
         self._publish(self.past[-1])
 
     def stop(self) -> None:
-        """Nothing runs."""
+        """Without a thread."""
 
 
 @cache
@@ -124,11 +118,9 @@ def played(moment: Moment) -> tuple[tuple[View, ...], History]:
 
 
 async def draw(shot: Shot, size: tuple[int, int]) -> Iterator[tuple[str, str]]:
-    """Names of themes and pictures in them; only in the first where the size is not the first."""
-    settings = Settings(screen=msgspec.structs.replace(Settings().screen, price_per_hour=PRICE))
+    """Names of themes and their pictures; all themes in the first size only."""
     session = Still(shot.moment)
-    app = TrntopApp(session, settings=settings, utc=True)
-    app._cost = Cost(lambda: 0.0)
+    app = TrntopApp(session, settings=Settings(), utc=True)
     pictures = []
     async with app.run_test(size=size) as pilot:
         if "o" in shot.keys:
@@ -142,7 +134,7 @@ async def draw(shot: Shot, size: tuple[int, int]) -> Iterator[tuple[str, str]]:
         for theme in THEMES if size == SIZES[0] else THEMES[:1]:
             app.theme = theme.name
             await pilot.pause(0.1)
-            pictures.append((theme.name, app.export_screenshot(title=shot.title)))
+            pictures.append((theme.name, screenshot(app, shot.title)))
     return iter(pictures)
 
 
@@ -156,7 +148,7 @@ def page() -> str:
     """The page that shows the pictures."""
     text = (
         "# Gallery\n\nEvery screen, drawn from seeded simulations (the header says `SIMULATED`) by "
-        "`python docs/gallery/draw.py`. A picture of your own screen is one key away: `x`.\n"
+        "`python docs/gallery/draw.py`. `x` saves your own screen.\n"
     )
     for name, shot in SHOTS.items():
         sizes = [

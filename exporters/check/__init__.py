@@ -1,6 +1,1 @@
-"""Reports of a check: for a terminal, a ticket, and a machine.
-
-groups     findings that say the same of several nodes
-text       the terminal
-markdown   a ticket
-"""
+"""Reports of a check: text for the terminal, Markdown for a ticket."""

@@ -1,4 +1,4 @@
-"""Findings for people: the same finding on many nodes is one group."""
+"""Groups of findings: the same finding on many nodes is shown once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from trntop.check.model import Action, Finding, Outcome
 from trntop.check.verdict import path
 
 MAX_STEPS = 4
-"""Commands of a group that are written out; `--json` has them all."""
+"""Commands of a group that are printed; `--json` has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Findings with the same words."""
+    """Findings with the same text."""
 
     outcome: Outcome
     check: str
@@ -23,7 +23,7 @@ class Group:
     where: str
     """The nodes, or the ends of a path, or `all`."""
     node: str
-    """The node, where it is one."""
+    """The node, if it is only one."""
     steps: Sequence[str]
     more_steps: int = 0
 
@@ -36,16 +36,19 @@ def titled(fault: str, text: str) -> str:
 def groups(findings: Sequence[Finding]) -> list[Group]:
     """In the order of the findings: the worst first."""
     found: dict[tuple[str, ...], list[Finding]] = {}
-    for one in findings:
-        key = (one.outcome, one.check, one.fault, one.component, one.text, one.action)
-        found.setdefault(key, []).append(one)
-    return [_group(own) for own in found.values()]
+    for finding in findings:
+        key = (
+            finding.outcome, finding.check, finding.fault, finding.component, finding.text,
+            finding.action,
+        )  # fmt: skip
+        found.setdefault(key, []).append(finding)
+    return [_group(same) for same in found.values()]
 
 
-def _group(own: Sequence[Finding]) -> Group:
-    first = own[0]
-    nodes = list(dict.fromkeys(one.node for one in own if one.node))
-    steps = list(dict.fromkeys(one.next_step for one in own if one.next_step))
+def _group(same: Sequence[Finding]) -> Group:
+    first = same[0]
+    nodes = list(dict.fromkeys(each.node for each in same if each.node))
+    steps = list(dict.fromkeys(each.next_step for each in same if each.next_step))
     return Group(
         outcome=first.outcome,
         check=first.check,

@@ -11,75 +11,57 @@ from ..markdown import moment
 from .groups import Group, groups, titled
 
 MIN_WIDTH = 60
+COLUMNS = ("node", "verdict", "EFA devices", "latency", "÷ median", "found")
 MAX_ROWS = 40
-"""Nodes that are listed; of those that pass, the others are counted."""
+"""Nodes that are listed; the other nodes that pass are counted."""
 HEADINGS = {Outcome.FAIL: "Failed", Outcome.UNKNOWN: "Inconclusive", Outcome.WARN: "Warnings"}
-COLOURS = {Outcome.PASS: "32", Outcome.WARN: "33", Outcome.FAIL: "31", Outcome.UNKNOWN: "35"}
+COLORS = {Outcome.PASS: "32", Outcome.WARN: "33", Outcome.FAIL: "31", Outcome.UNKNOWN: "35"}
 
 
 def text(check: Check, width: int, *, color: bool = False) -> str:
     """The whole report, of at most `width` cells a line.
 
     Args:
-        check: what was found.
+        check: the result.
         width: cells of a line.
-        color: whether outcomes are coloured with ANSI sequences.
+        color: whether outcomes are colored with ANSI sequences.
     """
     width = max(width, MIN_WIDTH)
-    blocks = [packed(headline(check), width, "")]
-    if check.places:
-        blocks.append(lines(_nodes(check), width) + _others(check))
+    blocks = [packed(_headline(check), width, "")]
+    blocks.append(lines(_nodes(check), width) + _others(check))
     found = groups(check.findings)
     for outcome, heading in HEADINGS.items():
-        own = [_finding(one, width, color) for one in found if one.outcome is outcome]
+        own = [_finding(group, width, color) for group in found if group.outcome is outcome]
         if own:
             blocks.append([heading, *own[0]])
             blocks += own[1:]
-    if remarks := [one for one in found if one.outcome is Outcome.PASS]:
-        rest = [line for one in remarks for line in wrapped(_remark(one), width, "  ", "- ")]
+    if remarks := [group for group in found if group.outcome is Outcome.PASS]:
+        rest = [line for group in remarks for line in wrapped(_remark(group), width, "  ", "- ")]
         blocks.append(["Remarks", *rest])
-    if check.imported:
-        blocks.append(lines(_imported(check), width))
-    if check.outlook is not None:
-        told_of = check.outlook.sentences
-        blocks.append([line for one in told_of for line in wrapped(one, width, "")])
     blocks.append([_tinted(check.verdict, check.outcome) if color else check.verdict])
     return "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks) + "\n"
 
 
-def headline(check: Check) -> Sequence[str]:
-    """What was checked, when, and how, in parts."""
-    parts = ["trntop check"]
-    if check.simulated:
-        parts.append("SIMULATED")
-    parts.append(moment(check.started))
-    if not check.places:
-        return [*parts, "finished stages alone"]
+def _headline(check: Check) -> Sequence[str]:
     return [
-        *(*parts, plural(len(check.places), "node")),
-        *(how(check), f"took {units.span(check.seconds)}"),
+        "trntop check",
+        *(["SIMULATED"] if check.simulated else []),
+        moment(check.started),
+        plural(len(check.places), "node"),
+        how(check),
+        f"took {units.span(check.seconds)}",
     ]
 
 
 def how(check: Check) -> str:
     """`quick, fi_pingpong over efa, 64 B`."""
     spec = check.plan.spec
-    each = ", each card" if check.plan.per_card else ""
+    each = ", each EFA device" if check.plan.per_card else ""
     size = units.bytes_iec(spec.size_bytes)
     return f"{check.plan.extent}{each}, {spec.tool} over {spec.provider}, {size}"
 
 
-def latency(place: Place) -> str:
-    """Of a node with its best partner."""
-    return units.seconds(place.seconds)
-
-
-def ratio(place: Place) -> str:
-    """That against the median of all nodes."""
-    return units.ABSENT if place.ratio is None else f"{place.ratio:.2f}"
-
-
-def cards(place: Place) -> str:
+def _cards(place: Place) -> str:
     """`8 of 8`."""
     if place.cards is None:
         return units.ABSENT
@@ -94,35 +76,35 @@ def shown(check: Check) -> Sequence[Place]:
     return check.places[: max(bad, MAX_ROWS)]
 
 
-def concerns(check: Check, node: str) -> str:
-    """The faults of a node."""
-    found = [
-        f"{one.fault} {one.component.removeprefix('efa:')}".rstrip()
-        for one in check.findings
-        if one.node == node and one.outcome is not Outcome.PASS
+def row(check: Check, place: Place) -> tuple[str, ...]:
+    """The cells of a node, as many as `COLUMNS`."""
+    faults = [
+        f"{finding.fault} {finding.component.removeprefix('efa:')}".rstrip()
+        for finding in check.findings
+        if finding.node == place.node and finding.outcome is not Outcome.PASS
     ]
-    return ", ".join(dict.fromkeys(found))
+    return (
+        place.node,
+        str(place.outcome),
+        _cards(place),
+        units.seconds(place.seconds),
+        units.ABSENT if place.ratio is None else f"{place.ratio:.2f}",
+        ", ".join(dict.fromkeys(faults)),
+    )
 
 
 def _nodes(check: Check) -> list[Column]:
+    node, verdict, devices, latency, ratio, found = COLUMNS
     columns = [
-        Column("node", left=True),
-        Column("verdict", left=True),
-        Column("EFA devices"),
-        Column("latency", rank=1),
-        Column("÷ median", rank=2),
-        Column("found", left=True, rank=3),
+        Column(node, left=True),
+        Column(verdict, left=True),
+        Column(devices),
+        Column(latency, rank=1),
+        Column(ratio, rank=2),
+        Column(found, left=True, rank=3),
     ]
     for place in shown(check):
-        row = (
-            place.node,
-            str(place.outcome),
-            cards(place),
-            latency(place),
-            ratio(place),
-            concerns(check, place.node),
-        )
-        fill(columns, row)
+        fill(columns, row(check, place))
     return columns
 
 
@@ -153,25 +135,5 @@ def _remark(group: Group) -> str:
     return f"{where}{titled(group.fault, group.text)}{step}"
 
 
-def _imported(check: Check) -> list[Column]:
-    columns = [
-        Column("imported", left=True),
-        Column("size"),
-        Column("statistic", left=True),
-        Column("time"),
-        Column("rate"),
-    ]
-    for one in check.imported:
-        row = (
-            f"{one.tool} {one.peer}".rstrip(),
-            units.bytes_iec(one.size_bytes),
-            one.statistic,
-            units.seconds(one.seconds),
-            units.bytes_rate(one.bytes_per_second),
-        )
-        fill(columns, row)
-    return columns
-
-
-def _tinted(words: str, outcome: Outcome) -> str:
-    return f"\x1b[{COLOURS[outcome]}m{words}\x1b[0m"
+def _tinted(text: str, outcome: Outcome) -> str:
+    return f"\x1b[{COLORS[outcome]}m{text}\x1b[0m"

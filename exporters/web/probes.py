@@ -1,14 +1,14 @@
-"""What an agent lets a check do: look at its node, and run probes to and from it.
+"""The endpoints with which a check inspects this node, and probes to and from it.
 
     GET    /v1/inspection        → Inspection
     POST   /v1/probe/server      ProbeSpec → Served
     POST   /v1/probe/client      {"spec", "peer", "server"} → [ProbeResult]
-    DELETE /v1/probe/server/ID   → what the server side complained of
+    DELETE /v1/probe/server/ID   → the error of the server side
 
-All of it is JSON, see `trntop.check.model`. It is off unless it is asked for, and takes a token,
-`Authorization: Bearer`; nothing that is sent becomes a command but the fields of a probe. What is
-refused is said in a sentence: 401 the token, 403 no probes here or not to that address, 409 another
-probe is under way, 422 the probe could not be started.
+All of it is JSON, see `trntop.check.model`. It is off by default and needs a token,
+`Authorization: Bearer`; only the fields of a probe become part of a command. Status codes: 401
+wrong token, 403 no probes here or not to that address, 409 another probe is under way, 422 the
+probe could not be started.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import ipaddress
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -28,6 +28,7 @@ from starlette.routing import Route
 
 from trntop.check.model import (
     BusyError,
+    Host,
     Inspection,
     ProbeError,
     ProbeResult,
@@ -46,43 +47,17 @@ MIN_TOKEN = 16
 NAME_SECONDS = 5.0
 
 NOT_ALLOWED = (
-    "this agent allows no probes: start it with --allow-probes and --probe-token-file FILE"
+    "this agent permits no probes: start it with --allow-probes and --probe-token-file FILE"
 )
 
-NO_TOKEN = "this agent asks for a token, and none was sent"
+NO_TOKEN = "this agent needs a token"
 WRONG_TOKEN = "not the token of this agent"
 
 T = TypeVar("T")
 
 
-class Prober(Protocol):
-    """What runs probes on this machine; see `trntop.collectors.probes.local.LocalHost`."""
-
-    async def inspect(self) -> Inspection:
-        """Looks at this machine."""
-        ...
-
-    async def serve(self, spec: ProbeSpec, asker: str, /) -> Served:
-        """Starts the server side of a probe."""
-        ...
-
-    async def probe(
-        self, spec: ProbeSpec, peer: str, server: Served, asker: str, /
-    ) -> list[ProbeResult]:
-        """Runs the client side."""
-        ...
-
-    async def end(self, server: Served) -> str:
-        """Ends a server side; what it complained of."""
-        ...
-
-    async def close(self) -> None:
-        """Ends whatever is under way."""
-        ...
-
-
-class _Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A client side."""
+class _ClientSide(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request for a client side."""
 
     spec: ProbeSpec
     peer: str
@@ -90,7 +65,7 @@ class _Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _RefusalError(Exception):
-    """Why something is not done."""
+    """Why a request is refused."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -98,7 +73,7 @@ class _RefusalError(Exception):
 
 
 class Token:
-    """The secret that a check has to send, as its file has it at that moment.
+    """The secret that a check sends; its file is read for each request, so it can be replaced.
 
     Raises:
         SettingsError: the file cannot be used.
@@ -109,13 +84,12 @@ class Token:
         self._read()
 
     def matches(self, authorization: str) -> bool:
-        """Whether a header holds it.
+        """Whether a header has it; in constant time.
 
         Raises:
             SettingsError: the file cannot be used any more.
         """
         scheme, _, sent = authorization.partition(" ")
-        # Both are compared whatever the scheme is, and in a time that tells nothing of either.
         same = hmac.compare_digest(sent.strip().encode(), self._read())
         return same and scheme.lower() == "bearer"
 
@@ -127,7 +101,7 @@ class Token:
             raise SettingsError(f"{self._path}: {error.strerror}") from error
         if not MIN_TOKEN <= len(token) <= MAX_TOKEN or not token.isascii():
             raise SettingsError(
-                f"{self._path}: the first line is no token of {MIN_TOKEN} to {MAX_TOKEN} ASCII"
+                f"{self._path}: the first line is not a token of {MIN_TOKEN} to {MAX_TOKEN} ASCII"
                 " characters; openssl rand -hex 32 makes one"
             )
         return token
@@ -137,35 +111,34 @@ class Probes:
     """The endpoints.
 
     Args:
-        prober: runs probes; None where none are allowed.
-        token: what a check has to send; none is needed where nothing is allowed.
+        host: this machine; None if probes are not permitted.
+        token: that a check must send.
     """
 
-    def __init__(self, prober: Prober | None = None, token: Token | None = None) -> None:
-        self._prober = prober
+    def __init__(self, host: Host | None = None, token: Token | None = None) -> None:
+        self._host = host
         self._token = token
 
     @property
     def routes(self) -> list[Route]:
-        """The pages."""
         return [
-            Route(INSPECTION, self._guarded(self._inspection)),
+            Route(INSPECTION, self._guarded(self._inspect)),
             Route(f"{PROBE}server", self._guarded(self._serve), methods=["POST"]),
             Route(f"{PROBE}client", self._guarded(self._probe), methods=["POST"]),
             Route(f"{PROBE}server/{{id}}", self._guarded(self._end), methods=["DELETE"]),
         ]
 
     async def close(self) -> None:
-        """Ends whatever is under way."""
-        if self._prober is not None:
-            await self._prober.close()
+        """Ends everything that is under way."""
+        if self._host is not None:
+            await self._host.close()
 
     def _guarded(
-        self, respond: Callable[[Request, Prober], Awaitable[Any]]
+        self, respond: Callable[[Request, Host], Awaitable[Any]]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             try:
-                answer = await respond(request, self._admitted(request))
+                answer = await respond(request, self._authorized(request))
             except _RefusalError as error:
                 challenge = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
                 return PlainTextResponse(f"{error}\n", error.status, challenge)
@@ -174,62 +147,56 @@ class Probes:
             except ProbeError as error:
                 return PlainTextResponse(f"{error}\n", 422)
             except ClientDisconnect:
-                return Response(status_code=499)  # nobody reads it
+                return Response(status_code=499)
             return Response(msgspec.json.encode(answer), media_type="application/json")
 
         return endpoint
 
-    def _admitted(self, request: Request) -> Prober:
-        if self._prober is None or self._token is None:
+    def _authorized(self, request: Request) -> Host:
+        if self._host is None or self._token is None:
             raise _RefusalError(403, NOT_ALLOWED)
+        sent = request.headers.get("authorization", "")
         try:
-            sent = request.headers.get("authorization", "")
-            good = self._token.matches(sent)
+            matches = self._token.matches(sent)
         except SettingsError:
-            raise _RefusalError(503, "the agent's token cannot be read any more") from None
-        if not good:
+            raise _RefusalError(503, "the agent's token file is not readable any more") from None
+        if not matches:
             raise _RefusalError(401, WRONG_TOKEN if sent else NO_TOKEN)
-        return self._prober
+        return self._host
 
-    async def _inspection(self, request: Request, prober: Prober) -> Inspection:
-        return await _while_connected(request, prober.inspect())
+    async def _inspect(self, request: Request, host: Host) -> Inspection:
+        return await _while_connected(request, host.inspect())
 
-    async def _serve(self, request: Request, prober: Prober) -> Served:
+    async def _serve(self, request: Request, host: Host) -> Served:
         spec = await _body(request, ProbeSpec)
-        # Whoever went meanwhile does not know what to end.
-        served = await _while_connected(request, prober.serve(spec, _asker(request)))
+        served = await _while_connected(request, host.serve(spec))
+        # A client that disconnected meanwhile has no id to end it.
         if await request.is_disconnected():
-            await prober.end(served)
+            await host.end(served)
         return served
 
-    async def _probe(self, request: Request, prober: Prober) -> list[ProbeResult]:
-        order = await _body(request, _Order)
-        peer = clean(order.peer, 253)
-        address = order.server.address or order.peer
+    async def _probe(self, request: Request, host: Host) -> list[ProbeResult]:
+        side = await _body(request, _ClientSide)
+        peer = clean(side.peer, 253)
+        name = side.server.address or side.peer
         try:
-            found = await _resolved(address)
+            address = await _resolve(name)
         except OSError as error:
-            why = f"{clean(address, 253)}: the name is not known here ({error.strerror or error})"
-            return [ProbeResult(tool=order.spec.tool, peer=peer, error=why, guilty="client")]
-        if not _may_reach(found, _asker(request)):
-            raise _RefusalError(403, f"no probe goes from here to {found}")
-        # By its number from here on: a name might lead elsewhere the next time.
-        server = structs.replace(order.server, address=str(found))
-        return await _while_connected(
-            request, prober.probe(order.spec, peer, server, _asker(request))
-        )
+            why = f"{clean(name, 253)}: host name does not resolve ({error.strerror or error})"
+            return [ProbeResult(tool=side.spec.tool, peer=peer, error=why, guilty="client")]
+        if not _may_reach(address, request):
+            raise _RefusalError(403, f"no probe to {address} is permitted from here")
+        # By address: the name may resolve to another one the next time.
+        server = structs.replace(side.server, address=str(address))
+        return await _while_connected(request, host.probe(side.spec, peer, server))
 
-    async def _end(self, request: Request, prober: Prober) -> str:
-        return await prober.end(Served(id=request.path_params["id"], port=0))
+    async def _end(self, request: Request, host: Host) -> str:
+        return await host.end(Served(id=request.path_params["id"], port=0))
 
 
 def is_locked(path: str) -> bool:
-    """Whether a page asks for the token, and so for no password."""
+    """Whether a page needs the token, and so no password."""
     return path == INSPECTION or path.startswith(PROBE)
-
-
-def _asker(request: Request) -> str:
-    return request.client.host if request.client else "?"
 
 
 async def _body(request: Request, kind: type[T]) -> T:
@@ -244,11 +211,11 @@ async def _body(request: Request, kind: type[T]) -> T:
         raise _RefusalError(400, clean(str(error))) from error
 
 
-async def _resolved(name: str) -> ipaddress.IPv4Address:
-    """The IPv4 address of a host: the tools speak no other.
+async def _resolve(name: str) -> ipaddress.IPv4Address:
+    """The IPv4 address of a host: the tools support no other.
 
     Raises:
-        OSError: it has none, or nobody tells in time.
+        OSError: it has none, or the name server does not respond in time.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -259,18 +226,18 @@ async def _resolved(name: str) -> ipaddress.IPv4Address:
     except UnicodeError:
         raise OSError("not a name") from None
     except TimeoutError:
-        raise OSError("the name server does not answer") from None
+        raise OSError("the name server does not respond") from None
     return ipaddress.IPv4Address(found[0][4][0])
 
 
-def _may_reach(address: ipaddress.IPv4Address, asker: str) -> bool:
-    """Whether a probe may go there: to machines, and not to what only this one can reach."""
+def _may_reach(address: ipaddress.IPv4Address, request: Request) -> bool:
+    """Whether a probe may go there: to other machines, not to services of this one or of EC2."""
     with contextlib.suppress(ValueError):
-        if ipaddress.ip_address(asker).is_loopback:
+        if request.client and ipaddress.ip_address(request.client.host).is_loopback:
             return True
     return not (
         address.is_loopback
-        or address.is_link_local  # that is where EC2's instance metadata is
+        or address.is_link_local  # EC2's instance metadata
         or address.is_multicast
         or address.is_unspecified
         or address == ipaddress.IPv4Address("255.255.255.255")
@@ -278,13 +245,13 @@ def _may_reach(address: ipaddress.IPv4Address, asker: str) -> bool:
 
 
 async def _while_connected(request: Request, work: Awaitable[T]) -> T:
-    """What `work` gives; it is cancelled when nobody waits for it any more.
+    """The result of `work`, which is cancelled if the client disconnects.
 
     Raises:
-        ClientDisconnect: the client went.
+        ClientDisconnect: it did.
     """
     working = asyncio.ensure_future(work)
-    gone = asyncio.create_task(_gone(request))
+    gone = asyncio.create_task(_disconnected(request))
     try:
         await asyncio.wait([working, gone], return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -296,7 +263,7 @@ async def _while_connected(request: Request, work: Awaitable[T]) -> T:
         await asyncio.wait([working])
 
 
-async def _gone(request: Request) -> None:
-    """Returns when the client has hung up; its whole request was taken before."""
+async def _disconnected(request: Request) -> None:
+    """Returns when the client has disconnected; its whole request was read before."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

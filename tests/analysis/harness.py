@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trntop.analysis.detector import Detector, Verdict
+from trntop.analysis.rule_inputs import rule_inputs
 from trntop.core.model import Reading
 from trntop.core.settings import Settings
 from trntop.pipeline.runs import Runs
@@ -28,7 +29,9 @@ def stretches(detector: Detector, readings: Iterable[Reading]) -> list[Stretch]:
     axes, runs = Axes(), Runs()
     found: list[Stretch] = []
     open_ones: dict[Hashable, Stretch] = {}
-    for view in play(sorted(readings, key=lambda one: one.time), Monitor(Settings())):
+    for view in play(
+        sorted(readings, key=lambda one: one.time), Monitor(Settings(), wanted=rule_inputs())
+    ):
         tick = axes.tick(view.cluster)
         runs.update(tick)
         signal = detector.signal(tick)

@@ -407,7 +407,7 @@ def test_every_cause_is_a_kind() -> None:
     kinds = {rule.kind for rule in RULEBOOK}
     assert len(kinds) == len(RULEBOOK)
     for rule in RULEBOOK:
-        assert rule.follows.keys() <= kinds - {rule.kind}
+        assert rule.inhibited_by.keys() <= kinds - {rule.kind}
 
 
 def test_rules_may_be_left_out() -> None:

@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 
 from tests.reports import encode, monitor_reading, report, runtime, step_reading
+from trntop.analysis.rule_inputs import rule_inputs
 from trntop.core.model import Reading, View
 from trntop.core.settings import Settings
 from trntop.session.clock import SteadyClock
@@ -18,7 +19,7 @@ NODES = "abcde"
 
 
 def views(stream: list[Reading]) -> list[View]:
-    return list(play(stream, Monitor(Settings())))
+    return list(play(stream, Monitor(Settings(), wanted=rule_inputs())))
 
 
 def found(view: View) -> list[tuple[str, str | None, str | None]]:

@@ -22,6 +22,7 @@ from tests.reports import (
     step_reading,
 )
 from trntop.analysis import Analyzer
+from trntop.analysis.rule_inputs import rule_inputs
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import Entity, Provenance
 from trntop.core.model import (
@@ -396,7 +397,7 @@ def views(readings: Iterable[Reading], period: float = 1.0, **analysis: object) 
     """The views of a stream, sorted by time first."""
     settings = Settings(analysis=msgspec.structs.replace(Analysis(), **analysis))
     stream = sorted(readings, key=lambda one: one.time)
-    return list(play(stream, Monitor(settings, period)))
+    return list(play(stream, Monitor(settings, period, wanted=rule_inputs(settings.rules))))
 
 
 def incidents(

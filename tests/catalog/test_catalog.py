@@ -1,8 +1,8 @@
 import re
-from pathlib import Path
 
 import pytest
 
+from tools.reference import DOCS, PAGES
 from trntop.catalog import (
     AGENT,
     CATALOG,
@@ -10,13 +10,11 @@ from trntop.catalog import (
     Entity,
     Kind,
     Page,
-    describe,
     page_of,
 )
 from trntop.pipeline.derive import FORMULAS, LATE_FORMULAS, RATES, ROLLUPS
-from trntop.pipeline.estimate import WINDOWED
+from trntop.pipeline.smooth import BOUNDS
 from trntop.sources import BY_NAME
-from trntop.sources.__main__ import describe_sources
 
 UNITS = ("bytes", "seconds", "ratio")
 
@@ -43,7 +41,7 @@ def test_every_quantity_comes_from_somewhere() -> None:
         for other in (quantity.rate_of, quantity.rollup_of):
             assert not other or other in CATALOG
     computed = {name for name, quantity in CATALOG.items() if quantity.formula}
-    assert computed == {*FORMULAS, *LATE_FORMULAS, *WINDOWED}
+    assert computed == {*FORMULAS, *LATE_FORMULAS, *BOUNDS}
     assert {name for name, _, _ in ROLLUPS} == {
         name for name, quantity in CATALOG.items() if quantity.rollup_of
     }
@@ -85,8 +83,6 @@ def test_a_counter_and_a_gauge_never_share_a_name() -> None:
             assert quantity.name.removesuffix("_total") not in CATALOG
 
 
-@pytest.mark.parametrize(
-    ("page", "text"), [("metrics.md", describe()), ("sources.md", describe_sources())]
-)
-def test_the_pages_are_current(page: str, text: str) -> None:
-    assert (Path(__file__).parents[2] / "docs" / page).read_text() == text + "\n", "run: make docs"
+@pytest.mark.parametrize("page", PAGES)
+def test_the_pages_are_current(page: str) -> None:
+    assert (DOCS / page).read_text() == PAGES[page]() + "\n", "run: make docs"

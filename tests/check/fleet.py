@@ -56,7 +56,6 @@ def inspection(node: str, **changes: object) -> Inspection:
         memlock_bytes=float("inf"),
         huge_pages=5128,
         uverbs=True,
-        environment={"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"},
         busy=[],
     )
     return structs.replace(made, **changes)
@@ -98,7 +97,7 @@ class Fleet:
         return await run_check(
             self.hosts(),
             plan or Plan(),
-            settings,
+            settings.check,
             clock=lambda: NOW,
             **options,  # type: ignore[arg-type]
         )

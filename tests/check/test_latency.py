@@ -192,14 +192,6 @@ def test_a_path_that_is_slow_under_load() -> None:
     assert check.outcome.exit_code == 3
 
 
-def test_what_became_slower_under_load() -> None:
-    before = Fleet(4).run()
-    fleet = Fleet(4, lambda *_: 3 * LATENCY)
-    fleet.loads = dict.fromkeys(fleet.names, "load 300.0 of 192 cores")
-    finding = only(fleet.run(baseline=before))
-    assert (finding.check, finding.outcome) == ("baseline", Outcome.UNKNOWN)
-
-
 def test_a_slow_rail_is_named_with_its_card() -> None:
     fleet = Fleet(6, slow("trn-002", 4, "rdmap48s27"))
     check = fleet.run(Plan(per_card=True))
@@ -218,53 +210,6 @@ def test_a_slow_rail_is_named_with_its_card() -> None:
 def test_all_cards_of_a_node_are_the_node() -> None:
     finding = only(Fleet(6, slow("trn-002", 4)).run(Plan(per_card=True)))
     assert (finding.node, finding.component) == ("trn-002", "")
-
-
-# Against an earlier check
-
-
-def test_all_equally_slow_blames_none() -> None:
-    alone = Fleet(8, lambda *_: 3 * LATENCY).run()
-    assert alone.outcome is Outcome.PASS
-    check = Fleet(8, lambda *_: 3 * LATENCY).run(baseline=Fleet(8).run())
-    finding = only(check)
-    assert (finding.node, finding.outcome) == ("", Outcome.WARN)
-    assert finding.text == (
-        "all nodes are 3.0 times slower than on 2025-11-20 14:46 UTC: 60.0 µs, was 20.0 µs; no"
-        " single node is faulty"
-    )
-
-
-def test_a_node_that_became_slower_but_is_not_slow() -> None:
-    def before(one: str, two: str, card: str) -> float:
-        return LATENCY * (0.6 if "trn-001" in (one, two) else 1)
-
-    check = Fleet(8).run(baseline=Fleet(8, before).run())
-    assert {one.node for one in check.findings if one.outcome is Outcome.WARN} >= {"trn-001"}
-    assert check.outcome is Outcome.WARN
-
-
-def test_another_measure_is_not_compared() -> None:
-    def bandwidth(one: str, two: str, card: str) -> Answer:
-        return ProbeResult(
-            tool="ib_write_bw", peer="?", provider="efa", size_bytes=1 << 20, bytes_per_second=11e9
-        )
-
-    check = Fleet(4, bandwidth).run(baseline=Fleet(4).run())
-    assert check.outcome is Outcome.PASS
-    assert any("other probe options" in one.text for one in check.findings)
-
-
-def test_bandwidth_is_judged_too() -> None:
-    def answer(one: str, two: str, card: str) -> Answer:
-        rate = 3e9 if "trn-002" in (one, two) else 12e9
-        return ProbeResult(
-            tool="ib_write_bw", peer="?", provider="efa", size_bytes=1 << 20, bytes_per_second=rate
-        )
-
-    finding = only(Fleet(6, answer).run())
-    assert finding.node == "trn-002"
-    assert "24 Gb/s (ib_write_bw, efa, 1.00 MiB, mean), 4.0 times" in finding.text
 
 
 def test_thresholds_are_settings() -> None:

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from trntop.check.model import ProbeSpec
-from trntop.check.plan import Plan, plan_of, probe_seconds
+from trntop.check.plan import Plan, probe_seconds
 from trntop.core import units
-from trntop.core.settings import Check as Limits
 
 PAGE = Path(__file__).parents[2] / "docs/check.md"
 CARDS = 16
@@ -32,11 +31,6 @@ def test_more_work_takes_longer() -> None:
     assert quick.seconds(16)[0] < quick.seconds(16)[1]
     assert Plan(pairs=1).seconds(16)[0] > quick.seconds(16)[0]
     assert quick.seconds(1)[0] > 0 == quick.rounds(0).__len__()
-
-
-def test_settings_and_options_make_a_plan() -> None:
-    plan = plan_of(Limits(pairs=3, time_limit=9), ProbeSpec(), extent="full", disturb=True)
-    assert (plan.pairs, plan.time_limit, plan.extent, plan.disturb) == (3, 9, "full", True)
 
 
 def row(count: int) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
 from itertools import combinations
 
 import pytest
@@ -12,7 +11,6 @@ from trntop.check import runner
 from trntop.check.model import Action, BusyError, Outcome, ProbeError, ProbeSpec, UnreachableError
 from trntop.check.plan import Plan
 from trntop.check.result import Check, Progress
-from trntop.core.errors import TrntopError
 
 SPEC = ProbeSpec(seconds=0.2)
 
@@ -182,7 +180,7 @@ def test_a_node_that_gives_no_answer_once_is_not_gone() -> None:
 
 def test_a_node_without_the_tool_is_not_probed_and_has_no_fault() -> None:
     fleet = Fleet(4)
-    fleet.looks["trn-004"] = lambda _: inspection("trn-004", tools={"ib_send_lat": "6.10"})
+    fleet.looks["trn-004"] = lambda _: inspection("trn-004", tools=["ib_send_lat"])
     check = fleet.run()
     assert told(check) == {}
     assert told(check, Outcome.UNKNOWN) == {"trn-004": "not probed, fi_pingpong is not installed"}
@@ -278,30 +276,3 @@ def test_progress_is_told() -> None:
         "round 2",
         "inspecting the nodes after the probes",
     ]
-    assert steps[-1].left == 0
-    assert max(one.left for one in steps) > 0
-
-
-def test_facts_that_others_know_are_added() -> None:
-    fleet = Fleet(3)
-    for name in fleet.names:
-        fleet.looks[name] = lambda seen, name=name: inspection(  # type: ignore[misc]
-            name, instance_id=f"i-{name}", facts={"subnet_id": "own"} if name == "trn-003" else {}
-        )
-    asked: list[str] = []
-
-    async def fetch_facts(instances: Sequence[str]) -> dict[str, dict[str, str]]:
-        asked.extend(instances)
-        return {one: {"subnet_id": "subnet-1"} for one in instances}
-
-    check = fleet.run(fetch_facts=fetch_facts)
-    assert asked == ["i-trn-001", "i-trn-002", "i-trn-003"]
-    assert told(check, Outcome.WARN) == {"trn-003": "own, 2 of 3 nodes are in subnet-1"}
-    assert all(look.after and look.after.facts for look in check.looks)
-
-    async def refuse(instances: Sequence[str]) -> dict[str, dict[str, str]]:
-        raise TrntopError("no AWS credentials found")
-
-    check = fleet.run(fetch_facts=refuse)
-    assert check.outcome is Outcome.PASS
-    assert "interfaces: no AWS credentials found" in check.findings[0].text

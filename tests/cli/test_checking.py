@@ -12,9 +12,7 @@ import pytest
 import trntop.collectors.hosts
 from tests.check.fleet import LATENCY, Fleet, inspection
 from trntop.check.model import Host, ProbeError, UnreachableError
-from trntop.check.result import Progress
 from trntop.cli import main
-from trntop.cli.checking import _Line
 from trntop.core.settings import Settings
 from trntop.core.source_spec import Source
 from trntop.recording.reader import open_recording
@@ -23,10 +21,10 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("COLUMNS", "100")
-    return tmp_path / "state" / "trntop" / "checks"
+    return tmp_path / "state" / "trntop" / "check.jsonl"
 
 
 def given(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> list[Source]:
@@ -97,13 +95,9 @@ def test_what_nodes_there_are_may_not_be_known(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (
-            ["sim:demo"],
-            "check needs nodes; for the recording of a finished run, use --stage RECORDING",
-        ),
+        (["sim:demo"], "check needs nodes, not a recording or a simulation"),
         (["trn-1", "--full", "--quick"], "cannot be combined with"),
         (["trn-1", "--iterations", "0"], "0 is not a whole number above 0"),
-        (["--stage", "sim:healthy"], "sim:healthy never ends; add minutes"),
         (
             ["trn-1", "--size", "2G"],
             "invalid probe: size_bytes: 2000000000 is not between",
@@ -111,7 +105,6 @@ def test_what_nodes_there_are_may_not_be_known(
         (["trn-1", "--deadline", "1000", "--dry-run"], "seconds: 1000 is not between 0.5 and 300"),
         (["trn-1", "--per-card", "--provider", "tcp"], "--per-card needs --provider efa"),
         (["trn-1", "--tool", "ib_send_lat", "--provider", "tcp"], "needs --provider efa"),
-        (["--import-nccom", "/nonexistent"], "/nonexistent: No such file or directory"),
     ],
 )
 def test_bad_use_is_one_line(
@@ -127,7 +120,7 @@ def test_bad_use_is_one_line(
 
 
 def test_the_plan_is_told_and_nothing_is_done(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: Path
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], saved: Path
 ) -> None:
     fleet = Fleet(64)
     given(monkeypatch, fleet)
@@ -135,7 +128,7 @@ def test_the_plan_is_told_and_nothing_is_done(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("quick check of 64 nodes: 64 pairs in 2 rounds, about 13 s, or")
     assert lines[1].startswith("  round 1: trn-001>trn-002 trn-003>trn-004")
-    assert fleet.probes == [] and not state.exists()
+    assert fleet.probes == [] and not saved.exists()
 
 
 def test_options_become_the_plan(
@@ -164,36 +157,20 @@ def test_a_plan_beyond_its_time_is_told(
     assert "needs about 37 s but stops after 20 s; raise --time-limit" in capsys.readouterr().err
 
 
-def test_a_report_of_nccom_test_is_added(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    given(monkeypatch, Fleet(2))
-    report = tmp_path / "nccom.json"
-    row = {"size(B)": 1024, "type": "fp32", "busbw(GB/s)": 0.16, "time:p99(us)": 12.5}
-    report.write_text(json.dumps({"results": [row]}))
-    assert main(["check", "x", "--import-nccom", str(report)]) == 0
-    (line,) = [one for one in capsys.readouterr().out.splitlines() if "nccom-test" in one]
-    assert "1.00 KiB" in line and "p99" in line and "12.5 µs" in line
-    report.write_text("nothing")
-    assert main(["check", "x", "--import-nccom", str(report)]) == 2
+# The newest check
 
 
-# What is kept
-
-
-def test_the_next_check_is_compared_with_the_last(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: Path
-) -> None:
+def test_the_probes_are_saved_for_a_dashboard(monkeypatch: pytest.MonkeyPatch, saved: Path) -> None:
     given(monkeypatch, Fleet(4))
-    assert main(["check", "x"]) == 0
-    (first,) = state.iterdir()
-    assert first.stat().st_mode & 0o777 == 0o600
-    given(monkeypatch, Fleet(4, lambda *_: 3 * LATENCY))
-    assert main(["check", "x", "--no-save"]) == 1
-    assert "all nodes are 3.0 times slower than on" in " ".join(capsys.readouterr().out.split())
-    assert list(state.iterdir()) == [first]
-    given(monkeypatch, Fleet(4, lambda *_: 3 * LATENCY))
-    assert main(["check", "x", "--provider", "tcp"]) == 0, "measures something else"
+    assert main(["check", "x", "--no-save"]) == 0
+    assert not saved.exists()
+    for count in (4, 2):
+        given(monkeypatch, Fleet(count))
+        assert main(["check", "x"]) == 0
+        assert saved.stat().st_mode & 0o777 == 0o600
+        nodes = {reading.node for reading in open_recording(saved)}
+        assert len(nodes) == count - 1, "the newest check replaces the one before"
+    assert list(saved.parent.iterdir()) == [saved]
 
 
 def test_a_folder_that_cannot_be_written_costs_a_line(
@@ -223,41 +200,6 @@ def test_markdown_and_a_recording(
     assert "already exists; choose another file" in capsys.readouterr().err
     assert main(["snapshot", str(recording)]) == 0
     assert "trn-003" in capsys.readouterr().out
-
-
-# Stages
-
-
-def test_stages_alone_probe_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = given(monkeypatch, Fleet(2))
-    two, four = ("sim:healthy?nodes=2&minutes=1", "sim:healthy?nodes=4&minutes=1&seed=2")
-    assert main(["check", "--stage", two, "--stage", four]) in (0, 1)
-    out = " ".join(capsys.readouterr().out.split())
-    assert "SIMULATED" in out and "finished stages alone" in out and "fi_pingpong" not in out
-    assert "on 2 nodes (sim:healthy" in out and "on 4 nodes (sim:healthy" in out
-    assert "the limit of 25 %" in out
-    assert asked == []
-
-
-# Progress
-
-
-def test_the_line_of_progress(capsys: pytest.CaptureFixture[str]) -> None:
-    now = iter([0.0, 0.1, 0.2, 0.5])
-    line = _Line(terminal=True, clock=lambda: next(now))
-    for done in range(4):
-        line.tell(Progress("round 1", done, 3, 12.0 if done < 3 else 0.0))
-    line.clear()
-    assert capsys.readouterr().err == (
-        "\r\x1b[Kround 1: 0 of 3, about 12 s left\r\x1b[Kround 1: 2 of 3, about 12 s left"
-        "\r\x1b[Kround 1: 3 of 3\r\x1b[K"
-    )
-    silent = _Line(terminal=False)
-    silent.tell(Progress("round 1", 1, 3, 12.0))
-    silent.clear()
-    assert capsys.readouterr().err == ""
 
 
 # Interrupted

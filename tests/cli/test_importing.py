@@ -65,8 +65,8 @@ def test_a_table(
     ("columns", "hidden"),
     [
         (200, ""),
-        (80, "overlap, comm/compute"),
-        (20, "time, compute, comm, overlap, exposed, comm/compute"),
+        (80, "comm/compute, overlap"),
+        (60, "comm/compute, overlap, exposed, compute"),
     ],
 )
 def test_a_table_fits_the_terminal_and_says_what_it_leaves_out(
@@ -80,11 +80,11 @@ def test_a_table_fits_the_terminal_and_says_what_it_leaves_out(
     assert main(["import", "trace", ranks[0]]) == 0
     captured = capsys.readouterr()
     header = captured.out.splitlines()[0]
-    assert len(header) <= max(columns, 44)
+    assert len(header) <= columns
     assert not set(hidden.split(", ")) & set(header.split())
     assert {"node", "rank", "step", "comm/step", "exposed/step"} <= set(header.split())
-    said = f"trntop: not shown in {columns} columns: {hidden}\n" if hidden else ""
-    assert captured.err == said
+    note = f"not shown at this width: {hidden} (wider terminal, or --json)"
+    assert (note in " ".join(captured.out.split())) is bool(hidden)
 
 
 def test_one_step_of_one_rank_is_not_counted_twice(
@@ -272,10 +272,7 @@ def test_profiles_from_adding_to_removing(
     assert main(["profile", "add", str(file), "--neff", "train_step.neff"]) == 0
     captured = capsys.readouterr()
     size = units.bytes_iec(6.697 * GIB)
-    assert captured.out == (
-        f"train_step.neff: {size} per execution of {units.seconds(0.05482)};"
-        " mbu_estimated_percent 31.99 matches Inferentia2 or Trainium1\n"
-    )
+    assert captured.out == (f"train_step.neff: {size} per execution of {units.seconds(0.05482)}\n")
     assert captured.err == ""
     assert main(["profile", "add", str(file), "--neff", "train_step.neff"]) == 0
     assert "replaced the old profile" in capsys.readouterr().out
@@ -306,14 +303,12 @@ def test_the_file_of_somebody_else_is_left_alone(
     assert f"there is no folder {away.parent}" in capsys.readouterr().err
 
 
-def test_profiles_that_raise_doubts_are_kept_and_the_doubts_said(
+def test_a_profile_without_a_name_is_kept_with_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = tmp_path / "store.json"
     file = tmp_path / "step.json"
-    file.write_text(json.dumps(GOLDEN | {"mbu_estimated_percent": 12.0}))
+    file.write_text(json.dumps(GOLDEN))
     assert main(["profile", "add", "--set", f"collect.profiles={store}", str(file)]) == 0
-    nameless, unfit = capsys.readouterr().err.splitlines()
-    assert "does not name its NEFF: assuming step" in nameless
-    assert "mbu_estimated_percent 12 matches no known chip" in unfit
+    assert "does not name its NEFF: assuming step" in capsys.readouterr().err
     assert store.exists()

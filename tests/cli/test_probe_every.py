@@ -25,13 +25,13 @@ LATENCY = re.compile(r"^trn_link_latency_seconds\{.*peer=\"([^\"]+)\".*\} (\S+)$
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--probe-every", "5m"], "--probe-every goes with --allow-probes"),
+        (["--probe-every", "5m"], "--probe-every needs --allow-probes"),
         (["sim:healthy", "--probe-every", "5m"], "needs the source local"),
         (["--probe-every", "soon"], "soon is not a valid duration; use 300 or 5m"),
         (["--probe-every", "1h"], "probe_every must be a number from 0 to 600"),
         (
             ["--probe-every", "5m", "--allow-probes", "--probe-peers", "@nodes"],
-            "say nodes such as trn-[001-016]",
+            "use nodes such as trn-[001-016]",
         ),
     ],
 )

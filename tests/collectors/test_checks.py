@@ -1,4 +1,4 @@
-"""Probes of the newest kept check reach a dashboard that runs."""
+"""The probes of the newest check reach a running dashboard."""
 
 import asyncio
 import json
@@ -9,11 +9,13 @@ import msgspec
 from tests.builders import make_node, view_of
 from tests.check.fleet import NOW, Fleet
 from tests.collectors.notebook import Notebook
-from trntop.check import kept
+from trntop.check.readings import save
 from trntop.check.result import Check
-from trntop.collectors.checks import KeptChecks
+from trntop.collectors.checks import SavedCheck
 from trntop.core.model import View
 from trntop.sources import probe
+
+FILE = "check.jsonl"
 
 
 class Sink(Notebook):
@@ -30,8 +32,8 @@ def showing(*names: str) -> View:
     return view_of(*(make_node(name=name) for name in names))
 
 
-async def given(folder: Path, sink: Sink, shown: list[str], enough: int) -> None:
-    collector = KeptChecks(folder, period=0.01)
+async def given(path: Path, sink: Sink, shown: list[str], enough: int) -> None:
+    collector = SavedCheck(path, period=0.01)
     collector(showing(*shown))
     task = asyncio.create_task(collector.run(sink))
     try:
@@ -44,8 +46,8 @@ async def given(folder: Path, sink: Sink, shown: list[str], enough: int) -> None
 
 def test_nodes_that_are_shown_get_what_they_probed_once(tmp_path: Path) -> None:
     sink = Sink()
-    kept.keep(Fleet(4).run(), tmp_path, 5)
-    asyncio.run(given(tmp_path, sink, ["trn-001", "trn-003"], 3))
+    save(Fleet(4).run(), tmp_path / FILE)
+    asyncio.run(given(tmp_path / FILE, sink, ["trn-001", "trn-003"], 3))
     assert sorted({one.node for one in sink.readings}) == ["trn-001", "trn-003"]
     assert len(sink.readings) == 3  # 1>2, 3>4, 1>3
     sample = probe.decode(sink.readings[0].data)
@@ -56,11 +58,11 @@ def test_nodes_that_are_shown_get_what_they_probed_once(tmp_path: Path) -> None:
 def test_a_check_that_is_made_meanwhile_and_a_node_that_joins(tmp_path: Path) -> None:
     async def watched() -> None:
         sink = Sink()
-        collector = KeptChecks(tmp_path / "none yet", period=0.01)
+        collector = SavedCheck(tmp_path / "none yet" / FILE, period=0.01)
         task = asyncio.create_task(collector.run(sink))
         try:
             await asyncio.sleep(0.05)
-            kept.keep(check, tmp_path / "none yet", 5)
+            save(check, tmp_path / "none yet" / FILE)
             await asyncio.sleep(0.05)
             assert not sink.readings
             collector(showing("trn-001"))
@@ -75,8 +77,8 @@ def test_a_check_that_is_made_meanwhile_and_a_node_that_joins(tmp_path: Path) ->
 
 def test_what_is_old_or_broken_is_not_shown(tmp_path: Path) -> None:
     sink = Sink()
-    kept.keep(at(Fleet(4).run(), -1), tmp_path, 5)
-    asyncio.run(given(tmp_path, sink, Fleet(4).names, 0))
-    (tmp_path / "check-20991120T000000Z.json").write_text("{")
-    asyncio.run(given(tmp_path, sink, Fleet(4).names, 0))
+    save(at(Fleet(4).run(), -1), tmp_path / FILE)
+    asyncio.run(given(tmp_path / FILE, sink, Fleet(4).names, 0))
+    (tmp_path / FILE).write_text("{")
+    asyncio.run(given(tmp_path / FILE, sink, Fleet(4).names, 0))
     assert sink.readings == []

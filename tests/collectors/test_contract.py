@@ -37,15 +37,14 @@ from trntop.catalog import (
     STEPS,
     TENSOR_ENGINE,
 )
-from trntop.check import kept as kept_checks
 from trntop.check.model import ProbeResult, ProbeSpec, Served
-from trntop.collectors import aws, local, stdin, tail
-from trntop.collectors.checks import KeptChecks
+from trntop.collectors import aws, checks, local, stdin, tail
+from trntop.collectors.checks import SavedCheck
 from trntop.collectors.cloudwatch import ContainerInsights
 from trntop.collectors.fleet import collectors_of
 from trntop.collectors.fleet.target import Target
 from trntop.collectors.fleet.watch import Watch
-from trntop.collectors.hosts.agent import AgentHost, Line
+from trntop.collectors.hosts.agent import AgentHost, SharedClient
 from trntop.collectors.kernel_log import KernelLog
 from trntop.collectors.neuron_ls import NeuronLs
 from trntop.collectors.neuron_monitor import NeuronMonitor
@@ -468,7 +467,7 @@ class Here:
 
 
 def probing(_: Place, address: str) -> Collector:
-    other = AgentHost(Target("there", f"http://{address}"), Line(Fleet()))
+    other = AgentHost(Target("there", f"http://{address}"), SharedClient(Fleet()))
     return Probing("here", Here(), [other], 0.01, ProbeSpec(provider="tcp"), lambda _: "")
 
 
@@ -486,39 +485,37 @@ def ssh(prepare: Callable[[Place], object]) -> Scene:
     return scene
 
 
-def kept(prepare: Callable[[Place], object]) -> Scene:
+def saved(prepare: Callable[[Place], object]) -> Scene:
     async def scene(place: Place) -> Collector:
         prepare(place)
-        return KeptChecks(place.source / "checks", period=0.01)
+        return SavedCheck(place.source / "check.jsonl", period=0.01)
 
     return scene
 
 
-looks: Counter[Path] = Counter()
-"""Folder → how often the newest check in it was looked for."""
+polls: Counter[Path] = Counter()
+"""File → how often it was polled."""
 
 
-def was_looked_at(place: Place) -> bool:
-    """Whether it has gone on to a second look: of a check that cannot be read it says nothing."""
-    return looks[place.source / "checks"] > 1
+def was_polled(place: Place) -> bool:
+    """Whether it polled again: a check that cannot be read is not reported."""
+    return polls[place.source / "check.jsonl"] > 1
 
 
-def kept_check(place: Place) -> None:
-    newest = kept_checks.newest
+def saved_check(place: Place) -> None:
+    read = SavedCheck._read
 
-    def look(folder: Path) -> Path | None:
-        looks[folder] += 1
-        return newest(folder)
+    def counted(collector: SavedCheck) -> None:
+        polls[collector._path] += 1
+        read(collector)
 
-    place.patch.setattr(kept_checks, "newest", look)
-    folder = place.source / "checks"
-    folder.mkdir()
-    (folder / "check-20261121T090000Z.json").write_bytes(place.payload)
+    place.patch.setattr(SavedCheck, "_read", counted)
+    (place.source / "check.jsonl").write_bytes(place.payload)
 
 
 def hanging_check(place: Place) -> None:
-    kept_check(place)
-    place.hang_files()
+    place.hang_call(checks, "open_recording")
+    saved_check(place)
 
 
 async def hanging_nodes(place: Place) -> Collector:
@@ -635,8 +632,8 @@ ROWS = [
     network("cloudwatch", ContainerInsights, with_aws(lambda: listed("cloudwatch:train")), JSON),
     network("probing", Probing, probing, JSON, refused=was_probed, quiet=True),
     network("probing: refusal", Probing, probing, REFUSAL, refused=was_probed, quiet=True),
-    Row("kept checks", KeptChecks, kept(lambda place: None), kept(hanging_check), kept(kept_check),
-        quiet=True, refused=was_looked_at),
+    Row("saved check", SavedCheck, saved(lambda place: None), saved(hanging_check),
+        saved(saved_check), quiet=True, refused=was_polled),
 ]  # fmt: skip
 each_row = pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
 

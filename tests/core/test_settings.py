@@ -49,7 +49,7 @@ def test_without_anything_the_defaults_hold() -> None:
 
 def test_later_places_win_setting_by_setting(config: Path) -> None:
     config.write_text(
-        "[analysis]\ncomm_share = 0.3\nwindow = 30\nhold = 6\n[screen]\ngraph = 'ascii'\n"
+        "[analysis]\ncomm_share = 0.3\nwindow = 30\nhold = 6\n[screen]\ntheme = 'nord'\n"
     )
     environ = {"TRNTOP_ANALYSIS__COMM_SHARE": "0.4", "TRNTOP_ANALYSIS__WINDOW": "40"}
     settings = load(config, environ, {"analysis.comm_share": 0.5})
@@ -58,7 +58,7 @@ def test_later_places_win_setting_by_setting(config: Path) -> None:
     assert settings.analysis.hold == 6.0
     assert isinstance(settings.analysis.hold, float)
     assert settings.analysis.memory == Settings().analysis.memory
-    assert settings.screen.graph == "ascii"
+    assert settings.screen.theme == "nord"
 
 
 def test_settings_are_immutable() -> None:
@@ -118,8 +118,8 @@ def test_a_named_file_must_exist(tmp_path: Path) -> None:
             ", line 2: screen.mouse must be true or false, not 'yes'",
         ),
         (
-            "[screen]\ngraph = 'dots'\n",
-            ", line 2: screen.graph must be one of ascii, auto, block, braille, not 'dots'",
+            "[fleet]\nvia = 'dots'\n",
+            ", line 2: fleet.via must be one of agent, ssh, not 'dots'",
         ),
         (
             "[collect]\nperiod = 0.01\n",
@@ -190,7 +190,7 @@ def test_what_is_no_address_to_listen_on(address: str) -> None:
         ("TRNTOP_COLLECT__PERIOD", "2", "period", 2.0),
         ("TRNTOP_EXPORT__MAX_SERIES", "500", "max_series", 500),
         ("TRNTOP_SCREEN__MOUSE", "false", "mouse", False),
-        ("TRNTOP_SCREEN__GRAPH", "braille", "graph", "braille"),
+        ("TRNTOP_FLEET__VIA", "ssh", "via", "ssh"),
         ("TRNTOP_ANALYSIS__DISABLED", "hang, recompile,", "disabled", ("hang", "recompile")),
         ("TRNTOP_ANALYSIS__DISABLED", "", "disabled", ()),
     ],
@@ -242,7 +242,7 @@ def test_what_is_no_configuration_file_is_refused(tmp_path: Path, config: Path) 
 
 
 def test_a_long_value_is_not_repeated_in_full(config: Path) -> None:
-    assert len(error_in(config, f"[screen]\ngraph = '{'x' * 10_000}'\n")) < 200
+    assert len(error_in(config, f"[fleet]\nvia = '{'x' * 10_000}'\n")) < 200
     assert len(error_in(config, f"[screen]\n{'x' * 10_000} = 1\n")) < 800
 
 
@@ -271,10 +271,3 @@ def test_importing_settings_is_cheap() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True
     )
     assert done.stdout.strip() == "set()"
-
-
-def test_a_table_of_keys(config: Path) -> None:
-    config.write_text('[screen.keys]\n"app.quit" = "Q"\n')
-    assert load(config, {}).screen.keys == {"app.quit": "Q"}
-    assert "screen.keys must be a table of texts" in error_in(config, "[screen]\nkeys = 3\n")
-    assert "must be a table of texts" in error_of(environ={"TRNTOP_SCREEN__KEYS": "app.quit=Q"})

@@ -11,7 +11,7 @@ from trntop.pipeline.jobs import (
     holders,
     job_mean,
     job_means,
-    job_stage,
+    job_phase,
     means_of,
 )
 
@@ -69,14 +69,22 @@ def test_the_history_keeps_means_and_stages() -> None:
     assert not job_means(make_view(nodes=0).cluster)
 
 
-def test_what_most_nodes_are_at_unless_one_says_more() -> None:
-    compiling = make_node(1, compilation=Compilation(NOON, 1))
+def test_the_phase_of_a_job() -> None:
+    compiling = make_node(1, jobs=("other",), compilation=Compilation(NOON, 1))
     cluster = view_of(make_node(0), compiling, make_node(2)).cluster
-    assert job_stage(cluster, cluster.names) is Stage.TRAINING
-    assert job_stage(cluster, ["trn-001"]) is Stage.COMPILING
-    assert job_stage(cluster, ()) is None
+
+    def stage(job: str) -> Stage | None:
+        phase = job_phase(cluster, job)
+        return phase and phase.stage
+
+    assert [stage(job) for job in ("", "pretrain-13b", "other", "gone")] == [
+        Stage.TRAINING, Stage.TRAINING, Stage.COMPILING, None,
+    ]  # fmt: skip
     said = Phase(Stage.CHECKPOINTING, NOON, "it says so", Provenance.REPORTED)
     node = make_node(3)
     announcing = NodeView(node.inventory, dataclasses.replace(node.frame, phase=said))
     cluster = view_of(make_node(0), make_node(2), announcing).cluster
-    assert job_stage(cluster, cluster.names) is Stage.CHECKPOINTING
+    assert stage("pretrain-13b") is Stage.CHECKPOINTING
+    phase = Phase(Stage.EVALUATING, NOON, "executions continue without steps")
+    cluster = dataclasses.replace(cluster, phases={"pretrain-13b": phase})
+    assert job_phase(cluster, "pretrain-13b") is phase, "the rules see the whole job"

@@ -396,17 +396,6 @@ class TestAllocations:
         m.feed(Reading("n", JOB_MAPPING, 110.0, b"{}"))
         assert at(m, 110.0).inventory.allocations == (pod,)
 
-    def test_two_sources_of_one_pod(self) -> None:
-        given = {"pod_name": "a", "namespace": "ml", "container_name": "c"}
-        info = {"period": 1.0, "neuroncores_k8s_info": {"0": given, "1": given}}
-        m = monitor(
-            Reading("n", POD_RESOURCES, 100.0, self.POD),
-            monitor_reading(report(runtime(), neuron_k8s_info=info), 100.0),
-        )
-        assert at(m, 100.0).inventory.allocations == (
-            Allocation(namespace="ml", pod="a", container="c", devices=(0,), cores=(0, 1)),
-        )
-
     def test_a_kubelet_that_restarts_takes_nothing_away_until_it_is_stale(self) -> None:
         m = monitor(Reading("n", POD_RESOURCES, 100.0, self.POD))
         m.status(Status("n", POD_RESOURCES, State.DOWN, "no answer within 10 s"))

@@ -107,7 +107,7 @@ def test_more_cards_than_there_are() -> None:
     devices = {f"c{index:03}": {"port": {"tx_bytes": index}} for index in range(300)}
     sample = decode(encode({"devices": devices}))
     assert len(sample.keys[Entity.EFA]) == 256
-    assert sample.problems == ("300 EFA cards; only 256 are read",)
+    assert sample.problems == ("300 EFA devices; only 256 are read",)
 
 
 JSON = st.recursive(

@@ -22,7 +22,6 @@ execution_status_total{status_type="completed",runtime_tag="7"} 9
 SAMPLES = {
     "neuron-exporter": NEURON,
     "efa-exporter": b'node_amazonefa_tx_bytes{device="rdmap0s1",port="1"} 7\n' * 2,
-    "observer": b'neuron_core_utilization_avg 3\nneuron_efa_tx_bytes{device="rdmap0s1"} 7\n',
     "cloudwatch": b'{"metrics": {"node_efa_tx_bytes": {"Sum": 6}}, "facts": {"instance_id": "i"}}',
     "fleet": b'{"facts": {"instance_state": "stopped"}, "period": 30}',
 }

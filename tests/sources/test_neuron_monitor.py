@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from tests.reports import core_memory, encode, report, runtime
 from trntop.catalog import CATALOG, Entity
 from trntop.core.errors import DecodeError
-from trntop.core.model import Allocation, Sample
+from trntop.core.model import Sample
 from trntop.sources.neuron_monitor import decode
 
 CAPTURE = Path(__file__).parents[3] / "shared" / "captures" / "neuron-monitor-inf2.xlarge.json"
@@ -132,18 +132,6 @@ def test_flops_wins_over_effective_flops() -> None:
     assert value(decode(encode(report(both))), "neuroncore_flops_per_second")[0] == 50e9
 
 
-def test_physical_cores_behind_a_logical_one() -> None:
-    lnc2 = runtime(utilization={0: 60.0, 1: 10.0})
-    cores = lnc2["report"]["neuroncore_counters"]["neuroncores_in_use"]
-    cores["0"]["v3d"] = {
-        "nc_v3.0": {"neuroncore_utilization": 20.0},
-        "nc_v3.1": {"neuroncore_utilization": 100.0},
-    }
-    sample = decode(encode(report(lnc2)))
-    assert value(sample, "neuroncore_physical_utilization_min_ratio") == [0.2, None]
-    assert value(sample, "neuroncore_physical_utilization_max_ratio") == [1.0, None]
-
-
 def test_a_core_beyond_the_hardware_is_named_and_left_out() -> None:
     sample = decode(encode(report(runtime(utilization={0: 1.0, 1: 2.0, 9: 3.0}))))
     assert len(sample.columns["neuroncore_utilization_ratio"]) == 2
@@ -248,7 +236,7 @@ JSON = st.recursive(
             ["neuron_runtime_data", "report", "neuroncore_counters", "neuroncores_in_use", "0",
              "system_data", "neuron_hw_counters", "neuron_devices", "period", "error", "pid",
              "neuron_hardware_info", "neuron_device_count", "neuroncore_per_device_count",
-             "neuroncore_utilization", "v3d", "memory_used", "execution_stats"]
+             "neuroncore_utilization", "memory_used", "execution_stats"]
         ),
         inner, max_size=4,
     ),
@@ -270,18 +258,3 @@ def test_any_json_is_decoded_or_refused(payload: object) -> None:
 def test_a_report_of_the_simulator_says_so() -> None:
     assert decode(encode(report(runtime(), simulated=True))).simulated
     assert not decode(encode(report(runtime()))).simulated
-
-
-def test_kubernetes_pods() -> None:
-    info = {
-        "period": 1.0,
-        "error": "",
-        "neuroncores_k8s_info": {
-            "1": {"pod_name": "train-0", "namespace": "ml", "container_name": ["main"]},
-            "0": {"pod_name": "train-0", "namespace": "ml", "container_name": "main"},
-        },
-    }
-    sample = decode(encode(report(runtime(), neuron_k8s_info=info)))
-    assert sample.facts["allocations"] == (
-        Allocation(namespace="ml", pod="train-0", container="main", cores=(0, 1)),
-    )

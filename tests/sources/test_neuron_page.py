@@ -111,19 +111,16 @@ def test_percent_is_remembered_where_the_page_is_idle() -> None:
 
 
 def test_a_core_beyond_the_hardware_is_left_out_and_said() -> None:
-    sample = decode(page_of(core(0, "1", 0.5), core(77, "1", 0.9)))
-    values = sample.columns["neuroncore_utilization_ratio"]
-    assert values[0] == 0.5
-    assert np.isnan(values[1:]).all()
+    sample = decode(page_of(core(0, "1", 0.5), core(2, "1", 0.1), core(77, "1", 0.9)))
+    assert sample.columns["neuroncore_utilization_ratio"].tolist() == [0.5, 0.0, 0.1, 0.0]
     assert sample.problems == ("core 77 is not one of this node's 4",)
 
 
-def test_without_hardware_info_the_cores_tell_and_none_is_invented() -> None:
+def test_without_hardware_info_the_instance_type_and_the_cores_count() -> None:
     lines = [core(number, "1", 0.25) for number in range(32)]
     sample = decode(page_of(*lines, hardware=""))
     assert len(sample.keys[Entity.CORE]) == 32
     assert len(sample.keys[Entity.DEVICE]) == 16
-    assert "node_devices" not in sample.columns
 
 
 def test_failures_count_once_whether_as_a_status_or_as_an_error() -> None:

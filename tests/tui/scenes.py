@@ -27,13 +27,13 @@ EFA_INCIDENT = Incident(
     id="efa-1",
     kind="efa_degraded",
     severity=Severity.CRITICAL,
-    summary=f"EFA card {CARD} on {VICTIM} retransmits 2.1 % of its packets (siblings 0.0 %)",
+    summary=f"{VICTIM} {CARD}: 2.1 % retransmits (limit 0.2 %, peers 0.0 %)",
     opened_at=NOON - 44,
     job=JOB,
     node=VICTIM,
     component=f"efa:{CARD}",
     evidence=(
-        Evidence("retransmits 2.1 % of its packets over 20 s, its 15 siblings at most 0.004 %",
+        Evidence("retransmits 2.1 % of its packets over 20 s, its 15 peers at most 0.004 %",
                  VICTIM, "efa_retransmit_ratio", 0.021, 0.005),
         Evidence("communication takes 31 % of the step, 17 % before", None,
                  "job_comm_share_ratio", 0.31, 0.25),
@@ -179,7 +179,7 @@ class FakeSession:
         self.started = self.stopped = False
         self.subscribers: list[Subscriber] = []
         self.black_box: BlackBox | None = None
-        self.tell: Callable[[str], None] = print
+        self.warn: Callable[[str], None] = print
         self.period = 1.0
         self.seekable = False
         self.span: tuple[float, float] | None = None

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.tui.scenes import make_app
+from trntop.tui.render import glyphs
 from trntop.tui.render.fleet_map import SCALE_CELLS
 from trntop.tui.screens.columns import ColumnsScreen
 from trntop.tui.widgets.overview import FleetMap
@@ -30,7 +31,7 @@ async def test_another_theme_has_another_scale() -> None:
         await pilot.pause()
         after = str(heat.border_title)
         assert after != before
-        assert after.count(heat.glyphs.cell) == before.count(heat.glyphs.cell) == SCALE_CELLS
+        assert after.count(glyphs.CELL) == before.count(glyphs.CELL) == SCALE_CELLS
 
 
 async def test_what_has_no_room_still_says_what_it_is() -> None:

@@ -14,12 +14,11 @@ from tests.tui.scenes import VICTIM, FakeSession, app_of, history, make_app, vie
 from tests.tui.test_app import picture, press, running
 from trntop.core.model import Incident
 from trntop.tui.app import TrntopApp
+from trntop.tui.screens.base import BaseScreen
 from trntop.tui.screens.cluster import ClusterScreen
 from trntop.tui.screens.explain import ExplainScreen
-from trntop.tui.screens.frame import Frame
 from trntop.tui.screens.node import NodeScreen
 from trntop.tui.screens.time_code import TimeCodeScreen
-from trntop.tui.screens.welcome import WelcomeScreen
 
 
 def panel(app: TrntopApp) -> ExplainScreen:
@@ -35,7 +34,7 @@ async def test_a_key_opens_it_and_the_same_closes_it(closing: str, size: tuple[i
     async with running(app, size) as pilot:
         await press(pilot, "e")
         shown = picture(app)
-        assert f"what the numbers mean · {VICTIM}" in shown
+        assert f"explain · {VICTIM}" in shown
         assert "Share of the step in which a collective ran" not in shown
         assert "max of efa_retransmit_ratio" in shown
         await press(pilot, closing)
@@ -46,19 +45,19 @@ async def test_it_begins_with_what_the_incident_is_about() -> None:
     app = make_app(trouble=True)
     async with running(app) as pilot:
         await press(pilot, "e")
-        assert panel(app).text.quantity == "node_efa_retransmit_max_ratio"
+        assert panel(app)._text.subject == "node_efa_retransmit_max_ratio"
         await press(pilot, "down")
-        assert panel(app).text.quantity == "job_comm_share_ratio"
+        assert panel(app)._text.subject == "job_comm_share_ratio"
         assert "Share of the step in which a collective ran" in picture(app)
         await press(pilot, "home")
-        assert panel(app).text.quantity == Frame.QUANTITIES[0]
+        assert panel(app)._text.subject == BaseScreen.QUANTITIES[0]
 
 
 async def test_without_an_incident_it_begins_at_the_top() -> None:
     app = make_app()
     async with running(app) as pilot:
         await press(pilot, "e")
-        assert panel(app).text.quantity == Frame.QUANTITIES[0]
+        assert panel(app)._text.subject == BaseScreen.QUANTITIES[0]
 
 
 async def test_the_numbers_move_on_while_it_is_open() -> None:
@@ -78,7 +77,7 @@ async def test_the_node_screen_explains_its_own() -> None:
         await press(pilot, "enter")
         assert isinstance(app.screen, NodeScreen)
         await press(pilot, "e", "end")
-        assert panel(app).text.quantity == NodeScreen.QUANTITIES[-1]
+        assert panel(app)._text.subject == NodeScreen.QUANTITIES[-1]
         assert panel(app).subject == VICTIM
         await press(pilot, "escape")
         assert isinstance(app.screen, NodeScreen)
@@ -114,29 +113,18 @@ async def test_a_fleet_without_a_node_under_the_cursor_is_explained_as_a_whole(
     app = make_app(trouble=True)
     async with running(app) as pilot:
         await press(pilot, "e")
-        assert "what the numbers mean · all nodes" in picture(app)
+        assert "explain · all nodes" in picture(app)
         assert "mean of 15 of 16 nodes" in picture(app)
 
 
 async def test_a_name_is_no_markup() -> None:
     app = make_app(trouble=True)
     async with running(app) as pilot:
-        app.push_screen(
-            ExplainScreen(app.latest, app.glyphs, Frame.QUANTITIES, "[red]\x1b[2Jevil[/]")
-        )
+        app.push_screen(ExplainScreen(BaseScreen.QUANTITIES, "[red]\x1b[2Jevil[/]"))
         await pilot.pause()
         shown = picture(app)
         assert "[red]\ufffd[2Jevil[/]" in shown
         assert "this node is gone" in shown
-
-
-async def test_the_welcome_screen_has_no_numbers_to_explain() -> None:
-    app = make_app()
-    async with running(app) as pilot:
-        app.push_screen(WelcomeScreen(app.latest, app.glyphs, None))
-        await pilot.pause()
-        await press(pilot, "e")
-        assert isinstance(app.screen, WelcomeScreen)
 
 
 async def test_an_incident_of_an_unknown_quantity_changes_nothing(
@@ -147,7 +135,7 @@ async def test_an_incident_of_an_unknown_quantity_changes_nothing(
     app = make_app(trouble=True)
     async with running(app) as pilot:
         await press(pilot, "e")
-        assert panel(app).text.quantity == Frame.QUANTITIES[0]
+        assert panel(app)._text.subject == BaseScreen.QUANTITIES[0]
 
 
 class Asking(App[None]):
@@ -174,7 +162,7 @@ async def asked() -> AsyncIterator[tuple[Asking, Pilot[None]]]:
 )
 async def test_a_time_may_be_typed(typed: str, answer: float) -> None:
     async with asked() as (app, pilot):
-        assert "shown is 12:00:00 UTC, 10:00 of 1:00:00" in str(asking(app).note.content)
+        assert "now at 12:00:00 UTC, 10:00 of 1:00:00" in str(asking(app).note.content)
         await pilot.press(*(_key(char) for char in typed), "enter")
         await pilot.pause()
         assert app.answers == [answer]

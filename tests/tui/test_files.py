@@ -42,7 +42,7 @@ def app_of(session: FakeSession, settings: Settings) -> TrntopApp:
 def filled() -> BlackBox:
     box = BlackBox(900, 1 << 30)
     for second in range(61):
-        box.take(monitor_reading(report(runtime()), NOON - 60 + second, "trn-007"))
+        box.append(monitor_reading(report(runtime()), NOON - 60 + second, "trn-007"))
     return box
 
 
@@ -59,8 +59,8 @@ async def test_w_writes_the_black_box(tmp_path: Path) -> None:
     session.black_box = filled()
     (said,) = await said_after(app_of(session, settings_of(tmp_path)), "w")
     (file,) = files(tmp_path)
-    assert said.startswith("the last 1 min (61 readings, ")
-    assert said.endswith(f"are in {file}")
+    assert said.startswith("saved the last 1 min (61 readings, ")
+    assert said.endswith(f"to {file}")
     assert len(list(open_recording(file))) == 61
 
 
@@ -76,8 +76,8 @@ async def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     ("shown", "playback", "reason"),
     [
         (make_view(), None, "blackbox.seconds is 0"),
-        (make_view(), Playback(), "this is a recording already: fake"),
-        (make_view(simulated=True), Playback(), "a simulation is not kept; trntop record fake"),
+        (make_view(), Playback(), "this is already a recording: fake"),
+        (make_view(simulated=True), Playback(), "use trntop record fake"),
     ],
 )
 async def test_where_nothing_is_kept_it_says_why(
@@ -102,7 +102,7 @@ async def test_r_writes_the_report(tmp_path: Path) -> None:
         app._files.wait()
         await pilot.pause()
         first, second = (one.message for one in app._notifications)
-    assert first == f"the report of 3 s is in {tmp_path}/trntop-report-20251120T120641Z.md"
+    assert first == f"saved the report of 3 s to {tmp_path}/trntop-report-20251120T120641Z.md"
     assert second.endswith("-2.md")
     assert {file.read_text() for file in files(tmp_path)} == {"from -10 to 401, 3 s seen\n"}
 
@@ -111,7 +111,7 @@ async def test_a_word_from_the_collection_is_shown_as_it_is(tmp_path: Path) -> N
     session = FakeSession(make_view())
     app = app_of(session, settings_of(tmp_path))
     async with running(app) as pilot:
-        session.tell("black box: [/red]")
+        session.warn("black box: [/red]")
         await pilot.pause()
         (notification,) = app._notifications
         assert (notification.message, notification.severity) == ("black box: [/red]", "warning")

@@ -1,42 +1,43 @@
-"""Finding nodes: filter, faults only, order, columns, baseline, and what of it is remembered."""
+"""The node list: filter, faults only, sort order, columns."""
 
-import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
+import msgspec
 import pytest
-from textual.app import App
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from tests.builders import NOON, make_node, view_of
+import trntop.tui
+from tests.builders import make_node, view_of
 from tests.tui.render.pens import text
-from tests.tui.scenes import VICTIM, view, view_model
-from trntop.core.settings import Analysis, Screen
+from tests.tui.scenes import SETTINGS, VICTIM, FakeSession, view_model
+from trntop.core.settings import Analysis, Settings
 from trntop.pipeline.history import History
-from trntop.tui.preferences import Arrangement, TablePreferences
-from trntop.tui.render.glyphs import BLOCK
+from trntop.session.runner import Session
+from trntop.tui.app import TrntopApp
 from trntop.tui.screens.cluster import ClusterScreen
 from trntop.tui.screens.columns import ColumnsScreen
-from trntop.tui.themes import DARK
 from trntop.tui.view_model import ViewModel
 from trntop.tui.widgets.filter_bar import FilterLine
 
 FILTERED = "incident | state=stale"
 
 
-class Fleet(App[None]):
-    """The cluster's screen alone."""
+class Fleet(TrntopApp):
+    """The dashboard with the fleet that is shown."""
 
-    def __init__(self, shown: ViewModel, keeper: TablePreferences | None = None) -> None:
-        super().__init__()
-        self.register_theme(DARK)
-        self.theme = DARK.name
-        self.cluster = ClusterScreen(lambda: shown, BLOCK, keeper=keeper)
+    CSS_PATH = Path(trntop.tui.__file__).parent / "screens" / "base.tcss"
 
-    def on_mount(self) -> None:
-        self.push_screen(self.cluster)
+    def __init__(self, shown: ViewModel, settings: Settings = SETTINGS) -> None:
+        session = FakeSession(shown.view, cast(History, shown.history))
+        super().__init__(cast(Session, session), settings=settings, utc=True)
+
+    @property
+    def cluster(self) -> ClusterScreen:
+        return next(one for one in self.screen_stack if isinstance(one, ClusterScreen))
 
     @property
     def names(self) -> list[str]:
@@ -54,16 +55,16 @@ TROUBLE = view_model(trouble=True)
 @asynccontextmanager
 async def running(
     shown: ViewModel = TROUBLE,
-    keeper: TablePreferences | None = None,
+    settings: Settings = SETTINGS,
     size: tuple[int, int] = (120, 36),
-) -> AsyncIterator[tuple[Fleet, Pilot[None]]]:
-    app = Fleet(shown, keeper)
+) -> AsyncIterator[tuple[Fleet, Pilot[int]]]:
+    app = Fleet(shown, settings)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         yield app, pilot
 
 
-async def typed(pilot: Pilot[None], what: str) -> None:
+async def typed(pilot: Pilot[int], what: str) -> None:
     """Types into the open bar at once."""
     pilot.app.screen.query_one(Input).value = what
     await pilot.pause()
@@ -227,7 +228,7 @@ async def test_sorting_by_keys() -> None:
         assert app.names == ["trn-000", "trn-001", "trn-002"]
         await pilot.press("s", "S")
         assert app.names == ["trn-002", "trn-001", "trn-000"]
-        assert str(table.border_title) == "nodes · by node, turned round"
+        assert str(table.border_title) == "nodes · by node, reversed"
 
 
 async def test_sorting_by_clicks_on_titles() -> None:
@@ -265,7 +266,7 @@ async def test_columns_are_chosen() -> None:
         await pilot.pause()
         await pilot.press("d", "c")
         await pilot.pause()
-        assert table.wanted == ()
+        assert table.names == ()
         assert table.sorted_by == "worst"
 
 
@@ -277,50 +278,21 @@ async def test_all_columns_but_the_name_may_go() -> None:
         assert isinstance(chooser, ColumnsScreen)
         for place in range(len(chooser.choices.options)):
             chooser.choices.highlighted = place
-            if chooser._columns[place].id in chooser._ticked:
+            if chooser._columns[place].id in chooser._shown:
                 chooser.action_tick()
         await pilot.press("enter")
         await pilot.pause()
         assert [column.id for column in app.cluster.table.columns()] == ["node"]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 60)])
-async def test_changes_since_a_baseline(size: tuple[int, int]) -> None:
-    since = dataclasses.replace(TROUBLE, baseline=view(time=NOON - 60))
-    async with running(since, size=size) as (app, pilot):
-        table = app.cluster.table
-        assert str(table.border_title) == "nodes · worst first · ± since 11:59:00"
-        drawn = text(table.draw(table.size.width, 5))
-        assert "comm ±" in drawn
-        assert "+14r" in drawn
-        app.cluster.view_model = TROUBLE
-        await pilot.pause()
-        assert "±" not in text(table.draw(table.size.width, 5))
-        assert str(table.border_title) == "nodes · worst first"
-
-
-async def test_the_arrangement_is_remembered(tmp_path: Path) -> None:
-    keeper = TablePreferences(tmp_path / "screen.json")
-    async with running(keeper=keeper) as (app, pilot):
-        await pilot.press("s", "s", "S", "f", "c")
-        await pilot.pause()
-        await pilot.press("space", "escape")
-        await pilot.pause()
-        wanted = app.cluster.table.wanted
-    keeper.wait(10)
-    left = keeper.load()
-    assert left == Arrangement(sort="util", reverse=True, columns=wanted, faults=True)
-    async with running(keeper=keeper) as (app, pilot):
-        assert app.cluster.table.wanted == wanted
-        assert app.names == [VICTIM, "trn-011"]
-        assert str(app.cluster.table.border_title) == "nodes · by util, turned round · 2 of 16"
-
-
-async def test_settings_may_say_how_it_is() -> None:
-    wanted = TablePreferences(wanted=Screen(sort="retx", columns=("retx", "cpu", "nonsense")))
-    async with running(keeper=wanted) as (app, _):
+async def test_settings_set_columns_and_order() -> None:
+    screen = msgspec.structs.replace(
+        SETTINGS.screen, sort="retx", columns=("retx", "cpu", "nonsense")
+    )
+    settings = msgspec.structs.replace(SETTINGS, screen=screen)
+    async with running(settings=settings) as (app, _):
         table = app.cluster.table
         assert [column.id for column in table.columns()] == ["node", "retx", "cpu"]
         assert app.names[0] == VICTIM
-        (told,) = [one.message for one in app._notifications]
-        assert told.startswith("no column is called nonsense; known are worst, node, util")
+        (warning,) = [one.message for one in app._notifications]
+        assert warning.startswith("unknown column nonsense; use one of worst, node, util")

@@ -38,9 +38,9 @@ async def test_the_detail_is_of_the_row_under_the_cursor() -> None:
     app = make_app(trouble=True)
     async with running(app) as pilot:
         await look(pilot, "5")
-        assert of(app).detail.incident == "efa-1"
+        assert of(app).detail.subject == "efa-1"
         await look(pilot, "down")
-        assert of(app).detail.incident == "comm-1"
+        assert of(app).detail.subject == "comm-1"
         assert "of each step in communication" in picture(app)
         assert of(app).subject is None
 
@@ -53,8 +53,8 @@ async def test_the_detail_follows_a_first_row_that_changes() -> None:
         assert "no incident to show" in picture(app)
         session.publish(view(trouble=True))
         await look(pilot)
-        assert of(app).detail.incident == "efa-1"
-        assert "what is seen" in picture(app)
+        assert of(app).detail.subject == "efa-1"
+        assert "evidence" in picture(app)
 
 
 async def test_only_some_are_listed() -> None:
@@ -73,7 +73,7 @@ async def test_only_some_are_listed() -> None:
         assert table.border_title == "incidents · open only · 2 of 3"
         await look(pilot, "f")
         assert listed() == ["memory-1"]
-        assert of(app).detail.incident == "memory-1"
+        assert of(app).detail.subject == "memory-1"
         await look(pilot, "f")
         assert listed() == ["efa-1"]
         assert table.border_title == "incidents · efa_degraded · 1 of 3"
@@ -120,7 +120,7 @@ async def test_the_onset_keeps_the_incident_in_sight() -> None:
         assert screen.view_model.view.time == EFA_INCIDENT.opened_at
         assert screen.incident == EFA_INCIDENT
         assert "● later" in picture(app)
-        assert "not noticed yet at the time shown" in picture(app)
+        assert "not detected yet at this time" in picture(app)
         await look(pilot, "l")
         assert "● critical" in picture(app)
         assert screen.incident == EFA_INCIDENT

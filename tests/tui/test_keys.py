@@ -8,24 +8,24 @@ from textual.binding import Binding
 
 import trntop.tui
 from trntop.tui.app import TrntopApp
+from trntop.tui.screens.base import BaseScreen
 from trntop.tui.screens.cluster import ClusterScreen
 from trntop.tui.screens.columns import ColumnsScreen
 from trntop.tui.screens.comm import CommScreen
 from trntop.tui.screens.efa import EfaScreen
 from trntop.tui.screens.explain import ExplainScreen
-from trntop.tui.screens.finding import FaultFinding, Finding
-from trntop.tui.screens.frame import Frame
+from trntop.tui.screens.filtered import FilteredScreen, NodeListScreen
 from trntop.tui.screens.incidents import IncidentsScreen
 from trntop.tui.screens.node import NodeScreen
 from trntop.tui.screens.run import RunScreen
 from trntop.tui.screens.time_code import TimeCodeScreen
-from trntop.tui.screens.welcome import WelcomeScreen
 from trntop.tui.widgets.filter_bar import FilterBar, FilterInput
 from trntop.tui.widgets.row_table import RowTable
 
 OWNERS: tuple[type, ...] = (
-    TrntopApp, Frame, ExplainScreen, TimeCodeScreen, ClusterScreen, NodeScreen, IncidentsScreen,
-    WelcomeScreen, RowTable, Finding, FaultFinding,
+    TrntopApp, BaseScreen, ExplainScreen, TimeCodeScreen, ClusterScreen, NodeScreen,
+    IncidentsScreen,
+    RowTable, FilteredScreen, NodeListScreen,
     ColumnsScreen, FilterBar, FilterInput, EfaScreen,
     CommScreen, RunScreen,
 )  # fmt: skip

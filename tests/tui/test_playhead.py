@@ -9,7 +9,6 @@ import pytest
 
 from tests.builders import NOON, make_incident, make_view
 from tests.tui.scenes import FakeSession
-from tests.tui.test_view_history import sparse
 from trntop.core.model import View
 from trntop.pipeline.history import History
 from trntop.session.runner import Playback, Session
@@ -83,7 +82,7 @@ def test_a_paused_view_stays_until_it_resumes() -> None:
     screen.playhead.toggle_pause()
     assert screen.mode is Mode.PAUSED
     screen.run(60)
-    assert (screen.second, screen.mode) == (0, Mode.PAST)
+    assert (screen.second, screen.mode) == (0, Mode.HISTORY)
     screen.playhead.toggle_pause()
     assert (screen.second, screen.mode) == (60, Mode.LIVE)
 
@@ -106,7 +105,7 @@ def test_it_travels_through_the_history(steps: tuple[int, ...], seconds: float) 
     screen.run(*range(1, 100))
     for step in steps:
         screen.playhead.travel(step)
-    assert (99 - screen.second, screen.mode) == (seconds, Mode.PAST)
+    assert (99 - screen.second, screen.mode) == (seconds, Mode.HISTORY)
     assert screen.playhead.shown is not None
     assert screen.playhead.behind(screen.playhead.shown) == seconds
 
@@ -123,8 +122,7 @@ def test_it_travels_at_least_to_the_next_view() -> None:
 
 def test_it_travels_between_the_views_of_a_sparse_history() -> None:
     screen = live()
-    sparse(screen.playhead.history, 9.0)
-    screen.run(*range(1, 41))
+    screen.run(9, 18, 27, 36, 40)
 
     def after(move: Callable[[int], None], step: int, times: int) -> list[float]:
         seconds = []
@@ -139,15 +137,13 @@ def test_it_travels_between_the_views_of_a_sparse_history() -> None:
     assert after(screen.playhead.travel, 5, 3) == [27, 36, 40]
 
 
-def test_a_paused_view_stays_though_the_history_does_not_keep_it() -> None:
+def test_a_paused_view_stays() -> None:
     screen = live()
-    sparse(screen.playhead.history, 9.0)
     screen.run(*range(1, 5))
     screen.playhead.toggle_pause()
     paused = screen.playhead.shown
     screen.run(*range(5, 8))
-    screen.playhead.toggle_baseline()
-    assert screen.playhead.shown is paused
+    assert screen.playhead.view is paused
 
 
 def test_it_returns_to_live_at_the_newest_view() -> None:
@@ -170,7 +166,7 @@ def test_the_history_of_a_recording_needs_no_seek() -> None:
     screen = recording()
     screen.run(*range(1, 11))
     screen.playhead.travel(-5)
-    assert (screen.second, screen.mode) == (5, Mode.PAST)
+    assert (screen.second, screen.mode) == (5, Mode.HISTORY)
     screen.playhead.travel(5)
     assert screen.mode is Mode.PAUSED, "a recording stays paused at its newest view"
     assert not screen.session.sought
@@ -228,15 +224,6 @@ def test_a_live_session_has_no_tick_after_the_newest() -> None:
     screen = live()
     screen.playhead.step(1)
     assert (screen.session.steps, screen.mode) == (0, Mode.LIVE)
-
-
-def test_a_baseline_is_set_and_removed() -> None:
-    screen = live()
-    screen.run(1)
-    screen.playhead.toggle_baseline()
-    assert screen.playhead.baseline is screen.playhead.shown
-    screen.playhead.toggle_baseline()
-    assert screen.playhead.baseline is None
 
 
 def test_pause_keeps_the_view_on_the_screen_though_a_newer_one_arrived() -> None:

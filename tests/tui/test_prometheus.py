@@ -85,7 +85,7 @@ async def _all_screens(url: str) -> None:
         await until(pilot, app, lambda text: "64 cores" in text and f"{turned} " in text)
         assert time.monotonic() - began < 3.0
         for key, words in (
-            ("3", ("comm share of step", "limit 25 %", "an engine is told the means")),
+            ("3", ("comm share of step", "limit 25 %", "single ranks are unknown: Prometheus")),
             ("4", ("EFA devices · transmitted", "128/128 EFA devices up", "rdmap")),
             ("5", ("efa_degraded", "they keep the evidence")),
             ("6", ("the run in numbers", "step time")),
@@ -163,7 +163,7 @@ async def test_why_there_is_no_answer() -> None:
     text = await _text(
         _behind(ClusterTotals(nodes=3, newest=NOON, problem="429: too many questions"))
     )
-    assert "engine: 429: too many questions" in text
+    assert "Prometheus: 429: too many questions" in text
 
 
 async def test_the_session_is_told_which_node_is_looked_at() -> None:

@@ -12,24 +12,23 @@ from tests.tui.moments import session
 from tests.tui.scenes import VICTIM, FakeSession, app_of, make_app
 from tests.tui.test_app import picture, press, running
 from trntop.tui.app import TrntopApp
-from trntop.tui.preferences import Arrangement, TablePreferences
 from trntop.tui.screens.cluster import ClusterScreen
 from trntop.tui.screens.comm import CommScreen
 from trntop.tui.screens.efa import EfaScreen
-from trntop.tui.screens.finding import Finding
+from trntop.tui.screens.filtered import FilteredScreen
 from trntop.tui.screens.incidents import IncidentsScreen
 from trntop.tui.screens.node import NodeScreen
 from trntop.tui.widgets.row_table import RowTable
 
 
-def at(app: TrntopApp) -> Finding:
-    assert isinstance(app.screen, Finding)
+def at(app: TrntopApp) -> FilteredScreen:
+    assert isinstance(app.screen, FilteredScreen)
     return app.screen
 
 
 def listed(app: TrntopApp) -> list[str]:
     """The keys of the rows."""
-    table = cast("RowTable[Any]", at(app).listed)
+    table = cast("RowTable[Any]", at(app).list_table)
     return [table.key(row) for row in table.rows]
 
 
@@ -261,24 +260,7 @@ async def test_where_no_incident_is_of_the_nodes_that_is_said() -> None:
         await press(pilot, "5")
         await filtered(pilot, "node=trn-001")
         assert listed(app) == []
-        assert "no incident of the nodes that match" in picture(app)
-
-
-async def test_faults_only_is_kept_wherever_it_is_chosen() -> None:
-    kept: list[Arrangement] = []
-
-    class Remembering(TablePreferences):
-        def save(self, arrangement: Arrangement) -> None:
-            kept.append(arrangement)
-
-    app = TrntopApp(
-        make_app(trouble=True).session, settings=make_app().settings, preferences=Remembering()
-    )
-    async with running(app) as pilot:
-        await press(pilot, "4", "f")
-        assert [one.faults for one in kept] == [True]
-        await filtered(pilot, "011")
-        assert len(kept) == 1, "a filter is not kept"
+        assert "no incident of the matching nodes" in picture(app)
 
 
 async def test_the_next_node_is_the_next_of_those_that_are_chosen() -> None:

@@ -1,18 +1,17 @@
 """Pictures of the screens, compared with the ones in `snapshots/`.
 
-`TRNTOP_UPDATE_SNAPSHOTS=1 pytest tests/tui/test_snapshots.py` draws them anew; look at them.
+`TRNTOP_UPDATE_SNAPSHOTS=1 pytest tests/tui/test_snapshots.py` draws them again; look at them.
 """
 
 import os
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.tui import moments
-from tests.tui.scenes import SETTINGS, FakeSession, app_of
+from tests.tui.scenes import FakeSession, app_of
 from tests.tui.test_app import press
-from trntop.tui.cost import Cost
+from tools.picture import screenshot
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SIZES = SMALL, MIDDLE, WIDE = (80, 24), (120, 36), (200, 60)
@@ -24,24 +23,20 @@ PANELS = {
     "explain": ("1", "e"), "columns": ("escape", "c"), "help": ("escape", "question_mark"),
     "filter": ("escape", "slash", *"util<97"), "faulty-filter": ("<",),
 }  # fmt: skip
-"""What can be opened over the fleet; each is closed by the first key of the next."""
-PRICED = msgspec.structs.replace(
-    SETTINGS, screen=msgspec.structs.replace(SETTINGS.screen, price_per_hour=44.0)
-)
+"""Panels over the fleet; the first key of each closes the previous one."""
 
 
 async def draw(
     session: FakeSession, size: tuple[int, int], screens: dict[str, tuple[str, ...]]
 ) -> dict[str, str]:
     """The picture after the keys of each screen."""
-    app = app_of(session, settings=PRICED)
-    app._cost = Cost(lambda: 0.0)
+    app = app_of(session)
     drawn = {}
     async with app.run_test(size=size) as pilot:
         for screen, keys in screens.items():
             await press(pilot, *keys)
             await pilot.pause()
-            drawn[screen] = app.export_screenshot()
+            drawn[screen] = screenshot(app)
     return drawn
 
 
@@ -75,8 +70,7 @@ async def test_other_moments(moment: str, size: tuple[int, int]) -> None:
 
 
 async def test_a_machine_with_nothing_to_watch() -> None:
-    screens = {"welcome": (), **SCREENS}
-    compare(await draw(moments.session("empty"), MIDDLE, screens), "empty", MIDDLE)
+    compare(await draw(moments.session("empty"), MIDDLE, SCREENS), "empty", MIDDLE)
 
 
 async def test_before_the_first_reading() -> None:

@@ -1,4 +1,4 @@
-"""The driver's measure of a line, without a line: the loop and the system are made up."""
+"""The driver without a terminal: the event loop and the system are fakes."""
 
 import os
 import threading
@@ -6,61 +6,36 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-from rich.cells import cell_len
 from textual.events import CursorPosition
 
 from trntop.tui import terminal
-from trntop.tui.terminal import Outlet, Terminal, plain, speaks_utf8
+from trntop.tui.terminal import Terminal, Writer
 
 
-@pytest.mark.parametrize(
-    ("environ", "answer"),
-    [
-        ({}, True),
-        ({"LANG": "de_DE.UTF-8"}, True),
-        ({"LANG": "C.utf8"}, True),
-        ({"LC_CTYPE": "UTF-8", "LANG": "C"}, True),
-        ({"LANG": "de_DE.utf8@euro"}, True),
-        ({"LC_ALL": "C", "LANG": "de_DE.UTF-8"}, False),
-        ({"LANG": "en_US.ISO-8859-1"}, False),
-        ({"LANG": "en_US"}, False),
-    ],
-)
-def test_the_locale_tells_the_characters(environ: dict[str, str], answer: bool) -> None:
-    assert speaks_utf8(environ) is answer
-
-
-def test_plain_text_keeps_its_cells() -> None:
-    text = "16 × trn2 – ▇▇ ╭─╮ 節点 e\u0301 ⏎ 😀"
-    assert plain(text).isascii()
-    assert len(plain(text)) == cell_len(text)
-    assert plain("─│╭×…") == "-|+x."
-
-
-class TestOutlet:
+class TestWriter:
     def test_it_writes_in_order_and_says_when_it_is_empty(self) -> None:
-        reader, writer = os.pipe()
+        reader, end = os.pipe()
         emptied = threading.Event()
-        outlet = Outlet(writer, emptied.set, lambda: None)
-        outlet.write(b"a" * 10000)
-        outlet.write(b"b")
+        writer = Writer(end, emptied.set, lambda: None)
+        writer.write(b"a" * 10000)
+        writer.write(b"b")
         got = b""
         while len(got) < 10001:
             got += os.read(reader, 4096)
         assert emptied.wait(5)
         assert got == b"a" * 10000 + b"b"
-        outlet.close(5)
+        writer.close(5)
         os.close(reader)
-        os.close(writer)
+        os.close(end)
 
     def test_nobody_waits_for_a_reader_that_does_not_read(self) -> None:
-        reader, writer = os.pipe()
-        outlet = Outlet(writer, lambda: None, lambda: None)
+        reader, end = os.pipe()
+        writer = Writer(end, lambda: None, lambda: None)
         for _ in range(100):
-            outlet.write(b"x" * 4096)
-        assert not outlet.idle
-        outlet.drop()
-        outlet.close(0.01)
+            writer.write(b"x" * 4096)
+        assert not writer.idle
+        writer.drop()
+        writer.close(0.01)
         os.set_blocking(reader, False)
         while True:
             try:
@@ -68,32 +43,32 @@ class TestOutlet:
             except BlockingIOError:
                 break
         os.close(reader)
-        os.close(writer)
+        os.close(end)
 
     def test_a_reader_that_is_gone(self) -> None:
-        reader, writer = os.pipe()
+        reader, end = os.pipe()
         os.close(reader)
         lost = threading.Event()
-        outlet = Outlet(writer, lambda: None, lost.set)
-        outlet.write(b"x")
+        writer = Writer(end, lambda: None, lost.set)
+        writer.write(b"x")
         assert lost.wait(5)
-        outlet.close(5)
-        os.close(writer)
+        writer.close(5)
+        os.close(end)
 
     def test_a_terminal_that_does_not_block_is_waited_for(self) -> None:
-        reader, writer = os.pipe()
-        os.set_blocking(writer, False)
+        reader, end = os.pipe()
+        os.set_blocking(end, False)
         emptied = threading.Event()
-        outlet = Outlet(writer, emptied.set, lambda: None)
+        writer = Writer(end, emptied.set, lambda: None)
         size = 300_000
-        outlet.write(b"x" * size)
+        writer.write(b"x" * size)
         got = 0
         while got < size:
             got += len(os.read(reader, 65536))
         assert emptied.wait(5)
-        outlet.close(5)
+        writer.close(5)
         os.close(reader)
-        os.close(writer)
+        os.close(end)
 
 
 class Loop:
@@ -123,7 +98,7 @@ class Loop:
 
 
 class Pipe:
-    """An outlet whose reader is the test."""
+    """An writer whose reader is the test."""
 
     def __init__(self) -> None:
         self.content = b""
@@ -147,7 +122,7 @@ class Replied(threading.Event):
 
 
 class Line:
-    """A driver on that loop and outlet, with a clock by hand."""
+    """A driver on that loop and writer, with a clock by hand."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
@@ -155,7 +130,7 @@ class Line:
         self.loop, self.pipe = Loop(), Pipe()
         self.driver = Terminal.__new__(Terminal)
         self.driver._loop = cast(Any, self.loop)
-        self.driver._outlet = cast(Any, self.pipe)
+        self.driver._writer = cast(Any, self.pipe)
         self.driver._replied = self.replied = Replied()
         self.replied.set()
         self.driver._left = False
@@ -184,58 +159,48 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Line:
     return Line(monkeypatch)
 
 
-def test_a_picture_is_followed_by_one_question(line: Line) -> None:
+def test_a_picture_is_followed_by_one_query(line: Line) -> None:
     line.driver.write("abc")
     line.driver.write("def")
     line.loop.run()
     assert line.pipe.content == b"abcdef\x1b[6n"
-    assert line.driver.on_their_way == 10
+    assert line.driver.in_transit == 10
     line.answer()
-    assert line.driver.on_their_way == 0
+    assert line.driver.in_transit == 0
     assert line.settled
 
 
-def test_the_line_rests_as_long_as_it_worked(line: Line) -> None:
-    line.write(100)
-    line.now += 3
-    line.answer()
-    assert line.driver.busy
-    assert [seconds for seconds, call, _ in line.loop.later if call == line.driver._settled] == [3]
-    line.now += 3.1
-    assert not line.driver.busy
-
-
-def test_what_came_after_the_question_is_asked_for_anew(line: Line) -> None:
+def test_output_after_the_query_has_its_own(line: Line) -> None:
     line.write(100)
     line.write(50)
     assert line.pipe.content.count(b"\x1b[6n") == 1
     line.answer()
-    assert line.driver.on_their_way == 50 + 4
+    assert line.driver.in_transit == 50 + 4
     line.answer()
-    assert line.driver.on_their_way == 0
+    assert line.driver.in_transit == 0
 
 
-def test_a_terminal_that_never_answers_counts_by_the_system(line: Line) -> None:
+def test_a_terminal_that_never_replies_counts_by_the_system(line: Line) -> None:
     line.write(100)
     assert line.driver.busy
     line.empty()
-    assert line.driver.on_their_way == 0
+    assert line.driver.in_transit == 0
     line.now += 1
     line.write(100)
     line.empty()
-    assert not line.driver.on_their_way
+    assert not line.driver.in_transit
 
 
-def test_a_terminal_that_answers_does_not_count_by_the_system(line: Line) -> None:
+def test_a_terminal_that_replies_does_not_count_by_the_system(line: Line) -> None:
     line.write(1)
     line.answer()
     line.write(100)
     line.empty()
-    assert line.driver.on_their_way
+    assert line.driver.in_transit
     assert line.driver.busy
 
 
-def test_a_lost_answer_is_not_waited_for_for_ever(line: Line) -> None:
+def test_a_lost_reply_is_not_waited_for_forever(line: Line) -> None:
     line.write(1)
     line.answer()
     line.write(100)
@@ -243,13 +208,7 @@ def test_a_lost_answer_is_not_waited_for_for_ever(line: Line) -> None:
     assert line.driver.busy, "the system has not taken it either"
     line.pipe.idle = True
     line.loop.expire()
-    assert line.driver.on_their_way == 0
-
-
-def test_ascii(line: Line) -> None:
-    line.driver.ascii = True
-    line.driver.write("\x1b[1m×\x1b[0m")
-    assert line.pipe.content == b"\x1b[1mx\x1b[0m"
+    assert line.driver.in_transit == 0
 
 
 @pytest.fixture

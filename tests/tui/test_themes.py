@@ -16,7 +16,7 @@ from trntop.tui.themes import CONTRAST, DEUTERANOPIA, THEMES
 
 MIXED = [theme for theme in THEMES if not theme.ansi]
 """Those whose colours are ours, and not the terminal's."""
-FRAME = Path(trntop.tui.__file__).parent / "screens" / "frame.tcss"
+FRAME = Path(trntop.tui.__file__).parent / "screens" / "base.tcss"
 DEUTERANOPE = (
     (0.367322, 0.860646, -0.227968),
     (0.280085, 0.672501, 0.047413),

@@ -3,7 +3,6 @@
 import dataclasses
 
 import pytest
-from textual.events import Key
 
 from tests.builders import NOON, make_incident, make_view
 from tests.tui.scenes import FakeSession, app_of
@@ -11,7 +10,6 @@ from tests.tui.test_app import picture, press, running, shown
 from trntop.core.model import View
 from trntop.session.runner import Playback
 from trntop.tui.app import TrntopApp
-from trntop.tui.screens.time_code import TimeCodeScreen
 from trntop.tui.view_model import Mode, ViewModel
 
 SPAN = (NOON - 600.0, NOON + 600.0)
@@ -36,11 +34,11 @@ def at(second: float) -> View:
 @pytest.mark.parametrize(
     ("keys", "second", "mode"),
     [
-        (("left",), 94, Mode.PAST),
-        (("shift+left",), 39, Mode.PAST),
+        (("left",), 94, Mode.HISTORY),
+        (("shift+left",), 39, Mode.HISTORY),
         (("shift+left", "shift+right"), 99, Mode.PAUSED),
         (("left", "right"), 99, Mode.PAUSED),
-        (("comma", "comma", "full_stop"), 98, Mode.PAST),
+        (("comma", "comma", "full_stop"), 98, Mode.HISTORY),
         (("left", "l"), 99, Mode.PLAYING),
         (("left", "space"), 99, Mode.PLAYING),
         (("space",), 99, Mode.PAUSED),
@@ -56,29 +54,6 @@ async def test_keys_move_the_playhead(keys: tuple[str, ...], second: float, mode
         await press(pilot, *keys)
         assert scene_of(app).view.time == NOON + second
         assert scene_of(app).mode is mode
-
-
-async def test_a_key_sets_and_removes_the_baseline() -> None:
-    app = app_of(recording())
-    async with running(app) as pilot:
-        await press(pilot, "b")
-        assert scene_of(app).baseline is scene_of(app).view
-        await press(pilot, "b")
-        assert scene_of(app).baseline is None
-
-
-@pytest.mark.parametrize("key", [":", "ctrl+g"])
-async def test_a_typed_time_is_gone_to(key: str) -> None:
-    session = recording()
-    app = app_of(session)
-    async with running(app) as pilot:
-        app.post_message(Key("colon" if key == ":" else key, ":" if key == ":" else None))
-        await pilot.pause()
-        assert isinstance(app.screen, TimeCodeScreen)
-        assert "shown is 12:00:00 UTC, 10:00 of 20:00" in picture(app)
-        await pilot.press("minus", "5", "m", "enter")
-        await pilot.pause()
-        assert session.sought == [NOON - 300]
 
 
 async def test_no_time_is_no_journey() -> None:

@@ -1,4 +1,4 @@
-"""The views that the screen keeps, and series that end at one of them."""
+"""The history of views, and series that end at one of them."""
 
 import numpy as np
 
@@ -41,30 +41,12 @@ def test_the_neighbors_of_a_time() -> None:
     assert [history.neighbor(time, -1) for time in times] == [None, *times[:-1]]
     assert history.neighbor(NOON + 12.4, -1) == NOON + 12
     assert history.neighbor(NOON + 15, -1, 2.0) == NOON + 13
-    # At least one away, however far that is.
     assert history.neighbor(NOON + 12, -1, 5.0) == NOON
     assert history.neighbor(NOON, 1, 60.0) == NOON + 15
 
 
-def sparse(history: ViewHistory, gap: float) -> None:
-    """Keeps views so far apart, whatever they take."""
-    history._dense.gap, history._measure = gap, lambda *_: None  # type: ignore[method-assign]
-
-
-def test_a_sparse_history_has_the_newest_view() -> None:
-    history = ViewHistory()
-    sparse(history, 10.0)
-    made = views(5)
-    for view in made:
-        history.append(view)
-    assert history.at(NOON + 3) is made[0]
-    assert history.at(NOON + 4) is made[4]
-    assert history.span == (NOON, NOON + 4)
-    assert history.neighbor(NOON + 4, -1) == NOON
-
-
 def test_old_views_are_evicted() -> None:
-    history = ViewHistory(seconds=40.0, dense=10.0)
+    history = ViewHistory(seconds=40.0)
     for view in views(100, nodes=1):
         history.append(view)
     span = history.span
@@ -81,55 +63,41 @@ def test_a_clock_that_goes_back_starts_over() -> None:
     assert history.span == (NOON, NOON + 1)
 
 
-def test_a_small_budget_spaces_views_out_and_then_reduces_them() -> None:
+def size_of(view: View) -> int:
+    """Approximate bytes of one node."""
+    columns = view.cluster.nodes["trn-000"].frame.columns
+    return sum(column.nbytes for column in columns.values()) + 112 * len(columns) + 2048
+
+
+def test_a_small_budget_keeps_recent_ticks_and_fewer_older_ones() -> None:
     made = views(200, nodes=1)
-    columns = made[0].cluster.nodes["trn-000"].frame.columns
-    size = sum(column.nbytes for column in columns.values()) + 150 * len(columns)
-    dense = ViewHistory(seconds=200.0, dense=50.0, budget=100 * size)
-    small = ViewHistory(seconds=200.0, dense=50.0, budget=20 * size)
+    history = ViewHistory(seconds=200.0, budget=100 * size_of(made[0]))
     for view in made:
-        dense.append(view)
-        small.append(view)
-    assert not dense.reduced
-    near, far = dense.at(NOON + 170), dense.at(NOON + 120)
-    assert near is made[170]
-    assert far is not None
-    assert NOON + 115 <= far.time <= NOON + 120
-    assert len(dense._sparse.times) < 80
-    assert small.reduced
-    reduced = small.at(NOON + 150)
-    assert reduced is not None
-    columns = reduced.cluster.nodes["trn-000"].frame.columns
-    assert columns
-    assert {CATALOG[name].entity for name in columns} <= {Entity.NODE, Entity.JOB}
-
-
-def test_frequent_ticks_are_reduced_before_rare_ones() -> None:
-    frequent, rare = views(10, nodes=1), views(10, nodes=1, step=10)
-    columns = frequent[0].cluster.nodes["trn-000"].frame.columns
-    size = sum(column.nbytes for column in columns.values()) + 150 * len(columns)
-    for made, reduced in ((frequent, True), (rare, False)):
-        history = ViewHistory(seconds=200.0, dense=50.0, budget=20 * size)
-        for view in made:
-            history.append(view)
-        assert history.reduced is reduced
-
-
-def test_nodes_that_join_are_measured_early() -> None:
-    few, many = views(4, nodes=1), views(20, nodes=12)
-    columns = few[0].cluster.nodes["trn-000"].frame.columns
-    size = sum(column.nbytes for column in columns.values()) + 150 * len(columns)
-    history = ViewHistory(seconds=200.0, dense=50.0, budget=100 * size)
-    for view in few:
         history.append(view)
     assert not history.reduced
-    for view in many[4:]:
+    assert history.span == (NOON, NOON + 199)
+    assert [history.at(NOON + second) for second in range(170, 200)] == made[170:]
+    kept = {view.time for second in range(200) if (view := history.at(NOON + second))}
+    assert len(kept) <= 100
+    assert any(time < NOON + 60 for time in kept)
+
+
+def test_a_large_cluster_keeps_the_quantities_of_nodes_and_jobs() -> None:
+    made = views(20, nodes=12)
+    history = ViewHistory(budget=100 * size_of(made[0]))
+    for view in views(4, nodes=1):
+        history.append(view)
+    assert not history.reduced
+    for view in made[4:]:
         history.append(view)
     assert history.reduced
-    oldest = history.at(NOON)
-    assert oldest is not None
-    columns = oldest.cluster.nodes["trn-000"].frame.columns
-    assert {CATALOG[name].entity for name in columns} <= {Entity.NODE, Entity.JOB}
+    assert history.at(NOON + 19) is made[19], "the newest is complete"
+    for second in (0, 15):
+        view = history.at(NOON + second)
+        assert view is not None
+        columns = view.cluster.nodes["trn-000"].frame.columns
+        assert columns
+        assert {CATALOG[name].entity for name in columns} <= {Entity.NODE, Entity.JOB}
 
 
 def test_a_history_that_ends_earlier() -> None:

@@ -1,16 +1,16 @@
 """Runs the rulebook over clusters and keeps the incidents."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trntop.analysis.cases import Detection, IncidentGroup, IncidentGroups
 from trntop.analysis.debouncer import Debouncer, value_of
 from trntop.analysis.detector import Detector, Signal
+from trntop.analysis.incident_groups import Detection, IncidentGroup, IncidentGroups
 from trntop.analysis.rule import Rule
 from trntop.analysis.rulebook import rules
 from trntop.core.custom_rule import OwnRule
-from trntop.core.model import Cluster, Incident
+from trntop.core.model import Cluster, Incident, Phase
 from trntop.core.settings import Analysis as Settings
 from trntop.pipeline.runs import Runs
 from trntop.pipeline.tick import Axes, Tick
@@ -59,7 +59,7 @@ class Analyzer:
         ]
         self._axes = Axes()
         self._runs = Runs()
-        self._cases = IncidentGroups(settings.reopen, settings.together)
+        self._groups = IncidentGroups(settings.reopen, settings.together)
         self._time: float | None = None
 
     def tick(self, cluster: Cluster) -> tuple[Incident, ...]:
@@ -79,9 +79,14 @@ class Analyzer:
                 fresh += self._step(running, tick)
                 self._pace(running, number, now)
         if fresh:
-            self._cases.open(fresh, now, self._crowd(tick))
-        self._cases.settle(now)
-        return self._cases.incidents()
+            self._groups.open(fresh, now, self._sizes(tick))
+        self._groups.settle(now)
+        return self._groups.incidents()
+
+    @property
+    def phases(self) -> Mapping[str, Phase]:
+        """Job → what its run is doing, as of the newest tick."""
+        return {} if self._time is None else self._runs.phases(self._time)
 
     @staticmethod
     def _pace(running: _Running, number: int, now: float) -> None:
@@ -99,16 +104,16 @@ class Analyzer:
             running.detector.reset()
             running.due = -math.inf
             for key in running.hold.reset():
-                self._cases.close(running.open.pop(key), now)
+                self._groups.close(running.open.pop(key), now)
 
     def _end(self, jobs: set[str | None], now: float) -> None:
         """Jobs have ended, and with them what was wrong with how they got on."""
         for running in self._running:
             if running.rule.ends_with_job:
-                for key, finding in list(running.open.items()):
-                    if finding.verdict.job in jobs:
+                for key, detection in list(running.open.items()):
+                    if detection.verdict.job in jobs:
                         running.hold.drop(key)
-                        self._cases.close(running.open.pop(key), now)
+                        self._groups.close(running.open.pop(key), now)
 
     def _step(self, running: _Running, tick: Tick) -> list[Detection]:
         signal = running.detector.signal(tick)
@@ -117,11 +122,11 @@ class Analyzer:
             if change.opened:
                 verdict = running.detector.verdict(change.key, tick)
                 since = change.time if verdict.since is None else verdict.since
-                finding = Detection(running.rule, change.key, since, verdict)
-                running.open[change.key] = finding
-                fresh.append(finding)
+                detection = Detection(running.rule, change.key, since, verdict)
+                running.open[change.key] = detection
+                fresh.append(detection)
             else:
-                self._cases.close(running.open.pop(change.key), change.time)
+                self._groups.close(running.open.pop(change.key), change.time)
         self._renew(running, signal, tick)
         return fresh
 
@@ -130,20 +135,20 @@ class Analyzer:
         if signal is running.told:
             return  # held from an earlier tick: what is seen now need not be what it told
         running.told = signal
-        worse: dict[str, IncidentGroup] = {}  # many findings may be of one case
-        for key, finding in running.open.items():
+        worse: dict[str, IncidentGroup] = {}  # many detections may be of one group
+        for key, detection in running.open.items():
             value = value_of(signal, key)
-            if finding.case is None or not value > max(signal.limit, NEARLY * finding.worst):
+            if detection.group is None or not value > max(signal.limit, NEARLY * detection.worst):
                 continue
-            finding.worst = max(value, finding.worst)
-            finding.verdict = running.detector.verdict(key, tick)
-            worse[finding.case.id] = finding.case
-        for case in worse.values():
-            self._cases.describe(case)
+            detection.worst = max(value, detection.worst)
+            detection.verdict = running.detector.verdict(key, tick)
+            worse[detection.group.id] = detection.group
+        for group in worse.values():
+            self._groups.describe(group)
 
-    def _crowd(self, tick: Tick) -> dict[str | None, int]:
-        crowd: dict[str | None, int] = {
+    def _sizes(self, tick: Tick) -> dict[str | None, int]:
+        sizes: dict[str | None, int] = {
             run.job: len(run.places) for run in self._runs.by_job.values()
         }
-        crowd[None] = len(tick.nodes)
-        return crowd
+        sizes[None] = len(tick.nodes)
+        return sizes

@@ -1,7 +1,7 @@
 """What a detector is: one value per subject and tick, and what to say of a subject."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from trntop.core.model import Column, Evidence, Severity
@@ -34,11 +34,26 @@ class Verdict:
     """`efa:rdmap16s27`, `device:3`, `core:17`, `runtime:4711`, or None."""
     severity: Severity | None = None
     """Where it differs from the rule's."""
-    evidence: tuple[Evidence, ...] = field(default=())
+    evidence: tuple[Evidence, ...] = ()
     since: float | None = None
     """When the condition set in, where the detector knows it better than the analyzer, which
     takes the tick in which the signal first passed its limit.
     """
+
+    @classmethod
+    def at(
+        cls,
+        tick: Tick,
+        node: str,
+        says: Mapping[str, str],
+        *evidence: Evidence,
+        component: str | None = None,
+        severity: Severity | None = None,
+        since: float | None = None,
+    ) -> "Verdict":
+        """Of one node and the job on it."""
+        says, job = {"node": node, **says}, tick.job_of.get(node)
+        return cls(says, job, node, component, severity, evidence, since)
 
 
 class Detector(Protocol):

@@ -10,7 +10,7 @@ from trntop.core.settings import Analysis as Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class Scope:
     """How far a cause works."""
 
     job: bool = True
@@ -47,7 +47,7 @@ class Rule:
     """Quantities without all of which nothing can be told; empty where silence itself tells."""
     settings: tuple[str, ...] = ()
     """The settings in section `analysis` that it goes by."""
-    follows: Mapping[str, Reach] = field(default_factory=dict)
+    inhibited_by: Mapping[str, Scope] = field(default_factory=dict)
     """Kinds of which it may be a consequence: then it is their evidence, no incident."""
 
     def judges(self, names: Container[str]) -> bool:

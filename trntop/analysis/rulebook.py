@@ -15,15 +15,15 @@ from trntop.analysis.detectors.silence import NodeSilent
 from trntop.analysis.detectors.stalls import CheckpointStall, Hang, Recompile
 from trntop.analysis.detectors.straggler import Straggler
 from trntop.analysis.detectors.versions import VersionSkew
-from trntop.analysis.rule import Reach, Rule
+from trntop.analysis.rule import Rule, Scope
 from trntop.core.custom_rule import OwnRule
 from trntop.core.errors import SettingsError
 from trntop.core.model import Severity
 from trntop.core.settings import Analysis as Settings
 from trntop.core.suggest import unknown
 
-_OWN_NODE = Reach(job=False)
-_STOPS = Reach(before=60.0)
+_OWN_NODE = Scope(job=False)
+_STOPS = Scope(before=60.0)
 """A job stops at the next collective, often before its cause is detected."""
 
 _PROGRESS = (
@@ -42,7 +42,7 @@ RULEBOOK: tuple[Rule, ...] = (
         needs=("job_comm_share_ratio", "job_exposed_comm_share_ratio"),
         ends_with_job=True,
         settings=("comm_share", "exposed_comm_share", "window"),
-        follows=dict.fromkeys(
+        inhibited_by=dict.fromkeys(
             ("efa_degraded", "efa_down", "latency_regression", "straggler", "node_silent",
              "device_lost", "hang", "recompile", "checkpoint_stall"),
             _STOPS,
@@ -59,11 +59,11 @@ RULEBOOK: tuple[Rule, ...] = (
         needs=("rank_step_seconds", "job_step_seconds", "neuroncore_utilization_ratio"),
         ends_with_job=True,
         settings=("straggler",),
-        follows={
+        inhibited_by={
             "efa_degraded": _OWN_NODE, "efa_down": _OWN_NODE, "device_lost": _OWN_NODE,
             "ecc_uncorrected": _OWN_NODE, "execution_errors": _OWN_NODE,
-            "node_silent": Reach(), "hang": Reach(), "recompile": Reach(),
-            "checkpoint_stall": Reach(),
+            "node_silent": Scope(), "hang": Scope(), "recompile": Scope(),
+            "checkpoint_stall": Scope(),
         },
     ),
     Rule(
@@ -76,9 +76,9 @@ RULEBOOK: tuple[Rule, ...] = (
         needs=_PROGRESS,
         ends_with_job=True,
         settings=("hang",),
-        follows=dict.fromkeys(
+        inhibited_by=dict.fromkeys(
             ("node_silent", "device_lost", "efa_down", "ecc_uncorrected", "execution_errors"),
-            Reach(before=90.0),
+            Scope(before=90.0),
         ),
     ),
     Rule(
@@ -90,7 +90,7 @@ RULEBOOK: tuple[Rule, ...] = (
         needs=_PROGRESS,
         ends_with_job=True,
         settings=("compilation",),
-        follows={"node_silent": Reach(), "device_lost": Reach()},
+        inhibited_by={"node_silent": Scope(), "device_lost": Scope()},
     ),
     Rule(
         "checkpoint_stall", Severity.WARNING,
@@ -102,7 +102,7 @@ RULEBOOK: tuple[Rule, ...] = (
         needs=_PROGRESS,
         ends_with_job=True,
         settings=("checkpoint",),
-        follows={"node_silent": Reach(), "device_lost": Reach()},
+        inhibited_by={"node_silent": Scope(), "device_lost": Scope()},
     ),
     Rule(
         "efa_degraded", Severity.WARNING,
@@ -115,7 +115,7 @@ RULEBOOK: tuple[Rule, ...] = (
         advice="Probe the node against a healthy node; if it fails again, drain it.",
         needs=("efa_tx_bytes_total", "efa_retrans_pkts_total"),
         settings=("retransmits", "card_traffic"),
-        follows={"efa_down": _OWN_NODE, "node_silent": Reach(), "device_lost": _OWN_NODE},
+        inhibited_by={"efa_down": _OWN_NODE, "node_silent": Scope(), "device_lost": _OWN_NODE},
     ),
     Rule(
         "efa_down", Severity.CRITICAL,
@@ -127,7 +127,7 @@ RULEBOOK: tuple[Rule, ...] = (
         advice="Check dmesg for efa and reboot; if the device stays down, replace the node.",
         needs=("node_efa_cards",),
         settings=("card_silent",),
-        follows={"node_silent": _OWN_NODE},
+        inhibited_by={"node_silent": _OWN_NODE},
     ),
     Rule(
         "latency_regression", Severity.WARNING,
@@ -139,7 +139,7 @@ RULEBOOK: tuple[Rule, ...] = (
         advice="Probe the same peer from another node, and from another EFA device of this node.",
         needs=("link_latency_seconds",),
         settings=("latency",),
-        follows={"efa_degraded": Reach(), "efa_down": Reach(), "node_silent": Reach()},
+        inhibited_by={"efa_degraded": Scope(), "efa_down": Scope(), "node_silent": Scope()},
     ),
     Rule(
         "node_silent", Severity.CRITICAL,
@@ -177,9 +177,9 @@ RULEBOOK: tuple[Rule, ...] = (
         many="{nodes}: executions fail",
         advice="Hardware errors: drain the node. Numerical: check the loss. Others: runtime log.",
         needs=("node_executions_failed_total",),
-        follows={
-            "ecc_uncorrected": _OWN_NODE, "device_lost": _OWN_NODE, "node_silent": Reach(before=0),
-            "hang": Reach(before=0), "efa_down": Reach(before=0),
+        inhibited_by={
+            "ecc_uncorrected": _OWN_NODE, "device_lost": _OWN_NODE, "node_silent": Scope(before=0),
+            "hang": Scope(before=0), "efa_down": Scope(before=0),
         },
     ),
     Rule(
@@ -202,10 +202,10 @@ RULEBOOK: tuple[Rule, ...] = (
         advice="Find its owner with neuron-ls and run py-spy dump; end it if it is left over.",
         needs=("neuroncore_memory_used_bytes", "runtime_device_memory_used_bytes"),
         settings=("idle",),
-        follows=dict.fromkeys(
+        inhibited_by=dict.fromkeys(
             ("hang", "node_silent", "checkpoint_stall", "recompile", "device_lost", "efa_down",
              "execution_errors", "ecc_uncorrected"),
-            Reach(before=120.0),
+            Scope(before=120.0),
         ),
     ),
     Rule(

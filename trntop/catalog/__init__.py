@@ -18,113 +18,14 @@ from trntop.catalog.devices import devices
 from trntop.catalog.efa import efa
 from trntop.catalog.jobs import jobs, ranks
 from trntop.catalog.links import links
-from trntop.catalog.names import (
-    AGENT,
-    CLOUDWATCH,
-    CORE_FAILURES,
-    CORE_STATUS_ALIASES,
-    CORE_STATUSES,
-    CPU_MODES,
-    DEVICE_SOURCES,
-    ECC_EVENTS,
-    EFA_DEVICE_COUNTERS,
-    EFA_EXPORTER,
-    EFA_PORT_COUNTERS,
-    EFA_RATES,
-    EFA_SOURCE,
-    EXECUTION_ERRORS,
-    EXECUTION_STATUSES,
-    FAILED_STATUSES,
-    FLEET,
-    HOST,
-    JOB_MAPPING,
-    KERNEL_LOG,
-    LATENCY_PERCENTILES,
-    LOG,
-    MEMORY_CATEGORIES,
-    NEURON_EXPORTER,
-    NEURON_LS,
-    NEURON_MONITOR,
-    NEURON_SYSFS,
-    OBSERVER,
-    POD_RESOURCES,
-    PROBE,
-    PROFILES,
-    PROMETHEUS,
-    SSH,
-    STEPS,
-    SYSFS_ECC,
-    SYSFS_MEMORY_CATEGORIES,
-    TENSOR_ENGINE,
-    UNCORRECTED_ECC,
-)
+from trntop.catalog.names import *  # noqa: F403
 from trntop.catalog.nodes import host, nodes
-from trntop.catalog.pages import SUMMARY, Page, page_of
-from trntop.catalog.quantity import (
-    METRIC_PREFIX,
-    Combine,
-    Entity,
-    Kind,
-    Provenance,
-    Quantity,
-)
+from trntop.catalog.pages import SUMMARY as SUMMARY
+from trntop.catalog.pages import Page as Page
+from trntop.catalog.pages import page_of as page_of
+from trntop.catalog.quantity import *  # noqa: F403
+from trntop.catalog.quantity import Entity, Quantity
 from trntop.catalog.runtimes import runtimes
-
-__all__ = [
-    "AGENT",
-    "CATALOG",
-    "CLOUDWATCH",
-    "CORE_FAILURES",
-    "CORE_STATUSES",
-    "CORE_STATUS_ALIASES",
-    "CPU_MODES",
-    "DEVICE_SOURCES",
-    "ECC_EVENTS",
-    "EFA_DEVICE_COUNTERS",
-    "EFA_EXPORTER",
-    "EFA_PORT_COUNTERS",
-    "EFA_RATES",
-    "EFA_SOURCE",
-    "EXECUTION_ERRORS",
-    "EXECUTION_STATUSES",
-    "FAILED_STATUSES",
-    "FLEET",
-    "HOST",
-    "JOB_MAPPING",
-    "KERNEL_LOG",
-    "LATENCY_PERCENTILES",
-    "LOG",
-    "MEMORY_CATEGORIES",
-    "METRIC_PREFIX",
-    "NEURON_EXPORTER",
-    "NEURON_LS",
-    "NEURON_MONITOR",
-    "NEURON_SYSFS",
-    "OBSERVER",
-    "POD_RESOURCES",
-    "PROBE",
-    "PROFILES",
-    "PROMETHEUS",
-    "SSH",
-    "STEPS",
-    "SUMMARY",
-    "SYSFS_ECC",
-    "SYSFS_MEMORY_CATEGORIES",
-    "TENSOR_ENGINE",
-    "UNCORRECTED_ECC",
-    "Combine",
-    "Entity",
-    "Kind",
-    "Page",
-    "Provenance",
-    "Quantity",
-    "add_quantities",
-    "computed_from",
-    "describe",
-    "inputs",
-    "of_entity",
-    "page_of",
-]
 
 CATALOG: dict[str, Quantity] = {
     quantity.name: quantity
@@ -156,41 +57,3 @@ def inputs(name: str) -> tuple[str, ...]:
     quantity = CATALOG[name]
     words = re.findall(r"\w+", f"{quantity.rollup_of} {quantity.rate_of} {quantity.formula}")
     return tuple(word for word in words if word in CATALOG and word != name)
-
-
-def describe() -> str:
-    """The catalog as Markdown: `docs/metrics.md`."""
-    lines = [
-        "# Quantities and metrics",
-        "",
-        "Made by `python -m trntop.sources metrics > docs/metrics.md`; do not edit.",
-        "",
-        f"Names are those of the JSON; on the page of metrics they begin with `{METRIC_PREFIX}`.",
-        "Those marked with – under *page* are on the screen and in the JSON only. Provenance: see",
-        "[architecture](architecture.md#provenance); every value of a simulation is `simulated`.",
-    ]
-    for entity in Entity:
-        lines += [
-            "",
-            f"## Per {entity}",
-            "",
-            "| name | unit | meaning | provenance | from | kind | page |",
-            "|---|---|---|---|---|---|---|",
-        ]
-        for quantity in of_entity(entity):
-            sources = " else ".join(filter(None, (quantity.source, quantity.fallback)))
-            origin = sources or computed_from(quantity)
-            page = page_of(quantity)
-            unit = quantity.unit.replace("_per_second", "/s").replace("per_second", "1/s")
-            lines.append(
-                f"| `{quantity.name}` | {unit} | {quantity.help} | {quantity.provenance} "
-                f"| {origin} | {quantity.kind if page else '–'} | {page.path if page else '–'} |"
-            )
-    return "\n".join(lines)
-
-
-def computed_from(quantity: Quantity) -> str:
-    """The inputs of a quantity without a source, for people."""
-    if quantity.rate_of:
-        return f"change of `{quantity.rate_of}`"
-    return quantity.formula or f"{quantity.combine} of `{quantity.rollup_of}`"

@@ -30,13 +30,6 @@ def cores() -> Iterator[Quantity]:
         "Floating point operations per second",
         combine=Combine.SUM, source=source, needs="aws-neuronx-tools 2.7.2",
     )  # fmt: skip
-    for bound in (Combine.MIN, Combine.MAX):
-        yield Quantity(
-            f"neuroncore_physical_utilization_{bound}_ratio", "ratio", core,
-            f"Utilization of the {'least' if bound is Combine.MIN else 'most'} busy physical core "
-            "behind a logical core (LNC=2)",
-            combine=bound, source=source, needs="Trainium2 with LNC=2",
-        )  # fmt: skip
     for category in MEMORY_CATEGORIES:
         label = category.removesuffix("_memory").replace("_", " ")
         yield Quantity(

@@ -1,17 +1,17 @@
-"""Is the fabric fit? What is looked at, in which order nodes are paired, and who is to blame.
+"""The EFA check of a cluster: what to inspect and probe, and which node, device or link is faulty.
 
-    model      what is asked of a node and what it answers
-    plan       what a check is going to do, and how long that takes
+    model      probes, inspections, and the host that runs both
+    plan       the options of a check, and its duration
     schedule   disjoint rounds of pairs
-    course     the conductor: looks, rounds, suspects, looks again
-    load       how loaded the hosts of a probe were
-    ends       which links are bad, and at which end the cause is
-    subjects   what is judged, a module each
-    verdict    from what was seen to pass, warn, fail, cannot tell
-    result     a whole check, as it is kept
-    kept       the newest results, of which one is the next check's baseline
-    stage      communication of finished training stages, and a forecast
+    runner     inspections, rounds, suspects, inspections again
+    load       the load of the hosts of a probe
+    links      slow and failed links, and their faulty endpoints
+    subjects   the tests, one subject per module
+    faults     the table of all faults
+    verdict    from evidence to pass, warn, fail, inconclusive
+    result     a whole check
+    readings   its probes as a recording
 
-None of it looks at a node or runs a probe: `trntop.collectors` does, behind the protocol `Host`;
-`trntop.exporters` writes reports, `trntop.cli.checking` brings them together.
+Nothing here reads a node or runs a probe: `trntop.collectors` does, behind the protocol `Host`;
+`trntop.exporters` writes reports, `trntop.cli.checking` connects them.
 """

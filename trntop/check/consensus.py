@@ -27,11 +27,7 @@ class Split:
 
 
 def split(values: Mapping[str, str]) -> Split | None:
-    """How nodes differ; None if all have the same value.
-
-    Args:
-        values: node → value.
-    """
+    """How nodes differ, by node → value; None if all have the same value."""
     counts = Counter(values.values())
     if len(counts) < 2:
         return None

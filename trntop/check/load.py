@@ -10,12 +10,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?) of (\d+)", re.ASCII)
 
 
 def describe(average: float, cores: int) -> str:
-    """`load 0.3 of 192 cores`.
-
-    Args:
-        average: load average of the last minute.
-        cores: of the host.
-    """
+    """The load average of the last minute: `load 0.3 of 192 cores`."""
     return f"load {average:.1f} of {cores} cores"
 
 

@@ -1,4 +1,4 @@
-"""What a check asks of a node, and what the node answers.
+"""The data of a check: probes, inspections, and the `Host` that runs both.
 
 All of it travels as JSON between a check and the agents of nodes, so every struct is plain.
 """
@@ -13,48 +13,48 @@ from trntop.core.errors import TrntopError
 
 
 class ProbeError(TrntopError):
-    """A probe could not be run or measured nothing; the sentence says why."""
+    """A probe could not be run or measured nothing."""
 
 
 class UnreachableError(ProbeError):
-    """The node, or what speaks for it, gives no answer at all."""
+    """The node does not respond."""
 
 
 class BusyError(ProbeError):
-    """The node runs another probe just now, and never two at once; later it may."""
+    """The node is in another probe; it never runs two at once."""
 
 
 class RefusedError(ProbeError):
-    """The node answers, but does not let itself be looked at or probed."""
+    """The node responds, but does not permit inspections or probes."""
 
 
 _FIRST_SENTENCE = re.compile(r"[:.;] ")
-"""What ends the first sentence of a next step; the commands come after it."""
+"""The end of the first sentence of a next step; commands follow it."""
 
-Tool = Literal["fi_pingpong", "ib_send_lat", "ib_write_bw"]
+Tool = Literal["fi_pingpong", "ib_send_lat"]
+Side = Literal["", "client", "server", "path"]
+"""Where a probe failed; empty if unknown."""
 
 
 class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One probe between two nodes. Nothing in it becomes a command but through the tool's own
-    options, each checked.
-    """
+    """One probe between two nodes; each field is checked before it becomes an option."""
 
     tool: Tool = "fi_pingpong"
     provider: Literal["efa", "tcp"] = "efa"
     card: str = ""
-    """EFA card of the client's side; empty leaves the choice to libfabric."""
+    """EFA device of the client; if empty, libfabric chooses one."""
     peer_card: str = ""
-    """The same of the server's side."""
+    """EFA device of the server."""
     size_bytes: int = 64
     iterations: int = 1000
     repeats: int = 3
-    """How often it is run, for a distribution of means."""
+    """Number of runs."""
     seconds: float = 10.0
-    """After so long both sides are ended, whatever they do."""
+    """Deadline of both sides."""
 
 
 class ProbeResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one probe measured; the form of the recording's source `probe`."""
+    """The result of one probe, in the form of the recording's source `probe`."""
 
     tool: str
     peer: str
@@ -64,18 +64,15 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     size_bytes: int | None = None
     statistic: str = "mean"
     seconds: float | None = None
-    """One way."""
-    bytes_per_second: float | None = None
+    """One-way latency."""
     iterations: int | None = None
     load: str = ""
-    """What ran beside it, in the words of `trntop.check.load`."""
+    """Load of the hosts before the probe, see `trntop.check.load`."""
     lost: int | None = None
-    partial: bool = False
-    """Whether it ended before it was through."""
     error: str = ""
-    """Why there is no figure, in a sentence that says whose side failed."""
-    guilty: Literal["", "client", "server", "path"] = ""
-    """Whose failure `error` is, where that can be told."""
+    """Why there is no latency."""
+    guilty: Side = ""
+    """The side that caused `error`."""
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,65 +81,53 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     port: int
     address: str = ""
-    """Where it listens, if the node knows better than who asked."""
+    """Where it listens, if the node knows better than the caller."""
     load: str = ""
-    """What runs beside it, in the words of `trntop.check.load`."""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One EFA card of a node."""
+    """One EFA device of a node."""
 
     name: str
     rate_gbps: float | None = None
     driver: str = ""
     p2p: str = ""
-    state: str = ""
-    pci: str = ""
-    numa_node: str = ""
     port: dict[str, int] = {}
-    """hw_counters of its port, as they stand."""
+    """hw_counters of its port."""
     device: dict[str, int] = {}
-    """hw_counters of the card itself."""
+    """hw_counters of the device itself."""
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a look at a node found; what could not be found out is None or empty."""
+    """The state of a node; unknown values are None or empty."""
 
     node: str
     time: float
     """By the node's own clock, unix seconds."""
     simulated: bool = False
     instance_type: str = ""
-    instance_id: str = ""
-    facts: dict[str, str] = {}
-    """Subnet, zone, placement group and the like, where the node or EC2 tells."""
     cards: list[Card] | None = None
     devices: int | None = None
-    """Neuron devices."""
+    """Number of Neuron devices."""
     unhealthy: dict[str, str] = {}
-    """Component → what is wrong, in a sentence that names it: `device:3` → `Neuron device 3: 2
-    uncorrected HBM errors since the driver was loaded`.
-    """
+    """Component → fault: `device:3` → `Neuron device 3: 2 uncorrected HBM errors …`."""
     versions: dict[str, str] = {}
     """efa, efa-installer, libfabric, aws-ofi, neuron-driver, neuron-runtime, tools, kernel."""
     modules: dict[str, bool] = {}
     memlock_bytes: float | None = None
-    """Limit of locked memory; infinity where there is none."""
+    """Limit of locked memory; infinity if unlimited."""
     huge_pages: int | None = None
-    """2 MiB pages that the kernel has set aside."""
+    """Reserved pages of 2 MiB."""
     uverbs: bool | None = None
     """Whether /dev/infiniband has its devices."""
-    environment: dict[str, str] = {}
-    """Variables that matter to libfabric and Neuron, as a login shell or the agent has them."""
     busy: list[str] | None = None
-    """Jobs and processes that use the devices now."""
-    tools: dict[str, str] | None = None
-    """Probing tool → its version, of those that are installed."""
+    """Jobs and processes that use the devices."""
+    tools: list[str] | None = None
+    """Installed probing tools."""
     problems: list[str] = []
-    """What could not be looked at, and why."""
+    """Parts that could not be inspected, with the reason."""
 
     def lacks(self, tool: Tool) -> bool:
-        """Whether a probing tool is known not to be there."""
         return self.tools is not None and tool not in self.tools
 
 
@@ -152,7 +137,7 @@ class Host(Protocol):
     name: str
 
     async def inspect(self) -> Inspection:
-        """Looks at the node.
+        """Reads the state of the node.
 
         Raises:
             ProbeError: it cannot be reached, or refuses.
@@ -176,11 +161,11 @@ class Host(Protocol):
         ...
 
     async def end(self, server: Served) -> str:
-        """Ends a server side with all it started; what it complained of, if anything."""
+        """Ends a server side; returns its error, if any."""
         ...
 
     async def close(self) -> None:
-        """Ends whatever is still running there for this check."""
+        """Ends everything that still runs there for this check."""
         ...
 
 
@@ -199,8 +184,6 @@ class Outcome(StrEnum):
 
 
 class Action(StrEnum):
-    """What to do next."""
-
     NONE = ""
     MONITOR = "MONITOR"
     REBOOT = "REBOOT"
@@ -208,24 +191,22 @@ class Action(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that a check found, good things left out."""
+    """One result of a check about a node or about all; one that passes is a remark."""
 
     check: str
     """Id of the test: `cards`, `versions`, `memlock`, `latency`, `retransmits`, …"""
     outcome: Outcome
     fault: str = ""
-    """What is wrong, as it follows a node's name: `unreachable`, `memlock too low`; every finding
-    but a remark has one.
-    """
+    """As it follows a node's name: `unreachable`, `memlock too low`; empty for a remark."""
     node: str = ""
-    """Empty where it concerns all nodes."""
+    """Empty if it concerns all nodes."""
     component: str = ""
-    """`efa:rdmap16s27`, `device:3`, `link:trn-003`."""
+    """`efa:rdmap16s27`, `device:3`, `link:trn-001>trn-003`."""
     text: str
     """The cause, with its numbers and units."""
     action: Action = Action.NONE
     next_step: str = ""
-    """What to do: imperative sentences with the commands, which are never run."""
+    """Imperative sentences with the commands, which are never run."""
 
     def sentence(self, where: str) -> str:
         """`trn-003 unreachable: host name does not resolve. Check DNS or /etc/hosts`."""

@@ -6,9 +6,8 @@ from typing import Literal
 import msgspec
 
 from trntop.check import schedule
-from trntop.check.model import ProbeSpec
+from trntop.check.model import Inspection, ProbeSpec
 from trntop.check.schedule import Round
-from trntop.core.settings import Check as Limits
 
 Extent = Literal["quick", "full"]
 
@@ -26,7 +25,7 @@ SUSPECT_ROUNDS = 2
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a check does, with any number of nodes."""
+    """The options of a check, for any number of nodes."""
 
     extent: Extent = "quick"
     """Two partners for each node, or each pair."""
@@ -42,6 +41,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     time_limit: float = 900.0
     """Seconds after which a check ends with partial results."""
 
+    def may_probe(self, seen: Inspection | None) -> bool:
+        return (
+            seen is not None and (not seen.busy or self.disturb) and not seen.lacks(self.spec.tool)
+        )
+
     def rounds(self, count: int) -> list[Round]:
         return schedule.tournament(count) if self.extent == "full" else schedule.quick(count)
 
@@ -53,25 +57,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             cards: EFA devices of each node, for `per_card`.
         """
         probe = probe_seconds(self.spec) * (cards if self.per_card else 1)
-        looks = 2 * math.ceil(max(count, 1) / self.pairs) * INSPECTION
-
-        def lasting(pairs: int) -> float:
-            return math.ceil(pairs / self.pairs) * probe
-
-        rounds = [len(each) for each in self.rounds(count)] or [1]
-        well = looks + sum(map(lasting, rounds))
-        return well, well + SUSPECT_ROUNDS * lasting(max(rounds))
-
-
-def plan_of(limits: Limits, spec: ProbeSpec, **options: bool | float | Extent) -> Plan:
-    """The plan of the settings, with options that override them."""
-    plan = Plan(
-        spec=spec,
-        pairs=limits.pairs,
-        inspect_seconds=limits.inspect_seconds,
-        time_limit=limits.time_limit,
-    )
-    return msgspec.structs.replace(plan, **options)
+        inspections = 2 * math.ceil(max(count, 1) / self.pairs) * INSPECTION
+        rounds = [math.ceil(len(pairs) / self.pairs) for pairs in self.rounds(count)] or [1]
+        healthy = inspections + sum(rounds) * probe
+        return healthy, healthy + SUSPECT_ROUNDS * max(rounds) * probe
 
 
 def probe_seconds(spec: ProbeSpec) -> float:

@@ -1,36 +1,30 @@
-"""What a check found: the evidence, the findings, and what follows from them."""
+"""The result of a check: evidence, findings and verdict."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
 from trntop.check.model import Finding, Inspection, Outcome, ProbeResult
 from trntop.check.plan import Plan
-from trntop.check.stage import Outlook
 
 SCHEMA = 1
 
 
 class NodeInspection(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What was seen of one node: before the probes and after them."""
+    """The inspections of one node."""
 
     node: str
-    """As the user named it."""
     before: Inspection | None = None
+    """Before the probes."""
     after: Inspection | None = None
     error: str = ""
-    """Why it could not be looked at or asked any more, in a sentence."""
+    """Why the node does not respond (any more)."""
     refused: bool = False
-    """Whether it answers, but does not let itself be checked, or is nothing that can be."""
-    clock: float | None = None
-    """Seconds by which its clock is ahead of ours."""
-    clock_error: float = 0.0
-    """How far that may be off: half the time that the answer took."""
+    """Whether the node responds, but cannot be checked."""
 
     @property
     def newest(self) -> Inspection | None:
-        """The later look, if there was one."""
         return self.after or self.before
 
 
@@ -40,7 +34,7 @@ class ProbeRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     client: str
     server: str
     card: str = ""
-    """Card of the client's side, where it was chosen."""
+    """EFA device of the client, if the check chose one."""
     peer_card: str = ""
     time: float
     """Unix seconds at its end, by the clock of the machine that checks."""
@@ -48,29 +42,29 @@ class ProbeRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`round 1`, `suspects 1.1`, `again 1.1`."""
     results: list[ProbeResult] = []
     error: str = ""
-    """Why it gave no figure."""
+    """Why there is no latency."""
     guilty: str = ""
-    """The node whose side failed, where that is known."""
+    """The node whose side failed, if known."""
     busy: bool = False
-    """Whether that node was in somebody else's probe all the time: nothing was measured."""
+    """Whether that node was in another probe the whole time."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is said of one node."""
+    """One node in the table of nodes."""
 
     node: str
     outcome: Outcome
     seconds: float | None = None
-    """Latency with its best partner, one way."""
+    """One-way latency with its best partner."""
     ratio: float | None = None
-    """That against the median of the nodes."""
+    """Its latency divided by the median of the nodes."""
     cards: int | None = None
     expected_cards: int | None = None
     card_outcomes: dict[str, Outcome] = {}
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole check, as it is kept and as `--json` prints it."""
+    """A whole check, as `--json` prints it."""
 
     schema: int = SCHEMA
     by: str = ""
@@ -78,13 +72,13 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     started: float
     """Unix seconds."""
     seconds: float
-    """How long it took."""
+    """Duration."""
     simulated: bool = False
     outcome: Outcome
     verdict: str
     """The last line: one sentence."""
     cut_short: str = ""
-    """Why it ended before it was through."""
+    """Why it ended early."""
     plan: Plan
     places: list[Place]
     """The nodes, the worst first."""
@@ -92,24 +86,13 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """The worst first; those that pass are remarks."""
     looks: list[NodeInspection]
     trials: list[ProbeRun]
-    imported: list[ProbeResult] = []
-    """From reports of other tools."""
-    outlook: Outlook | None = None
-    """Communication of finished stages, where recordings of them were given."""
-    compared_with: float | None = None
-    """When the check was started that served as the baseline."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a check is."""
-
+class Progress(NamedTuple):
     stage: str
     done: int
     total: int
-    """Looks or pairs of this stage."""
-    left: float
-    """Seconds that it will take still, about."""
+    """Inspections or pairs of this stage."""
 
 
 OnProgress = Callable[[Progress], None]

@@ -8,31 +8,28 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
-import msgspec
+from msgspec import structs
 
 from trntop.check import load, schedule
 from trntop.check.links import MIN_PARTNERS, Endpoint, LinkAnalysis
 from trntop.check.model import (
     BusyError,
     Host,
-    Inspection,
     ProbeError,
     ProbeResult,
     ProbeSpec,
     RefusedError,
     UnreachableError,
 )
-from trntop.check.plan import Plan, probe_seconds
+from trntop.check.plan import Plan
 from trntop.check.result import Check, NodeInspection, OnProgress, ProbeRun, Progress
 from trntop.check.schedule import Round
-from trntop.check.stage import Outlook
 from trntop.check.verdict import judge
 from trntop.core import units
-from trntop.core.errors import TrntopError
-from trntop.core.settings import Settings
+from trntop.core.settings import Check as Limits
 
 CALL = 12.0
 """Seconds for a server side to start."""
@@ -52,64 +49,48 @@ FAULTS = 2
 LOOPBACK = "127.0.0.1"
 
 T = TypeVar("T")
-FetchFacts = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
-"""Instance ids → facts of each; raises TrntopError if the query fails."""
 
 
 async def run_check(
     hosts: Sequence[Host],
     plan: Plan,
-    settings: Settings,
+    limits: Limits,
     progress: OnProgress | None = None,
     *,
-    baseline: Check | None = None,
-    imported: Sequence[ProbeResult] = (),
-    outlook: Outlook | None = None,
-    fetch_facts: FetchFacts | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Check:
     """Runs a check and judges it. If cancelled, it leaves nothing running.
 
     Args:
         hosts: the nodes; a single one is probed against itself.
-        plan: what to do.
-        settings: in force.
+        plan: the options.
+        limits: the settings in force.
         progress: receives each step.
-        baseline: an earlier check to compare with.
-        imported: results of other tools, for the report.
-        outlook: communication of finished stages, for the report.
-        fetch_facts: returns facts of instances that the nodes do not have.
         clock: unix seconds.
     """
     started, begun = clock(), time.monotonic()
-    runner = _CheckRunner(hosts, plan, settings, progress or (lambda _: None), fetch_facts, clock)
+    runner = _CheckRunner(hosts, plan, limits, progress or (lambda _: None), clock)
+    cut_short = ""
     try:
-        try:
-            async with asyncio.timeout(plan.time_limit):
-                await runner.run()
-        except TimeoutError:
-            runner.cut_short = (
-                f"time limit of {units.span(plan.time_limit)} exceeded: {runner.stage}"
-            )
+        async with asyncio.timeout(plan.time_limit):
+            await runner.run()
+    except TimeoutError:
+        cut_short = f"time limit of {units.span(plan.time_limit)} exceeded: {runner.stage}"
     finally:
         await runner.close()
     return judge(
         runner.inspections,
         runner.runs,
         plan,
-        settings,
+        limits,
         started=started,
         seconds=time.monotonic() - begun,
-        cut_short=runner.cut_short,
-        ec2_error=runner.ec2_error,
-        baseline=baseline,
-        imported=imported,
-        outlook=outlook,
+        cut_short=cut_short,
     )
 
 
 class _SideError(Exception):
-    """One side of a probe failed; `node` is its node."""
+    """One side of a probe failed."""
 
     def __init__(self, node: str, error: ProbeError) -> None:
         super().__init__(node)
@@ -122,24 +103,17 @@ class _CheckRunner:
         self,
         hosts: Sequence[Host],
         plan: Plan,
-        settings: Settings,
+        limits: Limits,
         on_progress: OnProgress,
-        fetch_facts: FetchFacts | None,
         clock: Callable[[], float],
     ) -> None:
         self.inspections = {host.name: NodeInspection(node=host.name) for host in hosts}
         self.runs: list[ProbeRun] = []
         self.stage = "nothing done"
-        self.cut_short = ""
-        self.ec2_error = ""
-        """Why EC2 data is missing."""
         self._hosts = {host.name: host for host in hosts}
         self._plan = plan
-        self._settings = settings
+        self._limits = limits
         self._on_progress = on_progress
-        self._fetch_facts = fetch_facts
-        self._facts: dict[str, Mapping[str, str]] = {}
-        """Instance id → facts from EC2."""
         self._clock = clock
         self._gate = asyncio.Semaphore(plan.pairs)
         self._faults: Counter[str] = Counter()
@@ -148,23 +122,27 @@ class _CheckRunner:
         """The endpoints in doubt; None while all are probed."""
 
     async def run(self) -> None:
-        await self._inspect_all("before the probes", list(self._hosts))
-        await self._learn()
-        names = [name for name in self._hosts if self._may_probe(name)]
+        await self._stage(
+            "inspecting the nodes before the probes", [self._inspect(name) for name in self._hosts]
+        )
+        names = [
+            name
+            for name, inspection in self.inspections.items()
+            if self._plan.may_probe(inspection.before)
+        ]
         if len(names) == 1:
             await self._round("loopback", names, ((0, 0),))
-        rounds = self._plan.rounds(len(names))
-        for number, pairs in enumerate(rounds, 1):
-            await self._round(f"round {number}", names, pairs, len(rounds) - number)
+        for number, pairs in enumerate(self._plan.rounds(len(names)), 1):
+            await self._round(f"round {number}", names, pairs)
         if len(names) > 1:
             await self._doubts(names)
         # Also nodes that did not respond once: one that responds now is not gone.
         seen = [
-            name
+            self._inspect(name)
             for name, inspection in self.inspections.items()
             if inspection.before and not inspection.refused
         ]
-        await self._inspect_all("after the probes", seen)
+        await self._stage("inspecting the nodes after the probes", seen)
 
     async def close(self) -> None:
         """Ends what runs on all hosts, even if this task is cancelled meanwhile."""
@@ -180,32 +158,29 @@ class _CheckRunner:
             async with asyncio.timeout(CLOSE):
                 await host.close()
 
-    def _may_probe(self, name: str) -> bool:
-        seen, plan = self.inspections[name].before, self._plan
-        return (
-            seen is not None and (not seen.busy or plan.disturb) and not seen.lacks(plan.spec.tool)
-        )
-
-    def _is_available(self, name: str) -> bool:
-        return not self.inspections[name].error and self._faults[name] < FAULTS
-
-    # Inspections
-
-    async def _inspect_all(self, stage: str, names: Sequence[str]) -> None:
-        self.stage = f"inspecting the nodes {stage}"
+    async def _stage(self, stage: str, tasks: Sequence[Coroutine[Any, Any, None]]) -> None:
+        """Runs tasks at once, as many as the plan permits; an error cancels the others."""
+        self.stage = stage
         done = 0
 
-        async def one(name: str) -> None:
+        async def gated(task: Coroutine[Any, Any, None]) -> None:
             nonlocal done
             async with self._gate:
-                await self._inspect(name)
+                await task
             done += 1
-            self._on_progress(Progress(self.stage, done, len(names), 0.0))
+            self._on_progress(Progress(stage, done, len(tasks)))
 
-        await _all(one(name) for name in names)
+        self._on_progress(Progress(stage, 0, len(tasks)))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for task in tasks:
+                    group.create_task(gated(task))
+        finally:
+            for task in tasks:
+                task.close()
 
     async def _inspect(self, name: str) -> None:
-        inspection, asked = self.inspections[name], self._clock()
+        inspection = self.inspections[name]
         try:
             seen = await _within(self._plan.inspect_seconds, self._hosts[name].inspect())
         except ProbeError as error:
@@ -215,100 +190,64 @@ class _CheckRunner:
         if inspection.before is None:
             inspection.before = seen
         else:
-            inspection.after = _with_facts(seen, self._facts)
-            inspection.error = ""
-        self._compare_clocks(inspection, seen, asked)
-
-    async def _learn(self) -> None:
-        """Adds facts from EC2."""
-        known = [
-            inspection for inspection in self.inspections.values() if inspection.before is not None
-        ]
-        instances = [inspection.before.instance_id for inspection in known if inspection.before]
-        if self._fetch_facts is None or not any(instances):
-            return
-        self.stage = "querying EC2"
-        try:
-            self._facts = dict(await self._fetch_facts([one for one in instances if one]))
-        except TrntopError as error:
-            self.ec2_error = str(error)
-        for inspection in known:
-            if inspection.before is not None:
-                inspection.before = _with_facts(inspection.before, self._facts)
-
-    def _compare_clocks(self, inspection: NodeInspection, seen: Inspection, asked: float) -> None:
-        """Keeps the more precise comparison: the one with the faster response."""
-        answered = self._clock()
-        error = (answered - asked) / 2
-        if inspection.clock is None or error < inspection.clock_error:
-            inspection.clock, inspection.clock_error = seen.time - (asked + answered) / 2, error
+            inspection.after, inspection.error = seen, ""
 
     # Probes
 
-    async def _round(self, stage: str, names: Sequence[str], pairs: Round, more: int = 0) -> None:
+    async def _round(self, stage: str, names: Sequence[str], pairs: Round) -> None:
         """Probes all pairs of a round at once; they share no node."""
-        self.stage = stage
-        done = 0
-        probe = probe_seconds(self._plan.spec)
-
-        async def one(client: str, server: str) -> None:
-            nonlocal done
-            async with self._gate:
-                await self._pair(stage, client, server)
-            done += 1
-            turns = -(-(len(pairs) - done) // self._plan.pairs) + more
-            self._on_progress(Progress(stage, done, len(pairs), turns * probe))
-
-        self._on_progress(Progress(stage, 0, len(pairs), (more + 1) * probe))
-        await _all(one(names[client], names[server]) for client, server in pairs)
+        probes = [self._pair(stage, names[client], names[server]) for client, server in pairs]
+        await self._stage(stage, probes)
 
     async def _pair(self, stage: str, client: str, server: str) -> None:
-        cards = self._rails(client, server) if self._plan.per_card else [("", "")]
+        cards = [("", "")]
+        if self._plan.per_card:
+            # Each EFA device with the device at the same position on the other node.
+            both = zip(self._cards(client), self._cards(server), strict=False)
+            cards = list(both) or cards
         for card, peer_card in cards:
             if not (self._is_available(client) and self._is_available(server)):
                 return
             if self._only and self._only.isdisjoint(((client, card), (server, peer_card))):
                 continue
-            await self._probe(stage, client, server, card, peer_card)
+            spec = structs.replace(self._plan.spec, card=card, peer_card=peer_card)
+            self.runs.append(await self._probe(stage, client, server, spec))
 
-    def _rails(self, client: str, server: str) -> list[tuple[str, str]]:
-        """Each EFA device with the device at the same position on the other node."""
-        return list(zip(self._cards(client), self._cards(server), strict=False)) or [("", "")]
+    def _is_available(self, name: str) -> bool:
+        return not self.inspections[name].error and self._faults[name] < FAULTS
 
     def _cards(self, name: str) -> list[str]:
         seen = self.inspections[name].before
         return sorted([card.name for card in (seen and seen.cards) or ()], key=units.natural)
 
-    async def _probe(self, stage: str, client: str, server: str, card: str, peer_card: str) -> None:
-        spec = msgspec.structs.replace(self._plan.spec, card=card, peer_card=peer_card)
+    async def _probe(self, stage: str, client: str, server: str, spec: ProbeSpec) -> ProbeRun:
         error = guilty = ""
         busy = False
         results: list[ProbeResult] = []
         try:
-            results, complaint = await self._measure(spec, client, server)
+            results, server_error = await self._measure(spec, client, server)
         except _SideError as failure:
-            error, guilty = self._failed(failure.node, failure.error), failure.node
+            error, guilty = str(failure.error), failure.node
             busy = isinstance(failure.error, BusyError)
+            self._count_failure(failure)
         else:
-            if not results or all(one.error for one in results):
+            if not results or all(result.error for result in results):
                 error = results[0].error if results else "the probe gave no results"
                 side = results[0].guilty if results else ""
                 guilty = {"client": client, "server": server}.get(side, "")
-                if complaint and complaint not in error:
-                    error += f"; {server} reports: {complaint}"
-        self.runs.append(
-            ProbeRun(
-                client=client,
-                server=server,
-                card=card,
-                peer_card=peer_card,
-                time=self._clock(),
-                stage=stage,
-                results=[msgspec.structs.replace(one, peer=server) for one in results],
-                error=error,
-                guilty=guilty,
-                busy=busy,
-            )
+                if server_error and server_error not in error:
+                    error += f"; {server} reports: {server_error}"
+        return ProbeRun(
+            client=client,
+            server=server,
+            card=spec.card,
+            peer_card=spec.peer_card,
+            time=self._clock(),
+            stage=stage,
+            results=[structs.replace(result, peer=server) for result in results],
+            error=error,
+            guilty=guilty,
+            busy=busy,
         )
 
     async def _measure(
@@ -339,31 +278,28 @@ class _CheckRunner:
             raise _SideError(server, error) from error
         if client == server and not served.address:
             # Its own name may not resolve on it.
-            served = msgspec.structs.replace(served, address=LOOPBACK)
-        complaint = ""
+            served = structs.replace(served, address=LOOPBACK)
+        server_error = ""
         try:
-            asked = self._hosts[client].probe(spec, server, served)
-            results = await _within(spec.seconds + GRACE, asked)
+            probe = self._hosts[client].probe(spec, server, served)
+            results = await _within(spec.seconds + GRACE, probe)
         except ProbeError as error:
             raise _SideError(client, error) from error
-        else:
-            if client != server:
-                results = [
-                    msgspec.structs.replace(one, load=load.both(one.load, served.load))
-                    for one in results
-                ]
         finally:
             with contextlib.suppress(ProbeError):
-                complaint = await _within(CLOSE, self._hosts[server].end(served))
-        return results, complaint
+                server_error = await _within(CLOSE, self._hosts[server].end(served))
+        if client != server:
+            results = [
+                structs.replace(result, load=load.both(result.load, served.load))
+                for result in results
+            ]
+        return results, server_error
 
-    def _failed(self, name: str, error: ProbeError) -> str:
-        """Counts a failed request of a node; returns the error."""
-        inspection = self.inspections[name]
-        self._faults[name] += 1
+    def _count_failure(self, failure: _SideError) -> None:
+        inspection, error = self.inspections[failure.node], failure.error
+        self._faults[failure.node] += 1
         if isinstance(error, RefusedError | UnreachableError) and not inspection.error:
             inspection.error, inspection.refused = str(error), isinstance(error, RefusedError)
-        return str(error)
 
     # Doubts
 
@@ -378,7 +314,7 @@ class _CheckRunner:
             for attempt in range(1, ATTEMPTS + 1):
                 await self._suspects(attempt, names, places)
         for attempt in range(1, ATTEMPTS + 1):
-            found = LinkAnalysis(self.runs, self._settings.check)
+            found = LinkAnalysis(self.runs, self._limits)
             # In the other direction. A failure takes its full deadline: repeat it only once.
             again = [
                 (places[link.two[0]], places[link.one[0]])
@@ -395,58 +331,29 @@ class _CheckRunner:
         self, attempt: int, names: Sequence[str], places: Mapping[str, int]
     ) -> None:
         """Probes nodes in bad pairs, or in none, with good ones; apparently faulty nodes once."""
-        found = LinkAnalysis(self.runs, self._settings.check)
+        found = LinkAnalysis(self.runs, self._limits)
         good = found.good_nodes
         unprobed = [name for name in names if not found.of_node(name)]
+        doubtful = {node for node, _ in found.in_doubt}
         wanted = {
             places[name]: MIN_PARTNERS + 1 - len(found.partners(name) & good)
-            for name in (*found.doubtful, *unprobed)
+            for name in (*doubtful, *unprobed)
         }
-        suspected = {node for node, _ in found.faulty}
         if attempt == 1:
-            wanted |= {places[node]: 1 for node in suspected}
+            wanted |= {places[node]: 1 for node, _ in found.faulty}
         self._only = None if unprobed else found.in_doubt | found.faulty.keys()
-        rounds = self._with_good(names, places, found, wanted)
-        for number, pairs in enumerate(rounds, 1):
-            stage = f"suspects {attempt}.{number}"
-            await self._round(stage, names, pairs, len(rounds) - number)
-
-    def _with_good(
-        self,
-        names: Sequence[str],
-        places: Mapping[str, int],
-        found: LinkAnalysis,
-        wanted: Mapping[int, int],
-    ) -> list[Round]:
-        """Rounds that pair each node with the wanted number of good ones."""
-        available = {
-            place: count for place, count in wanted.items() if self._is_available(names[place])
-        }
-        good = found.good_nodes
-        return schedule.against(
-            sorted(place for place, count in available.items() if count > 0),
+        rounds = schedule.against(
+            sorted(
+                place
+                for place, count in wanted.items()
+                if count > 0 and self._is_available(names[place])
+            ),
             [places[name] for name in names if name in good and self._is_available(name)],
             [(places[one], places[two]) for one, two in found.met],
-            available,
+            wanted,
         )
-
-
-def _with_facts(seen: Inspection, facts: Mapping[str, Mapping[str, str]]) -> Inspection:
-    """Facts from the node take precedence."""
-    more = facts.get(seen.instance_id, {})
-    kind = seen.instance_type or more.get("instance_type", "")
-    return msgspec.structs.replace(seen, facts={**more, **seen.facts}, instance_type=kind)
-
-
-async def _all(tasks: Iterable[Awaitable[None]]) -> None:
-    """Runs all tasks; an error cancels the others."""
-    async with asyncio.TaskGroup() as group:
-        for task in tasks:
-            group.create_task(_awaited(task))
-
-
-async def _awaited(task: Awaitable[None]) -> None:
-    await task
+        for number, pairs in enumerate(rounds, 1):
+            await self._round(f"suspects {attempt}.{number}", names, pairs)
 
 
 async def _within(seconds: float, call: Awaitable[T]) -> T:

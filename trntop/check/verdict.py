@@ -1,37 +1,23 @@
 """From inspections and probes to pass, warn, fail or inconclusive: of each node, and of all."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from trntop import __version__
-from trntop.check import stage
+from trntop.check import faults
 from trntop.check.consensus import names
-from trntop.check.expected import expected_cards
 from trntop.check.links import LinkAnalysis
-from trntop.check.model import Finding, Outcome, ProbeResult
+from trntop.check.model import Finding, Outcome
 from trntop.check.plan import Plan
 from trntop.check.result import Check, NodeInspection, Place, ProbeRun
-from trntop.check.stage import Outlook
-from trntop.check.subjects import (
-    cards,
-    clocks,
-    counters,
-    health,
-    latency,
-    location,
-    reach,
-    setup,
-    versions,
-)
+from trntop.check.subjects import counters, devices, latency, reach, setup, versions
 from trntop.core import units
-from trntop.core.settings import Settings
+from trntop.core.settings import Check as Limits
 
 _SEVERITY = (Outcome.PASS, Outcome.WARN, Outcome.UNKNOWN, Outcome.FAIL)
 """From the mildest; a check with an inconclusive result has not passed."""
 
 
 def worst(outcomes: Sequence[Outcome]) -> Outcome:
-    """What several outcomes come to."""
     return max(outcomes, key=_SEVERITY.index, default=Outcome.PASS)
 
 
@@ -41,64 +27,46 @@ def path(finding: Finding) -> str:
     return ends.replace(">", "–") if kind == "link" else ""
 
 
-def severity_order(outcome: Outcome) -> int:
-    """For sorting, the worst highest."""
-    return _SEVERITY.index(outcome)
-
-
 def judge(
     inspections: Mapping[str, NodeInspection],
     runs: Sequence[ProbeRun],
     plan: Plan,
-    settings: Settings,
+    limits: Limits,
     *,
     started: float,
     seconds: float,
     cut_short: str = "",
-    ec2_error: str = "",
-    baseline: Check | None = None,
-    imported: Sequence[ProbeResult] = (),
-    outlook: Outlook | None = None,
 ) -> Check:
     """A check from its evidence.
 
     Args:
-        inspections: node → what was seen of it.
+        inspections: by node.
         runs: the probes.
-        plan: what was to be done.
-        settings: in force.
+        plan: of the check.
+        limits: the settings in force.
         started: unix seconds.
-        seconds: how long it took.
+        seconds: duration.
         cut_short: why it ended early, if it did.
-        ec2_error: why EC2 told nothing, if it was asked.
-        baseline: an earlier check, to compare with.
-        imported: results of other tools, for the report.
-        outlook: communication of finished stages.
     """
-    analysis = LinkAnalysis(runs, settings.check)
-    found = list(_findings(inspections, analysis, plan, settings, baseline))
+    analysis = LinkAnalysis(runs, limits)
+    found = list(_findings(inspections, analysis, plan, limits))
     found += _not_probed(inspections, analysis, plan, cut_short)
-    if outlook is not None:
-        found += stage.findings(outlook, settings.analysis)
-    if ec2_error:
-        text = f"no EC2 data on subnets, security groups and interfaces: {ec2_error}"
-        found.append(Finding(check="location", outcome=Outcome.PASS, text=text))
     if cut_short:
-        found.append(
-            Finding(check="time", outcome=Outcome.UNKNOWN, fault="check incomplete", text=cut_short)
-        )
-    # What concerns no single node stands behind those that are named.
+        found.append(faults.INCOMPLETE.found(cut_short))
+    # Findings about no single node follow those that name one.
     found.sort(
-        key=lambda one: (-severity_order(one.outcome), not one.node, units.natural(one.node))
-    )
+        key=lambda finding: (
+            -_SEVERITY.index(finding.outcome), not finding.node, units.natural(finding.node)
+        )
+    )  # fmt: skip
     places = [_place(inspection, found, analysis) for inspection in inspections.values()]
-    places.sort(key=lambda one: (-severity_order(one.outcome), units.natural(one.node)))
-    outcome = worst([one.outcome for one in found])
+    places.sort(key=lambda place: (-_SEVERITY.index(place.outcome), units.natural(place.node)))
+    outcome = worst([finding.outcome for finding in found])
     return Check(
         by=f"trntop {__version__}",
         started=started,
         seconds=seconds,
-        simulated=_is_simulated(inspections, outlook),
+        simulated=any(own.newest and own.newest.simulated for own in inspections.values()),
         outcome=outcome,
         verdict=_verdict(outcome, places, found),
         cut_short=cut_short,
@@ -107,81 +75,53 @@ def judge(
         findings=found,
         looks=list(inspections.values()),
         trials=list(runs),
-        imported=list(imported),
-        outlook=outlook,
-        compared_with=baseline.started if baseline is not None else None,
     )
-
-
-def _is_simulated(inspections: Mapping[str, NodeInspection], outlook: Outlook | None) -> bool:
-    seen = any(
-        inspection.newest is not None and inspection.newest.simulated
-        for inspection in inspections.values()
-    )
-    return seen or (outlook is not None and any(one.simulated for one in outlook.stages))
 
 
 def _findings(
-    inspections: Mapping[str, NodeInspection],
-    analysis: LinkAnalysis,
-    plan: Plan,
-    settings: Settings,
-    baseline: Check | None,
+    inspections: Mapping[str, NodeInspection], analysis: LinkAnalysis, plan: Plan, limits: Limits
 ) -> Iterator[Finding]:
-    limits = settings.check
     yield from reach.findings(inspections, plan)
-    yield from cards.findings(inspections, plan.spec)
+    yield from devices.findings(inspections, plan.spec)
     yield from counters.findings(inspections, limits)
-    yield from health.findings(inspections)
     yield from versions.findings(inspections)
     yield from setup.findings(inspections, limits)
-    yield from location.findings(inspections)
-    yield from clocks.findings(inspections, limits)
-    lost = [name for name, inspection in inspections.items() if inspection.error]
-    earlier = LinkAnalysis(baseline.trials, limits) if baseline is not None else None
-    then = _day(baseline.started) if baseline is not None else ""
-    yield from latency.findings(analysis, limits, lost, earlier, then)
+    unreachable = [name for name, inspection in inspections.items() if inspection.error]
+    yield from latency.findings(analysis, unreachable)
 
 
 def _not_probed(
     inspections: Mapping[str, NodeInspection], analysis: LinkAnalysis, plan: Plan, cut_short: str
 ) -> Iterator[Finding]:
-    """Nodes that were fit to be probed, but with which no probe came about."""
+    """Nodes that could have been probed, but were not."""
     why = cut_short or "no other node to probe it with"
+    failed = {node for node, _ in analysis.faults}
     for name, inspection in inspections.items():
-        idle = inspection.before is not None and (not inspection.before.busy or plan.disturb)
-        faulty = any(end[0] == name for end in analysis.faults)
-        lacking = inspection.before is not None and inspection.before.lacks(plan.spec.tool)
-        probed = analysis.of_node(name) or faulty
-        if idle and not inspection.error and not lacking and not probed:
-            yield Finding(
-                check="latency",
-                outcome=Outcome.UNKNOWN,
-                fault="not probed",
-                node=name,
-                text=analysis.busy.get(name, why),
-            )
+        if (
+            not inspection.error
+            and plan.may_probe(inspection.before)
+            and name not in failed
+            and not analysis.of_node(name)
+        ):
+            yield faults.NOT_PROBED.found(analysis.busy.get(name, why), name)
 
 
 def _place(inspection: NodeInspection, found: Sequence[Finding], analysis: LinkAnalysis) -> Place:
-    own = [one for one in found if one.node == inspection.node]
-    bests = [
-        best
-        for end in analysis.of_ends(inspection.node)
-        if (best := analysis.best(end)) is not None
-    ]
-    best = min(bests, key=lambda one: one.cost, default=None)
+    own = [finding for finding in found if finding.node == inspection.node]
+    bests = [best for end in analysis.ends_of(inspection.node) if (best := analysis.best(end))]
+    seconds = min((best.seconds for best in bests if best.seconds), default=None)
     seen = inspection.newest
+    cards = seen.cards if seen else None
     return Place(
         node=inspection.node,
-        outcome=worst([one.outcome for one in own]),
-        seconds=best.seconds if best else None,
-        ratio=best.cost / analysis.reference if best and analysis.reference else None,
-        cards=len(seen.cards) if seen and seen.cards is not None else None,
-        expected_cards=expected_cards(seen) if seen else None,
+        outcome=worst([finding.outcome for finding in own]),
+        seconds=seconds,
+        ratio=seconds / analysis.reference if seconds and analysis.reference else None,
+        cards=None if cards is None else len(cards),
+        expected_cards=devices.expected_cards(seen) if seen else None,
         card_outcomes={
-            card.name: worst([one.outcome for one in own if one.component == f"efa:{card.name}"])
-            for card in (seen.cards if seen else None) or ()
+            card.name: worst([each.outcome for each in own if each.component == f"efa:{card.name}"])
+            for card in cards or ()
         },
     )
 
@@ -189,40 +129,31 @@ def _place(inspection: NodeInspection, found: Sequence[Finding], analysis: LinkA
 def _verdict(outcome: Outcome, places: Sequence[Place], found: Sequence[Finding]) -> str:
     count = len(places)
     nodes = "1 node" if count == 1 else f"{count:,} nodes"
-
-    wrong = [one for one in found if one.outcome is not Outcome.PASS]
-    if not places:
-        parts = [one.sentence("") for one in wrong if one.outcome is outcome]
-        parts = parts or ["communication is below its limits, no node was checked"]
-        return f"{outcome.upper()}: {parts[0]}"
     if outcome is Outcome.PASS:
         return f"PASS: {nodes} {'is' if count == 1 else 'are'} fit"
-    good = sum(one.outcome is Outcome.PASS for one in places)
+    wrong = [finding for finding in found if finding.outcome is not Outcome.PASS]
+    good = sum(place.outcome is Outcome.PASS for place in places)
     passing = f"{good} of {nodes} {'passes' if count == 1 else 'pass'}"
-    if len({(one.fault, one.text) for one in wrong}) == 1:
-        where = names(one.node for one in wrong if one.node) or path(wrong[0])
+    if len({(finding.fault, finding.text) for finding in wrong}) == 1:
+        where = names(finding.node for finding in wrong if finding.node) or path(wrong[0])
         return f"{outcome.upper()}: {passing}. {wrong[0].sentence(where)}"
-    worst_of = {one.node: one.outcome for one in places}
-    parts = [
-        f"{which}: {_faults(own)}"
-        for which in (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
-        # Of a node only its worst.
-        if (own := [one for one in wrong if one.outcome is worst_of.get(one.node, which) is which])
-    ]
-    return f"{outcome.upper()}: {'; '.join([passing, *parts])}"
+    worst_of = {place.node: place.outcome for place in places}
+    parts = [passing]
+    for each in (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN):
+        # Only the worst of each node.
+        own = [one for one in wrong if one.outcome is each is worst_of.get(one.node, each)]
+        if own:
+            parts.append(f"{each}: {_faults(own)}")
+    return f"{outcome.upper()}: {'; '.join(parts)}"
 
 
 def _faults(found: Sequence[Finding]) -> str:
     """`slow network (trn-003, trn-005), all probes failed`."""
     nodes: dict[str, dict[str, None]] = {}
-    for one in found:
-        where = nodes.setdefault(one.fault, {})
-        if place := one.node or path(one):
+    for finding in found:
+        where = nodes.setdefault(finding.fault, {})
+        if place := finding.node or path(finding):
             where[place] = None
     return ", ".join(
         f"{fault} ({names(where)})" if where else fault for fault, where in nodes.items()
     )
-
-
-def _day(unix: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(unix))

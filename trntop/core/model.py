@@ -493,6 +493,8 @@ class Cluster:
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
     whole: ClusterTotals | None = None
     """What an engine tells of all nodes; None where each speaks for itself."""
+    phases: Mapping[str, Phase] = field(default_factory=dict)
+    """Job → what its run is doing, as the rules read it; empty for a cluster not yet judged."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:

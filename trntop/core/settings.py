@@ -177,25 +177,16 @@ class Screen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `trntop-deuteranopia`, `trntop-ansi` (the terminal's own 16 colors) or one of Textual's;
     `auto` is `trntop-dark`, or `trntop-ansi` where the terminal has 16 colors.
     """
-    graph: Literal["auto", "block", "braille", "ascii"] = "auto"
-    """Characters of graphs; `ascii` draws everything in ASCII; `auto` is `block`,
-    or `ascii` where the locale is not UTF-8.
-    """
     mouse: bool = True
     """Whether the dashboard uses the mouse; if false, the terminal selects text as usual."""
-    keys: dict[str, Text] = {}
-    """Custom keys, `[screen.keys]`: the id of an action → one or several keys, separated by commas,
-    such as `"app.quit" = "Q,ctrl+q"`. Unknown ids and keys with two actions are errors.
-    """
     price_per_hour: Annotated[float, Meta(ge=0, le=100_000)] = 0.0
-    """Price of a node per hour in US dollars, for the cost of tokens and pauses; 0 means unknown.
+    """Price of a node per hour in US dollars, for the cost of tokens in `trntop compare`; 0 means
+    unknown.
     """
     sort: str = ""
-    """Initial sort column of the fleet table, such as `util`; `worst` is the default order; empty
-    means as last used.
-    """
+    """Sort column of the fleet table, such as `util`; empty means worst first."""
     columns: tuple[Text, ...] = ()
-    """Columns of the fleet table, such as `util`, `efa_tx`, `state`; none means as last used.
+    """Columns of the fleet table, such as `util`, `efa_tx`, `state`; none means the default ones.
     """
 
 
@@ -272,12 +263,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     load: Annotated[float, Meta(ge=0.01, le=10_000)] = 1.0
     """Load average per core, on either side, above which a slow probe does not count.
     """
-    baseline: Annotated[float, Meta(ge=1, le=1000)] = 1.5
-    """Multiple of the baseline's latency above which a node, or all nodes, became slower."""
     retransmits: Share = 0.002
     """Share of an EFA device's packets retransmitted during the check that is reported."""
-    clock_skew: Annotated[float, Meta(ge=0.001, le=86400)] = 1.0
-    """Seconds by which a node's clock may differ from the other clocks."""
     memlock_gib: Annotated[float, Meta(ge=0, le=1_000_000)] = 16.0
     """Minimum limit of locked memory, in GiB."""
     huge_pages: Annotated[int, Meta(ge=0, le=10_000_000)] = 5128
@@ -288,28 +275,15 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Timeout of the inspection of a node, in seconds."""
     time_limit: Annotated[float, Meta(ge=1, le=86400)] = 900.0
     """Seconds after which a check ends with partial results."""
-    keep: Annotated[int, Meta(ge=0, le=10_000)] = 20
-    """Number of the newest results kept in `trntop/checks` in `$XDG_STATE_HOME` (`~/.local/state`).
-    """
 
 
 class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Notifications about incidents of live sources."""
+    """The terminal's bell. For alerts, use `trntop rules prometheus` and Alertmanager."""
 
+    bell: bool = False
+    """Whether the dashboard rings the bell when an incident opens, also in recordings."""
     severity: Literal["info", "warning", "critical"] = "warning"
     """Minimum severity."""
-    closed: bool = False
-    """Whether to notify when an incident closes, too."""
-    bell: bool = False
-    """Whether the dashboard rings the terminal's bell, also for recordings."""
-    webhook: str = ""
-    """URL to which incidents are posted as JSON. It is a secret and never shown; use `webhook_file`
-    or the environment to keep it out of this file.
-    """
-    webhook_file: str = ""
-    """File whose first line is the URL, instead."""
-    token_file: str = ""
-    """File whose first line is sent as `Authorization: Bearer`."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -18,16 +18,52 @@ from trntop.catalog import (
 from trntop.core.instances import INSTANCE_TYPES, chip_of
 from trntop.core.model import Column, Inventory
 from trntop.pipeline import hbm
-from trntop.pipeline.estimate import BUSY_AND_WORKS, CEILING, FLOOR, WIRE
+from trntop.pipeline.smooth import BUSY_AND_WORKS, CEILING, FLOOR, WIRE
 from trntop.sources.columns import any_known
 
 Columns = Mapping[str, Column]
 Formula = Callable[[Columns, Inventory], Column | None]
 
 MIN_TRAFFIC = 10.0
-"""Packets per second below which a retransmit ratio says nothing."""
-MIN_SIBLINGS = 1e6
-"""Bytes per second that the median card must send before cards are compared."""
+"""Packets per second below which a retransmit ratio means nothing."""
+MIN_PEER_TRAFFIC = 1e6
+"""Bytes per second that the median device must send before devices are compared."""
+
+FORMULAS: dict[str, Formula] = {}
+"""The catalog's formulas over parts, in an order in which inputs come first."""
+LATE_FORMULAS: dict[str, Formula] = {}
+"""Formulas over roll-ups."""
+_INPUTS: dict[str, tuple[str, ...]] = {}
+
+
+def formula(
+    name: str, *needs: str, table: dict[str, Formula] = FORMULAS
+) -> Callable[[Callable[..., Column | None]], Callable[..., Column | None]]:
+    """Registers how a quantity follows from the inventory and the columns that it needs."""
+
+    def register(function: Callable[..., Column | None]) -> Callable[..., Column | None]:
+        def compute(columns: Columns, inventory: Inventory) -> Column | None:
+            inputs = [columns[need] for need in needs if need in columns]
+            return function(inventory, *inputs) if len(inputs) == len(needs) else None
+
+        table[name], _INPUTS[name] = compute, needs
+        return function
+
+    return register
+
+
+def formula_of_some(name: str, *inputs: str) -> Callable[[Formula], Formula]:
+    """The same for a quantity that needs not all of its inputs: those that are there are given."""
+
+    def register(function: Formula) -> Formula:
+        def compute(columns: Columns, inventory: Inventory) -> Column | None:
+            known = {name: columns[name] for name in inputs if name in columns}
+            return function(known, inventory) if known else None
+
+        FORMULAS[name], _INPUTS[name] = compute, inputs
+        return function
+
+    return register
 
 
 def rate(before: Column, after: Column, seconds: float, limit: float | Column = np.inf) -> Column:
@@ -49,64 +85,35 @@ def ratio(part: Column, whole: Column) -> Column:
     return result
 
 
-def _device_memory_used(columns: Columns, inventory: Inventory) -> Column | None:
-    for name, owner in (
-        ("neuroncore_memory_used_bytes", inventory.core_device),
-        ("physical_core_memory_used_bytes", inventory.physical_device),
-    ):
-        used = columns.get(name)
-        if used is not None and len(used) == len(owner):
-            return inventory.sum_by_device(used, owner)
-    return None
+def _over(name: str, part: str, whole: str, table: dict[str, Formula] = FORMULAS) -> None:
+    formula(name, part, whole, table=table)(
+        lambda _, part_values, whole_values: ratio(part_values, whole_values)
+    )
 
 
-def _cores_busy(columns: Columns, inventory: Inventory) -> Column | None:
-    utilization = columns.get("neuroncore_utilization_ratio")
-    if utilization is None or not len(utilization) or np.isnan(utilization).all():
-        return None
-    return np.array([float((utilization > 0).sum())])
-
-
-def _retransmit_ratio(columns: Columns, inventory: Inventory) -> Column | None:
-    resent = columns.get("efa_retrans_pkts_per_second")
-    sent = columns.get("efa_tx_pkts_per_second")
-    if resent is None or sent is None:
-        return None
-    return np.minimum(ratio(resent, np.where(sent >= MIN_TRAFFIC, sent, np.nan)), 1.0)
-
-
-def _ecc_uncorrected(columns: Columns, inventory: Inventory) -> Column | None:
-    # A device that is missing makes the sum unknown: a smaller one would look like a reset.
-    counts = [columns[name] for name in UNCORRECTED_ECC[1] if name in columns]
-    return np.array([sum(float(count.sum()) for count in counts)]) if counts else None
-
-
-def _core_failures(columns: Columns, inventory: Inventory) -> Column | None:
-    known = [columns[name] for status in CORE_FAILURES
-             if (name := f"physical_core_{status}_total") in columns]  # fmt: skip
-    return combine_rows(np.array(known), Combine.SUM) if known else None
-
-
-_ENGINE = tuple(
-    f"physical_core_tensor_engine_{state}_cycles_per_second"
-    for state in ("matmul", "weight_load", "idle")
+@formula_of_some(
+    "physical_core_failures_total", *(f"physical_core_{status}_total" for status in CORE_FAILURES)
 )
-
-
-def _engine_busy(columns: Columns, inventory: Inventory) -> Column | None:
-    if any(name not in columns for name in _ENGINE):
-        return None
-    matmul, weights, idle = (columns[name] for name in _ENGINE)
-    return ratio(matmul + weights, matmul + weights + idle)
+def _core_failures(known: Columns, inventory: Inventory) -> Column | None:
+    return combine_rows(np.array(list(known.values())), Combine.SUM)
 
 
 _ENGINE_BUSY = "physical_core_tensor_engine_busy_ratio"
 
 
-def _engine_busy_of_cores(columns: Columns, inventory: Inventory) -> Column | None:
-    busy = columns.get(_ENGINE_BUSY)
+@formula(
+    _ENGINE_BUSY,
+    *(f"physical_core_tensor_engine_{state}_cycles_per_second"
+      for state in ("matmul", "weight_load", "idle")),
+)  # fmt: skip
+def _engine_busy(inventory: Inventory, matmul: Column, weights: Column, idle: Column) -> Column:
+    return ratio(matmul + weights, matmul + weights + idle)
+
+
+@formula("neuroncore_tensor_engine_busy_ratio", _ENGINE_BUSY)
+def _engine_busy_of_cores(inventory: Inventory, busy: Column) -> Column | None:
     device_of, owner, lnc = inventory.core_device, inventory.physical_device, inventory.lnc
-    if busy is None or len(busy) != len(owner):
+    if len(busy) != len(owner):
         return None
     # Logical core i of a device is its physical cores i·lnc to i·lnc + lnc - 1.
     if np.array_equal(np.repeat(device_of, lnc), owner):
@@ -121,106 +128,114 @@ def _engine_busy_of_cores(columns: Columns, inventory: Inventory) -> Column | No
     return result
 
 
-def _engine_busy_of_devices(columns: Columns, inventory: Inventory) -> Column | None:
-    busy, owner = columns.get(_ENGINE_BUSY), inventory.physical_device
-    if busy is None or not inventory.of(Entity.DEVICE) or len(owner) != len(busy):
+@formula("device_tensor_engine_busy_ratio", _ENGINE_BUSY)
+def _engine_busy_of_devices(inventory: Inventory, busy: Column) -> Column | None:
+    owner = inventory.physical_device
+    if not inventory.of(Entity.DEVICE) or len(owner) != len(busy):
         return None
     cores = inventory.sum_by_device(np.ones(len(owner)), owner)
     return ratio(inventory.sum_by_device(busy, owner), cores)
 
 
-def _link(columns: Columns, inventory: Inventory) -> Column | None:
-    """The driver's word, else the instance type's: drivers before 2.13.0 always say 100 Gb/s."""
-    rates = columns.get(
-        "efa_stated_link_bytes_per_second", np.full(len(inventory.of(Entity.EFA)), np.nan)
-    )
-    sent = columns.get("efa_tx_bytes_total")
+_READ, _WRITE = "runtime_hbm_read_bytes_per_second", "runtime_hbm_write_bytes_per_second"
+_HBM = "neuroncore_hbm_bytes_per_second"
+formula(_READ, hbm.EXECUTIONS)(hbm.read_rate)
+formula(_WRITE, hbm.EXECUTIONS)(hbm.write_rate)
+formula(_HBM, _READ, _WRITE)(hbm.of_cores)
+formula("neuroncore_hbm_bandwidth_ratio", _HBM)(hbm.share_of_cores)
+formula("device_hbm_peak_bytes_per_second", "device_memory_total_bytes")(hbm.peak_of_devices)
+formula("device_hbm_bytes_per_second", _HBM)(hbm.of_devices)
+_over(
+    "device_hbm_bandwidth_ratio", "device_hbm_bytes_per_second", "device_hbm_peak_bytes_per_second"
+)
+formula("node_hbm_bytes_per_second", _HBM)(hbm.of_node)
+
+LINE_RATE = "efa_stated_link_bytes_per_second"
+"""The line rate, which limits how fast an EFA device's byte counters can move."""
+
+
+@formula_of_some("efa_link_bytes_per_second", LINE_RATE, "efa_tx_bytes_total")
+def _link(known: Columns, inventory: Inventory) -> Column | None:
+    """As the driver states it, else of the instance type: old drivers always state 100 Gb/s."""
+    sent = known.get("efa_tx_bytes_total")
+    rates = known.get(LINE_RATE, np.full(len(inventory.of(Entity.EFA)), np.nan))
+    row = INSTANCE_TYPES.get(inventory.instance_type)
     if sent is None:
         return rates
-    row = INSTANCE_TYPES.get(inventory.instance_type)
     if row is not None and row.efa_gbps:
         rates = np.where(np.isnan(rates), row.efa_gbps * 1e9 / 8, rates)
-    # A card that cannot be read sends nothing that is known: neither may it count as capacity.
+    # A device that cannot be read is no capacity either.
     return np.where(np.isnan(sent), np.nan, rates)
 
 
-def _sibling_ratio(columns: Columns, inventory: Inventory) -> Column | None:
-    sent = columns.get("efa_tx_bytes_per_second")
-    if sent is None:
-        return None
-    # Python's own median: NumPy's costs fifty times as much on a handful of cards.
+@formula("efa_tx_sibling_ratio", "efa_tx_bytes_per_second")
+def _peer_ratio(inventory: Inventory, sent: Column) -> Column | None:
+    # Python's own median: NumPy's costs fifty times as much on a few devices.
     known = [rate for rate in sent.tolist() if rate == rate]
     median = statistics.median(known) if len(known) > 1 else 0.0
-    return sent / median if median >= MIN_SIBLINGS else None
+    return sent / median if median >= MIN_PEER_TRAFFIC else None
 
 
-def _cards_expected(columns: Columns, inventory: Inventory) -> Column | None:
+@formula("node_efa_cards_expected", "node_efa_cards")
+def _devices_expected(inventory: Inventory, _: Column) -> Column | None:
     row = INSTANCE_TYPES.get(inventory.instance_type)
-    # Unless cards were looked for, what there should be is no matter.
-    if row is None or row.efa_cards is None or "node_efa_cards" not in columns:
-        return None
-    return np.array([float(row.efa_cards)])
+    return None if row is None or row.efa_cards is None else np.array([float(row.efa_cards)])
 
 
-def _imbalance(columns: Columns, inventory: Inventory) -> Column | None:
-    ratios = columns.get("efa_tx_sibling_ratio")
-    return None if ratios is None else np.array([max(0.0, 1.0 - float(np.nanmin(ratios)))])
+@formula("node_efa_tx_imbalance_ratio", "efa_tx_sibling_ratio")
+def _imbalance(inventory: Inventory, ratios: Column) -> Column:
+    return np.array([max(0.0, 1.0 - float(np.nanmin(ratios)))])
 
 
-def _step_pace(columns: Columns, inventory: Inventory) -> Column | None:
-    pace = columns.get("job_logged_steps_per_second")
-    return None if pace is None else 1.0 / _positive(pace)
+@formula_of_some(
+    "device_memory_used_bytes", "neuroncore_memory_used_bytes", "physical_core_memory_used_bytes"
+)
+def _device_memory_used(known: Columns, inventory: Inventory) -> Column | None:
+    owners = (inventory.core_device, inventory.physical_device)
+    names = ("neuroncore_memory_used_bytes", "physical_core_memory_used_bytes")
+    for name, owner in zip(names, owners, strict=True):
+        if name in known and len(known[name]) == len(owner):
+            return inventory.sum_by_device(known[name], owner)
+    return None
 
 
-def _over(part: str, whole: str) -> Formula:
-    def derive(columns: Columns, inventory: Inventory) -> Column | None:
-        if part in columns and whole in columns:
-            return ratio(columns[part], columns[whole])
-        return None
-
-    return derive
+_over("device_memory_used_ratio", "device_memory_used_bytes", "device_memory_total_bytes")
 
 
-FORMULAS: dict[str, Formula] = {
-    "physical_core_failures_total": _core_failures,
-    "physical_core_tensor_engine_busy_ratio": _engine_busy,
-    "neuroncore_tensor_engine_busy_ratio": _engine_busy_of_cores,
-    "device_tensor_engine_busy_ratio": _engine_busy_of_devices,
-    "runtime_hbm_read_bytes_per_second": hbm.read_rate,
-    "runtime_hbm_write_bytes_per_second": hbm.write_rate,
-    "neuroncore_hbm_bytes_per_second": hbm.of_cores,
-    "neuroncore_hbm_bandwidth_ratio": hbm.share_of_cores,
-    "device_hbm_peak_bytes_per_second": hbm.peak_of_devices,
-    "device_hbm_bytes_per_second": hbm.of_devices,
-    "device_hbm_bandwidth_ratio": _over(
-        "device_hbm_bytes_per_second", "device_hbm_peak_bytes_per_second"
-    ),
-    "node_hbm_bytes_per_second": hbm.of_node,
-    "efa_link_bytes_per_second": _link,
-    "efa_tx_sibling_ratio": _sibling_ratio,
-    "node_efa_cards_expected": _cards_expected,
-    "node_efa_tx_imbalance_ratio": _imbalance,
-    "device_memory_used_bytes": _device_memory_used,
-    "device_memory_used_ratio": _over("device_memory_used_bytes", "device_memory_total_bytes"),
-    "efa_retransmit_ratio": _retransmit_ratio,
-    "job_step_pace_seconds": _step_pace,
-    "job_comm_share_ratio": _over("job_comm_seconds", "job_step_seconds"),
-    "job_exposed_comm_share_ratio": _over("job_exposed_comm_seconds", "job_step_seconds"),
-    "job_comm_compute_ratio": _over("job_comm_seconds", "job_compute_seconds"),
-    "node_neuroncores_busy": _cores_busy,
-    "node_ecc_uncorrected_events": _ecc_uncorrected,
-}
-"""The catalog's formulas over parts, in an order in which inputs come first."""
+@formula("efa_retransmit_ratio", "efa_retrans_pkts_per_second", "efa_tx_pkts_per_second")
+def _retransmit_ratio(inventory: Inventory, again: Column, sent: Column) -> Column:
+    return np.minimum(ratio(again, np.where(sent >= MIN_TRAFFIC, sent, np.nan)), 1.0)
 
-LATE_FORMULAS: dict[str, Formula] = {
-    "node_efa_tx_share_ratio": _over(
-        "node_efa_tx_bytes_per_second", "node_efa_link_bytes_per_second"
-    ),
-    "node_hbm_bandwidth_ratio": _over(
-        "node_hbm_bytes_per_second", "node_hbm_peak_bytes_per_second"
-    ),
-}
-"""Formulas over roll-ups."""
+
+@formula("job_step_pace_seconds", "job_logged_steps_per_second")
+def _step_interval(inventory: Inventory, steps_per_second: Column) -> Column:
+    return 1.0 / _positive(steps_per_second)
+
+
+_over("job_comm_share_ratio", "job_comm_seconds", "job_step_seconds")
+_over("job_exposed_comm_share_ratio", "job_exposed_comm_seconds", "job_step_seconds")
+_over("job_comm_compute_ratio", "job_comm_seconds", "job_compute_seconds")
+
+
+@formula("node_neuroncores_busy", "neuroncore_utilization_ratio")
+def _cores_busy(inventory: Inventory, utilization: Column) -> Column | None:
+    return np.array([float((utilization > 0).sum())]) if any_known(utilization) else None
+
+
+@formula_of_some("node_ecc_uncorrected_events", *UNCORRECTED_ECC[1])
+def _ecc_uncorrected(known: Columns, inventory: Inventory) -> Column:
+    # A device that is missing makes the sum unknown: a smaller one would look like a reset.
+    return np.array([sum(float(count.sum()) for count in known.values())])
+
+
+_over(
+    "node_efa_tx_share_ratio", "node_efa_tx_bytes_per_second", "node_efa_link_bytes_per_second",
+    LATE_FORMULAS,
+)  # fmt: skip
+_over(
+    "node_hbm_bandwidth_ratio", "node_hbm_bytes_per_second", "node_hbm_peak_bytes_per_second",
+    LATE_FORMULAS,
+)  # fmt: skip
 
 ROLLUPS = tuple(
     (quantity.name, quantity.rollup_of, quantity.combine)
@@ -229,33 +244,16 @@ ROLLUPS = tuple(
 )
 RATES = {quantity.rate_of: quantity.name for quantity in CATALOG.values() if quantity.rate_of}
 """Counter → its rate."""
-LINE_RATE = "efa_stated_link_bytes_per_second"
-"""What tells how fast a card's byte counters can move."""
 LINE_LIMITED = frozenset(
     name for name in RATES if CATALOG[name].entity is Entity.EFA and name.endswith("_bytes_total")
 )
 
-_UNNAMED: dict[str, tuple[str, ...]] = {
-    "physical_core_failures_total": tuple(f"physical_core_{one}_total" for one in CORE_FAILURES),
-    "physical_core_tensor_engine_busy_ratio": _ENGINE,
-    "runtime_hbm_read_bytes_per_second": (hbm.EXECUTIONS,),
-    "runtime_hbm_write_bytes_per_second": (hbm.EXECUTIONS,),
-    "neuroncore_hbm_bytes_per_second": (
-        "runtime_hbm_read_bytes_per_second", "runtime_hbm_write_bytes_per_second"
-    ),
-    "neuroncore_hbm_bandwidth_ratio": ("neuroncore_hbm_bytes_per_second",),
-    "device_hbm_peak_bytes_per_second": ("device_memory_total_bytes",),
-    "device_hbm_bytes_per_second": ("neuroncore_hbm_bytes_per_second",),
-    "node_hbm_bytes_per_second": ("neuroncore_hbm_bytes_per_second",),
-    "device_memory_used_bytes": ("physical_core_memory_used_bytes",),
+_INPUTS |= {
     "device_memory_total_bytes": ("physical_core_memory_used_bytes",),
-    "efa_link_bytes_per_second": ("efa_tx_bytes_total",),
-    "node_efa_cards_expected": ("node_efa_cards",),
     "job_step_seconds": ("job_logged_step_seconds",),
     FLOOR: ("job_comm_share_ratio", *WIRE),
     CEILING: ("job_comm_share_ratio", *BUSY_AND_WORKS),
-} | {RATES[name]: (LINE_RATE,) for name in LINE_LIMITED}  # fmt: skip
-"""Inputs that a quantity's row in the catalog does not name."""
+} | {RATES[name]: (LINE_RATE,) for name in LINE_LIMITED}
 _COUNTERS_ONLY = (TENSOR_ENGINE,)
 """Sources that tell no facts."""
 
@@ -301,7 +299,7 @@ def compute_plan(wanted: Iterable[str] | None = None) -> ComputePlan:
         name = ahead.pop()
         if name not in needed:
             needed.add(name)
-            ahead += [*inputs(name), *_UNNAMED.get(name, ())]
+            ahead += [*inputs(name), *_INPUTS.get(name, ())]
     return ComputePlan(
         wanted=None if wanted is None else frozenset(wanted),
         needed=frozenset(needed),

@@ -64,19 +64,18 @@ def why_unknown(columns: Columns, inventory: Inventory) -> str:
     return "no executions counted" if inventory.runtimes else "no Neuron process"
 
 
-def read_rate(columns: Columns, inventory: Inventory) -> Column | None:
+def read_rate(inventory: Inventory, executions: Column) -> Column | None:
     """HBM bytes read per second, `[runtime]`."""
-    return _rate(columns, inventory, "hbm_read_bytes")
+    return _rate(inventory, executions, "hbm_read_bytes")
 
 
-def write_rate(columns: Columns, inventory: Inventory) -> Column | None:
+def write_rate(inventory: Inventory, executions: Column) -> Column | None:
     """HBM bytes written per second, `[runtime]`."""
-    return _rate(columns, inventory, "hbm_write_bytes")
+    return _rate(inventory, executions, "hbm_write_bytes")
 
 
-def _rate(columns: Columns, inventory: Inventory, what: str) -> Column | None:
-    executions = columns.get(EXECUTIONS)
-    if executions is None or not inventory.profiles:
+def _rate(inventory: Inventory, executions: Column, what: str) -> Column | None:
+    if not inventory.profiles:
         return None
     runtimes = {runtime.pid: runtime for runtime in inventory.runtimes}
     each = np.full(len(executions), np.nan)
@@ -92,15 +91,13 @@ def _profile(inventory: Inventory, runtime: Runtime | None) -> NeffProfile | Non
     return find(inventory.profiles, neff) if neff is not None else None
 
 
-def of_cores(columns: Columns, inventory: Inventory) -> Column | None:
+def of_cores(inventory: Inventory, read: Column, write: Column) -> Column | None:
     """HBM bytes per second, `[core]`: a process's, spread evenly over the cores it holds.
 
-    A core that no process holds moves nothing; one whose process is not known is absent.
+    A core that no process holds moves nothing; one whose process is unknown is absent.
     """
-    read = columns.get("runtime_hbm_read_bytes_per_second")
-    write = columns.get("runtime_hbm_write_bytes_per_second")
     cores = inventory.of(Entity.CORE)
-    if read is None or write is None or not cores:
+    if not cores:
         return None
     total = dict(zip(inventory.of(Entity.RUNTIME), (read + write).tolist(), strict=True))
     result = np.zeros(len(cores))
@@ -113,11 +110,10 @@ def of_cores(columns: Columns, inventory: Inventory) -> Column | None:
     return result
 
 
-def share_of_cores(columns: Columns, inventory: Inventory) -> Column | None:
+def share_of_cores(inventory: Inventory, used: Column) -> Column | None:
     """Bandwidth over the core's part of the chip's peak, `[core]`."""
-    used, peak = columns.get("neuroncore_hbm_bytes_per_second"), _peak(inventory)
-    owner = inventory.core_device
-    if used is None or peak is None or len(owner) != len(used):
+    peak, owner = _peak(inventory), inventory.core_device
+    if peak is None or len(owner) != len(used):
         return None
     return used * np.bincount(owner)[owner] / peak  # lost devices stay listed, but have no cores
 
@@ -129,21 +125,18 @@ def _peak(inventory: Inventory) -> float | None:
     return chip.hbm_bytes_per_second if chip else None
 
 
-def peak_of_devices(columns: Columns, inventory: Inventory) -> Column | None:
-    """The chip's peak for each device."""
-    total, peak = columns.get("device_memory_total_bytes"), _peak(inventory)
-    return None if total is None or peak is None else np.full(len(total), peak)
+def peak_of_devices(inventory: Inventory, total: Column) -> Column | None:
+    peak = _peak(inventory)
+    return None if peak is None else np.full(len(total), peak)
 
 
-def of_devices(columns: Columns, inventory: Inventory) -> Column | None:
+def of_devices(inventory: Inventory, used: Column) -> Column | None:
     """Sum over its cores, `[device]`; absent where that of a core is."""
-    used = columns.get("neuroncore_hbm_bytes_per_second")
-    if used is None or len(inventory.core_device) != len(used):
+    if len(inventory.core_device) != len(used):
         return None
     return inventory.sum_by_device(used, inventory.core_device)
 
 
-def of_node(columns: Columns, inventory: Inventory) -> Column | None:
+def of_node(inventory: Inventory, used: Column) -> Column | None:
     """Sum over the cores; absent where that of a core is."""
-    used = columns.get("neuroncore_hbm_bytes_per_second")
-    return np.array([float(used.sum())]) if used is not None and len(used) else None
+    return np.array([float(used.sum())]) if len(used) else None

@@ -1,12 +1,12 @@
 """Jobs across nodes: every node has its own ranks, a job has all of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from trntop.catalog import Entity, Provenance
 from trntop.core import units
-from trntop.core.model import Allocation, Cluster, Inventory, NodeView, Stage
+from trntop.core.model import Allocation, Cluster, Inventory, NodeView, Phase, Stage
 
 JOB_HISTORY = (
     "job_step_seconds",
@@ -83,17 +83,22 @@ def means_of(cluster: Cluster, job: str, quantities: Sequence[str]) -> dict[str,
     return means
 
 
-def job_stage(cluster: Cluster, nodes: Iterable[str]) -> Stage | None:
-    """What a job on these nodes is at, None when nothing tells.
+def job_phase(cluster: Cluster, job: str) -> Phase | None:
+    """What a job is doing; without a job, what most nodes are doing.
 
-    What any of its processes announced, as not all of them need to; else what most nodes are at.
+    Where the rules do not see the whole job, its nodes' phases decide: what any of its processes
+    announced, as not all of them need to, else what most nodes do.
     """
+    if job and (phase := cluster.phases.get(job)) is not None:
+        return phase
+    nodes = cluster.jobs.get(job, ()) if job else cluster.names
     phases = [phase for name in nodes if (phase := cluster.nodes[name].frame.phase) is not None]
-    for phase in phases:
-        if phase.provenance is Provenance.REPORTED:
-            return phase.stage
     stages = [phase.stage for phase in phases]
-    return max(STAGES, key=stages.count) if stages else None
+    stage = max(STAGES, key=stages.count)
+    reported = (phase.stage for phase in phases if phase.provenance is Provenance.REPORTED)
+    stage = next(reported, stage)
+    found = (phase for phase in phases if phase.stage is stage)
+    return min(found, key=lambda phase: phase.since or float("inf"), default=None)
 
 
 def job_means(cluster: Cluster) -> Mapping[str, float]:
@@ -108,7 +113,7 @@ def job_means(cluster: Cluster) -> Mapping[str, float]:
     }
     if cluster.whole is not None:
         means.update((f"/{name}", value) for name, value in cluster.whole.values.items())
-    for job, nodes in (*cluster.jobs.items(), ("", cluster.names)):
-        if (stage := job_stage(cluster, nodes)) is not None:
-            means[f"{job}/{STAGE}"] = float(STAGES.index(stage))
+    for job in (*cluster.jobs, ""):
+        if (phase := job_phase(cluster, job)) is not None:
+            means[f"{job}/{STAGE}"] = float(STAGES.index(phase.stage))
     return means

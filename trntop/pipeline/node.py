@@ -25,9 +25,8 @@ from trntop.core.model import (
 )
 from trntop.pipeline import hbm
 from trntop.pipeline.derive import WHOLE, ComputePlan, derive
-from trntop.pipeline.estimate import WINDOWED, CommEstimate
 from trntop.pipeline.phase import NodePhase
-from trntop.pipeline.smooth import Smoother
+from trntop.pipeline.smooth import BOUNDS, Smoother
 from trntop.pipeline.source_buffer import Layer, SourceBuffer, aligned
 from trntop.sources import BY_NAME, SCHEDULERS
 
@@ -71,7 +70,6 @@ class NodeState:
         """What each source last said of who was given what."""
         self._stages: dict[str, tuple[str, Stage, float]] = {}
         """Rank → its job, the stage it announced last, and since when."""
-        self._estimate = CommEstimate()
         self._phase = NodePhase()
         self._smoother = Smoother()
 
@@ -91,7 +89,7 @@ class NodeState:
             facts["device_links"] = _joined(self._links.values())
         if "allocations" in facts:
             self._allocations[reading.source] = facts["allocations"]
-            facts["allocations"] = _united(self._allocations.values())
+            facts["allocations"] = self._all_allocations()
         if "stages" in facts:
             facts["stages"] = self._note_stages(sample.part, facts["stages"], reading.time)
         if "profiles" in facts:
@@ -145,7 +143,6 @@ class NodeState:
         for source in self._sources.values():
             source.forget()
             source.time = None
-        self._estimate.clear()
         self._smoother.clear()
         self._phase = NodePhase()
         self._stages.clear()
@@ -176,8 +173,8 @@ class NodeState:
         columns = self._lay(layers)
         inventory, compute_plan = self._inventory, self._recipe
         derive(columns, inventory, compute_plan)
-        if compute_plan.tells(WINDOWED) and "job_comm_share_ratio" not in columns:
-            self._estimate.update(now, columns)
+        if compute_plan.tells(BOUNDS) and "job_comm_share_ratio" not in columns:
+            self._smoother.add_bounds(now, columns)
         if compute_plan.tells(hbm.QUANTITIES) and (why := hbm.why_unknown(columns, inventory)):
             reasons.update(dict.fromkeys(hbm.QUANTITIES, why))
         phase = self._phase.update(now, columns, inventory)
@@ -199,7 +196,11 @@ class NodeState:
         if self._links.pop(source, None):
             self._learn({"device_links": _joined(self._links.values())})
         if self._allocations.pop(source, None) is not None:
-            self._learn({"allocations": _united(self._allocations.values())})
+            self._learn({"allocations": self._all_allocations()})
+
+    def _all_allocations(self) -> tuple[Allocation, ...] | None:
+        """None where no scheduler reports."""
+        return tuple(chain.from_iterable(self._allocations.values())) if self._allocations else None
 
     def _lay(self, layers: list[Layer]) -> dict[str, Column]:
         """What all sources say, along the keys of all of them; earlier layers count first."""
@@ -300,27 +301,6 @@ def _gone(state: SourceState, source: SourceBuffer, now: float) -> bool:
     """
     patient = source.name in SCHEDULERS and now <= source.expires
     return state.state is State.STALE or (state.state is State.DOWN and not patient)
-
-
-def _united(sources: Iterable[tuple[Allocation, ...]]) -> tuple[Allocation, ...] | None:
-    """Several sources may tell of one holder; None where none tells of any."""
-    told = list(sources)
-    if not told:
-        return None
-    united: dict[str, Allocation] = {}
-    for one in chain.from_iterable(told):
-        known = united.get(one.holder)
-        if known is None:
-            united[one.holder] = one
-            continue
-        united[one.holder] = dataclasses.replace(
-            known,
-            claim=known.claim or one.claim,
-            devices=tuple(sorted({*known.devices, *one.devices})),
-            cores=tuple(sorted({*known.cores, *one.cores})),
-            whole=known.whole or one.whole,
-        )
-    return tuple(united.values())
 
 
 def _natural(key: Key) -> tuple[bool, Key]:

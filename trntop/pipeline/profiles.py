@@ -4,7 +4,6 @@ They come from summaries of neuron-explorer (`view --output-format summary-json`
 neuron-profile before it, and are kept in a JSON file of the form of source `profiles`.
 """
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from typing import Any
 import msgspec
 
 from trntop.core.errors import DecodeError, SettingsError, UsageError
-from trntop.core.instances import CHIPS
 from trntop.core.model import Neff, NeffProfile
 from trntop.core.settings import Collect
 from trntop.core.text import clean
@@ -27,8 +25,6 @@ MAX_BYTES = 4 << 20
 MAX_SECONDS = 600.0
 """No execution of a NEFF lasts longer; a larger number is in another unit."""
 
-_TOLERANCE = 0.01
-"""By which `mbu_estimated_percent` may differ, in relation, from what it is made of."""
 _DEPTH = 3
 """Objects and lists around a summary."""
 
@@ -191,34 +187,6 @@ class Summary:
     """Whether the file says, or the user said, of which program it is."""
     cores: int
     """How many cores' summaries it is the mean of."""
-    stated: float | None
-    """The profiler's own `mbu_estimated_percent`, as written."""
-
-    @property
-    def bytes_per_second(self) -> float | None:
-        """HBM bandwidth of a core during the execution."""
-        profile = self.profile
-        if not profile.seconds:
-            return None
-        return (profile.hbm_read_bytes + profile.hbm_write_bytes) / profile.seconds
-
-    def chips(self) -> list[str]:
-        """The chips whose peak makes `mbu_estimated_percent` of bytes and time.
-
-        It is (read + written) ÷ time ÷ (peak ÷ cores of the chip); in summary-json it stands as
-        a ratio, in summary-text as percent, and both are accepted.
-        """
-        rate, stated = self.bytes_per_second, self.stated
-        if rate is None or stated is None:
-            return []
-        return [
-            name
-            for name, peak in _peaks()
-            if any(
-                math.isclose(rate / peak, share, rel_tol=_TOLERANCE)
-                for share in (stated, stated / 100)
-            )
-        ]
 
 
 class _Figures(msgspec.Struct):
@@ -226,7 +194,6 @@ class _Figures(msgspec.Struct):
     hbm_write_bytes: float
     total_time: float | None = None
     cc_op_active_time: float | None = None
-    mbu_estimated_percent: float | None = None
 
 
 def read_summary(path: Path, name: str = "", uuid: str = "") -> Summary:
@@ -263,12 +230,7 @@ def read_summary(path: Path, name: str = "", uuid: str = "") -> Summary:
         seconds=_mean([one.total_time for one in figures]),
         comm_seconds=_mean([one.cc_op_active_time for one in figures]),
     )
-    return Summary(
-        profile=profile,
-        named=bool(name or uuid),
-        cores=len(figures),
-        stated=_mean([one.mbu_estimated_percent for one in figures]),
-    )
+    return Summary(profile, bool(name or uuid), len(figures))
 
 
 def _parse(data: bytes) -> Any:
@@ -320,12 +282,3 @@ def _text(summary: dict[str, Any], keys: tuple[str, ...]) -> str:
 def _mean(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
-
-
-def _peaks() -> Iterator[tuple[str, float]]:
-    """Each chip, and bytes per second of a core of it at most, physical and logical."""
-    for chip in dict.fromkeys(CHIPS.values()):
-        share = chip.hbm_bytes_per_second / chip.cores
-        yield chip.name, share
-        if chip.default_lnc > 1:
-            yield f"{chip.name} with LNC={chip.default_lnc}", share * chip.default_lnc

@@ -1,20 +1,36 @@
-"""Values of nodes and devices over the length of a few training steps.
+"""Values over the length of a few training steps: means, and bounds of the communication share.
 
 A second is shorter than a step: it falls into compute on one node and into a collective on the
-next, and says nothing of either. What is compared is therefore a mean; cores keep their seconds.
+next. Cores keep their seconds.
+
+Where no training process reports the communication share, it has bounds. At least: while the
+busiest EFA device moves its bytes at line rate, communication goes on. At most: a core that waits
+in a collective counts as utilized while its tensor engine idles, so exposed communication cannot
+exceed what utilization has above tensor-engine work. Memory-bound work idles the engine as well,
+which makes this a ceiling and no estimate.
 """
 
-from collections import deque
 from collections.abc import MutableMapping
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 
 from trntop.core.model import Column
+from trntop.pipeline.statistics import RollingMean
 
-WINDOW = 20.0
-"""Seconds."""
+Columns = MutableMapping[str, Column]
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothTuning:
+    window: float = 20.0
+    """Seconds of the means; steps of large models take several."""
+    bounds_window: float = 60.0
+    bounds_after: float = 10.0
+    """Seconds of data before there are bounds."""
+
+
+TUNING = SmoothTuning()
 SMOOTHED = (
     "device_tensor_engine_busy_ratio",
     "device_hbm_bytes_per_second",
@@ -23,66 +39,53 @@ SMOOTHED = (
     "node_hbm_bytes_per_second",
     "node_hbm_bandwidth_ratio",
 )
-
-
-Layout = tuple[tuple[str, int], ...]
-"""Names and lengths of columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Tick:
-    """The columns of a tick, one after another."""
-
-    time: float
-    layout: Layout
-    values: Column
-
-    def along(self, layout: Layout) -> Column:
-        """Its values in another layout; what it lacks, or has of another length, is absent."""
-        if layout == self.layout:
-            return self.values
-        start = dict(zip(self.layout, _starts(self.layout), strict=True))
-        parts = [
-            self.values[start[one] : start[one] + one[1]]
-            if one in start
-            else np.full(one[1], np.nan)
-            for one in layout
-        ]
-        return np.concatenate(parts)
-
-
-def _starts(layout: Layout) -> list[int]:
-    return [0, *accumulate(length for _, length in layout)][:-1]
+FLOOR = "node_comm_share_floor_ratio"
+CEILING = "node_comm_share_ceiling_ratio"
+BOUNDS = (FLOOR, CEILING)
+WIRE = ("efa_tx_bytes_per_second", "efa_rx_bytes_per_second", "efa_link_bytes_per_second")
+"""Inputs of the floor."""
+BUSY_AND_WORKS = ("node_neuroncore_utilization_mean_ratio", "node_tensor_engine_busy_mean_ratio")
+"""Inputs of the ceiling."""
 
 
 class Smoother:
-    """The means of one node's columns over the last WINDOW seconds."""
+    """The rolling means of one node."""
 
     def __init__(self) -> None:
-        self._ticks: deque[_Tick] = deque()
-
-    def update(self, now: float, columns: MutableMapping[str, Column]) -> None:
-        """Takes the columns of a tick, and puts means in the place of their values.
-
-        What is absent now stays absent.
-        """
-        newest = {name: columns[name] for name in SMOOTHED if name in columns}
-        layout = tuple([(name, len(values)) for name, values in newest.items()])
-        values = np.concatenate([*newest.values()]) if newest else np.empty(0)
-        self._ticks.append(_Tick(now, layout, values))
-        while self._ticks[0].time <= now - WINDOW:
-            self._ticks.popleft()
-        if not layout:
-            return
-        # Before a device came or went, the places were others.
-        table = np.array([tick.along(layout) for tick in self._ticks])
-        known = ~np.isnan(table)
-        means = np.add.reduce(np.where(known, table, 0.0), axis=0)
-        means /= np.maximum(np.add.reduce(known, axis=0), 1)
-        means[~known[-1]] = np.nan
-        for (name, length), start in zip(layout, _starts(layout), strict=True):
-            columns[name] = means[start : start + length]
+        self.clear()
 
     def clear(self) -> None:
-        """Forgets the past: the stream's clock was set back."""
-        self._ticks.clear()
+        """Starts over: the stream's clock was set back."""
+        self._means = {name: RollingMean(TUNING.window) for name in SMOOTHED}
+        self._bounds = RollingMean(TUNING.bounds_window)
+
+    def update(self, now: float, columns: Columns) -> None:
+        """Replaces the values of a tick by means. What is absent now stays absent."""
+        for name, mean in self._means.items():
+            if (values := columns.get(name)) is not None:
+                columns[name] = np.where(np.isnan(values), np.nan, mean.push(now, values))
+
+    def add_bounds(self, now: float, columns: Columns) -> None:
+        """Adds the bounds of the communication share where they are known."""
+        values = np.array([_wire_share(columns), _idle_while_busy(columns)])
+        means = self._bounds.push(now, values)
+        if self._bounds.seconds < TUNING.bounds_after:
+            return
+        for name, mean, known in zip(BOUNDS, means, self._bounds.known, strict=True):
+            if known >= 0.5:
+                columns[name] = np.array([mean])
+
+
+def _wire_share(columns: Columns) -> float:
+    if any(name not in columns for name in WIRE):
+        return float("nan")
+    sent, received, link = (columns[name] for name in WIRE)
+    shares = np.fmax(sent, received) / link
+    return float(np.minimum(np.fmax.reduce(shares), 1.0)) if len(shares) else float("nan")
+
+
+def _idle_while_busy(columns: Columns) -> float:
+    busy, works = map(columns.get, BUSY_AND_WORKS)
+    if busy is None or works is None:
+        return float("nan")
+    return max(0.0, float(busy[0] - works[0]))

@@ -4,8 +4,6 @@ A decoder takes the payload's bytes and gives a Sample, or raises DecodeError wh
 it is usable. One bad field or group does not affect the rest: it becomes a problem of the sample.
 """
 
-from collections.abc import Collection, Mapping
-
 from trntop.catalog import add_quantities
 from trntop.sources import (
     cloudwatch,
@@ -20,7 +18,6 @@ from trntop.sources import (
     neuron_monitor,
     neuron_page,
     neuron_sysfs,
-    observer_page,
     pod_resources,
     probe,
     profiles,
@@ -29,27 +26,9 @@ from trntop.sources import (
     tensor_engine,
 )
 from trntop.sources.plugins import load
-from trntop.sources.source import Decoder, Role, Source
-
-__all__ = [
-    "BUILT_IN",
-    "BY_NAME",
-    "DECODERS",
-    "DEVICE_SOURCES",
-    "LOCAL_SOURCES",
-    "PAGES",
-    "PLUGINS",
-    "PLUGIN_PROBLEMS",
-    "PROBES",
-    "SCHEDULERS",
-    "SOURCES",
-    "STALE_AFTER",
-    "TRAINING_SOURCES",
-    "Decoder",
-    "Role",
-    "Source",
-    "decoders",
-]
+from trntop.sources.source import Decoder as Decoder
+from trntop.sources.source import Role as Role
+from trntop.sources.source import Source as Source
 
 BUILT_IN: tuple[Source, ...] = (
     neuron_monitor.SOURCE,
@@ -67,7 +46,6 @@ BUILT_IN: tuple[Source, ...] = (
     probe.SOURCE,
     neuron_page.SOURCE,
     efa_page.SOURCE,
-    observer_page.SOURCE,
     cloudwatch.SOURCE,
     fleet.SOURCE,
     ssh.SOURCE,
@@ -97,12 +75,3 @@ PAGES = _names(Role.PAGE)
 
 DECODERS: dict[str, Decoder] = {source.name: source.decode for source in SOURCES}
 """Decoders by source. Readings of other sources are kept in recordings and otherwise ignored."""
-
-
-def decoders(wanted: Collection[str] | None = None) -> Mapping[str, Decoder]:
-    """Decoders by source: of all quantities, or at least of the wanted ones."""
-    if wanted is None:
-        return DECODERS
-    return DECODERS | {
-        source.name: source.partial_decoder(wanted) for source in SOURCES if source.partial_decoder
-    }

@@ -1,8 +1,7 @@
 """From numbers as sources write them to columns: out-of-range values become absent (NaN)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain
 
 import numpy as np
@@ -47,21 +46,27 @@ class Layout:
     def __init__(self, *groups: tuple[Sequence[str], Range]) -> None:
         columns = [(name, bounds) for names, bounds in groups for name in names]
         self.names = tuple(name for name, _ in columns)
-        self.bounds = np.array([(one.scale, one.limit, one.cap) for _, one in columns]).T
-        """Scale, limit and cap of each column, `[3, column]`."""
+        self._scale, self._limit, self._cap = np.array(
+            [(bounds.scale, bounds.limit, bounds.cap) for _, bounds in columns]
+        ).T
 
-    def read(self, rows: Sequence[Sequence[Number]]) -> Values:
+    def read(self, rows: Iterable[Sequence[Number]]) -> Values:
         """Rows of numbers as written, None for absent, to values in range: `[row, column]`."""
         # A flat list converts twice as fast as a list of rows.
-        return self.read_flat(list(chain.from_iterable(rows)))
-
-    def read_flat(self, numbers: Sequence[Number]) -> Values:
-        """The same from the rows' numbers one after another."""
-        return read_tables([(self, numbers)])[0]
+        raw = np.array(list(chain.from_iterable(rows)), dtype=np.float64)
+        return self.within(raw.reshape(-1, len(self.names)))
 
     def within(self, raw: Values) -> Values:
-        """Numbers that are columns already, NaN for absent, to values in range."""
-        return _within(raw, *self.bounds)
+        """Numbers as columns, NaN for absent, to values in range."""
+        with np.errstate(over="ignore"):  # infinite is out of range as well
+            values: Values = raw * self._scale
+        good = values >= 0
+        good &= values <= self._limit
+        good &= raw != UINT32_SENTINEL
+        np.minimum(values, self._cap, out=values)
+        if not good.all():
+            values[~good] = np.nan
+        return values
 
     def split(self, values: Values) -> dict[str, Column]:
         """`[row, column]` to columns by name, without those that have no value at all."""
@@ -77,68 +82,19 @@ class Layout:
         return self.split(self.read(rows)) if rows else {}
 
 
-Table = tuple[Layout, Sequence[Number]]
-"""A layout and the numbers of its rows, one after another, None for absent."""
-
-
-def read_tables(tables: Sequence[Table]) -> list[Values]:
-    """Numbers as written to values in range: `[row, column]` of each table.
-
-    All go through NumPy at once, since for a hundred numbers its calls cost more than these.
-    """
-    if not tables:
-        return []
-    raw = np.array(list(chain.from_iterable([numbers for _, numbers in tables])), dtype=np.float64)
-    shape = tuple([(layout, len(numbers)) for layout, numbers in tables])
-    scale, limit, cap = _bounds(shape) if len(raw) <= _REMEMBERED else _bounds_of(shape)
-    read = _within(raw, scale, limit, cap)
-    result = []
-    start = 0
-    for layout, count in shape:
-        result.append(read[start : start + count].reshape(-1, len(layout.names)))
-        start += count
-    return result
-
-
-def _within(raw: Values, scale: Values, limit: Values, cap: Values) -> Values:
-    with np.errstate(over="ignore"):  # infinite is out of range as well
-        values = raw * scale
-    good = values >= 0
-    good &= values <= limit
-    good &= raw != UINT32_SENTINEL
-    np.minimum(values, cap, out=values)
-    if not good.all():
-        values[~good] = np.nan
-    return values
-
-
-_REMEMBERED = 16_384
-"""Numbers of a payload up to which its bounds are kept for the next one."""
-
-
-def _bounds_of(shape: tuple[tuple[Layout, int], ...]) -> Values:
-    """Scale, limit and cap of each number of several tables, `[3, number]`."""
-    return np.concatenate(
-        [np.tile(layout.bounds, count // len(layout.names)) for layout, count in shape], axis=1
-    )
-
-
-_bounds = lru_cache(maxsize=64)(_bounds_of)
-
-
 def merge(
     total: Values, index: Index, values: Values, how: Callable[[Values, Values], Values] | None
 ) -> None:
-    """Merges `values` into `total[index]`, in place; without `how`, there was nothing yet."""
+    """Merges `values` into `total[index]` in place; without `how`, it was empty."""
     total[index] = values if how is None else how(total[index], values)
 
 
 def add(before: Values, values: Values) -> Values:
-    """The sum; absent counts as nothing, not as poison."""
+    """The sum of what is known."""
     both = before + values
     return np.where(np.isnan(both), np.fmax(before, values), both)
 
 
 def any_known(values: Column) -> bool:
-    """Whether there is any value; the first one mostly tells."""
+    """Whether there is any value, mostly the first one."""
     return bool(len(values)) and ((first := values.item(0)) == first or not np.isnan(values).all())

@@ -16,10 +16,9 @@ What a naive reader gets wrong, and what is done here:
   is unknown: absent.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
-from contextlib import suppress
-from functools import cache, lru_cache, partial
-from itertools import chain, compress, islice
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache, lru_cache
+from itertools import compress, islice
 from operator import attrgetter
 from typing import Any
 
@@ -39,7 +38,7 @@ from trntop.catalog import (
 )
 from trntop.core.errors import DecodeError
 from trntop.core.instances import INSTANCE_TYPES, chip_of
-from trntop.core.model import Allocation, Column, Key, Neff, Runtime, Sample
+from trntop.core.model import Column, Key, Neff, Runtime, Sample
 from trntop.core.text import clean
 from trntop.sources import core_memory, tolerant
 from trntop.sources.columns import (
@@ -51,15 +50,11 @@ from trntop.sources.columns import (
     Index,
     Layout,
     Number,
-    Table,
-    Values,
     add,
     any_known,
     merge,
-    read_tables,
 )
 from trntop.sources.neuron_report import (
-    Core,
     Counters,
     Execution,
     Group,
@@ -67,20 +62,17 @@ from trntop.sources.neuron_report import (
     Memory,
     Model,
     Report,
+    RuntimeProcess,
     RuntimeReport,
     RuntimeVcpu,
-    SplitCore,
     System,
     UsedBytes,
-    Utilization,
 )
 from trntop.sources.source import Role, Source
 
 MIN_PERIOD = 0.05
 """Seconds; a shorter period is the first report's and makes every rate nonsense."""
 MAX_CORES = 4096
-_NOWHERE = -1
-"""In the place of a core that the node does not have."""
 MAX_DEVICES = 64
 """Beyond, a device's number is damaged."""
 MAX_FACT = 256
@@ -115,10 +107,6 @@ _LOADS = Layout(
 )
 _CORE = Layout((("neuroncore_utilization",), PERCENT), (("flops", "effective_flops"), RATE))
 _OF_CORE = attrgetter(*_CORE.names)
-_PHYSICAL_BOUNDS = frozenset(
-    f"neuroncore_physical_utilization_{bound}_ratio" for bound in ("min", "max")
-)
-_PHYSICAL = Layout((("neuroncore_physical_utilization_min_ratio",), PERCENT))
 # One row a runtime, group by group.
 _MEMORY = Layout(
     (
@@ -161,52 +149,32 @@ _VCPU = Layout(
     (("node_context_switches", "node_vcpus"), SIZE),
 )
 _HOST = Layout((tuple(f"node_{name}_bytes" for name in _HOST_MEMORY), SIZE))
-_NOTHING = Layout()
 
 
-def decoder(wanted: Collection[str] | None = None) -> Callable[[bytes], Sample]:
-    """What decodes reports: all quantities, or with less effort those that are wanted."""
-    split = wanted is None or not _PHYSICAL_BOUNDS.isdisjoint(wanted)
-    kind: Any = Report[SplitCore] if split else Report[Core]
-    return partial(_decode, msgspec.json.Decoder(kind))
+_decoder = msgspec.json.Decoder(Report)
 
 
-def _decode(report_decoder: "msgspec.json.Decoder[Report[Any]]", data: bytes) -> Sample:
+def decode(data: bytes) -> Sample:
     """One report as columns.
 
     Raises:
         DecodeError: the payload is no JSON object of this kind.
     """
-    report, problems = tolerant.decode(data, report_decoder)
+    report, problems = tolerant.decode(data, _decoder)
     groups = (report.neuron_runtime_data, report.system_data, report.neuron_hardware_info)
     if all(group is None for group in groups):
         raise DecodeError("not a neuron-monitor report")
-    builder = _Builder(report, list(problems))
-    builder.topology()
-    topics = [*builder.runtimes(), *builder.system()]
-    asked = [next(topic) for topic in topics]
-    values = iter(read_tables([table for tables in asked for table in tables]))
-    for topic, tables in zip(topics, asked, strict=True):
-        with suppress(StopIteration):
-            topic.send([next(values) for _ in tables])
-    builder.processes()
-    builder.kubernetes()
-    return builder.sample()
+    return sample_of(report, problems)
 
 
-decode = decoder()
-
-Topic = Generator[list[Table], list[Values], None]
-"""What reads one group of all runtimes: gives its numbers, and takes their values.
-
-So the numbers of all groups are read at once.
-"""
+def sample_of(report: Report, problems: Iterable[str]) -> Sample:
+    return _Builder(report, list(problems)).sample()
 
 
 class _Builder:
     """One report on its way to a sample."""
 
-    def __init__(self, report: Report[Any], problems: list[str]) -> None:
+    def __init__(self, report: Report, problems: list[str]) -> None:
         self._report = report
         self._problems = problems
         self._period: float | None = None
@@ -218,8 +186,11 @@ class _Builder:
         self._facts: dict[str, Any] = {}
         self._cores = 0
         self._devices = 0
-        self._held: dict[int, tuple[int, ...]] = {}
-        """Runtime → the cores it holds memory of."""
+        self._topology()
+        if report.neuron_runtime_data is not None:
+            self._runtimes(report.neuron_runtime_data)
+        if report.system_data is not None:
+            self._system(report.system_data)
 
     def sample(self) -> Sample:
         return Sample(
@@ -236,13 +207,13 @@ class _Builder:
         )
 
     def _usable(self, group: Group | None, label: str, layout: Layout, *, rates: bool) -> bool:
-        """Whether the group's numbers mean something; notes its period or its complaint."""
+        """Whether the group has usable numbers; notes its period or its error."""
         if group is None:
             return False
         if group.error:
-            complaint = clean(group.error)
-            self._problems.append(f"{label}: {complaint}")
-            self._absent.update(dict.fromkeys(layout.names, complaint))
+            error = clean(group.error)
+            self._problems.append(f"{label}: {error}")
+            self._absent.update(dict.fromkeys(layout.names, error))
             return False
         period = group.period
         if period is not None and period > MIN_PERIOD:
@@ -256,8 +227,8 @@ class _Builder:
     def _node(self, name: str, value: float) -> None:
         self._columns[name] = np.array([value], dtype=np.float64)
 
-    def topology(self) -> None:
-        """Devices, cores and their numbering; what hardware info lacks, the type's table tells."""
+    def _topology(self) -> None:
+        """Devices, cores and their numbering; the instance type supplies what is missing."""
         info = self._report.neuron_hardware_info or HardwareInfo()
         if info.error:
             self._unusable = f"no Neuron devices: {clean(info.error)}"
@@ -288,7 +259,8 @@ class _Builder:
         self._devices = self._places(count, per_device)
         self._cores = self._devices * per_device
         if not 0 < self._cores <= MAX_CORES:
-            self._cores = self._highest_core() + 1
+            # Old reports have no counts.
+            self._cores = max(self._mentioned_cores(), default=-1) + 1
             per_device = per_device or self._cores
             self._devices = count = self._devices or -(-self._cores // max(per_device, 1))
         self._keys[Entity.CORE] = tuple(range(self._cores))
@@ -325,32 +297,27 @@ class _Builder:
             if key in _INDEX
         }
 
-    def _highest_core(self) -> int:
-        """The largest of these, -1 for none: old reports say no counts."""
-        return max(self._mentioned_cores(), default=-1)
-
-    def _indices(self, names: Collection[str]) -> list[int]:
-        """Core indices; `_NOWHERE`, and a problem, for what names no core of this node."""
+    def _indices(self, names: Collection[str]) -> tuple[list[int], list[int]]:
+        """Core indices and their places among `names`; a problem for what names no core here."""
         found = list(map(_INDEX.get, names))
         if found == (usual := _range(self._cores)):
-            return usual
-        indices = [MAX_CORES if index is None else index for index in found]
-        for place, name in enumerate(names):
-            if indices[place] >= self._cores:
-                indices[place] = _NOWHERE
+            return usual, usual
+        indices, places = [], []
+        for place, (name, index) in enumerate(zip(names, found, strict=True)):
+            if index is not None and index < self._cores:
+                indices.append(index)
+                places.append(place)
+            else:
                 self._problems.append(
                     f"core {clean(name, 16)} is not one of this node's {self._cores}"
                 )
-        return indices
+        return indices, places
 
     def _index(self, indices: list[int]) -> Index:
-        """Where the cores stand in a column."""
+        """Places of the cores in a column."""
         return slice(None) if indices == _range(self._cores) else np.array(indices, np.int64)
 
-    def runtimes(self) -> list[Topic]:
-        runtimes = self._report.neuron_runtime_data
-        if runtimes is None:
-            return []
+    def _runtimes(self, runtimes: list[RuntimeProcess]) -> None:
         if len(runtimes) > MAX_RUNTIMES:
             self._problems.append(f"{len(runtimes)} runtimes; only {MAX_RUNTIMES} are read")
             del runtimes[MAX_RUNTIMES:]
@@ -367,77 +334,50 @@ class _Builder:
             RuntimeReport() if runtime.error else runtime.report or RuntimeReport()
             for runtime in runtimes
         ]
-        return [
-            self._utilization([report.neuroncore_counters for report in reports]),
-            self._memory([report.memory_used for report in reports]),
-            self._execution([report.execution_stats for report in reports]),
-            self._vcpu([report.neuron_runtime_vcpu_usage for report in reports]),
-        ]
-
-    def processes(self) -> None:
-        """Who the runtimes are, once their memory is read."""
-        runtimes = self._report.neuron_runtime_data
-        if runtimes is None:
-            return
-        known = []
-        for place, (pid, runtime) in enumerate(
-            zip(self._keys[Entity.RUNTIME], runtimes, strict=True)
-        ):
-            memory = runtime.report and runtime.report.memory_used
-            known.append(
-                Runtime(
-                    int(pid),
-                    clean(runtime.neuron_runtime_tag or ""),
-                    clean(runtime.error or ""),
-                    neffs=_neffs(memory.loaded_models if memory else ()),
-                    cores=self._held.get(place, ()),
-                )
+        self._utilization([report.neuroncore_counters for report in reports])
+        cores = self._memory([report.memory_used for report in reports])
+        self._execution([report.execution_stats for report in reports])
+        self._vcpu([report.neuron_runtime_vcpu_usage for report in reports])
+        self._facts["runtimes"] = tuple(
+            Runtime(
+                pid,
+                clean(runtime.neuron_runtime_tag or ""),
+                clean(runtime.error or ""),
+                neffs=_neffs(report.memory_used.loaded_models if report.memory_used else ()),
+                cores=held,
             )
-        self._facts["runtimes"] = tuple(known)
+            for pid, runtime, report, held in zip(pids, runtimes, reports, cores, strict=True)
+        )
 
-    def _utilization(self, groups: list[Counters[Any] | None]) -> Topic:
+    def _utilization(self, groups: list[Counters | None]) -> None:
         loads = np.full((2, self._cores), np.nan)
-        physical = np.full((2, self._cores), np.nan)
         mentioned = np.zeros(self._cores, bool)
         read = 0
-        found: list[tuple[Index, Index, int]] = []
-        tables: list[Table] = []
+        larger = added = None  # as long as there is nothing to merge with
         for group in groups:
             if not self._usable(group, "neuroncore_counters", _LOADS, rates=True):
                 continue
             assert group is not None
             read += 1
-            indices = self._indices(group.neuroncores_in_use)
-            cores = list(group.neuroncores_in_use.values())
-            if _NOWHERE in indices:
-                cores = [core for core, index in zip(cores, indices, strict=True) if index >= 0]
-                indices = [index for index in indices if index >= 0]
+            indices, cores = self._indices(group.neuroncores_in_use)
             if not indices:
                 continue
-            behind = [core.v3d for core in cores] if isinstance(cores[0], SplitCore) else []
-            split, width, parts = _physical(indices, behind)
-            found.append((self._index(indices), self._index(split), width))
-            tables += [(_CORE, list(chain.from_iterable(map(_OF_CORE, cores)))), (_PHYSICAL, parts)]
-        values = iter((yield tables))
-        larger = added = smaller = None  # as long as there is nothing to merge with
-        for places, split_places, width in found:
+            listed = list(group.neuroncores_in_use.values())
+            known = listed if len(cores) == len(listed) else [listed[place] for place in cores]
+            places = self._index(indices)
             mentioned[places] = True
-            utilization, flops, effective = next(values).T
+            utilization, flops, effective = _CORE.read(map(_OF_CORE, known)).T
             merge(loads[0], places, utilization, larger)
             merge(loads[1], places, np.where(np.isnan(flops), effective, flops), added)
-            by_core = next(values).reshape(-1, width)
-            if len(by_core):
-                merge(physical[0], split_places, np.fmin.reduce(by_core, axis=1), smaller)
-                merge(physical[1], split_places, np.fmax.reduce(by_core, axis=1), larger)
-            larger, added, smaller = np.fmax, add, np.fmin
+            larger, added = np.fmax, add
         if groups and not read:
             return
         if read < len(groups):
-            # Every runtime reports every core, 0 for those of others: that is no word on a core
-            # that the unread one may hold.
+            # Every runtime reports every core, with 0 for those of others: that means nothing for
+            # a core that the unread one may hold.
             loads[:, loads[0] == 0] = np.nan
         elif not mentioned.all():
-            # Everybody was heard: a core that nobody mentions is idle.
+            # All were read: a core that none mentions is idle.
             idle = ~mentioned
             loads[0, idle] = 0.0
             if not groups or any_known(loads[1]):
@@ -445,59 +385,56 @@ class _Builder:
         for name, load in zip(_LOADS.names, loads, strict=True):
             if any_known(load) or not self._cores:
                 self._columns[name] = load
-        for bound, bounds in zip(("min", "max"), physical, strict=True):
-            if any_known(bounds):
-                self._columns[f"neuroncore_physical_utilization_{bound}_ratio"] = bounds
 
-    def _memory(self, groups: list[Memory | None]) -> Topic:
-        rows: list[Number] = []
-        usages: list[tuple[core_memory.Usage, list[int]]] = []
+    def _memory(self, groups: list[Memory | None]) -> list[tuple[int, ...]]:
+        """Memory of runtimes and cores; the cores on which each runtime holds some."""
+        rows: list[Sequence[Number]] = []
+        usages: list[tuple[core_memory.Usage, list[int], list[int]]] = []
+        held: list[tuple[int, ...]] = [()] * len(groups)
         for runtime, group in enumerate(groups):
             if not self._usable(group, "memory_used", core_memory.LAYOUT, rates=False):
-                rows += (None,) * len(_MEMORY.names)
+                rows.append((None,) * len(_MEMORY.names))
                 continue
             assert group is not None
             used = group.neuron_runtime_used_bytes or UsedBytes()
             usage = core_memory.read(bytes(used.usage_breakdown))
             host = {} if usage is None else usage.host
             device = used.device if used.neuron_device is None else used.neuron_device
-            rows += (used.host, device, *map(host.get, _HOST_PARTS), len(group.loaded_models))
+            parts = map(host.get, _HOST_PARTS)
+            rows.append((used.host, device, *parts, len(group.loaded_models)))
             if usage is not None:
                 self._problems += usage.problems
-                indices = self._indices(usage.cores)
-                self._held[runtime] = tuple(
-                    sorted([core for core in compress(indices, usage.holds) if core >= 0])
-                )
-                usages.append((usage, indices))
-        (runtimes,) = yield [(_MEMORY, rows)]
-        self._split(_MEMORY, runtimes)
+                indices, places = self._indices(usage.cores)
+                holds = [usage.holds[place] for place in places]
+                held[runtime] = tuple(sorted(compress(indices, holds)))
+                usages.append((usage, indices, places))
+        self._columns |= _MEMORY.columns(rows)
         if usages or not groups:
             self._columns |= self._core_memory(usages, whole=len(usages) == len(groups))
+        return held
 
     def _core_memory(
-        self, usages: list[tuple[core_memory.Usage, list[int]]], *, whole: bool
+        self, usages: list[tuple[core_memory.Usage, list[int], list[int]]], *, whole: bool
     ) -> dict[str, Column]:
-        """What all runtimes use, each on the cores of some indices; `whole`: none is unread."""
-        if whole and len(usages) == 1 and usages[0][1] == _range(self._cores):
+        """What all runtimes use on the cores of some indices; `whole`: none is unread."""
+        if whole and len(usages) == 1 and usages[0][1] is _range(self._cores):
             return usages[0][0].columns
         by_core = np.full((self._cores, len(MEMORY_CATEGORIES)), np.nan)
         added = None
-        for usage, indices in usages:
-            known = [place for place, index in enumerate(indices) if index >= 0]
-            if known:
-                places = np.array(indices, np.int64)[known]
-                merge(by_core, places, usage.values[known], added)
+        for usage, indices, places in usages:
+            if indices:
+                merge(by_core, np.array(indices, np.int64), usage.values[places], added)
                 added = add
         unknown = np.logical_and.reduce(np.isnan(by_core), axis=1)
         if whole:
             by_core[unknown] = 0.0
         return core_memory.columns(by_core, None if whole else unknown)
 
-    def _execution(self, groups: list[Execution | None]) -> Topic:
-        rows: list[Number] = []
+    def _execution(self, groups: list[Execution | None]) -> None:
+        rows: list[Sequence[Number]] = []
         for group in groups:
             if not self._usable(group, "execution_stats", _EXECUTION, rates=True):
-                rows += (None,) * len(_EXECUTION.names)
+                rows.append((None,) * len(_EXECUTION.names))
                 continue
             assert group is not None
             counts = (
@@ -520,28 +457,23 @@ class _Builder:
             stats = group.latency_stats
             total = (stats and stats.total_latency) or {}
             device = (stats and stats.device_latency) or {}
-            rows += [None if not period or count is None else count / period for count in counts]
-            rows += map(total.get, LATENCY_PERCENTILES)
-            rows += map(device.get, LATENCY_PERCENTILES)
-        (values,) = yield [(_EXECUTION, rows)]
-        self._split(_EXECUTION, values)
+            rates = [None if not period or count is None else count / period for count in counts]
+            latencies = (
+                *map(total.get, LATENCY_PERCENTILES),
+                *map(device.get, LATENCY_PERCENTILES),
+            )
+            rows.append((*rates, *latencies))
+        self._columns |= _EXECUTION.columns(rows)
 
-    def _vcpu(self, groups: list[RuntimeVcpu | None]) -> Topic:
-        rows: list[Number] = []
+    def _vcpu(self, groups: list[RuntimeVcpu | None]) -> None:
+        rows: list[Sequence[Number]] = []
         for group in groups:
             usable = self._usable(group, "neuron_runtime_vcpu_usage", _RUNTIME_VCPU, rates=True)
             usage = group.vcpu_usage if group is not None and usable else {}
-            rows += (usage.get("user"), usage.get("system"))
-        (values,) = yield [(_RUNTIME_VCPU, rows)]
-        self._split(_RUNTIME_VCPU, values)
+            rows.append((usage.get("user"), usage.get("system")))
+        self._columns |= _RUNTIME_VCPU.columns(rows)
 
-    def system(self) -> list[Topic]:
-        system = self._report.system_data
-        return [] if system is None else [self._system(system)]
-
-    def _system(self, system: System) -> Topic:
-        tables: list[Table] = []
-        lost: list[int] = []
+    def _system(self, system: System) -> None:
         hardware = system.neuron_hw_counters
         if hardware and self._usable(hardware, "neuron_hw_counters", _ECC, rates=False):
             counts: list[Sequence[Number]] = [(None,) * len(ECC_EVENTS)] * self._devices
@@ -554,27 +486,19 @@ class _Builder:
                     self._problems.append(
                         f"device {place} is not one of this node's {self._devices}"
                     )
-            tables.append((_ECC, list(chain.from_iterable(counts))))
-            lost = sorted(absent)
+            self._columns |= _ECC.columns(counts)
+            if 0 < len(absent) < self._devices:
+                self._lose(sorted(absent))
         vcpu = system.vcpu_usage
         if vcpu and self._usable(vcpu, "vcpu_usage", _VCPU, rates=True):
             modes = map(vcpu.average_usage.get, CPU_MODES)
             # To count the objects inside is many times quicker than to make them.
             vcpus = bytes(vcpu.usage_data).count(b"{") - 1
             row = (*modes, vcpu.context_switch_count, vcpus if vcpus > 0 else None)
-            tables.append((_VCPU, row))
+            self._columns |= _VCPU.columns([row])
         memory = system.memory_info
         if memory and self._usable(memory, "memory_info", _HOST, rates=False):
-            tables.append((_HOST, [getattr(memory, name) for name in _HOST_FIELDS]))
-        for (layout, _), values in zip(tables, (yield tables), strict=True):
-            self._split(layout, values)
-        if 0 < len(lost) < self._devices:
-            self._lose(lost)
-
-    def _split(self, layout: Layout, values: Values) -> None:
-        """Takes over the columns of a table that has rows."""
-        if len(values):
-            self._columns |= layout.split(values)
+            self._columns |= _HOST.columns([[getattr(memory, name) for name in _HOST_FIELDS]])
 
     def _lose(self, devices: list[int]) -> None:
         """Cores that show nothing because their device is gone are not idle: absent."""
@@ -583,32 +507,6 @@ class _Builder:
             column = self._columns.get(name)
             if column is not None:
                 self._columns[name] = np.where(gone & (column == 0), np.nan, column)
-
-    def kubernetes(self) -> None:
-        info = self._report.neuron_k8s_info
-        if info is None or not self._usable(info, "neuron_k8s_info", _NOTHING, rates=False):
-            return
-        held: dict[tuple[str, str, str], list[int]] = {}
-        for core, given in zip(
-            self._indices(info.neuroncores_k8s_info),
-            info.neuroncores_k8s_info.values(),
-            strict=True,
-        ):
-            if core < 0:
-                continue
-            names = given.container_name
-            for container in (names,) if isinstance(names, str) else names or ("",):
-                said = (given.namespace or "", given.pod_name or "", container)
-                held.setdefault(said, []).append(core)
-        self._facts["allocations"] = tuple(
-            Allocation(
-                namespace=clean(namespace),
-                pod=clean(pod),
-                container=clean(container),
-                cores=tuple(sorted(cores)),
-            )
-            for (namespace, pod, container), cores in held.items()
-        )
 
 
 def _identity(*said: str | None) -> dict[str, str]:
@@ -620,23 +518,6 @@ def _identity(*said: str | None) -> dict[str, str]:
 @lru_cache(maxsize=1024)
 def _known_identity(*said: str | None) -> dict[str, str]:
     return {name: clean(value) for name, value in zip(_IDENTITY, said, strict=True) if value}
-
-
-def _physical(
-    indices: list[int], parts: list[dict[str, Utilization] | None]
-) -> tuple[list[int], int, list[Number]]:
-    """Of the cores that tell of the physical ones behind them: indices, how many, utilization."""
-    split = [core for core in parts if core]
-    if not split:
-        return [], 1, []
-    if len(split) < len(parts):
-        indices = [place for place, core in zip(indices, parts, strict=True) if core]
-    width = max(map(len, split))
-    if min(map(len, split)) < width:
-        nothing = {str(place): Utilization() for place in range(width)}
-        split = [dict(islice((core | nothing).items(), width)) for core in split]
-    loads = [part.neuroncore_utilization for core in split for part in core.values()]
-    return indices, width, loads
 
 
 @lru_cache(maxsize=64)
@@ -665,7 +546,6 @@ def _neffs(models: Iterable[Model]) -> tuple[Neff, ...]:
 SOURCE = Source(
     name=NEURON_MONITOR,
     decode=decode,
-    partial_decoder=decoder,
     role=Role.DEVICE,
     gives="utilization, FLOP/s and HBM use per NeuronCore, executions, latency, errors, ECC",
     origin="the program `neuron-monitor`, started by trntop, or its output on standard input",

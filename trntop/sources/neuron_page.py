@@ -1,44 +1,41 @@
 """The page of AWS's neuron-monitor-prometheus.py, default `http://HOST:8000/metrics`.
 
 Source: `/opt/aws/neuron/bin/neuron-monitor-prometheus.py` of aws-neuronx-tools. Every series has
-the labels of the EC2 instance, those of a process also `runtime_tag`. What is special of it:
+the labels of the EC2 instance, those of a process also `runtime_tag`. The page is read as the
+report of neuron-monitor that it was made of, with these differences:
 
-- every runtime reports every core: utilization is merged by the larger, memory by the sum
-- without a runtime there are no series of cores, only `neuron_hardware_info`: such cores are idle.
-  Where a runtime is, but a group of its values is not, that group could not be read: absent
-- executions and errors are counted since the script started, per runtime, and forgotten with it
+- without a runtime there are no series of cores, only `neuron_hardware_info`
+- executions and errors are counted since the script started, per runtime, and lost with it
 - user time includes nice, system time includes waiting and interrupts
 - not on the page: FLOP/s, physical cores, device latency, loaded models
 - the CloudWatch agent and others publish the same names with shares in percent
 """
 
 from collections.abc import Iterable
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from trntop.catalog import (
     ECC_EVENTS,
     EXECUTION_ERRORS,
     EXECUTION_STATUSES,
-    LATENCY_PERCENTILES,
     MEMORY_CATEGORIES,
     NEURON_EXPORTER,
-    Entity,
 )
 from trntop.core.errors import DecodeError
-from trntop.core.instances import INSTANCE_TYPES, chip_of
-from trntop.core.model import Runtime, Sample
-from trntop.core.text import clean
-from trntop.sources import core_memory
-from trntop.sources.columns import COUNTER, SECONDS, SIZE, Range, Values
-from trntop.sources.exporter_page import RATIO, Page, Series, index_of, indexed, read, within
+from trntop.core.instances import chip_of
+from trntop.core.model import Sample
+from trntop.sources import neuron_report as report
+from trntop.sources.columns import COUNTER, SIZE, Number
+from trntop.sources.exporter_page import Page, Series, index_of, indexed, read, within
+from trntop.sources.neuron_monitor import MAX_CORES, MAX_DEVICES, MAX_RUNTIMES, sample_of
 from trntop.sources.source import Role, Source
 
 PERIOD = 5.0
-"""Seconds from one look at the page to the next."""
-MAX_CORES = 4096
-MAX_DEVICES = 64
-MAX_RUNTIMES = 1024
+"""Seconds between two polls of the page."""
+MIN_HBM = 1 << 30
 
 UTILIZATION = "neuroncore_utilization_ratio"
 HARDWARE = "neuron_hardware_info"
@@ -50,29 +47,23 @@ _STATUS = "execution_status_total"
 _ERRORS = "execution_errors_total"
 _ECC = "hardware_ecc_events_total"
 _VCPU = "system_vcpu_usage_ratio"
-_HOST = {
-    "system_vcpu_count": "node_vcpus",
-    "system_memory_total_bytes": "node_memory_total_bytes",
-    "system_memory_used_bytes": "node_memory_used_bytes",
-    "system_swap_total_bytes": "node_swap_total_bytes",
-    "system_swap_used_bytes": "node_swap_used_bytes",
+_VCPUS = "system_vcpu_count"
+_HOST = tuple(f"system_{what}_{state}_bytes" for what in ("memory", "swap")
+              for state in ("total", "used"))  # fmt: skip
+_INSTANCE = {
+    "instance_name": "instance_name",
+    "instance_id": "instance_id",
+    "instance_type": "instance_type",
+    "availability_zone": "instance_availability_zone",
+    "region": "instance_region",
+    "subnet_id": "subnet_id",
+    "ultraserver_id": "ultraserver_id",
 }
-_PLACES = {"host": "host", "neuron_device": "device"}
-"""`memory_location` → place, as our quantities call it."""
-_INSTANCE = (
-    "instance_name",
-    "instance_id",
-    "instance_type",
-    "availability_zone",
-    "region",
-    "subnet_id",
-    "ultraserver_id",
-)
+"""Label → its name in a report."""
 FAMILIES = frozenset(
     (UTILIZATION, HARDWARE, *_MEMORY, _RUNTIME_MEMORY, _RUNTIME_VCPU, _LATENCY, _STATUS, _ERRORS,
-     _ECC, _VCPU, *_HOST)
+     _ECC, _VCPU, _VCPUS, *_HOST)
 )  # fmt: skip
-"""What of the page is read."""
 
 
 def decode(data: bytes) -> Sample:
@@ -84,186 +75,131 @@ def decode(data: bytes) -> Sample:
     page = read(data, FAMILIES)
     if not page.families:
         raise DecodeError("no page of neuron-monitor-prometheus.py")
-    return _Builder(page).sample
+    first = next(iter(page.families.values()))[0].labels
+    hardware = page.of(HARDWARE)[0].labels if page.of(HARDWARE) else {}
+    runtimes = _runtimes(page)
+    sample = sample_of(
+        report.Report(
+            neuron_runtime_data=runtimes if runtimes or hardware else None,
+            simulated=first.get("provenance") == "simulated",  # as trntop's own pages say
+            system_data=_system(page),
+            instance_info={name: first.get(label) for label, name in _INSTANCE.items()},
+            neuron_hardware_info=_hardware(hardware, first.get("instance_type", "")),
+        ),
+        page.problems,
+    )
+    sample.period = PERIOD
+    _count_executions(page, sample)
+    for series in page.of(_VCPUS)[:1]:
+        sample.columns["node_vcpus"] = within(np.array([series.value]), SIZE)
+    return sample
 
 
-class _Builder:
-    """One page on its way to a sample."""
+def _hardware(labels: dict[str, str], instance_type: str) -> report.HardwareInfo:
+    per_device = index_of(labels, "neuroncore_per_device_count", MAX_CORES + 1)
+    chip = chip_of(instance_type, "")
+    size = labels.get("neuron_device_memory_size", "")
+    hbm = float(size) if size.isascii() and size.isdigit() and len(size) < 17 else 0.0
+    return report.HardwareInfo(
+        neuron_device_count=index_of(labels, "neuron_device_count", MAX_DEVICES + 1),
+        neuroncore_per_device_count=per_device,
+        neuron_device_memory_size=hbm if MIN_HBM <= hbm <= SIZE.limit else None,
+        logical_neuroncore_config=min(chip.cores // per_device, 2)
+        if chip is not None and per_device and chip.cores % per_device == 0
+        else None,
+    )
 
-    def __init__(self, page: Page) -> None:
-        self._page = page
-        self.sample = Sample(period=PERIOD, problems=page.problems)
-        self._of_cores = {
-            name: list(indexed(page.of(name), "neuroncore", MAX_CORES))
-            for name in (UTILIZATION, *_MEMORY)
+
+def _runtimes(page: Page) -> list[report.RuntimeProcess]:
+    """The processes, in the order of the page; a group without series could not be read."""
+    families = (_RUNTIME_MEMORY, _RUNTIME_VCPU, _LATENCY, UTILIZATION)
+    tags = list(dict.fromkeys(
+        tag for name in families for one in page.of(name)
+        if (tag := one.labels.get("runtime_tag"))
+    ))[:MAX_RUNTIMES]  # fmt: skip
+    pids = [int(tag) if tag.isascii() and tag.isdigit() and len(tag) < 10 else None for tag in tags]
+    if len(set(pids)) < len(pids):  # 7 and 007
+        pids = [None] * len(tags)
+    of_tag = {name: _by(page.of(name), "runtime_tag") for name in (*families, *_MEMORY)}
+    runtimes = []
+    for tag, pid in zip(tags, pids, strict=True):
+        own = {name: by_tag.get(tag, []) for name, by_tag in of_tag.items()}
+        percent = 100 * page.ratio(UTILIZATION)
+        cores = {
+            str(core): report.Core(neuroncore_utilization=one.value * percent)
+            for core, one in indexed(own[UTILIZATION], "neuroncore", MAX_CORES)
         }
-        """Family → the core and the series of each line."""
-        self._topology()
-        self._runtimes()
-        self._loads()
-        self._executions()
-        self._devices_errors()
-        self._host()
-
-    def _put(self, name: str, values: Values, bounds: Range) -> None:
-        """Takes over a column, unless nothing of it is known."""
-        column = within(values, bounds)
-        if not np.isnan(column).all():
-            self.sample.columns[name] = column
-
-    def _topology(self) -> None:
-        page, sample = self._page, self.sample
-        first = next(iter(page.families.values()))[0].labels
-        sample.simulated = first.get("provenance") == "simulated"  # as trntop's own pages say
-        facts = {name: clean(first[name]) for name in _INSTANCE if first.get(name)}
-        instance_type = facts.get("instance_type", "")
-        chip, row = chip_of(instance_type, ""), INSTANCE_TYPES.get(instance_type)
-        info = page.of(HARDWARE)[0].labels if page.of(HARDWARE) else {}
-        self._told = bool(info)
-        """Whether the page says which devices there are."""
-        devices = index_of(info, "neuron_device_count", MAX_DEVICES + 1)
-        per_device = index_of(info, "neuroncore_per_device_count", MAX_CORES + 1)
-        mentioned = [core for rows in self._of_cores.values() for core, _ in rows]
-        highest = max(mentioned, default=-1) + 1
-        if devices is None:
-            devices = row.devices if row else 0
-        cores = devices * (per_device or 0)
-        if not 0 < cores <= MAX_CORES:
-            cores = highest
-            even = devices and cores % devices == 0
-            per_device = cores // devices if even else max(cores, 1)
-            devices = -(-cores // max(per_device, 1))
-        self._cores, self._devices = cores, devices
-        if highest > cores:
-            sample.problems += (f"core {highest - 1} is not one of this node's {cores}",)
-            for name, rows in self._of_cores.items():
-                self._of_cores[name] = [row for row in rows if row[0] < cores]
-        per_device = max(per_device or 0, 1)
-        if chip is not None and cores and chip.cores % per_device == 0:
-            sample.facts["lnc"] = min(chip.cores // per_device, 2)
-        sample.facts["facts"] = facts
-        sample.facts["core_device"] = np.arange(cores) // per_device
-        sample.keys[Entity.CORE] = tuple(range(cores))
-        sample.keys[Entity.DEVICE] = tuple(range(devices))
-        if self._told:
-            sample.columns["node_devices"] = np.array([float(devices)])
-            sample.columns["node_neuroncores"] = np.array([float(cores)])
-        hbm = _size(info.get("neuron_device_memory_size", ""))
-        if hbm is None and chip is not None:
-            hbm = float(chip.hbm_bytes)
-        if hbm is not None and devices:
-            sample.columns["device_memory_total_bytes"] = np.full(devices, hbm)
-
-    def _runtimes(self) -> None:
-        """Its processes, in the order of the page."""
-        page, sample = self._page, self.sample
-        names = (_RUNTIME_MEMORY, _RUNTIME_VCPU, _LATENCY, UTILIZATION)
-        found = dict.fromkeys(
-            tag for name in names for one in page.of(name) if (tag := one.labels.get("runtime_tag"))
+        latencies: dict[str, Number] = {
+            one.labels.get("percentile", ""): one.value for one in own[_LATENCY]
+        }
+        modes = _modes(own[_RUNTIME_VCPU], page.ratio(_RUNTIME_VCPU))
+        groups = report.RuntimeReport(
+            neuroncore_counters=report.Counters(neuroncores_in_use=cores) if cores else None,
+            execution_stats=report.Execution(
+                latency_stats=report.LatencyStats(total_latency=latencies)
+            ),
+            memory_used=_memory(own),
+            neuron_runtime_vcpu_usage=report.RuntimeVcpu(vcpu_usage=modes),
         )
-        tags = list(found)[:MAX_RUNTIMES]
-        place = {tag: index for index, tag in enumerate(tags)}
-        self._busy = bool(tags)
-        pids = tuple(
-            int(tag) if tag.isascii() and tag.isdigit() and len(tag) < 10 else -1 - index
-            for tag, index in place.items()
+        runtimes.append(report.RuntimeProcess(pid=pid, neuron_runtime_tag=tag, report=groups))
+    return runtimes
+
+
+def _memory(own: dict[str, list[Series]]) -> report.Memory:
+    used = {one.labels.get("memory_location", ""): one.value for one in own[_RUNTIME_MEMORY]}
+    cores: dict[str, dict[str, float]] = {}
+    for name, category in _MEMORY.items():
+        for core, one in indexed(own[name], "neuroncore", MAX_CORES):
+            cores.setdefault(str(core), {})[category] = one.value
+    breakdown = {"neuroncore_memory_usage": cores}
+    return report.Memory(
+        neuron_runtime_used_bytes=report.UsedBytes(
+            host=used.get("host"),
+            neuron_device=used.get("neuron_device"),
+            usage_breakdown=msgspec.Raw(msgspec.json.encode(breakdown) if cores else b""),
         )
-        if len(set(pids)) < len(pids):  # 7 and 007
-            pids = tuple(-1 - index for index in place.values())
-        sample.keys[Entity.RUNTIME] = pids
-        if tags or self._told:
-            sample.columns["node_runtimes"] = np.array([float(len(tags))])
-        held: dict[str, set[int]] = {}
-        for name in _MEMORY:
-            for core, one in self._of_cores[name]:
-                if one.value > 0:
-                    held.setdefault(one.labels.get("runtime_tag", ""), set()).add(core)
-        sample.facts["runtimes"] = tuple(
-            Runtime(pid, clean(tag, 64), cores=tuple(sorted(held.get(tag, ()))))
-            for pid, tag in zip(pids, tags, strict=True)
-        )
+    )
 
-        def put(quantity: str, series: Iterable[Series], bounds: Range, scale: float = 1) -> None:
-            column = np.full(len(tags), np.nan)
-            for one in series:
-                index = place.get(one.labels.get("runtime_tag", ""))
-                if index is not None:
-                    column[index] = one.value * scale
-            if len(tags):
-                self._put(quantity, column, bounds)
 
-        used = _by(page.of(_RUNTIME_MEMORY), "memory_location")
-        for location, where in _PLACES.items():
-            put(f"runtime_{where}_memory_used_bytes", used.get(location, ()), SIZE)
-        vcpu, scale = _by(page.of(_RUNTIME_VCPU), "usage_type"), page.ratio(_RUNTIME_VCPU)
-        for mode in ("user", "system"):
-            put(f"runtime_vcpu_{mode}_ratio", vcpu.get(mode, ()), RATIO, scale)
-        latency = _by(page.of(_LATENCY), "percentile")
-        for percentile in LATENCY_PERCENTILES:
-            quantity = f"runtime_total_latency_{percentile}_seconds"
-            put(quantity, latency.get(percentile, ()), SECONDS)
+def _system(page: Page) -> report.System:
+    events: dict[int, dict[str, float]] = {}
+    for event, series in _by(page.of(_ECC), "event_type").items():
+        for device, one in indexed(series, "neuron_device_index", MAX_DEVICES):
+            if event in ECC_EVENTS:
+                events.setdefault(device, {})[event] = one.value
+    devices = [report.DeviceCounters(device, **counts) for device, counts in sorted(events.items())]
+    modes = _modes(page.of(_VCPU), page.ratio(_VCPU))
+    host: dict[str, Any] = {
+        name.removeprefix("system_"): page.of(name)[0].value for name in _HOST if page.of(name)
+    }
+    return report.System(
+        neuron_hw_counters=report.Hardware(neuron_devices=devices) if devices else None,
+        vcpu_usage=report.Vcpu(average_usage=modes),
+        memory_info=report.HostMemory(**host),
+    )
 
-    def _loads(self) -> None:
-        """Utilization and memory of the cores."""
-        page, cores = self._page, self._cores
-        idle = self._told and not self._busy
-        if idle or page.of(UTILIZATION):
-            column = np.full(cores, 0.0 if idle else np.nan)
-            if rows := self._of_cores[UTILIZATION]:
-                values = np.array([one.value for _, one in rows]) * page.ratio(UTILIZATION)
-                np.fmax.at(column, [core for core, _ in rows], within(values, RATIO))
-            self._put(UTILIZATION, column, RATIO)
-        if not (idle or any(page.of(name) for name in _MEMORY)):
-            return
-        memory = np.full((cores, len(_MEMORY)), 0.0 if idle else np.nan)
-        for place, name in enumerate(_MEMORY):
-            if not (rows := self._of_cores[name]):
-                continue
-            values = within(np.array([one.value for _, one in rows]), SIZE)
-            where, known = np.array([core for core, _ in rows]), np.isfinite(values)
-            sums = np.zeros(cores)
-            np.add.at(sums, where[known], values[known])
-            there = np.isin(np.arange(cores), where[known])
-            memory[:, place] = np.where(there, sums, np.nan)
-        unread = np.isnan(memory).all(axis=1)
-        found = core_memory.columns(memory, unread if unread.any() else None)
-        if not unread.all():
-            self.sample.columns |= found
 
-    def _executions(self) -> None:
-        failed = []
-        for family, label, outcomes, quantity in (
-            (_STATUS, "status_type", EXECUTION_STATUSES, "node_executions"),
-            (_ERRORS, "error_type", EXECUTION_ERRORS, "node_execution_errors"),
-        ):
-            by = _by(self._page.of(family), label)
-            counts = {name: sum(one.value for one in by[name]) for name in outcomes if name in by}
-            for name, count in counts.items():
-                self._put(f"{quantity}_{name}_total", np.array([count]), COUNTER)
-            if counts:
-                failed.append(sum(n for name, n in counts.items() if name != "completed"))
-        # A failure may show as a status and as an error: it is one.
-        if failed:
-            self._put("node_executions_failed_total", np.array([max(failed)]), COUNTER)
+def _count_executions(page: Page, sample: Sample) -> None:
+    failed = []
+    for family, label, outcomes, quantity in (
+        (_STATUS, "status_type", EXECUTION_STATUSES, "node_executions"),
+        (_ERRORS, "error_type", EXECUTION_ERRORS, "node_execution_errors"),
+    ):
+        by = _by(page.of(family), label)
+        counts = {name: sum(one.value for one in by[name]) for name in outcomes if name in by}
+        for name, count in counts.items():
+            sample.columns[f"{quantity}_{name}_total"] = within(np.array([count]), COUNTER)
+        if counts:
+            failed.append(sum(count for name, count in counts.items() if name != "completed"))
+    # A failure may show as a status and as an error: it is one.
+    if failed:
+        total = within(np.array([max(failed)]), COUNTER)
+        sample.columns["node_executions_failed_total"] = total
 
-    def _devices_errors(self) -> None:
-        for event, series in _by(self._page.of(_ECC), "event_type").items():
-            if event not in ECC_EVENTS or not self._devices:
-                continue
-            column = np.full(self._devices, np.nan)
-            for device, one in indexed(series, "neuron_device_index", self._devices):
-                column[device] = one.value
-            self._put(f"device_{event}_events", column, SIZE)
 
-    def _host(self) -> None:
-        page = self._page
-        for family, quantity in _HOST.items():
-            for one in page.of(family)[:1]:
-                self._put(quantity, np.array([one.value]), SIZE)
-        for mode, series in _by(page.of(_VCPU), "usage_type").items():
-            if mode in ("user", "system"):
-                share = np.array([series[0].value * page.ratio(_VCPU)])
-                self._put(f"node_vcpu_{mode}_ratio", share, RATIO)
+def _modes(series: Iterable[Series], ratio: float) -> dict[str, Number]:
+    """Percent of CPU time by mode."""
+    return {one.labels.get("usage_type", ""): 100 * ratio * one.value for one in series}
 
 
 def _by(series: Iterable[Series], label: str) -> dict[str, list[Series]]:
@@ -272,14 +208,6 @@ def _by(series: Iterable[Series], label: str) -> dict[str, list[Series]]:
     for one in series:
         groups.setdefault(one.labels.get(label, ""), []).append(one)
     return groups
-
-
-def _size(text: str) -> float | None:
-    """Bytes, if the text is a plausible number of them."""
-    if not (text.isascii() and text.isdigit() and len(text) < 17):
-        return None
-    size = float(text)
-    return size if (1 << 30) <= size <= SIZE.limit else None
 
 
 SOURCE = Source(

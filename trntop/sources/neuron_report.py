@@ -4,8 +4,6 @@ Field names are neuron-monitor's own. Every number may be an integer, a float or
 fields are ignored; what is missing is None or empty.
 """
 
-from typing import Generic, TypeVar
-
 import msgspec
 
 from trntop.sources.columns import Number
@@ -24,12 +22,6 @@ class Group(_Struct):
     """Not empty: the numbers mean nothing."""
 
 
-class Utilization(_Struct):
-    """One physical core behind a logical one."""
-
-    neuroncore_utilization: Number = None
-
-
 class Core(_Struct):
     """One logical core as one runtime sees it."""
 
@@ -38,20 +30,10 @@ class Core(_Struct):
     effective_flops: Number = None
 
 
-class SplitCore(Core):
-    """The same, with the physical cores behind it."""
-
-    v3d: dict[str, Utilization] | None = None
-
-
-AnyCore = TypeVar("AnyCore", bound=Core)
-"""What is read of a core."""
-
-
-class Counters(Group, Generic[AnyCore]):
+class Counters(Group):
     """`neuroncore_counters`."""
 
-    neuroncores_in_use: dict[str, AnyCore] = {}
+    neuroncores_in_use: dict[str, Core] = {}
 
 
 Latency = dict[str, Number]
@@ -120,22 +102,22 @@ class RuntimeVcpu(Group):
     vcpu_usage: dict[str, Number] = {}
 
 
-class RuntimeReport(_Struct, Generic[AnyCore]):
+class RuntimeReport(_Struct):
     """The groups of one runtime."""
 
-    neuroncore_counters: Counters[AnyCore] | None = None
+    neuroncore_counters: Counters | None = None
     execution_stats: Execution | None = None
     memory_used: Memory | None = None
     neuron_runtime_vcpu_usage: RuntimeVcpu | None = None
 
 
-class RuntimeProcess(_Struct, Generic[AnyCore]):
+class RuntimeProcess(_Struct):
     """One Neuron process; a non-empty error makes all of it unusable."""
 
     pid: int | None = None
     neuron_runtime_tag: str | None = None
     error: str | None = None
-    report: RuntimeReport[AnyCore] | None = None
+    report: RuntimeReport | None = None
 
 
 class DeviceCounters(_Struct):
@@ -194,28 +176,12 @@ class HardwareInfo(_Struct):
     error: str | None = None
 
 
-class Pod(_Struct):
-    """Who a core or device is given to."""
-
-    pod_name: str | None = None
-    namespace: str | None = None
-    container_name: list[str] | str | None = None
-
-
-class Kubernetes(Group):
-    """`neuron_k8s_info`."""
-
-    neuroncores_k8s_info: dict[str, Pod] = {}
-    neurondevices_k8s_info: dict[str, Pod] = {}
-
-
-class Report(_Struct, Generic[AnyCore]):
+class Report(_Struct):
     """One report of neuron-monitor."""
 
-    neuron_runtime_data: list[RuntimeProcess[AnyCore]] | None = None
+    neuron_runtime_data: list[RuntimeProcess] | None = None
     simulated: bool = False
     """Only in reports of the simulator."""
     system_data: System | None = None
     instance_info: dict[str, str | None] | None = None
     neuron_hardware_info: HardwareInfo | None = None
-    neuron_k8s_info: Kubernetes | None = None

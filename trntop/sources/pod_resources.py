@@ -14,5 +14,5 @@ SOURCE = Source(
     "`collect.pod_resources` names",
     needs="root, the socket's directory mounted into the agent's container, and the Python package "
     "h2: `.venv/bin/pip install '.[kubernetes]'`",
-    without="devices without pods, unless neuron-monitor runs with its Kubernetes plugin",
+    without="devices without pods",
 )

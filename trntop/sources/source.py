@@ -1,6 +1,6 @@
 """The row that declares a source: what it gives, what it needs, how it is decoded."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -52,8 +52,6 @@ class Source:
     """Seconds without a reading before its values are stale, where three periods are too few."""
     quantities: tuple[Quantity, ...] = ()
     """Quantities that this row adds to the catalog."""
-    partial_decoder: Callable[[Collection[str]], Decoder] | None = None
-    """Makes a decoder that may skip the quantities nobody asked for, where that saves effort."""
     collector: str = ""
     """Full name of the module that reads it, if not the one in `trntop.collectors` with the
     source's name.

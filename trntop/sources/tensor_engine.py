@@ -19,9 +19,7 @@ MAX_NAMED = 8
 """Cores without counters that are named."""
 
 _COLUMNS = {"mm_active": "matmul", "wl_active": "weight_load", "idle": "idle"}
-_NAMES = ("xrow_grp", *_COLUMNS)
-_HEADER = ",".join(_NAMES)
-_LEAD = f"{_HEADER}\n"
+_HEADER = ",".join(("xrow_grp", *_COLUMNS))
 _CYCLES = Layout(
     (
         tuple(f"physical_core_tensor_engine_{name}_cycles_total" for name in _COLUMNS.values()),
@@ -53,9 +51,11 @@ def decode(data: bytes) -> Sample:
         for core, core_name in indices(cores):
             places.append((device, core))
             texts.append(cores[core_name] or "")
-    cycles = _read_alike(texts)
-    if cycles is None:
-        cycles = _read(texts)
+    cycles = _cycles(texts)
+    if cycles is None:  # some differ: read each by itself
+        each = [_cycles([text]) for text in texts]
+        unknown = np.full((1, len(_COLUMNS)), np.nan)
+        cycles = np.concatenate([unknown if row is None else row for row in each])
     unread = [places[row] for row in np.flatnonzero(np.isnan(cycles).all(axis=1))]
     notes = [*problems, *map(clean, report.errors)]
     notes += [f"neuron{d}/neuron_core{c}: no counters" for d, c in unread[:MAX_NAMED]]
@@ -66,77 +66,38 @@ def decode(data: bytes) -> Sample:
     return sample
 
 
-def _read_alike(texts: list[str]) -> Values | None:
-    """Cycles of cores, `[core, column]`, if all have the usual header and the same row groups.
-
-    That is nearly always so, and spares a look at each text.
-    """
-    bodies = [text.strip().removeprefix(_LEAD) for text in texts]
-    table = _table(len(_NAMES), bodies)
-    if table is None:
+def _cycles(texts: list[str]) -> Values | None:
+    """Cycles, `[core, column]`; None for texts that differ in shape or cannot be read."""
+    if not texts:
+        return np.empty((0, len(_COLUMNS)))
+    cut = [_cut(text) for text in texts]
+    header = cut[0][0]
+    if any(other != header or not body for other, body in cut):
         return None
-    groups = bodies[0].count("\n") + 1
-    if len(table) != len(bodies) * groups:
+    names = [name.strip().lower() for name in header.split(",")]
+    try:
+        # Numbers with commas between them are JSON, and nothing reads that faster.
+        cells = _numbers.decode(f"[{','.join([body for _, body in cut])}]".replace("\n", ","))
+    except msgspec.MsgspecError:
         return None
-    # The row group in front of each row tells that none is missing.
-    if (table[:, 0].reshape(-1, groups) != np.arange(groups)).any():
+    if len(cells) % (len(names) * len(texts)):
+        return None  # a line is incomplete
+    table = np.array(cells, dtype=np.float64).reshape(len(texts), -1, len(names))
+    # The row group at the start of each line shows that none is missing.
+    if len(texts) > 1 and (table[..., 0] != np.arange(table.shape[1])).any():
         return None
-    return _sums(table[:, 1:], len(bodies))
-
-
-def _read(texts: list[str]) -> Values:
-    """Cycles of cores, `[core, column]`, whatever their texts look like."""
-    alike: dict[tuple[str, int], list[tuple[int, str]]] = {}
-    for row, text in enumerate(texts):
-        header, body = _cut(text)
-        alike.setdefault((header, body.count(",") + 1), []).append((row, body))
-    cycles = np.full((len(texts), len(_COLUMNS)), np.nan)
-    for (header, size), rows in alike.items():
-        cycles[[row for row, _ in rows]] = _read_all(header, size, [body for _, body in rows])
-    return cycles
+    picked = np.full((*table.shape[:2], len(_COLUMNS)), np.nan)
+    for index, name in enumerate(_COLUMNS):
+        if name in names:
+            picked[..., index] = table[..., names.index(name)]
+    sums: Values = np.add.reduce(_CYCLES.within(picked), axis=1)
+    return sums
 
 
 def _cut(text: str) -> tuple[str, str]:
-    """The header, as expected when there is none, and the numbers in one line."""
+    """The header, or the expected one where it is missing, and the lines of numbers."""
     header, _, body = text.strip().partition("\n")
-    if header[:1].isdigit():
-        header, body = _HEADER, f"{header}\n{body}".rstrip()
-    return header, body.replace("\n", ",")
-
-
-def _read_all(header: str, size: int, bodies: list[str]) -> Values:
-    """Cycles of cores with the same header and so many numbers: `[core, column]`."""
-    names = [name.strip().lower() for name in header.split(",")]
-    table = None if size % len(names) else _table(len(names), bodies)  # a line is incomplete
-    if table is not None:
-        picked = np.full((len(table), len(_COLUMNS)), np.nan)
-        for index, name in enumerate(_COLUMNS):
-            if name in names:
-                picked[:, index] = table[:, names.index(name)]
-        return _sums(picked, len(bodies))
-    if len(bodies) > 1:
-        return np.concatenate([_read_all(header, size, [body]) for body in bodies])
-    return np.full((1, len(_COLUMNS)), np.nan)
-
-
-def _table(width: int, bodies: list[str]) -> Values | None:
-    """The numbers of several cores in rows of so many, None if they cannot be read."""
-    if not bodies or not all(bodies):
-        return None
-    try:
-        # Numbers with commas between them are JSON, and nothing reads that faster.
-        cells = _numbers.decode(f"[{','.join(bodies)}]".replace("\n", ","))
-    except msgspec.MsgspecError:
-        return None
-    if len(cells) % width:
-        return None
-    return np.array(cells, dtype=np.float64).reshape(-1, width)
-
-
-def _sums(rows: Values, cores: int) -> Values:
-    """Cycles by row group, as many for each core, to sums: `[core, column]`."""
-    total: Values = np.add.reduce(_CYCLES.within(rows).reshape(cores, -1, len(_COLUMNS)), axis=1)
-    return total
+    return (_HEADER, text.strip()) if header[:1].isdigit() else (header, body)
 
 
 SOURCE = Source(

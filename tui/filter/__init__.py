@@ -1,4 +1,4 @@
-"""Node filters: words such as `util<30` or `node~trn-0`, and their completion."""
+"""Node filters such as `util<30` or `node~trn-0`, and their completion."""
 
 from .language import Filter, FilterError
 

@@ -93,13 +93,13 @@ def _texts(
 def _jobs(node: NodeView) -> Sequence[str]:
     """Jobs that report from the node, and jobs that the scheduler allocated it to."""
     named = [str(job) for job in node.inventory.of(Entity.JOB)]
-    return named + [one.holder for one in node.inventory.allocations or ()]
+    return named + [allocation.holder for allocation in node.inventory.allocations or ()]
 
 
-def _incidents(view_model: ViewModel, word: str) -> Iterable[Sequence[str]]:
+def _incidents(view_model: ViewModel, attribute: str) -> Iterable[Sequence[str]]:
     by_node = view_model.by_node
     return (
-        [str(value) for one in by_node.get(name, ()) if (value := getattr(one, word))]
+        [str(value) for i in by_node.get(name, ()) if (value := getattr(i, attribute))]
         for name in view_model.cluster.names
     )
 
@@ -122,7 +122,7 @@ TEXTS: Mapping[str, Text] = {
 
 
 def _age(view_model: ViewModel) -> tuple[Column, None]:
-    frames = [one.frame for one in view_model.cluster.nodes.values()]
+    frames = [node.frame for node in view_model.cluster.nodes.values()]
     ages = np.array([frame.time - frame.heard for frame in frames])
     return np.maximum(0.0, ages), None
 
@@ -144,7 +144,7 @@ NUMBERS: Mapping[str, Number] = {
         name: Number(
             CATALOG[one.quantity].unit,
             one.unit,
-            one.size,
+            one.scale,
             lambda view_model, one=one: (one.over(view_model.cluster), None),  # type: ignore[misc]
         )
         for name, one in MEASURES.items()

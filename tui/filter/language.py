@@ -1,4 +1,4 @@
-"""Parses a filter into a function of a scene.
+"""Parses a filter into a function of a view model.
 
     filter = group ("|" group)*
     group  = term+                              all terms match; "&" between them is optional
@@ -42,7 +42,7 @@ class FilterError(ValueError):
     """An invalid filter.
 
     Args:
-        message: what is wrong, in a phrase.
+        message: the error.
         at: index of the offending character; the length of the text where something is missing.
     """
 

@@ -1,1 +1,1 @@
-"""Values to strips: pure functions of the values, the width and the ink. No app, no clock."""
+"""Values to strips: pure functions, without app and clock."""

@@ -1,4 +1,4 @@
-"""Charts with axes that can be read: values on the left, times below, moments marked on them."""
+"""The axes of charts: values on the left, times below, marks on the time axis."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,15 +10,13 @@ from textual.strip import Strip
 
 from trntop.core import units
 
+from . import glyphs
 from .context import RenderContext
-from .glyphs import Glyphs
 from .graph import Values, buckets, runs
 from .line import Part, fit, line
 
-LEAST = 12
-"""Least cells of a chart's body that are worth reading."""
 TICKS = (10.0, 15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1800.0, 3600.0)
-"""Seconds between two times on the axis; the smallest that leaves room is taken."""
+"""Seconds between two times on the axis."""
 ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 """Round numbers from 1 to 10."""
 
@@ -27,7 +25,7 @@ Form = Callable[[float | None], str]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment that stands out on the time axis."""
+    """A mark on the time axis."""
 
     time: float
     sign: str
@@ -40,7 +38,7 @@ def slots(width: int, seconds: float) -> float:
 
 
 def nice(value: float) -> float:
-    """The next round number above `value`: a scale that stays where it is while values move."""
+    """The next round number above `value`, so that the scale rarely changes."""
     if not value > 0:
         return 1.0
     unit = 10.0 ** math.floor(math.log10(value))
@@ -48,12 +46,12 @@ def nice(value: float) -> float:
 
 
 def bounds(values: Values) -> tuple[float, float]:
-    """A range of round numbers around `values` for a curve that need not begin at 0."""
+    """A range of round numbers around `values`."""
     known = values[~np.isnan(values)]
     if not len(known):
         return 0.0, 1.0
     low, top = float(known.min()), float(known.max())
-    # A steady curve is a level in the middle, not noise from bottom to top.
+    # A steady curve is not magnified to noise.
     spread = max(top - low, 0.02 * max(abs(low), abs(top)), 1e-12)
     unit = 10.0 ** math.floor(math.log10(spread)) / 2
     return math.floor(low / unit - 0.2) * unit, math.ceil(top / unit + 0.2) * unit
@@ -62,8 +60,8 @@ def bounds(values: Values) -> tuple[float, float]:
 def curve(
     values: Values, height: int, context: RenderContext, low: float, top: float
 ) -> list[Strip]:
-    """A line of one cell per value between `low` and `top`, for what has no meaning at 0."""
-    levels = _levels(context.glyphs)
+    """A curve of one cell per value between `low` and `top`."""
+    levels = "▁─▔"
     steps = height * len(levels)
     scale = steps / (top - low) if top > low else 0.0
     places = [
@@ -81,13 +79,6 @@ def curve(
             )
         rows.append(line(runs(cells), len(places)))
     return rows
-
-
-def _levels(glyphs: Glyphs) -> str:
-    """A point at several heights of a cell, lowest first."""
-    if glyphs.name == "braille":
-        return "⣀⠤⠒⠉"
-    return "▁─▔" if glyphs.half else "*"
 
 
 def framed(
@@ -114,9 +105,9 @@ def framed(
     width = body[0].cell_length if body else 0
     at: dict[int, str] = {}
     for share, text in labels:
-        # The first label of a row stays: they come in the order of their weight.
+        # Labels are in the order of importance.
         at.setdefault(height - 1 - min(height - 1, max(0, int(share * height))), text)
-    side, tick = ("│", "┤") if context.glyphs.half else ("|", "+")
+    side, tick = "│", "┤"
     rows = []
     for y, strip in enumerate(body):
         text = fit(at.get(y, ""), gutter - 1, "right")
@@ -131,8 +122,8 @@ def framed(
 def time_axis(
     width: int, seconds: float, now: float, context: RenderContext, marks: Sequence[Mark] = ()
 ) -> Strip:
-    """Times before `now` in a rule, and marks where something happened."""
-    cells: list[Part] = [(context.glyphs.rule, context.palette.rule)] * width
+    """A rule with times before `now`, and marks."""
+    cells: list[Part] = [(glyphs.RULE, context.palette.rule)] * width
     last = math.floor(now / seconds)
     taken: set[int] = set()
     for mark in marks:
@@ -147,7 +138,7 @@ def time_axis(
             cells[over.start : over.stop] = [(char, context.palette.faint) for char in text]
 
     write(width - 4, " now")
-    step = next((one for one in TICKS if one / seconds >= 14), TICKS[-1])
+    step = next((tick for tick in TICKS if tick / seconds >= 14), TICKS[-1])
     ago = step
     while (place := width - 1 - round(ago / seconds)) >= 0:
         write(place, f"-{units.age(ago)} ")

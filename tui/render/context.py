@@ -1,21 +1,22 @@
-"""What a drawing function draws with."""
+"""The palette of a drawing, and the cells that several tables share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trntop.catalog import CATALOG, Provenance
 from trntop.core import units
+from trntop.core.model import Incident, Severity, State
 
-from .glyphs import Glyphs
+from . import glyphs
 from .line import Part, fit
 from .palette import Palette
 
 
 @dataclass(frozen=True, slots=True)
 class RenderContext:
-    """Styles and characters, and how a number is written."""
+    """Styles, and the cells that several tables share."""
 
     palette: Palette
-    glyphs: Glyphs
 
     def number(self, text: str, quantity: str = "", width: int = 0) -> list[Part]:
         """A formatted number and the mark of its provenance, right-aligned in `width` cells.
@@ -37,6 +38,28 @@ class RenderContext:
             lead = " " if not width and " " in text else ""
             parts.append((lead + (sign or " "), self.palette.faint))
         return parts
+
+    def name(
+        self, name: str, width: int, severity: Severity | None, state: State = State.FRESH
+    ) -> list[Part]:
+        """A name after the sign of its severity, else of its state."""
+        sign, style = " ", self.palette.text
+        if severity is not None:
+            sign, style = glyphs.SEVERITIES[severity], self.palette.severity(severity)
+        elif state not in (State.FRESH, State.ENDED):
+            sign, style = glyphs.STATES[state], self.palette.state(state)
+        return [(f"{sign} ", style), (fit(name, width - 2), style)]
+
+    def worst_incident(
+        self, incidents: Sequence[Incident], width: int, location: str = ""
+    ) -> list[Part]:
+        """Kind of the first incident, and the number of others; blank without any."""
+        if not incidents:
+            return [(" " * width, self.palette.text)]
+        first = incidents[0]
+        more = f" +{len(incidents) - 1}" if len(incidents) > 1 else ""
+        text = f"{glyphs.SEVERITIES[first.severity]} {first.kind} {location}".rstrip()
+        return [(fit(text + more, width), self.palette.severity(first.severity))]
 
 
 def mark(quantity: str) -> str:

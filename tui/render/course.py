@@ -1,4 +1,4 @@
-"""The course of an incident: what its quantities did before and since it began, as charts."""
+"""The quantities of an incident before and after its start, as charts."""
 
 import math
 from dataclasses import replace
@@ -9,44 +9,42 @@ from trntop.core.model import Evidence, Incident
 
 from ..measures import COMM, STEP
 from ..view_model import ViewModel
-from . import moments, trends
+from . import marks, trends
 from .context import RenderContext
-from .trends import KEPT_OF, SECONDS, Trend
+from .trends import HISTORY_OF, SECONDS, Trend
 
-FARTHEST = 900.0
-"""Seconds that are shown at most."""
+MAX_SECONDS = 900.0
+"""Maximum time span of the charts."""
 LEAD = 60.0
-"""Seconds before the beginning that are shown."""
-STEPS = 60.0
-"""A chart grows by so many seconds at once: each other scale is all of it drawn anew."""
+"""Seconds shown before the start."""
+GROWTH = 60.0
+"""The time span grows in these steps, because each change redraws the whole chart."""
 
 
 def charts(view_model: ViewModel, incident: Incident, seconds: float) -> list[Trend]:
-    """What its evidence is about, as far as it is kept, in its colour; then what the job had of
-    it.
-    """
+    """The quantities of its evidence in its color, then those of its job; as far as recorded."""
     found: dict[str, Trend] = {}
-    for one in incident.evidence:
-        trend = _seen(view_model, incident, one, seconds)
+    for evidence in incident.evidence:
+        trend = _of_evidence(view_model, incident, evidence, seconds)
         if trend is not None and trend.quantity not in found:
             found[trend.quantity] = replace(trend, severity=incident.severity)
     for quantity in (COMM, STEP):
         if quantity not in found and (trend := _of_job(view_model, incident, quantity, seconds)):
             found[quantity] = trend
-    return [one for one in found.values() if trends.known(one)]
+    return [trend for trend in found.values() if trend.known]
 
 
-def _seen(view_model: ViewModel, incident: Incident, one: Evidence, seconds: float) -> Trend | None:
-    """What a piece of evidence is about: a node, which is named where the incident does not name
-    it, or the job.
-    """
-    quantity = one.quantity or ""
-    if one.node is None:
+def _of_evidence(
+    view_model: ViewModel, incident: Incident, evidence: Evidence, seconds: float
+) -> Trend | None:
+    """The quantity of a node, which is named unless the incident names it, or of the job."""
+    quantity = evidence.quantity or ""
+    if evidence.node is None:
         return _of_job(view_model, incident, quantity, seconds)
-    trend = trends.of_node(view_model, one.node, KEPT_OF.get(quantity, ""), seconds)
-    if trend is None or one.node == incident.node:
+    trend = trends.of_node(view_model, evidence.node, HISTORY_OF.get(quantity, ""), seconds)
+    if trend is None or evidence.node == incident.node:
         return trend
-    return replace(trend, title=f"{one.node}: {trend.title}")
+    return replace(trend, title=f"{evidence.node}: {trend.title}")
 
 
 def _of_job(
@@ -59,23 +57,21 @@ def _of_job(
 
 
 def span(view_model: ViewModel, incident: Incident) -> float | None:
-    """Seconds up to the time shown in which it began, or as many as are shown; None where it was
-    over before.
-    """
+    """Time span that includes the start, up to the maximum; None if the incident ended before."""
     now = view_model.view.time
-    if incident.closed_at is not None and now - incident.closed_at > FARTHEST:
+    if incident.closed_at is not None and now - incident.closed_at > MAX_SECONDS:
         return None
     needed = now - incident.opened_at + LEAD
-    return min(FARTHEST, max(SECONDS, STEPS * math.ceil(needed / STEPS)))
+    return min(MAX_SECONDS, max(SECONDS, GROWTH * math.ceil(needed / GROWTH)))
 
 
 def draw(
     view_model: ViewModel, incident: Incident, width: int, height: int, context: RenderContext
 ) -> list[Strip]:
-    """The charts with the beginning marked, as many as fit; nothing where nothing is kept."""
+    """The charts with the start marked, as many as fit."""
     seconds = span(view_model, incident)
     if seconds is None:
         return []
-    marks = moments.of(view_model, (incident,), context)
+    start = marks.of_incidents((incident,), context)
     found = charts(view_model, incident, seconds)
-    return trends.draw(found, view_model.view.time, width, height, context, marks, seconds)
+    return trends.draw(found, view_model.view.time, width, height, context, start, seconds)

@@ -1,4 +1,4 @@
-"""Devices and their cores: a row a device, utilization beside what the tensor engines do."""
+"""The devices of a node and their cores: utilization, tensor engines, memory, power."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from textual.strip import Strip
 from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import Frame, NodeView, Severity
-from trntop.pipeline.smooth import WINDOW
+from trntop.pipeline.smooth import TUNING
 
 from ..view_model import ViewModel
+from . import glyphs
 from .context import RenderContext, bare
 from .fleet_map import UTILIZATION_OF_CORE, device_utilization
 from .graph import bar
-from .incidents import wrap
-from .line import Part, fit, line
+from .line import Part, fit, line, wrapped
 from .palette import level_of
 
 USED = "device_memory_used_bytes"
 TOTAL = "device_memory_total_bytes"
 RATIO = "device_memory_used_ratio"
 ENGINE_OF_CORE = "physical_core_tensor_engine_busy_ratio"
-PROMETHEUS = "device_tensor_engine_busy_ratio"
+ENGINE = "device_tensor_engine_busy_ratio"
 BANDWIDTH = "device_hbm_bytes_per_second"
 BANDWIDTH_SHARE = "device_hbm_bandwidth_ratio"
 POWER = "device_power_mean_ratio"
@@ -35,7 +35,7 @@ NARROWEST_BAR = 8
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What there is room for: cells of each column, 0 for none."""
+    """Cells of each column, 0 for none."""
 
     cores: int
     """Logical cores of a device."""
@@ -49,20 +49,19 @@ class _Plan:
 
 
 def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderContext) -> list[Strip]:
-    """A header and a line per device; below, what is wrong with one and what is not known."""
+    """A header and a line per device; below, faults and why columns are unknown."""
     devices = node.inventory.of(Entity.DEVICE)
     frame, palette = node.frame, context.palette
     if not devices:
-        reason = wrap(f"no devices known: {frame.why_absent(TOTAL)}", width)
-        return [line([(part, palette.muted)], width) for part in reason]
+        return wrapped(f"no devices known: {frame.why_absent(TOTAL)}", width, palette.muted)
     plan = _plan(node, width)
-    complaints = dict(_complaints(node))
-    blamed = _blamed(view_model, node)
+    faults = dict(_faults(node))
+    named = _named(view_model, node)
     means = device_utilization(node)
     lines = [_title(frame, plan, width, context)]
     for index, device in enumerate(devices):
-        severity = complaints[index][0] if index in complaints else blamed.get(index)
-        sign = context.glyphs.severities[severity] if severity else " "
+        severity = faults[index][0] if index in faults else named.get(index)
+        sign = glyphs.SEVERITIES[severity] if severity else " "
         style = palette.severity(severity) if severity else palette.muted
         mean = float(means[index]) if means[index] == means[index] else None
         owned = node.inventory.core_device == device
@@ -73,7 +72,7 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
             owned = node.inventory.physical_device == device
             parts.append((" ", palette.text))
             parts += _cells(frame, ENGINE_OF_CORE, owned, plan.engine, plan.engines, context)
-        parts += context.number(bare(units.percent(frame.at(PROMETHEUS, index))), PROMETHEUS, 5)
+        parts += context.number(bare(units.percent(frame.at(ENGINE, index))), ENGINE, 5)
         parts += _memory(view_model, frame, index, plan, context)
         if plan.rate:
             parts += context.number(_gigabytes(frame.at(BANDWIDTH, index)), BANDWIDTH, plan.rate)
@@ -82,15 +81,15 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
         if plan.power:
             parts += context.number(bare(units.percent(frame.at(POWER, index))), "", plan.power)
         lines.append(line(parts, width))
-    for index, (severity, text) in complaints.items():
-        sign = context.glyphs.severities[severity]
+    for index, (severity, text) in faults.items():
+        sign = glyphs.SEVERITIES[severity]
         lines.append(line([(f"{sign} device {devices[index]}: {text}", palette.severity(severity))],
                           width))  # fmt: skip
     return lines + _unknown(frame, width, context)
 
 
 def _plan(node: NodeView, width: int) -> _Plan:
-    """Spends the width on the most telling first."""
+    """Gives the width to the most important columns first."""
     cores, engines = (
         int(np.bincount(owner).max()) if len(owner) else 0
         for owner in (node.inventory.core_device, node.inventory.physical_device)
@@ -106,7 +105,7 @@ def _plan(node: NodeView, width: int) -> _Plan:
 
     engine = int(spend(engines + 1, wanted=engines > 0))
     power = 6 if spend(6) else 0
-    # A core has its number where there is room for 100 and a blank, else its colour alone.
+    # Room for 100 and a blank.
     core = 1 + 3 * spend(3 * cores)
     rate = 8 if spend(8) else 0
     if engine:
@@ -136,12 +135,8 @@ def _title(frame: Frame, plan: _Plan, width: int, context: RenderContext) -> Str
 
 
 def _engine_title(cells: int) -> str:
-    """Cells show the newest second, the device's number behind them its mean.
-
-    Args:
-        cells: of all cores of a device.
-    """
-    second, mean = "TE % now", f"{WINDOW:.0f} s"
+    """Cells have the newest second, the number after them its mean."""
+    second, mean = "TE % now", f"{TUNING.window:.0f} s"
     if cells >= len(second):
         return f"{second}{mean:>5}"
     return f"TE {mean}" if cells else "TE %"
@@ -155,19 +150,19 @@ def _cells(
     most: int,
     context: RenderContext,
 ) -> list[Part]:
-    """One device's cores: each with its number where there is room, else colour alone."""
+    """The cores of a device: with numbers if there is room, else as colors."""
     column = frame.columns.get(quantity)
     parts: list[Part] = []
     places = np.flatnonzero(owned).tolist()
     for place in places:
         value = float("nan") if column is None else float(column[place])
         if value != value:
-            dot = fit(context.glyphs.absent, min(cell, 3), "right")
+            dot = fit(glyphs.ABSENT, min(cell, 3), "right")
             parts.append((fit(dot, cell), context.palette.faint))
         elif cell > 1:
             parts.append((fit(f"{100 * value:3.0f}", cell), context.palette.cells[level_of(value)]))
         else:
-            parts.append((context.glyphs.cell, context.palette.level(value)))
+            parts.append((glyphs.CELL, context.palette.level(value)))
     parts.append((" " * (cell * (most - len(places))), context.palette.text))
     return parts
 
@@ -182,7 +177,7 @@ def _memory(
     if plan.bar:
         style = context.palette.warning if full else context.palette.graph
         parts.append((" ", context.palette.text))
-        parts += bar(ratio, plan.bar, context.glyphs, style, context.palette.rule, limit=limit,
+        parts += bar(ratio, plan.bar, style, context.palette.rule, limit=limit,
                      limit_style=context.palette.faint)  # fmt: skip
     number = context.number(units.gib(used), USED, 8)
     if full:
@@ -194,44 +189,40 @@ def _gigabytes(rate: float | None) -> str:
     return units.count(None if rate is None else rate / 1e9)
 
 
-def _complaints(node: NodeView) -> Iterator[tuple[int, tuple[Severity, str]]]:
-    """What the driver says is wrong with single devices."""
+def _faults(node: NodeView) -> Iterator[tuple[int, tuple[Severity, str]]]:
+    """Faults of single devices, from the driver."""
     for index, device in enumerate(node.inventory.of(Entity.DEVICE)):
         link = node.inventory.device_links.get(int(device), {})
         errors = node.frame.uncorrected(index)
         if lost := link.get("lost"):
             yield index, (Severity.CRITICAL, f"lost ({lost})")
         elif errors:
-            yield index, (Severity.CRITICAL, f"{errors:.0f} ECC errors that were not corrected")
+            yield index, (Severity.CRITICAL, f"{errors:.0f} uncorrected ECC errors")
         elif unhealthy := link.get("unhealthy"):
-            yield index, (Severity.WARNING, f"calls itself unhealthy: {unhealthy}")
+            yield index, (Severity.WARNING, f"unhealthy: {unhealthy}")
 
 
-def _blamed(view_model: ViewModel, node: NodeView) -> dict[int, Severity]:
-    """Devices that open incidents name, by themselves or by one of their cores."""
+def _named(view_model: ViewModel, node: NodeView) -> dict[int, Severity]:
+    """Devices with an open incident, of the device or of one of its cores."""
     inventory = node.inventory
     places = {f"device:{key}": place for place, key in enumerate(inventory.of(Entity.DEVICE))}
     for core, owner in zip(inventory.of(Entity.CORE), inventory.core_device.tolist(), strict=False):
         if (device := f"device:{owner}") in places:
             places[f"core:{core}"] = places[device]
     return {
-        places[one.component]: one.severity
-        for one in reversed(view_model.by_node.get(node.name, ()))
-        if one.component in places
+        places[incident.component]: incident.severity
+        for incident in reversed(view_model.by_node.get(node.name, ()))
+        if incident.component in places
     }
 
 
-_EXPLAINED = (("TE", PROMETHEUS), ("HBM bandwidth", BANDWIDTH))
-
-
 def _unknown(frame: Frame, width: int, context: RenderContext) -> list[Strip]:
-    """Why a column is all dashes, and the command that helps."""
+    """Why a column has no values."""
     palette = context.palette
-    lines = []
-    for label, quantity in _EXPLAINED:
-        if quantity not in frame.columns:
-            text = f"{label}: {frame.why_absent(quantity)}"
-            for row, part in enumerate(wrap(text, width - 2)):
-                lead = f"{units.ABSENT} " if row == 0 else "  "
-                lines.append(line([(lead, palette.faint), (part, palette.muted)], width))
-    return lines
+    lead = [(f"{units.ABSENT} ", palette.faint)]
+    return [
+        row
+        for label, quantity in (("TE", ENGINE), ("HBM bandwidth", BANDWIDTH))
+        if quantity not in frame.columns
+        for row in wrapped(f"{label}: {frame.why_absent(quantity)}", width, palette.muted, lead)
+    ]

@@ -1,4 +1,4 @@
-"""What a quantity is, where its value comes from, and who judges it: for one node or for all."""
+"""A quantity explained: its formula, inputs, sources and rules; for one node or for all."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from trntop.core.model import Incident, Key, NodeView, SourceState, State
 
 from ..measures import MEASURES
 from ..view_model import ViewModel
-from . import blame, moments, trends
+from . import glyphs, marks, trends
 from .context import RenderContext, mark
 from .fleet import ORDER
 from .line import Part, fit, line
@@ -22,18 +22,16 @@ from .markdown import flowed
 from .table import Column
 
 LABEL = 8
-"""Cells of the words on the left."""
 MAX_INPUTS = 8
-"""Inputs of one quantity that are shown; the others are counted."""
 MAX_RULES = 4
 CHART = 8
-"""Lines of the chart below the words."""
+"""Lines of the chart."""
 
 _PROVENANCE = {
-    Provenance.MEASURED: "measured: a counter or a clock gave it",
-    Provenance.REPORTED: "reported: the training process said so",
+    Provenance.MEASURED: "measured by a counter or a clock",
+    Provenance.REPORTED: "reported by the training process",
     Provenance.DERIVED: "derived: computed from measured values",
-    Provenance.ESTIMATED: "estimated: bounded or modelled",
+    Provenance.ESTIMATED: "estimated: bounded or modeled",
 }
 _PARTS = {
     Entity.NODE: "nodes",
@@ -49,16 +47,16 @@ _PARTS = {
 _SUFFIXES = ("_ratio", "_bytes", "_seconds", "_total")
 _TITLES = {measure.quantity: measure.title for measure in MEASURES.values()}
 _HELP = {
-    one.quantity: one.help[0].upper() + one.help[1:]
-    for one in MEASURES.values()
-    if CATALOG[one.quantity].rollup_of
+    measure.quantity: measure.help[0].upper() + measure.help[1:]
+    for measure in MEASURES.values()
+    if CATALOG[measure.quantity].rollup_of
 }
-"""What a value of many is; the catalog only says of which, and so does the formula."""
+"""For roll-ups, whose help in the catalog only names the quantity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What is known of a quantity: one value, or many of which the outermost have names."""
+    """The values of a quantity: mean, smallest and largest."""
 
     known: int
     parts: int
@@ -68,19 +66,19 @@ class Values:
 
 
 def title(name: str) -> str:
-    """What a column of it is called, else its name in words."""
+    """The title of its column, else its name in words."""
     if name in _TITLES:
         return _TITLES[name]
     short = name.removesuffix("_per_second")
     for suffix in _SUFFIXES:
         short = short.removesuffix(suffix)
     if CATALOG[name].entity is Entity.EFA:
-        short = f"card_{short.removeprefix('efa_')}"
+        short = f"device_{short.removeprefix('efa_')}"
     return short.removeprefix("node_").replace("_", " ").replace("efa ", "EFA ")
 
 
 def written(value: float | None, name: str) -> str:
-    """A value with its unit; traffic of cards in bits, as on every screen."""
+    """A value with its unit; EFA traffic in bits, as on every screen."""
     quantity = CATALOG[name]
     if quantity.unit == "bytes_per_second" and "efa_" in name:
         return units.gigabits(value)
@@ -88,7 +86,7 @@ def written(value: float | None, name: str) -> str:
 
 
 def values(view_model: ViewModel, node: str | None, name: str) -> Values | None:
-    """The values of one node's parts, or those of all nodes; None where there is none."""
+    """The values of one node, or of all nodes; None without any."""
     views = _views(view_model, node)
     found = [view.frame.columns.get(name, _NOTHING) for view in views]
     if not found:
@@ -98,7 +96,7 @@ def values(view_model: ViewModel, node: str | None, name: str) -> Values | None:
     parts = sum(len(view.inventory.of(CATALOG[name].entity)) for view in views)
     if not known.any():
         return None
-    ends = np.cumsum([len(one) for one in found])
+    ends = np.cumsum([len(values) for values in found])
 
     def named(place: int) -> tuple[float, str]:
         owner = int(np.searchsorted(ends, place, side="right"))
@@ -123,7 +121,7 @@ def _views(view_model: ViewModel, node: str | None) -> list[NodeView]:
 
 
 def _label(view: NodeView, entity: Entity, index: int, node: str | None) -> str:
-    """Names a part of a node, with the node where there are several."""
+    """The name of a part of a node, after the node if several nodes are shown."""
     if entity is Entity.NODE:
         return view.name
     keys: Sequence[Key] = view.inventory.of(entity)
@@ -174,55 +172,61 @@ def draw(
     width: int,
     context: RenderContext,
 ) -> list[Strip]:
-    """Everything about one quantity, in as many lines as it takes."""
+    """Everything about one quantity."""
     palette, quantity = context.palette, CATALOG[name]
-    said = _HELP.get(name, quantity.help)
     rows = [
         [(name, palette.accent)],
-        *flowed([(said, palette.strong)], width, ("", palette.text)),
+        *flowed([(_HELP.get(name, quantity.help), palette.strong)], width, ("", palette.text)),
         [],
+        *_fact("now", _value(view_model, node, name, context), width, context),
+        *_fact("", [(_origin(view_model, node, quantity), palette.faint)], width, context),
     ]
-    rows += _fact("now", _value(view_model, node, name, context), width, context)
-    rows += _words("", _origin(view_model, node, quantity), width, context, faint=True)
+
+    def text(label: str, words: str) -> None:
+        rows.extend(_fact(label, [(words, palette.text)], width, context))
+
     if quantity.rate_of:
-        rows += _words("formula", f"change of {quantity.rate_of} per second", width, context)
+        text("formula", f"change of {quantity.rate_of} per second")
     elif quantity.formula or quantity.rollup_of:
-        how = quantity.formula or f"{quantity.combine} of {quantity.rollup_of}"
-        rows += _words("formula", how, width, context)
-    rows += _inputs(view_model, node, name, width, context)
+        text("formula", quantity.formula or f"{quantity.combine} of {quantity.rollup_of}")
+    found = inputs(name)
+    for place, source in enumerate(found[:MAX_INPUTS]):
+        value = _value(view_model, node, source, context)
+        parts: list[Part] = [(f"{source} ", palette.accent), *value]
+        rows += _fact("inputs" if place == 0 else "", parts, width, context)
+    if len(found) > MAX_INPUTS:
+        text("", f"and {len(found) - MAX_INPUTS} more")
     rows += _sources(view_model, node, name, width, context)
     if quantity.needs:
-        rows += _words("needs", quantity.needs, width, context)
-    rows += _judges(view_model, node, name, rules, width, context)
+        text("needs", quantity.needs)
+    rows += _rules(view_model, node, name, rules, width, context)
     page = page_of(quantity)
-    where = f"{quantity.metric}, a {quantity.kind} on {page.path}" if page else "on no page"
-    rows += _words("metric", where if page else f"{where}: screen and JSON only", width, context)
-    rows += _words("docs", ", ".join(_pages(name)), width, context)
-    return [*(line(row, width) for row in rows), *_past(view_model, node, name, width, context)]
+    where = f"a {quantity.kind} on {page.path}" if page else "on no page: screen and JSON only"
+    text("metric", f"{quantity.metric}, {where}")
+    return [*(line(row, width) for row in rows), *_chart(view_model, node, name, width, context)]
 
 
-def _past(
+def _chart(
     view_model: ViewModel, node: str | None, name: str, width: int, context: RenderContext
 ) -> list[Strip]:
-    """Its last minutes, where they are kept: of a node's quantity, and of a job's."""
+    """Its last minutes, if the history has them."""
+    trend, found = None, []
     if CATALOG[name].entity is Entity.JOB:
         job = _job(view_model, node)
-        told = None if job is None else trends.of_job(view_model, job, name)
-        trend = told and replace(told, title=f"{told.title}, mean over {job}")
-        marks = blame.marks(view_model, job or "", context)
+        trend = None if job is None else trends.of_job(view_model, job, name)
+        trend = trend and replace(trend, title=f"{trend.title}, mean over {job}")
+        found = marks.of_job(view_model, job or "", context)
     elif node is not None:
         trend = trends.of_node(view_model, node, name)
-        marks = moments.of_node(view_model, node, context)
-    else:
+        found = marks.of_node(view_model, node, context)
+    if trend is None or not trend.known:
         return []
-    if trend is None or not trends.known(trend):
-        return []
-    drawn = trends.draw([trend], view_model.view.time, width, CHART, context, marks)
+    drawn = trends.draw([trend], view_model.view.time, width, CHART, context, found)
     return [line([], width), *drawn] if drawn else []
 
 
 def _job(view_model: ViewModel, node: str | None) -> str | None:
-    """The job whose values are shown, if it is one."""
+    """The job of the values, if there is only one."""
     if node is None:
         return view_model.job.job if len(view_model.cluster.jobs) == 1 and view_model.job else None
     jobs = [str(job) for view in _views(view_model, node) for job in view.inventory.of(Entity.JOB)]
@@ -232,7 +236,7 @@ def _job(view_model: ViewModel, node: str | None) -> str | None:
 def _value(
     view_model: ViewModel, node: str | None, name: str, context: RenderContext
 ) -> list[Part]:
-    """The number, and of several the outermost with their names."""
+    """The value, or mean, smallest and largest of several."""
     palette = context.palette
     found = values(view_model, node, name)
     if found is None:
@@ -243,93 +247,48 @@ def _value(
     ]
     if found.parts == 1:
         return parts
-    over = f" mean of {_counted(view_model, node, name, found)}"
+    count = (
+        f"{found.known:,} of {found.parts:,}" if found.known < found.parts else f"{found.known:,}"
+    )
+    what = f"{count} {_PARTS[CATALOG[name].entity]}"
     least, most = (written(end[0], name) for end in (found.least, found.most))
     if least == most:
-        return [*parts, (over.replace("mean of", "each of"), palette.muted)]
-    outer = f"; {least} at {found.least[1]}, {most} at {found.most[1]}"
-    return [*parts, (over + outer, palette.muted)]
-
-
-def _counted(view_model: ViewModel, node: str | None, name: str, found: Values) -> str:
-    """`64 cores`, `15 of 16 nodes`."""
-    entity = CATALOG[name].entity
-    what = _PARTS[entity]
-    if node is None and entity is Entity.JOB:
-        what = "jobs on nodes" if len(view_model.cluster.jobs) > 1 else "nodes"
-    every = found.known == found.parts
-    return f"{found.known:,} {what}" if every else f"{found.known:,} of {found.parts:,} {what}"
+        return [*parts, (f" each of {what}", palette.muted)]
+    ends = f"{least} at {found.least[1]}, {most} at {found.most[1]}"
+    return [*parts, (f" mean of {what}; {ends}", palette.muted)]
 
 
 def _why(view_model: ViewModel, node: str | None, name: str) -> str:
-    """Why nothing is known; of a fleet, what its first node says."""
+    """Why the value is unknown; for a fleet, on its first node."""
     views = _views(view_model, node)
     if not views:
-        return "this node is gone" if node is not None else "no node is known"
+        return "this node is gone" if node is not None else "no nodes"
     return views[0].frame.why_absent(name)
 
 
 def _origin(view_model: ViewModel, node: str | None, quantity: Quantity) -> str:
-    """The provenance in words; what a simulation made up is said to be that."""
+    """The provenance in words."""
     simulated = any(view.frame.simulated for view in _views(view_model, node))
     words, sign = _PROVENANCE[quantity.provenance], mark(quantity.name)
     lead = f"{sign} is {words}" if sign else words
-    return f"{lead}; here the simulator made it up" if simulated else lead
-
-
-def _inputs(
-    view_model: ViewModel, node: str | None, name: str, width: int, context: RenderContext
-) -> list[list[Part]]:
-    """What it is computed from, with values, and what that is computed from."""
-    rows: list[list[Part]] = []
-    for one in inputs(name)[:MAX_INPUTS]:
-        rows += _input(view_model, node, one, 0, width, context, "" if rows else "inputs")
-        for below in inputs(one)[:MAX_INPUTS]:
-            rows += _input(view_model, node, below, 1, width, context, "")
-        rows += _more(one, 1, width, context)
-    return rows + _more(name, 0, width, context)
-
-
-def _input(
-    view_model: ViewModel,
-    node: str | None,
-    name: str,
-    depth: int,
-    width: int,
-    context: RenderContext,
-    label: str,
-) -> list[list[Part]]:
-    indent = "  " * depth
-    sign = "└ " if depth and context.glyphs.name != "ascii" else "- " * bool(depth)
-    parts: list[Part] = [
-        (f"{sign}{name} ", context.palette.accent),
-        *_value(view_model, node, name, context),
-    ]
-    return _fact(label, parts, width, context, indent)
-
-
-def _more(name: str, depth: int, width: int, context: RenderContext) -> list[list[Part]]:
-    left = len(inputs(name)) - MAX_INPUTS
-    return (
-        _words("", f"{'  ' * depth}and {left} more", width, context, faint=True) if left > 0 else []
-    )
+    return f"{lead}; here from the simulator" if simulated else lead
 
 
 @cache
 def _below(name: str) -> tuple[str, ...]:
-    """What it is computed from, down to what sources give; nearest first."""
+    """All its inputs, direct and indirect, nearest first."""
     found: dict[str, None] = {}
     waiting = list(inputs(name))
-    for one in waiting:
-        if one not in found:
-            found[one] = None
-            waiting += inputs(one)
+    for quantity in waiting:
+        if quantity not in found:
+            found[quantity] = None
+            waiting += inputs(quantity)
     return tuple(found)
 
 
 def sources_of(name: str) -> tuple[str, ...]:
-    """The sources that it comes from in the end, those that stand in for others last."""
-    rows = [CATALOG[one] for one in (name, *_below(name))]
+    """The sources of all its inputs; fallbacks are last."""
+    rows = [CATALOG[quantity] for quantity in (name, *_below(name))]
     names = [row.source for row in rows] + [row.fallback for row in rows]
     return tuple(dict.fromkeys(filter(None, names)))
 
@@ -351,7 +310,7 @@ def _sources(
 def _state(
     view_model: ViewModel, node: str | None, source: str, context: RenderContext
 ) -> list[Part]:
-    """How a source of a node does; of a fleet, on how many nodes it does how."""
+    """The state of a source; for a fleet, the number of nodes in each state."""
     palette = context.palette
     states = [
         (view, state)
@@ -360,7 +319,7 @@ def _state(
         if state.name == source
     ]
     if not states:
-        return [("not there", palette.muted)]
+        return [("not present", palette.muted)]
     if node is not None:
         return _one_state(*states[0], context)
     counts = {
@@ -369,7 +328,7 @@ def _state(
         if any(found.state is state for _, found in states)
     }
     return [
-        (f"{context.glyphs.states[state]} {count:,} {state.value}  ", palette.state(state))
+        (f"{glyphs.STATES[state]} {count:,} {state.value}  ", palette.state(state))
         for state, count in counts.items()
     ]
 
@@ -380,24 +339,24 @@ def _one_state(view: NodeView, state: SourceState, context: RenderContext) -> li
     facts += [f"every {round(state.period, 1):g} s" if state.period else ""]
     facts += [state.reason if state.state is not State.FRESH else ""]
     return [
-        (f"{context.glyphs.states[state.state]} {state.state.value}", palette.state(state.state)),
+        (f"{glyphs.STATES[state.state]} {state.state.value}", palette.state(state.state)),
         (" " + ", ".join(filter(None, facts)), palette.muted),
     ]
 
 
-def judges(name: str, rules: Iterable[Rule]) -> Iterator[tuple[Rule, str]]:
-    """The rules that go by it, and the quantity by which they do: first those that name it."""
+def rules_of(name: str, rules: Iterable[Rule]) -> Iterator[tuple[Rule, str]]:
+    """The rules that read it, directly or not, and the quantity that each of them reads."""
     below = _below(name)
     indirect = []
     for rule in rules:
         if name in rule.needs:
             yield rule, name
-        elif by := next((one for one in below if one in rule.needs), ""):
+        elif by := next((quantity for quantity in below if quantity in rule.needs), ""):
             indirect.append((rule, by))
     yield from indirect
 
 
-def _judges(
+def _rules(
     view_model: ViewModel,
     node: str | None,
     name: str,
@@ -405,54 +364,36 @@ def _judges(
     width: int,
     context: RenderContext,
 ) -> list[list[Part]]:
-    """What would count as wrong with it: first what is so now."""
+    """The rules that read it, those with an open incident first."""
     palette = context.palette
-    found = list(judges(name, rules))
+    found = list(rules_of(name, rules))
     if not found:
-        return _words("judged", "by no rule", width, context)
+        return _fact("rules", [("none", palette.text)], width, context)
     jobs = {str(job) for view in _views(view_model, node) for job in view.inventory.of(Entity.JOB)}
-    # The worst incident of each kind: they come worst first.
-    held = {one.kind: one for one in reversed(view_model.incidents) if _concerns(one, node, jobs)}
+    # The worst incident of each kind.
+    held = {i.kind: i for i in reversed(view_model.incidents) if _concerns(i, node, jobs)}
     found.sort(key=lambda pair: pair[0].kind not in held)
     rows: list[list[Part]] = []
     for rule, by in found[:MAX_RULES]:
         parts: list[Part] = [(f"{rule.kind}:", palette.text)]
         if (incident := held.get(rule.kind)) is not None:
-            sign = context.glyphs.severities[incident.severity]
+            sign = glyphs.SEVERITIES[incident.severity]
             since = units.clock(incident.opened_at, utc=view_model.utc)
             parts = [(f"{sign} {rule.kind} since {since}:", palette.severity(incident.severity))]
         parts.append((f" {rule.stated(view_model.limits)}", palette.muted))
         if by != name:
             parts.append((f" (by {by})", palette.faint))
-        rows += _fact("" if rows else "judged", parts, width, context)
+        rows += _fact("" if rows else "rules", parts, width, context)
     if len(found) > MAX_RULES:
         rest = ", ".join(rule.kind for rule, _ in found[MAX_RULES:])
-        rows += _words("", f"and by {rest}", width, context)
+        rows += _fact("", [(f"and {rest}", palette.text)], width, context)
     return rows
 
 
 def _concerns(incident: Incident, node: str | None, jobs: Container[str]) -> bool:
-    """Whether an incident is about this node, or about a job of it as a whole."""
+    """Whether an incident is of this node, or of one of its jobs as a whole."""
     return node is None or incident.node == node or (not incident.node and incident.job in jobs)
 
 
-def _pages(name: str) -> Iterator[str]:
-    """Where the documentation says more."""
-    entity = str(CATALOG[name].entity).replace("_", "-")
-    yield f"docs/metrics.md#per-{entity}"
-    sources = sources_of(name)
-    yield f"docs/sources.md#{sources[0] if sources else 'computed'}"
-
-
-def _fact(
-    label: str, parts: list[Part], width: int, context: RenderContext, indent: str = ""
-) -> list[list[Part]]:
-    return list(flowed(parts, width, (f"{label:<{LABEL}}{indent}", context.palette.muted)))
-
-
-def _words(
-    label: str, text: str, width: int, context: RenderContext, *, faint: bool = False
-) -> list[list[Part]]:
-    return _fact(
-        label, [(text, context.palette.faint if faint else context.palette.text)], width, context
-    )
+def _fact(label: str, parts: list[Part], width: int, context: RenderContext) -> list[list[Part]]:
+    return list(flowed(parts, width, (f"{label:<{LABEL}}", context.palette.muted)))

@@ -1,4 +1,4 @@
-"""The line of the filter: what it says, what it finds, and where it makes no sense."""
+"""The line of the filter: the active filter, the matching nodes, syntax errors."""
 
 from collections.abc import Sequence
 
@@ -6,22 +6,17 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from ..selection import Selection
+from . import glyphs
 from .context import RenderContext
 from .line import Part, fit, flow, line, short
 
 PROMPT = " / "
 
 
-def kept(selection: Selection, shown: int, nodes: int, width: int, context: RenderContext) -> Strip:
-    """What holds: filter, faults only, how many nodes are let through, and the keys for it.
-
-    Args:
-        selection: what holds.
-        shown: nodes that it lets through.
-        nodes: all there are.
-        width: cells.
-        context: what to draw with.
-    """
+def active(
+    selection: Selection, shown: int, nodes: int, width: int, context: RenderContext
+) -> Strip:
+    """The filter, the number of matching nodes, and the keys."""
     palette, text = context.palette, selection.filter.text if selection.filter else ""
     groups: list[tuple[int, list[Part]]] = []
     if text:
@@ -44,7 +39,7 @@ def _counted(shown: int, nodes: int, context: RenderContext) -> list[Part]:
 
 
 def hint(shown: int, nodes: int, names: Sequence[str], width: int, context: RenderContext) -> Strip:
-    """Under what is typed: how many nodes it finds, and which names may come next."""
+    """Below the input: the number of matching nodes, and completions."""
     text, style = _counted(shown, nodes, context)[0]
     parts = [
         (" " * len(PROMPT), context.palette.text),
@@ -58,14 +53,11 @@ def hint(shown: int, nodes: int, names: Sequence[str], width: int, context: Rend
 
 
 def problem(message: str, at: int, unfinished: bool, width: int, context: RenderContext) -> Strip:
-    """Under what is typed: what is wrong, at the cell `at` of the text.
-
-    The message stands right of its sign; where it does not fit there, on the side with more room.
-    """
+    """Below the input: the error at the cell `at`, on the side with more room."""
     style = context.palette.muted if unfinished else context.palette.warning
     place = min(max(0, at) + len(PROMPT), width - 1)
     before, behind = max(0, place - 1), max(0, width - place - 2)
     if cell_len(message) <= behind or behind >= before:
-        said = short(message, behind)
-        return line([(" " * place, style), (f"{context.glyphs.up} {said}", style)], width)
-    return line([(fit(message, before, "right"), style), (f" {context.glyphs.up}", style)], width)
+        text = short(message, behind)
+        return line([(" " * place, style), (f"{glyphs.UP} {text}", style)], width)
+    return line([(fit(message, before, "right"), style), (f" {glyphs.UP}", style)], width)

@@ -1,4 +1,4 @@
-"""The columns of the fleet table, their order, and what has changed since a baseline."""
+"""The columns of the fleet table, and the order of its rows."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -12,40 +12,34 @@ from trntop.core.model import Incident, NodeView, SourceState, Stage, State
 
 from ..measures import MEASURES, Measure
 from ..view_model import ViewModel
-from . import run
+from . import glyphs, run
 from .context import RenderContext, bare
 from .graph import Values, bar, sparkline
 from .line import Part, fit, length
 from .table import Column
 
 WORST = "worst"
-"""The standard order: incidents first, then the silent, then by name."""
+"""The default order: incidents first, then by state, then by name."""
 ESSENTIAL = (NEURON_MONITOR, EFA_SOURCE)
-"""Sources without a word from which there is no all-clear; the others are there or are not."""
+"""Sources without which a node cannot be called healthy."""
 NODE = "node"
-"""The column that is always there."""
+"""The column that is always shown."""
 OPTIONAL = ("efa_rx", "power", "cpu", "job", "type")
-"""Columns that are shown only where they are asked for."""
-ASKED_FOR = 50
-"""What an optional column is worth more than it were: it was asked for."""
-CARD_KINDS = ("efa_degraded", "efa_down")
-"""Incidents that the retransmits of a card tell of; its links may be slow without any."""
-BLAME = {"retx": CARD_KINDS, "comm": ("straggler", "comm_bound")}
-"""Column → incidents that its number tells of. Who is waited for communicates less than those who
-wait.
-"""
-NOTABLE = 0.1
-"""Share of what it was from which a change is drawn as bright as other numbers."""
-ARROW_CELLS = 7
-"""From this width on, a change has an arrow before its sign, where both fit."""
+"""Columns that are shown on request only."""
+REQUESTED_RANK = 50
+"""Added to the importance of an optional column that is requested."""
+EFA_KINDS = ("efa_degraded", "efa_down")
+RELATED_KINDS = {"retx": EFA_KINDS, "comm": ("straggler", "comm_bound")}
+"""Column → incidents that color its number. A straggler communicates less than the ranks that wait
+for it."""
 TRAFFIC_CELLS = 7
-"""Cells of a rate beside its trail."""
+"""Width of a rate next to its sparkline."""
 
 ORDER = (
     *(State.DOWN, State.NO_DATA, State.STALE, State.LATE),
     *(State.STARTING, State.FRESH, State.ENDED),
 )
-"""States from the one that needs attention most."""
+"""States, worst first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,127 +51,82 @@ class FleetRow:
     trail: Values | None = None
     """Recent EFA traffic, oldest first."""
     trail_top: float = 0.0
-    """What the full height of the trail stands for, the same for all rows."""
-    before: NodeView | None = None
-    """The node at the baseline; None where there is none, or the node was not there."""
-    of_jobs: tuple[Incident, ...] = ()
-    """Incidents of its jobs as a whole that its own numbers bear out, worst first."""
+    """Value of the full height of all sparklines."""
+    job_incidents: tuple[Incident, ...] = ()
+    """Incidents of its jobs as a whole that its own numbers confirm, worst first."""
 
 
 Draw = Callable[[FleetRow, int, RenderContext], list[Part]]
 
 
-def of_jobs(view_model: ViewModel, node: NodeView) -> tuple[Incident, ...]:
-    """The open incidents of a node's jobs that name no node; none where it keeps to the limit."""
+def job_incidents(view_model: ViewModel, node: NodeView) -> tuple[Incident, ...]:
+    """The open incidents of a node's jobs that name no node, if the node exceeds the limit."""
     share = MEASURES["comm"].of(node)
     if share is None or share <= view_model.limits.comm_share:
         return ()
     jobs = node.inventory.of(Entity.JOB)
-    return tuple(one for one in view_model.incidents if one.node is None and one.job in jobs)
+    return tuple(i for i in view_model.incidents if i.node is None and i.job in jobs)
 
 
 def unreached(node: NodeView) -> str:
-    """Why nothing at all is known of a node that is down; empty where anything is."""
+    """Why a node that is down has no data at all; empty if it has any."""
     if node.state is not State.DOWN or node.frame.columns:
         return ""
-    return next((one.reason for one in node.frame.sources if one.reason), "unreachable")
-
-
-def badness(incidents: Sequence[Incident], node: NodeView) -> tuple[int, int]:
-    """Sort key of the standard order: the worst incident, then the state."""
-    severity = incidents[0].severity.rank if incidents else -1
-    return severity, -ORDER.index(node.state)
+    return next((s.reason for s in node.frame.sources if s.reason), "unreachable")
 
 
 def _name(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
-    state = row.node.state
-    if not row.incidents:
-        calm = state in (State.FRESH, State.ENDED)
-        sign = " " if calm else context.glyphs.states[state]
-        style = context.palette.text if calm else context.palette.state(state)
-        return [(f"{sign} ", style), (fit(row.node.name, width - 2), style)]
-    severity = row.incidents[0].severity
-    text = f"{context.glyphs.severities[severity]} {row.node.name}"
-    return [(fit(text, width), context.palette.severity(severity))]
-
-
-def _digits(measure: Measure, value: float | None) -> str:
-    """A value as its column shows it; what rounds to nothing is 0, like nothing."""
-    text = bare(measure.form(value))
-    return text if text.strip("0.") else "0"
+    severity = row.incidents[0].severity if row.incidents else None
+    return context.name(row.node.name, width, severity, row.node.state)
 
 
 def _number(measure: Measure) -> Draw:
-    """The number as it is."""
-
     def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
-        text = _digits(measure, measure.of(row.node))
-        return context.number(text, measure.quantity_of(row.node), width)
-
-    return draw
-
-
-def _change(measure: Measure) -> Draw:
-    """By how much it is more or less than at the baseline; in points, where it is percent."""
-
-    def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
-        now = measure.of(row.node)
-        before = None if row.before is None else measure.of(row.before)
-        if now is None or before is None:
-            return context.number(units.ABSENT, measure.quantity, width)
-        size = _digits(measure, abs(now - before))
-        if size == "0":
-            return [(fit("0 ", width, "right"), context.palette.faint)]
-        arrow, sign = (context.glyphs.up, "+") if now > before else (context.glyphs.down, "-")
-        text = f"{sign}{size}"
-        if width >= max(ARROW_CELLS, len(text) + 3):  # arrow, blank, and mark behind
-            text = f"{arrow} {text}"
-        parts = context.number(text, measure.quantity_of(row.node), width)
-        if abs(now - before) < NOTABLE * abs(before):
-            parts[0] = (parts[0][0], context.palette.muted)
-        return parts
+        text = bare(measure.form(measure.of(row.node)))
+        # A value that rounds to zero is shown like zero.
+        return context.number(
+            text if text.strip("0.") else "0", measure.quantity_of(row.node), width
+        )
 
     return draw
 
 
 def _with_bar(number: Draw, measure: Measure) -> Draw:
-    """The level beside the number, where there is room."""
+    """A bar next to the number, if there is room."""
 
     def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
         cells = width - 6
         if cells < 4:
             return number(row, width, context)
         value = measure.of(row.node)
-        level = bar(
-            value, cells, context.glyphs, context.palette.level(value or 0.0), context.palette.rule
-        )
+        level = bar(value, cells, context.palette.level(value or 0.0), context.palette.rule)
         return [*level, (" ", context.palette.text), *number(row, 5, context)]
 
     return draw
 
 
 def _with_trail(number: Draw) -> Draw:
-    """The last seconds beside the number, where there is room."""
+    """A sparkline next to the number, if there is room."""
 
     def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
         cells = width - TRAFFIC_CELLS - 1
         if cells < 4 or row.trail is None:
             return number(row, width, context)
-        trail = sparkline(row.trail[-cells:], context.glyphs, row.trail_top)
+        trail = sparkline(row.trail[-cells:], row.trail_top)
         parts = [*number(row, TRAFFIC_CELLS, context), (" ", context.palette.text)]
         return [*parts, (fit(trail, cells, "right"), context.palette.graph)]
 
     return draw
 
 
-def _with_blame(number: Draw, kinds: Sequence[str]) -> Draw:
-    """In the colour of the worst incident of these kinds that the node or its job has."""
+def _with_severity(number: Draw, kinds: Sequence[str]) -> Draw:
+    """The color of the worst incident of these kinds of the node or its job."""
 
     def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
         parts = number(row, width, context)
-        blamed = [one.severity for one in (*row.incidents, *row.of_jobs) if one.kind in kinds]
-        if blamed and parts[0][1] is context.palette.text:
-            worst = max(blamed, key=lambda one: one.rank)
+        found = [i.severity for i in (*row.incidents, *row.job_incidents) if i.kind in kinds]
+        if found and parts[0][1] is context.palette.text:
+            worst = max(found, key=lambda severity: severity.rank)
             parts[0] = (parts[0][0], context.palette.severity(worst))
         return parts
 
@@ -185,7 +134,7 @@ def _with_blame(number: Draw, kinds: Sequence[str]) -> Draw:
 
 
 def _with_bounds(number: Draw) -> Draw:
-    """The share that jobs report, else the estimated range."""
+    """The reported share, else the estimated range."""
 
     def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
         if MEASURES["comm"].of(row.node) is not None:
@@ -224,29 +173,24 @@ def _phase(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
 
 
 def _incident(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
-    if not row.incidents:
-        return [(" " * width, context.palette.text)]
-    first = row.incidents[0]
-    more = f" +{len(row.incidents) - 1}" if len(row.incidents) > 1 else ""
-    text = f"{context.glyphs.severities[first.severity]} {first.kind}{more}"
-    return [(fit(text, width), context.palette.severity(first.severity))]
+    return context.worst_incident(row.incidents, width)
 
 
 def state_parts(node: NodeView, context: RenderContext) -> list[Part]:
-    """Glyph, word and age of a node's state; of a fresh one that lost sources, how many."""
+    """Sign, word and age of the state of a node; for a fresh node, its lost sources."""
     state = node.state
     age = node.age()
     calm = state is State.FRESH
-    silent = [one for one in node.frame.sources if is_missed(one)]
+    silent = [source for source in node.frame.sources if is_missed(source)]
     if calm and silent:
-        counts = Counter(one.state for one in silent)
+        counts = Counter(source.state for source in silent)
         return [
-            (f"{' ' * bool(place)}{context.glyphs.states[lost]} {counts[lost]} {lost.value}", style)
+            (f"{' ' * bool(place)}{glyphs.STATES[lost]} {counts[lost]} {lost.value}", style)
             for place, lost in enumerate(sorted(counts, key=ORDER.index))
             for style in (context.palette.state(lost),)
         ]
     parts: list[Part] = [
-        (context.glyphs.states[state], context.palette.state(state)),
+        (glyphs.STATES[state], context.palette.state(state)),
         (f" {state.value}", context.palette.muted if calm else context.palette.state(state)),
     ]
     if age is not None and state not in (State.ENDED, State.NO_DATA):
@@ -257,7 +201,7 @@ def state_parts(node: NodeView, context: RenderContext) -> list[Part]:
 
 
 def is_missed(source: SourceState) -> bool:
-    """Whether a source is silent that spoke before, or without which a node is not known."""
+    """Whether a source is silent that had data before, or that is essential."""
     if source.state not in (State.DOWN, State.STALE):
         return False
     return source.time is not None or source.name in ESSENTIAL
@@ -270,116 +214,102 @@ def _state(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
     return [*parts, (" " * max(0, width - length(parts)), context.palette.text)]
 
 
-def columns(name_width: int, *, changes: bool = False) -> tuple[Column[FleetRow], ...]:
-    """All columns; the name's takes the longest name up to a third of 80 columns.
-
-    Args:
-        name_width: cells of the longest name.
-        changes: whether numbers are shown as their change since the baseline.
-    """
+def columns(name_width: int) -> tuple[Column[FleetRow], ...]:
+    """All columns; `name_width` is the length of the longest name."""
     names = min(max(name_width, 4), 26)
-    ratio = ARROW_CELLS if changes else 6
 
     def number(name: str, width: int, rank: int, wide: int = 0) -> Column[FleetRow]:
         measure = MEASURES[name]
-        draw = _change(measure) if changes else _number(measure)
-        if name == "util" and not changes:
+        draw = _number(measure)
+        if name == "util":
             draw = _with_bar(draw, measure)
         elif name == "efa_tx":
             draw = _with_trail(draw)
-        elif name == "comm" and not changes:
+        elif name == "comm":
             draw = _with_bounds(draw)
-        if name in BLAME:
-            draw = _with_blame(draw, BLAME[name])
-        title, unit = measure.title, measure.unit
-        if changes:  # points have no sign of their own, and the card's name no room
-            title, unit = title.removeprefix("EFA "), f"±{unit.removesuffix('%')}"
+        if name in RELATED_KINDS:
+            draw = _with_severity(draw, RELATED_KINDS[name])
         return Column(
-            name, title, width, rank, draw, unit=unit, wide=wide,
-            align="left" if name == "efa_tx" else "right",
-            help=measure.help,
+            name, measure.title, width, rank, draw, unit=measure.unit, wide=wide,
+            align="left" if name == "efa_tx" else "right", help=measure.help,
         )  # fmt: skip
 
     return (
-        Column(NODE, "  node", min(names, 12) + 2, 100, _name, wide=names + 2, help="its name"),
+        Column(NODE, "  node", min(names, 12) + 2, 100, _name, wide=names + 2, help="name"),
         number("util", 6, 90, 26),
-        number("te", 5 if changes else 4, 82),
+        number("te", 4, 82),
         number("hbm", 6, 70),
         number("hbm_bw", 8, 65),
         number("efa_tx", 11, 80, 24),
         number("efa_rx", 11, 79),
-        number("retx", ratio, 76),
-        number("comm", ratio, 75),
+        number("retx", 6, 76),
+        number("comm", 6, 75),
         number("exposed", 9, 43),
-        number("step", 8 if changes else 7, 40),
+        number("step", 7, 40),
         number("power", 7, 42),
         number("cpu", 6, 41),
-        Column("phase", "phase", 13, 44, _phase, help="what its run is busy with"),
-        Column("job", "job", 12, 39, _text(_job), wide=24, help="the jobs that report from it"),
+        Column("phase", "phase", 13, 44, _phase, help="phase of its job"),
+        Column("job", "job", 12, 39, _text(_job), wide=24, help="jobs that report from it"),
         Column("type", "type", 14, 38, _text(_type), wide=18, help="EC2 instance type"),
-        Column("incident", "incident", 14, 45, _incident, wide=24, help="its worst incident"),
-        Column("state", "state", 10, 85, _state, wide=15, help="whether it speaks, and its age"),
+        Column("incident", "incident", 14, 45, _incident, wide=24, help="worst incident"),
+        Column(
+            "state",
+            "state",
+            10,
+            85,
+            _state,
+            wide=15,
+            help="state of its sources, and age of the data",
+        ),
     )
 
 
-TITLES: Mapping[str, str] = {one.id: one.title.strip() for one in columns(4)}
-"""Column → what its header says, without the unit."""
+TITLES: Mapping[str, str] = {column.id: column.title.strip() for column in columns(4)}
+"""Column → its title, without the unit."""
 
 
-def chosen(
-    found: Sequence[Column[FleetRow]], wanted: Sequence[str]
+def selected(
+    found: Sequence[Column[FleetRow]], names: Sequence[str]
 ) -> tuple[Column[FleetRow], ...]:
-    """The columns that are wanted, in their order; the standard ones where none is named."""
-    if not wanted:
-        return tuple(one for one in found if one.id not in OPTIONAL)
+    """The named columns; the default ones without names."""
+    if not names:
+        return tuple(column for column in found if column.id not in OPTIONAL)
     return tuple(
-        replace(one, rank=one.rank + ASKED_FOR) if one.id in OPTIONAL else one
-        for one in found
-        if one.id == NODE or one.id in wanted
+        replace(column, rank=column.rank + REQUESTED_RANK) if column.id in OPTIONAL else column
+        for column in found
+        if column.id == NODE or column.id in names
     )
 
 
 def order(view_model: ViewModel, by: str, *, reverse: bool) -> list[int]:
-    """The places of the cluster's nodes in the order of a column, largest or worst first.
+    """Indices of the nodes in the order of a column, largest or worst first.
 
-    What is absent comes last either way; what is equal stays in the order of names. With a
-    baseline, numbers are ordered by their change.
+    Unknown values are last in both directions; equal values keep the order of names.
     """
-    ranks = _ranks(view_model, by)
-    return np.argsort(ranks if reverse else -ranks, kind="stable").tolist()  # type: ignore[no-any-return]
+    keys = _sort_keys(view_model, by)
+    return np.argsort(keys if reverse else -keys, kind="stable").tolist()  # type: ignore[no-any-return]
 
 
-def _ranks(view_model: ViewModel, by: str) -> Values:
-    """What the nodes are sorted by, `[node]`."""
+def _sort_keys(view_model: ViewModel, by: str) -> Values:
+    """`[node]`, larger is first."""
     nodes = view_model.cluster.nodes
     if (measure := MEASURES.get(by)) is not None:
-        values = measure.over(view_model.cluster)
-        return values if view_model.baseline is None else values - _then(view_model, measure)
+        return measure.over(view_model.cluster)
     if by in ("job", "type"):
-        of = _job if by == "job" else _type
-        texts = [of(node) for node in nodes.values()]
+        texts = [(_job if by == "job" else _type)(node) for node in nodes.values()]
         place = {text: -float(index) for index, text in enumerate(sorted(set(texts)))}
         return np.array([place[text] if text else np.nan for text in texts])
     if by == "phase":
         places = {stage: -float(index) for index, stage in enumerate(Stage)}
         phases = [node.frame.phase for node in nodes.values()]
-        return np.array([places[one.stage] if one else np.nan for one in phases])
+        return np.array([places[phase.stage] if phase else np.nan for phase in phases])
     if by == NODE:
         return -np.arange(len(nodes), dtype=np.float64)
-    by_node = view_model.by_node
-    pairs = [badness(by_node.get(name, ()), node) for name, node in nodes.items()]
-    badnesses = np.array(pairs, np.float64).reshape(-1, 2)
-    # One step of severity is more than all states.
-    weights = {WORST: (len(ORDER), 1), "incident": (1, 0), "state": (0, 1)}[by]
-    return badnesses @ np.array(weights, np.float64)
-
-
-def _then(view_model: ViewModel, measure: Measure) -> Values:
-    """A measure at the baseline, along the nodes of today."""
-    assert view_model.baseline is not None
-    before = view_model.baseline.cluster
-    values = measure.over(before)
-    if before.names == view_model.cluster.names:
-        return values
-    known = dict(zip(before.names, values.tolist(), strict=True))
-    return np.array([known.get(name, np.nan) for name in view_model.cluster.names])
+    severities = np.array([
+        incidents[0].severity.rank if (incidents := view_model.by_node.get(name)) else -1.0
+        for name in nodes
+    ])  # fmt: skip
+    states = np.array([-float(ORDER.index(node.state)) for node in nodes.values()])
+    if by == "incident":
+        return severities
+    return states if by == "state" else severities * len(ORDER) + states

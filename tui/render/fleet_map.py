@@ -1,4 +1,4 @@
-"""The whole fleet at a glance: every node, as finely as there is room for."""
+"""The map of the fleet: every node, in as much detail as fits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +14,9 @@ from trntop.catalog import Entity
 from trntop.core.model import NodeView, State
 
 from ..filter.fields import Mask
-from ..measures import PROMETHEUS, UTILIZATION
+from ..measures import TENSOR_ENGINE, UTILIZATION
 from ..view_model import ViewModel, worst
+from . import glyphs
 from .context import RenderContext
 from .graph import runs
 from .line import Part, fit, line
@@ -30,11 +31,11 @@ SCALE_CELLS = 8
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What the map's colours stand for."""
+    """The quantity of the colors."""
 
     title: str
     node: str
-    """The node's value, where a cell is a whole node."""
+    """The value of a node, if a cell is a node."""
     devices: Callable[[NodeView], np.ndarray]
     """One value per device."""
 
@@ -64,32 +65,31 @@ def device_engines(node: NodeView) -> np.ndarray:
 
 LAYERS = (
     Layer("utilization", UTILIZATION, device_utilization),
-    Layer("tensor engines (TE)", PROMETHEUS, device_engines),
+    Layer("tensor engines (TE)", TENSOR_ENGINE, device_engines),
 )
 """A core that waits counts as utilized; its tensor engine shows that it waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grain:
-    """How finely the map shows the fleet."""
+    """The level of detail of the map."""
 
-    of: str
-    """What a value belongs to, in words."""
+    title: str
     tile: int = 0
-    """Cells of a node beside its name; 0 for bare cells without names."""
+    """Cells of a node after its name; 0 for cells without names."""
     share: int = 1
-    """Nodes that a bare cell stands for."""
+    """Nodes of a cell."""
 
 
 @lru_cache(maxsize=1)
 def grain(view_model: ViewModel, width: int, height: int) -> Grain:
-    """A tile of devices per node, else a named cell, else a bare cell: the finest that fits."""
+    """Devices of each node, else a named cell per node, else bare cells: the finest that fits."""
     nodes = list(view_model.cluster.nodes.values())
     name = max(map(len, tail_names([node.name for node in nodes])), default=0)
-    # An engine tells the devices of one node only: that with the cursor.
-    told = nodes if view_model.cluster.whole is None else []
+    # A Prometheus backend has the devices of one node only.
+    detailed = nodes if view_model.cluster.whole is None else []
     devices = min(
-        MAX_DEVICES, max((len(node.inventory.of(Entity.DEVICE)) for node in told), default=0)
+        MAX_DEVICES, max((len(node.inventory.of(Entity.DEVICE)) for node in detailed), default=0)
     )
     if name <= 12 and devices:
         # Wider tiles where they cost no more lines.
@@ -109,25 +109,25 @@ def draw(
     height: int,
     context: RenderContext,
     layer: Layer = LAYERS[0],
-    chosen: Mask | None = None,
+    selected: Mask | None = None,
 ) -> list[Strip]:
     """Lines of the map, in the grain that fits.
 
     Args:
-        view_model: what is drawn.
+        view_model: the fleet.
         width: cells.
-        height: lines, at most.
-        context: what to draw with.
-        layer: what colours stand for.
-        chosen: `[node]`, whether it is looked at; the others are dimmed. None is all.
+        height: maximum lines.
+        context: palette and glyphs.
+        layer: the quantity of the colors.
+        selected: `[node]`; the others are dimmed. None is all.
     """
     nodes = list(view_model.cluster.nodes.values())
     if not nodes or width < 4:
         return []
     dimmed = frozenset[str]()
-    if chosen is not None:
-        pairs = zip(nodes, chosen.tolist(), strict=True)
-        dimmed = frozenset(node.name for node, looked_at in pairs if not looked_at)
+    if selected is not None:
+        pairs = zip(nodes, selected.tolist(), strict=True)
+        dimmed = frozenset(node.name for node, is_selected in pairs if not is_selected)
     fitting = grain(view_model, width, height)
     if not fitting.tile:
         return _cells(nodes, view_model, width, fitting.share, context, layer, dimmed)
@@ -139,23 +139,17 @@ def draw(
 def heading(
     view_model: ViewModel | None, layer: Layer, width: int, height: int, context: RenderContext
 ) -> Content:
-    """What the colours stand for, of what, and their scale.
-
-    Args:
-        view_model: that the map is drawn from; None before the first.
-        layer: what colours stand for.
-        width: cells of the map, 0 where that is not known yet.
-        height: lines of the map, at most.
-        context: what the map is drawn with.
-    """
+    """The title: the quantity, the level of detail and the scale of colors."""
     title = f"fleet · {layer.title}"
     if view_model is None or not view_model.cluster.nodes or not width:
         return Content(title)
     steps = [
-        (context.glyphs.cell, Style(foreground=Color.from_rich_color(level.color)))
+        (glyphs.CELL, Style(foreground=Color.from_rich_color(level.color)))
         for level in context.palette.levels[:: LEVELS // SCALE_CELLS]
     ]
-    return Content.assemble(f"{title} {grain(view_model, width, height).of} · 0 ", *steps, " 100 %")
+    return Content.assemble(
+        f"{title} {grain(view_model, width, height).title} · 0 ", *steps, " 100 %"
+    )
 
 
 def _lines(count: int, cells: int, gap: int, width: int) -> int:
@@ -179,13 +173,13 @@ def tail_names(names: list[str]) -> list[str]:
 
 
 def _sign(node: NodeView, view_model: ViewModel, context: RenderContext) -> Part:
-    """What is wrong with a node, in one cell."""
+    """The severity or state of a node, in one cell."""
     severity = worst(node, view_model)
     if severity is not None:
-        return context.glyphs.severities[severity], context.palette.severity(severity)
+        return glyphs.SEVERITIES[severity], context.palette.severity(severity)
     if node.state in (State.FRESH, State.ENDED):
         return " ", context.palette.text
-    return context.glyphs.states[node.state], context.palette.state(node.state)
+    return glyphs.STATES[node.state], context.palette.state(node.state)
 
 
 def _tiles(
@@ -215,7 +209,7 @@ def _tiles(
             severity = worst(node, view_model)
             style = context.palette.severity(severity) if severity else context.palette.muted
             strip = _strip(node, tile, context, layer)
-            if node.name in dimmed:  # what is wrong with it keeps its sign
+            if node.name in dimmed:
                 style = context.palette.dim
                 strip = [("".join(text for text, _ in strip), context.palette.rule)]
             parts += [_sign(node, view_model, context), (f"{fit(tail, name)} ", style), *strip]
@@ -225,7 +219,7 @@ def _tiles(
 
 
 def _strip(node: NodeView, tile: int, context: RenderContext, layer: Layer) -> list[Part]:
-    """One node's devices (or the node as one) in `tile` coloured cells."""
+    """One node's devices (or the node as one) in `tile` colored cells."""
     if tile == 1:
         mean = node.frame.value(layer.node)
         values = [np.nan if mean is None else mean]
@@ -236,9 +230,9 @@ def _strip(node: NodeView, tile: int, context: RenderContext, layer: Layer) -> l
     cells: list[Part] = []
     for value in values:
         if value != value:
-            cells.append((context.glyphs.absent * size, context.palette.faint))
+            cells.append((glyphs.ABSENT * size, context.palette.faint))
         else:
-            cells.append((context.glyphs.cell * size, context.palette.level(value)))
+            cells.append((glyphs.CELL * size, context.palette.level(value)))
     cells.append((" " * (tile - size * len(values)), context.palette.text))
     return runs(cells)
 
@@ -252,23 +246,23 @@ def _cells(
     layer: Layer,
     dimmed: frozenset[str],
 ) -> list[Strip]:
-    """One cell for each `share` nodes: the least of them."""
+    """One cell per `share` nodes, with the smallest value."""
     rows = []
     groups = [nodes[start : start + share] for start in range(0, len(nodes), share)]
     for start in range(0, len(groups), width):
         cells: list[Part] = []
         for group in groups[start : start + width]:
             signs = [sign for node in group if (sign := _sign(node, view_model, context))[0] != " "]
-            looked_at = [node for node in group if node.name not in dimmed]
-            values = (node.frame.value(layer.node) for node in looked_at)
+            shown = [node for node in group if node.name not in dimmed]
+            values = (node.frame.value(layer.node) for node in shown)
             known = [value for value in values if value is not None]
             if signs:
                 cells.append(signs[0])
-            elif not looked_at:
-                cells.append((context.glyphs.cell, context.palette.rule))
+            elif not shown:
+                cells.append((glyphs.CELL, context.palette.rule))
             elif known:
-                cells.append((context.glyphs.cell, context.palette.level(min(known))))
+                cells.append((glyphs.CELL, context.palette.level(min(known))))
             else:
-                cells.append((context.glyphs.absent, context.palette.faint))
+                cells.append((glyphs.ABSENT, context.palette.faint))
         rows.append(line(runs(cells), width))
     return rows

@@ -9,12 +9,12 @@ from textual.strip import Strip
 
 from trntop.core.model import Severity
 
+from . import glyphs
 from .context import RenderContext
-from .glyphs import Glyphs
 from .line import Part, line
 
 AIR = 1.5
-"""How far a graph without a natural end reaches above its largest value."""
+"""Top of a graph, relative to its largest value."""
 
 Values = npt.NDArray[np.floating]
 
@@ -22,7 +22,6 @@ Values = npt.NDArray[np.floating]
 def bar(
     ratio: float | None,
     width: int,
-    glyphs: Glyphs,
     style: Style,
     track: Style,
     *,
@@ -31,26 +30,24 @@ def bar(
 ) -> list[Part]:
     """A bar of `width` cells for a ratio from 0 to 1, with a tick at `limit`.
 
-    An absent ratio leaves blanks: an empty bar would say zero.
+    An absent ratio is blank: an empty bar would mean zero.
     """
     if width <= 0:
         return []
     if ratio is None:
         return [(" " * width, track)]
     halves = round(min(1.0, max(0.0, ratio)) * width * 2)
-    if not glyphs.half:
-        halves = (halves + 1) // 2 * 2
-    cells = [(glyphs.full, style)] * (halves // 2)
+    cells = [(glyphs.FULL, style)] * (halves // 2)
     if halves % 2:
-        cells.append((glyphs.half, style))
-    cells += [(glyphs.track, track)] * (width - len(cells))
+        cells.append((glyphs.HALF, style))
+    cells += [(glyphs.TRACK, track)] * (width - len(cells))
     if limit is not None and 0 <= limit < 1:
-        cells[min(width - 1, int(limit * width))] = (glyphs.limit, limit_style or track)
+        cells[min(width - 1, int(limit * width))] = (glyphs.LIMIT, limit_style or track)
     return runs(cells)
 
 
 def runs(cells: list[Part]) -> list[Part]:
-    """Neighbours of one style joined."""
+    """Joins neighbors of one style."""
     runs: list[Part] = []
     for text, style in cells:
         if runs and runs[-1][1] is style:
@@ -63,8 +60,8 @@ def runs(cells: list[Part]) -> list[Part]:
 def buckets(times: Values, values: Values, now: float, width: int, seconds: float) -> Values:
     """Means of `values` in `width` slots of `seconds`, the last one holding `now`.
 
-    Slots stand at whole multiples of `seconds`, so that they move on by whole slots: a graph
-    that shivers at each tick is unrest and bytes to the terminal. A slot without a value is NaN.
+    Slots start at multiples of `seconds`, so that the graph changes only when a slot is complete. A
+    slot without a value is NaN.
     """
     result = np.full(width, np.nan)
     if not len(times):
@@ -79,19 +76,18 @@ def buckets(times: Values, values: Values, now: float, width: int, seconds: floa
     return result
 
 
-def sparkline(values: Values, glyphs: Glyphs, top: float | None = None) -> str:
+def sparkline(values: Values, top: float | None = None) -> str:
     """One character per value, from 0 to `top`; absent is a blank.
 
-    Without `top` the largest value reaches two thirds of the height: a steady value shall look
-    like a level, not like a wall.
+    Without `top` the largest value has two thirds of the height.
     """
     if top is None:
         known = len(values) and not np.isnan(values).all()
         top = AIR * float(np.nanmax(values)) if known else 1.0
-    steps = len(glyphs.spark)
+    steps = len(glyphs.SPARK)
     scale = steps / top if top > 0 else 0.0
     return "".join(
-        " " if value != value else glyphs.spark[min(steps - 1, max(0, int(value * scale)))]
+        " " if value != value else glyphs.SPARK[min(steps - 1, max(0, int(value * scale)))]
         for value in values.tolist()
     )
 
@@ -107,11 +103,10 @@ def chart(
 ) -> list[Strip]:
     """A graph of `height` lines and one cell per value, from 0 to `top`.
 
-    Columns above `limit` take the shades `over`, a warning's by default, and the limit is drawn as
-    a dotted line.
+    Columns above `limit` have the shades `over`; the limit is a dotted line.
     """
-    palette, glyphs = context.palette, context.glyphs
-    steps = len(glyphs.column) - 1
+    palette = context.palette
+    steps = len(glyphs.COLUMN) - 1
     scale = height * steps / top if top > 0 else 0.0
     levels = [
         -1 if value != value else min(height * steps, max(1, round(value * scale)))
@@ -119,7 +114,9 @@ def chart(
     ]
     shades = (palette.area, over or palette.over[Severity.WARNING])
     above = [limit is not None and value > limit for value in values.tolist()]
-    at = ruled(height, context, top=top, limit=limit)
+    at = None
+    if limit is not None and 0 < limit < top:
+        at = height - 1 - int(limit * scale) // steps
     rows = []
     for row in reversed(range(height)):
         cells: list[Part] = []
@@ -127,18 +124,10 @@ def chart(
         for level, is_above in zip(levels, above, strict=True):
             inside = min(steps, max(0, level - row * steps))
             if inside:
-                cells.append((glyphs.column[inside], shades[is_above][shade]))
+                cells.append((glyphs.COLUMN[inside], shades[is_above][shade]))
             elif height - 1 - row == at:
-                cells.append(("╌" if glyphs.half else "-", palette.faint))
+                cells.append(("╌", palette.faint))
             else:
                 cells.append((" ", palette.faint))
         rows.append(line(runs(cells), len(levels)))
     return rows
-
-
-def ruled(height: int, context: RenderContext, *, top: float, limit: float | None) -> int | None:
-    """The line of a graph, counted from above, in which its limit is drawn."""
-    if limit is None or not 0 < limit < top:
-        return None
-    steps = len(context.glyphs.column) - 1
-    return height - 1 - int(limit * height * steps / top) // steps

@@ -1,4 +1,4 @@
-"""The host under the run: processors, memory, traffic, compilers."""
+"""The host of a node: processors, memory, traffic, compilers."""
 
 from textual.strip import Strip
 
@@ -6,13 +6,13 @@ from trntop.core import units
 from trntop.core.model import Frame, NodeView, Severity
 
 from ..view_model import ViewModel
+from . import glyphs
 from .context import RenderContext
 from .graph import bar
-from .incidents import wrap
-from .line import Part, flow, line
+from .line import Part, flow, wrapped
 
 _TRAFFIC = (
-    ("network", (("in", "network_rx"), ("out", "network_tx"))),
+    ("network", (("rx", "network_rx"), ("tx", "network_tx"))),
     ("disk", (("read", "disk_read"), ("written", "disk_written"))),
     ("lustre", (("read", "lustre_read"), ("written", "lustre_written"))),
 )
@@ -22,7 +22,7 @@ BAR = 12
 
 
 def draw(_view_model: ViewModel, node: NodeView, width: int, context: RenderContext) -> list[Strip]:
-    """A line per subject of which anything is known."""
+    """A line per subject with known values."""
     frame = node.frame
     rows = [
         ("cpu", _cpu(frame, context)),
@@ -41,8 +41,7 @@ def draw(_view_model: ViewModel, node: NodeView, width: int, context: RenderCont
     if lines:
         return lines
     why = frame.why_absent("node_cpu_busy_ratio")
-    reason = wrap(f"nothing known of the host: {why}", width)
-    return [line([(part, context.palette.muted)], width) for part in reason]
+    return wrapped(f"no host data: {why}", width, context.palette.muted)
 
 
 def _cpu(frame: Frame, context: RenderContext) -> list[list[Part]]:
@@ -53,7 +52,7 @@ def _cpu(frame: Frame, context: RenderContext) -> list[list[Part]]:
     if busy is not None:
         of = "" if vcpus is None else f" of {vcpus:.0f} vCPUs"
         groups.append([
-            *bar(busy, BAR, context.glyphs, palette.graph, palette.rule),
+            *bar(busy, BAR, palette.graph, palette.rule),
             (f" {units.percent(busy)}", palette.text), (of, palette.muted),
         ])  # fmt: skip
     if load is not None:
@@ -70,7 +69,7 @@ def _memory(frame: Frame, context: RenderContext) -> list[list[Part]]:
     groups: list[list[Part]] = []
     if used is not None and total:
         groups.append([
-            *bar(used / total, BAR, context.glyphs, palette.graph, palette.rule),
+            *bar(used / total, BAR, palette.graph, palette.rule),
             (f" {units.bytes_iec(used)}", palette.text),
             (f" of {units.bytes_iec(total)}", palette.muted),
         ])  # fmt: skip
@@ -97,7 +96,7 @@ def _compiler(frame: Frame, context: RenderContext) -> list[list[Part]]:
     palette = context.palette
     groups: list[list[Part]] = []
     if running is not None:
-        text = f"{running:.0f} running" if running else "none runs"
+        text = f"{running:.0f} running" if running else "none running"
         groups.append([(text, palette.accent if running else palette.muted)])
     if modules is not None:
         groups.append([(f"{modules:,.0f}", palette.text), (" modules in the cache", palette.muted)])
@@ -105,8 +104,8 @@ def _compiler(frame: Frame, context: RenderContext) -> list[list[Part]]:
 
 
 def _kernel(frame: Frame, context: RenderContext) -> list[list[Part]]:
-    """Only what was logged: silence is the rule."""
-    sign = context.glyphs.severities[Severity.WARNING]
+    """Errors in the kernel log, if any."""
+    sign = glyphs.SEVERITIES[Severity.WARNING]
     return [
         [(f"{sign} {count:.0f} {name} errors in the kernel log", context.palette.warning)]
         for name, quantity in _ERRORS

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from trntop.analysis import RULEBOOK
 from trntop.core import units
 from trntop.core.model import Incident, Stage
-from trntop.pipeline.jobs import job_stage
+from trntop.pipeline.jobs import job_phase
 
-from ..measures import COMM, PACE, STEP
+from ..measures import COMM, LOG_STEP, STEP
 from ..view_model import JobFigures, ViewModel, job_figures
 from . import run
 from .context import RenderContext, bare
@@ -26,7 +27,7 @@ class JobRow:
 
 
 def worst_first(view_model: ViewModel) -> list[JobFigures]:
-    """All jobs, in the order by which the header chooses the one that it shows."""
+    """All jobs; the header shows the first one."""
     if view_model.job is None:
         return []
     if len(view_model.cluster.jobs) == 1:
@@ -35,7 +36,7 @@ def worst_first(view_model: ViewModel) -> list[JobFigures]:
     troubled = {incident.job: incident.severity.rank for incident in reversed(view_model.incidents)}
     return sorted(
         figures,
-        key=lambda one: (troubled.get(one.job, -1), one.comm_share or 0.0, one.nodes),
+        key=lambda job: (troubled.get(job.job, -1), job.comm_share or 0.0, job.nodes),
         reverse=True,
     )
 
@@ -44,37 +45,57 @@ def incidents_of(view_model: ViewModel, job: str) -> tuple[Incident, ...]:
     """The open incidents of a job, and of its nodes where they name no job; worst first."""
     nodes = frozenset(view_model.cluster.jobs.get(job, ()))
     return tuple(
-        one
-        for one in view_model.incidents
-        if one.job == job or (one.job is None and one.node is not None and one.node in nodes)
+        incident
+        for incident in view_model.incidents
+        if incident.job == job or (incident.job is None and incident.node in nodes)
     )
+
+
+_COMM_BOUND = "comm_bound"
+_CAUSES = next(frozenset(rule.inhibited_by) for rule in RULEBOOK if rule.kind == _COMM_BOUND)
+"""Kinds of incidents that explain a long communication time."""
+
+
+def explains_comm(view_model: ViewModel, incident: Incident, job: str) -> bool:
+    """Whether an incident reports or explains too much communication of `job`; "" is any job."""
+    if incident.kind == _COMM_BOUND:
+        return incident.job == job or not job
+    if incident.kind not in _CAUSES:
+        return False
+    nodes = view_model.cluster.jobs.get(job, ())
+    return not job or incident.job == job or (not incident.job and incident.node in nodes)
+
+
+def comm_causes(view_model: ViewModel, job: str) -> list[Incident]:
+    """The open incidents that explain the communication of a job, worst first."""
+    return [
+        incident
+        for incident in view_model.incidents
+        if incident.kind != _COMM_BOUND and explains_comm(view_model, incident, job)
+    ]
+
+
+def comm_bound(view_model: ViewModel, job: str) -> Incident | None:
+    """The open incident that reports too much communication of a job."""
+    found = (i for i in view_model.incidents if i.kind == _COMM_BOUND and i.job == job)
+    return next(found, None)
 
 
 def row_of(view_model: ViewModel, figures: JobFigures) -> JobRow:
-    """The row of a job."""
-    nodes = view_model.cluster.jobs.get(figures.job, ())
-    return JobRow(
-        figures, incidents_of(view_model, figures.job), job_stage(view_model.cluster, nodes)
-    )
+    phase = job_phase(view_model.cluster, figures.job)
+    return JobRow(figures, incidents_of(view_model, figures.job), phase.stage if phase else None)
 
 
 def _name(row: JobRow, width: int, context: RenderContext) -> list[Part]:
-    if not row.incidents:
-        return [
-            ("  ", context.palette.text),
-            (fit(row.figures.job, width - 2), context.palette.text),
-        ]
-    severity = row.incidents[0].severity
-    text = f"{context.glyphs.severities[severity]} {row.figures.job}"
-    return [(fit(text, width), context.palette.severity(severity))]
+    severity = row.incidents[0].severity if row.incidents else None
+    return context.name(row.figures.job, width, severity)
 
 
 def _nodes(row: JobRow, width: int, context: RenderContext) -> list[Part]:
     return [(fit(str(row.figures.nodes), width, "right"), context.palette.text)]
 
 
-def stage(row: JobRow, width: int, context: RenderContext) -> list[Part]:
-    """What the job is at."""
+def _stage(row: JobRow, width: int, context: RenderContext) -> list[Part]:
     if row.stage is None:
         return [(fit(units.ABSENT, width), context.palette.faint)]
     return [(fit(row.stage.value, width), run.style_of(row.stage, context.palette))]
@@ -90,60 +111,59 @@ def figure(
     """A number of a job in a cell; above `limit` it is a warning."""
 
     def draw(row: JobRow, width: int, context: RenderContext) -> list[Part]:
-        one = value(row)
-        number = context.number(bare(form(one)), quantity, width)
-        if limit is not None and one is not None and one > limit:
+        found = value(row)
+        number = context.number(bare(form(found)), quantity, width)
+        if limit is not None and found is not None and found > limit:
             number[0] = (number[0][0], context.palette.warning)
         return number
 
     return draw
 
 
-def step_seconds(row: JobRow, width: int, context: RenderContext) -> list[Part]:
-    """As the job states it, else by the pace of its log."""
-    one = row.figures
-    if one.step_seconds is None and one.step_pace_seconds is not None:
-        text, quantity = units.plain_seconds(one.step_pace_seconds), PACE
-    else:
-        text, quantity = units.plain_seconds(one.step_seconds), STEP
-    return context.number(text, quantity, width)
+def step_time(figures: JobFigures) -> tuple[float | None, str]:
+    """The reported step time, else the interval of the steps in the log; and its quantity."""
+    if figures.step_seconds is None and figures.step_pace_seconds is not None:
+        return figures.step_pace_seconds, LOG_STEP
+    return figures.step_seconds, STEP
+
+
+def _step_seconds(row: JobRow, width: int, context: RenderContext) -> list[Part]:
+    seconds, quantity = step_time(row.figures)
+    return context.number(units.plain_seconds(seconds), quantity, width)
+
+
+def comm_bar(share: float | None, limit: float, cells: int, context: RenderContext) -> list[Part]:
+    """The comm share up to twice its limit, so that the tick of the limit is in the middle."""
+    palette, scale = context.palette, min(1.0, 2 * limit) or 1.0
+    over = share is not None and share > limit
+    return bar(
+        None if share is None else share / scale, cells,
+        palette.warning if over else palette.graph, palette.rule,
+        limit=limit / scale, limit_style=palette.strong,
+    )  # fmt: skip
 
 
 def share_bar(limit: float) -> Callable[[JobRow, int, RenderContext], Sequence[Part]]:
-    """The comm share as a bar up to twice its limit, and as a number."""
+    """The comm share as a bar and as a number."""
+    number = figure(lambda row: row.figures.comm_share, units.percent, COMM, limit=limit)
 
     def draw(row: JobRow, width: int, context: RenderContext) -> list[Part]:
-        share = row.figures.comm_share
-        over = share is not None and share > limit
-        number = context.number(bare(units.percent(share)), COMM, 5)
-        if over:
-            number[0] = (number[0][0], context.palette.warning)
         cells = width - 6
         if cells < 6:
-            return [(" " * max(0, width - 5), context.palette.text), *number]
-        scale = min(1.0, 2 * limit) or 1.0
-        drawn = bar(
-            None if share is None else share / scale, cells, context.glyphs,
-            context.palette.warning if over else context.palette.graph, context.palette.rule,
-            limit=limit / scale, limit_style=context.palette.strong,
-        )  # fmt: skip
-        return [*drawn, (" ", context.palette.text), *number]
+            return [*number(row, width, context)]
+        drawn = comm_bar(row.figures.comm_share, limit, cells, context)
+        return [*drawn, (" ", context.palette.text), *number(row, 5, context)]
 
     return draw
 
 
 def _found(row: JobRow, width: int, context: RenderContext) -> list[Part]:
-    if not row.incidents:
-        return [(" " * width, context.palette.text)]
-    first = row.incidents[0]
-    where = first.node or ""
-    more = f" +{len(row.incidents) - 1}" if len(row.incidents) > 1 else ""
-    text = f"{context.glyphs.severities[first.severity]} {first.kind} {where}".rstrip() + more
-    return [(fit(text, width), context.palette.severity(first.severity))]
+    node = row.incidents[0].node if row.incidents else None
+    return context.worst_incident(row.incidents, width, node or "")
 
 
 NAME: Column[JobRow] = Column("job", "  job", 14, 100, _name, wide=28)
 NODES: Column[JobRow] = Column("nodes", "nodes", 5, 60, _nodes, align="right")
-STEP_SECONDS: Column[JobRow] = Column("step", "step", 8, 85, step_seconds, unit="s", align="right")
-PHASE: Column[JobRow] = Column("phase", "phase", 13, 80, stage)
+STEP_SECONDS: Column[JobRow] = Column("step", "step", 8, 85, _step_seconds, unit="s", align="right")
+PHASE: Column[JobRow] = Column("phase", "phase", 13, 80, _stage)
 FOUND: Column[JobRow] = Column("incident", "incident", 16, 40, _found, wide=36)

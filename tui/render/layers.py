@@ -1,4 +1,4 @@
-"""What the colours of the map of EFA cards stand for."""
+"""The quantities that the map of EFA devices can show."""
 
 import math
 from collections.abc import Callable
@@ -10,85 +10,67 @@ from trntop.core import units
 
 from . import rails
 from .context import bare
-from .efa import RETRANSMIT, SIBLINGS, TX
+from .efa import PEERS, RETRANSMIT, TX
 from .fabric import Fabric
-from .probed import LATENCY
+from .links import LATENCY
 
 TOPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Shares of the line rate that the brightest colour may stand for."""
-CALMER = 4.0
-"""Times that a scale must be too large before it is made smaller."""
+"""Shares of the line rate that the brightest color may mean."""
+HYSTERESIS = 4.0
+"""Factor by which the scale must be too large before it shrinks."""
 DECADES = 3.0
-"""Powers of ten on the scale of retransmits; the limit stands one below its end."""
+"""Powers of ten on the scale of retransmits; the limit is one below its end."""
 UNEVEN = 0.5
-"""Share by which a card must differ from its siblings for the brightest colour."""
+"""Deviation from the peers that has the brightest color."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One way to colour the cards."""
+    """One way to color the devices."""
 
     title: str
     quantity: str
     values: Callable[[Fabric], rails.Table]
-    """One value a card, `[node, rail]`."""
+    """`[node, rail]`."""
     text: Callable[[float], str]
     """A value in at most four characters."""
     level: Callable[[float, Fabric, float], float]
-    """From 0, calm, to 1, for a value, its tick, and the top of the scale."""
+    """From 0 to 1, of a value and the top of the scale."""
     ends: Callable[[Fabric, float], tuple[str, str]]
-    """What the darkest and the brightest colour stand for."""
+    """Both ends of the scale."""
 
 
 def top(values: rails.Table, before: float) -> float:
-    """The top of the scale of traffic; it follows what is there without going to and fro."""
+    """The top of the scale of traffic; it follows the values without oscillating."""
     largest = float(np.nanmax(values)) if values.size and not np.isnan(values).all() else 0.0
-    needed = next((one for one in TOPS if largest <= one), TOPS[-1])
-    return before if needed <= before <= CALMER * needed else needed
+    needed = next((share for share in TOPS if largest <= share), TOPS[-1])
+    return before if needed <= before <= HYSTERESIS * needed else needed
 
 
 def _percent(value: float) -> str:
     return bare(units.percent(value))
 
 
-def _resent(value: float) -> str:
-    return _percent(value) if value else " "  # what should be 0 and is need not be read
-
-
-def _whole_percent(value: float) -> str:
-    return f"{100 * value:.0f}" if value < 99.995 else ">999"
-
-
-def microseconds(seconds: float) -> str:
-    """A latency in at most four characters."""
+def _microseconds(seconds: float) -> str:
     number = 1e6 * seconds
     return f"{number:.1f}" if number < 99.95 else f"{number:.0f}" if number < 9999.5 else ">9ms"
 
 
-def _by_decades(value: float, fabric: Fabric, _top: float) -> float:
+def _decades(value: float, fabric: Fabric, _top: float) -> float:
     limit = fabric.view_model.limits.retransmits
     if value <= 0 or limit <= 0:
         return 0.0
     return 1.0 - 1.0 / DECADES + math.log10(value / limit) / DECADES
 
 
-def _unevenness(value: float, _fabric: Fabric, _top: float) -> float:
-    return abs(value - 1.0) / UNEVEN
-
-
-def slowness(latency: float, typical: float) -> float:
-    """From 0 for half the typical latency to 1 for twice it."""
-    return (latency / typical - 0.5) / 1.5
-
-
-def _retransmit_ends(fabric: Fabric, _top: float) -> tuple[str, str]:
+def _decade_ends(fabric: Fabric, _top: float) -> tuple[str, str]:
     limit = fabric.view_model.limits.retransmits
     return f"{100 * limit / 10 ** (DECADES - 1):.1g} %", f"{1000 * limit:.2g} %, by powers of ten"
 
 
 def _latency_ends(fabric: Fabric, _top: float) -> tuple[str, str]:
-    typical = fabric.pairs.typical
-    return units.seconds(typical / 2), f"{units.seconds(2 * typical)}, twice the median"
+    median = fabric.links.median
+    return units.seconds(median / 2), f"{units.seconds(2 * median)}, twice the median"
 
 
 LAYERS = (
@@ -99,15 +81,17 @@ LAYERS = (
     ),
     Layer(
         "retransmits, share of packets", RETRANSMIT, lambda fabric: fabric.rails.table(RETRANSMIT),
-        _resent, _by_decades, _retransmit_ends,
+        lambda value: _percent(value) if value else " ", _decades, _decade_ends,
     ),
     Layer(
-        "traffic vs peers", SIBLINGS, lambda fabric: fabric.rails.table(SIBLINGS),
-        _whole_percent, _unevenness, lambda _fabric, _top: ("even", "50 % off"),
+        "traffic vs peers", PEERS, lambda fabric: fabric.rails.table(PEERS),
+        lambda value: f"{100 * value:.0f}" if value < 99.995 else ">999",
+        lambda value, _fabric, _top: abs(value - 1.0) / UNEVEN,
+        lambda _fabric, _top: ("even", "50 % off"),
     ),
     Layer(
         "latency, slowest link of the newest probes", LATENCY, lambda fabric: fabric.latency,
-        microseconds,
-        lambda value, fabric, _top: slowness(value, fabric.pairs.typical), _latency_ends,
+        _microseconds,
+        lambda value, fabric, _top: (value / fabric.links.median - 0.5) / 1.5, _latency_ends,
     ),
 )  # fmt: skip

@@ -1,9 +1,10 @@
-"""One line: parts of text with their styles, laid into a width."""
+"""Lines of styled text in a given width."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -11,9 +12,12 @@ from textual.strip import Strip
 Part = tuple[str, Style]
 Align = Literal["left", "right"]
 
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµ]?s|min|h|d|[KMGT]?i?B|Gb/s)(?:[\s,;.)]|$))")
+"""Blank between a number and its unit, where lines are not broken."""
+
 
 def printable(text: str) -> str:
-    """`text` without anything a terminal would obey; a second wall behind `trntop.core.text`."""
+    """`text` without control characters; `trntop.core.text` already removes them from input."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
@@ -42,7 +46,7 @@ def length(parts: Iterable[Part]) -> int:
 def line(parts: Iterable[Part], width: int) -> Strip:
     """`parts` in a row, cut or padded to `width`.
 
-    Blanks join what stands before them: each change of colour is bytes to the terminal.
+    Blanks get the style before them, because each change of style is bytes to the terminal.
     """
     segments: list[Segment] = []
     cells = 0
@@ -60,7 +64,6 @@ def line(parts: Iterable[Part], width: int) -> Strip:
                 continue
         segments.append(Segment(text, style))
     if cells < width:
-        # Here rather than by the strip: it would make a second one.
         segments.append(Segment(" " * (width - cells)))
         cells = width
     return Strip(segments, cells).adjust_cell_length(width)
@@ -73,13 +76,13 @@ def flow(
     *,
     right: Sequence[tuple[int, Sequence[Part]]] = (),
 ) -> Strip:
-    """Groups from the left and from the right; the least important go where space ends.
+    """Groups from the left and from the right; the least important are left out if needed.
 
     Args:
         groups: importance (larger stays longer) and parts, in reading order.
         width: cells.
-        gap: what stands between groups.
-        right: groups that keep to the right edge.
+        gap: between groups.
+        right: groups at the right edge.
     """
     kept = [(rank, list(parts), False) for rank, parts in groups if parts]
     kept += [(rank, list(parts), True) for rank, parts in right if parts]
@@ -119,3 +122,27 @@ def beside(blocks: Sequence[tuple[Sequence[Strip], int]], gap: int = 2) -> list[
             parts.append(strip.adjust_cell_length(width))
         rows.append(Strip.join(parts))
     return rows
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """`text` in lines of at most `width` cells, broken at blanks if possible."""
+    lines: list[str] = []
+    current = ""
+    width = max(1, width)
+    words = _UNIT.sub("\0", " ".join(text.split())).split(" ")
+    for piece in (part for word in words for part in chop_cells(word.replace("\0", " "), width)):
+        candidate = f"{current} {piece}".strip()
+        if current and cell_len(candidate) > width:
+            lines.append(current)
+            current = piece
+        else:
+            current = candidate
+    return [*lines, current] if current else lines or [""]
+
+
+def wrapped(text: str, width: int, style: Style, lead: Sequence[Part] = ()) -> list[Strip]:
+    """`text` as lines; the first one starts with `lead`, the others are indented by its width."""
+    indent = length(lead)
+    first, *rest = wrap(text, width - indent)
+    below = [line([(" " * indent, style), (part, style)], width) for part in rest]
+    return [line([*lead, (first, style)], width), *below]

@@ -1,7 +1,6 @@
-"""Markdown of our own pages as lines: headings, paragraphs, lists, code.
+"""The Markdown of the runbooks as lines: headings, paragraphs, lists, code.
 
-Only what the runbooks use. It is drawn with the ink of everything else, in a millisecond, where
-a Markdown widget mounts one widget for each block.
+It takes a millisecond; Textual's Markdown mounts a widget for each block.
 """
 
 import re
@@ -20,12 +19,12 @@ _ITEM = re.compile(r"(- |\d+\. )")
 _INDENT = 2
 
 Block = tuple[str, str]
-"""What it is (`#` and more, `-` or `1.` for items, `code`, or nothing), and its text."""
+"""Kind (`#`, `##`, `-`, `1.`, `code` or nothing) and text."""
 
 
 @cache
 def blocks(page: str) -> tuple[Block, ...]:
-    """The blocks of a page; a line of code is one of its own."""
+    """The blocks of a page; each line of code is a block."""
     found: list[Block] = []
     code = False
     for text in page.splitlines():
@@ -70,13 +69,7 @@ def draw(page: str, width: int, palette: Palette) -> tuple[Strip, ...]:
 
 
 def flowed(runs: list[Part], width: int, lead: Part) -> Iterator[list[Part]]:
-    """Text in several styles, broken at blanks; `lead` stands before its first line.
-
-    Args:
-        runs: texts and their styles, one after the other.
-        width: cells.
-        lead: its width is the indent of the lines that follow.
-    """
+    """Styled text, broken at blanks; `lead` starts the first line and indents the others."""
     indent = cell_len(lead[0])
     row: list[Part] = [lead]
     used = indent
@@ -94,7 +87,7 @@ def flowed(runs: list[Part], width: int, lead: Part) -> Iterator[list[Part]]:
 
 
 def _words(runs: list[Part]) -> Iterator[list[Part]]:
-    """What stands between blanks; a word may have several styles."""
+    """The parts between blanks; a word may have several styles."""
     word: list[Part] = []
     for text, style in runs:
         for piece in re.split(r"(\s+)", text):
@@ -119,7 +112,7 @@ def _runs(text: str, palette: Palette) -> Iterator[Part]:
 
 
 def _code(text: str, width: int, palette: Palette) -> Iterator[list[Part]]:
-    """A command; its remark goes below where the line is too short for both."""
+    """A command; its comment is on another line if the width is too small."""
     indent = " " * _INDENT
     command, sign, remark = text.partition("  #")
     remark = f"{sign.strip()}{remark}" if sign else ""
@@ -133,7 +126,6 @@ def _code(text: str, width: int, palette: Palette) -> Iterator[list[Part]]:
         return
     if remark:
         yield from flowed([(remark, palette.muted)], width, (indent, palette.text))
-    # Long commands go on further in, so that each can be told from the next.
     rest = command.rstrip()
     room = max(8, width - 2 * _INDENT)
     yield [(indent, palette.text), (rest[: width - _INDENT], palette.key)]

@@ -1,7 +1,6 @@
-"""The other parts of a node's screen: who it is, what runs on it, what feeds it."""
+"""The other parts of the node screen: identity, processes, sources, incidents."""
 
 from collections.abc import Callable
-from itertools import chain, repeat
 
 from rich.segment import Segment
 from textual.strip import Strip
@@ -12,12 +11,12 @@ from trntop.core.model import NodeView, Process, Runtime, State
 from trntop.pipeline import hbm
 from trntop.pipeline.jobs import holders
 
-from ..measures import BANDWIDTH, COMM, PROMETHEUS, UTILIZATION, job_worst
+from ..measures import BANDWIDTH, COMM, TENSOR_ENGINE, UTILIZATION, job_worst
 from ..view_model import ViewModel
-from . import incidents, run
+from . import glyphs, incidents, run
 from .context import RenderContext, bare
 from .fleet import state_parts
-from .line import Part, fit, flow, length, line
+from .line import Part, fit, flow, length, line, wrapped
 
 Paint = Callable[[ViewModel, NodeView, int, RenderContext], list[Strip]]
 
@@ -25,9 +24,9 @@ Paint = Callable[[ViewModel, NodeView, int, RenderContext], list[Strip]]
 def identity(
     view_model: ViewModel, node: NodeView, width: int, context: RenderContext
 ) -> list[Strip]:
-    """Name, type, holder, place, versions, state; below, what the node is busy with.
+    """Name, type, allocation, location, versions, state; below, the phase.
 
-    Then its worst incident, where another one stands in the alert line.
+    Then its worst incident, unless it is in the alert line.
     """
     palette, facts = context.palette, node.inventory.facts
     names = view_model.cluster.names
@@ -35,7 +34,7 @@ def identity(
     groups: list[tuple[int, list[Part]]] = [(100, [(f" {node.name}", palette.strong)])]
     if wrong:
         sign, style = (
-            context.glyphs.severities[wrong[0].severity],
+            glyphs.SEVERITIES[wrong[0].severity],
             palette.severity(wrong[0].severity),
         )
         groups = [(100, [(f" {sign} {node.name}", style)])]
@@ -59,16 +58,16 @@ def identity(
     gap = ("  ", palette.faint)
     lines = [
         flow(groups, width, gap, right=right),
-        flow(_at_work(view_model, node, context), width, gap),
+        flow(_activity(view_model, node, context), width, gap),
     ]
     if wrong and wrong[0] is not view_model.incidents[0]:
-        (said,) = incidents.brief(view_model, wrong[0], width - 1, context)
-        lines.append(Strip.join([Strip([Segment(" ", palette.text)]), said]))
+        (brief,) = incidents.brief(view_model, wrong[0], width - 1, context)
+        lines.append(Strip.join([Strip([Segment(" ", palette.text)]), brief]))
     return lines
 
 
 def _cores(node: NodeView) -> str:
-    """How many cores there are: logical ones, else, where their size is not known, physical."""
+    """The number of logical cores; of physical ones if the logical ones are unknown."""
     logical, physical = (len(node.inventory.of(of)) for of in (Entity.CORE, Entity.PHYSICAL_CORE))
     if logical:
         lnc = node.inventory.lnc
@@ -76,10 +75,10 @@ def _cores(node: NodeView) -> str:
     return f" · {physical} physical cores" if physical else ""
 
 
-def _at_work(
+def _activity(
     view_model: ViewModel, node: NodeView, context: RenderContext
 ) -> list[tuple[int, list[Part]]]:
-    """The node's phase, and the shares that tell work from waiting."""
+    """The phase, and the shares of work and of waiting."""
     palette, frame = context.palette, node.frame
     phase = [(f"phase {units.ABSENT}", palette.faint)]
     if frame.phase is not None:
@@ -87,7 +86,7 @@ def _at_work(
     groups: list[tuple[int, list[Part]]] = [(100, [(" ", palette.text), *phase])]
     for rank, label, quantity in (
         (70, "util", UTILIZATION),
-        (80, "TE", PROMETHEUS),
+        (80, "TE", TENSOR_ENGINE),
         (60, "HBM bw", BANDWIDTH),
     ):
         text = units.percent(frame.value(quantity))
@@ -98,20 +97,19 @@ def _at_work(
         comm = [(f"{bounds} %", palette.text)]
     groups.append((90, [("comm ", palette.muted), *comm]))
     loss, mfu = (job_worst(node, name) for name in ("job_loss", "job_mfu_ratio"))
-    return [*groups, *run.learning(loss, mfu, context)]
+    return [*groups, *run.progress(loss, mfu, context)]
 
 
 def processes(
     _view_model: ViewModel, node: NodeView, width: int, context: RenderContext
 ) -> list[Strip]:
-    """Every process that runs on the devices or holds one: a line of figures, one of facts."""
+    """Every process that runs on the devices or has one open: a line of values, one of facts."""
     palette, frame, inventory = context.palette, node.frame, node.inventory
     runtimes = {runtime.pid: runtime for runtime in inventory.runtimes}
     holders = {process.pid: process for process in inventory.processes}
     if not runtimes and not holders:
         why = frame.why_absent("runtime_loaded_models")
-        reason = incidents.wrap(f"no Neuron process known: {why}", width)
-        return [line([(part, palette.muted)], width) for part in reason]
+        return wrapped(f"no Neuron process known: {why}", width, palette.muted)
     places = {pid: place for place, pid in enumerate(inventory.of(Entity.RUNTIME))}
     wide = width >= 92
     names = {pid: _name(holders.get(pid), runtimes.get(pid)) for pid in runtimes | holders}
@@ -128,7 +126,7 @@ def processes(
         for percentile in ("p50", "p99"):
             value = frame.at(f"runtime_total_latency_{percentile}_seconds", place)
             parts += context.number(units.seconds(value), "", 10)
-        worst = max((v for one in _ERRORS if (v := frame.at(one, place)) is not None),
+        worst = max((v for error in _ERRORS if (v := frame.at(error, place)) is not None),
                     default=None)  # fmt: skip
         number = context.number(_rate(worst), "", 10)
         parts += [(number[0][0], palette.critical)] if worst else number
@@ -154,12 +152,12 @@ def _name(holder: Process | None, runtime: Runtime | None) -> str:
 def _facts(
     runtime: Runtime | None, holder: Process | None, width: int, context: RenderContext
 ) -> list[Strip]:
-    """What a process holds and which programs it has loaded, the running ones first."""
+    """The devices and programs of a process, running programs first."""
     palette = context.palette
     facts = []
     if runtime is not None and runtime.neffs:
         neffs = sorted(runtime.neffs, key=lambda neff: not neff.running)
-        facts.append(", ".join(f"{neff.name}{' runs' * neff.running}" for neff in neffs))
+        facts.append(", ".join(f"{neff.name}{' running' * neff.running}" for neff in neffs))
     if holder is not None and holder.devices:
         facts.append(f"devices {units.ranges(holder.devices)}")
     if runtime is not None and runtime.cores:
@@ -172,11 +170,7 @@ def _facts(
         text = fit(" · ".join(facts), max(0, width - len(indent)))
         lines.append(line([(indent, palette.faint), (text, palette.faint)], width))
     if runtime is not None and runtime.error:
-        # It may end in a remedy, so it is shown whole.
-        lines += [
-            line([(indent, palette.faint), (part, palette.warning)], width)
-            for part in incidents.wrap(runtime.error, width - len(indent))
-        ]
+        lines += wrapped(runtime.error, width, palette.warning, [(indent, palette.faint)])
     return lines
 
 
@@ -189,14 +183,14 @@ def _rate(value: float | None) -> str:
 def sources(
     _view_model: ViewModel, node: NodeView, width: int, context: RenderContext
 ) -> list[Strip]:
-    """A line per source: state, age, pace, and why it or a part of it does not speak."""
+    """A line per source: state, age, interval, and its problems."""
     palette, now = context.palette, node.frame.time
     if not node.frame.sources:
-        return [line([("no source has spoken yet", palette.muted)], width)]
+        return [line([("no data from any source yet", palette.muted)], width)]
     lines = []
     for source in node.frame.sources:
         calm = source.state in (State.FRESH, State.ENDED)
-        word = f"{context.glyphs.states[source.state]} {source.state.value}"
+        word = f"{glyphs.STATES[source.state]} {source.state.value}"
         period = f"every {round(source.period, 1):g} s" if source.period else ""
         trouble = [
             f"{count:,} {what.replace('_', ' ')}"
@@ -214,53 +208,39 @@ def sources(
         if length(parts) + len(note) <= width:
             lines.append(line([*parts, (note, style)], width))
         else:
-            lines.append(line(parts, width))
-            lines += [
-                line([("  ", style), (part, style)], width)
-                for part in incidents.wrap(note, width - 2)
-            ]
+            lines += [line(parts, width), *wrapped(note, width, style, [("  ", style)])]
     return lines + _unknown(node, width, context)
 
 
 def _unknown(node: NodeView, width: int, context: RenderContext) -> list[Strip]:
-    """Why single quantities have no value, where their source said so."""
+    """Why single quantities have no value, as their source reports it."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in node.frame.reasons.items():
-        # The bandwidth goes by eight names, from which nobody learns more than from one.
         name = "HBM bandwidth" if name in hbm.QUANTITIES else name
         if name not in (names := by_reason.setdefault(reason, [])):
             names.append(name)
+    lead: list[Part] = [(f"{units.ABSENT} ", context.palette.faint)]
     return [
-        line([(lead, context.palette.faint), (part, context.palette.muted)], width)
+        row
         for reason, names in by_reason.items()
-        for lead, part in zip(
-            chain([f"{units.ABSENT} "], repeat("  ")),
-            incidents.wrap(f"{', '.join(names)}: {reason}", width - 2),
-            strict=False,
-        )
+        for row in wrapped(f"{', '.join(names)}: {reason}", width, context.palette.muted, lead)
     ]
 
 
 def found(view_model: ViewModel, node: NodeView, width: int, context: RenderContext) -> list[Strip]:
-    """The incidents of the node and of the jobs that run on it, open ones first."""
-    jobs = node.inventory.of(Entity.JOB)
-    mine = [
+    """The incidents of the node and of its jobs, open ones first."""
+    jobs, palette = node.inventory.of(Entity.JOB), context.palette
+    related = [
         incident
         for incident in view_model.view.incidents
         if incident.node == node.name or (incident.node is None and incident.job in jobs)
     ]
-    if not mine and node.state is State.NO_DATA:
-        why = f"{units.ABSENT} not evaluated: {node.why_no_data}"
-        return [line([(part, context.palette.muted)], width) for part in incidents.wrap(why, width)]
-    if not mine:
-        return [
-            line(
-                [(f"{context.glyphs.calm} ", context.palette.ok), ("none", context.palette.muted)],
-                width,
-            )
-        ]
+    if not related and node.state is State.NO_DATA:
+        return wrapped(f"{units.ABSENT} not evaluated: {node.why_no_data}", width, palette.muted)
+    if not related:
+        return [line([(f"{glyphs.CALM} ", palette.ok), ("none", palette.muted)], width)]
     return [
-        strip
-        for incident in mine[:8]
-        for strip in incidents.brief(view_model, incident, width, context)
+        row
+        for incident in related[:8]
+        for row in incidents.brief(view_model, incident, width, context)
     ]

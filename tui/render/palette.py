@@ -10,14 +10,13 @@ from textual.color import Color, ColorParseError
 from trntop.core.model import Severity, State
 
 LEVELS = 16
-"""Steps of the utilization scale. Few, because each change of colour is bytes to the terminal."""
+"""Steps of the utilization scale; each change of color is bytes to the terminal."""
 
 MUTED, FAINT, DIM = 6.5, 4.5, 3.0
-"""Contrast of the quieter texts to their ground, unless the theme says more: what is read last can
-still be read (WCAG 2, level AA), and what is left out can be made out."""
+"""Contrast of quiet texts with their background, unless the theme sets more (WCAG 2: AA is 4.5)."""
 
 SHADES = 6
-"""Steps from the ground to the top of a chart."""
+"""Color steps from the bottom to the top of a chart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,37 +25,35 @@ class Palette:
 
     text: Style
     muted: Style
-    """Labels, units: read second."""
+    """Labels, units."""
     faint: Style
-    """Marks, rules, tracks: read last."""
+    """Marks, rules, tracks."""
     dim: Style
-    """Names of what a filter leaves out."""
+    """Names of nodes that a filter excludes."""
     strong: Style
     accent: Style
-    """What the eye should find first on a calm screen."""
     ok: Style
     warning: Style
     critical: Style
     aside: Style
-    """What is not live or not real, and asks for nobody."""
+    """Paused or simulated; needs no attention."""
     badge: Style
-    """The same as a label with a ground of its own."""
+    """The same as a label with a background."""
     key: Style
     cursor: Style
     rule: Style
     graph: Style
-    """Sparklines and charts without a verdict."""
+    """Sparklines and charts."""
     area: tuple[Style, ...]
-    """Rows of a chart from the ground up, `SHADES` of them."""
+    """Rows of a chart from the bottom, `SHADES` of them."""
     over: Mapping[Severity, tuple[Style, ...]]
-    """The same for what is above a limit, by how bad that is."""
+    """The same for values above a limit, by severity."""
     levels: tuple[Style, ...]
     """Foregrounds from idle to busy, `LEVELS` of them."""
     cells: tuple[Style, ...]
     """The same as backgrounds, with a readable foreground."""
 
     def severity(self, severity: Severity | None) -> Style:
-        """Colour of a severity; muted for none."""
         if severity is Severity.CRITICAL:
             return self.critical
         if severity is Severity.WARNING:
@@ -64,7 +61,6 @@ class Palette:
         return self.accent if severity is Severity.INFO else self.muted
 
     def state(self, state: State) -> Style:
-        """Colour of a source's or node's state."""
         if state is State.FRESH:
             return self.ok
         if state in (State.DOWN, State.NO_DATA):
@@ -87,9 +83,9 @@ def palette(variables: Mapping[str, str]) -> Palette:
         "background", "foreground", "primary", "accent", "success", "warning", "error", "surface",
         "secondary",
     )  # fmt: skip
-    base = tuple(_colour(variables.get(name, "")) for name in names)
+    base = tuple(_color(variables.get(name, "")) for name in names)
     scale = tuple(
-        _colour(variables.get(name, ""), base[default])
+        _color(variables.get(name, ""), base[default])
         for name, default in (("level-low", 0), ("level-mid", 2), ("level-high", 1))
     )
     quiet = tuple(
@@ -99,24 +95,24 @@ def palette(variables: Mapping[str, str]) -> Palette:
     return _palette(base, scale, quiet)
 
 
-def _colour(text: str, default: Color | None = None) -> Color:
+def _color(text: str, default: Color | None = None) -> Color:
     try:
         return Color.parse(text)
     except ColorParseError:
         return default if default is not None else Color(128, 128, 128)
 
 
-def contrast(one: Color, other: Color) -> float:
-    """The contrast of two colours as WCAG 2 defines it, from 1 to 21."""
-    low, high = sorted(map(luminance, (one, other)))
+def contrast(first: Color, second: Color) -> float:
+    """The contrast of two colors by WCAG 2, from 1 to 21."""
+    low, high = sorted(map(luminance, (first, second)))
     return (high + 0.05) / (low + 0.05)
 
 
-def luminance(colour: Color) -> float:
-    """Relative luminance as WCAG 2 defines it, from 0 to 1."""
+def luminance(color: Color) -> float:
+    """Relative luminance by WCAG 2, from 0 to 1."""
     red, green, blue = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-        for part in colour.normalized
+        for part in color.normalized
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -126,42 +122,40 @@ def _palette(
     base: tuple[Color, ...], scale: tuple[Color, ...], quiet: tuple[float, ...]
 ) -> Palette:
     background, foreground, primary, accent, success, warning, error, surface, secondary = base
-    own = any(colour.ansi is not None for colour in base)
+    own = any(color.ansi is not None for color in base)
 
-    def front(colour: Color, *, bold: bool = False) -> Style:
-        return Style(color=colour.rich_color, bold=bold or None)
+    def front(color: Color, *, bold: bool = False) -> Style:
+        return Style(color=color.rich_color, bold=bold or None)
 
     def toward(share: float) -> Color:
-        """Between background and foreground; terminal palettes cannot be mixed."""
+        """Between background and foreground; colors of the terminal cannot be mixed."""
         return Color.parse("ansi_bright_black") if own else background.blend(foreground, share)
 
     def readable(least: float) -> Style:
-        """The quietest text that has at least this contrast on either ground."""
+        """The quietest text with at least this contrast on both backgrounds."""
         if own:
-            # Bright black may be the ground itself: the terminal knows best what is dim.
+            # Bright black may be the background.
             return Style(color=foreground.rich_color, dim=True)
         shares = (background.blend(foreground, step / 40) for step in range(41))
         grounds = (background, surface)
         found = (
-            colour
-            for colour in shares
-            if min(contrast(colour, ground) for ground in grounds) >= least
+            color for color in shares if min(contrast(color, ground) for ground in grounds) >= least
         )
         return front(next(found, foreground))
 
     def on(ground: Color) -> Color:
-        """What can be read on a level of the scale."""
+        """A readable color on a level of the scale."""
         if ground.ansi is not None:
             return Color.parse("ansi_black")
         return max(
-            (Color(0, 0, 0), Color(255, 255, 255)), key=lambda colour: contrast(colour, ground)
+            (Color(0, 0, 0), Color(255, 255, 255)), key=lambda color: contrast(color, ground)
         )
 
-    def shades(colour: Color) -> tuple[Style, ...]:
-        if colour.ansi is not None:
-            return (front(colour),) * SHADES
+    def shades(color: Color) -> tuple[Style, ...]:
+        if color.ansi is not None:
+            return (front(color),) * SHADES
         return tuple(
-            front(background.blend(colour, 0.4 + 0.6 * step / (SHADES - 1)))
+            front(background.blend(color, 0.4 + 0.6 * step / (SHADES - 1)))
             for step in range(SHADES)
         )
 
@@ -169,7 +163,7 @@ def _palette(
     steps = []
     for step in range(LEVELS):
         place = 2 * step / (LEVELS - 1)
-        if any(colour.ansi is not None for colour in scale):
+        if any(color.ansi is not None for color in scale):
             steps.append(low if place < 0.7 else middle if place < 1.4 else high)
         else:
             steps.append(low.blend(middle, place) if place <= 1 else middle.blend(high, place - 1))
@@ -195,12 +189,12 @@ def _palette(
             Severity.WARNING: shades(warning),
             Severity.CRITICAL: shades(error),
         },
-        levels=tuple(front(colour) for colour in steps),
+        levels=tuple(front(color) for color in steps),
         cells=tuple(
             Style(
-                color=on(colour).rich_color,
-                bgcolor=colour.rich_color,
+                color=on(color).rich_color,
+                bgcolor=color.rich_color,
             )
-            for colour in steps
+            for color in steps
         ),
     )

@@ -1,9 +1,10 @@
-"""What there is to say of an engine behind the screen: how old its data are, and what it lacks."""
+"""The state of a Prometheus backend: the age of its data, and what is missing."""
 
 from trntop.core import units
 from trntop.core.model import Severity, State
 
 from ..view_model import ViewModel
+from . import glyphs
 from .context import RenderContext
 from .line import Part, short
 
@@ -11,7 +12,7 @@ LONGEST = 60
 
 
 def shown(view_model: ViewModel) -> str:
-    """`200 worst of 31,250`, where not all nodes are shown; else empty."""
+    """`200 worst of 31,250`, if not all nodes are shown; else empty."""
     whole, here = view_model.cluster.whole, len(view_model.cluster.nodes)
     if whole is None or whole.nodes <= here:
         return ""
@@ -19,21 +20,23 @@ def shown(view_model: ViewModel) -> str:
 
 
 def partial(view_model: ViewModel) -> str:
-    """`of the 200 nodes shown`, where sums over these are no sums over all; else empty."""
+    """`of the 200 nodes shown`, if totals do not include all nodes; else empty."""
     return f"of the {len(view_model.cluster.nodes)} nodes shown" if shown(view_model) else ""
 
 
 def groups(view_model: ViewModel, context: RenderContext) -> list[tuple[int, list[Part]]]:
-    """For the header: why nothing new comes, who is not reached, the age of the newest sample."""
+    """For the header: the problem, unreachable nodes, the age of the newest sample."""
     whole, palette = view_model.cluster.whole, context.palette
     if whole is None:
         return []
     found: list[tuple[int, list[Part]]] = []
     if whole.problem:
-        sign = context.glyphs.states[State.DOWN]
-        found.append((92, [(short(f"{sign} engine: {whole.problem}", LONGEST), palette.warning)]))
+        sign = glyphs.STATES[State.DOWN]
+        found.append(
+            (92, [(short(f"{sign} Prometheus: {whole.problem}", LONGEST), palette.warning)])
+        )
     if whole.chosen and whole.down:
-        sign = context.glyphs.states[State.DOWN]
+        sign = glyphs.STATES[State.DOWN]
         found.append((85, [(f"{sign} {whole.down:,} not scraped", palette.state(State.DOWN))]))
     if whole.newest is not None:
         age = units.age(max(0.0, view_model.view.time - whole.newest))
@@ -41,23 +44,23 @@ def groups(view_model: ViewModel, context: RenderContext) -> list[tuple[int, lis
         found.append((89 if whole.old else 84, [(f"data {age} old", style)]))
     if whole.notes:
         more = f" +{len(whole.notes) - 1}" if len(whole.notes) > 1 else ""
-        sign = context.glyphs.severities[Severity.WARNING]
+        sign = glyphs.SEVERITIES[Severity.WARNING]
         found.append((65, [(f"{sign} {short(whole.notes[0], LONGEST)}{more}", palette.warning)]))
     return found
 
 
 def doubt(view_model: ViewModel) -> str:
-    """Why it is no all-clear that no incident is told; empty where it is one."""
+    """Why the absence of incidents does not mean healthy; empty if it does."""
     whole = view_model.cluster.whole
     if whole is None:
         return ""
     if whole.problem and whole.newest is None:
-        return f"engine: {whole.problem}"
+        return f"Prometheus: {whole.problem}"
     if whole.old and whole.newest is not None:
         age = units.age(max(0.0, view_model.view.time - whole.newest))
-        return f"the engine's newest sample is {age} old: this is not the present"
+        return f"the newest sample in Prometheus is {age} old"
     if whole.old:
-        return "the engine has told nothing for a while: this is not the present"
+        return "no recent sample in Prometheus"
     if not whole.judged:
-        return "incidents are not judged: nobody tells the engine of any"
+        return "incidents not evaluated: Prometheus has no incidents of an aggregator"
     return ""

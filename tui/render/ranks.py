@@ -1,12 +1,12 @@
-"""The ranks of a job: one step of each on a common scale, and who computes longest.
+"""The ranks of a job: one step of each on a common scale, slowest first.
 
-In a synchronous job all ranks end a step together. Whoever computes longest waits least, and is
-the one that the others wait for.
+In a synchronous job all ranks end a step together: the rank that computes longest waits least, and
+the others wait for it.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -26,75 +26,63 @@ Places = npt.NDArray[np.int64]
 COMPUTE = "rank_compute_seconds"
 EXPOSED = "rank_exposed_comm_seconds"
 EVEN = 0.02
-"""Ranks whose compute differs by less stand in the order of their names: rows shall not dance."""
+"""Ranks that differ by less stay in the order of their names, so that rows do not jump."""
 MANY = 64
-"""Ranks from which a row is a node's slowest rank."""
+"""Above this number of ranks, a row is the slowest rank of a node."""
 
 
 Draw = Callable[["RankRow", int, RenderContext], Sequence[Part]]
 
 
-class Roster:
-    """Which ranks a job has, and where; kept from tick to tick while none comes or goes."""
+class RankFinder:
+    """Finds the ranks of a job; keeps their order until one is added or removed."""
 
     def __init__(self) -> None:
         self._job = ""
         self._keys: tuple[tuple[Key, ...], ...] = ()
-        self.nodes: tuple[str, ...] = ()
-        self.ranks: tuple[str, ...] = ()
-        self.node: Places = np.empty(0, np.int64)
-        """Place of each rank's node in `nodes`."""
-        self._taken: Places = np.empty(0, np.int64)
-        """Places of the job's ranks among all ranks of its nodes."""
+        self._nodes: tuple[str, ...] = ()
+        self._names: tuple[str, ...] = ()
+        self._node: Places = np.empty(0, np.int64)
+        self._places: Places = np.empty(0, np.int64)
+        """Places of the ranks among all ranks of the nodes of the job."""
         self._view_model: ViewModel | None = None
-        self._crew: Crew | None = None
+        self._found: JobRanks | None = None
 
-    def crew(self, view_model: ViewModel, job: str) -> "Crew":
-        """The ranks of `job` in a scene; computed once for it."""
-        if self._crew is None or view_model is not self._view_model or job != self._job:
+    def find(self, view_model: ViewModel, job: str) -> "JobRanks":
+        if self._found is None or view_model is not self._view_model or job != self._job:
             self._follow(view_model.cluster, job)
-            self._view_model, self._crew = view_model, self._take(view_model.cluster)
-        return self._crew
+            self._view_model, self._found = view_model, self._read(view_model.cluster)
+        return self._found
 
     def _follow(self, cluster: Cluster, job: str) -> None:
         nodes = cluster.jobs.get(job, ())
         keys = tuple(cluster.nodes[name].inventory.of(Entity.RANK) for name in nodes)
-        if (job, nodes, keys) == (self._job, self.nodes, self._keys):
+        if (job, nodes, keys) == (self._job, self._nodes, self._keys):
             return
-        self._job, self.nodes, self._keys = job, nodes, keys
-        ranks: list[str] = []
-        owners: list[int] = []
-        taken: list[int] = []
-        place = 0
-        for owner, names in enumerate(keys):
-            found = []
-            for key in names:
-                of, _, rank = str(key).rpartition("/")
-                if of == job:
-                    found.append((units.natural(rank), rank, place))
-                place += 1
-            for _, rank, where in sorted(found):
-                ranks.append(rank)
-                owners.append(owner)
-                taken.append(where)
-        self.ranks = tuple(ranks)
-        self.node = np.array(owners, np.int64)
-        self._taken = np.array(taken, np.int64)
+        self._job, self._nodes, self._keys = job, nodes, keys
+        everything = [(owner, str(key)) for owner, names in enumerate(keys) for key in names]
+        found = sorted(
+            (owner, units.natural(rank), rank, place)
+            for place, (owner, key) in enumerate(everything)
+            for of_job, _, rank in (key.rpartition("/"),)
+            if of_job == job
+        )
+        self._names = tuple(rank for _, _, rank, _ in found)
+        self._node = np.array([owner for owner, *_ in found], np.int64)
+        self._places = np.array([place for *_, place in found], np.int64)
 
-    def _take(self, cluster: Cluster) -> "Crew":
-        views = [cluster.nodes[name] for name in self.nodes]
+    def _read(self, cluster: Cluster) -> "JobRanks":
+        frames = [cluster.nodes[name].frame for name in self._nodes]
 
         def column(quantity: str) -> Column:
             parts = [
-                np.full(len(keys), np.nan)
-                if (found := view.frame.columns.get(quantity)) is None
-                else found
-                for view, keys in zip(views, self._keys, strict=True)
+                frame.columns.get(quantity, np.full(len(keys), np.nan))
+                for frame, keys in zip(frames, self._keys, strict=True)
             ]
-            return np.concatenate(parts)[self._taken] if parts else np.empty(0)
+            return np.concatenate(parts)[self._places] if parts else np.empty(0)
 
-        return Crew(
-            self.nodes, self.ranks, self.node,
+        return JobRanks(
+            self._nodes, self._names, self._node,
             step=column("rank_step"), seconds=column("rank_step_seconds"),
             compute=column(COMPUTE), comm=column("rank_comm_seconds"), exposed=column(EXPOSED),
             stage=column("rank_pipeline_stage"),
@@ -102,12 +90,13 @@ class Roster:
 
 
 @dataclass(frozen=True, eq=False)
-class Crew:
-    """The ranks of a job at one tick; arrays are `[rank]`, NaN where a rank does not tell."""
+class JobRanks:
+    """The ranks of a job at one tick; arrays are `[rank]`, NaN if a rank does not report."""
 
     nodes: tuple[str, ...]
-    ranks: tuple[str, ...]
+    names: tuple[str, ...]
     node: Places
+    """Index of the node of each rank."""
     step: Column
     seconds: Column
     compute: Column
@@ -116,36 +105,36 @@ class Crew:
     stage: Column
 
     def __len__(self) -> int:
-        return len(self.ranks)
+        return len(self.names)
 
     @cached_property
     def newest(self) -> float:
-        """The newest step of any rank; NaN where none numbers its steps."""
+        """The newest step of any rank; NaN if no rank numbers its steps."""
         known = self.step[~np.isnan(self.step)]
         return float(known.max()) if len(known) else float("nan")
 
     @property
     def staged(self) -> bool:
-        """Whether ranks name their pipeline stage."""
+        """Whether ranks report their pipeline stage."""
         return not np.isnan(self.stage).all()
 
     @cached_property
     def lead(self) -> Column:
         """How much longer each computes than the median of its peers, as a share.
 
-        Peers are the ranks of the same pipeline stage, where ranks name theirs.
+        Peers are the ranks of the same pipeline stage, if reported.
         """
         lead = np.full(len(self), np.nan)
         stages = np.nan_to_num(self.stage, nan=-1.0)
-        for one in np.unique(stages):
-            peers = (stages == one) & ~np.isnan(self.compute)
+        for stage in np.unique(stages):
+            peers = (stages == stage) & ~np.isnan(self.compute)
             if peers.any() and (middle := float(np.median(self.compute[peers]))) > 0:
                 lead[peers] = self.compute[peers] / middle - 1.0
         return lead
 
     @cached_property
     def late(self) -> Column:
-        """What ranks are ordered by: how much longer they compute, else how much less they wait."""
+        """The sort key: how much longer ranks compute, else how much less they wait."""
         if not np.isnan(self.lead).all():
             return self.lead
         waits = self.comm if np.isnan(self.exposed).all() else self.exposed
@@ -153,38 +142,34 @@ class Crew:
 
     @cached_property
     def order(self) -> Places:
-        """All ranks, those first that the others wait for."""
+        """All ranks, slowest first."""
         return _steadily(self.late)
 
     @cached_property
     def slowest(self) -> Places:
-        """Of each node the rank that is waited for most; the nodes in the order of these."""
+        """The slowest rank of each node, slowest node first."""
         late = np.nan_to_num(self.late, nan=-np.inf)
         first = np.lexsort((-late, self.node))
         _, begins = np.unique(self.node[first], return_index=True)
         chosen = first[begins]
         return chosen[_steadily(self.late[chosen])]
 
-    def of(self, node: str) -> Places:
-        """A node's ranks, those first that the others wait for."""
-        if node not in self.nodes:
-            return np.empty(0, np.int64)
-        places = np.flatnonzero(self.node == self.nodes.index(node))
-        return places[_steadily(self.late[places])]
-
-    def alike(self, places: Places) -> bool:
-        """Whether some ranks differ by so little that they stand in the order of their names."""
+    def even(self, places: Places) -> bool:
+        """Whether these ranks differ by so little that they are in the order of their names."""
         late = self.late[places]
         return len(np.unique(_grades(late[~np.isnan(late)]))) < 2
 
+    def named(self, place: int) -> str:
+        return f"rank {self.names[place]} on {self.nodes[self.node[place]]}"
+
     @property
     def basis(self) -> str:
-        """What ranks are ordered by, in words."""
+        """The sort key in words."""
         return "slowest compute" if not np.isnan(self.lead).all() else "shortest waits"
 
     @cached_property
     def scale(self) -> float:
-        """Seconds that the full width of a bar stands for."""
+        """Seconds of the full width of a bar."""
         known = self.seconds[~np.isnan(self.seconds)]
         return nice(float(known.max())) if len(known) else 1.0
 
@@ -193,161 +178,146 @@ class Crew:
 class RankRow:
     """One rank as a row."""
 
-    crew: Crew
+    ranks: JobRanks
     place: int
-    """Of the rank in the crew."""
-    ranks: int
-    """How many ranks of the node the row stands for; 0 where each has its own."""
+    count: int
+    """Ranks of the node if the row is for the node, else 0."""
     severity: Severity | None
     """The worst of its node."""
 
     @property
     def node(self) -> str:
-        """Its node."""
-        return self.crew.nodes[int(self.crew.node[self.place])]
+        return self.ranks.nodes[int(self.ranks.node[self.place])]
 
-    def of(self, column: Column) -> float:
-        """Its value of one of the crew's columns."""
+    def value(self, column: Column) -> float:
         return float(column[self.place])
 
 
-def rows(view_model: ViewModel, crew: Crew, places: Sequence[int], whole: bool) -> list[RankRow]:
-    """The rows of some ranks; with `whole` each stands for its node."""
-    counts = np.bincount(crew.node, minlength=len(crew.nodes))
+def rows(
+    view_model: ViewModel, ranks: JobRanks, places: Sequence[int], by_node: bool
+) -> list[RankRow]:
+    counts = np.bincount(ranks.node, minlength=len(ranks.nodes))
     made = []
     for place in places:
-        owner = int(crew.node[place])
-        severity = worst(view_model.cluster.nodes[crew.nodes[owner]], view_model)
-        made.append(RankRow(crew, place, int(counts[owner]) if whole else 0, severity))
+        owner = int(ranks.node[place])
+        severity = worst(view_model.cluster.nodes[ranks.nodes[owner]], view_model)
+        made.append(RankRow(ranks, place, int(counts[owner]) if by_node else 0, severity))
     return made
 
 
-def blamed(view_model: ViewModel, crew: Crew) -> Column:
-    """How bad the worst open incident is that names each rank's node, `[rank]`; -1 for none."""
-    found = (worst(view_model.cluster.nodes[name], view_model) for name in crew.nodes)
-    ranked = np.array([-1.0 if one is None else float(one.rank) for one in found])
-    return ranked[crew.node] if len(ranked) else np.empty(0)
+def severity_ranks(view_model: ViewModel, ranks: JobRanks) -> Column:
+    """Rank of the worst open incident of the node of each rank, `[rank]`; -1 without one."""
+    found = (worst(view_model.cluster.nodes[name], view_model) for name in ranks.nodes)
+    ranked = np.array([-1.0 if severity is None else float(severity.rank) for severity in found])
+    return ranked[ranks.node] if len(ranked) else np.empty(0)
 
 
 def _steadily(late: Column) -> Places:
-    """The places from the largest value to the smallest; those that are even keep their order."""
+    """The places from the largest value to the smallest; even values keep their order."""
     return np.argsort(-_grades(late), kind="stable")
 
 
 def _grades(late: Column) -> Column:
-    """The same number for values that are even."""
+    """Equal numbers for even values."""
     return np.trunc(np.nan_to_num(late, nan=-1e6) / EVEN)
 
 
 def median(values: Column) -> float | None:
-    """Of what is known; None where nothing is."""
+    """The median of the known values; None without any."""
     known = values[~np.isnan(values)]
     return float(np.median(known)) if len(known) else None
 
 
 def timeline(row: RankRow, width: int, context: RenderContext) -> list[Part]:
-    """One step: compute, compute that covers communication, communication alone, the rest."""
-    crew = row.crew
-    seconds, compute, exposed, comm = (
-        row.of(column) for column in (crew.seconds, crew.compute, crew.exposed, crew.comm)
-    )
+    """One step: compute, compute that overlaps communication, waiting, not reported."""
+    ranks = row.ranks
+    seconds, *parts = map(row.value, (ranks.seconds, ranks.compute, ranks.exposed, ranks.comm))
     if seconds != seconds or width <= 0:
         return [(" " * max(0, width), context.palette.faint)]
-    compute, exposed, comm = (0.0 if one != one else one for one in (compute, exposed, comm))
-    covered = min(max(0.0, comm - exposed), compute)
-    ends = (compute - covered, compute, compute + exposed, seconds)
+    compute, exposed, comm = (0.0 if part != part else part for part in parts)
+    overlapped = min(max(0.0, comm - exposed), compute)
+    ends = (compute - overlapped, compute, compute + exposed, seconds)
     cells: list[Part] = []
     for (sign, style), end in zip(kinds(context), ends, strict=True):
-        upto = min(width, round(end / crew.scale * width))
+        upto = min(width, round(end / ranks.scale * width))
         cells += [(sign, style)] * max(0, upto - len(cells))
     return runs(cells + [(" ", context.palette.faint)] * (width - len(cells)))
 
 
-_SIGNS = {"block": "▆▅░·", "braille": "⣿⣶⠒·", "ascii": "#=.,"}
-KINDS = ("compute", "compute over comm", "waiting in comm", "not reported")
+_SIGNS = "▆▅░·"
+KINDS = ("compute", "overlapped comm", "waiting in comm", "not reported")
 
 
 def kinds(context: RenderContext) -> tuple[Part, Part, Part, Part]:
     """Sign and style of the parts of a step, in the order of `timeline`."""
     palette = context.palette
     styles = (palette.graph, palette.accent, palette.muted, palette.rule)
-    compute, covered, exposed, rest = zip(_SIGNS[context.glyphs.name], styles, strict=True)
+    compute, covered, exposed, rest = zip(_SIGNS, styles, strict=True)
     return compute, covered, exposed, rest
 
 
-class RankColumns:
-    """The columns of the rank table, for one crew."""
+def columns(ranks: JobRanks, limit: float, by_node: bool) -> tuple[table.Column[RankRow], ...]:
+    """The columns; a lead above `limit` is a warning."""
+    names = max((len(name) for name in ranks.nodes), default=4)
+    rank = "slowest rank" if by_node else "rank"
+    scale = f"one step, 0 to {units.seconds(ranks.scale)}"
+    stage = [table.Column("stage", "pp", 3, 50, _stage, align="right")] if ranks.staged else []
+    return (
+        table.Column("node", "  node", min(names, 14) + 2, 100, _node, wide=min(names, 30) + 2),
+        table.Column("rank", rank, len(rank), 90, _rank, align="right"),
+        *stage,
+        table.Column("lead", "vs peers", 10, 88, partial(_lead, limit), unit="%", align="right"),
+        table.Column("bar", scale, 22, 86, timeline, wide=110),
+        table.Column("compute", "compute", 9, 80, _seconds("compute", COMPUTE), unit="s",
+                     align="right"),
+        table.Column("waits", "waits", 8, 84, _seconds("exposed", EXPOSED), unit="s",
+                     align="right"),
+        table.Column("comm", "in comm", 9, 60, _seconds("comm", "rank_comm_seconds"), unit="s",
+                     align="right"),
+        table.Column("seconds", "step", 7, 55, _seconds("seconds", "rank_step_seconds"), unit="s",
+                     align="right"),
+        table.Column("step", "at step", 9, 45, _step, align="right"),
+    )  # fmt: skip
 
-    def __init__(self, crew: Crew, limit: float, whole: bool) -> None:
-        self._crew = crew
-        self._limit = limit
-        self._whole = whole
 
-    def all(self) -> tuple[table.Column[RankRow], ...]:
-        """The columns in order."""
-        names = max((len(name) for name in self._crew.nodes), default=4)
-        rank = "slowest rank" if self._whole else "rank"
-        scale = f"one step, 0 to {units.seconds(self._crew.scale)}"
-        found: list[table.Column[RankRow]] = [
-            table.Column("node", "  node", min(names, 14) + 2, 100, self._node,
-                         wide=min(names, 30) + 2),
-            table.Column("rank", rank, len(rank), 90, self._rank, align="right"),
-        ]  # fmt: skip
-        if self._crew.staged:
-            found.append(table.Column("stage", "pp", 3, 50, self._stage, align="right"))
-        return (
-            *found,
-            table.Column("lead", "vs peers", 10, 88, self._lead, unit="%", align="right"),
-            table.Column("bar", scale, 22, 86, timeline,
-                         wide=110),
-            table.Column("compute", "compute", 9, 80, _seconds("compute", COMPUTE),
-                         unit="s", align="right"),
-            table.Column("waits", "waits", 8, 84, _seconds("exposed", EXPOSED),
-                         unit="s", align="right"),
-            table.Column("comm", "in comm", 9, 60, _seconds("comm", "rank_comm_seconds"),
-                         unit="s", align="right"),
-            table.Column("seconds", "step", 7, 55,
-                         _seconds("seconds", "rank_step_seconds"), unit="s", align="right"),
-            table.Column("step", "at step", 9, 45, self._step, align="right"),
-        )  # fmt: skip
+def _node(row: RankRow, width: int, context: RenderContext) -> list[Part]:
+    return context.name(row.node, width, row.severity)
 
-    def _node(self, row: RankRow, width: int, context: RenderContext) -> list[Part]:
-        if row.severity is None:
-            return [("  ", context.palette.text), (fit(row.node, width - 2), context.palette.text)]
-        text = f"{context.glyphs.severities[row.severity]} {row.node}"
-        return [(fit(text, width), context.palette.severity(row.severity))]
 
-    def _rank(self, row: RankRow, width: int, context: RenderContext) -> list[Part]:
-        # A rank's number is that of the whole job, so "178 of 16" would not read well.
-        beside = f" +{row.ranks - 1}" if row.ranks > 1 else ""
-        lead = fit(row.crew.ranks[row.place], width - len(beside), "right")
-        return [(lead, context.palette.text), (beside, context.palette.faint)]
+def _rank(row: RankRow, width: int, context: RenderContext) -> list[Part]:
+    # Ranks are numbered over the whole job, so "178 of 16" would be misleading.
+    more = f" +{row.count - 1}" if row.count > 1 else ""
+    lead = fit(row.ranks.names[row.place], width - len(more), "right")
+    return [(lead, context.palette.text), (more, context.palette.faint)]
 
-    def _stage(self, row: RankRow, width: int, context: RenderContext) -> list[Part]:
-        return context.number(units.count(row.of(row.crew.stage)), "", width)
 
-    def _lead(self, row: RankRow, width: int, context: RenderContext) -> list[Part]:
-        lead = row.of(row.crew.lead)
-        if lead != lead:
-            return context.number(units.ABSENT, "", width)
-        style = context.palette.warning if lead > self._limit else context.palette.text
-        return [
-            (fit(f"{100 * lead:+.1f}", width - 1, "right"), style), ("d", context.palette.faint),
-        ]  # fmt: skip
+def _stage(row: RankRow, width: int, context: RenderContext) -> list[Part]:
+    return context.number(units.count(row.value(row.ranks.stage)), "", width)
 
-    def _step(self, row: RankRow, width: int, context: RenderContext) -> list[Part]:
-        step = row.of(row.crew.step)
-        number = context.number(units.count(step), "rank_step", width)
-        # One step apart is the moment at which a step ends.
-        if self._crew.newest - step > 1:
-            number[0] = (number[0][0], context.palette.warning)
-        return number
+
+def _lead(limit: float, row: RankRow, width: int, context: RenderContext, /) -> list[Part]:
+    lead = row.value(row.ranks.lead)
+    if lead != lead:
+        return context.number(units.ABSENT, "", width)
+    style = context.palette.warning if lead > limit else context.palette.text
+    return [
+        (fit(f"{100 * lead:+.1f}", width - 1, "right"), style), ("d", context.palette.faint),
+    ]  # fmt: skip
+
+
+def _step(row: RankRow, width: int, context: RenderContext) -> list[Part]:
+    step = row.value(row.ranks.step)
+    number = context.number(units.count(step), "rank_step", width)
+    # Ranks end a step at slightly different moments.
+    if row.ranks.newest - step > 1:
+        number[0] = (number[0][0], context.palette.warning)
+    return number
 
 
 def _seconds(field: str, quantity: str) -> Draw:
     def draw(row: RankRow, width: int, context: RenderContext) -> list[Part]:
         return context.number(
-            units.plain_seconds(row.of(getattr(row.crew, field))), quantity, width
+            units.plain_seconds(row.value(getattr(row.ranks, field))), quantity, width
         )
 
     return draw

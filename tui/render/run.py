@@ -1,4 +1,4 @@
-"""What the run is busy with, and how much of it is communication, in words."""
+"""Phase, communication and progress of a job as text."""
 
 from rich.style import Style
 
@@ -14,7 +14,7 @@ CEILING = "node_comm_share_ceiling_ratio"
 
 
 def style_of(stage: Stage, palette: Palette) -> Style:
-    """Training and idling are calm; a stalled run needs a person."""
+    """Only a stalled job needs attention."""
     if stage is Stage.STALLED:
         return palette.warning
     return palette.muted if stage in (Stage.TRAINING, Stage.IDLE) else palette.accent
@@ -40,10 +40,10 @@ def comm_bounds(frame: Frame) -> str:
     return units.share_bounds(*frame.comm_bounds)
 
 
-def learning(
+def progress(
     loss: float | None, mfu: float | None, context: RenderContext
 ) -> list[tuple[int, list[Part]]]:
-    """Loss and MFU, where a job tells them: groups for a line that may lack the room."""
+    """Loss and MFU if reported, as groups for `flow`."""
     return [
         (rank, [(f"{label} ", context.palette.muted), *context.number(form(value), quantity)])
         for rank, label, value, form, quantity in (

@@ -1,4 +1,4 @@
-"""Tables whose columns are data: what is shown follows from the width."""
+"""Tables of columns; the width decides which columns fit."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from rich.style import Style
 from textual.strip import Strip
 
+from . import glyphs
 from .context import RenderContext
 from .line import Align, Part, fit, line, short
 
@@ -17,24 +18,20 @@ GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
-    """One column.
-
-    `draw` gives parts of exactly the width it is handed.
-    """
+    """One column; `draw` returns parts of exactly the given width."""
 
     id: str
     title: str
     width: int
-    """Least cells."""
+    """Minimum cells."""
     rank: int
-    """Importance: the least important columns go where space ends."""
+    """Importance: the least important columns are left out first."""
     draw: Callable[[Row, int, RenderContext], Sequence[Part]]
     unit: str = ""
     wide: int = 0
-    """Most cells it grows to where there is room; 0 keeps `width`."""
+    """Maximum cells; 0 for `width`."""
     align: Align = "left"
     help: str = ""
-    """What it shows, in a phrase."""
 
 
 Layout = Sequence[tuple[Column[Row], int]]
@@ -59,7 +56,7 @@ def _needed(columns: Sequence[Column[Row]]) -> int:
 
 
 def column_at(columns: Layout[Row], x: int) -> Column[Row] | None:
-    """The column that stands at the cell `x` of a line; a gap belongs to the one before it."""
+    """The column at the cell `x`, including the gap after it."""
     end = 2
     for column, cells in columns:
         end += cells + GAP
@@ -78,8 +75,8 @@ def header(
             parts.append((" " * GAP, context.palette.muted))
         title = f"{column.title} {column.unit}".rstrip()
         if column.id == sorted_by:
-            arrow = context.glyphs.up if reverse else context.glyphs.down
-            if len(title) >= cells:  # the arrow is worth more than the unit
+            arrow = glyphs.UP if reverse else glyphs.DOWN
+            if len(title) >= cells:  # without the unit
                 title = short(column.title, cells - 1)
             parts.append((fit(f"{title}{arrow}", cells, column.align), context.palette.key))
         else:
@@ -97,18 +94,18 @@ def row(
     focus: bool = True,
     remark: str = "",
 ) -> Strip:
-    """One row; the row under the cursor has its own ground and a pointer.
+    """One row; the row under the cursor has a background and a pointer.
 
     Args:
-        columns: what is drawn, each with its cells.
-        value: of the row.
+        columns: with their cells.
+        value: the row.
         width: cells of the line.
-        context: to draw with.
-        cursor: whether the cursor is on it.
-        focus: whether keys go to the table.
-        remark: stands in the place of all columns between the first and the last.
+        context: palette and glyphs.
+        cursor: whether the cursor is on the row.
+        focus: whether the table has the focus.
+        remark: replaces the columns between the first and the last.
     """
-    pointer = f"{context.glyphs.cursor} " if cursor else "  "
+    pointer = f"{glyphs.CURSOR} " if cursor else "  "
     parts: list[Part] = [(pointer, context.palette.key if focus else context.palette.muted)]
     if remark and len(columns) > 2:
         (first, start), *between, (last, end) = columns

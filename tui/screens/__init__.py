@@ -1,1 +1,1 @@
-"""Places to be: each module a screen, its style sheet beside it."""
+"""Each module is a screen, with a style sheet of the same name."""

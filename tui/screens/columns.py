@@ -1,4 +1,4 @@
-"""Which columns the fleet table has, and which it is sorted by."""
+"""The dialog for the columns and the sort order of the fleet table."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,8 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from ..render import fleet
-from ..render.glyphs import Glyphs
+from ..render import fleet, glyphs
 from ..render.table import Column
 from ..widgets.keys_bar import KeysBar
 
@@ -23,78 +22,69 @@ TITLE_CELLS = 12
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the user wants."""
+    """Names of the columns, none for the default ones; and the sort column."""
 
     columns: tuple[str, ...]
-    """Names; none for the standard ones."""
     sort: str
 
 
 class ColumnsScreen(ModalScreen[Choice]):
-    """A list to tick.
+    """A list of check boxes.
 
     Args:
-        shown: the columns that the table has.
-        fitting: those of them for which there is room.
-        sort: the column it is sorted by.
-        glyphs: what ticks are drawn with.
+        shown: the columns of the table.
+        fitting: those that fit on the screen.
+        sort: the sort column.
     """
 
     CSS_PATH = "columns.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,c,enter", "close", "Done", key_display="esc", id="columns.close",
-                tooltip="Back to the table, with these columns", priority=True),
+                tooltip="Apply and return to the table", priority=True),
         Binding("space", "tick", "Show, hide", id="columns.tick",
                 tooltip="Show or hide the column under the cursor", priority=True),
         Binding("s", "sort", "Sort by it", id="columns.sort",
-                tooltip="Sort by the column under the cursor; again for worst first"),
-        Binding("d", "standard", "Standard", id="columns.standard",
-                tooltip="The standard columns, worst first"),
+                tooltip="Sort by the column under the cursor; again for the default order"),
+        Binding("d", "standard", "Default", id="columns.standard",
+                tooltip="The default columns, worst first"),
         Binding("j", "move(1)", "Down", show=False, id="columns.down", tooltip="Next column"),
         Binding("k", "move(-1)", "Up", show=False, id="columns.up", tooltip="Previous column"),
     ]  # fmt: skip
 
     choices = query_one(OptionList)
 
-    def __init__(
-        self, shown: Iterable[str], fitting: Iterable[str], sort: str, glyphs: Glyphs
-    ) -> None:
+    def __init__(self, shown: Iterable[str], fitting: Iterable[str], sort: str) -> None:
         super().__init__()
-        self._ticked = set(shown)
-        self._cramped = self._ticked.difference(fitting)
+        self._shown = set(shown)
+        self._hidden = self._shown.difference(fitting)
         self._sort = sort
-        self._glyphs = glyphs
-        self._columns = [one for one in fleet.columns(4) if one.id != fleet.NODE]
+        self._columns = [column for column in fleet.columns(4) if column.id != fleet.NODE]
 
     def compose(self) -> ComposeResult:
-        """The list, over the table."""
-        rows = [Option(self._row(one), one.id) for one in self._columns]
+        rows = [Option(self._row(column), column.id) for column in self._columns]
         choices = OptionList(*rows, id="choices", compact=True)
         choices.border_title = "columns"
         yield choices
         yield KeysBar()
 
     def on_mount(self) -> None:
-        """The cursor is on the first column."""
         self.choices.highlighted = 0
 
     def _row(self, column: Column[fleet.FleetRow]) -> Content:
-        """Tick, name, unit, what it is; whether it sorts, and that there was no room for it."""
-        ticked = column.id in self._ticked
-        tick = self._glyphs.calm if ticked else " "
-        arrow = self._glyphs.down if column.id == self._sort else " "
+        shown = column.id in self._shown
+        tick = glyphs.CALM if shown else " "
+        arrow = glyphs.DOWN if column.id == self._sort else " "
         title = f"{column.title} {column.unit}".strip()
-        cramped = ticked and column.id in self._cramped
+        hidden = shown and column.id in self._hidden
         return Content.assemble(
-            (f"[{tick}] ", "$accent" if ticked else "$text-muted"),
-            (f"{title:<{TITLE_CELLS}}", "bold" if ticked else "$text-muted"),
+            (f"[{tick}] ", "$accent" if shown else "$text-muted"),
+            (f"{title:<{TITLE_CELLS}}", "bold" if shown else "$text-muted"),
             (f"{arrow} ", "bold $accent"),
             (column.help, "$text-muted"),
-            (" · no room" if cramped else "", "$secondary"),
+            (" · no room" if hidden else "", "$secondary"),
         )
 
     def action_move(self, step: int) -> None:
-        """Moves the cursor."""
         (self.choices.action_cursor_down if step > 0 else self.choices.action_cursor_up)()
 
     @property
@@ -103,10 +93,9 @@ class ColumnsScreen(ModalScreen[Choice]):
         return None if place is None else self._columns[place].id
 
     def action_tick(self) -> None:
-        """Shows or hides the column under the cursor."""
         if (name := self._under_cursor) is not None:
-            self._ticked ^= {name}
-            self._cramped.discard(name)
+            self._shown ^= {name}
+            self._hidden.discard(name)
             self._redraw()
 
     @on(OptionList.OptionSelected)
@@ -114,15 +103,13 @@ class ColumnsScreen(ModalScreen[Choice]):
         self.action_tick()
 
     def action_sort(self) -> None:
-        """Sorts by the column under the cursor."""
         if (name := self._under_cursor) is not None:
             self._sort = fleet.WORST if name == self._sort else name
             self._redraw()
 
     def action_standard(self) -> None:
-        """As it is at first."""
         self._sort = fleet.WORST
-        self._ticked = {one.id for one in fleet.chosen(self._columns, ())}
+        self._shown = {column.id for column in fleet.selected(self._columns, ())}
         self._redraw()
 
     def _redraw(self) -> None:
@@ -130,8 +117,7 @@ class ColumnsScreen(ModalScreen[Choice]):
             self.choices.replace_option_prompt_at_index(place, self._row(column))
 
     def action_close(self) -> None:
-        """Hands back what was chosen."""
-        names = tuple(one.id for one in self._columns if one.id in self._ticked)
-        standard = tuple(one.id for one in fleet.chosen(self._columns, ()))
-        wanted = () if names == standard else names or (fleet.NODE,)
-        self.dismiss(Choice(wanted, self._sort))
+        names = tuple(c.id for c in self._columns if c.id in self._shown)
+        standard = tuple(c.id for c in fleet.selected(self._columns, ()))
+        chosen = () if names == standard else names or (fleet.NODE,)
+        self.dismiss(Choice(chosen, self._sort))

@@ -1,5 +1,6 @@
-"""How much of a step is communication, and who is waited for."""
+"""The communication share of a step, and the slowest rank."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import on
@@ -8,30 +9,38 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.getters import query_one
 from textual.reactive import reactive
+from textual.strip import Strip
 
 from trntop.core.model import Incident
 
-from ..messages import NodeAsked
-from ..render import blame, comm, ranks
-from ..view_model import JobFigures
-from ..widgets.job_table import JobPanel, JobTable
-from ..widgets.rank_table import Blame, BoundsTable, NodeRanks, RankTable
+from ..messages import NodeRequested
+from ..render import comm, slowest
+from ..render.jobs import comm_bound, comm_causes
+from ..render.ranks import RankFinder
+from ..view_model import JobFigures, ViewModel
+from ..widgets.drawn import Panel, of_job
+from ..widgets.fleet_table import FleetTable
+from ..widgets.job_table import JobTable
+from ..widgets.rank_table import RankTable
 from ..widgets.row_table import RowTable
-from .finding import FaultFinding, Finding
-from .frame import Frame
+from .base import BaseScreen
+from .filtered import FilteredScreen, NodeListScreen
+
+NODE_COLUMNS = ("comm", "util", "te", "efa_tx", "state")
+"""Columns of the nodes if no job reports the communication share of its steps."""
 
 
-class CommScreen(FaultFinding):
-    """The shares over time, whom the job waits for, and one step of every rank."""
+class CommScreen(NodeListScreen):
+    """The shares over time, the slowest rank, and one step of every rank."""
 
     CSS_PATH = "comm.tcss"
-    PLACE = "comm"
+    NAME = "comm"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="comm.back",
-                tooltip="Takes back what was chosen, then leads back to the fleet"),
+                tooltip="Clear the filter, then go back to the fleet"),
         Binding(
             "m", "rows", "Ranks", id="comm.rows",
-            tooltip="A row for each rank, or for each node's slowest one",
+            tooltip="A row per rank, or per node with its slowest rank",
         ),
     ]  # fmt: skip
 
@@ -42,68 +51,55 @@ class CommScreen(FaultFinding):
     )  # fmt: skip
 
     jobs = query_one(JobTable)
-    ranks = query_one("#ranks", RankTable)
-    crew = query_one(NodeRanks)
-    bounds = query_one(BoundsTable)
+    ranks = query_one(RankTable)
+    nodes = query_one(FleetTable)
 
     job: reactive[JobFigures | None] = reactive(None, repaint=False)
     """The job under the cursor."""
 
     def body(self) -> ComposeResult:
-        """Jobs where there are several, shares and blame, ranks."""
-        jobs = JobTable(comm.columns, glyphs=self.glyphs, id="jobs")
-        jobs.border_title = "jobs · worst first · Tab: to the ranks"
-        roster = ranks.Roster()
-        shares = JobPanel(comm.shares, glyphs=self.glyphs, id="shares")
-        shares.border_title = "comm share of step"
-        guilty = Blame(roster, glyphs=self.glyphs, id="blame")
-        guilty.border_title = "slowest rank"
-        table = RankTable(roster, glyphs=self.glyphs, id="ranks")
-        crew = NodeRanks(roster, glyphs=self.glyphs, id="crew")
-        bounded = BoundsTable(glyphs=self.glyphs, id="bounds")
-        bounded.border_title = "comm share by node · estimated"
-        for panel in (shares, guilty, table, crew, bounded):
-            panel.data_bind(CommScreen.job, Frame.view_model).add_class("panel")
-        for nodes in (table, bounded):
-            nodes.data_bind(Finding.selection)
-        jobs.add_class("panel")
+        jobs = JobTable(comm.columns, id="jobs")
+        jobs.add_class("panel").entitle("jobs · worst first · Tab: to the ranks")
+        finder = RankFinder()
+
+        def draw_slowest(
+            panel: Panel, view_model: ViewModel, width: int, height: int
+        ) -> Sequence[Strip]:
+            job = panel.job.job if panel.job else ""
+            ranks = finder.find(view_model, job)
+            return slowest.draw(view_model, job, ranks, width, height, panel.context)
+
+        shares = Panel(of_job(comm.shares), "comm share of step", id="shares")
+        cause = Panel(draw_slowest, "slowest rank", id="slowest")
+        ranks = RankTable(finder, id="ranks")
+        nodes = FleetTable(NODE_COLUMNS, id="nodes")
+        for panel in (shares, cause, ranks):
+            panel.data_bind(CommScreen.job, BaseScreen.view_model)
+        nodes.data_bind(BaseScreen.view_model)
+        for table in (ranks, nodes):
+            table.data_bind(FilteredScreen.selection).add_class("panel")
         yield self.filter_bar()
         yield jobs
-        yield Container(shares, guilty, id="top")
-        yield table
-        yield crew
-        yield bounded
+        yield Container(shares, cause, id="top")
+        yield ranks
+        yield nodes
 
     @property
-    def listed(self) -> RankTable | BoundsTable:
-        """The ranks, or the nodes where no rank is told of."""
-        return self.ranks if self.ranks.display else self.bounds
-
-    @property
-    def subject(self) -> str | None:
-        """The node of the row under the cursor."""
-        if self.ranks.display:
-            return self.ranks.node
-        current = self.bounds.current
-        return None if current is None else current.name
+    def list_table(self) -> RankTable | FleetTable:
+        """The ranks, or the nodes if no rank reports."""
+        return self.ranks if self.ranks.display else self.nodes
 
     @property
     def incident(self) -> Incident | None:
-        """The one that explains the job's communication best, else that of the alert line."""
+        """The best explanation of the communication of the job, else that of the alert line."""
         if self.view_model is None or self.job is None:
             return super().incident
-        found = blame.suspects(self.view_model, self.job.job)
-        return (
-            next(iter(found), None)
-            or blame.bound(self.view_model, self.job.job)
-            or super().incident
-        )
+        causes = comm_causes(self.view_model, self.job.job)
+        bound = comm_bound(self.view_model, self.job.job)
+        return next(iter(causes), None) or bound or super().incident
 
     def watch_view_model(self) -> None:
-        """The first job may have become another.
-
-        Not bound to the table: the job must be known before the panels are measured.
-        """
+        # Not bound to the list of jobs: the job must be known before the panels are measured.
         if self.is_mounted:
             self.jobs.view_model = self.view_model
             self._follow()
@@ -112,36 +108,23 @@ class CommScreen(FaultFinding):
     def _follow(self) -> None:
         self.job = self.jobs.current
         self.set_class(len(self.jobs.rows) > 1, "-several")
-        told = self.job is not None and self.job.comm_share is not None
-        self.ranks.display, self.bounds.display = told, not told
+        reported = self.job is not None and self.job.comm_share is not None
+        self.ranks.display, self.nodes.display = reported, not reported
         name = f"{self.job.job} · " if self.job else ""
-        self.entitle("#shares", f"{name}comm share of step")
-        self.call_next(self._look_closer)
+        self.query_one("#shares", Panel).entitle(f"{name}comm share of step")
 
-    @on(RowTable.Moved, "#ranks")
-    def _look_closer(self) -> None:
-        """Shows the ranks of the node under the cursor, where there is room for them."""
-        self.set_class(self.ranks.display and self.ranks.by_node, "-nodes")
-        self.crew.of = self.ranks.node
-
-    def watch_selection(self) -> None:
-        """The first row may be of another node."""
-        if self.is_mounted:
-            self.call_next(self._look_closer)
-
-    @on(RowTable.Chosen, "#ranks, #bounds, #crew")
+    @on(RowTable.Chosen, "#ranks, #nodes")
     def _open(self) -> None:
         if self.subject is not None:
-            self.post_message(NodeAsked(self.subject))
+            self.post_message(NodeRequested(self.subject))
 
     @on(RowTable.Chosen, "#jobs")
-    def _to_ranks(self) -> None:
-        self.listed.focus()
+    def _to_list(self) -> None:
+        self.list_table.focus()
 
     def action_rows(self) -> None:
-        """Turns between ranks and nodes; the cursor stays on its node."""
+        """Switches between ranks and nodes; the cursor stays on its node."""
         node = self.ranks.node
-        self.ranks.whole = not self.ranks.by_node
+        self.ranks.per_node = not self.ranks.by_node
         if node is not None:
             self.ranks.point_at(node)
-        self._look_closer()

@@ -1,4 +1,4 @@
-"""What the numbers of a screen are: formula, inputs, sources, and the rules that judge them."""
+"""The values of a screen explained: formula, inputs, sources and rules."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -10,26 +10,28 @@ from textual.containers import Container, VerticalScroll
 from textual.content import Content
 from textual.getters import query_one
 from textual.screen import ModalScreen
+from textual.strip import Strip
 
+from trntop.analysis.rulebook import rules
 from trntop.core import units
 
-from ..render.glyphs import Glyphs
+from ..render import explain
 from ..render.line import printable
-from ..widgets.explained import Explained, QuantityTable
+from ..view_model import ViewModel
+from ..widgets.drawn import Panel
 from ..widgets.keys_bar import KeysBar
+from ..widgets.quantity_table import QuantityTable
 from ..widgets.row_table import RowTable
-from .frame import Frame, Latest
+from .base import BaseScreen
 
 
-class ExplainScreen(Frame, ModalScreen[None]):
-    """Over the screen whose numbers it explains; closes with the key that opened it.
+class ExplainScreen(BaseScreen, ModalScreen[None]):
+    """Over the screen with the values.
 
     Args:
-        latest: as for every screen.
-        glyphs: as for every screen.
-        names: the quantities, by their names in the catalog.
-        node: the node whose values are shown; None for those of all nodes.
-        first: the quantity that the cursor is on at first.
+        names: the quantities.
+        node: the node of the values; None for all nodes.
+        first: the quantity that is selected first.
     """
 
     CSS_PATH = "explain.tcss"
@@ -45,62 +47,53 @@ class ExplainScreen(Frame, ModalScreen[None]):
     ]  # fmt: skip
 
     table = query_one(QuantityTable)
-    text = query_one(Explained)
     page = query_one("#explanation", VerticalScroll)
 
-    def __init__(
-        self,
-        latest: Latest,
-        glyphs: Glyphs,
-        names: Sequence[str],
-        node: str | None,
-        first: str | None = None,
-    ) -> None:
-        super().__init__(latest, glyphs)
+    def __init__(self, names: Sequence[str], node: str | None, first: str | None = None) -> None:
+        super().__init__()
         self._names = names
         self._node = node
         self._first = first
+        self._text = Panel(self._draw, id="text")
+
+    def _draw(self, panel: Panel, view_model: ViewModel, width: int, _: int) -> Sequence[Strip]:
+        if not panel.subject:
+            return ()
+        found = rules(view_model.limits, view_model.own_rules)
+        return explain.draw(view_model, self._node, panel.subject, found, width, panel.context)
 
     def compose(self) -> ComposeResult:
-        """The quantities, and beside or below them the one under the cursor."""
-        names = QuantityTable(self._names, self._node, glyphs=self.glyphs, id="quantities")
-        text = Explained(self._node, glyphs=self.glyphs)
-        names.data_bind(Frame.view_model)
-        text.data_bind(Frame.view_model)
+        names = QuantityTable(self._names, self._node, id="quantities")
+        names.data_bind(BaseScreen.view_model)
         with Container(id="explain") as panel:
-            panel.border_title = self._title()
+            # Content, because a border title given as a string is parsed as markup.
+            panel.border_title = Content(printable(f"explain · {self._node or 'all nodes'}"))
             yield names
+            text = self._text.data_bind(BaseScreen.view_model)
             yield VerticalScroll(text, id="explanation", can_focus=False)
         yield KeysBar()
 
-    def _title(self) -> Content:
-        # Content, because a border title given as a string is parsed as markup.
-        return Content(printable(f"what the numbers mean · {self._node or 'all nodes'}"))
-
     @property
     def subject(self) -> str | None:
-        """The node whose numbers are explained."""
         return self._node
 
     def watch_view_model(self) -> None:
-        """Says of when the numbers are."""
+        """The subtitle has the time of the values."""
         if self.view_model is not None and self.is_mounted:
             clock = units.clock(self.view_model.view.time, utc=self.view_model.utc)
             self.query_one("#explain").border_subtitle = Content(clock)
 
     def on_mount(self) -> None:
-        """Goes to the quantity that was asked for."""
-        self.text.quantity = self._first or self._names[0]
-        # Once its size is known: the row must come into sight.
+        self._text.subject = self._first or self._names[0]
+        # After the layout, so that the row can be scrolled into view.
         self.call_after_refresh(setattr, self.table, "cursor", self._first)
 
     def action_scroll(self, step: int) -> None:
-        """Scrolls the explanation."""
         self.page.scroll_relative(y=3 * step, animate=False)
 
     @on(RowTable.Moved)
     def _moved(self, event: RowTable.Moved) -> None:
         event.stop()
         if event.key is not None:
-            self.text.quantity = event.key
+            self._text.subject = event.key
             self.page.scroll_home(animate=False)

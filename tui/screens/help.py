@@ -1,4 +1,4 @@
-"""Every key that works where the user is, and how to read the screen."""
+"""The keys of the screen, and how to read it."""
 
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
@@ -12,37 +12,31 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widgets import Markdown
 
-from trntop.core import units
-
 from ..help import READING
 from ..render.line import Part, fit, line
 from ..render.markdown import flowed
 from ..widgets.drawn import Drawn
 from ..widgets.keys_bar import KeysBar
 from ..widgets.row_table import RowTable
-from .frame import Frame
+from .base import BaseScreen
 
 GAP = 2
-"""Cells between the columns of the list of keys."""
 
 Key = tuple[str, str, str]
-"""Keys, what they do in a word, and in a sentence."""
+"""Keys, label and description."""
 
 
 def keys_of(active: Iterable[ActiveBinding]) -> list[Key]:
-    """The program's own keys, each action once; Textual's carry no id with a dot.
-
-    Those that only move within a list come last: everybody tries them unasked.
-    """
+    """The keys of trntop, each action once; keys that move in a list are last."""
     found: dict[str, tuple[list[str], Binding]] = {}
     for entry in active:
         binding = entry.binding
-        if binding.id and "." in binding.id:
+        if binding.id and "." in binding.id:  # Textual's own have no dot
             found.setdefault(binding.id, ([], binding))[0].append(_spelled(binding))
-    moves = {one.id for one in RowTable.BINDINGS if isinstance(one, Binding) and not one.show}
+    moves = {b.id for b in RowTable.BINDINGS if isinstance(b, Binding) and not b.show}
     return [
         (", ".join(dict.fromkeys(keys)), binding.description, binding.tooltip)
-        for keys, binding in sorted(found.values(), key=lambda one: one[1].id in moves)
+        for keys, binding in sorted(found.values(), key=lambda entry: entry[1].id in moves)
     ]
 
 
@@ -54,7 +48,7 @@ def _spelled(binding: Binding) -> str:
 
 
 class KeyList(Drawn):
-    """A key, its word and its sentence; what does not fit goes on under the sentence's begin."""
+    """A key, its label and its description."""
 
     DEFAULT_CSS = "KeyList { height: auto; margin-bottom: 1; }"
 
@@ -63,10 +57,9 @@ class KeyList(Drawn):
         self._keys = keys
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
-        """All of them."""
         palette = self.context.palette
         keys, words = (
-            max((cell_len(one[column]) for one in self._keys), default=0) + GAP for column in (0, 1)
+            max((cell_len(key[column]) for key in self._keys), default=0) + GAP for column in (0, 1)
         )
         rows: list[list[Part]] = []
         for key, word, why in self._keys:
@@ -79,10 +72,10 @@ class KeyList(Drawn):
 
 
 class HelpScreen(ModalScreen[None]):
-    """The help, over whatever is shown; scrolls, and closes with the key that opened it."""
+    """The help, over the current screen."""
 
     CSS_PATH = "help.tcss"
-    HORIZONTAL_BREAKPOINTS = Frame.HORIZONTAL_BREAKPOINTS
+    HORIZONTAL_BREAKPOINTS = BaseScreen.HORIZONTAL_BREAKPOINTS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "escape,question_mark,q", "dismiss", "Close", key_display="esc", id="help.close",
@@ -92,21 +85,15 @@ class HelpScreen(ModalScreen[None]):
         Binding("k", "scroll(-1)", "Up", id="help.up", tooltip="Scroll up"),
     ]  # fmt: skip
 
-    def __init__(self, keys: Sequence[Key], share: float | None, rate: float | None) -> None:
+    def __init__(self, keys: Sequence[Key]) -> None:
         super().__init__()
         self._keys = keys
-        self._reading = READING.format(
-            share=units.percent(share),
-            rate=units.ABSENT if rate is None else f"{rate / 1024:.0f} KiB/s",
-        )
 
     def compose(self) -> ComposeResult:
-        """The keys above the text, or beside it where there is room; both scroll as one."""
         with VerticalScroll(id="help"):
             yield Vertical(Markdown("## Keys on this screen"), KeyList(self._keys), id="keys")
-            yield Markdown(self._reading, id="reading")
+            yield Markdown(READING, id="reading")
         yield KeysBar()
 
     def action_scroll(self, lines: int) -> None:
-        """Moves the text."""
         self.query_one("#help").scroll_relative(y=lines, animate=False)

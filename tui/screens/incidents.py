@@ -1,4 +1,4 @@
-"""What went wrong: open and past, with the evidence and what to do about it."""
+"""Incidents, open and closed, with their evidence and runbook."""
 
 from typing import ClassVar
 
@@ -10,27 +10,29 @@ from textual.getters import query_one
 
 from trntop.core.model import Incident
 
-from ..messages import NodeAsked
-from ..widgets.incident_table import IncidentDetail, IncidentTable
+from ..messages import NodeRequested
+from ..render import incidents
+from ..widgets.drawn import Panel
+from ..widgets.incident_table import IncidentTable
 from ..widgets.row_table import RowTable
-from .finding import Finding
-from .frame import Frame
+from .base import BaseScreen
+from .filtered import FilteredScreen
 
-OF_COMMUNICATION = ("comm_bound", "latency_regression", "straggler")
-"""Kinds that the communication screen tells more of, where they name no node."""
+COMMUNICATION_KINDS = ("comm_bound", "latency_regression", "straggler")
+"""Kinds that open the communication screen if they name no node."""
 
 
-class IncidentsScreen(Finding):
-    """A table of incidents and the one under the cursor in full."""
+class IncidentsScreen(FilteredScreen):
+    """A list of incidents, and the selected one in full."""
 
     CSS_PATH = "incidents.tcss"
-    PLACE = "incidents"
+    NAME = "incidents"
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="incidents.back",
-                tooltip="Takes back what was chosen, then leads back to the fleet"),
-        Binding("f", "only", "Only", id="incidents.only",
-                tooltip="List all, the open ones, the past ones, or only those of this kind"),
+                tooltip="Clear the filter, then go back to the fleet"),
+        Binding("f", "listed", "Only", id="incidents.only",
+                tooltip="List all, open ones, closed ones, or those of this kind"),
         Binding("J,shift+j", "scroll(1)", "Evidence down", show=False, id="incidents.down",
                 tooltip="Scroll the evidence and the runbook down"),
         Binding("K,shift+k", "scroll(-1)", "Evidence up", show=False, id="incidents.up",
@@ -38,17 +40,23 @@ class IncidentsScreen(Finding):
     ]  # fmt: skip
 
     table = query_one(IncidentTable)
-    detail = query_one(IncidentDetail)
+    detail = query_one("#text", Panel)
     evidence = query_one("#detail", VerticalScroll)
 
     def body(self) -> ComposeResult:
-        """Table above, evidence and runbook below."""
-        table = IncidentTable(glyphs=self.glyphs, id="incidents")
-        table.data_bind(Frame.view_model, Finding.selection)
-        detail = IncidentDetail(glyphs=self.glyphs).data_bind(Frame.view_model)
-        scroll = VerticalScroll(detail, id="detail", can_focus=False)
+        table = IncidentTable(id="incidents")
+        table.data_bind(BaseScreen.view_model, FilteredScreen.selection)
+        detail = Panel(
+            lambda panel, view_model, width, _: incidents.detail(
+                view_model, view_model.incident(panel.subject), width, panel.context
+            ),
+            id="text",
+        )
+        scroll = VerticalScroll(
+            detail.data_bind(BaseScreen.view_model), id="detail", can_focus=False
+        )
         scroll.border_title = (
-            "evidence and runbook · J, K scroll · Enter goes there · o to the onset"
+            "evidence and runbook · J, K scroll · Enter opens the node · o goes to the start"
         )
         for panel in (table, scroll):
             panel.add_class("panel")
@@ -56,45 +64,39 @@ class IncidentsScreen(Finding):
         yield Container(table, scroll, id="split")
 
     @property
-    def listed(self) -> IncidentTable:
-        """The incidents."""
+    def list_table(self) -> IncidentTable:
         return self.table
 
     @property
     def subject(self) -> str | None:
-        """The node of the incident under the cursor."""
-        current = self.table.current
-        return None if current is None else current.node
+        return self.table.node or None
 
     @property
     def incident(self) -> Incident | None:
-        """The incident under the cursor."""
         return self.table.current
 
-    def action_only(self) -> None:
-        """Lists other incidents."""
-        self.table.next_choice()
+    def action_listed(self) -> None:
+        self.table.next_filter()
 
     def action_scroll(self, step: int) -> None:
-        """Scrolls the evidence."""
         self.evidence.scroll_relative(y=3 * step, animate=False)
 
     @on(RowTable.Moved)
     def _moved(self, event: RowTable.Moved) -> None:
-        if event.key != self.detail.incident:
-            self.detail.incident = event.key
+        if event.key != self.detail.subject:
+            self.detail.subject = event.key
             self.evidence.scroll_home(animate=False)
 
     @on(RowTable.Chosen)
     async def _open(self) -> None:
-        """Goes to the place: the node, or the screen that tells of whole jobs."""
+        """Opens the node, or the screen of the job."""
         incident = self.incident
         if incident is None or self.view_model is None:
             return
         if incident.node is None:
-            place = "comm" if incident.kind in OF_COMMUNICATION else "run"
-            await self.run_action(f"app.{place}" if incident.job else "app.cluster")
+            screen = "comm" if incident.kind in COMMUNICATION_KINDS else "run"
+            await self.run_action(f"app.{screen}" if incident.job else "app.cluster")
         elif incident.node in self.view_model.cluster.nodes:
-            self.post_message(NodeAsked(incident.node, incident.component))
+            self.post_message(NodeRequested(incident.node, incident.component))
         else:
-            self.notify(f"{incident.node} is not there any more", timeout=3, markup=False)
+            self.notify(f"{incident.node} is gone", timeout=3, markup=False)

@@ -1,4 +1,4 @@
-"""One node: devices and cores, EFA cards, what runs on it, its host, and what feeds it all."""
+"""One node: devices and cores, EFA devices, processes, host, sources."""
 
 from typing import ClassVar
 
@@ -6,36 +6,37 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.reactive import reactive
+from textual.strip import Strip
 
 from trntop.core.model import Incident
 
 from ..messages import SubjectChanged
-from ..render import devices, efa, host, place
+from ..render import devices, efa, host, instance, marks, trends
 from ..render import node as parts
-from ..render.glyphs import Glyphs
-from ..selection import SharedSelection
-from ..widgets.node_panel import NodeDrawing, NodePanel, NodeTrends
+from ..view_model import ViewModel
+from ..widgets.drawn import Panel, of_node
 from ..widgets.parts import Parts
-from .frame import Frame, Latest
+from .base import BaseScreen
 
-_PANELS = {"efa": "cards", "device": "devices", "core": "devices", "runtime": "processes"}
+_PANELS = {"efa": "node-efa", "device": "devices", "core": "devices", "runtime": "processes"}
 """Kind of component → the panel that shows it."""
 
 
-class NodeScreen(Frame):
-    """Everything known of one node.
+def _draw_trends(panel: Panel, view_model: ViewModel, width: int, height: int) -> list[Strip]:
+    if panel.node is None or panel.node not in view_model.cluster.nodes:
+        return []
+    found = trends.node_trends(view_model, panel.node)
+    starts = marks.of_node(view_model, panel.node, panel.context)
+    return trends.draw(found, view_model.view.time, width, height, panel.context, starts)
 
-    Args:
-        latest: as for every screen.
-        glyphs: as for every screen.
-        node: its name.
-        held: the choice of nodes that screens share.
-    """
+
+class NodeScreen(BaseScreen):
+    """Everything about one node."""
 
     CSS_PATH = "node.tcss"
-    PLACE = "node"
+    NAME = "node"
     QUANTITIES = (
-        *Frame.QUANTITIES,
+        *BaseScreen.QUANTITIES,
         "neuroncore_utilization_ratio",
         "physical_core_tensor_engine_busy_ratio",
         "device_memory_used_bytes",
@@ -58,86 +59,80 @@ class NodeScreen(Frame):
         "node_clock_offset_seconds",
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", id="node.back", tooltip="Back to where you came from"),
+        Binding("escape", "back", "Back", id="node.back", tooltip="Back to the previous screen"),
         Binding("n", "turn(1)", "Next", id="node.next",
-                tooltip="The next node by name, of those that are chosen"),
+                tooltip="Next selected node, by name"),
         Binding("p", "turn(-1)", "Prev", id="node.previous",
-                tooltip="The previous node by name, of those that are chosen"),
+                tooltip="Previous selected node, by name"),
         Binding("j", "scroll(1)", "Down", show=False, id="node.down", tooltip="Scroll down"),
         Binding("k", "scroll(-1)", "Up", show=False, id="node.up", tooltip="Scroll up"),
     ]  # fmt: skip
 
     node: reactive[str | None] = reactive(None, repaint=False)
 
-    def __init__(self, latest: Latest, glyphs: Glyphs, node: str, held: SharedSelection) -> None:
-        super().__init__(latest, glyphs)
-        self._held = held
+    def __init__(self, node: str) -> None:
+        super().__init__()
         self.set_reactive(NodeScreen.node, node)
 
     def body(self) -> ComposeResult:
-        """Who it is above, its parts below."""
-        yield self._panel(parts.identity, "", "identity")
+        panels = {
+            "identity": Panel(of_node(parts.identity), id="identity"),
+            "devices": Panel(of_node(devices.draw), "devices and cores", id="devices"),
+            "efa": Panel(of_node(efa.draw), "EFA devices", id="node-efa"),
+            "found": Panel(of_node(parts.found), "incidents of this node and its jobs", id="found"),
+            "trends": Panel(_draw_trends, "last minutes", id="trends"),
+            "processes": Panel(of_node(parts.processes), "Neuron processes", id="processes"),
+            "host": Panel(of_node(host.draw), "host", id="host"),
+            "instance": Panel(of_node(instance.draw), "instance and location", id="instance"),
+            "sources": Panel(of_node(parts.sources), "sources", id="sources"),
+        }
+        for panel in panels.values():
+            panel.data_bind(BaseScreen.view_model, NodeScreen.node)
+        yield panels["identity"]
         with Parts(id="parts"):
-            with Container(id="hardware"):
-                yield self._panel(devices.draw, "devices and cores", "devices")
-                yield self._panel(efa.draw, "EFA devices", "cards")
-            yield self._panel(parts.found, "incidents of this node and its jobs", "found")
-            yield self._dressed(NodeTrends(glyphs=self.glyphs, id="past"), "last minutes")
-            with Container(id="software"):
-                yield self._panel(parts.processes, "Neuron processes", "processes")
-                yield self._panel(host.draw, "host", "host")
-            yield self._panel(place.draw, "instance and location", "place")
-            yield self._panel(parts.sources, "sources", "sources")
-
-    def _panel(self, paint: parts.Paint, title: str, name: str) -> NodeDrawing:
-        return self._dressed(NodePanel(paint, glyphs=self.glyphs, id=name), title)
-
-    def _dressed(self, panel: NodeDrawing, title: str) -> NodeDrawing:
-        panel.set_class(bool(title), "panel")
-        panel.border_title = title
-        return panel.data_bind(Frame.view_model, NodeScreen.node)
+            yield Container(panels["devices"], panels["efa"], id="hardware")
+            yield panels["found"]
+            yield panels["trends"]
+            yield Container(panels["processes"], panels["host"], id="software")
+            yield panels["instance"]
+            yield panels["sources"]
 
     @property
-    def trail(self) -> tuple[str, ...]:
-        """The screen that led here, and the node."""
-        below = [one.PLACE for one in self.app.screen_stack if isinstance(one, Frame)]
+    def path(self) -> tuple[str, ...]:
+        below = [s.NAME for s in self.app.screen_stack if isinstance(s, BaseScreen)]
         return (*below[:-1], self.node or "")
 
     def go_to(self, part: str) -> None:
-        """Scrolls to where a component is shown."""
+        """Scrolls to the panel of a component."""
         if panel := _PANELS.get(part.partition(":")[0]):
             self.query_one(f"#{panel}").scroll_visible(top=True, animate=False)
 
     @property
     def subject(self) -> str | None:
-        """This node."""
         return self.node
 
     @property
     def incident(self) -> Incident | None:
-        """The worst of this node, else the one in the alert line."""
+        """The worst of this node, else that of the alert line."""
         found = self.view_model.by_node.get(self.node or "", ()) if self.view_model else ()
         return found[0] if found else super().incident
 
     def watch_node(self) -> None:
-        """Another node."""
         if self.is_current:
-            self.crumbs = self.trail
+            self.crumbs = self.path
         self.post_message(SubjectChanged())
 
-    def action_back(self) -> None:
-        """Leaves the node."""
+    async def action_back(self) -> None:
         self.app.pop_screen()
 
     def action_turn(self, step: int) -> None:
-        """Shows the node `step` places on, round the chosen ones; this one may be none of them."""
+        """Shows the selected node `step` places after this one."""
         node, view_model = self.node, self.view_model
         if view_model is None or node is None or node not in view_model.cluster.nodes:
             return
-        chosen = self._held.selection.names(view_model) | {node}
-        names = [name for name in view_model.cluster.names if name in chosen]
+        selected = self.dashboard.shared.selection.names(view_model) | {node}
+        names = [name for name in view_model.cluster.names if name in selected]
         self.node = names[(names.index(node) + step) % len(names)]
 
     def action_scroll(self, step: int) -> None:
-        """Scrolls the parts."""
         self.query_one("#parts").scroll_relative(y=3 * step, animate=False)

@@ -1,4 +1,4 @@
-"""Asks for the moment to go to."""
+"""The dialog for the time to go to."""
 
 from typing import ClassVar
 
@@ -17,17 +17,13 @@ from ..view_model import ViewModel
 
 
 class TimeCodeScreen(ModalScreen[float | None]):
-    """One line to type a time into; answers with unix seconds, or with None.
-
-    Args:
-        view_model: what is shown.
-    """
+    """One line for a time; returns unix seconds, or None."""
 
     CSS_PATH = "time_code.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "escape", "dismiss", "Close", key_display="esc", id="time_code.close",
-            tooltip="Stay where you are",
+            tooltip="Stay at this time",
         ),
     ]  # fmt: skip
 
@@ -39,7 +35,6 @@ class TimeCodeScreen(ModalScreen[float | None]):
         self._view_model = view_model
 
     def compose(self) -> ComposeResult:
-        """The line, and below it what is shown now, or what is wrong with it."""
         with Vertical(id="time-code") as panel:
             panel.border_title = "go to a time"
             yield Input(placeholder=timecode.FORMS, max_length=40, compact=True)
@@ -48,12 +43,9 @@ class TimeCodeScreen(ModalScreen[float | None]):
     def _now(self) -> str:
         view_model = self._view_model
         clock = units.clock(view_model.view.time, utc=view_model.utc)
-        place = (
-            f", {timecode.position(view_model.view.time, view_model.span)}"
-            if view_model.span
-            else ""
-        )
-        return f"shown is {clock}{' UTC' * view_model.utc}{place}"
+        span = view_model.span
+        place = f", {timecode.position(view_model.view.time, span)}" if span else ""
+        return f"now at {clock}{' UTC' * view_model.utc}{place}"
 
     @on(Input.Submitted)
     def _done(self, event: Input.Submitted) -> None:

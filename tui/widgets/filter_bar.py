@@ -1,4 +1,4 @@
-"""The filter: a line that is typed in, and one that says what holds."""
+"""The filter: an input line, and a line with the active filter."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -18,28 +18,26 @@ from ..filter import Filter, FilterError
 from ..filter.completion import candidates, complete
 from ..filter.language import MAX_LENGTH
 from ..render import filter as drawing
-from ..render.glyphs import BLOCK, Glyphs
 from ..selection import ALL, Selection
 from ..view_model import ViewModel
 from .drawn import Drawn
 
 
 class _Completer(Suggester):
-    """Shows how the word at the end may go on."""
+    """Completes the last word."""
 
     async def get_suggestion(self, value: str) -> str | None:
-        """All of it, completed."""
         return complete(value)
 
 
 class FilterInput(Input):
-    """One line of text."""
+    """The input line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Apply", id="filter.keep",
                 tooltip="Apply the filter and return to the table"),
         Binding("tab", "complete", "Complete", id="filter.complete",
-                tooltip="Take the name that is offered"),
+                tooltip="Complete the name"),
     ]  # fmt: skip
 
     DEFAULT_CSS = """
@@ -48,67 +46,59 @@ class FilterInput(Input):
     """
 
     def action_complete(self) -> None:
-        """Takes what is offered."""
         self.cursor_position = len(self.value)
         self.action_cursor_right()
 
 
 class FilterLine(Drawn):
-    """What the filter finds, or what is wrong with it."""
+    """The number of matching nodes, or the syntax error."""
 
     DEFAULT_CSS = "FilterLine { height: auto; }"
 
     selection: reactive[Selection] = reactive(ALL, repaint=False)
 
-    def __init__(self, *, glyphs: Glyphs = BLOCK, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(glyphs=glyphs, id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self.typed: str | None = None
-        """What is being typed; None while nothing is."""
+        """The text in the input line; None while it is closed."""
         self.scrolled = 0
-        """Cells of it that are out of sight on the left."""
+        """Hidden cells on the left of the text."""
         self.trial = ALL
-        """What is typed, where it makes sense."""
+        """The last valid filter."""
         self.error: FilterError | None = None
         self.refused = False
-        """Whether the user wanted to keep what makes no sense."""
-
-    def watch_selection(self) -> None:
-        """Other nodes."""
-        self.redraw()
+        """Whether the user tried to apply an invalid filter."""
 
     def redraw(self) -> None:
-        """Draws anew; while there is nothing to say, a tick must not lay out the screen anew."""
+        """An empty line is not laid out again on each tick."""
         if self.typed is not None or self.selection.narrow or self.size.height:
             super().redraw()
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
-        """One line, or none where all nodes are shown."""
         if self.view_model is None:
             return ()
         nodes = len(self.view_model.cluster.nodes)
         if self.typed is None:
-            return () if not self.selection.narrow else (self._kept(nodes, width),)
+            if not self.selection.narrow:
+                return ()
+            found = self.selection.count(self.view_model)
+            return (drawing.active(self.selection, found, nodes, width, self.context),)
         if self.error is not None:
             at = cell_len(self.typed[: self.error.at]) - self.scrolled
             missing = self.error.at >= len(self.typed.rstrip()) and not self.refused
-            said = f"invalid filter: {self.error}" if self.refused else str(self.error)
-            return (drawing.problem(said, at, missing, width, self.context),)
+            text = f"invalid filter: {self.error}" if self.refused else str(self.error)
+            return (drawing.problem(text, at, missing, width, self.context),)
         _, names = candidates(self.typed)
         found = self.trial.count(self.view_model)
         return (drawing.hint(found, nodes, names, width, self.context),)
 
-    def _kept(self, nodes: int, width: int) -> Strip:
-        assert self.view_model is not None
-        found = self.selection.count(self.view_model)
-        return drawing.kept(self.selection, found, nodes, width, self.context)
-
 
 class FilterBar(Vertical):
-    """Holds both; the line to type in is there while it is needed."""
+    """Both lines; the input line exists only while it is open."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel", id="filter.cancel",
-                tooltip="Take back what is typed"),
+                tooltip="Discard the changes"),
     ]  # fmt: skip
 
     DEFAULT_CSS = """
@@ -121,36 +111,29 @@ class FilterBar(Vertical):
     selection: reactive[Selection] = reactive(ALL, repaint=False)
 
     class Changed(Message):
-        """Other nodes shall be shown.
-
-        Args:
-            filter: which.
-        """
+        """The filter changed."""
 
         def __init__(self, filter: Filter | None) -> None:  # noqa: A002
             super().__init__()
             self.filter = filter
 
     class Closed(Message):
-        """Nothing is typed any more."""
+        """The input line is closed."""
 
-    def __init__(self, *, glyphs: Glyphs = BLOCK, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._line = FilterLine(glyphs=glyphs)
+    def __init__(self) -> None:
+        super().__init__()
+        self._line = FilterLine()
         self._before: Filter | None = None
-        """What held when the user began to type."""
+        """The filter when the input line was opened."""
 
     def compose(self) -> ComposeResult:
-        """What holds; the line to type in comes with `open`."""
         yield self._line.data_bind(FilterBar.view_model, FilterBar.selection)
 
     @property
     def editing(self) -> bool:
-        """Whether something is being typed."""
         return self._line.typed is not None
 
     async def open(self) -> None:
-        """Lets the user type."""
         if not self.editing:
             self._before = self.selection.filter
             self._line.typed = text = self._before.text if self._before else ""
@@ -163,7 +146,7 @@ class FilterBar(Vertical):
         self.query_one(FilterInput).focus()
 
     async def close(self) -> None:
-        """Takes the line away; what holds stays."""
+        """Closes the input line; the filter stays."""
         if self.editing:
             self._line.typed = self._line.error = None
             await self.query(Horizontal).remove()
@@ -171,7 +154,7 @@ class FilterBar(Vertical):
             self.post_message(self.Closed())
 
     async def action_cancel(self) -> None:
-        """Takes the line away, and back what was typed."""
+        """Closes the input line and restores the filter."""
         if self.selection.filter is not self._before:
             self.post_message(self.Changed(self._before))
         await self.close()
@@ -191,7 +174,7 @@ class FilterBar(Vertical):
         except FilterError as error:
             line.error = error
         else:
-            # While a name is typed it is a word that no node is called; rows need not go and come.
+            # A partial name matches no node: the rows stay.
             if self.view_model is not None and line.trial.count(self.view_model):
                 self.post_message(self.Changed(line.trial.filter))
         line.redraw()
@@ -201,7 +184,7 @@ class FilterBar(Vertical):
         return Selection(made, faults=self.selection.faults)
 
     @on(Input.Submitted)
-    async def _keep(self, event: Input.Submitted) -> None:
+    async def _apply(self, event: Input.Submitted) -> None:
         event.stop()
         if self._line.error is None:
             self.post_message(self.Changed(self._line.trial.filter))
@@ -211,6 +194,6 @@ class FilterBar(Vertical):
             self._line.redraw()
 
     async def on_click(self, event: events.Click) -> None:
-        """A click on what holds lets it be changed."""
+        """A click opens the input line."""
         if not self.editing:
             await self.open()

@@ -12,16 +12,16 @@ from ..view_model import Mode
 from .drawn import Drawn
 
 LAST = ("help", "quit", "cluster", "node", "comm", "efa", "incidents", "run")
-"""Actions whose keys stay longest, the most important first: what leads on from any place."""
+"""Actions whose keys stay longest, the most important first."""
 FIRST = "pause"
-"""The action whose key goes first."""
+"""The action whose key is left out first."""
 BACK = ("live", "pause")
-"""Actions whose keys stay longest of all while the picture is held: they lead to the present."""
+"""While paused, the actions whose keys stay longest: they return to live data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that does something here."""
+    """A key with an action on this screen."""
 
     key: str
     shown: str
@@ -32,16 +32,14 @@ class Key:
 
     @property
     def cells(self) -> int:
-        """With the blank after it."""
         return len(self.shown) + len(self.word) + 2
 
 
 class KeysBar(Drawn):
-    """A line of keys, for the mouse too; `?` lists those that are left out.
+    """A line of keys, which can be clicked.
 
     Args:
-        words: gives words that the keys of some actions have for now; a key that is not shown
-            else is shown while it has one.
+        words: returns temporary labels of actions; hidden keys with a label are shown.
     """
 
     DEFAULT_CSS = """
@@ -53,22 +51,21 @@ class KeysBar(Drawn):
         self._words = words
         self._mode: Mode | None = None
 
-    def watch_view_model(self) -> None:
-        """Words may follow what is shown, a tick alone changes none."""
+    def update(self) -> None:
+        """Labels depend on the mode only."""
         mode = None if self.view_model is None else self.view_model.mode
         if mode is not self._mode:
             self._mode = mode
             self.redraw()
 
     def on_mount(self) -> None:
-        """Follows what has the focus."""
         self.screen.bindings_updated_signal.subscribe(self, self._changed)
 
     def _changed(self, _: Screen[object]) -> None:
         self.redraw()
 
     def _keys(self, width: int) -> list[Key]:
-        """The keys that fit, in their order."""
+        """The keys that fit."""
         found: dict[str, Key] = {}
         words = self._words()
         for _, binding, enabled, tooltip in self.screen.active_bindings.values():
@@ -80,7 +77,6 @@ class KeysBar(Drawn):
         return fitting(list(found.values()), width)
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
-        """One line."""
         palette = self.context.palette
         parts: list[Part] = []
         for key in self._keys(width):
@@ -89,7 +85,6 @@ class KeysBar(Drawn):
         return [line(parts, width)]
 
     def _at(self, x: int) -> Key | None:
-        """The key at a cell."""
         end = self.gutter.left
         for key in self._keys(self.size.width):
             if end <= x < end + key.cells - 1:
@@ -98,22 +93,22 @@ class KeysBar(Drawn):
         return None
 
     def on_click(self, event: Click) -> None:
-        """Presses the key under the mouse."""
+        """Presses the key under the pointer."""
         key = self._at(event.x)
         if key is not None and key.enabled:
             self.app.simulate_key(key.key)
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Says what the key under the mouse does."""
+        """The tooltip of the key under the pointer."""
         key = self._at(event.x)
         self.tooltip = None if key is None else key.tooltip
 
 
 def fitting(keys: Sequence[Key], width: int) -> list[Key]:
-    """The keys to show in so many cells: the less important are left out."""
+    """The keys that fit into `width`; the less important ones are left out."""
     kept = dict(enumerate(keys))
-    held = any(key.action == BACK[0] for key in keys)
-    last = (*BACK, *LAST) if held else LAST
+    paused = any(key.action == BACK[0] for key in keys)
+    last = (*BACK, *LAST) if paused else LAST
 
     def weight(place: int) -> tuple[bool, int]:
         action = keys[place].action
@@ -121,7 +116,7 @@ def fitting(keys: Sequence[Key], width: int) -> list[Key]:
             return True, -last.index(action)
         return False, -len(keys) if action == FIRST else -place
 
-    # The blank after the last one needs no room.
+    # The blank after the last one may be cut.
     while len(kept) > 1 and sum(key.cells for key in kept.values()) - 1 > width:
         del kept[min(kept, key=weight)]
     return list(kept.values())

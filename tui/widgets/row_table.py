@@ -1,4 +1,4 @@
-"""A table of which only the visible rows are drawn: it moves each second, at any length."""
+"""A table that draws only its visible rows: it changes each second, at any length."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
@@ -12,8 +12,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ..render import table
-from ..render.glyphs import BLOCK, Glyphs
 from ..render.line import line
+from ..selection import ALL, Selection
 from .drawn import Drawn
 
 Row = TypeVar("Row")
@@ -22,8 +22,7 @@ Row = TypeVar("Row")
 class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings=False):
     """Rows under a fixed header, with a cursor that stays on its row while others move.
 
-    Until the user moves it, the cursor stays on the first row: the worst one. The arrows to the
-    sides are the app's: nothing scrolls that way.
+    Until the user moves it, the cursor stays on the first row: the worst one.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -47,22 +46,11 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings
 
     cursor: reactive[str | None] = reactive(None, repaint=False)
     """Key of the row under the cursor once the user has moved it; None is the first row."""
+    selection: reactive[Selection] = reactive(ALL, repaint=False)
+    """The nodes that are shown."""
 
-    class Chosen(Message):
-        """The user opened a row."""
-
-        def __init__(self, sender: "RowTable[Any]", key: str) -> None:
-            super().__init__()
-            self.sender = sender
-            self.key = key
-
-        @property
-        def control(self) -> "RowTable[Any]":
-            """The table."""
-            return self.sender
-
-    class Moved(Message):
-        """The cursor is on another row."""
+    class Event(Message):
+        """Of a row; its key is None in an empty table."""
 
         def __init__(self, sender: "RowTable[Any]", key: str | None) -> None:
             super().__init__()
@@ -71,47 +59,55 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings
 
         @property
         def control(self) -> "RowTable[Any]":
-            """The table."""
             return self.sender
 
-    def __init__(self, *, glyphs: Glyphs = BLOCK, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(glyphs=glyphs, id=id)
+    class Chosen(Event):
+        """The user opened a row."""
+
+    class Moved(Event):
+        """The cursor is on another row."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
         self.rows: Sequence[Row] = ()
         self.sorted_by = ""
         self.reverse = False
 
+    def find_rows(self) -> Sequence[Row]:
+        """The rows for the current inputs."""
+        raise NotImplementedError
+
     def key(self, row: Row) -> str:
-        """What names a row for as long as it exists."""
+        """The permanent name of a row."""
         raise NotImplementedError
 
     def node_of(self, row: Row) -> str:
-        """The node that a row is of; its key, unless rows are of something else."""
+        """The node of a row."""
         return self.key(row)
 
     def columns(self) -> Sequence[table.Column[Any]]:
-        """The columns, before those that do not fit are left out."""
+        """The columns, including those that may not fit."""
         raise NotImplementedError
 
     def prepare(self, rows: Sequence[Row]) -> Sequence[Any]:
-        """What the columns draw, made for visible rows only."""
+        """What the columns draw, for visible rows only."""
         return rows
 
     def remark(self, prepared: Any) -> str:
-        """What is said of a row in the place of its values; empty where these are shown."""
+        """Text instead of the values of a row; empty to show the values."""
         return ""
 
     @property
     def nothing(self) -> str:
-        """What is said where there is no row."""
-        return ""
+        """Text instead of rows."""
+        return self.selection.nothing if self.selection.narrow else ""
 
     def header_clicked(self, column: str) -> None:
-        """A column's title was clicked on: nothing, unless a table sorts by columns."""
+        """The title of a column was clicked."""
 
     def layout_at(self, width: int) -> table.Layout[Any]:
         """The columns that are drawn at this width, each with its cells."""
-        # The last cell stays free: the scroll bar stands beside it.
-        return table.layout(self.columns(), width - 1)
+        return table.layout(self.columns(), width - 1)  # the last cell is next to the scroll bar
 
     @property
     def position(self) -> int:
@@ -127,14 +123,22 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings
         """The row under the cursor."""
         return self.rows[self.position] if self.rows else None
 
+    @property
+    def node(self) -> str | None:
+        """The node of the row under the cursor."""
+        return None if self.current is None else self.node_of(self.current)
+
     def point_at(self, node: str) -> None:
-        """Puts the cursor on the first row of a node, unless it is on one already."""
-        if self.current is None or self.node_of(self.current) != node:
+        """Moves the cursor to the first row of a node, unless it is on such a row."""
+        if self.node != node:
             of_node = (self.key(row) for row in self.rows if self.node_of(row) == node)
             self.cursor = next(of_node, self.cursor)
 
-    def show(self, rows: Sequence[Row]) -> None:
-        """Takes new rows."""
+    def update(self) -> None:
+        """Shows the rows for the current inputs."""
+        if self.view_model is None:
+            return
+        rows = self.find_rows()
         resized = len(rows) != len(self.rows)
         self.rows = rows
         if resized:
@@ -145,7 +149,6 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings
         self.redraw()
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
-        """The header and the visible rows."""
         columns = self.layout_at(width)
         context, first, position = self.context, self.scroll_offset.y, self.position
         lines = [table.header(columns, width, context, self.sorted_by, self.reverse)]
@@ -167,27 +170,28 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings
         return lines
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """All rows, or what is said instead, and the header."""
         return (len(self.rows) or bool(self.nothing)) + 1
 
     def watch_cursor(self) -> None:
-        """Keeps the cursor in sight."""
-        self._keep_in_sight()
+        visible = max(1, self.size.height - 1)
+        first, position = self.scroll_offset.y, self.position
+        if position < first:
+            self.scroll_to(y=position, animate=False)
+        elif position >= first + visible:
+            self.scroll_to(y=position - visible + 1, animate=False)
         self.redraw()
-        current = self.current
-        self.post_message(self.Moved(self, None if current is None else self.key(current)))
+        self.post_message(
+            self.Moved(self, None if not self.rows else self.key(self.rows[position]))
+        )
 
     def watch_has_focus(self, _has_focus: bool) -> None:
-        """The pointer shows where the keys go."""
         super().watch_has_focus(_has_focus)
         self.redraw()
 
     def action_move(self, step: int) -> None:
-        """Moves the cursor by `step` rows."""
         self._go(self.position + step)
 
     def action_page(self, direction: int) -> None:
-        """Moves the cursor by a page."""
         self._go(self.position + direction * max(1, self.size.height - 2))
 
     def action_edge(self, index: int) -> None:
@@ -195,12 +199,11 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings
         self._go(index % max(1, len(self.rows)))
 
     def action_choose(self) -> None:
-        """Opens the row under the cursor."""
         if (current := self.current) is not None:
             self.post_message(self.Chosen(self, self.key(current)))
 
     def on_click(self, event: events.Click) -> None:
-        """A click moves the cursor, a second one on the same row opens it."""
+        """A click moves the cursor, a double click opens the row."""
         x, y = event.x - self.gutter.left, event.y - self.gutter.top
         if y == 0:
             column = table.column_at(self.layout_at(self.size.width), x)
@@ -219,16 +222,7 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings
         if self.rows:
             self.cursor = self.key(self.rows[min(len(self.rows) - 1, max(0, index))])
 
-    def _keep_in_sight(self) -> None:
-        visible = max(1, self.size.height - 1)
-        first, position = self.scroll_offset.y, self.position
-        if position < first:
-            self.scroll_to(y=position, animate=False)
-        elif position >= first + visible:
-            self.scroll_to(y=position - visible + 1, animate=False)
-
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Other rows are visible now."""
         super().watch_scroll_y(old_value, new_value)
         if round(old_value) != round(new_value):
             self._drawn_for = None

@@ -8,7 +8,7 @@ import pytest
 
 from tests.collectors.notebook import Notebook
 from tests.exporter_server import TEXT, Handler, giving, response, server
-from trntop.catalog import EFA_EXPORTER, NEURON_EXPORTER, OBSERVER
+from trntop.catalog import EFA_EXPORTER, NEURON_EXPORTER
 from trntop.collectors.fleet import connection, pages
 from trntop.collectors.fleet.pages import fetch, kinds, page_url, poll
 from trntop.collectors.fleet.target import FindError, Target
@@ -98,7 +98,6 @@ def test_paths() -> None:
         (b"# HELP\n" + EFA, (EFA_EXPORTER,)),
         (NEURON + EFA, (NEURON_EXPORTER, EFA_EXPORTER)),
         (b'node_scrape_collector_success{collector="amazonefa"} 0\n', (EFA_EXPORTER,)),
-        (b"neuron_device_utilization_avg 3\n", (OBSERVER,)),
         (b"neuron_runtime_vcpu_usage_ratio 0.1\n", ()),
         (b"python_gc_objects_collected_total 1\n", ()),
         (b'# neuron_hardware_info\nx{y="neuron_hardware_info{"} 1\n', ()),

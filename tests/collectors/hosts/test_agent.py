@@ -23,11 +23,11 @@ from trntop.check.model import (
 )
 from trntop.collectors.fleet.target import Target
 from trntop.collectors.hosts import agent
-from trntop.collectors.hosts.agent import AgentHost, Line
+from trntop.collectors.hosts.agent import AgentHost, SharedClient
 from trntop.core.settings import Fleet
 
 SPEC = ProbeSpec(provider="tcp", seconds=0.5)
-SEEN = Inspection(node="ip-10-42-0-1", time=1_800_000_000.0, facts={"zone": "told by the node"})
+SEEN = Inspection(node="ip-10-42-0-1", time=1_800_000_000.0)
 RESULT = ProbeResult(tool="fi_pingpong", peer="trn-002", seconds=2e-5)
 
 
@@ -80,14 +80,14 @@ class Stub:
         return await self._given(request, [msgspec.structs.replace(RESULT, peer=peer)])
 
     async def _end(self, request: Request) -> Response:
-        return await self._given(request, f"{request.path_params['id']} complains of nothing")
+        return await self._given(request, f"{request.path_params['id']} has no error")
 
 
 @contextlib.asynccontextmanager
-async def host_of(stub: Stub, fleet: Fleet | None = None, **facts: str) -> AsyncIterator[AgentHost]:
+async def host_of(stub: Stub, fleet: Fleet | None = None) -> AsyncIterator[AgentHost]:
     async with served(stub.app) as port:
-        target = Target("trn-001", f"http://127.0.0.1:{port}", facts)
-        host = AgentHost(target, Line(fleet or Fleet()))
+        target = Target("trn-001", f"http://127.0.0.1:{port}")
+        host = AgentHost(target, SharedClient(fleet or Fleet()))
         try:
             yield host
         finally:
@@ -99,14 +99,13 @@ async def test_a_node_is_looked_at_and_probed(tmp_path: Path) -> None:
     token.write_text("s3cret\n")
     stub = Stub()
     fleet = Fleet(token_file=str(token))
-    async with host_of(stub, fleet, zone="told by the list", subnet="subnet-1") as host:
+    async with host_of(stub, fleet) as host:
         seen = await host.inspect()
         assert seen.node == "ip-10-42-0-1"
-        assert seen.facts == {"zone": "told by the node", "subnet": "subnet-1"}
         served_side = await host.serve(SPEC)
         assert served_side == Served(id="a1", port=21001, address="127.0.0.1")
         assert await host.probe(SPEC, "trn-002", served_side) == [RESULT]
-        assert await host.end(served_side) == "a1 complains of nothing"
+        assert await host.end(served_side) == "a1 has no error"
     assert stub.asked == [
         f"{order} Bearer s3cret"
         for order in (
@@ -133,27 +132,27 @@ async def test_what_still_runs_is_ended_at_the_end() -> None:
             RefusedError,
             "probes are off: start it with --allow-probes",
         ),
-        (Response(status_code=401), RefusedError, "its agent asks for another token"),
-        (Response(status_code=403), RefusedError, "its agent allows no probes"),
-        (Response(status_code=404), ProbeError, "no agent of trntop answers there"),
+        (Response(status_code=401), RefusedError, "its agent needs another token"),
+        (Response(status_code=403), RefusedError, "its agent permits no probes"),
+        (Response(status_code=404), ProbeError, "no trntop agent there"),
         (PlainTextResponse("busy: a probe by 10.0.0.9", 409), BusyError, "busy: a probe by"),
         (
             HTMLResponse("<html>Bad Gateway</html>", 502),
             ProbeError,
-            "its agent answers 502",
+            "its agent responds with 502",
         ),
-        (PlainTextResponse("no \x1b[31mroom", 500), ProbeError, "its agent answers 500: no "),
+        (PlainTextResponse("no \x1b[31mroom", 500), ProbeError, "its agent responds with 500: no "),
         (
             PlainTextResponse("{}"),
             ProbeError,
-            "its agent answers what a check does not understand: Object missing",
+            "the response of its agent is not valid: Object missing",
         ),
         (
             PlainTextResponse(b"\xff\xfe"),
             ProbeError,
-            "its agent answers what a check does not understand",
+            "the response of its agent is not valid",
         ),
-        (PlainTextResponse("x" * (agent.MAX_BYTES + 1)), ProbeError, "more than a check takes"),
+        (PlainTextResponse("x" * (agent.MAX_BYTES + 1)), ProbeError, "is too long"),
     ],
 )
 async def test_an_answer_that_is_none_says_why(
@@ -207,7 +206,7 @@ async def test_a_server_side_that_is_given_up_while_it_starts_is_ended() -> None
 
 
 async def test_nobody_there() -> None:
-    host = AgentHost(Target("trn-001", "http://127.0.0.1:9"), Line(Fleet()))
+    host = AgentHost(Target("trn-001", "http://127.0.0.1:9"), SharedClient(Fleet()))
     with pytest.raises(UnreachableError, match="connection refused"):
         await host.inspect()
     await host.close()
@@ -215,12 +214,12 @@ async def test_nobody_there() -> None:
 
 
 async def test_one_client_for_all_is_closed_with_the_last() -> None:
-    line = Line(Fleet())
-    hosts = [AgentHost(Target(name, "http://127.0.0.1:9"), line) for name in ("one", "two")]
+    client = SharedClient(Fleet())
+    hosts = [AgentHost(Target(name, "http://127.0.0.1:9"), client) for name in ("one", "two")]
     await hosts[0].close()
-    assert not line.session.closed
+    assert not client.session.closed
     await hosts[1].close()
-    assert line.session.closed
+    assert client.session.closed
 
 
 async def test_a_file_of_secrets_that_has_gone_is_named(tmp_path: Path) -> None:

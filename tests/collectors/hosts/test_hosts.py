@@ -4,15 +4,14 @@ import pytest
 
 from trntop.collectors.hosts import hosts_of
 from trntop.collectors.hosts.agent import AgentHost
-from trntop.collectors.hosts.remote import RemoteHost
-from trntop.collectors.probes.local import LocalHost
+from trntop.collectors.hosts.node import LocalHost, SshHost
 from trntop.core.errors import UsageError
 from trntop.core.settings import Fleet, Settings
 from trntop.core.source_spec import Origin, Source, parse_all
 
 
 def names(*texts: str, settings: Settings | None = None) -> list[tuple[str, type[object]]]:
-    hosts = hosts_of(parse_all(list(texts)), settings or Settings(), {})
+    hosts = hosts_of(parse_all(list(texts)), settings or Settings())
     return [(host.name, type(host)) for host in hosts]
 
 
@@ -20,7 +19,7 @@ def test_each_kind_of_source() -> None:
     assert names("trn-[001-002]", "ssh://ec2-user@trn-003.example:2222") == [
         ("trn-001", AgentHost),
         ("trn-002", AgentHost),
-        ("trn-003", RemoteHost),
+        ("trn-003", SshHost),
     ]
     ((_, kind),) = names("local")
     assert kind is LocalHost
@@ -32,20 +31,9 @@ def test_a_file_of_nodes(tmp_path: Path) -> None:
     assert names(f"@{file}") == [("trn-001", AgentHost), ("trn-002", AgentHost)]
     over_ssh = Settings(fleet=Fleet(via="ssh"))
     assert names(f"@{file}", settings=over_ssh) == [
-        ("trn-001", RemoteHost),
-        ("trn-002", RemoteHost),
+        ("trn-001", SshHost),
+        ("trn-002", SshHost),
     ]
-
-
-def test_a_job_is_reached_by_steps_only_from_inside() -> None:
-    environ = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "trn-[001,007]"}
-    hosts = hosts_of(parse_all(["slurm:12"]), Settings(), environ)
-    assert [(host.name, type(host)) for host in hosts] == [
-        ("trn-001", RemoteHost),
-        ("trn-007", RemoteHost),
-    ]
-    with pytest.raises(UsageError, match="slurm:13"):
-        hosts_of(parse_all(["slurm:13"]), Settings(), environ)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +42,7 @@ def test_a_job_is_reached_by_steps_only_from_inside() -> None:
 )
 def test_what_names_no_nodes_is_refused(origin: Origin) -> None:
     with pytest.raises(UsageError, match="some: a check takes nodes such as"):
-        hosts_of([Source(origin, "some")], Settings(), {})
+        hosts_of([Source(origin, "some")], Settings())
 
 
 def test_a_node_that_is_named_twice() -> None:

@@ -74,15 +74,15 @@ async def test_cancelled_it_ends_too() -> None:
 async def test_a_phrase_is_awaited() -> None:
     code = "import sys, time\nsys.stderr.write('re'); sys.stderr.flush(); time.sleep(0.2)\n"
     process = await Process.start(script(code + "sys.stderr.write('ady'); time.sleep(60)"), 10)
-    assert not await process.says("ready", 0.01)
+    assert not await process.prints("ready", 0.01)
     sys_ready = script(code + "sys.stderr.write('ady'); sys.stderr.flush(); time.sleep(60)")
     await process.end()
     process = await Process.start(sys_ready, 10)
-    assert await process.says("ready", 5)
+    assert await process.prints("ready", 5)
     await process.end()
     assert (await process.wait()).code is None
     over = await Process.start(script("print('gone')"), 10)
-    assert not await over.says("ready", 5)
+    assert not await over.prints("ready", 5)
     assert (await over.wait()).code == 0
 
 

@@ -52,10 +52,10 @@ class Watched:
     def register(self, node: str, owner: str, *sources: str) -> str:
         return owner
 
-    def forget(self, node: str, owner: str = "") -> None:
-        self.monitor.forget(node)
+    def remove(self, node: str, owner: str = "") -> None:
+        self.monitor.remove(node)
 
-    def tell(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         raise AssertionError(text)
 
     @property

@@ -202,9 +202,9 @@ async def test_hosts_that_do_not_answer(server: Sshd, tmp_path: Path, sink: Note
                 ),
                 10,
             )
-    assert reason(sink, "trn-1") == "its port is open, but nobody speaks SSH there in time"
+    assert reason(sink, "trn-1") == "no response from its SSH port in time"
     assert reason(sink, "trn-2") == "connection refused by 127.0.0.1 port 1"
-    assert reason(sink, "trn-3") == "the name no-such-host.invalid is not known"
+    assert reason(sink, "trn-3") == "host name no-such-host.invalid does not resolve"
 
 
 async def test_two_machines_that_are_called_the_same_stay_apart(
@@ -219,7 +219,7 @@ async def test_two_machines_that_are_called_the_same_stay_apart(
         assert (status.node, status.state) == ("ssh://trn-1", State.DOWN)
         assert status.reason == "trn-1 is spoken for by ssh://trn-1.elsewhere"
         assert sink.readings == []
-        sink.forget("trn-1", "ssh://trn-1.elsewhere")
+        sink.remove("trn-1", "ssh://trn-1.elsewhere")
         await sink.until(lambda: ("trn-1", SSH) in heard(sink), 10)
         assert sink.forgotten == ["trn-1", "ssh://trn-1"]
         assert descriptors._asked_for > before

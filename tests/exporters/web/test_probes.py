@@ -15,18 +15,27 @@ import httpx
 import msgspec
 import psutil
 import pytest
+from starlette.datastructures import Address
+from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from tests.builders import make_view
 from tests.serving import serving
-from trntop.check.model import BusyError, Inspection, ProbeError, ProbeResult, ProbeSpec, Served
-from trntop.collectors.probes.local import LocalHost
+from trntop.check.model import (
+    BusyError,
+    Host,
+    Inspection,
+    ProbeError,
+    ProbeResult,
+    ProbeSpec,
+    Served,
+)
+from trntop.collectors.hosts.node import LocalHost
 from trntop.core.errors import SettingsError
 from trntop.core.settings import Settings
 from trntop.exporters.metrics.pages import Exposition
-from trntop.exporters.web import probes
 from trntop.exporters.web.access import Access
-from trntop.exporters.web.probes import Prober, Probes, Token
+from trntop.exporters.web.probes import Probes, Token
 from trntop.exporters.web.server import build_app
 
 pytestmark = pytest.mark.xdist_group("machine")
@@ -45,7 +54,9 @@ WAYS = (
 
 
 class Scripted:
-    """A prober that does what a test says."""
+    """A host that does what a test says."""
+
+    name = "trn-001"
 
     def __init__(self) -> None:
         self.orders: list[Any] = []
@@ -69,14 +80,12 @@ class Scripted:
         await self._do("inspect")
         return Inspection(node="trn-001", time=5.0, memlock_bytes=float("inf"))
 
-    async def serve(self, spec: ProbeSpec, asker: str) -> Served:
-        await self._do("serve", spec, asker)
+    async def serve(self, spec: ProbeSpec) -> Served:
+        await self._do("serve", spec)
         return Served(id="s1", port=21001)
 
-    async def probe(
-        self, spec: ProbeSpec, peer: str, server: Served, asker: str
-    ) -> list[ProbeResult]:
-        await self._do("probe", peer, server, asker)
+    async def probe(self, spec: ProbeSpec, peer: str, server: Served) -> list[ProbeResult]:
+        await self._do("probe", peer, server)
         return [ProbeResult(tool=spec.tool, peer=peer, seconds=2e-5)]
 
     async def end(self, server: Served) -> str:
@@ -98,9 +107,9 @@ def write(token: Path, content: str) -> None:
     token.write_text(content)
 
 
-def app_of(prober: Prober | None, token: Path) -> ASGIApp:
+def app_of(host: Host | None, token: Path) -> ASGIApp:
     view = make_view(1)
-    allowed = Probes() if prober is None else Probes(prober, Token(token))
+    allowed = Probes() if host is None else Probes(host, Token(token))
     return build_app(lambda: view, Exposition(), probes=allowed)
 
 
@@ -130,7 +139,7 @@ async def test_without_the_token_nothing_is_done(token: Path, authorization: str
         for method, path, body in WAYS:
             headers = {"Authorization": authorization}
             response = await client.request(method, path, json=body, headers=headers)
-            said = "not the token of this agent" if authorization else "none was sent"
+            said = "not the token of this agent" if authorization else "needs a token"
             assert response.status_code == 401 and said in response.text
             assert response.headers["www-authenticate"] == "Bearer"
     assert scripted.orders == []
@@ -151,8 +160,8 @@ async def test_what_is_done(token: Path) -> None:
     spec = msgspec.convert(SPEC, ProbeSpec)
     assert scripted.orders == [
         ("inspect",),
-        ("serve", spec, "127.0.0.1"),
-        ("probe", "127.0.0.1", Served(id="s1", port=21001, address="127.0.0.1"), "127.0.0.1"),
+        ("serve", spec),
+        ("probe", "127.0.0.1", Served(id="s1", port=21001, address="127.0.0.1")),
         ("end", "s1"),
     ]
 
@@ -199,7 +208,7 @@ async def test_orders_that_are_none(token: Path, body: bytes, status: int, sente
 
 async def test_refusals_in_words(token: Path) -> None:
     async with agent(token) as (client, scripted, _):
-        scripted.error = BusyError("busy: it serves another probe asked for by 10.0.0.5")
+        scripted.error = BusyError("busy: another probe is under way")
         response = await client.post("/v1/probe/server", json=SPEC, headers=BEARER)
         assert (response.status_code, response.text) == (409, f"{scripted.error}\n")
         scripted.error = ProbeError("the server side does not start: no")
@@ -213,13 +222,14 @@ async def test_refusals_in_words(token: Path) -> None:
 async def test_addresses_that_only_the_node_itself_may_reach(
     token: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
-    monkeypatch.setattr(probes, "_asker", lambda _: "10.0.0.5")
+    elsewhere = Address("10.0.0.5", 5000)
+    monkeypatch.setattr(Request, "client", property(lambda _: elsewhere))
     async with agent(token) as (client, scripted, _):
         for peer, own in ((address, ""), ("10.0.0.2", address)):
             order = {"spec": SPEC, "peer": peer, "server": SERVED | {"address": own}}
             response = await client.post("/v1/probe/client", json=order, headers=BEARER)
             assert response.status_code == 403
-            assert response.text.startswith("no probe goes from here to ")
+            assert response.text.startswith("no probe to ")
         assert scripted.orders == []
         order = {"spec": SPEC, "peer": "10.0.0.2", "server": SERVED}
         response = await client.post("/v1/probe/client", json=order, headers=BEARER)
@@ -231,7 +241,7 @@ async def test_a_name_that_is_not_known_is_a_result(token: Path) -> None:
     async with agent(token) as (client, scripted, _):
         response = await client.post("/v1/probe/client", json=order, headers=BEARER)
     (result,) = msgspec.json.decode(response.content, type=list[ProbeResult])
-    assert result.error.startswith("nosuch.invalid: the name is not known here (")
+    assert result.error.startswith("nosuch.invalid: host name does not resolve (")
     assert (result.guilty, scripted.orders) == ("client", [])
 
 
@@ -264,7 +274,7 @@ async def test_real_probes(token: Path) -> None:
         served = (await client.post("/v1/probe/server", json=SPEC, headers=BEARER)).json()
         busy = await client.post("/v1/probe/server", json=SPEC, headers=BEARER)
         assert busy.status_code == 409
-        assert "serves another probe asked for by 127.0.0.1, for" in busy.text
+        assert "another probe is under way, for" in busy.text
         order = {"spec": SPEC, "peer": "127.0.0.1", "server": served}
         response = await client.post("/v1/probe/client", json=order, headers=BEARER, timeout=20)
         results = msgspec.json.decode(response.content, type=list[ProbeResult])

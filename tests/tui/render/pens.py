@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from textual.strip import Strip
 
 from trntop.tui.render.context import RenderContext
-from trntop.tui.render.glyphs import ASCII, BLOCK, Glyphs
 from trntop.tui.render.palette import palette
 from trntop.tui.themes import DARK
 
@@ -24,12 +23,7 @@ VARIABLES = {
 } | DARK.variables
 
 
-def context(glyphs: Glyphs = BLOCK) -> RenderContext:
-    return RenderContext(palette(VARIABLES), glyphs)
-
-
-PEN = context()
-PLAIN = context(ASCII)
+PEN = RenderContext(palette(VARIABLES))
 
 
 def text(lines: Iterable[Strip]) -> str:

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tests.builders import NOON
-from tests.tui.render.pens import PEN, PLAIN, context, text
+from tests.tui.render.pens import PEN, text
 from trntop.tui.render import axes
-from trntop.tui.render.glyphs import BRAILLE
 from trntop.tui.render.graph import chart
 
 
@@ -46,8 +45,6 @@ def test_a_steady_curve_is_a_level_within() -> None:
 def test_a_curve_has_a_point_per_value() -> None:
     values = np.array([0.0, 0.5, np.nan, 1.0])
     assert text(axes.curve(values, 2, PEN, 0.0, 1.0)).splitlines() == [" ▁ ▔", "▁"]
-    assert text(axes.curve(values, 2, PLAIN, 0.0, 1.0)).splitlines() == [" * *", "*"]
-    assert text(axes.curve(values, 1, context(BRAILLE), 0.0, 1.0)) == "⣀⠒ ⠉"
 
 
 def test_values_stand_beside_their_heights() -> None:
@@ -70,8 +67,8 @@ def test_times_before_now() -> None:
 def test_a_moment_is_marked_and_no_label_hides_it() -> None:
     mark = axes.Mark(NOON - 61, "!", PEN.palette.critical)
     assert axes.time_axis(60, 5.0, NOON, PEN, [mark]).text[60 - 1 - 13] == "!"
-    at_now = axes.Mark(NOON, "b", PEN.palette.accent)
-    assert axes.time_axis(60, 5.0, NOON, PEN, [at_now]).text.endswith("─b")
+    at_now = axes.Mark(NOON, "!", PEN.palette.accent)
+    assert axes.time_axis(60, 5.0, NOON, PEN, [at_now]).text.endswith("─!")
     gone = axes.Mark(NOON - 9000, "!", PEN.palette.critical)
     assert "!" not in axes.time_axis(60, 5.0, NOON, PEN, [gone]).text
 

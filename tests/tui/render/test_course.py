@@ -101,7 +101,7 @@ def test_it_stands_between_evidence_and_runbook_where_there_is_room() -> None:
     assert "retransmits, worst" not in shown[78]
     for width in (116, 192):
         said = shown[width]
-        assert said.index("what is seen") < said.index("retransmits, worst 2.1 %")
+        assert said.index("evidence") < said.index("retransmits, worst 2.1 %")
     assert shown[116].index("worst 2.1 %") < shown[116].index("What it means")
     over = of(EFA_INCIDENT, opened_at=NOON - 2000, closed_at=NOON - 901)
     assert "retransmits, worst" not in text(detail(SICK, over, 116, PEN))

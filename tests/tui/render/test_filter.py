@@ -7,16 +7,16 @@ from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import view_model
 from trntop.tui.filter import Filter
 from trntop.tui.render import filter as drawing
-from trntop.tui.render import fleet_map
+from trntop.tui.render import fleet_map, glyphs
 from trntop.tui.selection import ALL, Selection
 
 
 def test_what_holds() -> None:
     both = Selection(Filter("util<30"), faults=True)
-    line = drawing.kept(both, 12, 1000, 100, PEN).text
+    line = drawing.active(both, 12, 1000, 100, PEN).text
     assert line.startswith(" / util<30   faults only")
     assert line.rstrip().endswith("12 of 1,000 nodes   / edit  Esc clear")
-    alone = drawing.kept(Selection(faults=True), 1, 1, 60, PEN).text
+    alone = drawing.active(Selection(faults=True), 1, 1, 60, PEN).text
     assert alone.startswith(" faults only")
     assert alone.rstrip().endswith("Esc clear")
     assert "1 of 1 node " in alone
@@ -24,7 +24,7 @@ def test_what_holds() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 80])
 def test_a_long_filter_leaves_room_for_the_count(width: int) -> None:
-    line = drawing.kept(Selection(Filter("x" * 300)), 3, 16, width, PEN)
+    line = drawing.active(Selection(Filter("x" * 300)), 3, 16, width, PEN)
     assert line.cell_length == width
     assert "3 of 16 nodes" in line.text or width < 30
 
@@ -58,7 +58,7 @@ def test_a_long_message_is_cut_on_the_side_with_more_room(at: int, width: int) -
     message = "unknown name bogus; known are " + ", ".join(f"name{place}" for place in range(20))
     line = drawing.problem(message, at, False, width, PEN)
     assert line.cell_length == width
-    left, _, right = line.text.partition(PEN.glyphs.up)
+    left, _, right = line.text.partition(glyphs.UP)
     said = max(left.strip(), right.strip(), key=len)
     assert said.startswith("unknown name bog")
     assert said.endswith("…")
@@ -71,17 +71,17 @@ class TestMap:
         shown = view_model(trouble=True)
         plain = fleet_map.draw(shown, *size, PEN)
         chosen = Filter("007 | 011").mask(shown)
-        dimmed = fleet_map.draw(shown, *size, PEN, chosen=chosen)
+        dimmed = fleet_map.draw(shown, *size, PEN, selected=chosen)
         assert text(dimmed) == text(plain) or size == (4, 2)
         assert dimmed != plain
         everybody = np.ones(16, np.bool_)
-        assert fleet_map.draw(shown, *size, PEN, chosen=everybody) == plain
+        assert fleet_map.draw(shown, *size, PEN, selected=everybody) == plain
 
     def test_what_is_wrong_keeps_its_sign(self) -> None:
         shown = view_model(trouble=True)
         nobody = np.zeros(16, np.bool_)
         for size in ((118, 6), (40, 6)):
-            lines = fleet_map.draw(shown, *size, PEN, chosen=nobody)
+            lines = fleet_map.draw(shown, *size, PEN, selected=nobody)
             styles = {part.text: part.style for line in lines for part in line}
             assert any(PEN.palette.critical is style for style in styles.values())
 

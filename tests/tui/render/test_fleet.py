@@ -1,4 +1,4 @@
-"""Columns of the fleet, their order, and changes since a baseline."""
+"""Columns of the fleet table, and the order of its rows."""
 
 import dataclasses
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from rich.style import Style
 
-from tests.builders import NOON, make_node, view_of
-from tests.tui.render.pens import PEN, PLAIN
+from tests.builders import make_node, view_of
+from tests.tui.render.pens import PEN
 from tests.tui.scenes import EFA_INCIDENT, VICTIM, node, view, view_model
 from trntop.core import units
 from trntop.core.model import NodeView, Severity, State
@@ -24,9 +24,8 @@ NAMES = tuple(f"trn-{index:03d}" for index in range(16))
 SENT = "efa_tx_bytes_per_second"
 
 
-def scene_of(*nodes: NodeView, before: tuple[NodeView, ...] | None = None) -> ViewModel:
-    baseline = None if before is None else view_of(*before, time=NOON - 60)
-    return ViewModel(view_of(*nodes), History(10), Analysis(), baseline=baseline)
+def scene_of(*nodes: NodeView) -> ViewModel:
+    return ViewModel(view_of(*nodes), History(10), Analysis())
 
 
 def sending(index: int, rate: float | None) -> NodeView:
@@ -38,8 +37,8 @@ def names(shown: ViewModel, by: str, *, reverse: bool = False) -> list[str]:
     return [shown.cluster.names[place] for place in fleet.order(shown, by, reverse=reverse)]
 
 
-def drawn(row: FleetRow, name: str, width: int = 0, *, changes: bool = False) -> str:
-    column = next(one for one in fleet.columns(8, changes=changes) if one.id == name)
+def drawn(row: FleetRow, name: str, width: int = 0) -> str:
+    column = next(one for one in fleet.columns(8) if one.id == name)
     parts = column.draw(row, width or column.width, PEN)
     assert length(parts) == (width or column.width)
     return "".join(text for text, _ in parts)
@@ -54,7 +53,7 @@ class TestBlame:
                 FleetRow(
                     made,
                     incidents=troubled.by_node.get(made.name, ()),
-                    of_jobs=fleet.of_jobs(troubled, made),
+                    job_incidents=fleet.job_incidents(troubled, made),
                 ),
                 column.width,
                 PEN,
@@ -106,12 +105,6 @@ class TestOrder:
         assert names(shown, "type") == list(NAMES[:3])
         assert len(names(shown, "phase")) == 3
 
-    def test_by_change_since_the_baseline(self) -> None:
-        before = (sending(0, 1e9), sending(1, 5e9))
-        shown = scene_of(sending(0, 4e9), sending(1, 5e9), sending(2, 9e9), before=before)
-        assert names(shown, "efa_tx") == ["trn-000", "trn-001", "trn-002"]
-        assert names(shown, "efa_tx", reverse=True) == ["trn-001", "trn-000", "trn-002"]
-
     @pytest.mark.parametrize("column", [*fleet.columns(4)], ids=lambda one: one.id)
     def test_every_column_sorts(self, column: fleet.Column[FleetRow]) -> None:
         for shown in (view_model(trouble=True), scene_of()):
@@ -138,12 +131,12 @@ class TestMeasures:
 
 class TestColumns:
     def test_the_standard_ones(self) -> None:
-        shown = fleet.chosen(fleet.columns(8), ())
+        shown = fleet.selected(fleet.columns(8), ())
         assert not {one.id for one in shown} & set(fleet.OPTIONAL)
         assert [one.id for one in shown][:3] == ["node", "util", "te"]
 
     def test_those_asked_for_stand_in_the_usual_order_beside_the_name(self) -> None:
-        shown = fleet.chosen(fleet.columns(8), ("state", "cpu", "util"))
+        shown = fleet.selected(fleet.columns(8), ("state", "cpu", "util"))
         assert [one.id for one in shown] == ["node", "util", "cpu", "state"]
         usual = {one.id: one.rank for one in fleet.columns(8)}
         assert shown[2].rank > usual["state"]
@@ -160,91 +153,13 @@ class TestColumns:
             assert column.help
             assert len(f"{column.title} {column.unit}".strip()) <= max(column.width, column.wide)
 
-    @pytest.mark.parametrize("changes", [False, True])
-    def test_all_draw_what_they_promise(self, changes: bool) -> None:
+    def test_all_draw_their_width(self) -> None:
         for one in (*view(trouble=True).cluster.nodes.values(), make_node(columns={})):
-            for column in fleet.columns(8, changes=changes):
+            for column in fleet.columns(8):
                 for width in {column.width, column.wide or column.width}:
-                    row = FleetRow(one, before=one)
-                    assert length(column.draw(row, width, PEN)) == width
-                    assert length(column.draw(FleetRow(one), width, PLAIN)) == width
+                    assert length(column.draw(FleetRow(one), width, PEN)) == width
 
-
-class TestChanges:
-    def test_more_and_less(self) -> None:
-        rows = [
-            FleetRow(sending(0, now), before=sending(0, then))
-            for now, then in ((4e9, 1e9), (1e9, 4e9), (1e9, 1e9), (None, 1e9), (1e9, None))
-        ]
-        shown = [drawn(row, "efa_tx", changes=True).strip() for row in rows]
-        assert shown == ["▴ +48d", "▾ -48d", "0", "–", "–"]
-
-    def test_shares_change_by_points(self) -> None:
-        now, then = (
-            make_node(columns={"job_step_seconds": [4.0], "job_comm_seconds": [seconds]})
-            for seconds in (1.2, 0.4)
-        )
-        assert drawn(FleetRow(now, before=then), "comm", changes=True).strip() == "▴ +20r"
-
-    def test_a_node_that_was_not_there_has_no_change(self) -> None:
-        assert drawn(FleetRow(sending(0, 1e9)), "efa_tx", changes=True).strip() == "–"
-
-    @pytest.mark.parametrize(
-        ("name", "now", "then", "shown"),
-        [
-            ("te", 0.31, 0.313, "-0.3d"),
-            ("te", 1.0, 0.0, "+100d"),
-            ("step", 12.5, 4.25, "▴ +8.25r"),
-            ("step", 4.56, 4.25, "▴ +0.31r"),
-            ("step", 345.0, 4.25, "+340.75r"),
-        ],
-    )
-    def test_no_number_is_cut(self, name: str, now: float, then: float, shown: str) -> None:
-        made = [
-            make_node(
-                1, 1, 1,
-                columns={
-                    "job_step_seconds": [value],
-                    "physical_core_tensor_engine_matmul_cycles_per_second": [value] * 2,
-                    "physical_core_tensor_engine_weight_load_cycles_per_second": [0.0] * 2,
-                    "physical_core_tensor_engine_idle_cycles_per_second": [1.0 - value] * 2,
-                },
-            )
-            for value in (now, then)
-        ]  # fmt: skip
-        assert drawn(FleetRow(made[0], before=made[1]), name, changes=True).strip() == shown
-
-    def test_all_rates_of_a_node_fit_beside_their_trail(self) -> None:
-        busy, idle = (make_node(0, columns={SENT: [rate] * 16}) for rate in (25e9, 0.0))
-        trail = np.ones(17)
-        whole = f"{bare(units.gigabits(16 * 25e9))}d "
-        for row, text in (
-            (FleetRow(busy, trail=trail), whole),
-            (FleetRow(busy, trail=trail, before=idle), f"+{whole}"),
-        ):
-            changes = row.before is not None
-            assert drawn(row, "efa_tx", 24, changes=changes).lstrip().startswith(text)
-
-    def test_small_changes_are_quiet(self) -> None:
-        column = next(one for one in fleet.columns(8, changes=True) if one.id == "efa_tx")
-        for now, style in (
-            (1.05e9, PEN.palette.muted),
-            (1.5e9, PEN.palette.text),
-            (1e9, PEN.palette.faint),
-        ):
-            row = FleetRow(sending(0, now), before=sending(0, 1e9))
-            assert column.draw(row, 11, PEN)[0][1] is style
-
-    def test_headers_say_so(self) -> None:
-        titles = {one.id: f"{one.title} {one.unit}" for one in fleet.columns(8, changes=True)}
-        assert (titles["util"], titles["efa_tx"], titles["step"]) == (
-            "util ±",
-            "tx ±Gb/s",
-            "step ±s",
-        )
-
-    def test_a_baseline_elsewhere_is_aligned_by_name(self) -> None:
-        shown = view_model(trouble=True)
-        earlier = view(nodes=12, time=NOON - 60)
-        shown = dataclasses.replace(shown, baseline=earlier)
-        assert set(names(shown, "util")[-5:]) == set(NAMES[11:])
+    def test_all_rates_fit_next_to_their_sparkline(self) -> None:
+        busy = make_node(0, columns={SENT: [25e9] * 16})
+        shown = drawn(FleetRow(busy, trail=np.ones(17)), "efa_tx", 24)
+        assert shown.lstrip().startswith(f"{bare(units.gigabits(16 * 25e9))}d ")

@@ -1,11 +1,9 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tui.render.pens import PEN, PLAIN, text
+from tests.tui.render.pens import PEN, text
 from trntop.core.model import Severity
-from trntop.tui.render.glyphs import ASCII, BLOCK, BRAILLE, Glyphs
 from trntop.tui.render.graph import bar, buckets, chart, sparkline
 from trntop.tui.render.line import length
 
@@ -13,10 +11,8 @@ INK = PEN.palette
 NAN = float("nan")
 
 
-def drawn(
-    ratio: float | None, width: int, glyphs: Glyphs = BLOCK, limit: float | None = None
-) -> str:
-    parts = bar(ratio, width, glyphs, INK.graph, INK.rule, limit=limit)
+def drawn(ratio: float | None, width: int, limit: float | None = None) -> str:
+    parts = bar(ratio, width, INK.graph, INK.rule, limit=limit)
     return "".join(part for part, _ in parts)
 
 
@@ -39,35 +35,22 @@ def test_bar_limit_is_a_tick() -> None:
     assert drawn(1.0, 8, limit=0.5) == "━━━━┃━━━"
 
 
-def test_ascii_bar_has_no_halves() -> None:
-    assert drawn(0.375, 4, ASCII) == "==--"
-    assert drawn(0.375, 4, ASCII).isascii()
-
-
 @given(st.none() | st.floats(allow_nan=False), st.integers(0, 50), st.none() | st.floats(0, 1))
 def test_bar_takes_exactly_its_cells(ratio: float | None, width: int, limit: float | None) -> None:
-    parts = bar(ratio, width, BLOCK, INK.graph, INK.rule, limit=limit)
+    parts = bar(ratio, width, INK.graph, INK.rule, limit=limit)
     assert length(parts) == width
 
 
 def test_sparkline() -> None:
-    assert sparkline(np.array([0, 0.5, 1.0]), BLOCK, 1.0) == "▁▅█"
-    assert sparkline(np.array([NAN, 1.0, NAN]), BLOCK, 1.0) == " █ "
-    assert sparkline(np.array([]), BLOCK) == ""
-    assert sparkline(np.array([NAN]), BLOCK) == " "
-    assert sparkline(np.array([0.0, 0.0]), BLOCK) == "▁▁"
+    assert sparkline(np.array([0, 0.5, 1.0]), 1.0) == "▁▅█"
+    assert sparkline(np.array([NAN, 1.0, NAN]), 1.0) == " █ "
+    assert sparkline(np.array([])) == ""
+    assert sparkline(np.array([NAN])) == " "
+    assert sparkline(np.array([0.0, 0.0])) == "▁▁"
 
 
 def test_a_steady_value_is_a_level_not_a_wall() -> None:
-    assert sparkline(np.array([4.3, 4.3]), BLOCK) == "▆▆"
-
-
-@pytest.mark.parametrize("glyphs", [BLOCK, BRAILLE, ASCII])
-def test_sparkline_in_every_set(glyphs: Glyphs) -> None:
-    line = sparkline(np.linspace(0, 1, 9), glyphs, 1.0)
-    assert len(line) == 9
-    assert line[0] == glyphs.spark[0]
-    assert line[-1] == glyphs.spark[-1]
+    assert sparkline(np.array([4.3, 4.3])) == "▆▆"
 
 
 def test_buckets_are_means_and_gaps_stay_gaps() -> None:
@@ -100,7 +83,3 @@ def test_chart_draws_its_limit_behind_the_values() -> None:
     assert text(lines).splitlines()[1] == "╌█"
     assert list(lines[-1])[-1].style in over
     assert next(iter(lines[-1])).style in PEN.palette.area
-
-
-def test_ascii_chart_is_ascii() -> None:
-    assert text(chart(np.linspace(0, 1, 9), 3, PLAIN, top=1.0, limit=0.5)).isascii()

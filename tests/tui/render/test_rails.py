@@ -1,10 +1,10 @@
-"""Which card stands in which column."""
+"""The columns of EFA devices."""
 
 import numpy as np
 
 from tests.builders import efa_name
 from tests.tui.render.fabrics import cards, renamed
-from trntop.tui.render.rails import Rails, lame, mean
+from trntop.tui.render.rails import Rails, degraded, mean
 
 TX = "efa_tx_bytes_per_second"
 
@@ -14,12 +14,11 @@ def test_cards_of_one_name_share_a_column() -> None:
     whole = cards(0, 3, {TX: [1.0, 2.0, 3.0]})
     less = renamed(cards(1, 2, {TX: [4.0, 5.0]}), efa_name(0), efa_name(2))
     rails = Rails([whole, less])
-    assert rails.named
     assert rails.names == tuple(efa_name(card) for card in range(3))
     np.testing.assert_equal(rails.table(TX), [[1, 2, 3], [4, np.nan, 5]])
     assert rails.columns(1) == [0, 2]
-    assert rails.card(1, 2) == 1
-    assert rails.card(1, 1) is None
+    assert rails.device(1, 2) == 1
+    assert rails.device(1, 1) is None
     assert rails.row_of["trn-001"] == 1
 
 
@@ -35,7 +34,6 @@ def test_where_every_node_has_names_of_its_own_places_are_compared() -> None:
         for index in range(5)
     ]
     rails = Rails(nodes)
-    assert not rails.named
     assert rails.names == ("1", "2")
     assert rails.table(TX).tolist() == [[1, 2]] * 5
 
@@ -51,15 +49,15 @@ def test_means_are_of_those_that_tell() -> None:
     np.testing.assert_equal(mean(table), [2, np.nan, 3])
 
 
-def test_a_lame_rail_is_lame_on_most_nodes() -> None:
+def test_a_degraded_rail_is_degraded_on_most_nodes() -> None:
     table = np.ones((4, 6))
-    table[0, 1] = 0.2  # a card, not a rail
+    table[0, 1] = 0.2  # a device, not a rail
     table[:3, 4] = 0.4
-    assert lame(table, 0.85) == [4]
+    assert degraded(table, 0.85) == [4]
 
 
-def test_rails_that_the_job_does_not_use_are_not_lame() -> None:
+def test_rails_that_the_job_does_not_use_are_not_degraded() -> None:
     table = np.ones((4, 6))
     table[:, 3:] = 0.0
-    assert lame(table, 0.85) == []
-    assert lame(np.full((1, 6), 0.1), 0.85) == [], "one node has no rails to compare"
+    assert degraded(table, 0.85) == []
+    assert degraded(np.full((1, 6), 0.1), 0.85) == [], "one node has no rails to compare"

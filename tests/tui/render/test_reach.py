@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 
 from tests.builders import NOON, make_incident, make_node, view_of, with_state
-from tests.tui.render.pens import PEN, PLAIN, text
+from tests.tui.render.pens import PEN, text
 from trntop.catalog import AGENT, EFA_SOURCE, NEURON_MONITOR
 from trntop.core.model import Frame, Incident, Inventory, NodeView, SourceState, State
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
-from trntop.tui.render import alert, fleet, header, place
+from trntop.tui.render import alert, fleet, header, instance
 from trntop.tui.render.fleet import FleetRow
 from trntop.tui.render.table import layout, row
 from trntop.tui.view_model import ViewModel
@@ -30,7 +30,7 @@ def scene_of(*nodes: NodeView, later: tuple[Incident, ...] = ()) -> ViewModel:
 
 
 def line_of(node: NodeView, width: int) -> str:
-    columns = layout(fleet.chosen(fleet.columns(8), ()), width - 1)
+    columns = layout(fleet.selected(fleet.columns(8), ()), width - 1)
     return row(columns, FleetRow(node), width, PEN, cursor=False, remark=fleet.unreached(node)).text
 
 
@@ -86,11 +86,11 @@ class TestConnecting:
     def test_how_many_have_answered(self) -> None:
         some = scene_of(make_node(0), *(remote(index, State.STARTING) for index in range(1, 4)))
         assert "connecting 1 of 4" in text(header.draw(some, 120, PEN))
-        assert "3 nodes not heard yet" in text(alert.draw(some, 120, PEN))
+        assert "no data yet from 3 nodes" in text(alert.draw(some, 120, PEN))
 
     def test_none_is_no_all_clear(self) -> None:
         none = scene_of(*(remote(index, State.STARTING) for index in range(4)))
-        assert text(alert.draw(none, 80, PLAIN)).strip() == "waiting for the first reading"
+        assert text(alert.draw(none, 80, PEN)).strip() == "waiting for the first reading"
 
     def test_afterwards_nothing_is_said(self) -> None:
         assert "connecting" not in text(header.draw(scene_of(make_node(0)), 120, PEN))
@@ -99,12 +99,12 @@ class TestConnecting:
 def test_the_past_does_not_hide_what_came_later() -> None:
     later = make_incident(opened_at=NOON + 30)
     shown = text(alert.draw(scene_of(make_node(0), later=(later,)), 120, PEN))
-    assert shown.strip() == "✓ no incidents yet  1 noticed later, it began 12:00:30"
+    assert shown.strip() == "✓ no incidents yet  1 detected later, since 12:00:30"
     shown = text(alert.draw(scene_of(make_node(0), later=(later, later)), 120, PEN))
-    assert shown.strip() == "✓ no incidents yet  2 noticed later, the first began 12:00:30"
+    assert shown.strip() == "✓ no incidents yet  2 detected later, the first since 12:00:30"
 
 
-class TestPlace:
+class TestInstance:
     FACTS = {  # noqa: RUF012
         "instance_id": "i-0123", "availability_zone": "us-east-2c", "placement_group": "pg-1",
         "instance_type": "trn2.48xlarge", "neuron_driver": "2.24.7", "ami_id": "ami-1",
@@ -112,31 +112,31 @@ class TestPlace:
     }  # fmt: skip
 
     def drawn(self, node: NodeView) -> str:
-        return text(place.draw(scene_of(node), node, 80, PEN))
+        return text(instance.draw(scene_of(node), node, 80, PEN))
 
     def test_facts(self) -> None:
         shown = self.drawn(make_node(facts=self.FACTS))
-        assert "instance  trn2.48xlarge · i-0123" in shown
-        assert "software  driver 2.24.7 · image ami-1" in shown
+        assert "instance     trn2.48xlarge · i-0123" in shown
+        assert "software     driver 2.24.7 · image ami-1" in shown
         assert "us-east-2c · pg-1" in shown
-        assert "checks    ▲ system impaired" in shown
-        assert "event     ▲ system-reboot from 2026-11-24" in shown
+        assert "checks       ▲ system impaired" in shown
+        assert "event        ▲ system-reboot from 2026-11-24" in shown
 
     def test_a_warning_goes_on_below_its_text(self) -> None:
         event = " ".join(["system-reboot"] * 8)
         node = make_node(facts={"scheduled_event": event})
         *_, first, second = self.drawn(node).splitlines()
-        assert first.index("system") == second.index("system") == len("event     ▲ ")
+        assert first.index("system") == second.index("system") == len("event        ▲ ")
 
     def test_checks_that_are_passed_are_calm(self) -> None:
-        assert "checks    passed" in self.drawn(make_node(facts={"status_checks": "passed"}))
+        assert "checks       passed" in self.drawn(make_node(facts={"status_checks": "passed"}))
 
     @pytest.mark.parametrize(
         ("offset", "said"),
         [
-            (2.1, "clock     ▲ 2.10 s ahead of ours"),
-            (-0.2, "clock     200 ms behind ours"),
-            (0.0, "clock     with ours, within 1 ms"),
+            (2.1, "clock        ▲ 2.10 s ahead of this machine"),
+            (-0.2, "clock        200 ms behind this machine"),
+            (0.0, "clock        same as this machine, within 1 ms"),
         ],
     )
     def test_clock(self, offset: float, said: str) -> None:
@@ -144,4 +144,4 @@ class TestPlace:
         assert said in self.drawn(node)
 
     def test_nothing_known(self) -> None:
-        assert "nothing is known of the instance" in self.drawn(remote(0, State.DOWN))
+        assert "no instance data" in self.drawn(remote(0, State.DOWN))

@@ -14,6 +14,7 @@ from trntop.core import units
 from trntop.core.model import Column, Evidence, Severity
 from trntop.core.settings import Analysis as Settings
 from trntop.pipeline.axis import Axis, PartAxis, Places
+from trntop.pipeline.statistics import group_mean
 from trntop.pipeline.tick import Tick
 
 
@@ -31,6 +32,7 @@ class CommTuning:
 
 
 TUNING = CommTuning()
+_SHARES = ("job_comm_share_ratio", "job_exposed_comm_share_ratio")
 
 
 class CommBound:
@@ -38,7 +40,7 @@ class CommBound:
     steps of a window, but of three at least.
     """
 
-    inputs = frozenset(("job_comm_share_ratio", "job_exposed_comm_share_ratio"))
+    inputs = frozenset(_SHARES)
 
     def __init__(self, settings: Settings, period: float) -> None:
         self._settings = settings
@@ -53,7 +55,7 @@ class CommBound:
         axis = tick.parts(Entity.JOB)
         if axis is not self._axis:
             self._follow(axis)
-        shares: tuple[Column, Column] | None = None
+        shares: list[Column] = []
         awake = np.bincount(self._job, ~tick.quiet[axis.owner], len(self._jobs))
         excess = np.full(len(self._jobs), np.nan)
         for place, job in enumerate(map(str, self._jobs.keys)):
@@ -62,7 +64,10 @@ class CommBound:
                 continue
             steps = self._steps.setdefault(job, _Steps())
             if steps.newest != run.step or run.step != run.step:
-                share, exposed = shares = shares or self._shares(tick)
+                share, exposed = shares = shares or [
+                    group_mean(column, self._job, len(self._jobs))
+                    for column in tick.columns(_SHARES)
+                ]
                 steps.append(tick.time, float(share[place]), float(exposed[place]), run.step)
                 steps.drop(tick.time - max(self._settings.window, TUNING.least_steps * run.usual))
             excess[place] = steps.excess(self._settings)
@@ -77,49 +82,30 @@ class CommBound:
         self._job = np.array([self._jobs.place[name] for name in names], np.int64)
         self._axis = axis
 
-    def _shares(self, tick: Tick) -> tuple[Column, Column]:
-        """Comm share and exposed share of each job, `[job]`; only looked at when a step ends."""
-        comm, exposed = tick.columns(("job_comm_share_ratio", "job_exposed_comm_share_ratio"))
-        return self._mean_of_nodes(comm), self._mean_of_nodes(exposed)
-
-    def _mean_of_nodes(self, values: Column) -> Column:
-        known = ~np.isnan(values)
-        size = len(self._jobs)
-        counts = np.bincount(self._job[known], minlength=size)
-        sums = np.bincount(self._job[known], values[known], size)
-        means: Column = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-        return means
-
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         settings, job = self._settings, str(key)
         place = self._jobs.place[job]
         share, exposed = self._steps[job].means()
         nodes = int((self._job == place).sum())
         critical = exposed > settings.exposed_comm_share
+        limits = settings.comm_share, settings.exposed_comm_share
+        texts = (
+            f"comm share {units.percent(share)} of step time, "
+            f"mean of {settings.window:g} s over {nodes} node{'s' * (nodes != 1)}",
+            f"exposed comm share {units.percent(exposed)}",
+        )
         evidence = [
-            Evidence(
-                f"comm share {units.percent(share)} of step time, "
-                f"mean of {settings.window:g} s over {nodes} node{'s' * (nodes != 1)}; "
-                f"limit {units.percent(settings.comm_share)}",
-                quantity="job_comm_share_ratio", value=share, limit=settings.comm_share,
+            Evidence(f"{text}; limit {units.percent(limit)}", None, quantity, value, limit)
+            for text, quantity, value, limit in zip(
+                texts, _SHARES, (share, exposed), limits, strict=True
             )
-        ]  # fmt: skip
-        if exposed == exposed:
-            evidence.append(
-                Evidence(
-                    f"exposed comm share {units.percent(exposed)}; "
-                    f"limit {units.percent(settings.exposed_comm_share)}",
-                    quantity="job_exposed_comm_share_ratio",
-                    value=exposed,
-                    limit=settings.exposed_comm_share,
-                )
-            )
-        exposure = f", exposed {100 * exposed:.0f} %" if critical else ""
+            if value == value
+        ]
         return Verdict(
             says={
                 "job": job,
                 "share": f"{100 * share:.0f} %",
-                "exposed": exposure,
+                "exposed": f", exposed {100 * exposed:.0f} %" if critical else "",
                 "nobody": NO_CULPRIT,
             },
             severity=Severity.CRITICAL if critical else Severity.WARNING,

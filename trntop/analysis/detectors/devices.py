@@ -23,19 +23,17 @@ from trntop.pipeline.statistics import Growth
 from trntop.pipeline.tick import Tick
 
 SOME = ""
-"""Key of a loss of which only the number of devices tells."""
+"""Key of a loss that shows only in the number of devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceTuning:
-    """When devices are polled, and how long their errors belong together."""
+    """How long errors of a device belong together."""
 
-    interval: float = 10.0
-    """Seconds between two looks at all devices while nothing changes."""
     same_episode: float = 600.0
-    """Seconds after which a further error is another matter."""
+    """Seconds after which another error is another incident."""
     max_line: int = 100
-    """Characters of a line of the kernel log that are told."""
+    """Characters shown of a line of the kernel log."""
 
 
 TUNING = DeviceTuning()
@@ -44,9 +42,9 @@ Mask = npt.NDArray[np.bool_]
 _Subject = tuple[str, Key]
 """A node and its device."""
 
-_WITNESSES = {NEURON_MONITOR: UNCORRECTED_ECC[1], NEURON_SYSFS: UNCORRECTED_ECC[0]}
-"""Source → its counts of errors: it tells at least one of each device that is there."""
-_SAYS = {
+_COUNTS = {NEURON_MONITOR: UNCORRECTED_ECC[1], NEURON_SYSFS: UNCORRECTED_ECC[0]}
+"""Source → its counts of errors: it reports at least one of each device that is there."""
+_NOT_LISTED = {
     NEURON_MONITOR: "no longer listed by neuron-monitor",
     NEURON_SYSFS: "no longer listed by the driver's sysfs tree",
 }
@@ -54,46 +52,22 @@ _SAYS = {
 
 @dataclass(slots=True)
 class _Missing:
-    """A device that one source shows no more."""
+    """A device that a source no longer lists."""
 
     source: str
     since: float
     read: float
-    """When the source was read that did so first."""
-
-
-class _Changes:
-    """Tells when devices are to be looked at: when something changed, else at the poll interval.
-
-    What is slow, as the driver's tree is, may wait for that.
-    """
-
-    def __init__(self, *names: str) -> None:
-        self._names = names
-        """Of quantities of nodes."""
-        self._nodes = Axis()
-        self._values: Column = np.empty(0)
-        self._due = -np.inf
-
-    def push(self, tick: Tick) -> bool:
-        """Takes one tick; whether it is time to look."""
-        values = np.array([tick.column(name) for name in self._names])
-        same = tick.nodes is self._nodes and np.array_equal(values, self._values, equal_nan=True)
-        self._nodes, self._values = tick.nodes, values
-        if same and tick.time < self._due:
-            return False
-        self._due = tick.time + TUNING.interval
-        return True
+    """Time of the first reading without it."""
 
 
 class DeviceLost:
-    """Devices that were there and are no longer, while their siblings are.
+    """Devices that are missing while others of the node are listed.
 
-    A source tells of a loss only if it showed the device before and shows others now, and only
-    with its second reading without it.
+    A source shows a loss only if it listed the device before and lists others now, and only with
+    its second reading without it.
     """
 
-    inputs = frozenset(("node_devices", "node_ecc_uncorrected_events", *chain(*UNCORRECTED_ECC)))
+    inputs = frozenset(("node_devices", *chain(*UNCORRECTED_ECC)))
 
     def __init__(self, settings: Settings, period: float) -> None:
         self.reset()
@@ -101,28 +75,23 @@ class DeviceLost:
     def reset(self) -> None:
         self._parts = PartAxis(Axis(), ())
         self._axis = self._parts
-        """The devices, and before those of each node one more place: `SOME`."""
+        """The devices, and before those of each node a place for `SOME`."""
         self._places: Places = np.empty(0, np.int64)
-        """Where the devices are on it."""
-        self._seen: Column = np.empty((len(_WITNESSES), 0))
-        """1 where a source has shown a device, `[source, device]`."""
+        """Places of the devices on it."""
+        self._seen: Column = np.empty((len(_COUNTS), 0))
+        """1 where a source has listed a device, `[source, device]`."""
         self._most: Column = np.empty(0)
         """The most devices that a node had, `[node]`."""
         self._machines: dict[str, str] = {}
         """Node → the instance that had them."""
         self._missing: dict[_Subject, _Missing] = {}
-        self._changes = _Changes("node_ecc_uncorrected_events", "node_devices")
-        self._signal = Signal(self._axis, np.empty(0), 0.5, 0.5)
 
     def signal(self, tick: Tick) -> Signal:
-        """1 for what is lost, 0 for what is there."""
-        # The sum of a node's errors is absent while a device's are.
-        if not self._changes.push(tick) and not self._missing:
-            return self._signal
+        """1 for a lost device, 0 for one that is there."""
         parts = tick.parts(Entity.DEVICE)
         if parts is not self._parts:
             self._rekey(parts)
-        known = np.array([_any_known(tick, names) for names in _WITNESSES.values()])
+        known = np.array([_any_known(tick, names) for names in _COUNTS.values()])
         values = np.full(len(self._axis), np.nan)
         values[self._places] = np.where(known.any(axis=0), 0.0, np.nan)
         missing: dict[_Subject, _Missing] = {}
@@ -136,8 +105,7 @@ class DeviceLost:
         self._count(tick, missing, values)
         self._missing = missing
         np.fmax(self._seen, known, out=self._seen)
-        self._signal = Signal(self._axis, values, 0.5, 0.5)
-        return self._signal
+        return Signal(self._axis, values, 0.5, 0.5)
 
     def _rekey(self, parts: PartAxis) -> None:
         self._seen = np.nan_to_num(carried(self._seen, self._parts, parts))
@@ -148,13 +116,13 @@ class DeviceLost:
         self._places = np.arange(len(parts)) + parts.owner + 1
 
     def _unseen(self, tick: Tick, known: Mask) -> Iterator[tuple[int, str]]:
-        """Places of devices that a source showed and shows no more, with the source."""
+        """Places of devices that a source no longer lists, with the source."""
         owner = self._parts.owner
         gone = (self._seen > 0) & ~known
-        for row, source in enumerate(_WITNESSES):
+        for row, source in enumerate(_COUNTS):
             if not gone[row].any():
                 continue
-            # A source without any device has failed itself, unless it says that it has not.
+            # A source without any device has failed itself, unless it reports the loss.
             told = np.bincount(owner[known[row]], minlength=len(tick.nodes)) > 0
             if source == NEURON_SYSFS:
                 for node in np.unique(owner[gone[row]]).tolist():
@@ -164,7 +132,7 @@ class DeviceLost:
             yield from ((place, source) for place in places)
 
     def _count(self, tick: Tick, missing: dict[_Subject, _Missing], values: Column) -> None:
-        """Losses of which no list of devices tells, but their number."""
+        """Losses that only the number of devices shows."""
         count = tick.column("node_devices")
         starts = self._axis.starts[:-1]
         values[starts] = np.where(np.isnan(count), np.nan, 0.0)
@@ -174,7 +142,7 @@ class DeviceLost:
             machine = view.inventory.facts.get("instance_id", "")
             other = machine != self._machines.get(view.name, machine)
             if more[place] or other:
-                # The first look, a device more, or another machine under the same name.
+                # The first reading, a device more, or another machine under the same name.
                 self._most[place] = count[place]
                 self._machines[view.name] = machine
                 continue
@@ -202,21 +170,17 @@ class DeviceLost:
             why = _lost(view.inventory.device_links.get(int(device), {}))
             if why and loss.source == NEURON_SYSFS:
                 basis = f"{loss.source}: {why}"
-            evidence.append(Evidence(_SAYS[loss.source], node))
+            evidence.append(Evidence(_NOT_LISTED[loss.source], node))
         if count is not None and count < most:
             evidence.append(
                 Evidence(
                     f"{count:.0f} of {most:.0f} devices left", node, "node_devices", count, most
                 )
             )
-        return Verdict(
-            says={"node": node, "what": what, "basis": basis},
-            job=tick.job_of.get(node),
-            node=node,
-            component=None if device == SOME else f"device:{device}",
-            evidence=(*evidence, *_of_kernel(view, device)),
-            since=loss.since,
-        )
+        component = None if device == SOME else f"device:{device}"
+        evidence += _of_kernel(view, device)
+        says = {"what": what, "basis": basis}
+        return Verdict.at(tick, node, says, *evidence, component=component, since=loss.since)
 
 
 @dataclass(slots=True)
@@ -229,13 +193,12 @@ class _Errors:
 
 
 class EccUncorrected:
-    """Uncorrected memory errors that appeared since the tick before, per device.
+    """New uncorrected memory errors per device.
 
-    What was counted before the first look does not matter. Both sources may count one error,
-    neither at the same time: of their sums the larger one is told.
+    Both sources may count one error, not at the same time: the larger sum is reported.
     """
 
-    inputs = frozenset(("node_ecc_uncorrected_events", *chain(*UNCORRECTED_ECC)))
+    inputs = frozenset(chain(*UNCORRECTED_ECC))
 
     _SOURCES = (NEURON_MONITOR, NEURON_SYSFS)
 
@@ -245,20 +208,15 @@ class EccUncorrected:
     def reset(self) -> None:
         self._growth = Growth()
         self._errors: dict[_Subject, _Errors] = {}
-        self._changes = _Changes("node_ecc_uncorrected_events")
-        self._calm = Signal(Axis(), np.empty(0), 0.0, 0.0)
-        """What there is to say while no count changes."""
 
     def signal(self, tick: Tick) -> Signal:
-        """New errors; each count is followed for itself, as one may be unreadable for a time."""
-        if not self._changes.push(tick):
-            return self._calm
+        """New errors; each count is followed separately, as one may be unreadable for a time."""
         axis = tick.parts(Entity.DEVICE)
-        names = [name for source in self._SOURCES for name in _WITNESSES[source]]
+        names = [name for source in self._SOURCES for name in _COUNTS[source]]
         growth = self._growth.push(axis, np.array([tick.column(name) for name in names]))
         values: Column = np.fmax.reduce(growth, axis=0)
         for place in np.flatnonzero(values > 0).tolist():
-            first = len(_WITNESSES[NEURON_MONITOR])
+            first = len(_COUNTS[NEURON_MONITOR])
             new = np.array([np.nansum(growth[:first, place]), np.nansum(growth[first:, place])])
             key = axis.key(place)
             known = self._errors.get(key)
@@ -266,7 +224,6 @@ class EccUncorrected:
                 known = self._errors[key] = _Errors(tick.time, tick.time, np.zeros(2))
             known.last = tick.time
             known.counts += new
-        self._calm = Signal(axis, np.where(np.isnan(values), np.nan, 0.0), 0.0, 0.0)
         return Signal(axis, values, 0.0, 0.0)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
@@ -278,21 +235,17 @@ class EccUncorrected:
         place = view.inventory.of(Entity.DEVICE).index(device)
         counted = [
             Evidence(f"{_said(name)}: {total:.0f} in all", node, name, total)
-            for name in _WITNESSES[source]
+            for name in _COUNTS[source]
             if (total := view.frame.at(name, place))
         ]
-        return Verdict(
-            says={
-                "node": node,
-                "device": f"device {device}",
-                "count": f"{count} uncorrected memory error{'s' * (count != 1)}",
-                "basis": source,
-            },
-            job=tick.job_of.get(node),
-            node=node,
-            component=f"device:{device}",
-            evidence=(*counted, *_of_kernel(view, device)),
-            since=known.since,
+        says = {
+            "device": f"device {device}",
+            "count": f"{count} uncorrected memory error{'s' * (count != 1)}",
+            "basis": source,
+        }
+        evidence = (*counted, *_of_kernel(view, device))
+        return Verdict.at(
+            tick, node, says, *evidence, component=f"device:{device}", since=known.since
         )
 
 
@@ -305,12 +258,12 @@ def _any_known(tick: Tick, names: tuple[str, ...]) -> Mask:
 
 
 def _lost(link: Mapping[str, str]) -> str:
-    """Why the driver's tree says nothing of a device any more, if it says so."""
+    """Why the driver's tree no longer lists a device, if it reports that."""
     return link.get("lost", "")
 
 
 def _read(view: NodeView, source: str) -> float:
-    """When a source of a node was heard last."""
+    """When a source of a node last reported."""
     times = (one.time for one in view.frame.sources if one.name == source)
     return next(times, None) or 0.0
 
@@ -322,7 +275,7 @@ def _said(name: str) -> str:
 
 
 def _of_kernel(view: NodeView, device: Key) -> Iterator[Evidence]:
-    """What the kernel log said last, if it says it of this device."""
+    """The newest line of the kernel log, if it names this device."""
     for source in view.frame.sources:
         if source.name == KERNEL_LOG and re.search(rf"\bnd-id={device}\b", source.reason):
             yield Evidence(f"kernel log: {source.reason[: TUNING.max_line]}", view.name)

@@ -117,14 +117,10 @@ class _EfaDetector:
         since: float | None, severity: Severity | None = None,
     ) -> Verdict:  # fmt: skip
         node, device = self._devices.axis.key(place)
-        return Verdict(
-            says={"node": node, "card": self._name(places), "symptom": symptom},
-            job=tick.job_of.get(node),
-            node=node,
-            component=None if len(places) > 1 else f"efa:{device}",
-            severity=severity,
-            evidence=evidence,
-            since=since,
+        component = None if len(places) > 1 else f"efa:{device}"
+        says = {"card": self._name(places), "symptom": symptom}
+        return Verdict.at(
+            tick, node, says, *evidence, component=component, severity=severity, since=since
         )
 
     def _name(self, places: Places) -> str:

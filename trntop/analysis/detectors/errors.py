@@ -214,27 +214,20 @@ class ExecutionErrors:
         kinds = sorted(known.kinds, key=lambda kind: -known.kinds[kind])
         # Where an error says what it was, the status adds nothing.
         told = [kind for kind in kinds if kind != "completed_with_err"] or kinds
-        return Verdict(
-            says={
-                "node": node,
-                "count": f"{count} execution{'s' * (count != 1)} failed{where}",
-                "kinds": ", ".join(map(_said, told[:TUNING.named])),
-                "basis": known.source,
-            },
-            job=tick.job_of.get(node),
-            node=node,
-            component=component,
-            severity=Severity.WARNING if MILD.issuperset(kinds) else Severity.CRITICAL,
-            evidence=tuple(
-                Evidence(
-                    f"{_said(kind)}: {known.kinds[kind]:.0f}",
-                    node, _TOTALS.get(kind) if known.source == NEURON_MONITOR else _CORES[kind],
-                    known.kinds[kind], 0.0,
-                )
-                for kind in kinds
-            ),
-            since=known.since,
-        )  # fmt: skip
+        names = _TOTALS if known.source == NEURON_MONITOR else _CORES
+        evidence = [
+            Evidence(f"{_said(kind)}: {count:.0f}", node, names.get(kind), count, 0.0)
+            for kind, count in sorted(known.kinds.items(), key=lambda item: -item[1])
+        ]
+        says = {
+            "count": f"{count} execution{'s' * (count != 1)} failed{where}",
+            "kinds": ", ".join(map(_said, told[: TUNING.named])),
+            "basis": known.source,
+        }
+        severity = Severity.WARNING if MILD.issuperset(kinds) else Severity.CRITICAL
+        return Verdict.at(
+            tick, node, says, *evidence, component=component, severity=severity, since=known.since
+        )
 
     def reset(self) -> None:
         """Forgets who failed; the counts of nodes go on when a clock is set back."""

@@ -110,8 +110,8 @@ class MemoryPressure:
         devices = view.inventory.of(Entity.DEVICE)
         used = view.frame.columns.get("device_memory_used_ratio")
         if used is None:
-            says = {"node": node, "what": "HBM", "how": "is nearly full", "basis": "last reading"}
-            return Verdict(says, tick.job_of.get(node), node)
+            says = {"what": "HBM", "how": "is nearly full", "basis": "last reading"}
+            return Verdict.at(tick, node, says)
         place = int(np.nanargmax(used))
         share, device = float(used[place]), devices[place]
         # Its own limit, or what grows towards it.
@@ -132,33 +132,24 @@ class MemoryPressure:
         if total := view.frame.at("device_memory_total_bytes", place):
             evidence.append(Evidence(f"{units.bytes_iec((1.0 - share) * total)} free", node))
         others = f" and {full - 1} more" if full > 1 else ""
-        return Verdict(
-            says={"node": node, "what": f"HBM of device {device}{others}", "how": how,
-                  "basis": "neuron-monitor" if "neuroncore_memory_used_bytes" in view.frame.columns
-                  else "driver's sysfs tree"},
-            job=tick.job_of.get(node),
-            node=node,
-            component=f"device:{device}" if full <= 1 else None,
-            evidence=tuple(evidence),
-        )  # fmt: skip
+        monitored = "neuroncore_memory_used_bytes" in view.frame.columns
+        basis = "neuron-monitor" if monitored else "driver's sysfs tree"
+        says = {"what": f"HBM of device {device}{others}", "how": how, "basis": basis}
+        component = f"device:{device}" if full <= 1 else None
+        return Verdict.at(tick, node, says, *evidence, component=component)
 
     def _of_host(self, node: str, tick: Tick) -> Verdict:
         frame = tick.view(node).frame
         available = frame.value("node_memory_available_bytes") or 0.0
         share = available / (frame.value("node_memory_total_bytes") or 1.0)
-        return Verdict(
-            says={"node": node, "what": "host memory", "basis": "host",
-                  "how": f"is nearly full, {units.bytes_iec(available)} available"},
-            job=tick.job_of.get(node),
-            node=node,
-            evidence=(
-                Evidence(
-                    f"{units.percent(share)} of the host's memory is available; "
-                    f"limit {units.percent(1.0 - TUNING.host_limit)}",
-                    node, "node_memory_available_bytes", available,
-                ),
-            ),
-        )  # fmt: skip
+        how = f"is nearly full, {units.bytes_iec(available)} available"
+        text = (
+            f"{units.percent(share)} of the host's memory is available; "
+            f"limit {units.percent(1.0 - TUNING.host_limit)}"
+        )
+        evidence = Evidence(text, node, "node_memory_available_bytes", available)
+        says = {"what": "host memory", "how": how, "basis": "host"}
+        return Verdict.at(tick, node, says, evidence)
 
     def reset(self) -> None:
         self._tracks.clear()

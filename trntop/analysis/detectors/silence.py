@@ -58,13 +58,9 @@ class NodeSilent:
         # What its list says of a node may be why: that it was stopped.
         listed = [one for one in view.frame.sources if one.name == FLEET and one.reason]
         sources = [*listed, *speakers]
-        return Verdict(
-            says={"node": view.name, "last": speakers[0].name},
-            job=tick.job_of.get(view.name),
-            node=view.name,
-            evidence=tuple(Evidence(_last_word(one), view.name) for one in sources[:SOURCES]),
-            since=view.frame.heard,
-        )
+        evidence = [Evidence(_last_word(source), view.name) for source in sources[:SOURCES]]
+        says = {"last": speakers[0].name}
+        return Verdict.at(tick, view.name, says, *evidence, since=view.frame.heard)
 
     def reset(self) -> None:
         self._heard[:] = np.nan

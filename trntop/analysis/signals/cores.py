@@ -107,17 +107,10 @@ class Cores(Members):
             f"{what}: {units.percent(own)} utilized, the busiest core {units.percent(usual)}; "
             f"mean of {TUNING.window:g} s"
         )
-        return Verdict(
-            says={
-                "where": f"{what} of {node}",
-                "slower": units.percent(1.0 - own / usual),
-                "basis": "neuron-monitor",
-            },
-            job=tick.job_of.get(node),
-            node=node,
-            component=component,
-            evidence=(Evidence(text, node, "neuroncore_utilization_ratio", own, usual),),
-        )
+        slower = units.percent(1.0 - own / usual)
+        says = {"where": f"{what} of {node}", "slower": slower, "basis": "neuron-monitor"}
+        evidence = Evidence(text, node, "neuroncore_utilization_ratio", own, usual)
+        return Verdict.at(tick, node, says, evidence, component=component)
 
     def _low(self, node: int) -> Places:
         """The cores of a node that have stopped."""

@@ -76,18 +76,11 @@ class Devices:
             f"cores of device {device} are {units.percent(own)} utilized, "
             f"of the node's median device {units.percent(usual)}"
         )
-        return Verdict(
-            says={
-                "where": f"device {device} of {node}",
-                "slower": units.percent(float(self._peers.effect[worst])),
-                "basis": "neuron-monitor",
-            },
-            job=tick.job_of.get(node),
-            node=node,
-            component=f"device:{device}",
-            evidence=(Evidence(text, node, "neuroncore_utilization_ratio", own, usual),),
-            since=float(self._peers.since[worst]) or None,
-        )
+        slower = units.percent(float(self._peers.effect[worst]))
+        says = {"where": f"device {device} of {node}", "slower": slower, "basis": "neuron-monitor"}
+        evidence = Evidence(text, node, "neuroncore_utilization_ratio", own, usual)
+        since = float(self._peers.since[worst]) or None
+        return Verdict.at(tick, node, says, evidence, component=f"device:{device}", since=since)
 
     def _follow(self, tick: Tick, cores: PartAxis, devices: PartAxis) -> None:
         self._cores, self._axis = cores, devices

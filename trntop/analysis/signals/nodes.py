@@ -108,20 +108,8 @@ class Nodes:
                 text = f"{node}: {_PHRASES[column].format(own, usual)}"
                 evidence.append(Evidence(text, node, _COLUMNS[column], own, usual))
         since = float(self._peers[worst].since[place])
-        return Verdict(
-            says={
-                "where": node,
-                "node": node,
-                "slower": units.percent(effect),
-                "job": tick.job_of.get(node, ""),
-                "wait": "",
-                "basis": "neuron-monitor",
-            },
-            job=tick.job_of.get(node),
-            node=node,
-            evidence=tuple(evidence),
-            since=since or None,
-        )
+        says = {"where": node, "slower": units.percent(effect), "basis": "neuron-monitor"}
+        return Verdict.at(tick, node, says, *evidence, since=since or None)
 
     def _learn_kinds(self, tick: Tick) -> None:
         """Groups nodes of one job and instance type; all start over if a node changes its group."""

@@ -1,12 +1,9 @@
-"""What is judged, a subject a module; each turns what was seen into findings, and knows no other.
+"""The tests of a check, one subject per module, from evidence to findings.
 
-reach      nodes that do not answer, refuse, or are busy
-cards      EFA cards against the instance type and the other nodes
-counters   what cards counted during the check
-health     Neuron devices
-versions   drivers, libraries and tools that are not the same everywhere
-setup      modules, limits, environment
-location   subnet, zone, placement group, security groups
-clocks     clocks that differ
+reach      nodes that are unreachable, refuse probes, or are busy
+devices    EFA and Neuron devices: number, link rate, health
+counters   EFA counters during the check
+versions   drivers, libraries and tools that differ between nodes
+setup      modules, limits, peer-to-peer access
 latency    probes between nodes
 """

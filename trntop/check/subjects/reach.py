@@ -2,94 +2,53 @@
 
 from collections.abc import Iterator, Mapping
 
-from trntop.check.advice import drain
+from trntop.check import faults
 from trntop.check.consensus import names
-from trntop.check.model import Action, Finding, Outcome, Tool
+from trntop.check.model import Finding, Tool
 from trntop.check.plan import Plan
 from trntop.check.result import NodeInspection
 
 MAX_JOBS = 3
-SUPPLIERS: Mapping[Tool, str] = {
+PACKAGES: Mapping[Tool, str] = {
     "fi_pingpong": "the EFA installer or Debian's libfabric-bin",
     "ib_send_lat": "perftest",
-    "ib_write_bw": "perftest",
 }
-"""The package of each probing tool."""
 UNRESOLVED = "not resolve"
 """Part of the errors of the agent's client and of ssh for a host name without an address."""
-RESOLVE = "Check DNS or /etc/hosts."
-REACH = "Check that the node is up, its agent is running and no firewall blocks the port."
 
 
 def findings(inspections: Mapping[str, NodeInspection], plan: Plan) -> Iterator[Finding]:
     """One for each node that could not be checked completely, and remarks."""
-    gone = [
-        name
-        for name, inspection in inspections.items()
-        if inspection.error and not inspection.refused
-    ]
-    if len(gone) == len(inspections) > 1 and all(
-        inspection.before is None for inspection in inspections.values()
-    ):
-        yield from _none_answers(inspections)
-        return
+    # If no node responds, the cause is more likely the network or the given names.
+    none_responds = len(inspections) > 1 and all(
+        inspection.error and not inspection.refused and inspection.before is None
+        for inspection in inspections.values()
+    )
     for name, inspection in inspections.items():
+        seen = inspection.before
         if inspection.refused:
-            yield Finding(
-                check="reachable",
-                outcome=Outcome.UNKNOWN,
-                fault="probes refused",
-                node=name,
-                text=inspection.error,
-                next_step="Start its agent with --allow-probes and --probe-token-file FILE, and"
-                " give the check the same token: --set fleet.token_file=FILE; or check over"
-                " ssh://.",
-            )
+            yield faults.REFUSED.found(inspection.error, name)
+        elif inspection.error and none_responds:
+            step = faults.UNRESOLVED.next_step if _is_unresolved(inspection) else ""
+            yield faults.ALL_UNREACHABLE.found(inspection.error, name, next_step=step)
+        elif inspection.error and _is_unresolved(inspection):
+            yield faults.UNRESOLVED.found(inspection.error, name)
         elif inspection.error:
-            unresolved = UNRESOLVED in inspection.error.lower()
-            isolate = drain(name, "unreachable", "Reboot it if it is not running.")
-            yield Finding(
-                check="reachable",
-                outcome=Outcome.FAIL,
-                fault="unreachable" if inspection.before is None else "stopped responding",
-                node=name,
-                text=inspection.error,
-                # The name is at fault, the node need not be.
-                action=Action.NONE if unresolved else Action.ISOLATE,
-                next_step=RESOLVE if unresolved else f"{REACH} {isolate}",
+            fault = faults.UNREACHABLE if seen is None else faults.STOPPED
+            yield fault.found(inspection.error, name)
+        elif seen is not None and seen.busy and not plan.disturb:
+            yield faults.BUSY.found(f"not probed, used by {_jobs(seen.busy)}", name)
+        elif seen is not None and seen.lacks(plan.spec.tool):
+            yield faults.TOOL_MISSING.found(
+                f"not probed, {plan.spec.tool} is not installed",
+                name,
+                next_step=f"Install {PACKAGES[plan.spec.tool]}.",
             )
-        elif inspection.before is not None and inspection.before.busy and not plan.disturb:
-            yield Finding(
-                check="busy",
-                outcome=Outcome.UNKNOWN,
-                fault="busy",
-                node=name,
-                text=f"not probed, used by {_jobs(inspection.before.busy)}",
-                next_step="Check it when it is idle, or add --include-busy to probe it anyway.",
-            )
-        elif inspection.before is not None and inspection.before.lacks(plan.spec.tool):
-            yield Finding(
-                check="tools",
-                outcome=Outcome.UNKNOWN,
-                fault="probe tool missing",
-                node=name,
-                text=f"not probed, {plan.spec.tool} is not installed",
-                next_step=f"Install {SUPPLIERS[plan.spec.tool]}.",
-            )
-    yield from _unseen(inspections)
+    yield from _not_inspected(inspections)
 
 
-def _none_answers(inspections: Mapping[str, NodeInspection]) -> Iterator[Finding]:
-    """If no node responds, the cause is more likely the network or the given names."""
-    for name, inspection in inspections.items():
-        yield Finding(
-            check="reachable",
-            outcome=Outcome.UNKNOWN,
-            fault="unreachable",
-            node=name,
-            text=inspection.error,
-            next_step=RESOLVE if UNRESOLVED in inspection.error.lower() else REACH,
-        )
+def _is_unresolved(inspection: NodeInspection) -> bool:
+    return UNRESOLVED in inspection.error.lower()
 
 
 def _jobs(jobs: list[str]) -> str:
@@ -97,18 +56,15 @@ def _jobs(jobs: list[str]) -> str:
     return ", ".join(jobs[:MAX_JOBS]) + more
 
 
-def _unseen(inspections: Mapping[str, NodeInspection]) -> Iterator[Finding]:
+def _not_inspected(inspections: Mapping[str, NodeInspection]) -> Iterator[Finding]:
     """Remarks, one for each part that could not be inspected."""
-    found: dict[str, list[str]] = {}
+    nodes: dict[str, list[str]] = {}
     for name, inspection in inspections.items():
-        if inspection.newest is not None:
-            for problem in dict.fromkeys(inspection.newest.problems):
-                found.setdefault(problem, []).append(name)
-    for problem, nodes in found.items():
-        where = "all nodes" if len(nodes) == len(inspections) > 1 else names(nodes)
-        yield Finding(
-            check="inspection",
-            outcome=Outcome.PASS,
-            node=nodes[0] if len(nodes) == 1 else "",
-            text=f"not inspected on {where}: {problem}" if len(nodes) > 1 else problem,
-        )
+        for problem in dict.fromkeys(inspection.newest.problems if inspection.newest else ()):
+            nodes.setdefault(problem, []).append(name)
+    for problem, own in nodes.items():
+        if len(own) == 1:
+            yield faults.remark("inspection", problem, own[0])
+        else:
+            where = "all nodes" if len(own) == len(inspections) else names(own)
+            yield faults.remark("inspection", f"not inspected on {where}: {problem}")

@@ -1,0 +1,142 @@
+"""One EFA device in full."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.builders import efa_name, make_incident, make_node
+from tests.tui.render.fabrics import cards, fabric_of, probed
+from tests.tui.render.pens import PEN, text
+from tests.tui.scenes import CARD, VICTIM, view_model
+from trntop.catalog import Entity
+from trntop.core.model import Incident, NodeView, Severity, State
+from trntop.tui.render import efa_device
+from trntop.tui.render.fabric import Fabric
+
+
+def drawn(node: NodeView, *found: Incident, place: int = 0, width: int = 80) -> str:
+    return text(efa_device.draw(fabric_of(node, incidents=found), node, place, width, PEN))
+
+
+@pytest.mark.parametrize(
+    ("width", "state"),
+    [(20, State.FRESH), (40, State.DOWN), (56, State.FRESH), (120, State.STALE)],
+)
+def test_it_fits(width: int, state: State) -> None:
+    node = make_node(0, 2, 2, 4, state=state, reason="gone")
+    lines = efa_device.draw(fabric_of(node), node, 1, width, PEN)
+    assert {line.cell_length for line in lines} == {width}
+
+
+class TestHealth:
+    def test_its_incident_with_what_was_seen(self) -> None:
+        whole = Fabric(view_model(trouble=True))
+        node = whole.view_model.cluster.nodes[VICTIM]
+        place = node.inventory.of(Entity.EFA).index(CARD)
+        lines = efa_device.draw(whole, node, place, 76, PEN)
+        resent = next(part for line in lines for part in line if part.text == "2.1 %")
+        assert resent.style == PEN.palette.critical
+        shown = text(lines)
+        assert shown.startswith("● efa_degraded since 11:59:16, for 44 s: retransmits 2.1 %")
+        assert "2.1 % d limit 0.2 %" in shown
+
+    def test_its_counters_have_the_colour_of_its_incident(self) -> None:
+        columns = {"efa_rx_drops_total": [7.0, 0.0], "efa_rx_drops_per_second": [2.0, 0.0]}
+        node = make_node(0, 2, 2, 2, columns=columns)
+        bad = make_incident(
+            node="trn-000", component=f"efa:{efa_name(0)}", severity=Severity.CRITICAL
+        )
+        lines = efa_device.draw(fabric_of(node, incidents=[bad]), node, 0, 80, PEN)
+        dropped = next(line for line in lines if line.text.startswith("receive drops"))
+        assert PEN.palette.warning not in [part.style for part in dropped]
+        assert PEN.palette.critical in [part.style for part in dropped]
+
+    def test_what_it_carries_beside_its_siblings(self) -> None:
+        node = cards(0, 4, {"efa_tx_bytes_per_second": [1e9, 4e9, 4e9, 4e9]})
+        bad = make_incident(node="trn-000", component=f"efa:{efa_name(0)}")
+        for found, style in (((), PEN.palette.text), ((bad,), PEN.palette.warning)):
+            lines = efa_device.draw(fabric_of(node, incidents=found), node, 0, 60, PEN)
+            line = next(line for line in lines if line.text.startswith("carries"))
+            assert line.text.strip() == "carries  25 % d of the traffic of its peers"
+            assert next(part.style for part in line if part.text == "25 %") == style
+
+    def test_that_of_a_link(self) -> None:
+        found = make_incident("latency_regression", node="trn-001", component="link:trn-003")
+        nodes = probed(4, slow=(1, 3))
+        fabric = fabric_of(*nodes, incidents=[found])
+        shown = text(efa_device.draw(fabric, nodes[1], 0, 76, PEN))
+        assert shown.startswith("▲ latency_regression since ")
+        assert "latency  35.0 µs  median of 2  slowest 54.0 µs trn-003  newest 5 s ago" in shown
+        assert text(efa_device.draw(fabric, nodes[1], 1, 76, PEN)).startswith("✓ healthy")
+
+    def test_what_has_no_incident(self) -> None:
+        assert drawn(cards(0)).startswith("✓ healthy")
+        lost = cards(0, 2, {"efa_tx_bytes_total": [np.nan, 1]})
+        assert drawn(lost).startswith("● lost:")
+        more = cards(0, 4, {"efa_retrans_pkts_per_second": [1e5, 0, 0, 0]})
+        assert drawn(more).startswith("▲ retransmits far more than its peers; no incident yet")
+        nodes = probed(4, slow=(1, 3))
+        slow = text(efa_device.draw(fabric_of(*nodes), nodes[1], 0, 80, PEN))
+        assert slow.startswith("● link to trn-003 takes 3.4× the median of all; no incident yet\n")
+        peer = make_incident("efa_degraded", node="trn-003", component="efa:rdmap32s27")
+        slow = text(efa_device.draw(fabric_of(*nodes, incidents=[peer]), nodes[1], 0, 80, PEN))
+        assert slow.splitlines()[0].strip().endswith("; trn-003 has efa_degraded")
+        silent = make_node(0, state=State.STALE, reason="silent for 14 s")
+        assert drawn(silent).startswith("traffic unknown: efa: silent for 14 s")
+
+    def test_a_link_that_is_down(self) -> None:
+        node = cards(0, 2)
+        links = {efa_name(0): {"state": "1: DOWN"}}
+        node = replace(node, inventory=replace(node.inventory, efa_links=links))
+        assert drawn(node).startswith("▲ link not up: 1: DOWN")
+
+
+class TestLocation:
+    def test_the_devices_and_cores_it_serves(self) -> None:
+        shown = drawn(make_node(0, 4, 2, 2))
+        assert "near     devices 0-1 · cores 0-3 · on its NUMA node" in shown
+        assert "location PCI 0000:10:1b.0 · NUMA node 0 · driver 2.17.3g · port 4: ACTIVE" in shown
+
+    def test_its_bus_before_its_numa_node(self) -> None:
+        node = make_node(0, 4, 2, 2)
+        places = dict(node.inventory.device_links)
+        places[1] = {**places[1], "pci": "0000:10:1e.0"}
+        node = replace(node, inventory=replace(node.inventory, device_links=places))
+        shown = drawn(node)
+        assert "near     device 1 · cores 2-3 · on its PCI bus" in shown
+        assert "near     device 0 · cores 0-1 · on its NUMA node" in shown
+
+    def test_nothing_known(self) -> None:
+        node = cards(0, 2)
+        node = replace(node, inventory=replace(node.inventory, efa_links={}, device_links={}))
+        assert "near" not in drawn(node)
+        assert "location" not in drawn(node)
+
+
+class TestCounters:
+    def node(self) -> NodeView:
+        return make_node(0, 2, 2, 2, columns={
+            "efa_tx_bytes_total": [5e12, 1.0],
+            "efa_rx_drops_total": [7.0, 0.0],
+            "efa_rx_drops_per_second": [2.0, 0.0],
+            "efa_rdma_read_wr_err_total": [0.0, 0.0],
+            "efa_retrans_pkts_total": None,
+        })  # fmt: skip
+
+    def test_rates_and_totals(self) -> None:
+        lines = efa_device.draw(fabric_of(self.node()), self.node(), 0, 80, PEN)
+        shown = text(lines)
+        dropped = next(line for line in lines if line.text.startswith("receive drops"))
+        assert dropped.text.split() == ["receive", "drops", "2d", "7"]
+        assert [part.style for part in dropped if "2" in part.text] == [PEN.palette.warning]
+        assert "4.55 TiB" in shown
+        assert "failed reads" in shown.partition("zero:")[2]
+        assert "retransmitted" in shown.partition("– not reported:")[2]
+
+
+def test_no_device() -> None:
+    node, empty = cards(0), make_node(0, efa=0)
+    lines = efa_device.draw(fabric_of(node), node, None, 60, PEN)
+    assert "no EFA device of that name" in text(lines)
+    assert "no EFA devices known" in text(efa_device.draw(fabric_of(empty), empty, None, 60, PEN))

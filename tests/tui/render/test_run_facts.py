@@ -1,0 +1,207 @@
+"""Training progress: phases, numbers, charts."""
+
+import numpy as np
+import pytest
+
+from tests.builders import NOON, make_node, make_view, view_of
+from tests.tui.crews import JOB, past_of
+from tests.tui.render.pens import PEN, text
+from tests.tui.scenes import view_model
+from trntop.core.model import Compilation, Stage, State, View
+from trntop.core.settings import Analysis
+from trntop.pipeline.history import History
+from trntop.pipeline.jobs import STAGES
+from trntop.tui.render import jobs, phases, run_facts, table, trends
+from trntop.tui.view_model import ViewModel
+
+
+def of(view: View, history: History | None = None) -> ViewModel:
+    return ViewModel(view=view, history=history or past_of(view), limits=Analysis(), utc=True)
+
+
+def history_of(*stages: tuple[int, Stage | None]) -> History:
+    """Ticks of a job, so many seconds in each stage, up to noon."""
+    past = History(1000)
+    plan = [stage for seconds, stage in stages for _ in range(seconds)]
+    cluster = make_view().cluster
+    for second, stage in enumerate(plan, 1 - len(plan)):
+        object.__setattr__(cluster, "time", NOON + second)
+        told = {} if stage is None else {f"{JOB}/stage": float(STAGES.index(stage))}
+        past.append(cluster, told)
+    return past
+
+
+TRAINED = (
+    (40, Stage.COMPILING), (20, Stage.WARMING_UP), (100, Stage.TRAINING),
+    (4, Stage.CHECKPOINTING), (100, Stage.TRAINING), (6, Stage.CHECKPOINTING),
+    (30, Stage.TRAINING),
+)  # fmt: skip
+
+
+class TestPhases:
+    def shown(self, *stages: tuple[int, Stage | None]) -> ViewModel:
+        return of(make_view(), history_of(*stages))
+
+    def test_spans(self) -> None:
+        found = phases.spans(*phases.stages(self.shown(*TRAINED), JOB))
+        assert [(span.stage, span.seconds) for span in found[:4]] == [
+            (Stage.COMPILING, 40), (Stage.WARMING_UP, 20), (Stage.TRAINING, 100),
+            (Stage.CHECKPOINTING, 4),
+        ]  # fmt: skip
+        assert phases.spans(np.empty(0), np.empty(0)) == []
+
+    def test_what_nothing_told_is_in_no_span(self) -> None:
+        shown = self.shown((10, Stage.TRAINING), (5, None), (10, Stage.TRAINING))
+        found = phases.spans(*phases.stages(shown, JOB))
+        assert [span.seconds for span in found] == [10, 9]
+
+    def test_what_the_nodes_did_before_the_first_step(self) -> None:
+        past = History(1000)
+        cluster = make_view().cluster
+        for second in range(-9, 1):
+            object.__setattr__(cluster, "time", NOON + second)
+            told = {"/stage": 0.0} if second < -4 else {"/stage": 2.0, f"{JOB}/stage": 2.0}
+            past.append(cluster, told)
+        found = phases.spans(*phases.stages(of(make_view(), past), JOB))
+        assert [span.stage for span in found] == [Stage.COMPILING, Stage.TRAINING]
+        assert found[0].seconds == 5
+
+    def test_a_strip(self) -> None:
+        shown = self.shown(*TRAINED)
+        cells, axis = phases.strip(shown, JOB, 90, PEN)
+        assert len(cells.text) == 90
+        assert axis.text.endswith("now")
+        assert cells.text.strip() == "cccccww" + "━" * 9 + "k" + "━" * 9 + "kk" + "━" * 3
+
+    def test_the_strip_is_no_longer_than_its_title_says(self) -> None:
+        cells, axis = phases.strip(self.shown(*TRAINED), JOB, 196, PEN)
+        assert len(cells.text) == len(axis.text) == 196
+        assert axis.text.rstrip().endswith("now")
+        assert len(axis.text.rstrip()) == 180, "of 5 s each"
+
+    def test_a_short_stage_is_not_lost(self) -> None:
+        shown = self.shown((100, Stage.TRAINING), (1, Stage.STALLED), (100, Stage.TRAINING))
+        assert "!" in phases.strip(shown, JOB, 40, PEN)[0].text
+
+    def test_the_strip_is_told_without_colours(self) -> None:
+        assert len(set(phases.SIGNS.values())) == len(Stage) - 1
+
+    def test_sums(self) -> None:
+        drawn = phases.tally(self.shown(*TRAINED), JOB, 120, PEN).text
+        assert "c compiling 40 s" in drawn
+        assert "training 77 % of 4 min 59 s" in drawn
+        assert "k checkpointing 10 s in 2" in drawn
+
+    def test_on_a_narrow_screen_the_important_stages_stay(self) -> None:
+        shown = self.shown((60, Stage.IDLE), *TRAINED, (5, Stage.EVALUATING), (9, Stage.STALLED))
+        drawn = phases.tally(shown, JOB, 80, PEN).text
+        assert "! stalled 8 s" in drawn
+        assert "c compiling" in drawn
+        assert "idle" not in drawn
+
+    def test_what_it_is_at(self) -> None:
+        lines = phases.draw(view_model(), view_model().job, 80, 0, PEN)
+        assert text(lines[:1]) == "training d since 08:48:00 (3 h 12 min) · step 1,204"
+        assert len(lines) == 4
+        assert all(line.cell_length == 80 for line in lines)
+
+    def test_without_a_job_the_nodes_are_told_of(self) -> None:
+        view = make_view(jobs=(), compilation=Compilation(NOON - 90, 2))
+        drawn = text(phases.draw(of(view), None, 80, 0, PEN))
+        assert drawn.startswith("compiling d since 11:58:30")
+        assert "c compiling" in drawn
+
+    def test_nothing_told(self) -> None:
+        drawn = text(phases.draw(of(make_view(nodes=0), History(60)), None, 80, 0, PEN))
+        assert drawn.startswith("phase –")
+
+
+class TestFacts:
+    def line(self, shown: ViewModel, label: str) -> str:
+        rows = text(run_facts.draw(shown, shown.job, 70, 0, PEN)).splitlines()
+        return next(row for row in rows if row.startswith(label))
+
+    def test_reported_numbers_are_marked(self) -> None:
+        shown = of(make_view())
+        assert self.line(shown, "step ") == "step          1,204r"
+        assert self.line(shown, "tokens/s") == "tokens/s      971 k r"
+        assert self.line(shown, "loss  ") == "loss          2.5r"
+        assert self.line(shown, "grad norm") == "grad norm     0.75r"
+        assert self.line(shown, "MFU") == "MFU           38 % r"
+
+    def test_pace_by_the_log(self) -> None:
+        shown = of(make_view(columns={"job_step_seconds": None}))
+        assert self.line(shown, "step time") == "step time     4.00 s d  interval of the log lines"
+
+    def test_what_is_absent_says_what_would_report_it(self) -> None:
+        columns = dict.fromkeys(
+            ("job_tokens_per_second", "job_loss", "job_mfu_ratio", "job_grad_norm",
+             "job_comm_seconds", "job_exposed_comm_seconds",
+             "job_step_seconds", "job_step_pace_seconds")
+        )  # fmt: skip
+        shown = of(make_view(columns=columns))
+        assert self.line(shown, "tokens/s") == "tokens/s      –  steps.step(tokens=…)"
+        assert self.line(shown, "loss  ") == "loss          –  step.report(loss=…)"
+        assert self.line(shown, "MFU") == "MFU           –  step.report(mfu=…)"
+        assert self.line(shown, "step time") == "step time     –  steps.step(), or collect.logs"
+        assert self.line(shown, "in comm") == "in comm       –  steps.collective()"
+
+    def test_what_fell_silent_says_so(self) -> None:
+        columns = dict.fromkeys(("job_loss", "job_mfu_ratio"))
+        view = make_view(columns=columns, states={"steps": State.STALE}, reason="silent for 46 s")
+        assert "steps stale: silent for 46 s" in self.line(of(view), "loss  ")
+
+    def test_no_job_at_all(self) -> None:
+        shown = of(make_view(jobs=()))
+        assert self.line(shown, "step ").endswith("–  steps.step(): docs/steps.md")
+
+    def test_a_share_above_its_limit_is_a_warning(self) -> None:
+        shown = view_model(trouble=True)
+        lines = run_facts.draw(shown, shown.job, 70, 0, PEN)
+        row = next(line for line in lines if line.text.startswith("in comm"))
+        assert any(segment.style == PEN.palette.warning for segment in row)
+
+    @pytest.mark.parametrize("width", [19, 20, 79, 120, 200])
+    def test_it_fits(self, width: int) -> None:
+        lines = run_facts.draw(view_model(), view_model().job, width, 0, PEN)
+        assert all(line.cell_length == width for line in lines)
+        assert bool(lines) == (width > 19)
+
+
+def test_a_row_per_job() -> None:
+    nodes = [make_node(index, jobs=(job,)) for index, job in enumerate("ab")]
+    shown = of(view_of(*nodes))
+    fitted = table.layout(run_facts.columns(shown), 140)
+    rows = [
+        table.row(fitted, jobs.row_of(shown, one), 140, PEN, cursor=False).text
+        for one in jobs.worst_first(shown)
+    ]
+    assert "training" in rows[0]
+    assert "971 k" in rows[1]
+
+
+class TestCharts:
+    def test_what_is_reported_is_drawn(self) -> None:
+        shown = of(make_view())
+        drawn = text(trends.run(shown, shown.job, 200, 24, PEN))
+        for title in ("step time 4.31 s r", "tokens/s 971 k r", "loss 2.5r", "MFU 38 % r",
+                      "grad norm 0.75r"):  # fmt: skip
+            assert title in drawn
+
+    def test_the_pace_where_no_step_time_is_stated(self) -> None:
+        shown = of(make_view(columns={"job_step_seconds": None}))
+        assert "step time 4.00 s d" in text(trends.run(shown, shown.job, 120, 12, PEN))
+
+    @pytest.mark.parametrize(("width", "height"), [(19, 9), (40, 6), (80, 20), (200, 60)])
+    def test_any_size(self, width: int, height: int) -> None:
+        shown = of(make_view())
+        lines = trends.run(shown, shown.job, width, height, PEN)
+        assert len(lines) <= height
+        assert all(line.cell_length == width for line in lines)
+
+    def test_nothing_yet(self) -> None:
+        shown = of(make_view(), History(60))
+        assert "nothing to draw yet" in text(trends.run(shown, shown.job, 80, 12, PEN))
+
+    def test_without_a_job_the_fleet_is_drawn(self) -> None:
+        assert "utilization, mean" in text(trends.run(of(make_view(jobs=())), None, 120, 12, PEN))

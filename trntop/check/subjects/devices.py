@@ -1,0 +1,113 @@
+"""EFA and Neuron devices: number, link rate and health, by instance type and by the other nodes.
+
+The port state that the EFA driver reports is hard-coded; a broken device disappears.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from trntop.check import faults
+from trntop.check.model import Finding, Inspection, ProbeSpec
+from trntop.check.result import NodeInspection
+from trntop.core.instances import INSTANCE_TYPES
+from trntop.core.versions import numbers
+
+REAL_RATES = (2, 13)
+"""First EFA driver with the real link rate; older ones always report 100 Gb/s."""
+
+
+def expected_cards(seen: Inspection) -> int | None:
+    """EFA devices of the instance type; None if unknown."""
+    row = INSTANCE_TYPES.get(seen.instance_type)
+    return row.efa_cards if row else None
+
+
+def findings(inspections: Mapping[str, NodeInspection], spec: ProbeSpec) -> Iterator[Finding]:
+    """Missing, lost, slow and unhealthy devices.
+
+    Args:
+        inspections: by node.
+        spec: the probes, which may need an EFA device.
+    """
+    usual = _usual(inspections)
+    for name, inspection in inspections.items():
+        if seen := inspection.newest:
+            yield from _efa_count(name, seen, usual.get(seen.instance_type), spec)
+            yield from _lost(name, inspection)
+            yield from _rates(name, seen)
+            yield from _neuron_count(name, seen)
+            for component, trouble in seen.unhealthy.items():
+                efa = component.startswith("efa:")
+                fault = faults.EFA_UNHEALTHY if efa else faults.NEURON_UNHEALTHY
+                yield fault.found(trouble, name, component=component)
+
+
+def _usual(inspections: Mapping[str, NodeInspection]) -> dict[str, int]:
+    """Instance type → number of EFA devices of most of its nodes, if there are several nodes."""
+    counts: dict[str, Counter[int]] = {}
+    for inspection in inspections.values():
+        seen = inspection.newest
+        if seen is not None and seen.cards is not None:
+            counts.setdefault(seen.instance_type, Counter())[len(seen.cards)] += 1
+    common = {kind: (*own.most_common(1)[0], own.total()) for kind, own in counts.items()}
+    return {kind: have for kind, (have, nodes, total) in common.items() if 2 * nodes > total > 1}
+
+
+def _efa_count(
+    name: str, seen: Inspection, usual: int | None, spec: ProbeSpec
+) -> Iterator[Finding]:
+    expected = expected_cards(seen)
+    if seen.cards is None:
+        if expected != 0:
+            yield faults.EFA_UNKNOWN.found("the inspection could not read them", name)
+        return
+    have = len(seen.cards)
+    if expected is None and (usual is None or have >= usual):
+        if have == 0:
+            if spec.provider == "efa":
+                yield faults.NO_EFA_KNOWN.found("the instance type is unknown", name)
+            else:
+                yield faults.remark("cards", "no EFA devices; the instance type is unknown", name)
+        return
+    wanted = usual or 0 if expected is None else expected
+    if have >= wanted:
+        return
+    kind = f" on {seen.instance_type}" if expected is not None else ""
+    text = f"{have} found, {wanted} expected{kind}"
+    if have and usual is not None and have >= usual:
+        yield faults.EFA_FEWER.found(f"{text}; most nodes have {usual}", name)
+    else:
+        yield (faults.EFA_MISSING if have else faults.NO_EFA).found(text, name)
+
+
+def _lost(name: str, inspection: NodeInspection) -> Iterator[Finding]:
+    """EFA devices that disappeared during the check."""
+    before, after = inspection.before, inspection.after
+    if before is None or after is None or after.cards is None:
+        return
+    left = {card.name for card in after.cards}
+    for card in before.cards or ():
+        if card.name not in left:
+            yield faults.EFA_LOST.found(
+                f"{card.name} disappeared during the check", name, component=f"efa:{card.name}"
+            )
+
+
+def _rates(name: str, seen: Inspection) -> Iterator[Finding]:
+    row = INSTANCE_TYPES.get(seen.instance_type)
+    wanted = row.efa_gbps if row else None
+    for card in seen.cards or ():
+        real = numbers(card.driver or seen.versions.get("efa", "")) >= REAL_RATES
+        if real and wanted is not None and card.rate_gbps is not None and card.rate_gbps < wanted:
+            yield faults.EFA_RATE.found(
+                f"{card.name} runs at {card.rate_gbps:g} Gb/s, {wanted:g} expected",
+                name,
+                component=f"efa:{card.name}",
+            )
+
+
+def _neuron_count(name: str, seen: Inspection) -> Iterator[Finding]:
+    row = INSTANCE_TYPES.get(seen.instance_type)
+    if row is not None and seen.devices is not None and seen.devices < row.devices:
+        fault = faults.NEURON_MISSING if seen.devices else faults.NO_NEURON
+        yield fault.found(f"{seen.devices} found, {row.devices} expected on {row.name}", name)
