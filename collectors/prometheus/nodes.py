@@ -57,7 +57,7 @@ ROUTES: Mapping[str, tuple[str, Entity]] = {
     if page_of(quantity) is not None
 }
 
-OF_CARDS = compute_plan(("efa_tx_sibling_ratio",))
+OF_EFA = compute_plan(("efa_tx_sibling_ratio",))
 """Derived from the traffic of EFA devices."""
 OF_PARTS = compute_plan(
     tuple(name for name, row in CATALOG.items() if row.entity in (*_NUMBERED, Entity.EFA))
@@ -161,8 +161,8 @@ def _key(entity: Entity, labels: Labels) -> Key | None:
     text = labels.get(_KEY_LABEL[entity], "")
     if entity in _NUMBERED:
         return _index(text)
-    if entity is Entity.LINK and (card := labels.get("efa_device")):
-        return f"{_clean(card)}>{_clean(text)}"
+    if entity is Entity.LINK and (device := labels.get("efa_device")):
+        return f"{_clean(device)}>{_clean(text)}"
     return _clean(text) or None
 
 
@@ -334,12 +334,12 @@ def _natural(key: Key) -> tuple[tuple[int, str], ...]:
 
 def _line_rate(columns: dict[str, Column], inventory: Inventory) -> None:
     """The line rate of each EFA device, from the total and the number of devices."""
-    cards = len(inventory.of(Entity.EFA))
+    devices = len(inventory.of(Entity.EFA))
     total, count = (
         columns.get(name) for name in ("node_efa_link_bytes_per_second", "node_efa_cards")
     )
-    if cards and total is not None and count is not None and count[0] > 0:
-        columns.setdefault(_LINE, np.full(cards, total[0] / count[0]))
+    if devices and total is not None and count is not None and count[0] > 0:
+        columns.setdefault(_LINE, np.full(devices, total[0] / count[0]))
 
 
 def _columns(draft: Draft, inventory: Inventory) -> dict[str, Column]:
