@@ -118,10 +118,10 @@ class _Ear:
     def register(self, node: str, owner: str, *sources: str) -> str:
         return owner
 
-    def forget(self, node: str, owner: str = "") -> None:
-        self.monitor.forget(node)
+    def remove(self, node: str, owner: str = "") -> None:
+        self.monitor.remove(node)
 
-    def tell(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         print(text, file=sys.stderr)
 
 

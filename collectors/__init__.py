@@ -1,7 +1,6 @@
-"""Where readings come from: each module one source, or one part that sources share.
+"""Collectors: one module per source, and the parts that they share.
 
-`local` makes the collectors of this machine from the `LOCAL` that the module of each local source
-declares; `simulator` generates readings.
+`local` creates the collectors of this machine from `LOCAL` in the module of each source.
 """
 
 import logging
@@ -24,7 +23,7 @@ from .local_source import Context, LocalSource
 log = logging.getLogger(__name__)
 
 EXAMINATION_SECONDS = 15.0
-"""How long `examine_all` waits for what may hang."""
+"""Timeout of `examine_all`."""
 
 
 def local(node: str, settings: Collect, *, guest: bool = False) -> list[Collector]:
@@ -32,8 +31,8 @@ def local(node: str, settings: Collect, *, guest: bool = False) -> list[Collecto
 
     Args:
         node: name of this machine.
-        settings: what is read, where and how often.
-        guest: leave what only one process can receive to an agent on this machine.
+        settings: the settings.
+        guest: leave sources with a single reader to an agent on this machine.
 
     Raises:
         SettingsError: a pattern of log lines is not valid, or the root is not a directory.
@@ -50,7 +49,7 @@ def local(node: str, settings: Collect, *, guest: bool = False) -> list[Collecto
 
 
 def examine_all(settings: Collect) -> list[Examination]:
-    """What can be read on this machine, source by source; all at once, in 15 s at most.
+    """The sources of this machine, examined concurrently within 15 s.
 
     Raises:
         SettingsError: a pattern of log lines is not valid.
@@ -62,7 +61,7 @@ def examine_all(settings: Collect) -> list[Examination]:
 
 
 def local_source(source: Source) -> LocalSource:
-    """How a source of this machine is read: what its module declares."""
+    """The declaration of a source of this machine."""
     declared: LocalSource = import_module(source.module).LOCAL
     return declared
 
@@ -93,7 +92,7 @@ def _examine(source: Source, settings: Collect) -> Examination:
 def _all_at_once(
     checks: Mapping[str, Callable[[], Examination]], seconds: float
 ) -> list[Examination]:
-    """The result of each check; one that hangs in the kernel is abandoned after `seconds`."""
+    """The result of each check; one that blocks in the kernel is abandoned after `seconds`."""
     found: dict[str, Examination] = {}
     refused: list[SettingsError] = []
 
@@ -102,7 +101,7 @@ def _all_at_once(
             found[source] = check()
         except SettingsError as error:
             refused.append(error)
-        except Exception as error:  # one check must not cost the others
+        except Exception as error:
             found[source] = Examination(source, False, f"internal error: {type(error).__name__}")
 
     threads = [threading.Thread(target=run, args=item, daemon=True) for item in checks.items()]
@@ -113,5 +112,5 @@ def _all_at_once(
         thread.join(max(0.0, deadline - time.monotonic()))
     if refused:
         raise refused[0]
-    hung = f"no answer for {seconds:g} s: a read blocks in the kernel"
+    hung = f"no response for {seconds:g} s: a read blocks in the kernel"
     return [found.get(source, Examination(source, False, hung, "check dmesg")) for source in checks]

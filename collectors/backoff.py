@@ -1,19 +1,18 @@
-"""How long to wait before a source is tried again."""
+"""Waits before a retry."""
 
 import random
 from collections.abc import Callable
 
 
 class Backoff:
-    """Waits that double with each failure, with jitter so that a fleet does not act in step.
+    """Waits that double with each failure, with jitter so that the nodes of a fleet spread out.
 
-    A wait is drawn from the upper half of its range: whatever the jitter, starting with 0.5 s
-    leaves at most ten tries a minute.
+    A wait is in the upper half of its range: 0.5 s at first is at most ten attempts a minute.
 
     Args:
         first: the longest first wait, seconds.
         longest: the longest wait, seconds.
-        healthy: a try that lasted this long, in seconds, starts the waits anew.
+        healthy: seconds after which a success resets the waits.
         draw: a random number from 0 to 1.
     """
 
@@ -31,7 +30,7 @@ class Backoff:
         self._next = first
 
     def wait(self, lasted: float) -> float:
-        """Seconds to wait after a try that went well for `lasted` seconds."""
+        """Seconds to wait after an attempt that succeeded for `lasted` seconds."""
         if lasted >= self._healthy:
             self._next = self._first
         limit = self._next

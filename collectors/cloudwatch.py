@@ -1,8 +1,8 @@
-"""Container Insights' metrics of a cluster, `cloudwatch:CLUSTER[?region=REGION]`.
+"""Container Insights metrics of a cluster, `cloudwatch:CLUSTER[?region=REGION]`.
 
-For clusters of which nothing else can be reached. CloudWatch bills what is asked: eight values of
-each node a minute, of single cores and cards none. A minute is taken once it is a minute old,
-since the agents send it late, and in pieces; its age is that of the minute.
+For clusters without another reachable source. CloudWatch bills requested metrics: eight values per
+node and minute, none per core or EFA device. A minute is requested once it is a minute old, because
+the agents send it late and in parts; its age is that of the minute.
 
 Metrics: "AWS Neuron metrics" and "AWS Elastic Fabric Adapter (EFA) metrics" in
 AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-enhanced-EKS.
@@ -38,16 +38,16 @@ log = logging.getLogger(__name__)
 
 NAMESPACE = "ContainerInsights"
 NODES = "node_neurondevice_runtime_memory_used_bytes"
-"""The metric by which nodes are found: of this one there are no series of cores."""
+"""The metric that lists nodes: it has no series of cores."""
 TYPES = "node_neuroncore_utilization"
-"""The metric of whose first core the instance type is a dimension."""
+"""The metric whose first core has the instance type as a dimension."""
 FIRST_CORE = "core0"
 LISTED = 600.0
-"""Seconds for which a list of nodes holds."""
+"""Seconds for which a list of nodes is used."""
 SETTLE = 60.0
-"""Seconds after its end in which a minute is not complete yet."""
+"""Seconds after which a minute is complete."""
 BACK = 6
-"""Minutes that are looked back upon."""
+"""Minutes requested."""
 BATCH = 500
 """Most queries of one call of GetMetricData."""
 MAX_NODES = 2000
@@ -62,28 +62,26 @@ def collectors(source: Source, settings: Settings) -> list[Collector]:
     """The collector of a cluster.
 
     Raises:
-        UsageError: the source is not written as it should be.
+        UsageError: the source is not valid.
     """
     cluster, _, query = source.text.partition(":")[2].partition("?")
     options = parse_qs(query, keep_blank_values=True)
     region = options.pop("region", [settings.fleet.region])[-1]
     shown = clean(source.text, 80)
     if not _CLUSTER.fullmatch(cluster):
-        raise UsageError(f"{shown}: say cloudwatch:CLUSTER, the name of an EKS cluster")
+        raise UsageError(f"{shown} is not valid: use cloudwatch:CLUSTER, an EKS cluster")
     if options or (region and not _REGION.fullmatch(region)):
-        raise UsageError(f"{shown}: after ? only region=REGION may stand")
+        raise UsageError(f"{shown} is not valid: only region=REGION can follow ?")
     return [ContainerInsights(cluster, region)]
 
 
 class Node(NamedTuple):
-    """A node of the cluster as CloudWatch names it."""
-
     instance: str
     name: str
 
 
 class Minute(NamedTuple):
-    """What CloudWatch has of one node for one minute."""
+    """The metrics of one node and minute."""
 
     node: Node
     ends: float
@@ -96,8 +94,8 @@ class ContainerInsights:
 
     Args:
         cluster: its name.
-        region: empty means what the AWS configuration says.
-        period: seconds between looks.
+        region: empty means that of the AWS configuration.
+        period: seconds between requests.
     """
 
     source = CLOUDWATCH
@@ -110,44 +108,44 @@ class ContainerInsights:
         self._worker = Worker("trntop cloudwatch")
         self._client: Any = None
         self._nodes: dict[Node, str] = {}
-        """Node → its instance type, empty where that is not known."""
+        """Node → its instance type, empty if unknown."""
         self._listed = float("-inf")
-        self._told: dict[Node, float] = {}
-        """End of the last minute that was handed over."""
+        self._published: dict[Node, float] = {}
+        """Node → end of its last minute."""
 
     async def run(self, sink: Sink) -> None:
-        """Asks each `period` until cancelled."""
+        """Requests metrics every `period` until cancelled."""
         backoff = Backoff(first=2 * self._period, longest=MAX_WAIT)
         try:
             while True:
                 wait = self._period
                 try:
-                    minutes = await self._worker.call(self._look, aws.DEADLINE)
+                    minutes = await self._worker.call(self._request, aws.DEADLINE)
                 except StuckError:
-                    self._complain(sink, "CloudWatch has not answered in time")
+                    self._report(sink, "no response of CloudWatch in time")
                 except aws.AwsError as error:
-                    self._complain(sink, str(error))
+                    self._report(sink, str(error))
                     if error.throttled:
                         wait = backoff.wait(0.0)
-                except Exception as error:  # an answer that nobody thought of must not end it
+                except Exception as error:  # an unexpected response must not end it
                     log.exception("reading %s", self.node)
-                    self._complain(sink, f"internal error: {type(error).__name__}")
+                    self._report(sink, f"internal error: {type(error).__name__}")
                 else:
-                    self._hand_over(minutes, sink)
+                    self._publish(minutes, sink)
                     backoff = Backoff(first=2 * self._period, longest=MAX_WAIT)
                 await asyncio.sleep(wait)
         finally:
             self._worker.close()
 
-    def _complain(self, sink: Sink, why: str) -> None:
-        """Says so of each node that was told of, else of a node of the cluster's own name."""
-        for name in [self._names()[node] for node in self._told] or [self.node]:
+    def _report(self, sink: Sink, why: str) -> None:
+        """Reports a failure for each node, or for the cluster."""
+        for name in [self._names()[node] for node in self._published] or [self.node]:
             sink.status(Status(name, CLOUDWATCH, State.DOWN, why))
 
-    def _hand_over(self, minutes: Sequence[Minute], sink: Sink) -> None:
+    def _publish(self, minutes: Sequence[Minute], sink: Sink) -> None:
         names = self._names()
-        if not self._told and minutes:
-            sink.forget(self.node)
+        if not self._published and minutes:
+            sink.remove(self.node)
         for minute in minutes:
             node = minute.node
             facts = {"instance_id": node.instance, "instance_type": self._nodes.get(node, "")}
@@ -161,26 +159,20 @@ class ContainerInsights:
             )
             age = max(0.0, time.time() - minute.ends)
             sink.reading(Reading(names[node], CLOUDWATCH, sink.now() - age, data))
-            self._told[node] = minute.ends
+            self._published[node] = minute.ends
 
     def _names(self) -> dict[Node, str]:
-        """What nodes go by: the host without its domain where that tells them apart."""
-        nodes = {*self._nodes, *self._told}
-        count = Counter(node.name.partition(".")[0] for node in nodes)
-        full = Counter(node.name for node in nodes)
+        """The host without its domain if that is unique, else the host with its instance."""
+        nodes = {*self._nodes, *self._published}
+        short = {node: node.name.partition(".")[0] for node in nodes}
+        count = Counter(short.values())
         return {
-            node: clean(
-                short
-                if count[short := node.name.partition(".")[0]] == 1
-                else node.name
-                if full[node.name] == 1
-                else f"{node.name} {node.instance}"
-            )
-            for node in nodes
+            node: clean(name if count[name] == 1 else f"{node.name} {node.instance}")
+            for node, name in short.items()
         }
 
-    def _look(self) -> list[Minute]:
-        """The minutes that were not handed over yet, the oldest first; called in the thread."""
+    def _request(self) -> list[Minute]:
+        """The new minutes, the oldest first; called in the thread."""
         if self._client is None:
             self._client = aws.client("cloudwatch", self._region)
         if time.monotonic() > self._listed + LISTED or not self._nodes:
@@ -188,8 +180,8 @@ class ContainerInsights:
             self._listed = time.monotonic()
         if not self._nodes:
             raise aws.AwsError(
-                f"Container Insights has no Neuron metrics of cluster {self._cluster}: wrong name "
-                "or region, or its agents do not send them"
+                f"Container Insights has no Neuron metrics of cluster {self._cluster}: check its "
+                "name and region, and that its agents send them"
             )
         minutes = self._minutes(datetime.now(UTC))
         return sorted(minutes, key=lambda minute: minute.ends)
@@ -209,7 +201,7 @@ class ContainerInsights:
         return {node: types.get(node.instance, "") for node in nodes[:MAX_NODES]}
 
     def _list(self, metric: str, dimensions: list[dict[str, str]]) -> Iterator[dict[str, str]]:
-        """The dimensions of the series of a metric that were written to in the last hours."""
+        """The dimensions of the recent series of a metric."""
         arguments = {
             "Namespace": NAMESPACE,
             "MetricName": metric,
@@ -222,13 +214,15 @@ class ContainerInsights:
             yield {str(each["Name"]): str(each["Value"]) for each in one.get("Dimensions", ())}
 
     def _minutes(self, now: datetime) -> Iterator[Minute]:
-        """What is new of all nodes."""
+        """The new minutes of all nodes."""
         settled = now - timedelta(seconds=SETTLE)
         end = settled.replace(second=0, microsecond=0)
-        asked = [(node, metric, statistic) for node in self._nodes for metric, statistic in QUERIES]
+        queries = [
+            (node, metric, statistic) for node in self._nodes for metric, statistic in QUERIES
+        ]
         found: dict[tuple[Node, float], dict[str, dict[str, float]]] = {}
-        for start in range(0, len(asked), BATCH):
-            batch = asked[start : start + BATCH]
+        for start in range(0, len(queries), BATCH):
+            batch = queries[start : start + BATCH]
             arguments = {
                 "StartTime": end - timedelta(seconds=BACK * PERIOD),
                 "EndTime": end,
@@ -249,9 +243,9 @@ class ContainerInsights:
         for node, ends in found:
             newest[node] = max(ends, newest.get(node, ends))
         for (node, ends), metrics in found.items():
-            before = self._told.get(node)
+            before = self._published.get(node)
             if before is None:
-                # Of what was before we came only the newest minute counts, and no errors of old.
+                # Of the past only the newest minute counts, without its errors.
                 if ends == newest[node]:
                     metrics.pop(ERRORS, None)
                     yield Minute(node, ends, metrics)

@@ -1,9 +1,9 @@
-"""EFA cards: their counters in `/sys/class/infiniband`.
+"""EFA devices: their counters in `/sys/class/infiniband`.
 
-Sources: the EFA driver (efa_verbs.c, efa_sysfs.c) and the kernel's core/sysfs.c. Reading a
-port's counters costs the card four or five admin commands, at most once in 10 ms; the device's
-own counters cost none. `state` is hard-coded ACTIVE in the driver: a dead card shows by
-vanishing, or by reads that fail.
+Sources: the EFA driver (efa_verbs.c, efa_sysfs.c) and the kernel's core/sysfs.c. Reading the
+counters of a port costs the device four or five admin commands, at most once in 10 ms; its own
+counters cost none. The driver always reports the state ACTIVE: a failed device disappears, or its
+reads fail.
 """
 
 import contextlib
@@ -26,116 +26,113 @@ from .sysfs import Entry, Files, Readable, Root, files_of, first_line, line_of
 FOLDER = "sys/class/infiniband"
 VERSION = "sys/module/efa/version"
 AMAZON = "0x1d0f"
-"""PCI vendor; other machines' InfiniBand cards, and NVLink bridges, stand in the same folder."""
+"""PCI vendor; other InfiniBand devices and NVLink bridges are in the same directory."""
 EFA_DEVICES = "0xefa"
-"""What the PCI device ids of EFA cards begin with: 0xefa0 to 0xefa4 so far."""
-MAX_CARDS = 256
+"""Prefix of the PCI device ids, 0xefa0 to 0xefa4 so far."""
+MAX_DEVICES = 256
 MAX_ERRORS = 4
-"""Unreadable counters of a card that are named."""
+"""Unreadable counters listed per device."""
 SPLIT = (1, 14)
-"""Since this driver the device's own counters have a folder of their own."""
+"""Since this driver the counters of the device have their own directory."""
 
 _KNOWN = EFA_PORT_COUNTERS.keys() | EFA_DEVICE_COUNTERS.keys()
 DRIVER_REMEDY = "load the EFA driver (modprobe efa), on an instance with EFA attached"
 
 
 @dataclass
-class _Card:
-    """What was found of a card, until its folder is another one."""
+class _Device:
+    """One device, until its directory is replaced."""
 
-    folder: int
-    """The folder's inode number, which a card that comes back does not get again."""
+    inode: int
+    """Of the directory; a device that comes back gets another one."""
     facts: dict[str, Any] = field(default_factory=dict)
     texts: dict[str, Readable] = field(default_factory=dict)
     counters: dict[str, tuple[tuple[str, str, Readable], ...]] = field(default_factory=dict)
-    """Place (`port`, `device`) → name, path below the card's folder, and file of each counter."""
-
-    def outdated(self, folder: int) -> bool:
-        """Whether to look again: it is another card, or was just being set up."""
-        return self.folder != folder or not any(self.counters.values())
+    """`port` or `device` → name, path and file of each counter."""
 
 
 class EfaReader:
     """Gives the payload of source `efa`; call it from one thread only.
 
     Args:
-        root: where `/sys` hangs.
+        root: directory of `/sys`.
     """
 
     def __init__(self, root: Root = Path("/")) -> None:
         self._files = files_of(root)
-        self._cards: dict[str, _Card | None] = {}
-        """By name; None for what is no EFA card."""
+        self._devices: dict[str, _Device | None] = {}
+        """By name; None for other InfiniBand devices."""
         self._seen = False
 
     def __call__(self) -> bytes:
-        """One reading of all cards.
+        """One reading of all devices.
 
         Raises:
-            AbsentError: there is no card, and there was none before.
+            AbsentError: there is no device, and there was none before.
         """
-        cards = self._look()
-        if not cards and not self._seen:
-            raise AbsentError("no EFA card in /sys/class/infiniband", DRIVER_REMEDY)
+        self._update()
+        devices = {name: device for name, device in self._devices.items() if device is not None}
+        if not devices and not self._seen:
+            raise AbsentError("no EFA device in /sys/class/infiniband", DRIVER_REMEDY)
         self._seen = True
         driver = line_of(self._files, VERSION) or None
-        devices = {name: _read(card) for name, card in cards.items()}
-        return msgspec.json.encode({"driver": driver, "devices": devices})
+        values = {name: _read(device) for name, device in devices.items()}
+        return msgspec.json.encode({"driver": driver, "devices": values})
 
-    def _look(self) -> dict[str, _Card]:
-        """The cards that are there now."""
+    def _update(self) -> None:
+        """Finds devices that are new or were replaced."""
         try:
             entries = self._files.entries(FOLDER)
-            found = sorted(entry.name for entry in entries if entry.name.isascii())
         except FileNotFoundError:
-            found = []
+            entries = []
         except OSError as error:
             raise AbsentError(f"/{FOLDER} cannot be listed: {error.strerror}") from None
-        known, self._cards = self._cards, {}
-        for name in found[:MAX_CARDS]:
-            card = known.get(name)
-            try:
+        known, self._devices = self._devices, {}
+        for name in sorted(entry.name for entry in entries if entry.name.isascii())[:MAX_DEVICES]:
+            device = known.get(name)
+            with contextlib.suppress(OSError):  # it has just disappeared
                 inode = self._files.inode(f"{FOLDER}/{name}")
-            except OSError:
-                continue  # it went while we looked
-            if name not in known or (card is not None and card.outdated(inode)):
-                card = _find(self._files, f"{FOLDER}/{name}", inode)
-            self._cards[name] = card
-        return {name: card for name, card in self._cards.items() if card is not None}
+                # Without counters it was just being set up.
+                if name not in known or (
+                    device is not None
+                    and (device.inode != inode or not any(device.counters.values()))
+                ):
+                    device = _find(self._files, f"{FOLDER}/{name}", inode)
+                self._devices[name] = device
 
 
-def _find(files: Files, folder: str, inode: int) -> _Card | None:
-    """The card in `folder`, None when it is no EFA card."""
-    device = f"{folder}/device"
-    model = line_of(files, f"{device}/device")
-    if line_of(files, f"{device}/vendor") != AMAZON or not model.startswith(EFA_DEVICES):
+def _find(files: Files, folder: str, inode: int) -> _Device | None:
+    """The device in `folder`; None if it is not an EFA device."""
+    pci = f"{folder}/device"
+    model = line_of(files, f"{pci}/device")
+    if line_of(files, f"{pci}/vendor") != AMAZON or not model.startswith(EFA_DEVICES):
         return None
-    card = _Card(inode, {"pci": _pci(files, device)})
+    device = _Device(inode, {"pci": _pci(files, pci)})
     with contextlib.suppress(ValueError):
-        card.facts["numa_node"] = int(line_of(files, f"{device}/numa_node"))
+        device.facts["numa_node"] = int(line_of(files, f"{pci}/numa_node"))
     port = min(
         (
-            one.name
-            for one in _listed(files, f"{folder}/ports")
-            if _listed(files, f"{folder}/ports/{one.name}/hw_counters")
+            entry.name
+            for entry in _listed(files, f"{folder}/ports")
+            if _listed(files, f"{folder}/ports/{entry.name}/hw_counters")
         ),
         key=lambda name: (len(name), name),
         default="1",
     )
     for place, path in (("port", f"ports/{port}/hw_counters"), ("device", "hw_counters")):
-        card.counters[place] = tuple(
+        device.counters[place] = tuple(
             (name, f"{path}/{name}", files.held(f"{folder}/{path}/{name}"))
-            for name in sorted(one.name for one in _listed(files, f"{folder}/{path}"))
-            if name in _KNOWN  # `lifespan` stands there too, and is none
+            for name in sorted(entry.name for entry in _listed(files, f"{folder}/{path}"))
+            if name in _KNOWN
         )
-    provider = "p2p" if any(one.name == "p2p" for one in _listed(files, device)) else "gdr"
+    provider = "p2p" if any(entry.name == "p2p" for entry in _listed(files, pci)) else "gdr"
     for name, path in (
         ("rate", f"{folder}/ports/{port}/rate"),
         ("state", f"{folder}/ports/{port}/state"),
-        ("p2p", f"{device}/{provider}"),
+        ("p2p", f"{pci}/{provider}"),
     ):
-        card.texts[name] = files.held(path)
-    return card
+        device.texts[name] = files.held(path)
+    return device
 
 
 def _listed(files: Files, folder: str) -> list[Entry]:
@@ -146,7 +143,7 @@ def _listed(files: Files, folder: str) -> list[Entry]:
 
 
 def _pci(files: Files, device: str) -> str | None:
-    """The PCI address of the card."""
+    """The PCI address."""
     try:
         for line in sysfs.text(files.read(f"{device}/uevent")).splitlines():
             key, _, value = line.partition("=")
@@ -157,10 +154,10 @@ def _pci(files: Files, device: str) -> str | None:
     return files.target(device) or None
 
 
-def _read(card: _Card) -> dict[str, Any]:
-    """One card's part of the payload."""
-    result: dict[str, Any] = dict(card.facts)
-    for name, file in card.texts.items():
+def _read(device: _Device) -> dict[str, Any]:
+    """One device of the payload."""
+    result: dict[str, Any] = dict(device.facts)
+    for name, file in device.texts.items():
         try:
             result[name] = sysfs.text(file.read())
         except OSError:
@@ -169,7 +166,7 @@ def _read(card: _Card) -> dict[str, Any]:
         result["rate_gbps"] = rate
     errors: list[str] = []
     read = failed = 0
-    for place, counters in card.counters.items():
+    for place, counters in device.counters.items():
         values = result[place] = {}
         for name, path, file in counters:
             try:
@@ -180,7 +177,7 @@ def _read(card: _Card) -> dict[str, Any]:
                 if failed <= MAX_ERRORS:
                     errors.append(f"{path}: {sysfs.reason(error)}")
     if not read:
-        result["error"] = errors[0] if errors else "it shows no counters"
+        result["error"] = errors[0] if errors else "it has no counters"
     elif failed:
         more = [f"and {failed - MAX_ERRORS} more counters"] if failed > MAX_ERRORS else []
         result["errors"] = errors + more
@@ -188,7 +185,7 @@ def _read(card: _Card) -> dict[str, Any]:
 
 
 def _gigabits(rate: str) -> float | None:
-    """Gb/s of `200 Gb/sec (4X HDR)`; None when it is written otherwise."""
+    """Gb/s of `200 Gb/sec (4X HDR)`; None for other formats."""
     amount, _, unit = rate.partition(" ")
     try:
         return float(amount) if unit.startswith("Gb/sec") else None
@@ -197,24 +194,24 @@ def _gigabits(rate: str) -> float | None:
 
 
 def examine(root: Path = Path("/")) -> Examination:
-    """Which EFA cards there are, and whether their counters can be read.
+    """The EFA devices, and whether their counters can be read.
 
     Args:
-        root: where `/sys` hangs.
+        root: directory of `/sys`.
     """
     try:
         sample = efa.decode(EfaReader(root)())
     except AbsentError as error:
         return Examination(EFA_SOURCE, False, error.found, error.remedy)
-    cards = [str(card) for card in sample.keys[Entity.EFA]]
-    shown = ", ".join(cards[:4]) + (", …" if len(cards) > 4 else "")
+    names = [str(name) for name in sample.keys[Entity.EFA]]
+    shown = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
     driver = first_line(root / VERSION) or "unknown"
-    found = f"{len(cards)} EFA card{'s' * (len(cards) > 1)} ({shown}), driver {driver}"
+    found = f"{len(names)} EFA device{'s' * (len(names) > 1)} ({shown}), driver {driver}"
     if sample.problems:
         found += f"; {sample.problems[0]}"
         if len(sample.problems) > 1:
             found += f", and {len(sample.problems) - 1} more"
-        remedy = "look at dmesg; permission problems: run trntop as a user who may read /sys"
+        remedy = "check dmesg; without permission, run trntop as a user who can read /sys"
         return Examination(EFA_SOURCE, False, found, remedy)
     lacks = [
         text
@@ -225,7 +222,7 @@ def examine(root: Path = Path("/")) -> Examination:
         if column not in sample.columns
     ]
     if driver != "unknown" and numbers(driver) < SPLIT:
-        found += "; its device counters stand among the port's, as before 1.14.0"
+        found += "; its device counters are among those of the port, as before 1.14.0"
     if lacks:
         found += f"; this driver lacks {' and '.join(lacks)}"
     return Examination(EFA_SOURCE, True, found, "update the EFA driver" if lacks else "")

@@ -1,51 +1,45 @@
-"""The host beneath the run: processors, memory, interfaces, disks, Lustre, the compiler."""
+"""The host: CPUs, memory, interfaces, disks, Lustre, the compiler."""
 
-import json
-import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 
 from trntop.catalog import HOST
 from trntop.core.text import clean
 from trntop.session.collector import Examination
 
-from .compiler import CompileCache, cache_folder, look
+from .compiler import CompileCache, cache_folder, processes
 from .local_source import Context, LocalSource
 from .lustre import client_bytes
 from .polled import AbsentError, Polled
 from .sysfs import first_line
 
 PERIOD = 10.0
-"""Seconds between reads, unless told otherwise."""
+"""Seconds between reads, by default."""
 BUDGET = 0.2
-"""Seconds for looking through the processes, and as many for the compile cache."""
+"""Seconds for the compile cache."""
 
 DMI = ("sys_vendor", "product_name", "board_asset_tag")
 
 _UNREADABLE = (OSError, ValueError, TypeError, RuntimeError, LookupError, psutil.Error)
-"""What psutil raises when a kernel file is missing, or is not as it knows it."""
+"""Raised by psutil for kernel files that are missing or have another format."""
 
 
 class HostReader:
-    """Reads the host; each part that cannot be read is named, and spares the rest.
+    """Gives the payload of source `host`; a part that cannot be read is an error in it.
 
-    Bytes are counted once: only at physical interfaces and disks, those with a device in sysfs.
-    A pod's traffic passes its veth, a bridge and the physical interface; a partition, a
-    logical volume or a RAID is on disks that count.
+    Bytes are counted once, at physical interfaces and disks: the traffic of a pod also passes its
+    veth and a bridge; a partition, a logical volume or a RAID is on physical disks.
 
-    psutil knows one place of procfs per process: a reader with a `root` of its own sets it.
+    psutil has one procfs per process, which a reader with another `root` sets.
 
     Args:
-        root: where `/proc`, `/sys` and the default compile cache hang.
-        compile_cache: folder of neuronx-cc's compile cache, if not where its users' variable
-            NEURON_COMPILE_CACHE_URL or its default says.
+        root: directory of `/proc`, `/sys` and the default compile cache.
+        compile_cache: the compile cache; empty is NEURON_COMPILE_CACHE_URL or the default.
         period: seconds between reads.
-        budget_seconds: for looking through the processes, and as many for the compile cache.
-        clock: monotonic seconds.
     """
 
     def __init__(
@@ -54,34 +48,25 @@ class HostReader:
         compile_cache: str = "",
         *,
         period: float = PERIOD,
-        budget_seconds: float = BUDGET,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._root = root
         self._proc = root / "proc"
         self._period = period
-        self._budget = budget_seconds
-        self._clock = clock
         folder = cache_folder(root, compile_cache)
-        self._cache = CompileCache(folder, clock) if folder else None
+        self._cache = CompileCache(folder) if folder else None
         self._cpu_seconds: tuple[float, float] | None = None
         """Busy and all CPU time at the last read."""
         if root != Path("/"):
             psutil.PROCFS_PATH = str(self._proc)
 
     def __call__(self) -> bytes:
-        """The payload of one read.
-
-        Raises:
-            AbsentError: neither processors nor memory can be read.
-        """
-        return json.dumps(self.report(), separators=(",", ":")).encode()
+        return msgspec.json.encode(self.report())
 
     def report(self) -> dict[str, Any]:
-        """The payload, not yet encoded.
+        """The payload, not encoded.
 
         Raises:
-            AbsentError: neither processors nor memory can be read.
+            AbsentError: neither CPUs nor memory can be read.
         """
         report: dict[str, Any] = {"period": self._period}
         errors: list[str] = []
@@ -108,15 +93,15 @@ class HostReader:
         return report | {"errors": errors + lustre_errors}
 
     def _machine(self) -> dict[str, Any]:
-        # On EC2 the firmware tells the instance's type and id, to any user and without network.
+        # On EC2 the firmware has the instance type and id.
         folder = self._root / "sys/class/dmi/id"
-        said = {name: first_line(folder / name) for name in DMI}
-        return {"dmi": said} if any(said.values()) else {}
+        lines = {name: first_line(folder / name) for name in DMI}
+        return {"dmi": lines} if any(lines.values()) else {}
 
     def _cpu(self) -> dict[str, Any]:
         cpu: dict[str, float | None] = {"count": psutil.cpu_count()}
         times = psutil.cpu_times()
-        # A guest's time is part of its host process's user time.
+        # Guest time is included in user time.
         whole = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
         busy = whole - times.idle - getattr(times, "iowait", 0.0)
         before, self._cpu_seconds = self._cpu_seconds, (busy, whole)
@@ -131,7 +116,7 @@ class HostReader:
         return {"memory": {"total": memory.total, "available": memory.available}}
 
     def _network(self) -> dict[str, Any]:
-        # Not psutil: it reads the network namespace of this process, a pod's where it runs in one.
+        # psutil reads the network namespace of this process, which may be a pod.
         interfaces: dict[str, dict[str, int]] = {}
         physical = _physical(self._root / "sys/class/net")
         for line in (self._proc / "1/net/dev").read_text().splitlines()[2:]:
@@ -154,28 +139,25 @@ class HostReader:
         }
 
     def _processes(self) -> dict[str, Any]:
-        processes = look(self._proc, self._budget, self._clock)
+        count, compilers = processes()
         return {
-            "processes": {"count": processes.count, "partial": processes.partial},
-            "compilers": [asdict(compiler) for compiler in processes.compilers],
+            "processes": {"count": count, "partial": False},
+            "compilers": [asdict(compiler) for compiler in compilers],
         }
 
     def _modules(self) -> dict[str, Any]:
         if self._cache is None:
             return {}
         try:
-            modules, partial = self._cache.count(self._budget)
-        except FileNotFoundError:  # nothing has been compiled here yet, or another folder is used
+            modules, partial = self._cache.count(BUDGET)
+        except FileNotFoundError:
             return {}
         cache = {"path": str(self._cache.path), "modules": modules, "partial": partial}
         return {"compile_cache": cache}
 
 
 def _physical(folder: Path) -> set[str]:
-    """Names of the interfaces, or disks, that are hardware.
-
-    The paths of a disk that has several are disks as well, but hidden.
-    """
+    """Names of physical interfaces or disks; the paths of a multipath disk are hidden."""
     return {
         entry.name
         for entry in folder.iterdir()
@@ -184,11 +166,11 @@ def _physical(folder: Path) -> set[str]:
 
 
 def examine(root: Path = Path("/"), compile_cache: str = "") -> Examination:
-    """What can be read of the host.
+    """Summary of the host.
 
     Args:
-        root: where `/proc` and `/sys` hang.
-        compile_cache: folder of the compile cache, if not the default one.
+        root: directory of `/proc` and `/sys`.
+        compile_cache: the compile cache; empty is the default.
     """
     try:
         report = HostReader(root, compile_cache).report()

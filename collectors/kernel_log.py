@@ -1,17 +1,15 @@
-"""What the kernel says of Neuron devices and EFA cards, as it says it.
+"""Kernel messages about Neuron and EFA devices.
 
-From `/dev/kmsg` (format: the kernel's ABI documentation), or where that is not allowed from
-systemd's journal.
+From `/dev/kmsg` (format: the kernel's ABI documentation) or, without permission, from systemd's
+journal.
 """
 
 import asyncio
 import contextlib
-import json
 import os
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
 import msgspec
 
@@ -21,102 +19,69 @@ from trntop.recording.framing import Framer
 from trntop.session.collector import Examination, Sink
 from trntop.sources.kernel_log import KINDS, MAX_LINES, relevant
 
-from .child import Child, obituary
+from .child import GRACE, Child, obituary
 from .local_source import LocalSource
 from .pace import rest
 
 HEARTBEAT = 10.0
-"""Seconds between readings when there is nothing to tell."""
+"""Seconds between readings without a relevant message."""
 GATHER = 1.0
-"""Least seconds between two readings: what comes in one burst is told at once."""
+"""Least seconds between readings: a burst becomes one reading."""
 RECHECK = 60.0
-"""Seconds between tries when the log cannot be read."""
-FIRST_WORD = 5.0
-"""Seconds for journalctl to show that it sees the kernel's messages."""
-GRACE = 0.2
-"""Seconds journalctl gets to end by itself."""
+"""Seconds between attempts to read the log."""
+FIRST_MESSAGE = 5.0
+"""Seconds for the first message of journalctl."""
 MAX_RECORD = 16_384
-"""Bytes; the kernel's longest record, with what belongs to it, has half of that."""
+"""Bytes; twice the kernel's longest record."""
 MAX_TEXT = 1024
-"""Characters kept of a line."""
 MAX_BATCH = 256
-"""Records read at one go."""
+"""Records read at a time."""
 JOURNAL = ("journalctl", "-k", "-f", "-n", "1", "-o", "json")
-"""The newest message comes first: where none does, journalctl may see none, and does not say so."""
+"""Starts with the newest message: without one, journalctl may not see any, and does not say so."""
 REMEDY = (
     "run as root or with CAP_SYSLOG, set kernel.dmesg_restrict=0,"
     " or join the group systemd-journal or adm"
 )
 
+Append = Callable[[bytes], None]
+Opener = Callable[[Path], int]
+
 
 class UnreadableError(Exception):
-    """Why the log cannot be read, or no longer."""
+    """The log cannot be read, or has ended; the text is the reason."""
 
 
-class Records(Protocol):
-    """`/dev/kmsg`, opened and placed behind its newest record."""
-
-    def fileno(self) -> int:
-        """What to wait on."""
-        ...
-
-    def read(self) -> bytes:
-        """The next record.
-
-        Raises:
-            BlockingIOError: there is none yet.
-            BrokenPipeError: the kernel has overwritten some; the next call goes on behind them.
-            OSError: there will be none.
-        """
-        ...
-
-    def close(self) -> None:
-        """Closes it."""
-        ...
-
-
-class Kmsg:
-    """The kernel's own records.
-
-    Args:
-        path: of the device.
+def open_kmsg(path: Path) -> int:
+    """A descriptor behind the newest record.
 
     Raises:
-        OSError: it is not there, or may not be read.
+        OSError: the device is missing, or there is no permission.
     """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.lseek(descriptor, 0, os.SEEK_END)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            os.lseek(self._descriptor, 0, os.SEEK_END)
-        except OSError:
-            self.close()
-            raise
 
-    def fileno(self) -> int:
-        """What to wait on."""
-        return self._descriptor
-
-    def read(self) -> bytes:
-        """The next record, as `Records` says."""
-        return os.read(self._descriptor, MAX_RECORD)
-
-    def close(self) -> None:
-        """Closes it."""
-        os.close(self._descriptor)
+def read_record(descriptor: int) -> bytes:
+    """The next record; EPIPE if the kernel has overwritten some."""
+    return os.read(descriptor, MAX_RECORD)
 
 
 class KernelLog:
-    """The collector that follows the kernel log.
+    """The collector of kernel messages.
 
     Args:
         node: name of this machine.
-        root: where `/dev` hangs.
-        journal: the argument list that makes journalctl follow the kernel's messages.
-        heartbeat: seconds between readings when there is nothing to tell.
-        gather: least seconds between two readings.
-        recheck: seconds between tries when the log cannot be read.
-        first_word: seconds for journalctl to show that it sees the kernel's messages.
+        root: directory of `/dev`.
+        journal: arguments that make journalctl follow the kernel's messages.
+        heartbeat: seconds between readings without a relevant message.
+        gather: least seconds between readings.
+        recheck: seconds between attempts to read the log.
+        first_message: seconds for the first message of journalctl.
         opener: opens `/dev/kmsg`.
     """
 
@@ -131,98 +96,107 @@ class KernelLog:
         heartbeat: float = HEARTBEAT,
         gather: float = GATHER,
         recheck: float = RECHECK,
-        first_word: float = FIRST_WORD,
-        opener: Callable[[Path], Records] = Kmsg,
+        first_message: float = FIRST_MESSAGE,
+        opener: Opener = open_kmsg,
     ) -> None:
         self.node = node
         self._device = root / "dev/kmsg"
-        self._command = journal
+        self._journal = journal
         self._heartbeat = heartbeat
         self._gather = gather
         self._recheck = recheck
-        self._first_word = first_word
+        self._first_message = first_message
         self._opener = opener
 
     async def run(self, sink: Sink) -> None:
-        """Follows the log until cancelled, then ends what it started."""
-        self._say(sink, State.STARTING, "opening the kernel log")
+        """Follows the log until cancelled."""
+        self._report(sink, State.STARTING, "opening the kernel log")
         while True:
             reasons = []
-            for follow in (self._follow_device, self._follow_journal):
+            device, journal = _Messages(sink.now), _Messages(sink.now)
+            for messages, via, opened in (
+                (device, str(self._device), _device(self._device, device.record, self._opener)),
+                (
+                    journal,
+                    "journalctl",
+                    _journal(self._journal, journal.entry, self._first_message),
+                ),
+            ):
                 try:
-                    await follow(sink)
+                    async with opened as ended:
+                        await self._follow(sink, messages, via, ended)
                 except UnreadableError as error:
                     reasons.append(str(error))
-            self._say(sink, State.DOWN, "; ".join([*reasons, REMEDY]))
+            self._report(sink, State.DOWN, "; ".join([*reasons, REMEDY]))
             await asyncio.sleep(self._recheck)
 
-    async def _follow_device(self, sink: Sink) -> None:
-        gathered = _Gathered(sink.now)
-        with _device(self._opener, self._device, gathered.record) as ended:
-            await self._tell(sink, gathered, str(self._device), ended)
-
-    async def _follow_journal(self, sink: Sink) -> None:
-        gathered = _Gathered(sink.now)
-        async with _journal(self._command, gathered.entry, self._first_word) as ended:
-            await self._tell(sink, gathered, "journalctl", ended)
-
-    async def _tell(
-        self, sink: Sink, gathered: "_Gathered", via: str, ended: asyncio.Future[str]
+    async def _follow(
+        self, sink: Sink, messages: "_Messages", via: str, ended: asyncio.Future[str]
     ) -> None:
-        """Gives readings: soon after a line that matters, and with each heartbeat.
+        """Passes on messages until the log has ended.
 
         Raises:
-            UnreadableError: the log has ended.
+            UnreadableError: it has ended.
         """
-        ended.add_done_callback(lambda _: gathered.news.set())
+        ended.add_done_callback(lambda _: messages.news.set())
         while True:
             await asyncio.sleep(self._gather)
             over = ended.done()
-            payload = gathered.payload(self._heartbeat, via)
+            payload = messages.payload(self._heartbeat, via)
             sink.reading(Reading(self.node, self.source, sink.now(), payload))
-            self._say(sink, State.FRESH)
+            self._report(sink, State.FRESH)
             if over:
                 raise UnreadableError(ended.result())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._heartbeat - self._gather):
-                    await gathered.news.wait()
+                    await messages.news.wait()
 
-    def _say(self, sink: Sink, state: State, reason: str = "") -> None:
+    def _report(self, sink: Sink, state: State, reason: str = "") -> None:
         sink.status(Status(self.node, self.source, state, reason))
 
 
-class _Gathered:
-    """What the next reading will tell."""
+class _Entry(msgspec.Struct):
+    MESSAGE: str | list[int] | None = None
+    """Text, or its bytes if they are not UTF-8."""
+
+
+_decoder = msgspec.json.Decoder(_Entry)
+
+
+class _Messages:
+    """The relevant messages since the last reading."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.news = asyncio.Event()
-        """Set when there is a line that matters."""
         self._now = now
-        self._lines: deque[dict[str, Any]] = deque(maxlen=MAX_LINES)
+        self._lines: deque[dict[str, object]] = deque(maxlen=MAX_LINES)
         self._counts = Counter[str]()
         self._lost = 0
         self._next: int | None = None
         """Number of the next record."""
 
     def record(self, data: bytes) -> None:
-        """Takes a record: `priority,number,microseconds,flags;text`, then lines about it."""
+        """A record of the device: `priority,number,microseconds,flags;text`, then properties."""
         head, _, tail = data.partition(b";")
         with contextlib.suppress(ValueError, IndexError):
             number = int(head.split(b",")[1])
             if self._next is not None:
                 self._lost += max(0, number - self._next)
             self._next = number + 1
-        self.text(tail.partition(b"\n")[0].decode(errors="replace"))
+        self._add(tail.partition(b"\n")[0].decode(errors="replace"))
 
     def entry(self, data: bytes) -> None:
-        """Takes an entry of the journal, and counts one that cannot be read as lost."""
+        """An entry of the journal; one that cannot be decoded counts as lost."""
         try:
-            self.text(_message(data))
+            message = _decoder.decode(data).MESSAGE
+            if isinstance(message, list):
+                message = bytes(message).decode(errors="replace")
         except (msgspec.MsgspecError, ValueError, RecursionError):
             self._lost += 1
+        else:
+            self._add(message or "")
 
-    def text(self, text: str) -> None:
-        """Takes a line, and keeps it if it matters."""
+    def _add(self, text: str) -> None:
         text = text[:MAX_TEXT]
         if kind := relevant(text):
             self._counts[kind] += 1
@@ -230,102 +204,101 @@ class _Gathered:
             self.news.set()
 
     def payload(self, period: float, via: str) -> bytes:
-        """What has come since the last call."""
-        told = {
-            "period": period,
-            "via": via,
-            "lines": list(self._lines),
-            "counts": {kind: self._counts[kind] for kind in KINDS},
-            "lost": self._lost,
-        }
+        """The payload of the next reading."""
+        data = msgspec.json.encode(
+            {
+                "period": period,
+                "via": via,
+                "lines": list(self._lines),
+                "counts": {kind: self._counts[kind] for kind in KINDS},
+                "lost": self._lost,
+            }
+        )
         self._lines.clear()
         self._counts.clear()
         self._lost = 0
         self.news.clear()
-        return json.dumps(told, separators=(",", ":")).encode()
+        return data
 
 
-@contextlib.contextmanager
-def _device(
-    opener: Callable[[Path], Records], path: Path, take: Callable[[bytes], None]
-) -> Iterator[asyncio.Future[str]]:
-    """Passes records to `take` as they come; gives what becomes the reason when they end.
+@contextlib.asynccontextmanager
+async def _device(path: Path, append: Append, opener: Opener) -> AsyncIterator[asyncio.Future[str]]:
+    """Passes records to `append`; the result of the future is the reason of their end.
 
     Raises:
-        UnreadableError: there is no such device, or it may not be read.
+        UnreadableError: the device is missing, or there is no permission.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[str] = loop.create_future()
+    pause: asyncio.TimerHandle | None = None
     try:
-        records = opener(path)
+        descriptor = opener(path)
     except OSError as error:
         raise UnreadableError(f"{path}: {error.strerror}") from None
-    number = records.fileno()
-    pause: asyncio.TimerHandle | None = None
 
     def resume() -> None:
-        loop.add_reader(number, drain)
+        loop.add_reader(descriptor, drain)
 
     def drain() -> None:
         nonlocal pause
         started = loop.time()
         try:
             for _ in range(MAX_BATCH):
-                # The kernel has overwritten some: the gap in their numbers tells how many.
+                # The numbers of the records show how many were overwritten.
                 with contextlib.suppress(BrokenPipeError):
-                    take(records.read())
+                    append(read_record(descriptor))
         except BlockingIOError:
             return
         except OSError as error:
             ended.set_result(f"{path}: {error.strerror}")
-        loop.remove_reader(number)
+        loop.remove_reader(descriptor)
         if not ended.done():
             pause = loop.call_later(rest(loop.time() - started), resume)
 
     try:
-        resume()
-    except OSError:  # a file, or /dev/null, in its place
-        records.close()
-        raise UnreadableError(f"{path} is not the kernel's log") from None
-    try:
+        try:
+            resume()
+        except OSError:  # a file, or /dev/null
+            raise UnreadableError(f"{path} is not the kernel log") from None
         yield ended
     finally:
         if pause:
             pause.cancel()
-        loop.remove_reader(number)
-        records.close()
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
 
 
 @contextlib.asynccontextmanager
 async def _journal(
-    command: Sequence[str], take: Callable[[bytes], None], first_word: float
+    command: Sequence[str], append: Append, first_message: float = FIRST_MESSAGE
 ) -> AsyncIterator[asyncio.Future[str]]:
-    """Runs journalctl and passes entries to `take`; gives what becomes the reason at its end.
+    """Runs journalctl and passes entries to `append`; the future is as of `_device`.
 
     Raises:
-        UnreadableError: there is no journalctl, or it sees no message of the kernel.
+        UnreadableError: journalctl is missing, or sees no kernel message.
     """
     loop = asyncio.get_running_loop()
     framer = Framer()
-    seen: asyncio.Future[None] = loop.create_future()
+    first: asyncio.Future[int] = loop.create_future()
 
     def feed(chunk: bytes) -> None:
         for entry in framer.feed(chunk):
-            if seen.done():
-                take(entry)
-            else:  # an old one
-                seen.set_result(None)
+            if first.done():
+                append(entry)
+            else:
+                first.set_result(0)
 
     try:
         child = await Child.start(command, feed)
     except OSError as error:
         raise UnreadableError(f"journalctl: {error.strerror}") from None
     try:
-        either: list[asyncio.Future[Any]] = [seen, child.ended]
-        await asyncio.wait(either, timeout=first_word, return_when=asyncio.FIRST_COMPLETED)
-        if not seen.done():
-            said = child.errors.text()
-            raise UnreadableError(f"journalctl shows no kernel messages{said and f': {said}'}")
+        await asyncio.wait(
+            [first, child.ended], timeout=first_message, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not first.done():
+            why = child.errors.text()
+            raise UnreadableError(f"journalctl shows no kernel messages{why and f': {why}'}")
         ended: asyncio.Future[str] = loop.create_future()
         child.ended.add_done_callback(
             lambda code: ended.set_result(f"journalctl {obituary(code.result())}")
@@ -335,49 +308,29 @@ async def _journal(
         await child.end(GRACE)
 
 
-class _Entry(msgspec.Struct):
-    MESSAGE: str | list[int] | None = None
-    """Text, or its bytes where they are no UTF-8."""
-
-
-_decoder = msgspec.json.Decoder(_Entry)
-
-
-def _message(entry: bytes) -> str:
-    """The text of a journal entry, empty when it has none.
-
-    Raises:
-        MsgspecError, ValueError, RecursionError: it is no entry.
-    """
-    message = _decoder.decode(entry).MESSAGE
-    if isinstance(message, list):
-        return bytes(message).decode(errors="replace")
-    return message or ""
-
-
 def examine(root: Path = Path("/"), journal: Sequence[str] = JOURNAL) -> Examination:
     """Whether the kernel log can be read, and how.
 
     Args:
-        root: where `/dev` hangs.
-        journal: the argument list that makes journalctl follow the kernel's messages.
+        root: directory of `/dev`.
+        journal: arguments that make journalctl follow the kernel's messages.
     """
     device = root / "dev/kmsg"
     try:
-        Kmsg(device).close()
+        os.close(open_kmsg(device))
         return Examination(KERNEL_LOG, True, f"{device} can be read")
     except OSError as error:
         refusal = f"{device}: {error.strerror}"
 
-    async def look() -> None:
-        async with _journal(journal, lambda _: None, FIRST_WORD):
+    async def try_journal() -> None:
+        async with _journal(journal, lambda _: None):
             pass
 
     try:
-        asyncio.run(look())
+        asyncio.run(try_journal())
     except UnreadableError as error:
         return Examination(KERNEL_LOG, False, f"{refusal}; {error}", REMEDY)
-    return Examination(KERNEL_LOG, True, f"{refusal}; journalctl shows the kernel's messages")
+    return Examination(KERNEL_LOG, True, f"{refusal}; journalctl shows the kernel messages")
 
 
 LOCAL = LocalSource(

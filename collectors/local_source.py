@@ -1,4 +1,4 @@
-"""What a module that reads a source of this machine declares as `LOCAL`."""
+"""The declaration of a source of this machine, `LOCAL` in its module."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ from trntop.session.collector import Collector, Examination
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What collectors of this machine are made from."""
+    """Arguments of a collector of this machine."""
 
     node: str
     """Name of this machine."""
     settings: Collect
     observer: bool = False
-    """Leave what only one process can receive to an agent on this machine."""
+    """Leave sources with a single reader to an agent on this machine."""
 
     @property
     def root(self) -> Path:
-        """Where `/sys`, `/proc` and `/dev` hang."""
+        """Directory of `/sys`, `/proc` and `/dev`."""
         return Path(self.settings.root)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSource:
-    """How one source of this machine is read and examined."""
+    """How a source of this machine is read and examined."""
 
     collect: Callable[[Context], Collector | None]
-    """Makes the collector; None where the settings name nothing to read. Raises SettingsError."""
+    """Creates the collector; None if there is nothing to read. Raises SettingsError."""
     examine: Callable[[Collect], Examination]
-    """Whether the source can be read here. May block: it runs in a thread of its own."""
+    """Examines the source. May block: it runs in its own thread."""

@@ -1,6 +1,7 @@
-"""Whether neuron-monitor can be read on this machine, for `trntop doctor`."""
+"""Examination of neuron-monitor, for `trntop doctor`."""
 
 import asyncio
+import contextlib
 import re
 import time
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from trntop.core.text import clean
 from trntop.session.collector import Examination
 from trntop.sources import neuron_monitor
 
-from .child import Child, LastLine, obituary
+from .child import GRACE, Child, OutputError, obituary, output
 from .executable import NotRunnableError, locate
 from .intake import Intake
 from .neuron_config import configuration_file
@@ -20,12 +21,10 @@ from .sysfs import first_line
 
 VERSION_SECONDS = 2.0
 REPORT_SECONDS = 8.0
-GRACE = 0.2
-"""Seconds a process gets to end by itself once it has been heard."""
-MAX_COMPLAINTS = 3
+MAX_PROBLEMS = 3
 
 DRIVER_REMEDY = "install aws-neuronx-dkms and load the driver: modprobe neuron"
-TRY_REMEDY = "run it by hand and look at what it writes; kill what hangs, update aws-neuronx-tools"
+TRY_REMEDY = "run it by hand; end processes that hang, update aws-neuronx-tools"
 
 
 def examine(
@@ -37,15 +36,15 @@ def examine(
     """Runs neuron-monitor for one report; takes `seconds` + 2.5 s at most.
 
     Args:
-        command: neuron-monitor's name, path, or argument list.
-        root: where `/sys` hangs.
-        seconds: how long to wait for a report.
+        command: its name, path, or argument list.
+        root: directory of `/sys`.
+        seconds: timeout of the report.
     """
     driver = first_line(root / "sys/module/neuron/version")
     try:
         argv = locate(command)
-        version, report = asyncio.run(_hear(argv, seconds))
-        verdict = _read(report)
+        version, report = asyncio.run(_run(argv, seconds))
+        devices, summary = _summary(report)
     except NotRunnableError as error:
         return Examination(NEURON_MONITOR, False, error.found, error.remedy)
     except OSError as error:
@@ -55,33 +54,26 @@ def examine(
     except _NoReportError as error:
         remedy = TRY_REMEDY if driver else DRIVER_REMEDY
         return Examination(NEURON_MONITOR, False, f"{error}; {_driver(driver)}", remedy)
-    devices, sentence = verdict
-    found = f"{version or 'unknown version'} at {clean(argv[0])}, {_driver(driver)}: {sentence}"
+    found = f"{version or 'unknown version'} at {clean(argv[0])}, {_driver(driver)}: {summary}"
     return Examination(NEURON_MONITOR, devices > 0, found, "" if devices else DRIVER_REMEDY)
 
 
 class _NoReportError(Exception):
-    """Why there is no report."""
+    """The reason why there is no report."""
 
 
 def _driver(version: str) -> str:
     return f"Neuron driver {version}" if version else "the Neuron driver is not loaded"
 
 
-async def _hear(argv: Sequence[str], seconds: float) -> tuple[str, bytes]:
-    """The program's version (empty when it does not say) and one report."""
-    return await _version(argv), await _first_report(argv, seconds)
-
-
-async def _version(argv: Sequence[str]) -> str:
-    output = LastLine()
-    child = await Child.start([*argv, "--version"], output.feed)
-    try:
-        await asyncio.wait([child.ended], timeout=VERSION_SECONDS)
-    finally:
-        await child.end(GRACE)
-    number = re.search(r"\d+(?:\.\d+)+", output.text())
-    return number[0] if number else ""
+async def _run(argv: Sequence[str], seconds: float) -> tuple[str, bytes]:
+    """The program's version (empty if unknown) and one report."""
+    version = ""
+    with contextlib.suppress(OutputError):
+        text = (await output([*argv, "--version"], VERSION_SECONDS)).data.decode(errors="replace")
+        number = re.search(r"\d+(?:\.\d+)+", text)
+        version = number[0] if number else ""
+    return version, await _first_report(argv, seconds)
 
 
 async def _first_report(argv: Sequence[str], seconds: float) -> bytes:
@@ -101,14 +93,14 @@ async def _first_report(argv: Sequence[str], seconds: float) -> bytes:
         return newest[1]
     reason = reason or f"{obituary(child.ended.result())} without a report"
     if skipped := intake.counts["skipped"] + intake.counts["oversize"]:
-        reason += f", {skipped} pieces of its output are not reports"
-    if said := child.errors.text():
-        reason += f"; it said: {said}"
+        reason += f", {skipped} parts of its output are not reports"
+    if error := child.errors.text():
+        reason += f"; its last error: {error}"
     raise _NoReportError(reason)
 
 
-def _read(report: bytes) -> tuple[int, str]:
-    """Number of devices, and what the report says."""
+def _summary(report: bytes) -> tuple[int, str]:
+    """The number of devices, and a summary of the report."""
     try:
         sample = neuron_monitor.decode(report)
     except DecodeError as error:
@@ -117,13 +109,11 @@ def _read(report: bytes) -> tuple[int, str]:
     cores = len(sample.keys.get(Entity.CORE, ()))
     kind = sample.facts["facts"].get("neuron_device_type", "Neuron")
     if devices:
-        sentence = f"{_many(devices, f'{kind} device')}, {_many(cores, 'NeuronCore')}"
+        summary = f"{_count(devices, f'{kind} device')}, {_count(cores, 'NeuronCore')}"
     else:
-        sentence = "no Neuron device"
-    for complaint in sample.problems[:MAX_COMPLAINTS]:
-        sentence += f"; {complaint}"
-    return devices, sentence
+        summary = "no Neuron device"
+    return devices, "; ".join([summary, *sample.problems[:MAX_PROBLEMS]])
 
 
-def _many(count: int, noun: str) -> str:
+def _count(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""neuron-ls: runs it now and then; on this machine, or where a runner says."""
+"""neuron-ls, run at an interval."""
 
 import asyncio
 import re
@@ -15,21 +15,18 @@ from trntop.core.text import clean
 from trntop.session.collector import Examination, Sink
 from trntop.sources import neuron_ls
 
-from .child import Child, obituary
+from .child import MAX_OUTPUT, OutputError, obituary, output
 from .executable import NotRunnableError, locate
 from .local_source import LocalSource
 
 PERIOD = 60.0
 RECHECK = 300.0
-"""Seconds between looks for a program that cannot be run."""
+"""Seconds between attempts to run a missing program."""
 DEADLINE = 10.0
-"""Seconds that one run may take."""
-GRACE = 0.2
-"""Seconds a process gets to end by itself when nobody waits for it any more."""
-MAX_BYTES = 4 << 20
-"""Longest output taken."""
+"""Seconds for one run."""
+MAX_BYTES = MAX_OUTPUT
 FORMS = (("-j", "-a"), ("--output-format", "json", "-a"), ("--output-format", "json"))
-"""How JSON on all processes is asked for: up to Neuron SDK 2.33, and from 2.34 on."""
+"""Arguments for JSON about all processes: up to Neuron SDK 2.33, and since 2.34."""
 DRIVER_REMEDY = "install aws-neuronx-dkms and load the driver: modprobe neuron"
 UPDATE = "update aws-neuronx-tools"
 
@@ -37,41 +34,25 @@ _REFUSED = re.compile(
     rb"unknown.{0,20} flag|unknown option|unrecognized|not defined", re.IGNORECASE
 )
 _MESSAGE = re.compile(r'\bmsg="([^"]*)"')
-"""The message in a line of logfmt, as which neuron-ls complains."""
+"""The message in an error line of neuron-ls (logfmt)."""
 
 
 class FailedError(Exception):
-    """neuron-ls gave nothing that can be used; the text says why."""
+    """neuron-ls has no usable output; the text is the reason."""
 
 
 def too_long() -> FailedError:
-    """It wrote more than is taken."""
     return FailedError(f"neuron-ls wrote more than {MAX_BYTES >> 20} MiB")
 
 
-class _Output:
-    """What a process writes, up to a limit."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.full: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def feed(self, chunk: bytes) -> None:
-        """Takes the next bytes; past the limit they are dropped."""
-        if len(self.data) + len(chunk) <= MAX_BYTES:
-            self.data += chunk
-        elif not self.full.done():
-            self.full.set_result(None)
-
-
 class Answer(NamedTuple):
-    """What one run of neuron-ls gave."""
+    """The result of one run."""
 
     code: int
-    """What it exited with; negative for a signal."""
+    """Return code; negative: the signal."""
     output: bytes
     said: str
-    """The last line of its complaints, cleaned."""
+    """Last line of standard error, cleaned."""
 
 
 class Runner(Protocol):
@@ -82,7 +63,7 @@ class Runner(Protocol):
 
         Raises:
             NotRunnableError: it is not installed.
-            FailedError: it hangs, or writes without end.
+            FailedError: it did not end in time, or wrote too much.
             OSError: it cannot be executed.
         """
         ...
@@ -92,8 +73,8 @@ class LocalRunner:
     """Runs neuron-ls on this machine.
 
     Args:
-        command: neuron-ls's name, path, or argument list.
-        deadline: seconds that one run may take.
+        command: its name, path, or argument list.
+        deadline: seconds for one run.
     """
 
     def __init__(
@@ -104,28 +85,20 @@ class LocalRunner:
 
     async def run(self, arguments: Sequence[str]) -> Answer:
         """See `Runner`."""
-        output = _Output()
-        child = await Child.start([*locate(self._command), *arguments], output.feed)
-        either: list[asyncio.Future[Any]] = [child.ended, output.full]
         try:
-            await asyncio.wait(either, timeout=self._deadline, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ended = child.ended.done()
-            await child.end(GRACE)
-        if output.full.done():
-            raise too_long()
-        if not ended:
-            raise FailedError(f"neuron-ls did not answer within {self._deadline:g} s")
-        return Answer(child.ended.result(), bytes(output.data), child.errors.text())
+            result = await output([*locate(self._command), *arguments], self._deadline)
+        except OutputError as error:
+            raise FailedError(f"neuron-ls {error}") from None
+        return Answer(result.code, result.data, result.error)
 
 
 class Lister:
-    """Asks neuron-ls for its JSON, in the form that this version understands.
+    """Runs neuron-ls with the arguments that its version supports.
 
     Args:
-        command: neuron-ls's name, path, or argument list.
-        deadline: seconds that one run may take.
-        runner: runs it, if not on this machine.
+        command: its name, path, or argument list.
+        deadline: seconds for one run.
+        runner: runs it; None is on this machine.
     """
 
     def __init__(
@@ -138,24 +111,24 @@ class Lister:
         self._forms: tuple[tuple[str, ...], ...] = FORMS
 
     async def ask(self) -> bytes:
-        """What neuron-ls writes, as it is.
+        """The output of neuron-ls.
 
         Raises:
             NotRunnableError: it is not installed.
-            FailedError: it fails, hangs, or writes something else.
+            FailedError: it has no usable output.
             OSError: it cannot be executed.
         """
         while self._forms:
-            answer = _judge(await self._runner.run(self._forms[0]))
+            answer = _json(await self._runner.run(self._forms[0]))
             if answer is not None:
                 return answer
             self._forms = self._forms[1:]
         self._forms = FORMS  # another version may be installed by the next time
-        raise FailedError(f"neuron-ls knows neither -j nor --output-format json; {UPDATE}")
+        raise FailedError(f"neuron-ls supports neither -j nor --output-format json; {UPDATE}")
 
 
-def _judge(answer: Answer) -> bytes | None:
-    """The JSON in an answer, None when neuron-ls does not know these arguments."""
+def _json(answer: Answer) -> bytes | None:
+    """The JSON in an answer; None if neuron-ls does not support the arguments."""
     code, output, said = answer
     if code:
         if _REFUSED.search(output[:1024]) or _REFUSED.search(said.encode()):
@@ -165,17 +138,19 @@ def _judge(answer: Answer) -> bytes | None:
         raise FailedError(f"neuron-ls {obituary(code)}{f': {reason}' if reason else ''}")
     if not output.lstrip().startswith((b"[", b"{")):
         first = clean(output[:160].decode(errors="replace").strip().partition("\n")[0])
-        raise FailedError(f"neuron-ls wrote no JSON: {first}" if first else "neuron-ls was silent")
+        raise FailedError(
+            f"neuron-ls wrote no JSON: {first}" if first else "neuron-ls wrote nothing"
+        )
     return without_arguments(output)
 
 
 def without_arguments(output: bytes) -> bytes:
-    """neuron-ls's output with each command cut to program and script.
+    """The output with each command cut to program and script.
 
-    Arguments may hold secrets, and payloads are recorded.
+    Arguments may contain secrets, and payloads are recorded.
 
     Raises:
-        FailedError: it is no JSON.
+        FailedError: it is not JSON.
     """
     try:
         tree = msgspec.json.decode(output.decode(errors="replace"))
@@ -198,11 +173,11 @@ class NeuronLs:
 
     Args:
         node: name of the machine.
-        command: neuron-ls's name, path, or argument list.
+        command: its name, path, or argument list.
         period: seconds between runs.
-        deadline: seconds that one run may take.
-        recheck: seconds between looks for a program that cannot be run.
-        runner: runs it, if not on this machine.
+        deadline: seconds for one run.
+        recheck: seconds between attempts to run a missing program.
+        runner: runs it; None is on this machine.
     """
 
     source = NEURON_LS
@@ -224,32 +199,32 @@ class NeuronLs:
         self._counts = Counter(runs=0, failures=0)
 
     async def run(self, sink: Sink) -> None:
-        """Runs neuron-ls until cancelled, then ends what still runs of it."""
+        """Runs neuron-ls at an interval until cancelled."""
         loop = asyncio.get_running_loop()
-        self._say(sink, State.STARTING, "asking neuron-ls")
+        self._report(sink, State.STARTING, "running neuron-ls")
         while True:
             started = loop.time()
-            wait = await self._turn(sink)
+            wait = await self._run_once(sink)
             await asyncio.sleep(started + wait - loop.time())
 
-    async def _turn(self, sink: Sink) -> float:
-        """One run; seconds from its start to the next."""
+    async def _run_once(self, sink: Sink) -> float:
+        """One run; seconds from its start to the next run."""
         try:
             payload = await self._lister.ask()
         except (NotRunnableError, OSError) as error:
-            self._say(sink, State.DOWN, getattr(error, "strerror", None) or str(error))
+            self._report(sink, State.DOWN, getattr(error, "strerror", None) or str(error))
             return self._recheck
         except FailedError as error:
             self._counts["runs"] += 1
             self._counts["failures"] += 1
-            self._say(sink, State.DOWN, str(error))
+            self._report(sink, State.DOWN, str(error))
             return self._period
         self._counts["runs"] += 1
         sink.reading(Reading(self.node, self.source, sink.now(), payload))
-        self._say(sink, State.FRESH)
+        self._report(sink, State.FRESH)
         return self._period
 
-    def _say(self, sink: Sink, state: State, reason: str = "") -> None:
+    def _report(self, sink: Sink, state: State, reason: str = "") -> None:
         sink.status(Status(self.node, self.source, state, reason, dict(self._counts)))
 
 
@@ -259,8 +234,8 @@ def examine(
     """Runs neuron-ls once; takes `deadline` + 0.5 s at most for each form of its arguments.
 
     Args:
-        command: neuron-ls's name, path, or argument list.
-        deadline: seconds that one run may take.
+        command: its name, path, or argument list.
+        deadline: seconds for one run.
     """
     try:
         sample = neuron_ls.decode(asyncio.run(Lister(command, deadline).ask()))

@@ -23,22 +23,22 @@ from .polled import AbsentError, Polled
 from .sysfs import Files, Root, files_of, line_of
 
 MAX_ERRORS = 4
-"""Unreadable nodes of a device that are named."""
+"""Unreadable nodes listed per device."""
 CLASS = "sys/class/neuron_device"
 CLASS_ATTRIBUTES = ("ultraserver_mode", "node_id_2", "node_id_4", "server_id_2", "server_id_4")
 TEXTS = ("", "info")
-"""The groups of nodes that hold text; the others hold numbers."""
+"""Groups of nodes with text; the others are numbers."""
 
 LIVE_COUNTERS = (2, 30, 2)
-"""Since this driver the counters of a running process are live, and health is told."""
+"""Since this driver the counters of running processes are live, and health is reported."""
 
 
 class NeuronSysfsReader:
     """Gives the payload of source `neuron-sysfs`; call it from one thread only.
 
     Args:
-        root: where `/sys` hangs.
-        period: seconds between readings, as the payload states it.
+        root: directory of `/sys`.
+        period: seconds between readings.
     """
 
     def __init__(self, root: Root = Path("/"), period: float = 10.0) -> None:
@@ -52,7 +52,7 @@ class NeuronSysfsReader:
         Raises:
             AbsentError: there is no device.
         """
-        self._tree.look()
+        self._tree.update()
         forbidden: set[str] = set()
         devices = {
             str(index): _gone(device)
@@ -77,7 +77,7 @@ class NeuronSysfsReader:
 
 
 def _blank(device: Device) -> dict[str, Any]:
-    """A device of whose nodes nothing is known; its cores are listed all the same."""
+    """A device without values, with its cores."""
     return {"cores": {str(core): {} for core in device.cores}}
 
 
@@ -86,7 +86,7 @@ def _gone(device: Device, why: str = GONE) -> dict[str, Any]:
 
 
 def _read(files: Files, device: Device, forbidden: set[str]) -> dict[str, Any]:
-    """One device's part of the payload; adds the names of what may not be read."""
+    """One device of the payload; adds the names of nodes without permission."""
     result = _blank(device)
     errors = list(device.unread)
     failed = 0
@@ -113,7 +113,6 @@ def _read(files: Files, device: Device, forbidden: set[str]) -> dict[str, Any]:
 
 
 def _put(result: dict[str, Any], node: Node, data: bytes) -> None:
-    """Adds a node's value to its device's part of the payload."""
     value = sysfs.text(data) if node.group in TEXTS else sysfs.number(data)
     place = result if node.core is None else result["cores"][str(node.core)]
     if node.group:
@@ -122,10 +121,10 @@ def _put(result: dict[str, Any], node: Node, data: bytes) -> None:
 
 
 def examine(root: Path = Path("/")) -> Examination:
-    """Which Neuron devices sysfs shows, and what of them can be read.
+    """The Neuron devices in sysfs, and which of their nodes can be read.
 
     Args:
-        root: where `/sys` hangs.
+        root: directory of `/sys`.
     """
     try:
         sample = neuron_sysfs.decode(NeuronSysfsReader(root)())
@@ -149,16 +148,16 @@ def examine(root: Path = Path("/")) -> Examination:
         if column not in sample.columns
     ]
     if lacks:
-        found += f"; not to be had: {', '.join(lacks)}"
+        found += f"; missing: {', '.join(lacks)}"
     if driver and numbers(driver) < LIVE_COUNTERS:
         found += "; before driver 2.30.2 a process's executions are counted when it ends"
     if sample.problems:
         found += f"; {sample.problems[0]}"
     lost = any("lost" in links for links in sample.facts["device_links"].values())
     if not sample.columns:
-        remedy = "run trntop as a user who may read the tree"
+        remedy = "run trntop as a user who can read the tree"
     elif lost:
-        remedy = "look at dmesg; a device that stays away needs a new instance"
+        remedy = "check dmesg; a device that stays lost needs a new instance"
     else:
         remedy = "update aws-neuronx-dkms" if lacks else ""
     return Examination(NEURON_SYSFS, bool(sample.columns) and not lost, clean(found, 400), remedy)
@@ -166,7 +165,7 @@ def examine(root: Path = Path("/")) -> Examination:
 
 def _collect(context: Context) -> Polled:
     period = context.settings.sysfs_period
-    # Some of its nodes query the firmware, which may take its time.
+    # Some nodes query the firmware, which may be slow.
     reader = NeuronSysfsReader(context.root, period)
     return Polled(context.node, NEURON_SYSFS, reader, period, deadline=period)
 

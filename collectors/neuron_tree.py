@@ -1,9 +1,8 @@
-"""The Neuron driver's tree in sysfs: which of its nodes are read, and where they are.
+"""The nodes of the Neuron driver's sysfs tree, and their paths.
 
 Source: the Neuron driver (neuron_sysfs_metrics.c) and the Neuron sysfs guide. Driver 2.31 moved
-nodes to other paths, so a node is known by its name and what it stands below, not by its path.
-Counters are cleared by writing to them, and `reset` resets a device: files are opened for
-reading only, and only those of the table.
+nodes to other paths, so a node is identified by its name and a parent, not by its path. Writing to
+a counter clears it, and `reset` resets a device: only files of the table are opened, for reading.
 """
 
 import re
@@ -21,12 +20,12 @@ from .sysfs import Root, files_of, line_of
 TREE = "sys/devices/virtual/neuron_device"
 VERSION = "sys/module/neuron/version"
 DRIVER_REMEDY = "install aws-neuronx-dkms and load the driver: modprobe neuron"
-LOOK = "look at dmesg, and whether lspci shows the devices"
+LOOK = "check dmesg, and whether lspci shows the devices"
 GONE = "gone from sysfs"
 MAX_DEVICES = 64
 MAX_CORES = 64
 MAX_ENTRIES = 16_384
-"""Looked at below one device; a Trainium2 device of driver 2.25 has some 1,300."""
+"""Entries below one device; a Trainium2 device of driver 2.25 has some 1,300."""
 MAX_DEPTH = 10
 
 HOST_MEMORY_CATEGORIES = (
@@ -49,10 +48,9 @@ OTHER_INFO = (
 )
 
 Table = Mapping[tuple[str, str], tuple[str, str]]
-"""(what it stands below, or empty for anything; node) → (group of the payload, name in it).
+"""(parent, or empty for any; node) → (group of the payload, name in it).
 
-A node is a file, or a folder with a file `total` in it. What stands below the nearest of the
-folders named here counts.
+A node is a file, or a directory with a file `total`. The nearest parent in the table counts.
 """
 
 
@@ -83,57 +81,54 @@ _CORE = re.compile(r"neuron_core(\d{1,4})")
 
 
 class Node(NamedTuple):
-    """A file of the tree that is read."""
+    """A file of the tree."""
 
     path: str
-    """Below the device's folder."""
+    """Relative to the directory of the device."""
     core: int | None
-    """None for what is the device's own."""
+    """None for the device."""
     group: str
     name: str
 
 
 @dataclass(frozen=True)
 class Device:
-    """What was found of a device."""
-
     index: int
     folder: str
-    """Its path from where `/sys` hangs."""
     inode: int
     cores: tuple[int, ...]
     nodes: tuple[Node, ...]
     unread: tuple[str, ...]
-    """What of it could not be looked at, and why."""
+    """Directories that could not be listed, and why."""
 
 
 @lru_cache(maxsize=64)
-def _alike(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The same nodes of whichever device had them first: devices, and machines, are alike."""
+def _shared(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """One tuple for all devices with the same nodes."""
     return nodes
 
 
 class Tree:
-    """The devices of a machine; looked through once, and again when something changed.
+    """The devices of a machine; each is searched once, and again after a change.
 
     Args:
-        root: where `/sys` hangs.
-        device_nodes: what is wanted of devices.
-        core_nodes: what is wanted of their cores.
+        root: directory of `/sys`.
+        device_nodes: nodes of devices.
+        core_nodes: nodes of cores.
     """
 
     def __init__(self, root: Root, device_nodes: Table, core_nodes: Table) -> None:
         self.driver = ""
-        """Version of the driver, empty when it does not say."""
+        """Version of the driver, empty if unknown."""
         self.devices: dict[int, Device] = {}
-        """All that were ever there since the driver was loaded."""
+        """All devices since the driver was loaded."""
         self.gone: set[int] = set()
-        """Those of them that are no longer listed."""
+        """Devices that are no longer listed."""
         self._files = files_of(root)
         self._tables = (device_nodes, core_nodes)
 
-    def look(self) -> None:
-        """Finds what has come and gone.
+    def update(self) -> None:
+        """Finds new and lost devices.
 
         Raises:
             AbsentError: there is no device.
@@ -171,7 +166,7 @@ class Tree:
         yield from sorted(found)[:MAX_DEVICES]
 
     def _find(self, index: int, folder: str, inode: int) -> Device:
-        """Looks through a device's folder, nearest first: of two nodes that name is kept."""
+        """Searches the directory of a device, breadth first: of two nodes the nearest counts."""
         nodes: dict[tuple[int | None, str, str], Node] = {}
         cores: set[int] = set()
         unread: list[str] = []
@@ -190,7 +185,7 @@ class Tree:
                 continue
             entries += len(found)
             if entries > MAX_ENTRIES:
-                unread.append(f"more than {MAX_ENTRIES} entries; the rest is left out")
+                unread.append(f"more than {MAX_ENTRIES} entries; the rest is skipped")
                 break
             for name, is_folder in sorted(found):
                 if not is_folder:
@@ -204,11 +199,11 @@ class Tree:
                         cores.add(number)
                     if number is None or number < MAX_CORES:
                         folders.append(((*parts, name), number))
-        found_nodes = _alike(tuple(nodes.values()))
+        found_nodes = _shared(tuple(nodes.values()))
         return Device(index, folder, inode, tuple(sorted(cores)), found_nodes, tuple(unread))
 
     def _place(self, parts: tuple[str, ...], core: int | None) -> tuple[str, str] | None:
-        """Group and name of the file at `parts`, None when it is not wanted."""
+        """Group and name of the file at `parts`; None if it is not in the table."""
         table = self._tables[core is not None]
         end = len(parts) - 2 if parts[-1] == "total" and len(parts) > 1 else len(parts) - 1
         node = parts[end]

@@ -1,14 +1,14 @@
-"""How fast a source is read, whatever it writes."""
+"""Limits of how fast a source is read."""
 
 NAP = 0.005
-"""Least seconds between two reads; small writes gather meanwhile."""
+"""Least seconds between two reads; collects small writes."""
 IDLE_SHARE = 4.0
-"""Rest per second of work: a runaway writer costs at most a fifth of a core."""
+"""Seconds of rest per second of work: a runaway writer costs at most a fifth of a core."""
 MAX_HOLD = 0.25
 
 
 def rest(worked: float) -> float:
-    """Seconds not to read after working on a chunk for `worked` seconds."""
+    """Seconds of rest after working on a chunk for `worked` seconds."""
     return max(NAP, IDLE_SHARE * worked)
 
 

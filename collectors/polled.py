@@ -1,4 +1,4 @@
-"""Sources that are read on a beat: the same read, each period, in a thread of its own."""
+"""Sources that are read at an interval, each in its own thread."""
 
 import asyncio
 import logging
@@ -15,11 +15,11 @@ log = logging.getLogger(__name__)
 
 
 class AbsentError(Exception):
-    """There is nothing of the kind on this machine.
+    """The machine does not have the source.
 
     Args:
-        found: what was looked for, and seen.
-        remedy: what to do about it.
+        found: the reason.
+        remedy: the action.
     """
 
     def __init__(self, found: str, remedy: str = "") -> None:
@@ -29,19 +29,19 @@ class AbsentError(Exception):
 
 
 class Polled:
-    """A collector that calls `read` each `period` seconds and hands over what it returns.
+    """A collector that calls `read` every `period` seconds and passes on its payload.
 
-    Beats that pass while a read lasts are left out, never made up for.
+    Intervals that pass during a read are skipped.
 
     Args:
         node: name of this machine.
         source: name of the source.
-        read: gives the payload; called in a worker thread, never twice at a time. Raises
-            AbsentError when there is nothing of the kind here.
+        read: returns the payload; called in a worker thread. Raises AbsentError if the machine does
+            not have the source.
         period: seconds between reads.
         deadline: seconds after which a read counts as stuck.
-        recheck: seconds between looks for what is absent.
-        worker: what calls `read`, if not a thread of this machine.
+        recheck: seconds between reads of an absent source.
+        worker: calls `read`; None is a thread of this machine.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Polled:
         due = loop.time()
         try:
             while True:
-                step = await self._beat(sink)
+                step = await self._read_once(sink)
                 late = loop.time() - due
                 beats = max(1, math.ceil(late / step))
                 self._counts["skipped"] += beats - 1
@@ -80,8 +80,8 @@ class Polled:
         finally:
             self._worker.close()
 
-    async def _beat(self, sink: Sink) -> float:
-        """One read; seconds from its beat to the next."""
+    async def _read_once(self, sink: Sink) -> float:
+        """One read; seconds from its start to the next read."""
         loop = asyncio.get_running_loop()
         started, began = loop.time(), sink.now()
         try:
@@ -91,25 +91,25 @@ class Polled:
                 self._stuck_since = started
                 self._counts["stuck"] += 1
             silence = loop.time() - self._stuck_since
-            self._say(
+            self._report(
                 sink,
                 State.DOWN,
-                f"{self.source} has not answered for {silence:.0f} s (a read blocks in the kernel)",
+                f"{self.source}: no response for {silence:.0f} s (a read blocks in the kernel)",
             )
             return self._period
         except (AbsentError, OSError) as error:
             self._stuck_since = None
-            self._say(sink, State.DOWN, getattr(error, "strerror", None) or str(error))
+            self._report(sink, State.DOWN, getattr(error, "strerror", None) or str(error))
             return self._recheck
-        except Exception as error:  # a defect of one reader must not end it for good
+        except Exception as error:  # a defect of a reader must not end it
             log.exception("reading %s", self.source)
             self._stuck_since = None
-            self._say(sink, State.DOWN, f"internal error: {type(error).__name__}")
+            self._report(sink, State.DOWN, f"internal error: {type(error).__name__}")
             return self._recheck
         self._stuck_since = None
         sink.reading(Reading(self.node, self.source, began, payload))
-        self._say(sink, State.FRESH)
+        self._report(sink, State.FRESH)
         return self._period
 
-    def _say(self, sink: Sink, state: State, reason: str = "") -> None:
+    def _report(self, sink: Sink, state: State, reason: str = "") -> None:
         sink.status(Status(self.node, self.source, state, reason, dict(self._counts)))

@@ -1,4 +1,4 @@
-"""Small files that the kernel writes: this machine's, or another's of which there is a dump."""
+"""Small files of the kernel, of this machine or of a dump of another one."""
 
 import contextlib
 import os
@@ -13,11 +13,11 @@ PAGE = 4096
 """Bytes; no sysfs attribute is larger."""
 MAX_COUNTER = 1 << 64
 SPARE_DESCRIPTORS = 256
-"""Left free below the process's limit, for connections and children."""
+"""Kept free below the limit of the process, for connections and children."""
 
 
 def first_line(path: Path) -> str:
-    """First line of `path`, cleaned; empty when it cannot be read."""
+    """First line of `path`, cleaned; empty if it cannot be read."""
     try:
         with path.open(errors="replace") as file:
             return clean(file.readline(256).strip())
@@ -26,7 +26,7 @@ def first_line(path: Path) -> str:
 
 
 def read(path: str, folder: int | None = None) -> bytes:
-    """What `path` holds, from the folder opened as `folder` if given.
+    """The content of `path`, relative to the open directory `folder` if given.
 
     Raises:
         OSError: it cannot be read.
@@ -42,7 +42,7 @@ def number(data: bytes) -> int:
     """The counter or size in `data`.
 
     Raises:
-        ValueError: there is none.
+        ValueError: it is not valid.
     """
     value = int(data)
     if not 0 <= value < MAX_COUNTER:
@@ -51,21 +51,20 @@ def number(data: bytes) -> int:
 
 
 def text(data: bytes) -> str:
-    """The text in `data`, without the white space around it."""
+    """The text in `data`, stripped."""
     return data.decode(errors="replace").strip()
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Why a file gave nothing."""
+    """Why a file has no value."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else "not a number"
 
 
 class Held:
-    """A small file that is read over and over; its descriptor stays open.
+    """A small file that is read repeatedly; its descriptor stays open.
 
-    The kernel writes the text anew for each read from the start, and reading an open file costs
-    an eighth of opening it. After an error the file is opened by its path again. Near the
-    process's limit of descriptors nothing is held.
+    The kernel renders the text for each read from the start, and reading an open file costs an
+    eighth of opening it. After an error, and near the limit of descriptors, it is opened again.
     """
 
     __slots__ = ("_descriptor", "_path")
@@ -75,7 +74,7 @@ class Held:
         self._descriptor = -1
 
     def read(self) -> bytes:
-        """What the file holds now.
+        """The current content.
 
         Raises:
             OSError: it cannot be read.
@@ -102,27 +101,25 @@ class Held:
 
 
 def _highest_held() -> int:
-    """The kernel gives out the lowest free number: a high one says that few are left."""
+    """The kernel assigns the lowest free number: a high one means that few are left."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (1 << 20 if soft == resource.RLIM_INFINITY else soft) - SPARE_DESCRIPTORS
 
 
 class Entry(NamedTuple):
-    """What a folder holds."""
-
     name: str
     inode: int
-    """Another one when it was replaced by a new one of the same name."""
+    """Changes if it was replaced by another one of the same name."""
     folder: bool
-    """Whether it is a folder itself; a link to one is none."""
+    """Whether it is a directory; a link to one is not."""
     link: bool
 
 
 class Readable(Protocol):
-    """A file that is read over and over."""
+    """A file that is read repeatedly."""
 
     def read(self) -> bytes:
-        """What it holds now.
+        """The current content.
 
         Raises:
             OSError: it cannot be read.
@@ -131,10 +128,10 @@ class Readable(Protocol):
 
 
 class Files(Protocol):
-    """A tree of such files; paths begin with `sys/` or `proc/`."""
+    """A tree of such files; paths start with `sys/` or `proc/`."""
 
     def entries(self, folder: str) -> list[Entry]:
-        """What is in `folder`, in no order.
+        """The entries of `folder`, in any order.
 
         Raises:
             OSError: it cannot be listed.
@@ -142,19 +139,19 @@ class Files(Protocol):
         ...
 
     def inode(self, path: str) -> int:
-        """The number of what `path` leads to.
+        """The inode of `path`, after links.
 
         Raises:
-            OSError: there is nothing.
+            OSError: it does not exist.
         """
         ...
 
     def target(self, path: str) -> str:
-        """The name of what the link at `path` leads to, empty when it is no link."""
+        """The name of the target of the link `path`; empty if it is not a link."""
         ...
 
     def read(self, path: str) -> bytes:
-        """What the file holds.
+        """The content of a file.
 
         Raises:
             OSError: it cannot be read.
@@ -162,14 +159,14 @@ class Files(Protocol):
         ...
 
     def held(self, path: str) -> Readable:
-        """The file, to be read again and again."""
+        """A file that is read repeatedly."""
         ...
 
     def within(self, folder: str) -> contextlib.AbstractContextManager[Callable[[str], bytes]]:
-        """A quicker `read` for many files below `folder`.
+        """A faster `read` for many files below `folder`.
 
         Raises:
-            OSError: there is no such folder.
+            OSError: it does not exist.
         """
         ...
 
@@ -178,7 +175,7 @@ class Folder:
     """The files of this machine.
 
     Args:
-        root: where `/sys` and `/proc` hang.
+        root: directory of `/sys` and `/proc`.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -212,7 +209,7 @@ class Folder:
     @contextlib.contextmanager
     def within(self, folder: str) -> Iterator[Callable[[str], bytes]]:
         """See `Files`."""
-        # Paths from an open folder cost half of those from the root.
+        # Paths relative to an open directory cost half of absolute ones.
         descriptor = os.open(f"{self._root}/{folder}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             yield lambda path: read(path, descriptor)
@@ -221,7 +218,7 @@ class Folder:
 
 
 Root = Path | Files
-"""Where `/sys` hangs: a folder of this machine, or a dump of another."""
+"""A directory of `/sys` on this machine, or a dump of another one."""
 
 
 def files_of(root: Root) -> Files:
@@ -230,7 +227,7 @@ def files_of(root: Root) -> Files:
 
 
 def line_of(files: Files, path: str) -> str:
-    """First line of the file at `path`, cleaned; empty when it cannot be read."""
+    """First line of the file at `path`, cleaned; empty if it cannot be read."""
     try:
         return clean(text(files.read(path)[:256]).partition("\n")[0].strip())
     except OSError:

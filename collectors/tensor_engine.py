@@ -19,7 +19,7 @@ from .polled import AbsentError, Polled
 from .sysfs import Files, Root, files_of
 
 MAX_ERRORS = 8
-"""Unreadable cores that are named."""
+"""Unreadable cores listed."""
 UPDATE = "update aws-neuronx-dkms to 2.24.7 or newer"
 
 
@@ -27,7 +27,7 @@ class TensorEngineReader:
     """Gives the payload of source `tensor-engine`; call it from one thread only.
 
     Args:
-        root: where `/sys` hangs.
+        root: directory of `/sys`.
     """
 
     def __init__(self, root: Root = Path("/")) -> None:
@@ -39,13 +39,13 @@ class TensorEngineReader:
         """One reading of all cores.
 
         Raises:
-            AbsentError: there is no device, or none that has these counters.
+            AbsentError: there is no device, or none with these counters.
         """
         tree = self._tree
-        tree.look()
+        tree.update()
         if not any(device.nodes for device in tree.devices.values()):
             raise AbsentError(
-                f"driver {tree.driver or 'of unknown version'} shows no tensor-engine"
+                f"driver {tree.driver or 'of unknown version'} has no tensor-engine"
                 " counters (pe_cntrs)",
                 UPDATE,
             )
@@ -64,8 +64,6 @@ class TensorEngineReader:
 
 
 class _Cores:
-    """The cores of a device and the files they are read from."""
-
     def __init__(self, files: Files, device: Device) -> None:
         self.device = device
         self._files = {
@@ -73,7 +71,7 @@ class _Cores:
         }
 
     def read(self, errors: list[str]) -> dict[str, str | None]:
-        """The text of each core, None where there is none."""
+        """The text of each core; None if it cannot be read."""
         texts = self._blank()
         for core, file in self._files.items():
             try:
@@ -83,7 +81,7 @@ class _Cores:
         return texts
 
     def lost(self, errors: list[str]) -> dict[str, str | None]:
-        """The same for a device that is no longer there."""
+        """The same of a lost device."""
         self._files.clear()
         errors.append(f"neuron{self.device.index}: {GONE}")
         return self._blank()
@@ -93,10 +91,10 @@ class _Cores:
 
 
 def examine(root: Path = Path("/")) -> Examination:
-    """Whether the tensor engines' counters can be read.
+    """Whether the counters can be read.
 
     Args:
-        root: where `/sys` hangs.
+        root: directory of `/sys`.
     """
     try:
         sample = tensor_engine.decode(TensorEngineReader(root)())
@@ -108,7 +106,7 @@ def examine(root: Path = Path("/")) -> Examination:
     if sample.problems:
         found += f"; {sample.problems[0]}"
     return Examination(
-        TENSOR_ENGINE, readable, found, "" if readable else "run trntop as a user who may read /sys"
+        TENSOR_ENGINE, readable, found, "" if readable else "run trntop as a user who can read /sys"
     )
 
 

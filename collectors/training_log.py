@@ -1,10 +1,9 @@
-"""Training logs that others write: the lines that say how the run is doing, as they appear."""
+"""Training logs: the newest lines with training progress."""
 
+import asyncio
 import re
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import itemgetter
 
 import msgspec
@@ -17,10 +16,15 @@ from trntop.session.collector import Examination, Sink
 from trntop.sources.log import FIELDS, number, plain, recognize
 
 from .local_source import Context, LocalSource
-from .tail import MAX_CHUNK, PERIOD, Hung, Tail, following, look, watch
+from .tail import MAX_CHUNK, Tail
+from .worker import StuckError, Worker
 
+PERIOD = 1.0
+"""Seconds between two polls of the files."""
+DEADLINE = 5.0
+"""Seconds after which a file system counts as hung."""
 LOOK_BACK = MAX_CHUNK - 1
-"""Bytes before the end in which the newest line is looked for at the start."""
+"""Bytes before the end of an existing log that are searched for its newest line."""
 REMEDY = "set collect.logs to the files that the training processes write"
 FORM_REMEDY = "add an expression for its lines to collect.log_patterns"
 
@@ -28,14 +32,10 @@ _MAGIC = re.compile(r"[*?[]")
 
 
 def compile_patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
-    """A user's expressions for lines of other forms.
-
-    An expression is matched against each line, without its colours and cut at 4 KiB. It should be
-    quick about it: nested repetitions such as `(a+)+` may take for ever.
+    """The user's regular expressions for lines of other formats.
 
     Raises:
-        SettingsError: one of them is no regular expression, or its groups have other names than
-            `trntop.sources.log.FIELDS`.
+        SettingsError: one is not valid, or its groups are not in `trntop.sources.log.FIELDS`.
     """
     patterns = []
     for text in texts:
@@ -55,29 +55,28 @@ def compile_patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What one look at the logs found."""
+class _Poll:
+    """The result of one poll."""
 
     payloads: list[tuple[float, bytes]]
-    """Seconds since its lines were written, and the payload; oldest first."""
+    """Seconds since the last write, and the payload; oldest first."""
     files: int
-    trouble: str
+    problem: str
 
 
 class TrainingLog:
-    """The collector that follows training logs.
-
-    Of each file, at most one reading a second is handed on, with the newest line of each form.
+    """The collector of training logs: per second and file one reading, with the newest line of each
+    format.
 
     Args:
         node: name of this machine.
         files: patterns of the logs.
-        job: that they are of; empty when unknown.
-        patterns: a user's expressions for lines of other forms.
-        period: seconds between two looks at the files.
+        job: name of their job; empty if unknown.
+        patterns: the user's expressions for lines of other formats.
+        period: seconds between two polls.
 
     Raises:
-        SettingsError: one of `patterns` cannot be used.
+        SettingsError: one of `patterns` is not valid.
     """
 
     source = LOG
@@ -98,46 +97,55 @@ class TrainingLog:
 
     async def run(self, sink: Sink) -> None:
         """Follows the logs until cancelled."""
+        worker = Worker("trntop logs")
+        try:
+            while True:
+                await self._poll(worker, sink)
+                await asyncio.sleep(self._period)
+        finally:
+            worker.close()
+
+    async def _poll(self, worker: Worker, sink: Sink) -> None:
         names = clean(", ".join(self._files))
-        tail = Tail(self._files, look_back=LOOK_BACK)
-        heard = False
+        try:
+            news = await worker.call(self._reader.poll, DEADLINE)
+        except StuckError:
+            self._report(sink, State.DOWN, f"{names}: the file system does not answer")
+            return
+        for age, payload in news.payloads:
+            sink.reading(Reading(self.node, LOG, sink.now() - age, payload))
+        if not news.files:
+            self._report(sink, State.DOWN, f"no file matches {names}; {REMEDY}")
+        elif self._reader.recognized:
+            self._report(sink, State.FRESH, news.problem)
+        else:
+            found = news.problem or _following(news.files)
+            self._report(sink, State.STARTING, f"{found}; no line of a known format yet")
 
-        def say(state: State, reason: str) -> None:
-            sink.status(Status(self.node, LOG, state, reason, dict(tail.counts)))
-
-        looks = watch(partial(self._reader.look, tail), "trntop logs", period=self._period)
-        async with aclosing(looks):
-            async for news in looks:
-                if isinstance(news, Hung):
-                    reason = f"{names}: no answer for {news.seconds:.0f} s (a read hangs)"
-                    say(State.DOWN, reason)
-                    continue
-                for age, payload in news.payloads:
-                    heard = True
-                    sink.reading(Reading(self.node, LOG, sink.now() - age, payload))
-                if not news.files:
-                    say(State.DOWN, f"no file matches {names}; {REMEDY}")
-                elif heard:
-                    say(State.FRESH, news.trouble)
-                else:
-                    found = news.trouble or following(news.files)
-                    say(State.STARTING, f"{found}; no line of a known form yet")
+    def _report(self, sink: Sink, state: State, reason: str) -> None:
+        sink.status(Status(self.node, LOG, state, reason, dict(self._reader.counts)))
 
 
 class _Reader:
-    """Makes payloads of what comes to the logs."""
+    """Payloads from new lines."""
 
     def __init__(
         self, job: str, files: Sequence[str], patterns: tuple[re.Pattern[str], ...]
     ) -> None:
+        self.recognized = False
+        """Whether a line of a known format was found."""
+        self._tail = Tail(files, look_back=LOOK_BACK)
         self._job = clean(job)
         self._patterns = patterns
-        # What of a path tells the files of a pattern apart.
+        # The rest of a path distinguishes the files of a pattern.
         self._folders = [_MAGIC.split(each, 1)[0].rpartition("/")[0] for each in files]
 
-    def look(self, tail: Tail) -> _Look:
-        """One look at the files."""
-        news = tail.poll()
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return self._tail.counts
+
+    def poll(self) -> _Poll:
+        news = self._tail.poll()
         payloads = [
             (
                 news.ages.get(path, 0.0),
@@ -147,14 +155,15 @@ class _Reader:
             if (chosen := self._newest(lines))
         ]
         payloads.sort(key=itemgetter(0), reverse=True)
-        return _Look(payloads, news.files, news.trouble)
+        self.recognized |= bool(payloads)
+        return _Poll(payloads, news.files, news.problem)
 
     def _label(self, path: str) -> str:
         lengths = [len(folder) for folder in self._folders if path.startswith(folder)]
         return clean(path[max(lengths, default=0) :].lstrip("/"))
 
     def _newest(self, lines: Sequence[bytes]) -> list[dict[str, object]]:
-        """The newest line of each form, in their order."""
+        """The newest line of each format, in their order."""
         newest: dict[object, dict[str, object]] = {}
         for line in lines:
             text = line.decode(errors="replace")
@@ -171,7 +180,7 @@ class _Reader:
         return list(newest.values())
 
     def _values(self, text: str) -> dict[str, float | None]:
-        """What the user's expressions find in a line."""
+        """The values of the user's expressions in a line."""
         text = plain(text)
         values: dict[str, float | None] = {}
         for pattern in self._patterns:
@@ -183,29 +192,30 @@ class _Reader:
         return values
 
 
+def _following(files: int) -> str:
+    return f"following {files} file{'s' * (files != 1)}"
+
+
 def examine(files: Sequence[str], patterns: Sequence[str] = ()) -> Examination:
-    """Whether the training logs can be followed, and say anything.
+    """Whether the training logs can be followed, and have lines of a known format.
 
     Args:
         files: patterns of the logs.
-        patterns: a user's expressions for lines of other forms.
+        patterns: the user's expressions for lines of other formats.
 
     Raises:
-        SettingsError: one of `patterns` cannot be used.
+        SettingsError: one of `patterns` is not valid.
     """
     if not files:
-        return Examination(LOG, False, "no training log is named", REMEDY)
-    names = clean(", ".join(files))
-    reader = _Reader("", files, compile_patterns(patterns))
-    news = look(partial(reader.look, Tail(files, look_back=LOOK_BACK)), "trntop logs")
-    if isinstance(news, Hung):
-        return Examination(LOG, False, f"{names}: the file system hangs", "look at its mount")
+        return Examination(LOG, False, "no training log is set", REMEDY)
+    news = _Reader("", files, compile_patterns(patterns)).poll()
     if not news.files:
+        names = clean(", ".join(files))
         return Examination(LOG, False, f"no file matches {names}", REMEDY)
     if not news.payloads:
-        found = f"{following(news.files)}; none was written to lately with a line of a known form"
-        return Examination(LOG, False, news.trouble or found, FORM_REMEDY)
-    return Examination(LOG, True, f"{following(news.files)} with lines of a known form")
+        found = f"{_following(news.files)}; no recent line of a known format"
+        return Examination(LOG, False, news.problem or found, FORM_REMEDY)
+    return Examination(LOG, True, f"{_following(news.files)} with lines of a known format")
 
 
 def _collect(context: Context) -> TrainingLog | None:

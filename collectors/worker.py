@@ -1,7 +1,7 @@
 """A thread for reads that may block in the kernel.
 
-A driver in trouble can hold a reader in uninterruptible sleep. Such a read can neither be
-cancelled nor waited for, so it gets a thread of its own, and never a second one.
+A faulty driver can hold a reader in uninterruptible sleep. Such a read can neither be cancelled nor
+awaited, so each source has one thread, and never a second.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 
 class StuckError(Exception):
-    """A read has not returned in time; its thread still hangs in it."""
+    """A read has not returned in time; its thread still waits for it."""
 
 
 class Caller(Protocol):
-    """What calls reads, one at a time, never a second while one hangs."""
+    """Calls reads, one at a time."""
 
     async def call(self, read: Callable[[], T], seconds: float) -> T:
-        """What `read` returns or raises.
+        """Calls `read` and returns its result.
 
         Raises:
             StuckError: it, or the one before it, has not returned after `seconds`.
@@ -30,7 +30,7 @@ class Caller(Protocol):
         ...
 
     def close(self) -> None:
-        """Nothing is called any more."""
+        """Ends it."""
         ...
 
 
@@ -47,11 +47,10 @@ class _Job(NamedTuple):
 
 
 class Worker:
-    """A thread of its own for reads that may block in the kernel: one at a time, never a second
-    while one hangs.
+    """A daemon thread for reads that may block in the kernel, one at a time.
 
-    The thread is started by the first call. It is a daemon, and not one of an executor's, which
-    the interpreter waits for at exit: a hanging read does not hold back quitting.
+    The first call starts it. The interpreter waits for the threads of an executor at exit, but not
+    for a daemon.
 
     Args:
         name: of the thread.
@@ -61,10 +60,10 @@ class Worker:
         self._name = name
         self._jobs: queue.SimpleQueue[_Job | None] | None = None
         self._free = asyncio.Lock()
-        """Held from the start of a read until it returns, however long its caller waits."""
+        """Held until the read returns, even if its caller has given up."""
 
     async def call(self, read: Callable[[], T], seconds: float) -> T:
-        """What `read` returns or raises, called in the thread.
+        """Calls `read` in the thread and returns its result.
 
         Raises:
             StuckError: `read`, or the one before it, has not returned after `seconds`.
@@ -75,7 +74,7 @@ class Worker:
                 await self._free.acquire()
                 outcome: _Outcome = await self._begin(read, loop)
         except TimeoutError:
-            raise StuckError(f"{self._name}: no answer for {seconds:g} s") from None
+            raise StuckError(f"{self._name}: no response for {seconds:g} s") from None
         if outcome.error is not None:
             raise outcome.error
         value: T = outcome.value
@@ -90,7 +89,6 @@ class Worker:
     def _begin(
         self, read: Callable[[], Any], loop: asyncio.AbstractEventLoop
     ) -> asyncio.Future[_Outcome]:
-        """Hands `read` to the thread, which must be free."""
         done: asyncio.Future[_Outcome] = loop.create_future()
 
         def settle(outcome: _Outcome) -> None:
@@ -109,8 +107,8 @@ def _work(jobs: "queue.SimpleQueue[_Job | None]") -> None:
     while (job := jobs.get()) is not None:
         try:
             outcome = _Outcome(job.read(), None)
-        except BaseException as error:  # whatever it is, it is the caller's
+        except BaseException as error:  # raised in the caller
             outcome = _Outcome(None, error)
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
             job.loop.call_soon_threadsafe(job.settle, outcome)
-        del job, outcome  # a payload is not kept until the next call
+        del job, outcome  # releases the payload

@@ -1,4 +1,4 @@
-"""Columns of text for terminals and pipes, and text that keeps to a width."""
+"""Tables and wrapped text for terminals and pipes."""
 
 import textwrap
 import unicodedata
@@ -22,7 +22,7 @@ class Column:
     unit: str = ""
     left: bool = False
     rank: int = 0
-    """The highest rank goes first where the width does not suffice; 0 always stays."""
+    """The column with the highest rank is dropped first in a narrow terminal; 0 always stays."""
     cells: list[str] = field(default_factory=list)
 
     def width(self) -> int:
@@ -31,12 +31,12 @@ class Column:
 
 
 def lines(columns: Sequence[Column], width: int) -> list[str]:
-    """Title, units and rows of the columns that fit; the first gives way where none can go.
+    """Title, units and rows of the columns that fit; the first is cut if no more can be dropped.
 
-    A column whose cells are all empty is left out; those without room are named below.
+    Empty columns are omitted; columns without room are listed below.
     """
     shown = [column for column in columns if not column.cells or any(column.cells)]
-    lost: list[Column] = []
+    dropped: list[Column] = []
     widths = {id(column): column.width() for column in shown}
     # A long name is cut before a column is lost.
     first = id(shown[0])
@@ -47,7 +47,7 @@ def lines(columns: Sequence[Column], width: int) -> list[str]:
             widths[first] = max(4, widths[first] - over)
             break
         shown.remove(least)
-        lost.append(least)
+        dropped.append(least)
     rows = [[column.title for column in shown], [column.unit for column in shown]]
     rows += [list(texts) for texts in zip(*(column.cells for column in shown), strict=True)]
     drawn = [
@@ -61,9 +61,9 @@ def lines(columns: Sequence[Column], width: int) -> list[str]:
         for row in rows
         if any(row)
     ]
-    if lost:
+    if dropped:
         names = ", ".join(
-            (column.title.partition(",")[0] or column.unit).strip() for column in lost
+            (column.title.partition(",")[0] or column.unit).strip() for column in dropped
         )
         note = f"not shown at this width: {names} (wider terminal, or --json)"
         drawn += wrapped(note, width, "")
@@ -84,7 +84,7 @@ def _total(columns: Sequence[Column], widths: dict[int, int]) -> int:
 
 
 def value(quantity: str, number: float | None, form: Format) -> str:
-    """A number without its unit, and its mark, which keeps its place where there is none."""
+    """A number without its unit, then its provenance mark or a blank."""
     text = form(number).partition(" ")[0]
     return text + (mark(quantity) or " " if text != units.ABSENT else " ")
 
@@ -94,14 +94,7 @@ def part(frame: Frame, quantity: str, index: int, form: Format) -> str:
     return value(quantity, frame.at(quantity, index), form)
 
 
-def full(frame: Frame, quantity: str, form: Format) -> str:
-    """A node quantity with its unit and its mark."""
-    text, sign = form(frame.value(quantity)), mark(quantity)
-    return f"{text} {sign}" if sign and text != units.ABSENT else text
-
-
 def mark(quantity: str) -> str:
-    """The sign of the quantity's provenance."""
     return units.mark(CATALOG[quantity].provenance)
 
 
@@ -125,7 +118,7 @@ def wrapped(text: str, width: int, indent: str, bullet: str = "") -> list[str]:
 
 
 def packed(groups: Sequence[str], width: int, lead: str) -> list[str]:
-    """Groups in a row, broken between them only; `lead` stands before the first line."""
+    """Groups in lines, broken only between groups; the first line starts with `lead`."""
     rows: list[str] = []
     line = lead
     for group in groups:

@@ -1,16 +1,14 @@
 """The shift report, as Markdown that is also readable as plain text.
 
-All times are UTC: the next shift may be in another time zone. Foreign text (names, summaries,
-reasons) is escaped: no job name becomes a heading, a link or HTML.
+All times are UTC: the next shift may be in another time zone. Untrusted text is escaped.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.core import units
 from trntop.core.model import Cluster, Evidence, Incident, Severity, SourceState, State, View
-from trntop.core.settings import Analysis, Settings
 from trntop.pipeline.jobs import job_value
 from trntop.sources import DEVICE_SOURCES, LOCAL_SOURCES, PROBES
 
@@ -31,10 +29,8 @@ def report(
     last: View,
     seconds: float,
     incidents: Sequence[Incident],
-    settings: Settings,
     *,
     chosen: str = "",
-    history: Mapping[str, Counter[str]] | None = None,
 ) -> str:
     """One Markdown page, its worst first.
 
@@ -43,17 +39,14 @@ def report(
         last: the newest view: what it shows is *now*.
         seconds: of data.
         incidents: those to report.
-        settings: in force.
-        chosen: which incidents were asked for, in words; empty for all.
-        history: node → kind → number of incidents in the 90 days before `first`.
+        chosen: the filter of the incidents, in words; empty for all.
     """
     blocks = [
         *_head(first, last, seconds, incidents, chosen),
-        *_open(last, incidents, history or {}),
+        *_open(last, incidents),
         *_closed(incidents),
-        *_nodes(incidents, history or {}),
+        *_nodes(incidents),
         *_not_monitored(last.cluster),
-        *_settings(settings),
     ]
     return "\n\n".join(blocks) + "\n"
 
@@ -83,7 +76,7 @@ def _verdict(last: View, incidents: Sequence[Incident], chosen: str) -> str:
     clock = f"At {units.clock(last.time, utc=True)} UTC"
     if not last.cluster.has_parts:
         return f"{clock}: INCONCLUSIVE, no data."
-    lasting = [one for one in incidents if one.open]
+    lasting = [incident for incident in incidents if incident.open]
     selected = "selected " if chosen else ""
     if not lasting:
         healthy = f"{clock}: HEALTHY: no {selected}open incidents"
@@ -92,8 +85,8 @@ def _verdict(last: View, incidents: Sequence[Incident], chosen: str) -> str:
             for _, source in _sources(last.cluster)
         )
         return f"{healthy}, but some sources are down." if lost else f"{healthy}."
-    critical = sum(one.severity is Severity.CRITICAL for one in lasting)
-    if all(one.severity is Severity.INFO for one in lasting):
+    critical = sum(incident.severity is Severity.CRITICAL for incident in lasting)
+    if all(incident.severity is Severity.INFO for incident in lasting):
         return f"{clock}: HEALTHY: {plural(len(lasting), f'{selected}open incident')} (info)."
     worst = f" ({critical} critical)" if critical else ""
     return f"{clock}: DEGRADED: {plural(len(lasting), f'{selected}open incident')}{worst}."
@@ -109,28 +102,25 @@ def _job(cluster: Cluster, job: str, names: Sequence[str]) -> str:
 # Incidents
 
 
-def _open(
-    last: View, incidents: Sequence[Incident], history: Mapping[str, Counter[str]]
-) -> Iterator[str]:
+def _open(last: View, incidents: Sequence[Incident]) -> Iterator[str]:
     lasting = sorted(
-        (one for one in incidents if one.open), key=lambda one: (-one.severity.rank, one.opened_at)
+        (incident for incident in incidents if incident.open),
+        key=lambda incident: (-incident.severity.rank, incident.opened_at),
     )
     if lasting:
         yield "## Open"
     advice = {rule.kind: rule.advice for rule in RULEBOOK}
-    for number, one in enumerate(lasting, 1):
-        age = units.span(last.time - one.opened_at)
-        yield f"### {number}. {plain(one.kind)}, {one.severity}, for {age}"
-        yield plain(one.summary)
-        lines = [f"- Since {moment(one.opened_at)}{_detection(one)}"]
-        if where := _where(one):
+    for number, incident in enumerate(lasting, 1):
+        age = units.span(last.time - incident.opened_at)
+        yield f"### {number}. {plain(incident.kind)}, {incident.severity}, for {age}"
+        yield plain(incident.summary)
+        lines = [f"- Since {moment(incident.opened_at)}{_detection(incident)}"]
+        if where := _where(incident):
             lines.append(f"- Location: {where}")
-        lines += [f"- {plain(_evidence(evidence))}" for evidence in one.evidence]
-        if known := history.get(one.node or ""):
-            lines.append(f"- This node in the 90 days before: {_counts(known)}")
-        if advice.get(one.kind):
-            lines.append(f"- Next step: {plain(advice[one.kind])}")
-            lines.append(f"- Runbook: `trntop rules {one.kind}`")
+        lines += [f"- {plain(_evidence(evidence))}" for evidence in incident.evidence]
+        if advice.get(incident.kind):
+            lines.append(f"- Next step: {plain(advice[incident.kind])}")
+            lines.append(f"- Runbook: `trntop rules {incident.kind}`")
         yield "\n".join(lines)
 
 
@@ -156,8 +146,8 @@ def _where(incident: Incident) -> str:
 
 def _closed(incidents: Sequence[Incident]) -> Iterator[str]:
     over = sorted(
-        (one for one in incidents if one.closed_at is not None),
-        key=lambda one: one.opened_at,
+        (incident for incident in incidents if incident.closed_at is not None),
+        key=lambda incident: incident.opened_at,
         reverse=True,
     )
     if not over:
@@ -166,53 +156,45 @@ def _closed(incidents: Sequence[Incident]) -> Iterator[str]:
     rows = [("from, UTC", "duration", "kind", "severity", "location", "summary")]
     rows += [
         (
-            moment(one.opened_at).removesuffix(" UTC"),
-            units.span((one.closed_at or one.opened_at) - one.opened_at)
-            + (f", recurred {one.returns} ×" if one.returns else ""),
-            plain(one.kind),
-            str(one.severity),
-            _where(one),
-            plain(one.summary),
+            moment(incident.opened_at).removesuffix(" UTC"),
+            units.span((incident.closed_at or incident.opened_at) - incident.opened_at)
+            + (f", recurred {incident.returns} ×" if incident.returns else ""),
+            plain(incident.kind),
+            str(incident.severity),
+            _where(incident),
+            plain(incident.summary),
         )
-        for one in over[:MAX_ROWS]
+        for incident in over[:MAX_ROWS]
     ]
     yield table(rows)
     if len(over) > MAX_ROWS:
         yield f"and {len(over) - MAX_ROWS:,} earlier ones (`trntop analyze --json` lists all)"
-    detailed = [one for one in over[:MAX_DETAILED] if one.evidence]
+    detailed = [incident for incident in over[:MAX_DETAILED] if incident.evidence]
     if detailed:
         yield "### Evidence"
         yield "\n".join(
-            f"- {moment(one.opened_at)} {plain(one.kind)}: "
-            + "; ".join(plain(_evidence(evidence)) for evidence in one.evidence[:MAX_EVIDENCE])
-            for one in detailed
+            f"- {moment(incident.opened_at)} {plain(incident.kind)}: "
+            + "; ".join(plain(_evidence(evidence)) for evidence in incident.evidence[:MAX_EVIDENCE])
+            for incident in detailed
         )
 
 
-def _nodes(incidents: Sequence[Incident], history: Mapping[str, Counter[str]]) -> Iterator[str]:
+def _nodes(incidents: Sequence[Incident]) -> Iterator[str]:
     here: dict[str, Counter[str]] = {}
-    for one in incidents:
-        if one.node is not None:
-            here.setdefault(one.node, Counter())[one.kind] += 1
+    for incident in incidents:
+        if incident.node is not None:
+            here.setdefault(incident.node, Counter())[incident.kind] += 1
     if not here:
         return
     yield "## Offending nodes"
     rows = [["node", "incidents", "kinds"]]
-    if history:
-        rows[0].append("90 days before")
     worst = sorted(here, key=lambda node: (-here[node].total(), units.natural(node)))
-    for node in worst[:MAX_ROWS]:
-        row = [plain(node), f"{here[node].total()}", _kinds(here[node])]
-        if history:
-            row.append(_counts(history[node]) if node in history else "0")
-        rows.append(row)
+    rows += [
+        [plain(node), f"{here[node].total()}", _kinds(here[node])] for node in worst[:MAX_ROWS]
+    ]
     yield table(rows)
     if len(worst) > MAX_ROWS:
         yield f"and {len(worst) - MAX_ROWS:,} more nodes"
-
-
-def _counts(kinds: Counter[str]) -> str:
-    return f"{plural(kinds.total(), 'incident')} ({_kinds(kinds)})"
 
 
 def _kinds(kinds: Counter[str]) -> str:
@@ -248,36 +230,11 @@ def _not_monitored(cluster: Cluster) -> Iterator[str]:
         f"- {source} of {plural(len(nodes), 'node')} ({_names(nodes)}), {plain(why)}"
         for (source, why), nodes in found.items()
     ]
-    if missing := [one for one in (*LOCAL_SOURCES, *PROBES) if one not in there]:
+    if missing := [name for name in (*LOCAL_SOURCES, *PROBES) if name not in there]:
         lines.append(f"- Available on no node: {', '.join(missing)}")
     if lines:
         yield "## Not monitored"
         yield "\n".join(lines)
-
-
-# Settings
-
-
-def _settings(settings: Settings) -> Iterator[str]:
-    """The settings that differ from the defaults."""
-    lines = []
-    defaults = Analysis()
-    for field in Analysis.__struct_fields__:
-        value, default = getattr(settings.analysis, field), getattr(defaults, field)
-        if value != default:
-            lines.append(f"- analysis.{field} = {_shown(value)} (default {_shown(default)})")
-    lines += [
-        f"- custom rule {own.name}: `{own.when.strip()}`, {own.severity}" for own in settings.rules
-    ]
-    if lines:
-        yield "## Settings that differ from the defaults"
-        yield "\n".join(lines)
-
-
-def _shown(value: float | tuple[str, ...]) -> str:
-    if isinstance(value, tuple):
-        return plain(", ".join(value)) or "none"
-    return f"{value:g}"
 
 
 # Text

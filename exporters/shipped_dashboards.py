@@ -1,40 +1,29 @@
-"""Grafana's dashboards as the package carries them: JSON to import, made when it was released.
-
-What they are made of is in `tools.dashboards`.
-"""
+"""The Grafana dashboards in the package: JSON files made by `tools.dashboards`."""
 
 import json
 from importlib.resources import files
 from pathlib import Path
 
 from trntop.core.errors import UsageError
-from trntop.core.suggest import unknown
 
 NAMES = ("cluster", "node", "efa", "job")
-"""The dashboards, in the order of looking."""
 
 
 def read(name: str) -> str:
-    """One dashboard as JSON.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
-    if name not in NAMES:
-        raise UsageError(unknown("dashboard", name, NAMES))
+    """One dashboard as JSON."""
     return (files("trntop") / "grafana" / f"{name}.json").read_text("utf-8")
 
 
 def descriptions() -> dict[str, str]:
-    """Name → one sentence on what the dashboard shows."""
+    """Name → description."""
     return {name: json.loads(read(name))["description"] for name in NAMES}
 
 
 def write(folder: Path) -> list[Path]:
-    """All of them into a folder, which is made if need be, as `trntop-NAME.json`.
+    """Writes all dashboards to a directory as `trntop-NAME.json`; creates it if missing.
 
     Raises:
-        UsageError: the folder cannot be written to.
+        UsageError: the directory cannot be written.
     """
     written = []
     try:

@@ -26,11 +26,10 @@ from .grid import GAP, Column, Format, fill, fit, lines, mark, part, plural, val
 MIN_WIDTH = 40
 LEGEND = "r reported, d derived, ~ estimated, no mark measured; – unknown"
 STEP = "job_step_seconds"
-PACE = "job_step_pace_seconds"
+INTERVAL = "job_step_pace_seconds"
 MAX_DOWN = 8
-"""Sources that are listed as down; the others are counted."""
+"""Limit of the sources listed as down; the others are counted."""
 
-_COLORS = {Severity.CRITICAL: "31", Severity.WARNING: "33", Severity.INFO: "36"}
 _GLYPHS = {Severity.CRITICAL: "●", Severity.WARNING: "▲", Severity.INFO: "◦"}
 _EXPLAINED = (
     ("TE", "node_tensor_engine_busy_mean_ratio"),
@@ -40,13 +39,12 @@ _EXPLAINED = (
 """Quantities whose absence is explained."""
 
 
-def snapshot_text(view: View, width: int, color: bool = False, *, utc: bool = False) -> str:
+def snapshot_text(view: View, width: int, *, utc: bool = False) -> str:
     """One view: a headline, open incidents, a row per node; for one node its parts as well.
 
     Args:
         view: what to show.
         width: cells of a line; 80 or more show every important column.
-        color: whether severities are colored with ANSI sequences.
         utc: times of day in UTC instead of local time.
     """
     width = max(width, MIN_WIDTH)
@@ -57,7 +55,7 @@ def snapshot_text(view: View, width: int, color: bool = False, *, utc: bool = Fa
             [
                 line
                 for incident in view.open_incidents
-                for line in _incident_lines(incident, width, color, utc, evidence=False)
+                for line in _incident_lines(incident, width, utc, evidence=False)
             ]
         )
     if nodes:
@@ -88,16 +86,12 @@ def span_text(first: View, last: View, seconds: float) -> str:
     return f"{mark}{nodes}, {start} to {end} ({units.span(seconds)})\n"
 
 
-def incidents_text(
-    incidents: Iterable[Incident], width: int, color: bool = False, *, utc: bool = False
-) -> str:
+def incidents_text(incidents: Iterable[Incident], width: int, *, utc: bool = False) -> str:
     """A report: each incident with its evidence, in the order given, and a line of counts."""
     width = max(width, MIN_WIDTH)
     found = list(incidents)
     rows = [
-        line
-        for incident in found
-        for line in _incident_lines(incident, width, color, utc, evidence=True)
+        line for incident in found for line in _incident_lines(incident, width, utc, evidence=True)
     ]
     rows.append(_counts(found))
     return "\n".join(row.rstrip() for row in rows) + "\n"
@@ -123,9 +117,7 @@ def _headline(view: View, utc: bool) -> str:
 # Incidents
 
 
-def _incident_lines(
-    incident: Incident, width: int, color: bool, utc: bool, *, evidence: bool
-) -> list[str]:
+def _incident_lines(incident: Incident, width: int, utc: bool, *, evidence: bool) -> list[str]:
     word = f"{_GLYPHS[incident.severity]} {incident.severity.value:<8}"
     lasted = ""
     if incident.closed_at is not None:
@@ -137,13 +129,10 @@ def _incident_lines(
         part for part in (incident.node, incident.component, incident.job) if part is not None
     )
     rows = [fit(f"{head}  {where}", width)]
-    if color:
-        tinted = f"\x1b[{_COLORS[incident.severity]}m{word}\x1b[0m"
-        rows = [rows[0].replace(word, tinted, 1)]
     rows += wrapped(incident.summary, width, " " * 10)
     if evidence:
-        for one in incident.evidence:
-            rows += wrapped(_evidence(one), width, " " * 12, "- ")
+        for evidence_item in incident.evidence:
+            rows += wrapped(_evidence(evidence_item), width, " " * 12, "- ")
     return rows
 
 
@@ -169,10 +158,10 @@ def _counts(incidents: Sequence[Incident]) -> str:
     by_severity = ", ".join(
         f"{count} {severity.value}"
         for severity in reversed(Severity)
-        if (count := sum(one.severity is severity for one in incidents))
+        if (count := sum(incident.severity is severity for incident in incidents))
     )
-    lasting = sum(one.open for one in incidents)
-    return f"{plural(len(incidents), 'incident')}: {by_severity}; {lasting} open"
+    count = sum(incident.open for incident in incidents)
+    return f"{plural(len(incidents), 'incident')}: {by_severity}; {count} open"
 
 
 # The fleet
@@ -230,7 +219,7 @@ def _comm(frame: Frame, job: int) -> str:
 
 def _step_time(frame: Frame, job: int) -> str:
     """The quantity that has it: as the job reports it, else the interval of its log lines."""
-    return STEP if frame.at(STEP, job) is not None else PACE
+    return STEP if frame.at(STEP, job) is not None else INTERVAL
 
 
 def _state(node: NodeView) -> str:
@@ -283,7 +272,7 @@ def _jobs(cluster: Cluster) -> list[Column]:
     for job, names in cluster.jobs.items():
         steps = [job_value(cluster.nodes[name], job, "job_step") for name in names]
         newest = max((step for step in steps if step is not None), default=None)
-        time = STEP if job_mean(cluster, job, STEP) is not None else PACE
+        time = STEP if job_mean(cluster, job, STEP) is not None else INTERVAL
         fill(
             columns,
             (
@@ -341,7 +330,7 @@ def _of_nodes(names: Sequence[str], total: int) -> str:
 
 def _down(nodes: Sequence[NodeView], width: int) -> list[str]:
     """The sources without fresh values, and the reasons."""
-    quiet: list[tuple[str, SourceState]] = [
+    down: list[tuple[str, SourceState]] = [
         (node.name, source)
         for node in nodes
         for source in node.frame.sources
@@ -349,11 +338,11 @@ def _down(nodes: Sequence[NodeView], width: int) -> list[str]:
     ]
     rows = [
         line
-        for name, source in quiet[:MAX_DOWN]
+        for name, source in down[:MAX_DOWN]
         for line in wrapped(f"{name}  {_reason(source)}", width, "")
     ]
-    if len(quiet) > MAX_DOWN:
-        rows.append(f"and {plural(len(quiet) - MAX_DOWN, 'source')} more")
+    if len(down) > MAX_DOWN:
+        rows.append(f"and {plural(len(down) - MAX_DOWN, 'source')} more")
     return rows
 
 

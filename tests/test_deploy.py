@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from trntop.catalog import Page
-from trntop.cli import _build
+from trntop.cli import parse
 from trntop.collectors.job_mapping import JobMappingReader
 from trntop.core.instances import INSTANCE_TYPES
 from trntop.core.settings import Settings, load
@@ -44,9 +44,7 @@ def run(*command: str | Path, **options: Any) -> "subprocess.CompletedProcess[st
 
 def understood(arguments: list[str]) -> Namespace:
     """What trntop's command line makes of arguments, all of which it must know."""
-    args, unknown = _build()[0].parse_known_args(arguments)
-    assert not unknown
-    return args
+    return parse(arguments)
 
 
 # systemd

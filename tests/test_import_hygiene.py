@@ -29,7 +29,7 @@ def loaded(code: str) -> set[str]:
             ("starlette", *HEAVY),
         ),
         ("import trntop.exporters.metrics.pages", ("starlette", "uvicorn", *HEAVY)),
-        ("import trntop.exporters.web.server, trntop.cli.commands, trntop.cli.opening", HEAVY),
+        ("import trntop.exporters.web.server, trntop.cli.exporting, trntop.cli.opening", HEAVY),
         ("import trntop.collectors.neuron_monitor, trntop.collectors.stdin", HEAVY),
         ("import trntop.tui.app", ("starlette", "uvicorn", "boto3", "aiohttp", "zstandard")),
     ],

@@ -43,7 +43,6 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("--set analysys.comm_share=0.3 sim:healthy",
          "unknown setting analysys.comm_share; did you mean analysis.comm_share?"),
         ("rules stragler", "unknown rule stragler; did you mean straggler?"),
-        ("rules grafana --dashboard clustre", "unknown dashboard clustre; did you mean cluster?"),
         ("promtheus+http://h", "unknown source type promtheus+http; did you mean prometheus+http?"),
     ],
 )  # fmt: skip
@@ -138,7 +137,7 @@ def test_grafana_without_options_lists_the_dashboards(capsys: pytest.CaptureFixt
     assert main(["rules", "grafana"]) == 0
     out, err = capsys.readouterr()
     assert [line.split()[0] for line in out.splitlines()] == ["cluster", "node", "efa", "job"]
-    assert err == "trntop: write them with -o DIR, print one with --dashboard NAME\n"
+    assert err == "trntop: write them with -o DIR\n"
 
 
 def test_the_renamed_options_of_check() -> None:

@@ -1,4 +1,4 @@
-"""Step telemetry: what a training loop tells trntop about its steps.
+"""Step telemetry: how a training loop reports its steps to trntop.
 
     from trntop import steps
 
@@ -12,15 +12,15 @@
     with steps.checkpoint():
         save()
 
-It waits for nobody and raises nothing into the loop: what cannot be sent at once is dropped and
-counted (`lost()`). Without anybody listening it costs next to nothing.
+It never blocks and never raises into the loop: a record that cannot be sent at once is dropped and
+counted (`lost()`). Without an agent it costs next to nothing.
 
-Environment: `TRNTOP_STEPS` says where records go: `unix:/path/of/a/socket`,
-`file:/path/steps-{rank}.jsonl` or `off`; left out, to the agent on this machine. The job is
-called by `TRNTOP_JOB` or `SLURM_JOB_NAME`; the rank is `RANK`, `OMPI_COMM_WORLD_RANK`,
-`SLURM_PROCID` or `PMI_RANK`.
+Environment: `TRNTOP_STEPS` is the destination of records: `unix:/path/of/a/socket`,
+`file:/path/steps-{rank}.jsonl` or `off`; by default, the agent on this machine. The job is
+`TRNTOP_JOB` or `SLURM_JOB_NAME`; the rank is `RANK`, `OMPI_COMM_WORLD_RANK`, `SLURM_PROCID` or
+`PMI_RANK`.
 
-This file needs nothing but Python 3.9: it may be copied beside a training script.
+This file needs only Python 3.9: it may be copied into a training script's directory.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
-from types import TracebackType
+from collections.abc import Callable, Iterator, Mapping
 
 __all__ = [
     "Step",
@@ -52,11 +51,11 @@ __all__ = [
 ]
 
 MAX_NAME = 128
-"""Characters kept of a name: a record is far shorter than 4 KiB."""
+"""Characters of a name: a record is far shorter than 4 KiB."""
 GUEST = "guest.sock"
-"""Socket of a dashboard, beside the agent's: it listens only while no agent does."""
+"""Socket of a dashboard in the agent's directory: it exists only without an agent."""
 RETRY = 1.0
-"""Least seconds between two looks for somebody who listens."""
+"""Minimum seconds between two attempts to connect."""
 
 _COMPUTE, _COLLECTIVE = 1, 2
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
@@ -64,7 +63,7 @@ _JOBS = ("TRNTOP_JOB", "SLURM_JOB_NAME")
 
 
 def sockets(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Where an agent on this machine may listen, in the order in which it is looked for."""
+    """The sockets of an agent on this machine, in the order in which they are tried."""
     folders = ["/run/trntop", f"/tmp/trntop-{os.getuid()}"]
     if runtime := environ.get("XDG_RUNTIME_DIR"):
         folders.insert(1, f"{runtime}/trntop")
@@ -74,7 +73,7 @@ def sockets(environ: Mapping[str, str] = os.environ) -> list[str]:
 class _Meter:
     """Adds up the time spent in each state: nothing open, compute, a collective, or both.
 
-    That is all it takes to know the unions of the sections, however they nest and overlap.
+    These are the unions of the sections, however they nest and overlap.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -86,11 +85,11 @@ class _Meter:
         self.renew_lock()
 
     def renew_lock(self) -> None:
-        """Another thread may hold the old one for ever: after a fork it does not exist."""
-        # Reentrant, because a signal's handler may open sections too.
+        """Replaces a lock that another thread held when the process forked."""
+        # Reentrant, because the handler of a signal may open sections too.
         self._lock = threading.RLock()
 
-    def turn(self, kind: int, change: int) -> None:
+    def change(self, kind: int, change: int) -> None:
         """Opens (+1) or closes (-1) a section."""
         with self._lock:
             self._advance()
@@ -115,21 +114,21 @@ class _Meter:
 class _Section:
     """A kind of section as a context manager; it may be entered again while it is open."""
 
-    __slots__ = ("_kind", "_turn")
+    __slots__ = ("_change", "_kind")
 
     def __init__(self, meter: _Meter, kind: int) -> None:
-        self._turn = meter.turn
+        self._change = meter.change
         self._kind = kind
 
     def __enter__(self) -> None:
-        self._turn(self._kind, 1)
+        self._change(self._kind, 1)
 
     def __exit__(self, *_: object) -> None:
-        self._turn(self._kind, -1)
+        self._change(self._kind, -1)
 
 
 class Step:
-    """One step. It is reported when its block ends, unless an exception ends it."""
+    """One step. It is reported when its block ends without an exception."""
 
     __slots__ = ("_begin", "_steps", "_values", "number")
 
@@ -137,71 +136,49 @@ class Step:
         self.number = number
         self._steps = steps
         self._values: dict[str, float] = {}
-        if tokens is not None:
-            self.report(tokens=tokens)
+        self.report(tokens=tokens)
 
     def report(self, *, tokens: object = None, loss: object = None, mfu: object = None) -> None:
-        """Adds what is known of the step; may be called several times.
+        """Adds values of the step; may be called several times.
 
-        Numbers are taken, Python's and NumPy's. Anything else is left out, a tensor above all:
-        to read one is to wait for the device, and when to do that is the loop's decision.
+        Only numbers of Python and NumPy are reported. Reading a tensor would wait for the device,
+        which is the loop's decision.
 
         Args:
-            tokens: that the whole job consumed in this step.
+            tokens: consumed by the whole job in this step.
             loss: of this step.
             mfu: model FLOPs utilization as a ratio, from 0 to 1.
         """
         for name, value in (("tokens", tokens), ("loss", loss), ("mfu", mfu)):
-            if value is not None and (number := _number(value)) is not None:
+            if (number := _number(value)) is not None:
                 self._values[name] = number
 
     def __enter__(self) -> Step:
         self._begin = self._steps._meter.read()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self._steps._finish(self.number, self._begin, self._values)
-
-
-class _Stage:
-    """A stage as a context manager: a note when it begins, another when it is over."""
-
-    def __init__(self, steps: Steps, name: str) -> None:
-        self._steps = steps
-        self._name = name
-
-    def __enter__(self) -> None:
-        self._steps._stages.append((self._name, time.time()))
-        self._steps._note()
-
-    def __exit__(self, *_: object) -> None:
-        self._steps._stages.pop()
-        self._steps._note()
 
 
 class Steps:
     """An emitter of step telemetry.
 
-    The module's functions use one that the environment configures; make your own to set things
-    in code, or where one process runs several ranks in threads.
+    The module's functions use one that the environment configures; make one to configure it in
+    code, or if one process runs several ranks in threads.
 
     Args:
-        target: `unix:PATH`, `file:PATH` (`{rank}` stands for the rank), `off`, or empty for the
-            agent on this machine.
-        job: name of the job; empty takes it from the environment.
-        rank: of this process; None takes it from the environment.
-        pipeline_stage: on which it works, so that it is compared with those of the same one; None
-            takes it from `TRNTOP_PIPELINE_STAGE`, if that is set.
-        clock: seconds that only move forward.
+        target: `unix:PATH`, `file:PATH` (`{rank}` is replaced by the rank), `off`, or empty for
+            the agent on this machine.
+        job: name of the job; empty uses the environment.
+        rank: of this process; None uses the environment.
+        pipeline_stage: ranks of the same stage are compared with each other; None uses
+            `TRNTOP_PIPELINE_STAGE`.
+        clock: monotonic seconds.
 
     Raises:
-        ValueError: `target` is none of these.
+        ValueError: `target` is not valid.
     """
 
     def __init__(
@@ -232,10 +209,10 @@ class Steps:
         """A step, to be used as a context manager.
 
         Args:
-            number: of the step; left out, one more than the last one's.
-            tokens: that the whole job consumes in this step.
+            number: of the step; by default, the last one's plus one.
+            tokens: consumed by the whole job in this step.
         """
-        given = None if number is None else _number(number)
+        given = _number(number)
         return Step(self, self._next if given is None else int(given), tokens)
 
     def compute(self) -> _Section:
@@ -246,13 +223,20 @@ class Steps:
         """A section in which a collective runs."""
         return self._collective
 
-    def checkpoint(self) -> _Stage:
+    def checkpoint(self) -> contextlib.AbstractContextManager[None]:
         """The stage in which a checkpoint is written."""
         return self.stage("checkpointing")
 
-    def stage(self, name: str) -> _Stage:
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
         """A stage of the run: `compiling`, `warming up`, `checkpointing`, `evaluating`, `idle`."""
-        return _Stage(self, str(name)[:MAX_NAME])
+        self._stages.append((str(name)[:MAX_NAME], time.time()))
+        self._send_stage()
+        try:
+            yield
+        finally:
+            self._stages.pop()
+            self._send_stage()
 
     def close(self) -> None:
         """Closes the socket or file; the next record opens it again."""
@@ -265,8 +249,8 @@ class Steps:
         ended, after = self._meter.read()
         compute, exposed, overlap = (after[state] - before[state] for state in (1, 2, 3))
         record = f'{self._head},"step":{number},"step_seconds":{ended - started:.9f}'
-        # What was never marked is unknown, not zero; and without compute nobody can say what
-        # part of the communication it covered.
+        # A section that was never marked is unknown, not zero; without compute the covered part of
+        # the communication is unknown too.
         if compute + overlap:
             record += f',"compute_seconds":{compute + overlap:.9f}'
         if exposed + overlap:
@@ -278,8 +262,7 @@ class Steps:
         self._send(f'{record},"time":{time.time():.6f}}}')
         self._next = number + 1
 
-    def _note(self) -> None:
-        """Says which stage it is now."""
+    def _send_stage(self) -> None:
         now = time.time()
         name, since = self._stages[-1] if self._stages else ("training", now)
         self._send(
@@ -296,18 +279,22 @@ class Steps:
 
 
 class _Channel:
-    """Where records go. What fails is tried again, but not at once."""
+    """The destination of records, opened on first use; this one drops them."""
 
     def __init__(self) -> None:
         self._retry = 0.0
 
     def send(self, data: bytes) -> bool:
-        """Whether the record is on its way."""
+        """Whether the record was sent."""
         return True
 
     def close(self) -> None:
-        """Closes what is open; the next record may open it again."""
+        """Closes what is open; the next record opens it again."""
         self._retry = 0.0
+        self._drop()
+
+    def _drop(self) -> None:
+        pass
 
     def _may_open(self) -> bool:
         now = time.monotonic()
@@ -316,12 +303,15 @@ class _Channel:
         self._retry = now + RETRY
         return True
 
+    def __del__(self) -> None:
+        self._drop()
+
 
 class _Socket(_Channel):
-    """The first of several Unix sockets on which an agent listens, else a dashboard's beside one.
+    """The first of several Unix sockets with a listening agent, else a dashboard's.
 
-    Messages on a connection keep their bounds as datagrams do, but each rank has a buffer of its
-    own: the short common queue of a datagram socket overflows when all ranks end a step at once.
+    Messages on a connection keep their bounds as datagrams do, but each rank has its own buffer:
+    the short common queue of a datagram socket overflows when all ranks end a step at once.
     """
 
     def __init__(self, paths: list[str]) -> None:
@@ -342,10 +332,6 @@ class _Socket(_Channel):
             return False
         return True
 
-    def close(self) -> None:
-        super().close()
-        self._drop()
-
     def _drop(self) -> None:
         if self._socket is not None:
             self._socket.close()
@@ -360,16 +346,13 @@ class _Socket(_Channel):
                 target = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 target.setblocking(False)
                 target.connect(path)
-            except (OSError, ValueError):  # nobody there; no path at all
+            except (OSError, ValueError):  # without a listener; not a valid path
                 if target is not None:
                     target.close()
             else:
                 self._socket = target
                 return target
         return None
-
-    def __del__(self) -> None:
-        self._drop()
 
 
 class _File(_Channel):
@@ -395,10 +378,6 @@ class _File(_Channel):
         self._torn = written < len(line)
         return not self._torn
 
-    def close(self) -> None:
-        super().close()
-        self._drop()
-
     def _drop(self) -> None:
         file, self._file = self._file, None
         if file is not None:
@@ -407,16 +386,11 @@ class _File(_Channel):
 
     def _open(self) -> int | None:
         if self._may_open():
-            # Not blocking: the path may be a pipe that nobody reads.
+            # Not blocking: the path may be a pipe without a reader.
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
-            try:
+            with contextlib.suppress(OSError, ValueError):
                 self._file = os.open(self._path, flags, 0o644)
-            except (OSError, ValueError):
-                return None
         return self._file
-
-    def __del__(self) -> None:
-        self._drop()
 
 
 def _channel(target: str, rank: int) -> _Channel:
@@ -429,7 +403,7 @@ def _channel(target: str, rank: int) -> _Channel:
         return _File(path.replace("{rank}", str(rank)))
     if target == "off":
         return _Channel()
-    raise ValueError(f"{target!r} is none of unix:PATH, file:PATH and off")
+    raise ValueError(f"{target!r} is not valid; use unix:PATH, file:PATH or off")
 
 
 def _job(environ: Mapping[str, str]) -> str:
@@ -437,7 +411,6 @@ def _job(environ: Mapping[str, str]) -> str:
 
 
 def _pipeline_stage(environ: Mapping[str, str]) -> int | None:
-    """The stage that the environment names; what is no whole number counts as none."""
     text = environ.get("TRNTOP_PIPELINE_STAGE", "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
@@ -447,16 +420,12 @@ def _rank(environ: Mapping[str, str]) -> int:
 
 
 def _number(value: object) -> float | None:
-    """A finite number that is there already, else None."""
-    if type(value) is float:
-        return value if math.isfinite(value) else None
+    """A finite number, else None."""
     if type(value) is int and abs(value) < 1 << 53:
         return value
     try:
-        if not isinstance(value, numbers.Real):
-            return None
-        number = float(value)
-    except Exception:  # whatever a foreign type raises, the loop goes on
+        number = float(value) if isinstance(value, numbers.Real) else math.nan
+    except Exception:  # whatever a foreign type raises, the loop continues
         return None
     return number if math.isfinite(number) else None
 
@@ -466,7 +435,7 @@ _default: Steps | None = None
 
 
 def default() -> Steps:
-    """The emitter of the module's functions, made on first use as the environment says."""
+    """The emitter of the module's functions, made on first use from the environment."""
     global _default
     if _default is None:
         target = os.environ.get("TRNTOP_STEPS", "")
@@ -493,12 +462,12 @@ def collective() -> _Section:
     return default().collective()
 
 
-def checkpoint() -> _Stage:
+def checkpoint() -> contextlib.AbstractContextManager[None]:
     """The stage in which a checkpoint is written."""
     return default().checkpoint()
 
 
-def stage(name: str) -> _Stage:
+def stage(name: str) -> contextlib.AbstractContextManager[None]:
     """A stage of the run: see `Steps.stage`."""
     return default().stage(name)
 
@@ -509,7 +478,7 @@ def lost() -> int:
 
 
 def _after_fork() -> None:
-    """In the child: its rank may be another, and its socket must be."""
+    """In the child: its rank may differ, and its connection must."""
     global _default
     _default = None
     for emitter in list(_emitters):

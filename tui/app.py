@@ -16,9 +16,9 @@ from trntop.core.folders import state_folder
 from trntop.core.model import View
 from trntop.core.settings import Settings
 from trntop.session import interpreter
-from trntop.session.notify import Changes
 from trntop.session.runner import Session
 
+from .bell import Bell
 from .bindings import BINDINGS
 from .files import Files, Report, Watched
 from .messages import NodeRequested, Notice, SubjectChanged, ViewChanged
@@ -87,7 +87,7 @@ class TrntopApp(TerminalApp):
         self.playhead = Playhead(session, self._redraw, self._warn)
         self._view_model: ViewModel | None = None
         self._watched = Watched()
-        self._changes = Changes(settings.notify)
+        self._bell = Bell(settings.notify)
         super().__init__(state_folder(os.environ))
         for theme in THEMES:
             self.register_theme(theme)
@@ -115,7 +115,7 @@ class TrntopApp(TerminalApp):
         wanted = self.settings.screen.theme
         if wanted not in (AUTO, self.theme):
             self._warn(f"unknown theme {wanted}; using {self.theme}")
-        self.session.tell = partial(self._report_result, good=False)
+        self.session.warn = partial(self._report_result, good=False)
         self.session.subscribe(self._receive)
         self.session.start()
 
@@ -138,7 +138,7 @@ class TrntopApp(TerminalApp):
     def _view_changed(self, event: ViewChanged) -> None:
         seek_ended = self.playhead.update()
         self._watched.append(event.view)
-        if self._changes(event.view) and self.settings.notify.bell:
+        if self._bell.rings(event.view):
             self.bell()
         if self.playhead.pinned:
             return

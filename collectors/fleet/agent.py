@@ -245,7 +245,7 @@ class Agent:
         if owner != address:
             why = f"{name} belongs to {clean(owner)}"
             if node not in self._names:
-                self._sink.tell(f"{clean(address)}: {why}")
+                self._sink.warn(f"{clean(address)}: {why}")
             self._names[node] = ""
             return why
         if not any(self._names.values()) and name != self._label:
@@ -266,7 +266,7 @@ class Agent:
 
     def _forget(self, name: str) -> None:
         if name:
-            self._sink.forget(name, self._target.address)
+            self._sink.remove(name, self._target.address)
 
     def _report(self, state: State, reason: str) -> None:
         for name in self.nodes:

@@ -125,7 +125,7 @@ class Watch:
             self._report(sink, f"{self.node}: no nodes")
             return
         if self._problem and not self._watched:
-            sink.forget(self.node)
+            sink.remove(self.node)
         self._problem = ""
         for target in found.values():
             if target.name not in self._watched:
@@ -151,7 +151,7 @@ class Watch:
         if not self._watched:
             sink.status(Status(self.node, FLEET, State.DOWN, problem))
         elif problem != self._problem:
-            sink.tell(f"{problem}; the previous nodes stay")
+            sink.warn(f"{problem}; the previous nodes stay")
         self._problem = problem
 
     def _allow_descriptors(self, nodes: int, sink: Sink) -> None:
@@ -161,9 +161,9 @@ class Watch:
             descriptors.give_back(before - nodes)
             return
         if problem := descriptors.allow(nodes - before):
-            sink.tell(problem)
+            sink.warn(problem)
         if nodes > MANY >= before:
-            sink.tell(
+            sink.warn(
                 f"{nodes:,} nodes: above {MANY:,} use a Prometheus server that scrapes them "
                 "(prometheus+http://HOST)"
             )
@@ -188,7 +188,7 @@ class Watch:
         watched.task.cancel()
         await asyncio.gather(watched.task, return_exceptions=True)
         for node in watched.owner.nodes:
-            sink.forget(node, watched.target.address)
+            sink.remove(node, watched.target.address)
 
 
 def _report_defect(task: asyncio.Task[None], owner: _Owner, sink: Sink) -> None:

@@ -1,7 +1,7 @@
-"""A training run on made-up machines, written as the real sources write it.
+"""Simulated training runs.
 
-The readings hold raw payloads of every source, so that they take the same way through decoders
-and analysis as measured ones; each is marked as simulated.
+Their readings have the raw payloads of every source, so that decoders and analysis handle them like
+measured ones; each is marked as simulated.
 """
 
 from .scenarios import SCENARIOS

@@ -1,4 +1,4 @@
-"""What the nodes do in a step, and what of it falls into a window of time.
+"""The activity of nodes in a step, and its part in a window of time.
 
 Times are seconds since the start of the stream; arrays are `[node, device]`.
 """
@@ -20,15 +20,15 @@ _EPSILON = 1e-9
 
 
 class Stall(Enum):
-    """Why nothing moves."""
+    """Why a step is stalled."""
 
     NONE = 0
     CHECKPOINT = 1
     COMPILE = 2
     HANG = 3
-    """Within a collective that does not end."""
+    """In a collective that does not end."""
     STUCK = 4
-    """On the host, before the collective: the cores have nothing to do."""
+    """On the host, before the collective: the cores idle."""
     EVALUATION = 5
     IDLE = 6
     """There is no job."""
@@ -36,45 +36,45 @@ class Stall(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One step of a job; its parts add up to its length on every device."""
+    """One step of a job; on every device its parts add up to its length."""
 
     number: int
     begin: float
     end: float
     compute: Column
     exposed: Column
-    """Seconds in a collective with nothing else to do."""
+    """Seconds in an exposed collective."""
     hidden: float
-    """Seconds in a collective behind compute."""
+    """Seconds in an overlapped collective."""
     hidden_bytes: float
-    """Share of the step's bytes behind compute."""
+    """Share of the bytes in overlapped collectives."""
     speed: Column
-    """At which it computes: 1 is the usual one."""
+    """Compute speed; 1 is the default."""
     why: Stall
     stall_at: Column
-    """Seconds of work after which the stall begins."""
+    """Seconds of work before the stall."""
     stall: Column
     """Seconds it lasts."""
     stuck: npt.NDArray[np.bool_] | None = None
-    """Who stalls on the host while the others do within the collective."""
+    """Devices that stall on the host while the others stall in the collective."""
     finished: bool = True
-    """False for a step that hung and was given up."""
+    """False for a step that hung."""
 
     def pause(self, node: int) -> tuple[float, float]:
-        """When the stall of a node's first device begins and ends."""
+        """Start and end of the stall of a node's first device."""
         begin = self.begin + float(self.stall_at[node, 0])
         return begin, begin + float(self.stall[node, 0])
 
 
 @dataclass(slots=True, eq=False)
 class Activity:
-    """What each device did in a window of time; sums are seconds unless said otherwise."""
+    """The activity of each device in a window, in seconds."""
 
     elapsed: Column
     """`[node]`."""
     compute: Column
     work: Column
-    """Compute, in seconds at the usual speed."""
+    """Compute, in seconds at the default speed."""
     exposed: Column
     stalled: dict[Stall, Column]
     traffic: Column
@@ -89,7 +89,7 @@ class Activity:
 
     @classmethod
     def none(cls, elapsed: Column, devices: int) -> "Activity":
-        """Nobody did anything."""
+        """No activity."""
         shape = (len(elapsed), devices)
         return cls(
             elapsed=elapsed,
@@ -105,7 +105,7 @@ class Activity:
         )
 
     def put(self, nodes: npt.NDArray[np.int64], part: "Activity") -> None:
-        """Takes over what some of the nodes did."""
+        """Sets the activity of some nodes."""
         for name in ("compute", "work", "exposed", "traffic", "executions", "steps",
                      "compute_seconds", "exposed_seconds"):  # fmt: skip
             getattr(self, name)[nodes] = getattr(part, name)
@@ -113,7 +113,7 @@ class Activity:
             self.stalled[why][nodes] = seconds
 
     def add(self, step: Step, before: Column, after: Column) -> None:
-        """Adds what `step` has in the window between two times of each node."""
+        """Adds the part of `step` between two times of each node."""
         old, new = _progress(step, before), _progress(step, after)
         computed = new[0] - old[0]
         self.compute += computed
@@ -149,6 +149,6 @@ def _progress(step: Step, times: Column) -> tuple[Column, Column, Column]:
 
 
 def _executions(work: Column, tail: Column) -> Column:
-    """Executions ended; the last one of a step holds the collective and ends with it."""
+    """Finished executions; the last one of a step ends with its collective."""
     ended: Column = np.minimum(np.floor(MICROBATCHES * work + _EPSILON), MICROBATCHES - 1)
     return ended + (tail > 1 - _EPSILON)

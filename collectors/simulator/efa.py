@@ -1,4 +1,4 @@
-"""EFA counters: what the collectives leave on the cards.
+"""EFA counters of the collectives.
 
 Cumulative since boot, with the driver's identities: `rx_bytes` holds what was received by send,
 by RDMA read and by remote RDMA writes, `tx_bytes` the same the other way round.
@@ -13,7 +13,7 @@ from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS
 
 from .activity import Activity
 from .effects import Effect
-from .fleet import Card, Fleet
+from .fleet import EfaDevice, Fleet
 from .hook import Hook, Simulated, World
 from .script import Fault, Script
 from .spec import Simulation
@@ -34,18 +34,18 @@ SEND_SHARE = 0.04
 READ_SHARE = 0.02
 
 CARD_IMBALANCE = 0.01
-CARD_NOISE = 0.01
+DEVICE_NOISE = 0.01
 
 RETRANSMITS = 2e-6
 """Of all packets; a healthy network sends some twice."""
 TIMEOUTS = 2e-4
 """Events per second."""
 BAD_RETRANSMITS, BAD_TIMEOUTS, BAD_IMPAIRED = 0.035, 5.3, 1.05
-"""Of a sick card, for each part of its throughput that is lost."""
+"""Of a degraded device, per lost share of its throughput."""
 RESENT_COSTS = 0.4
-"""Of what a lost throughput would cost, where packets are only sent again."""
+"""Slowdown of retransmits alone, relative to that of lost throughput."""
 ALONE = 10.0
-"""How many times as long collectives take when a node's only card is down."""
+"""Slowdown of collectives if the only device of a node is down."""
 
 COMMANDS_PER_READ = 5
 """Admin commands that reading the port counters costs."""
@@ -60,8 +60,8 @@ _PLACE = {name: place for place, name in enumerate(_NAMES)}
 Counts = npt.NDArray[np.int64]
 
 
-class EfaCards:
-    """All cards of all nodes. `observe` takes one second of all, `payload` writes one node."""
+class EfaDevices:
+    """All EFA devices of all nodes."""
 
     def __init__(self, fleet: Fleet, script: Script, simulation: Simulation) -> None:
         self._fleet = fleet
@@ -89,7 +89,7 @@ class EfaCards:
         self._counts = self._since_boot(shape)
 
     def observe(self, time: float, activity: Activity) -> None:
-        """Takes what all nodes did up to about `time`."""
+        """Advances to about `time`."""
         while self._reloads and self._reloads[0][0] <= time:
             self._counts[self._reloads.pop(0)[1]] = 0
         self._skewed = self._script.at(Effect.VERSION_SKEW, time)
@@ -123,7 +123,7 @@ class EfaCards:
         self._counts += counts
 
     def payload(self, node: int) -> bytes:
-        """The counters of one node's cards."""
+        """The payload of one node."""
         down = self._down if self._down is not None and self._down.node == node else None
         key = None if down is None else (down.card, down.way)
         template = self._templates.get(key)
@@ -154,9 +154,9 @@ class EfaCards:
     def _account(
         self, volume: npt.NDArray[np.float64], retransmits: npt.NDArray[np.float64]
     ) -> Counts:
-        """The traffic counters after `volume` bytes in each direction, `[node, card, counter]`."""
+        """The traffic counters of `volume` bytes in each direction, `[node, device, counter]`."""
         counts = np.zeros((*volume.shape, len(_NAMES)), np.int64)
-        spread, within = CARD_NOISE * self._noise, 0.1 * max(self._noise, 1.0)
+        spread, within = DEVICE_NOISE * self._noise, 0.1 * max(self._noise, 1.0)
         noise = np.clip(
             self._rng.normal(1.0, spread, (2, *volume.shape)), max(1.0 - within, 0.0), 1.0 + within
         )
@@ -187,7 +187,7 @@ class EfaCards:
 
 
 def slowdown(fault: Fault, time: float, cards: int) -> float:
-    """How many times as long collectives take through a node with a sick card."""
+    """Slowdown of collectives by a degraded device."""
     if fault.effect is Effect.EFA_DOWN:
         return cards / (cards - 1) if cards > 1 else ALONE
     lost = fault.depth_at(time)
@@ -196,7 +196,7 @@ def slowdown(fault: Fault, time: float, cards: int) -> float:
 
 
 def _cards(fleet: Fleet, down: tuple[int, str] | None) -> Any:
-    """The payload of a node; `down` is a card with which something is wrong, and in what way."""
+    """The payload of a node; `down` is a failed device and its variant."""
     return {
         "driver": inset(),
         "devices": {
@@ -207,7 +207,7 @@ def _cards(fleet: Fleet, down: tuple[int, str] | None) -> Any:
     }
 
 
-def _card(card: Card, fleet: Fleet, state: str) -> Any:
+def _card(card: EfaDevice, fleet: Fleet, state: str) -> Any:
     return {
         "pci": card.pci,
         "numa_node": card.numa_node,
@@ -222,7 +222,7 @@ def _card(card: Card, fleet: Fleet, state: str) -> Any:
 def _make(world: World) -> Simulated | None:
     if not world.fleet.cards:
         return None
-    cards, machines = EfaCards(world.fleet, world.script, world.simulation), world.machines
+    cards, machines = EfaDevices(world.fleet, world.script, world.simulation), world.machines
     return Simulated(cards.payload, lambda time: cards.observe(time, machines.activity))
 
 

@@ -1,6 +1,6 @@
-"""The ways to go wrong, and what an analysis should call each.
+"""The effects of faults, and the incident kind of each.
 
-What an effect does is the business of the loop (`training.py`) and of the payloads.
+`training.py` and the sources implement them.
 """
 
 from collections.abc import Mapping
@@ -9,26 +9,26 @@ from enum import StrEnum
 
 
 class Effect(StrEnum):
-    """One way to go wrong."""
+    """One effect of a fault."""
 
     COMM_BOUND = "comm-bound"
-    """The collectives of a job take longer, through no fault of any node."""
+    """The collectives of a job take longer, without a faulty node."""
     SLOW_NODE = "slow-node"
     """A node computes slower; the others wait for it inside the collective."""
     SLOW_DEVICE = "slow-device"
-    """As a slow node, but one device of it only: its siblings wait as the other nodes do."""
+    """One device of a node computes slower; its peers wait like the other nodes."""
     HANG = "hang"
     """A node stops in the middle of a step; the others wait until the step is given up."""
     EFA_DEGRADED = "efa-degraded"
-    """A card is sick, and every collective of the job is as slow as that card."""
+    """A degraded EFA device slows every collective of the job."""
     EFA_DOWN = "efa-down"
-    """A card carries nothing any more; its siblings take its traffic."""
+    """An EFA device has no traffic; its peers take it over."""
     LATENCY_REGRESSION = "latency-regression"
     """Probes from one node to one other take longer."""
     SILENT_NODE = "silent-node"
-    """A node says nothing any more; the others hang, unless only its agent is dead."""
+    """A node sends no data; the others hang, unless only its agent has stopped."""
     DEVICE_LOST = "device-lost"
-    """A device is not there any more, and the job stands still."""
+    """A device is lost, and the job stalls."""
     ECC = "ecc"
     """A device counts an uncorrectable memory error."""
     EXECUTION_ERRORS = "execution-errors"
@@ -36,34 +36,34 @@ class Effect(StrEnum):
     MEMORY_FILLING = "memory-filling"
     """The tensors on one device grow until its memory is nearly full."""
     IDLE_ALLOCATION = "idle-allocation"
-    """A process on a node outside the job takes its devices' memory and does nothing."""
+    """An idle process on a node outside the job occupies device memory."""
     VERSION_SKEW = "version-skew"
-    """A node runs another version than the rest."""
+    """A node has another version than the others."""
     RECOMPILE = "recompile"
     """A step begins with a compilation: cores and network idle, the host busy."""
     CHECKPOINT_STALL = "checkpoint-stall"
-    """A checkpoint does not get done."""
+    """A checkpoint does not finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """What can be said of an effect before it happens."""
+    """The properties of an effect."""
 
     kind: str
     """Kind of the incident."""
     whose: str = "node"
-    """Whom it names: `node`, or `job` where nobody is guilty."""
+    """What it names: `node`, or `job` without a faulty node."""
     component: str = ""
-    """What part of the node it names: `device`, `efa`, `runtime` or `link`."""
+    """The component that it names: `device`, `efa`, `runtime` or `link`."""
     slows: bool = False
-    """Whether the job suffers, so that it is named."""
+    """Whether it slows the job, which is then named."""
     depth: float | None = None
-    """How bad it is unless told otherwise; None where there is no degree."""
+    """Default severity; None if it has none."""
     meaning: str = ""
-    """What the depth is."""
+    """Meaning of the depth."""
     deepest: float = 0.0
     ways: tuple[str, ...] = ("",)
-    """In which it may come about; the first unless told otherwise."""
+    """Variants; the first is the default."""
 
 
 TRAITS: Mapping[Effect, Trait] = {
@@ -108,5 +108,5 @@ TRAITS: Mapping[Effect, Trait] = {
     Effect.CHECKPOINT_STALL: Trait("checkpoint_stall", whose="job", slows=True),
 }  # fmt: skip
 
-NEED_CARDS = frozenset({Effect.EFA_DEGRADED, Effect.EFA_DOWN, Effect.LATENCY_REGRESSION})
-"""Nothing is left of these on nodes without EFA cards."""
+NEED_EFA = frozenset({Effect.EFA_DEGRADED, Effect.EFA_DOWN, Effect.LATENCY_REGRESSION})
+"""Effects that need EFA devices."""

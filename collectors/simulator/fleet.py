@@ -1,4 +1,4 @@
-"""The simulated machines: names, devices, cores, cards and processes."""
+"""The simulated machines: names, devices, cores, EFA devices and processes."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from trntop.core.instances import GIB, INSTANCE_TYPES, TRAINIUM1, TRAINIUM2
 DEFAULT_VCPUS = 8
 TORUS = 4
 """Devices along each side of the torus of 16."""
-CARDS_PER_BUS = 2
+EFA_PER_BUS = 2
 FIRST_SLOT = 27
 DEVICES_PER_BUS = 2
 FIRST_DEVICE_SLOT = 30
@@ -19,8 +19,8 @@ MOST_PEERS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """One EFA card, named as rdma-core's udev rule does: bus in decimal, slot."""
+class EfaDevice:
+    """One EFA device, named like by the udev rule of rdma-core: decimal bus, slot."""
 
     bus: int
     slot: int
@@ -119,7 +119,7 @@ class Fleet:
         return infos
 
     def peers(self, node: int) -> list[int]:
-        """Whom a node probes: those behind it, half way round, so that each pair is probed once."""
+        """The nodes that a node probes, half of the ring: each pair is probed once."""
         behind = range(1, min(MOST_PEERS, self.nodes // 2) + 1)
         others = [((node + step) % self.nodes, 2 * step) for step in behind]
         return [other for other, way in others if way < self.nodes or node < other]
@@ -145,11 +145,11 @@ def _neighbours(device: int, devices: int) -> list[int]:
     ]
 
 
-def _cards(count: int) -> tuple[Card, ...]:
+def _cards(count: int) -> tuple[EfaDevice, ...]:
     return tuple(
-        Card(
-            bus=16 * (1 + index // CARDS_PER_BUS),
-            slot=FIRST_SLOT + index % CARDS_PER_BUS,
+        EfaDevice(
+            bus=16 * (1 + index // EFA_PER_BUS),
+            slot=FIRST_SLOT + index % EFA_PER_BUS,
             numa_node=int(index >= count / 2),
         )
         for index in range(count)

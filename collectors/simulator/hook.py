@@ -1,4 +1,4 @@
-"""What a module of the simulator declares as `HOOK`, so that its source is simulated."""
+"""The declaration of a simulated source, `HOOK` in its module."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,18 +11,17 @@ from .spec import Simulation
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What payloads are made from."""
+    """The state that payloads are made from."""
 
     fleet: Fleet
     script: Script
     simulation: Simulation
     machines: Machines
     starts: list[float]
-    """Unix time of the stream's start by the clock of each node."""
+    """Unix time of the start by the clock of each node."""
 
     @property
     def seed(self) -> int:
-        """Of the simulation."""
         return self.simulation.seed
 
 
@@ -31,11 +30,11 @@ class Simulated:
     """One source on all nodes."""
 
     payload: Callable[[int], bytes] | None = None
-    """The payload of one node, where the source is polled."""
+    """The payload of one node, if the source is polled."""
     observe: Callable[[float], None] | None = None
-    """Advances by one second, up to about this time; `World.machines` has done so already."""
+    """Advances by one second, up to about this time, after `World.machines`."""
     results: Callable[[int, int, int], Iterable[bytes]] | None = None
-    """The payloads of a second, a node and a span of seconds, where the source is not polled."""
+    """The payloads of a second, a node and a span of seconds, if the source is not polled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +42,8 @@ class Hook:
     """How a source is simulated."""
 
     make: Callable[[World], Simulated | None]
-    """None where these machines lack the source."""
+    """None if these machines do not have the source."""
     every: int = 1
     """Seconds between two payloads of a node."""
     order: int = 100
-    """Place among the payloads of one moment: the same seed gives the same stream only while the
-    places remain.
-    """
+    """Order of the payloads of one moment; changing it changes the stream of a seed."""

@@ -1,4 +1,4 @@
-"""The host: processors, memory, network, disks, and what is being compiled on it."""
+"""The host: CPUs, memory, network, disks, compilers."""
 
 from typing import Any
 
@@ -25,28 +25,28 @@ RATES = {
     "lustre_read": (0.0, 2.2e7, 0.0, 0.0),
     "lustre_written": (4e4, 0.0, 3.1e9, 0.0),
 }
-"""Bytes per second, in the order of the payload: at any time (telemetry, logs), and on top of that
-while computing (the data set), while saving a checkpoint, while compiling."""
+"""Bytes per second: always (telemetry, logs), and in addition during compute (the data set), during
+a checkpoint, during a compilation."""
 NOISE = 0.05
 SECONDS_BEFORE = (200_000.0, 180_000.0, 2_400.0, 600.0)
-"""Spent so since the counters began."""
+"""The same seconds before the start."""
 
 LOAD_SECONDS = 60.0
-"""In which the load average follows what runs."""
+"""Time constant of the load average."""
 PROCESSES_PER_VCPU = 3.2
 COMPILERS = 4
 COMMAND = "neuronx-cc compile --framework=XLA --target={} --model-type=transformer"
 TARGETS = {"Inferentia2": "inf2", "Trainium1": "trn1", "Trainium2": "trn2"}
 CACHE = "/var/tmp/neuron-compile-cache"
 MODULES = 12
-"""In the cache before anybody watched."""
+"""In the cache at the start."""
 MODULE_SECONDS = 4.0
-"""Of compiling, for each module that is added."""
+"""Seconds of compilation per added module."""
 _IDLE = CPU_MODES.index("idle")
 
 
 class Hosts:
-    """All hosts. `observe` takes one second of all, `payload` writes one."""
+    """All hosts."""
 
     def __init__(self, fleet: Fleet, machines: Machines, seed: int, starts: list[float]) -> None:
         self._fleet = fleet
@@ -62,10 +62,10 @@ class Hosts:
         self._compiled = np.zeros(fleet.nodes)
 
     def observe(self) -> None:
-        """Takes what the machines did in a second."""
+        """Advances by one second."""
         activity = self._machines.activity
         compiling = activity.stalled[Stall.COMPILE].mean(axis=1)
-        # What a stalled checkpoint lacks is the file system: it writes no more than a usual one.
+        # A stalled checkpoint waits for the file system.
         saving = activity.stalled[Stall.CHECKPOINT].mean(axis=1) * self._machines.saving
         compute = activity.compute.mean(axis=1)
         self._move(np.stack((activity.elapsed, compute, saving, compiling), axis=1))
@@ -74,7 +74,7 @@ class Hosts:
         self._load += (self._fleet.vcpus * (1.0 - idle) - self._load) / LOAD_SECONDS
 
     def payload(self, node: int) -> bytes:
-        """The state of one host."""
+        """The payload of one host."""
         machines, compilers = self._machines, self._compilers(node)
         busy = 1.0 - machines.vcpus.average[node][_IDLE] / 100.0
         return self._template.fill(
@@ -90,7 +90,7 @@ class Hosts:
         ).encode()
 
     def _move(self, seconds: npt.NDArray[np.float64]) -> None:
-        """Counts the bytes of the seconds spent in each way, `[node, way]`."""
+        """Adds the bytes of the seconds of each kind, `[node, kind]`."""
         rates = np.array(list(RATES.values()))
         noise = self._rng.uniform(1.0 - NOISE, 1.0 + NOISE, self._bytes.shape)
         self._bytes += seconds @ rates.T * noise

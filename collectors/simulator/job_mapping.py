@@ -1,6 +1,6 @@
-"""What a scheduler's prolog writes: the job that each node was given to.
+"""Job ids of the nodes, as written by the prolog of a scheduler.
 
-Nodes are given away whole. The bystander is free, until somebody takes it and leaves it idle.
+Whole nodes are allocated. The bystander is free until an idle process occupies it.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ FIRST_IDS = (20_000, 90_000)
 
 
 class JobMapping:
-    """The job ids of all nodes; `payload` writes one node."""
+    """The job ids of all nodes."""
 
     def __init__(self, machines: Machines, script: Script, seed: int) -> None:
         self._machines = machines
@@ -25,7 +25,7 @@ class JobMapping:
         self._later = first + len(script.jobs)
 
     def payload(self, node: int) -> bytes:
-        """The files of one node."""
+        """The payload of one node."""
         job = self._ids.get(node, self._later)
         files = {} if node == self._machines.empty else {"all": [str(job)]}
         return dumps({"period": EVERY, "files": files, "errors": []}).encode()

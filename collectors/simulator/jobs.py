@@ -1,4 +1,4 @@
-"""The jobs that share the cluster: who runs what, and in which pipeline stage."""
+"""The jobs of the cluster, their nodes and pipeline stages."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ from trntop.core.model import Column
 from .fleet import Fleet
 
 PACES = (0.6, 1.5)
-"""Length of a further job's step, as a multiple of the first one's."""
+"""Step time of the other jobs, relative to the first."""
 LIGHTEST = 0.9
-"""Part of the heaviest pipeline stage's compute that the lightest one has."""
+"""Compute of the lightest pipeline stage, relative to the heaviest."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,21 +22,21 @@ class Job:
     index: int
     name: str
     nodes: npt.NDArray[np.int64]
-    """Their places in the fleet."""
+    """Indices in the fleet."""
     pace: float
-    """Length of its steps, as a multiple of the usual one."""
+    """Relative step time."""
     stage: npt.NDArray[np.int64]
     """Pipeline stage of each node."""
     load: Column
-    """Compute of each node, as a part of the heaviest stage's."""
+    """Compute of each node, relative to the heaviest stage."""
 
     def place(self, node: int) -> int:
-        """The place in the job of a node of the fleet."""
+        """The index in the job of a node of the fleet."""
         return int(np.flatnonzero(self.nodes == node)[0])
 
     @property
     def heaviest(self) -> npt.NDArray[np.int64]:
-        """The nodes of the stage for which all others wait, as places in the fleet."""
+        """The nodes of the heaviest stage, as indices in the fleet."""
         nodes: npt.NDArray[np.int64] = self.nodes[self.load == self.load.max()]
         return nodes
 
@@ -44,10 +44,7 @@ class Job:
 def jobs_of(
     fleet: Fleet, name: str, count: int, stages: int, seed: int, bystander: int | None
 ) -> tuple[Job, ...]:
-    """The nodes shared out among `count` jobs, each in `stages` pipeline stages.
-
-    A bystander runs no job. The further jobs are named after the first.
-    """
+    """The nodes split into `count` jobs of `stages` pipeline stages; a bystander has no job."""
     free = np.array([node for node in range(fleet.nodes) if node != bystander], np.int64)
     parts = np.array_split(free, count)
     return tuple(
@@ -61,7 +58,7 @@ def _job(index: int, name: str, nodes: npt.NDArray[np.int64], stages: int, seed:
     rng = np.random.default_rng([seed, 17, index])
     pace = float(rng.uniform(*PACES)) if index else 1.0
     stage = np.arange(len(nodes)) * stages // len(nodes)
-    # One stage sets the pace, as the one with the largest embeddings does.
+    # One stage is the heaviest, like one with large embeddings.
     loads = rng.uniform(LIGHTEST, 0.98, stages)
     loads[rng.integers(stages)] = 1.0
     return Job(index, name, nodes, pace, stage, loads[stage])

@@ -1,4 +1,4 @@
-"""The lines of the kernel's log that tell of faults, as `/dev/kmsg` gives them."""
+"""Kernel messages about faults."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,15 +10,15 @@ from .script import Fault, Script
 from .template import dumps
 
 EVERY = 10
-"""Seconds between two signs of life."""
+"""Seconds between two payloads without messages."""
 LAG = 0.04
-"""Seconds from the fault to the line."""
+"""Seconds from the fault to its message."""
 
 WORDS = {
     Effect.ECC: {"mem": "HBM_UNCORRECTABLE_ERROR", "sram": "SRAM_UNCORRECTABLE_ERROR"},
     Effect.EXECUTION_ERRORS: {"": "DMA_ERROR"},
 }
-"""By the way in which it comes about."""
+"""By variant."""
 
 
 class KernelLogs:
@@ -31,7 +31,7 @@ class KernelLogs:
         self._starts = starts
 
     def lines(self, second: float) -> Iterator[tuple[float, int, bytes]]:
-        """Time, node and payload of what is logged within the second that begins at `second`."""
+        """Time, node and payload of the messages of a second."""
         for effect, words in WORDS.items():
             fault = self._script.between(effect, second, second + 1.0)
             if fault is not None and second <= fault.begin < second + 1.0:
@@ -41,7 +41,7 @@ class KernelLogs:
                 yield time, fault.node, payload([line])
 
     def _text(self, word: str, fault: Fault) -> str:
-        """In the words of AWS's runtime guide."""
+        """The format of AWS's runtime guide."""
         node, device = fault.node, self._device(fault)
         return (
             f"kernel: NEURON_HW_ERR={word} instance-id={self._instances[node]['instance_id']} "
@@ -56,9 +56,9 @@ class KernelLogs:
 
 
 def payload(lines: list[dict[str, Any]]) -> bytes:
-    """Some lines of one node; none is a sign of life."""
+    """The payload of some messages."""
     return dumps({"period": EVERY, "via": "/dev/kmsg", "lines": lines}).encode()
 
 
 HOOK = Hook(lambda _: Simulated(lambda _: payload([])), every=EVERY, order=5)
-"""The signs of life; what is logged comes when a fault begins, see `KernelLogs`."""
+"""Payloads without messages; `KernelLogs` has the others."""

@@ -1,4 +1,4 @@
-"""The training log of rank 0: a line of TorchTitan's at each step, with its colours."""
+"""The training log of rank 0: a line of TorchTitan per step, with its colors."""
 
 import time
 
@@ -24,11 +24,11 @@ LINE = (
     "\x1b[36mtflops: {tflops:,.2f}  "
     "\x1b[35mmfu: {mfu:.2f}%\x1b[39m"
 )
-"""TorchTitan's `components/metrics.py`; what its logger puts in front is a guess."""
+"""TorchTitan's `components/metrics.py`; the prefix of its logger is a guess."""
 
 
 class TrainingLog:
-    """The file that rank 0 writes on the first node of its job."""
+    """The log on the first node of a job."""
 
     def __init__(self, fleet: Fleet, job: Job, seed: int, starts: list[float]) -> None:
         self._chip = fleet.chip

@@ -1,7 +1,7 @@
-"""What several sources of a node tell of alike: its cores, memory, errors and programs.
+"""The state of the nodes: cores, memory, errors and programs.
 
-Each second the machines observe what the training loop did; the sources then write their
-payloads from here, so that two sources never contradict each other.
+Each second the machines advance by the training activity; the sources then create their payloads
+from this state, so that they agree.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ from .vcpus import VcpuUsage
 
 BUSY_COMPUTE = 0.984
 BUSY_EXPOSED = 0.945
-"""Busy share of a core that waits in a collective: neuron-monitor counts it as utilized."""
+"""Utilization of a core that waits in a collective."""
 BUSY_STALLED = {
     Stall.NONE: 0.0,
     Stall.CHECKPOINT: 0.01,
@@ -34,12 +34,12 @@ BUSY_STALLED = {
 NODE_BIAS = 0.003
 CORE_NOISE = 0.004
 FLOPS_SHARE = 0.5
-"""Of the chip's peak, while it computes."""
+"""Of the peak of the chip, during compute."""
 EVALUATION_FLOPS = 0.4
-"""Of that, while it evaluates."""
+"""Of that, during an evaluation."""
 
 STALLED_WRITES = 0.02
-"""Of a checkpoint's usual speed, when it does not get done."""
+"""Write speed of a stalled checkpoint, relative to the default."""
 HOST_SHARE = 0.31
 """Of the host's memory in use."""
 
@@ -61,23 +61,23 @@ class Machines:
         self.vcpus = VcpuUsage(fleet, seed)
         self.memory = RuntimeMemory(fleet, seed)
         self.program = [0] * fleet.nodes
-        """Programs that its job has had compiled while it was watched, `[node]`."""
+        """Programs that its job has compiled since the start, `[node]`."""
         self.models = [loaded_models(fleet, seed, 0, 0)] * fleet.nodes
         """`loaded_models`, `[node][runtime]`."""
         for job in script.jobs:
             self._load(job, 0)
         self.compiling: list[float | None] = [None] * fleet.nodes
-        """Since when the graph of its job is being compiled, `[node]`."""
+        """Start of the running compilation of its job, `[node]`."""
         self.saving = np.ones(fleet.nodes)
-        """Speed at which checkpoints are written, 1 is the usual one, `[node]`."""
+        """Write speed of checkpoints, 1 is the default, `[node]`."""
         self.empty: int | None = None
-        """The node on which no process runs."""
+        """The node without a process."""
         self.ecc = np.zeros((fleet.nodes, fleet.devices, len(ECC_EVENTS)), np.int64)
         """Errors since boot, `[node, device, event]`."""
         corrected = self._rng.random((fleet.nodes, fleet.devices)) < 0.02
         self.ecc[:, :, ECC_EVENTS.index("mem_ecc_corrected")] = corrected
         self.activity: Activity
-        """What the nodes did in the newest second; so are the following."""
+        """Of the newest second, like the following ones."""
         self.executions: npt.NDArray[np.int64]
         """Executions that ended, `[node, logical core]`."""
         self.utilization: npt.NDArray[np.float64]
@@ -90,7 +90,7 @@ class Machines:
         """Bytes of the host's memory, `[node]`."""
 
     def observe(self, time: float, activity: Activity, compiling: list[float | None]) -> None:
-        """Takes what all nodes did in a second, up to about `time`; `compiling` is of each job."""
+        """Advances by one second, up to about `time`; `compiling` is per node."""
         fleet = self._fleet
         self.activity = activity
         self._lost = self._script.at(Effect.DEVICE_LOST, time)
@@ -164,7 +164,7 @@ class Machines:
             self._due_failures += fault.depth_at(time) * float(activity.elapsed[fault.node])
             count = min(int(self._due_failures), int(ended.sum()))
             self._due_failures -= count
-            # As evenly as whole numbers allow, so that no core fails more than it executes.
+            # Evenly, so that no core fails more than it executes.
             shares = (count + np.arange(len(owned))) // len(owned)
             failed[fault.node, owned.start : owned.stop] = np.minimum(shares, ended)
         return failed

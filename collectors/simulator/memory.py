@@ -1,4 +1,4 @@
-"""Memory of the Neuron processes: what the model takes, and what fills up."""
+"""Device memory of the Neuron processes."""
 
 from dataclasses import dataclass
 
@@ -16,30 +16,30 @@ SHARES = {
     "runtime_memory": 0.005,
     "tensors": 0.58,
 }
-"""Of a core's HBM, in neuron-monitor's order; the tensors' share is that of a steady node."""
+"""Shares of the HBM of a core, in the order of neuron-monitor."""
 TENSOR_NOISE = 0.003
 FULL_FROM = 0.95
-"""Share of the HBM in use from which it is under pressure."""
+"""Share of the HBM that counts as memory pressure."""
 HOST_BYTES = (96 << 20, 8 << 20, 256 << 20, 32 << 20)
 """Per core, in the order of `report.HOST_PARTS`."""
 EVERY = 5
-"""Seconds between two looks at the memory of a steady node: it moves little, and is long."""
+"""Seconds between two updates of a steady node: its payload is long and changes little."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """A device whose memory fills."""
+    """A device with filling memory."""
 
     node: int
     device: int
     share: float
-    """In use in the end."""
+    """Share in use at the end."""
     progress: float
     """From 0 to 1."""
 
 
 def filled(share: float, most: float) -> float:
-    """When `share` is in use, as a part of the time until `most` is."""
+    """Relative time at which `share` is in use, on the way to `most`."""
     steady = sum(SHARES.values())
     return min(max((share - steady) / max(most - steady, share - steady), 0.0), 1.0)
 
@@ -54,21 +54,21 @@ class RuntimeMemory:
         self._templates = [
             Template(report.used_bytes(fleet, runtime)) for runtime in range(fleet.runtimes)
         ]
-        self._looks = 0
+        self._updates = 0
         self.used: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)] * fleet.nodes
         """Bytes in use, `[logical core, category]`, of each node."""
         self.texts: list[list[str]] = [[]] * fleet.nodes
         """`neuron_runtime_used_bytes` of each runtime of each node."""
 
     def observe(self, filling: Filling | None) -> None:
-        """Looks at the nodes whose turn it is, and at the one where something fills up."""
+        """Updates some nodes in turn, and the one with filling memory."""
         for node in range(self._fleet.nodes):
             mine = filling if filling is not None and filling.node == node else None
-            if mine is not None or not self._looks or (self._looks + node) % EVERY == 0:
-                self._look(node, mine)
-        self._looks += 1
+            if mine is not None or not self._updates or (self._updates + node) % EVERY == 0:
+                self._update(node, mine)
+        self._updates += 1
 
-    def _look(self, node: int, filling: Filling | None) -> None:
+    def _update(self, node: int, filling: Filling | None) -> None:
         fleet = self._fleet
         tensors = SHARES["tensors"] + TENSOR_NOISE * self._rng.uniform(-1.0, 1.0, fleet.cores)
         if filling is not None:

@@ -1,4 +1,4 @@
-"""What `neuron-ls -j -a` prints: the devices, how they are linked, and who holds them."""
+"""Output of `neuron-ls -j -a`: devices, links, processes."""
 
 from .fleet import Fleet
 from .hook import Hook, Simulated
@@ -12,7 +12,7 @@ COMMAND = "python3 train.py --config pretrain.toml"
 
 
 class NeuronLs:
-    """The devices of all nodes; `payload` writes one node."""
+    """The devices of all nodes."""
 
     def __init__(self, fleet: Fleet, machines: Machines, seed: int) -> None:
         self._fleet = fleet
@@ -20,7 +20,7 @@ class NeuronLs:
         self._instances = fleet.instances(seed)
 
     def payload(self, node: int) -> bytes:
-        """The array of one node's devices."""
+        """The payload of one node."""
         fleet, machines = self._fleet, self._machines
         pids = [] if node == machines.empty else fleet.pids[node]
         runtime_version = OLDER_RUNTIME if node == machines.older("runtime") else RUNTIME

@@ -1,7 +1,7 @@
-"""neuron-monitor on every node.
+"""Reports of neuron-monitor.
 
-Indices are flat logical cores. Every runtime reports every core, with zeros for those it does
-not own. A node's first report is the real one's trap: it covers half a millisecond.
+Every runtime reports every logical core, with zeros for those it does not own. As in reality, the
+first report covers half a millisecond.
 """
 
 from typing import Any
@@ -19,22 +19,22 @@ from .template import Template, dumps
 FIRST_PERIOD = 0.00047258
 """Seconds; from a public capture."""
 VCPUS_EVERY = 30
-"""Reports for which a node keeps its values of single vCPUs."""
+"""Reports with the same values of single vCPUs."""
 
 LATENCY_FACTORS = {
     "p0": 0.968, "p1": 0.974, "p25": 0.992, "p50": 1.0, "p75": 1.009, "p99": 1.031, "p100": 1.044,
 }  # fmt: skip
 SLOWEST = ("p99", "p100")
-"""Percentiles in which the last execution of a step shows, the one that holds the collective."""
+"""Percentiles that include the last execution of a step, with its collective."""
 LAUNCH_SECONDS = 0.0004
-"""Between the latency on the device and the one the runtime sees."""
+"""Latency of the runtime on top of that of the device."""
 
 CONTEXT_SWITCHES = 170_000
 """Per second."""
 
 
 class NeuronMonitors:
-    """All nodes' neuron-monitors. `observe` takes one second of all, `payload` writes a report."""
+    """The neuron-monitor of all nodes."""
 
     def __init__(self, fleet: Fleet, machines: Machines, seed: int) -> None:
         self._fleet = fleet
@@ -45,14 +45,14 @@ class NeuronMonitors:
         self._system = Template(report.system(fleet))
         self._first_system = Template(report.first_system(fleet))
         self._devices: dict[int | None, Template] = {}
-        """By the device that is lost."""
+        """By lost device."""
         self._instances = [dumps(instance) for instance in fleet.instances(seed)]
         self._count = 0
         self._cores: npt.NDArray[np.float64]
         self._noise: list[list[float]]
 
     def observe(self) -> None:
-        """Takes what the machines did in a second."""
+        """Advances by one second."""
         self._count += 1
         self._cores = self._counters()
         self._noise = self._rng.random((self._fleet.nodes, 3)).tolist()
@@ -100,7 +100,7 @@ class NeuronMonitors:
         )
 
     def _errors(self, node: int) -> str:
-        """The error counters of the devices that are there."""
+        """The error counters of the devices, without a lost one."""
         lost = self._machines.lost(node)
         template = self._devices.get(lost)
         if template is None:
@@ -111,7 +111,7 @@ class NeuronMonitors:
         return template.fill(counts.ravel().tolist())
 
     def _counters(self) -> npt.NDArray[np.float64]:
-        """The values of a core's entry in the frame's order, `[node, logical core, value]`."""
+        """The values of the entries of cores, `[node, logical core, value]`."""
         fleet, machines = self._fleet, self._machines
         if self._count < 2:
             return np.zeros((fleet.nodes, fleet.cores, 2 + (fleet.lnc if fleet.lnc > 1 else 0)))
@@ -122,7 +122,7 @@ class NeuronMonitors:
         return np.concatenate(parts, axis=2)
 
     def _latencies(self, node: int, owned: range, completed: int) -> tuple[str, str]:
-        """Latency seen by the runtime and on the device, null where nothing was executed."""
+        """Latency of the runtime and of the device; null without an execution."""
         if not completed:
             return "null", "null"
         activity = self._machines.activity
@@ -132,7 +132,7 @@ class NeuronMonitors:
         typical = computes[len(computes) // 2] / MICROBATCHES
         typical *= 0.998 + 0.004 * self._noise[node][2]
         seconds = {name: typical * factor for name, factor in LATENCY_FACTORS.items()}
-        # Of its devices the slowest waits least.
+        # The slowest device waits least.
         late = max(computes[-1] / MICROBATCHES - typical, 0.0)
         if activity.steps[node].any():
             late += float(activity.exposed_seconds[node, mine].min())

@@ -1,7 +1,7 @@
 """The Neuron driver's sysfs tree: memory, statuses, errors, power and health.
 
-Its cores are physical. Those behind a logical core share what neuron-monitor reports of it:
-its memory and flops in equal parts, its executions each in full.
+Its cores are physical. Those of a logical core share its memory and flops in equal parts; each has
+all of its executions.
 """
 
 from typing import Any
@@ -33,9 +33,9 @@ DRIVER, OLDER_DRIVER = "2.30.2.0", "2.29.16.0"
 GONE = "No such device"
 
 POWER_COMPUTE, POWER_EXPOSED, POWER_IDLE = 66.0, 31.0, 12.0
-"""Percent of the most a device may take, by what its node does."""
+"""Percent of the power limit, by activity."""
 COMPUTE_BEFORE = 12
-"""Seconds of computing for each of waiting."""
+"""Seconds of compute per second of waiting."""
 POWER_NOISE = 0.03
 MINUTE = 60
 
@@ -48,7 +48,7 @@ _NAMES = {
 
 
 class NeuronSysfs:
-    """All devices of all nodes. `observe` takes one second of all, `payload` writes one node."""
+    """All devices of all nodes."""
 
     def __init__(self, fleet: Fleet, machines: Machines, seed: int, starts: list[float]) -> None:
         self._fleet = fleet
@@ -56,19 +56,19 @@ class NeuronSysfs:
         self._starts = list(map(int, starts))
         self._rng = np.random.default_rng([seed, 13])
         self._templates: dict[int | None, Template] = {}
-        """By the device that is lost."""
+        """By lost device."""
         before = FIRST_STEP * MICROBATCHES
         cores = fleet.devices * fleet.chip.cores
         self._counts = np.zeros((fleet.nodes, cores, 5))
         self._counts[:, :, [0, 2]] = before
         self._seconds = 0
-        # The minute before anybody watched was a steady one.
+        # The minute before the start was a steady one.
         steady = COMPUTE_BEFORE * [POWER_COMPUTE] + [POWER_EXPOSED]
         self._levels = [np.full((fleet.nodes, fleet.devices), level) for level in steady]
         self._power = self._minute()
 
     def observe(self) -> None:
-        """Takes what the machines did in a second."""
+        """Advances by one second."""
         machines, lnc = self._machines, self._fleet.lnc
         activity = machines.activity
         elapsed = activity.elapsed[:, None]
@@ -83,7 +83,7 @@ class NeuronSysfs:
             self._power = self._minute()
 
     def payload(self, node: int) -> bytes:
-        """The tree of one node."""
+        """The payload of one node."""
         fleet, machines = self._fleet, self._machines
         loads = np.full((self._counts.shape[1], 1), 1 + machines.program[node])
         table = np.concatenate((self._memory(node), self._counts[node], loads), axis=1)
@@ -130,7 +130,7 @@ class NeuronSysfs:
 
 
 def _power(activity: Activity) -> npt.NDArray[np.float64]:
-    """Percent, `[node, device]`; who hangs in a collective spins as one that waits in it."""
+    """Percent, `[node, device]`; a hang in a collective spins like a wait."""
     waits = activity.exposed + activity.stalled[Stall.HANG] + activity.stalled[Stall.EVALUATION]
     above = (POWER_COMPUTE - POWER_IDLE) * activity.work + (POWER_EXPOSED - POWER_IDLE) * waits
     return POWER_IDLE + above / activity.elapsed[:, None]

@@ -1,4 +1,4 @@
-"""Probes of the latency between nodes: one result a reading, of each pair once a minute."""
+"""Latency probes: one result per reading, each pair once a minute."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ SECONDS = 16.5e-6
 PAIR_SPREAD = 0.06
 NOISE = 0.05
 LATE_SHARE = 0.005
-"""Of probes that met a busy moment."""
+"""Share of slow probes."""
 LATE = 1.8
 
 
@@ -49,7 +49,7 @@ class Probes:
         )
 
     def payloads(self, second: int, node: int, span: int) -> Iterator[bytes]:
-        """The results that a node has in the `span` of seconds up to one."""
+        """The results of a node in the `span` of seconds up to `second`."""
         for turn, peer in self._turns[node]:
             if (second - turn) % EVERY < span:
                 seconds = self._usual[node, peer] * float(np.exp(NOISE * self._rng.normal()))

@@ -1,7 +1,4 @@
-"""The profile that was taken of the job's first program, before anybody watched.
-
-What is compiled later has none, so that its HBM bandwidth is unknown, as in life.
-"""
+"""The profile of the first program of a job; the HBM bandwidth of later ones is unknown."""
 
 from .activity import MICROBATCHES
 from .fleet import Fleet
@@ -13,12 +10,12 @@ from .training import COMM, COMPUTE
 EVERY = 60
 """Seconds between two readings of a node."""
 BANDWIDTH_SHARE = 0.4
-"""Of a core's part of the chip's peak, while it computes."""
+"""Of the peak of a core, during compute."""
 READ_SHARE = 0.6
 
 
 def payload(fleet: Fleet, seed: int, job: int) -> bytes:
-    """The same on every node of a job."""
+    """The payload of all nodes of a job."""
     seconds = COMPUTE / MICROBATCHES
     peak = fleet.chip.hbm_bytes_per_second / fleet.cores_per_device
     moved = BANDWIDTH_SHARE * peak * seconds

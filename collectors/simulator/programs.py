@@ -1,4 +1,4 @@
-"""The compiled program of the job: what neuron-monitor lists as loaded, and a profile names."""
+"""The compiled programs of a job, in neuron-monitor and profiles."""
 
 import hashlib
 from typing import Any
@@ -7,8 +7,6 @@ from . import report
 from .fleet import Fleet
 from .memory import SHARES
 from .template import dumps
-
-# The job's programs are numbered as they were compiled, from 0 on.
 
 
 def neff(program: int) -> str:

@@ -1,6 +1,6 @@
 """The frame of a neuron-monitor report: AWS's user guide, with the fields of public captures.
 
-Slots stand where `neuron_monitor.py` and its helpers put numbers, in the order of this text.
+`neuron_monitor.py` and its helpers fill the slots in this order.
 """
 
 from typing import Any
@@ -28,10 +28,10 @@ _HARDWARE = {
 
 
 def report(fleet: Fleet, runtimes: int) -> Any:
-    """A report of so many runtimes; what changes slowly is a slot for a finished piece of JSON."""
+    """A report with so many runtimes; parts that change slowly are slots for encoded JSON."""
     device_type, device_version, core_version = _HARDWARE[fleet.chip.name]
     return {
-        # Not a field of neuron-monitor: a report cut out of a recording still says what it is.
+        # Not a field of neuron-monitor: it marks a report that was extracted from a recording.
         "simulated": True,
         "neuron_runtime_data": [_runtime(fleet, runtime) for runtime in range(runtimes)],
         "system_data": slot("%s"),
@@ -144,7 +144,7 @@ def first_system(fleet: Fleet) -> Any:
 
 
 def devices(fleet: Fleet, lost: int | None) -> Any:
-    """`neuron_devices`: the error counters of every device that is there."""
+    """`neuron_devices`: the error counters of the devices, without a lost one."""
     return [
         {"neuron_device_index": device, **dict.fromkeys(ECC_EVENTS, slot())}
         for device in range(fleet.devices)

@@ -1,13 +1,12 @@
-"""What goes wrong, and when.
+"""The scenarios: phases in seconds since the start, each with an effect.
 
-A scenario is a row of `SCENARIOS`: phases in seconds since the start of the stream, each with
-an effect. Whom it hits is drawn in `script.py`.
+`script.py` draws the nodes and components that they affect.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .effects import NEED_CARDS, Effect
+from .effects import NEED_EFA, Effect
 
 ALWAYS = 1e9
 """Seconds; longer than any stream."""
@@ -22,25 +21,25 @@ class Phase:
     begin: float
     end: float
     depth: float | None = None
-    """How bad it is; None is the effect's own default."""
+    """Severity; None is the default of the effect."""
     ramp: float = 0.0
     """Seconds in which it grows to its depth."""
     way: str = ""
-    """In which it comes about; empty is the effect's own default."""
+    """Variant; empty is the default of the effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A play in phases; with a `cycle` in seconds it begins again, with other victims."""
+    """Phases; with a `cycle` in seconds they repeat, with other victims."""
 
     summary: str
     phases: tuple[Phase, ...] = ()
     cycle: float | None = None
 
     @property
-    def needs_cards(self) -> bool:
-        """Whether nothing is left of it on nodes without EFA cards."""
-        return bool(self.phases) and all(phase.effect in NEED_CARDS for phase in self.phases)
+    def needs_efa(self) -> bool:
+        """Whether it has no effect on nodes without EFA devices."""
+        return bool(self.phases) and all(phase.effect in NEED_EFA for phase in self.phases)
 
 
 def _one(summary: str, effect: Effect, seconds: float, ramp: float = 0.0) -> Scenario:
@@ -50,17 +49,17 @@ def _one(summary: str, effect: Effect, seconds: float, ramp: float = 0.0) -> Sce
 SCENARIOS: Mapping[str, Scenario] = {
     "healthy": Scenario("a steady training run"),
     "efa-degraded": _one(
-        "one EFA card of one node retransmits and slows the whole job", Effect.EFA_DEGRADED, 150
+        "one EFA device of one node retransmits and slows the whole job", Effect.EFA_DEGRADED, 150
     ),
     "slow-node": _one(
-        "one node computes a third slower; all others wait for it", Effect.SLOW_NODE, 180
+        "one node computes a third slower; the others wait for it", Effect.SLOW_NODE, 180
     ),
     "slow-device": _one(
-        "one device computes a third slower; all others wait for it", Effect.SLOW_DEVICE, 180
+        "one device computes a third slower; the others wait for it", Effect.SLOW_DEVICE, 180
     ),
     "hang": _one("a collective hangs for three minutes", Effect.HANG, 180),
     "silent-node": _one(
-        "one node is not heard for two minutes and the job stands still", Effect.SILENT_NODE, 120
+        "one node sends no data for two minutes and the job stalls", Effect.SILENT_NODE, 120
     ),
     "recompile": _one(
         "a changed graph is compiled in the middle of the run", Effect.RECOMPILE, 60
@@ -70,22 +69,22 @@ SCENARIOS: Mapping[str, Scenario] = {
     "execution-errors": _one(
         "the executions of one runtime fail for a minute", Effect.EXECUTION_ERRORS, 60
     ),
-    "comm-bound": _one("collectives slow down and nobody is guilty", Effect.COMM_BOUND, 180),
-    "efa-down": _one("one EFA card of one node is gone", Effect.EFA_DOWN, 120),
+    "comm-bound": _one("collectives slow down without a faulty node", Effect.COMM_BOUND, 180),
+    "efa-down": _one("one EFA device of one node is lost", Effect.EFA_DOWN, 120),
     "latency-regression": _one(
         "messages from one node to one other take three times as long",
         Effect.LATENCY_REGRESSION, 300,
     ),
-    "device-lost": _one("one device disappears and the job stands still", Effect.DEVICE_LOST, 120),
+    "device-lost": _one("one device is lost and the job stalls", Effect.DEVICE_LOST, 120),
     "idle-allocation": _one(
         "a process on a node of its own holds memory and does nothing", Effect.IDLE_ALLOCATION, 300
     ),
     "version-skew": Scenario(
-        "one node has another EFA driver than the rest", (Phase(Effect.VERSION_SKEW, 0, ALWAYS),)
+        "one node has another EFA driver than the others", (Phase(Effect.VERSION_SKEW, 0, ALWAYS),)
     ),
     "checkpoint-stall": _one("a checkpoint takes three minutes", Effect.CHECKPOINT_STALL, 180),
     "demo": Scenario(
-        "a training run in which one thing after another goes wrong, for ever",
+        "a training run with one fault after another, endless",
         (
             Phase(Effect.EFA_DEGRADED, 75, 225),
             Phase(Effect.MEMORY_FILLING, 285, 465, ramp=135),

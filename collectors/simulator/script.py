@@ -1,10 +1,10 @@
-"""Who is hit by what goes wrong, and the truth about it."""
+"""The faults of a simulation with their victims, and the expected incidents."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from .effects import NEED_CARDS, TRAITS, Effect
+from .effects import NEED_EFA, TRAITS, Effect
 from .fleet import Fleet
 from .jobs import Job, jobs_of
 from .memory import FULL_FROM, filled
@@ -12,12 +12,12 @@ from .scenarios import Phase, Scenario
 from .spec import Simulation
 
 FIRST_VICTIM = 1
-"""Node 0, whose training process writes the log, is no victim while there is another."""
+"""Node 0, which writes the training log, is a victim only if it is alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A phase that has found its victim. Times in seconds since the start of the stream."""
+    """A phase with its victim. Times are seconds since the start of the stream."""
 
     effect: Effect
     begin: float
@@ -26,7 +26,7 @@ class Fault:
     ramp: float
     way: str
     job: Job | None
-    """The one that its node works for."""
+    """The job of its node."""
     node: int
     device: int
     card: int
@@ -35,11 +35,11 @@ class Fault:
     """The other end of the link."""
 
     def depth_at(self, time: float) -> float:
-        """How bad it is at `time`."""
+        """The severity at `time`."""
         return self.depth * self.progress(time)
 
     def progress(self, time: float) -> float:
-        """The part of its depth that it has reached, from 0 to 1."""
+        """The share of its depth that it has reached."""
         if time >= self.begin + self.ramp:
             return 1.0
         return max((time - self.begin) / self.ramp, 0.0)
@@ -47,24 +47,24 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """An incident that an analysis of the stream should find. Times are unix seconds."""
+    """An incident that the analysis should find. Times are unix seconds."""
 
     kind: str
     node: str | None
     component: str | None
     job: str | None
     onset: float
-    """When the cause sets in; its symptoms may take a step or more to show. Of memory that
-    fills: when it is as full as is called pressure.
+    """Start of the cause; symptoms may follow a step or more later. Of filling memory: when it
+    reaches the threshold.
     """
     end: float
-    """When the cause is gone."""
+    """End of the cause."""
     depth: float
-    """How bad it was, as the effect counts it; 0 where there is no degree."""
+    """Severity; 0 if the effect has none."""
 
 
 class Script:
-    """A scenario with its jobs and its victims, drawn by the seed."""
+    """A scenario with its jobs and victims, drawn from the seed."""
 
     def __init__(self, simulation: Simulation, fleet: Fleet) -> None:
         self._simulation = simulation
@@ -101,7 +101,7 @@ class Script:
         return None
 
     def truth(self, start: float, length: float) -> tuple[Truth, ...]:
-        """What the faults of the first `length` seconds are to be called; of a cycle the first."""
+        """The expected incidents of the first `length` seconds; of a cycle, the first."""
         truths = (self._truth(fault, start, length) for fault in self._faults(0))
         return tuple(truth for truth in truths if truth.onset < start + length)
 
@@ -151,7 +151,7 @@ class Script:
         for phase in self._scenario.phases:
             draws = rng.random(4).tolist()
             alone = phase.effect is Effect.LATENCY_REGRESSION and self._fleet.nodes == 1
-            if not alone and (self._fleet.cards or phase.effect not in NEED_CARDS):
+            if not alone and (self._fleet.cards or phase.effect not in NEED_EFA):
                 faults.append(self._fault(phase, shift, draws))
         return tuple(faults)
 
@@ -180,6 +180,6 @@ class Script:
             return [self.bystander]
         nodes = [node for node in range(self._fleet.nodes) if node != self.bystander]
         if effect in (Effect.SLOW_NODE, Effect.SLOW_DEVICE):
-            # Elsewhere in a pipeline a slower node may cost nobody anything.
+            # In other stages of a pipeline a slower node may not slow the job.
             nodes = sorted(int(node) for job in self.jobs for node in job.heaviest)
         return [node for node in nodes if node >= FIRST_VICTIM] or nodes

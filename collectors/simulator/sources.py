@@ -1,4 +1,4 @@
-"""The simulated sources that observe the machines: each second, or at an interval."""
+"""The simulated sources, polled each second or at an interval."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -15,9 +15,7 @@ from .spec import Simulation
 
 
 def hooks() -> dict[str, Hook]:
-    """Source → how it is simulated, in the order of the stream: the `HOOK` of each module here that
-    has the name of a source.
-    """
+    """Source → the `HOOK` of the module of its name, in the order of the stream."""
     package = __name__.rpartition(".")[0]
     names = {source.name.replace("-", "_"): source.name for source in SOURCES}
     found: dict[str, Hook] = {}
@@ -30,13 +28,13 @@ def hooks() -> dict[str, Hook]:
 
 
 class Sources:
-    """All of them on all nodes. `observe` advances all by one second, `payloads` writes one node.
+    """All sources on all nodes.
 
     Args:
         fleet: the machines.
-        script: what goes wrong on them.
+        script: the faults.
         simulation: the parameters.
-        starts: unix time of the stream's start by the clock of each node.
+        starts: unix time of the start by the clock of each node.
         joins: second of the first reading of each node.
     """
 
@@ -58,16 +56,16 @@ class Sources:
         ]
 
     def observe(self, time: float, activity: Activity, compiling: list[float | None]) -> None:
-        """Advances by what all nodes did in a second, up to about `time`."""
+        """Advances by one second, up to about `time`."""
         self._machines.observe(time, activity, compiling)
         for _, _, source in self._sources:
             if source.observe is not None:
                 source.observe(time)
 
     def payloads(self, second: int, node: int, span: int = 1) -> Iterator[tuple[str, bytes]]:
-        """What a node's sources give in a second, if they are polled for the `span` up to it.
+        """The payloads of a node in a second, polled for the `span` up to it.
 
-        All report in the first one; later the nodes take turns with what is long and rare.
+        All sources report in the first second; later the long, rare ones are spread over the nodes.
         """
         first = second == self._joins[node]
         for name, every, source in self._sources:

@@ -1,141 +1,116 @@
-"""What to simulate: `sim:SCENARIO?nodes=16&seed=7&type=trn2.48xlarge&minutes=10`.
+"""Specification of a simulation: `sim:SCENARIO?nodes=16&seed=7&type=trn2.48xlarge&minutes=10`.
 
 SCENARIO is a name, or several joined by `+`. All parameters are optional:
 
     nodes=16          machines
-    seed=7            of everything that is drawn
+    seed=7            of all random values
     type=…            instance type
     minutes=10        length of the stream; endless without it
-    runtimes=1        Neuron processes on each node
+    runtimes=1        Neuron processes per node
     job=…             name of the first job
 
-    onset=120         second at which the fault sets in
+    onset=120         second at which the fault starts
     duration=150      seconds that it lasts
-    depth=0.2         how bad it is, as `effects.py` says for each; 0 is as usual
+    depth=0.2         its severity, see `effects.py`; 0 is the default
     ramp=30           seconds in which it grows to that depth
-    way=host          in which it comes about, as `effects.py` lists for each
+    way=host          its variant, see `effects.py`
                       of joined scenarios: one value for all, or one for each, with commas
 
-    noise=2           times the usual scatter
-    jobs=2            jobs that share the nodes out among them
-    stages=4          pipeline stages of each job, unevenly loaded
-    told=1            the telemetry names the pipeline stage
+    noise=2           times the default noise
+    jobs=2            jobs that share the nodes
+    stages=4          pipeline stages of each job, with different loads
+    told=1            the telemetry has the pipeline stage
     checkpoints=240   seconds between two checkpoints
     saving=3          seconds that a checkpoint takes
     evaluations=200   seconds between two evaluations; 0 is none
-    warmup=60         seconds in which the job compiles and gets up to speed
-    blips=3           short slownesses that are no incident, in ten minutes
-    skew=30           most seconds by which the clocks of some nodes are off
+    warmup=60         seconds of compilation and slow steps at the start
+    blips=3           short slowdowns that are no incident, in ten minutes
+    skew=30           largest clock offset of some nodes, seconds
     missing=0.02      share of the readings that get lost
-    late=1            nodes that are heard later than the others
-    resets=1          reloads of the EFA driver on some node: its counters begin again
-    probes=1          latency between nodes is probed; always where it is what goes wrong
+    late=1            nodes that start later than the others
+    resets=1          reloads of the EFA driver on some node: its counters restart
+    probes=1          probe latency between nodes; always for a latency scenario
 """
 
+import dataclasses
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import parse_qsl, quote
+
+import msgspec
+from msgspec import Meta
 
 from trntop.core.errors import UsageError
 from trntop.core.instances import INSTANCE_TYPES
 from trntop.core.suggest import unknown
+from trntop.core.text import clean
 
 from .effects import TRAITS, Effect
 from .scenarios import SCENARIOS, Phase, Scenario
 
-SEED = 7
-MAX_NODES = 2000
 MAX_MINUTES = 24 * 60
 MAX_SECONDS = 60.0 * MAX_MINUTES
-MAX_SEED = 2**63 - 1
-MAX_WORD = 128
 
-_INTEGER = re.compile(r"\d{1,19}", re.ASCII)
-_NUMBER = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
-
-_BOUNDS: dict[str, tuple[float, float]] = {
-    "onset": (0, MAX_SECONDS),
-    "duration": (1, MAX_SECONDS),
-    "ramp": (0, MAX_SECONDS),
-    "noise": (0, 10),
-    "checkpoints": (10, MAX_SECONDS),
-    "saving": (0.1, 600),
-    "evaluations": (0, MAX_SECONDS),
-    "warmup": (0, 3600),
-    "blips": (0, 100),
-    "skew": (0, 3600),
-    "missing": (0, 0.9),
-}
+Switch = Annotated[int, Meta(ge=0, le=1)]
+Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
+Depth = Annotated[float, Meta(ge=0)]
+Word = Annotated[str, Meta(min_length=1, max_length=128)]
+_OF_PHASES = ("onset", "duration", "depth", "ramp", "way")
+"""Parameters with one value per scenario."""
+_PLACE = re.compile(r"(.*) - at `\$\.(\w+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Simulation:
-    """One simulated training run; the parameters are those of a specification.
+class Simulation(msgspec.Struct, frozen=True):
+    """One simulated training run.
 
     Raises:
-        UsageError: a value is unknown or out of range, or does not fit the scenario.
+        UsageError: the parameters do not fit together.
     """
 
     scenario: str = "healthy"
-    nodes: int = 16
-    seed: int = SEED
-    instance_type: str = "trn2.48xlarge"
-    minutes: float | None = None
-    """Length of the stream; None is endless."""
-    runtimes: int = 1
-    """Neuron processes on each node; the cores are shared out among them."""
-    job: str = "pretrain-13b"
-    onset: tuple[float, ...] = ()
-    """As the four that follow: none, one for all phases, or one for each."""
-    duration: tuple[float, ...] = ()
-    depth: tuple[float, ...] = ()
-    ramp: tuple[float, ...] = ()
+    nodes: Annotated[int, Meta(ge=1, le=2000)] = 16
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 7
+    instance_type: str = msgspec.field(default="trn2.48xlarge", name="type")
+    minutes: Annotated[float, Meta(gt=0, le=MAX_MINUTES)] | None = None
+    runtimes: Annotated[int, Meta(ge=1)] = 1
+    job: Word = "pretrain-13b"
+    onset: tuple[Seconds, ...] = ()
+    duration: tuple[Annotated[float, Meta(ge=1, le=MAX_SECONDS)], ...] = ()
+    depth: tuple[Depth, ...] = ()
+    ramp: tuple[Seconds, ...] = ()
     way: tuple[str, ...] = ()
-    noise: float = 1.0
-    jobs: int = 1
-    stages: int = 1
-    told: int = 0
-    checkpoints: float = 240.0
-    saving: float = 3.0
-    evaluations: float = 0.0
-    warmup: float = 0.0
-    blips: float = 0.0
-    skew: float = 0.0
-    missing: float = 0.0
-    late: int = 0
-    resets: int = 0
-    probes: int = 0
+    noise: Annotated[float, Meta(ge=0, le=10)] = 1.0
+    jobs: Annotated[int, Meta(ge=1)] = 1
+    stages: Annotated[int, Meta(ge=1)] = 1
+    told: Switch = 0
+    checkpoints: Annotated[float, Meta(ge=10, le=MAX_SECONDS)] = 240.0
+    saving: Annotated[float, Meta(ge=0.1, le=600)] = 3.0
+    evaluations: Seconds = 0.0
+    warmup: Annotated[float, Meta(ge=0, le=3600)] = 0.0
+    blips: Annotated[float, Meta(ge=0, le=100)] = 0.0
+    skew: Annotated[float, Meta(ge=0, le=3600)] = 0.0
+    missing: Annotated[float, Meta(ge=0, le=0.9)] = 0.0
+    late: Annotated[int, Meta(ge=0)] = 0
+    resets: Annotated[int, Meta(ge=0, le=1000)] = 0
+    probes: Switch = 0
 
     def __post_init__(self) -> None:
         if self.instance_type not in INSTANCE_TYPES:
             raise UsageError(unknown("instance type", self.instance_type, INSTANCE_TYPES))
         row = INSTANCE_TYPES[self.instance_type]
-        cores = row.devices * row.chip.cores // row.chip.default_lnc
-        _check("nodes", self.nodes, 1, MAX_NODES)
-        _check("seed", self.seed, 0, MAX_SEED)
-        _check("runtimes", self.runtimes, 1, cores)
-        _check("jobs", self.jobs, 1, self.nodes)
-        _check("stages", self.stages, 1, max(self.nodes // self.jobs, 1))
-        _check("late", self.late, 0, self.nodes - 1)
-        _check("resets", self.resets, 0, 1000)
-        for name in ("told", "probes"):
-            _check(name, getattr(self, name), 0, 1)
-        for name, (low, high) in _BOUNDS.items():
-            value = getattr(self, name)
-            for one in value if isinstance(value, tuple) else (value,):
-                _check(name, one, low, high)
-        if self.minutes is not None and not 0 < self.minutes <= MAX_MINUTES:
+        for name, most in (
+            ("runtimes", row.devices * row.chip.cores // row.chip.default_lnc),
+            ("jobs", self.nodes),
+            ("stages", max(self.nodes // self.jobs, 1)),
+            ("late", self.nodes - 1),
+        ):
+            if getattr(self, name) > most:
+                raise UsageError(f"{name}={getattr(self, name)} is not valid: at most {most}")
+        if not self.job.isprintable():
+            raise UsageError(f"job={self.job!r} has characters that are not printable")
+        if self.play.needs_efa and not row.efa_cards:
             raise UsageError(
-                f"minutes={self.minutes:g} is out of range: more than 0, up to {MAX_MINUTES}"
-            )
-        if not 0 < len(self.job) <= MAX_WORD or not self.job.isprintable():
-            raise UsageError(f"job={self.job!r} is no name of 1 to {MAX_WORD} printable characters")
-        if self.play.needs_cards and not row.efa_cards:
-            raise UsageError(
-                f"scenario {self.scenario!r} needs EFA cards, and {self.instance_type} "
-                "has none that are known"
+                f"scenario {self.scenario!r} needs EFA devices, {self.instance_type} has none"
             )
 
     @property
@@ -147,7 +122,7 @@ class Simulation:
                 raise UsageError(unknown("scenario", name, SCENARIOS))
         parts = [SCENARIOS[name] for name in names]
         if len(parts) == 1 and len(parts[0].phases) != 1:
-            for name in ("onset", "duration", "depth", "ramp", "way"):
+            for name in _OF_PHASES:
                 if getattr(self, name):
                     raise UsageError(f"scenario {self.scenario!r} takes no {name}")
             return parts[0]
@@ -161,7 +136,7 @@ class Simulation:
     def _phase(self, name: str, place: int, count: int, phase: Phase) -> Phase:
         """A phase with the parameters that are given for it."""
         given = {}
-        for parameter in ("onset", "duration", "depth", "ramp", "way"):
+        for parameter in _OF_PHASES:
             values = getattr(self, parameter)
             if len(values) > 1 and len(values) != count:
                 raise UsageError(f"{len(values)} values of {parameter} for {count} scenarios")
@@ -180,7 +155,7 @@ class Simulation:
             raise UsageError(unknown(f"way of {name}", way, [one for one in trait.ways if one]))
         begin = given.get("onset", phase.begin)
         end = begin + given.get("duration", phase.end - phase.begin)
-        return replace(
+        return dataclasses.replace(
             phase,
             begin=begin,
             end=end,
@@ -201,98 +176,44 @@ class Simulation:
         return float("inf") if self.minutes is None else 60.0 * self.minutes
 
     def __str__(self) -> str:
-        """The specification, without what is as usual."""
-        usual = {field.name: field.default for field in fields(Simulation)}
+        """The specification, without defaults."""
         given = [
-            f"{name}={_write(getattr(self, field))}"
-            for name, (field, _) in _PARAMETERS.items()
-            if getattr(self, field) != usual[field]
+            f"{field.encode_name}={_written(getattr(self, field.name))}"
+            for field in msgspec.structs.fields(Simulation)[1:]
+            if getattr(self, field.name) != field.default
         ]
         return f"sim:{self.scenario}" + ("?" + "&".join(given) if given else "")
 
 
-def _write(value: Any) -> str:
+def _written(value: Any) -> str:
     if isinstance(value, tuple):
-        return ",".join(map(_write, value))
-    if isinstance(value, float):
-        return f"{value:.12g}"
-    return quote(str(value))
+        return ",".join(map(_written, value))
+    return f"{value:.12g}" if isinstance(value, float) else quote(str(value))
 
 
-def _integer(name: str, text: str) -> int:
-    if not _INTEGER.fullmatch(text):
-        raise UsageError(f"{name}={text} is no whole number")
-    return int(text)
-
-
-def _number(name: str, text: str) -> float:
-    if not _NUMBER.fullmatch(text):
-        raise UsageError(f"{name}={text} is no number")
-    return float(text)
-
-
-def _numbers(name: str, text: str) -> tuple[float, ...]:
-    return tuple(_number(name, part) for part in text.split(","))
-
-
-def _text(name: str, text: str) -> str:
-    return text
-
-
-def _words(name: str, text: str) -> tuple[str, ...]:
-    return tuple(text.split(","))
-
-
-_PARAMETERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    "nodes": ("nodes", _integer),
-    "seed": ("seed", _integer),
-    "type": ("instance_type", _text),
-    "minutes": ("minutes", _number),
-    "runtimes": ("runtimes", _integer),
-    "job": ("job", _text),
-    "onset": ("onset", _numbers),
-    "duration": ("duration", _numbers),
-    "depth": ("depth", _numbers),
-    "ramp": ("ramp", _numbers),
-    "way": ("way", _words),
-    "noise": ("noise", _number),
-    "jobs": ("jobs", _integer),
-    "stages": ("stages", _integer),
-    "told": ("told", _integer),
-    "checkpoints": ("checkpoints", _number),
-    "saving": ("saving", _number),
-    "evaluations": ("evaluations", _number),
-    "warmup": ("warmup", _number),
-    "blips": ("blips", _number),
-    "skew": ("skew", _number),
-    "missing": ("missing", _number),
-    "late": ("late", _integer),
-    "resets": ("resets", _integer),
-    "probes": ("probes", _integer),
-}
-"""Name in a specification → field, and how its value is read."""
+PARAMETERS = tuple(field.encode_name for field in msgspec.structs.fields(Simulation)[1:])
 
 
 def parse(text: str) -> Simulation:
-    """Reads `sim:SCENARIO?name=value&…`; the scenario and every parameter may be left out.
+    """The simulation of `sim:SCENARIO?name=value&…`.
 
     Raises:
-        UsageError: a word is unknown, a value malformed, out of range or unfit for the scenario.
+        UsageError: a parameter is unknown or not valid.
     """
     scenario, _, query = text.removeprefix("sim:").partition("?")
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = {"scenario": scenario} if scenario else {}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        if name not in _PARAMETERS:
-            raise UsageError(unknown("parameter", name, _PARAMETERS))
-        field, convert = _PARAMETERS[name]
-        if field in given:
+        if name not in PARAMETERS:
+            raise UsageError(unknown("parameter", name, PARAMETERS))
+        if name in given:
             raise UsageError(f"parameter {name!r} is given twice")
-        given[field] = convert(name, value)
-    if scenario:
-        given["scenario"] = scenario
-    return Simulation(**given)
-
-
-def _check(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
-        raise UsageError(f"{name}={_write(value)} is out of range: {_write(low)} to {_write(high)}")
+        given[name] = value.split(",") if name in _OF_PHASES else value
+    try:
+        return msgspec.convert(given, Simulation, strict=False)
+    except msgspec.ValidationError as error:
+        place = _PLACE.match(str(error))
+        assert place is not None
+        value = given[place[2]]
+        shown = clean(",".join(value) if isinstance(value, list) else value)
+        why = place[1].replace("`", "").lower()
+        raise UsageError(f"{place[2]}={shown} is not valid: {why}") from None

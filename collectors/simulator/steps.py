@@ -35,7 +35,7 @@ STAGES = {
     Stall.COMPILE: Stage.COMPILING,
     Stall.EVALUATION: Stage.EVALUATING,
 }
-"""What a training process knows of its stalls; a hang takes it by surprise."""
+"""Stages that a training process reports; it cannot report a hang."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,7 +124,7 @@ class StepTelemetry:
             rank += 1
 
     def notes(self, step: Step, node: int) -> Iterator[tuple[float, bytes]]:
-        """What the node's first rank says of a stall, and when: that it begins, that it is over."""
+        """Time and record of the start and end of a stall, by the first rank of a node."""
         stage = STAGES.get(step.why)
         if stage is not None:
             for word, since in zip((stage, Stage.TRAINING), step.pause(node), strict=True):

@@ -1,4 +1,4 @@
-"""The simulated cluster as a stream of readings, in its own time."""
+"""The stream of readings of a simulated cluster, in its own time."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -23,29 +23,27 @@ from .steps import Records, StepTelemetry
 from .training import Training
 
 WOBBLE = 0.002
-"""Seconds; nothing comes exactly each second."""
+"""Jitter of the polls, seconds."""
 STEP_LAG = (0.004, 0.03)
-"""Seconds from the end of a step to a node's records of it."""
+"""Seconds from the end of a step to its records."""
 SKEWED = 0.35
-"""Share of the nodes whose clock is off, where clocks may be."""
+"""Share of the nodes with a clock offset, if there are any."""
 LATE = (15, 90)
-"""Second in which a node that is late is first heard."""
+"""Second of the first reading of a late node."""
 
 _Payloads = Iterable[tuple[str, bytes]]
-"""Sources and what they give."""
+"""Source and payload."""
 _Event = tuple[float, int, Callable[[], _Payloads]]
-"""When, which node, and what it then says."""
+"""Time, node, and its payloads."""
 
 
 def simulate(
     simulation: Simulation, start: float, sparse: SparsePast | None = None
 ) -> Iterator[Reading]:
-    """The readings from unix time `start` on, in the order of their arrival; endless without
-    `minutes`.
+    """The readings from unix time `start`, in order of arrival; endless without `minutes`.
 
-    The same simulation gives the same payloads, but for the clock times in them, which move with
-    `start`. Nothing sleeps and no clock is read: the stream is as fast as it is pulled.
-    Where it is `sparse`, what happens is the same, but fewer payloads are written.
+    The same simulation gives the same payloads, except for times, which depend on `start`. Nothing
+    sleeps. A `sparse` start has fewer payloads of the same run.
     """
     fleet, script = _stage(simulation)
     seed = simulation.seed
@@ -53,11 +51,11 @@ def simulate(
     starts = [start + off for off in clocks]
     training = Training(fleet, script, simulation)
     sources = Sources(fleet, script, simulation, starts, joins)
-    speakers = [_Speaker(fleet, job, simulation, starts) for job in script.jobs]
+    emitters = [_Emitters(fleet, job, simulation, starts) for job in script.jobs]
     kernels = KernelLogs(fleet, script, seed, starts)
     rng = np.random.default_rng([seed, 9])
     losses = np.random.default_rng([seed, 23])
-    # Drawn apart: a source that came later left the losses of the others as they were.
+    # Separate: a source added later did not change the losses of the others.
     later_losses = np.random.default_rng([seed, 27])
     offsets = rng.uniform(WOBBLE, 1.0 - WOBBLE, fleet.nodes)
     lags = rng.uniform(*STEP_LAG, fleet.nodes).tolist()
@@ -69,7 +67,7 @@ def simulate(
             return
         after = second + offsets + rng.uniform(-WOBBLE, WOBBLE, fleet.nodes)
         for job, step in training.run(second + 1.0):
-            waiting += speakers[job.index].events(step, lags)
+            waiting += emitters[job.index].events(step, lags)
         for time, node, line in kernels.lines(second):
             waiting.append((time, node, partial(_one, KERNEL_LOG, line)))
         middle = second + 0.5
@@ -80,14 +78,14 @@ def simulate(
                 waiting.append((time, node, partial(sources.payloads, second, node, span)))
         due = [event for event in waiting if event[0] < second + 1.0]
         waiting = [event for event in waiting if event[0] >= second + 1.0]
-        for time, node, says in sorted(due, key=lambda event: event[:2]):
+        for time, node, payloads in sorted(due, key=lambda event: event[:2]):
             silent = script.at(Effect.SILENT_NODE, time)
             if time >= length or (silent is not None and silent.node == node):
                 continue
             if time < joins[node]:
                 continue
             name, stamp = fleet.names[node], round(starts[node] + time, 6)
-            for source, payload in says():
+            for source, payload in payloads():
                 draws = later_losses if source == JOB_MAPPING else losses
                 if simulation.missing and draws.random() < simulation.missing:
                     continue
@@ -95,12 +93,12 @@ def simulate(
 
 
 def truth(simulation: Simulation, start: float) -> tuple[Truth, ...]:
-    """What is scripted to go wrong in a stream from `start` on; of an endless play, once."""
+    """The scripted faults of a stream from `start`; of a cycle, the first."""
     _, script = _stage(simulation)
     return script.truth(start, simulation.length)
 
 
-class _Speaker:
+class _Emitters:
     """The training processes of one job."""
 
     def __init__(self, fleet: Fleet, job: Job, simulation: Simulation, starts: list[float]) -> None:
@@ -109,16 +107,15 @@ class _Speaker:
         self._log = TrainingLog(fleet, job, simulation.seed, starts)
 
     def events(self, step: Step, lags: list[float]) -> Iterator[_Event]:
-        """When the processes of each node will speak of a step."""
+        """The events of a step."""
         records = self._telemetry.observe(step) if step.finished else None
         for place, node in enumerate(self._nodes):
             for time, note in self._telemetry.notes(step, place):
                 yield time + lags[node], node, partial(_one, STEPS, note)
             if records is not None:
-                yield step.end + lags[node], node, partial(self._reports, records, place)
+                yield step.end + lags[node], node, partial(self._payloads, records, place)
 
-    def _reports(self, records: Records, place: int) -> _Payloads:
-        """What the processes of a node say of a finished step."""
+    def _payloads(self, records: Records, place: int) -> _Payloads:
         for payload in self._telemetry.payloads(records, place):
             yield STEPS, payload
         if place == 0:
@@ -130,18 +127,18 @@ def _one(source: str, payload: bytes) -> _Payloads:
 
 
 def _clocks(simulation: Simulation) -> list[float]:
-    """Seconds by which the clock of each node is ahead."""
+    """Clock offset of each node in seconds."""
     rng = np.random.default_rng([simulation.seed, 22])
     others = simulation.nodes - 1
     off = rng.uniform(-simulation.skew, simulation.skew, others)
-    # Most are right, else nobody could tell what time it is.
+    # Most are right, so that the median is.
     right = others - min(max(int(rng.binomial(others, SKEWED)), 1), others // 2)
     off[rng.permutation(others)[:right]] = 0.0
     return [0.0, *off.tolist()]
 
 
 def _joins(simulation: Simulation) -> list[int]:
-    """The second in which each node is first heard."""
+    """The second of the first reading of each node."""
     rng = np.random.default_rng([simulation.seed, 24])
     joins = np.zeros(simulation.nodes, np.int64)
     late = rng.permutation(np.arange(1, simulation.nodes))[: simulation.late]

@@ -45,7 +45,7 @@ class TensorEngines:
         self._run(BUSY_BEFORE * rng.uniform(0.9, 1.1, (fleet.nodes, fleet.cores)), cycles)
 
     def observe(self) -> None:
-        """Takes what the machines did in a second."""
+        """Advances by one second."""
         machines = self._machines
         cycles = CLOCK * machines.activity.elapsed[:, None]
         self._run(machines.flops / self._core_flops, cycles)

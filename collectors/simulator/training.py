@@ -1,8 +1,8 @@
-"""The synchronous training loop of each job over its nodes.
+"""The synchronous training loop of each job.
 
-A step on a device is compute, then the part of the collectives that compute does not cover. It
-ends everywhere at once: whoever computes fast waits inside the collective, and the slowest
-waits least. Into a step falls at most one stall: a checkpoint, a compilation, a hang.
+A step on a device is compute, then the exposed part of the collectives. It ends on all devices at
+once: a fast device waits in the collective, the slowest waits least. A step has at most one stall:
+a checkpoint, a compilation, a hang.
 
 Times are seconds since the start of the stream; arrays are `[node of the job, device]`.
 """
@@ -25,42 +25,42 @@ from .script import Fault, Script
 from .spec import Simulation
 
 COMPUTE = 3.95
-"""Seconds a node computes in a step."""
+"""Seconds of compute in a step."""
 COMPUTE_BIAS = 0.002
 COMPUTE_NOISE = 0.003
 COMM = 0.72
-"""Seconds a collective runs in a step, without the wait for the slowest node."""
+"""Seconds of collectives in a step, without waiting for the slowest node."""
 COMM_NOISE = 0.02
 HIDDEN_SHARE = 0.55
-"""Of the collectives' time, behind compute."""
+"""Overlapped share of the collectives."""
 MAX_HIDDEN = 0.46
-"""Seconds of collectives that the compute of a step can cover."""
+"""Seconds of collectives that compute can overlap."""
 HIDDEN_BYTES = 0.8
-"""Of a step's bytes, behind compute, in many small buckets; the exposed rest is mostly latency."""
+"""Overlapped share of the bytes, in many small buckets; the exposed rest is mostly latency."""
 HIDDEN_BYTES_SLOW = 0.6
-"""The same where collectives are slow: fewer buckets are through before compute ends."""
+"""The same with slow collectives: fewer buckets finish before compute ends."""
 SLOW = 1.5
-"""From so many times the usual length they are."""
+"""Relative length from which collectives are slow."""
 HANG_LATEST, HANG_EARLIEST = 0.6, 0.15
-"""Part of its compute in which a node hangs: what hung later would do so in the collective, as
-all others do.
+"""Share of its compute after which a node hangs; later it would hang in the collective, like the
+others.
 """
 FIRST_STEP = 1200
-"""The run was under way before anybody watched."""
+"""The run has started before the stream."""
 
 EVALUATION_SECONDS = (12.0, 30.0)
 COMPILING_SHARE = 0.6
-"""Of the warm-up; the first steps after it are slow."""
+"""Of the warm-up; the next steps are slow."""
 FIRST_STEPS_SLOW = 0.6
 BLIP_SECONDS = 600.0
 BLIP_NODE = (0.15, 0.8)
 BLIP_COMM = (0.5, 2.5)
-"""How much longer one step's compute on a node, or its collectives, take."""
+"""Slowdown of the compute of a node, or of the collectives, in one step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pause:
-    """What stops a step, and when that is over."""
+    """A stall of a step, and its end."""
 
     why: Stall
     at: Column
@@ -69,7 +69,7 @@ class _Pause:
 
 
 class TrainingLoop:
-    """The steps of one job, one after the other, as the script has it."""
+    """The steps of one job."""
 
     def __init__(self, job: Job, fleet: Fleet, script: Script, simulation: Simulation) -> None:
         self._job = job
@@ -88,7 +88,7 @@ class TrainingLoop:
         self._steps: deque[Step] = deque()
 
     def run(self, until: float) -> list[Step]:
-        """Steps not yet returned that begin before `until`."""
+        """New steps that start before `until`."""
         fresh = []
         while self._time < until:
             step = self._step(self._time)
@@ -99,7 +99,7 @@ class TrainingLoop:
         return fresh
 
     def activity(self, before: Column, after: Column) -> Activity:
-        """What happened from `before` to `after`, `[node]` each; windows only move forward.
+        """The activity from `before` to `after`, `[node]` each; windows only move forward.
 
         `run` must have gone beyond `after`.
         """
@@ -115,7 +115,7 @@ class TrainingLoop:
         return total
 
     def compiling(self, time: float) -> float | None:
-        """Since when the graph is being compiled at `time`, which no window has passed yet."""
+        """Start of the compilation that runs at `time`; None if there is none."""
         for step in self._steps:
             begin, end = step.pause(0)
             if step.why is Stall.COMPILE and begin <= time < end:
@@ -148,7 +148,7 @@ class TrainingLoop:
         )
 
     def _compute(self, begin: float) -> tuple[Column, Column]:
-        """Seconds that each device computes, and at what speed."""
+        """Compute seconds and speed of each device."""
         job, noise = self._job, self._simulation.noise
         scatter = self._rng.normal(0.0, COMPUTE_NOISE * noise, self._shape[0])
         within = 0.02 * max(noise, 1.0)
@@ -171,7 +171,7 @@ class TrainingLoop:
         return compute, 1.0 / slower
 
     def _comm(self, begin: float) -> tuple[float, float]:
-        """Seconds that the collectives run, and how many times the usual that is."""
+        """Seconds of the collectives, and their slowdown."""
         noise = self._simulation.noise
         within = 0.1 * max(noise, 1.0)
         scatter = float(
@@ -190,12 +190,12 @@ class TrainingLoop:
         return COMM * self._job.pace * scatter * slower, slower
 
     def _blip(self) -> bool:
-        """Whether something is slow for just this step: each of two kinds may come."""
+        """Whether this step has a blip of one of the two kinds."""
         chance = 0.5 * self._simulation.blips * (COMPUTE + COMM) * self._job.pace / BLIP_SECONDS
         return chance > 0.0 and bool(self._chance.random() < chance)
 
     def _pause(self, begin: float, compute: Column, length: float) -> _Pause:
-        """What stops this step; of nothing, its end."""
+        """The stall of this step, if any, and its end."""
         stop = self._stop(begin, compute, length)
         if stop is not None:
             return stop
@@ -220,7 +220,7 @@ class TrainingLoop:
         return _Pause(Stall.NONE, whole, end)
 
     def _stop(self, begin: float, compute: Column, length: float) -> _Pause | None:
-        """A hang: the others compute on, up to the collective that the victim does not reach."""
+        """A hang: the others compute up to the collective, which the victim does not reach."""
         for effect in (Effect.HANG, Effect.SILENT_NODE, Effect.DEVICE_LOST):
             fault = self._script.between(effect, begin, begin + length, self._job)
             if fault is None or fault.way == "agent":

@@ -1,4 +1,4 @@
-"""The host's vCPUs: busy with feeding, compiling or saving."""
+"""vCPU usage of the hosts."""
 
 import numpy as np
 
@@ -18,10 +18,10 @@ USAGE = {
     Stall.EVALUATION: {"user": 15.0, "system": 1.6, "io_wait": 0.05, "soft_irq": 0.1},
     Stall.IDLE: {"user": 0.6, "system": 0.3, "io_wait": 0.02, "soft_irq": 0.02},
 }
-"""Percent of all vCPU time, by what the job is stalled in; the rest is idle."""
+"""Percent of all vCPU time, by stall; the rest is idle."""
 NOISE = 0.03
 VARIANTS = 8
-"""Prepared tables of the single vCPUs: they are long, and nobody reads them closely."""
+"""Prepared tables of single vCPUs, which are long."""
 _IDLE = CPU_MODES.index("idle")
 
 
@@ -44,7 +44,7 @@ class VcpuUsage:
         """Percent, `[node]` and in the order of CPU_MODES."""
 
     def observe(self, activity: Activity) -> None:
-        """Takes what all nodes did in a second."""
+        """Advances by one second."""
         usage = np.tile(self._usage[Stall.NONE], (self._shape[0], 1))
         self._why = [Stall.NONE] * self._shape[0]
         for why, seconds in activity.stalled.items():
@@ -59,7 +59,7 @@ class VcpuUsage:
         self.average = usage.tolist()
 
     def table(self, node: int, variant: int) -> str:
-        """`usage_data` of a node: every single vCPU."""
+        """`usage_data` of a node, by vCPU."""
         return self._tables[self._why[node]][variant % VARIANTS]
 
     def _table(self, usage: Column, vcpus: int) -> str:

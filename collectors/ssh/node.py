@@ -104,7 +104,7 @@ class SshNode:
         """Keeps a connection until cancelled, then ends it and what ran on the node."""
         await self._claim(sink)
         if complaint := descriptors.allow(DESCRIPTORS):
-            sink.tell(complaint)
+            sink.warn(complaint)
         try:
             await self._keep(sink)
         finally:
@@ -118,7 +118,7 @@ class SshNode:
             self._say(sink, State.DOWN, f"{self._name} is spoken for by {clean(holder)}")
             await asyncio.sleep(self._recheck)
         if self.node != self._name:
-            sink.forget(self.node, address)
+            sink.remove(self.node, address)
             self.node = self._name
 
     async def _keep(self, sink: Sink) -> None:

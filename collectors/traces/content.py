@@ -1,7 +1,6 @@
-"""A trace file's content: expanded, bounded, and taken apart into its members."""
+"""The members of a trace file, expanded and bounded."""
 
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -15,11 +14,6 @@ from trntop.recording.compression import BrokenStreamError, blocks, detect
 
 MAX_DECODED = 4 << 30
 """Bytes of one trace, expanded."""
-MAX_RATIO = 250
-"""How many times larger than its file a trace may be once expanded; real ones are 10 to 40."""
-FREE = 64 << 20
-"""Expanded bytes to which `MAX_RATIO` does not apply."""
-
 T = TypeVar("T")
 
 _DAMAGE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -28,14 +22,13 @@ _BARE = re.compile(rb"([:\[,]\s*)-?(?:inf(?:inity)?|nan)\b", re.IGNORECASE)
 
 
 class Members(msgspec.Struct):
-    """The members of a trace that anything is read from, each as it stands."""
+    """The members of a trace that are used."""
 
     traceEvents: Raw = Raw()  # noqa: N815
     distributedInfo: Raw = Raw()  # noqa: N815
     baseTimeNanoseconds: Raw = Raw()  # noqa: N815
     hostname: Raw = Raw()
     events: Raw = Raw()
-    trace_event: Raw = Raw()
 
 
 _members = msgspec.json.Decoder(Members)
@@ -45,17 +38,21 @@ def read(path: Path) -> Members:
     """The members of a trace file, plain or compressed.
 
     Raises:
-        RecordingError: it cannot be read or is no JSON object; names the file and the reason.
+        RecordingError: it cannot be read, or is not a JSON object.
     """
     content = bytearray()
     try:
-        for block in _blocks(path):
-            # The first line of a recording is one whole object.
-            if not content and envelope.parse(block.partition(b"\n")[0]):
-                raise RecordingError(f"{path}: this is a recording: trntop replay {path}")
-            content += block
-            if len(content) > MAX_DECODED:
-                raise RecordingError(f"{path}: larger than {MAX_DECODED >> 30} GiB expanded")
+        if path.exists() and not path.is_file():  # opening a FIFO would wait for a writer
+            raise RecordingError(f"{path}: not a regular file")
+        with path.open("rb") as file:
+            codec = detect(file.read(8))
+            file.seek(0)
+            for block in blocks(file, codec):
+                if not content and envelope.parse(block.partition(b"\n")[0]):
+                    raise RecordingError(f"{path}: this is a recording: trntop replay {path}")
+                content += block
+                if len(content) > MAX_DECODED:
+                    raise RecordingError(f"{path}: larger than {MAX_DECODED >> 30} GiB expanded")
     except BrokenStreamError as error:
         raise RecordingError(f"{path}: {error}") from error
     except OSError as error:
@@ -67,29 +64,11 @@ def read(path: Path) -> Members:
     return _parse(path, content)
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
-    status = path.stat()
-    # Looked at before it is opened: opening a FIFO would wait for a writer.
-    if not stat.S_ISREG(status.st_mode):
-        raise RecordingError(f"{path}: not a regular file")
-    with path.open("rb") as file:
-        codec = detect(file.read(8))
-        file.seek(0)
-        expanded = 0
-        for block in blocks(file, codec):
-            expanded += len(block)
-            if expanded > max(FREE, MAX_RATIO * status.st_size):
-                raise RecordingError(
-                    f"{path}: expands to more than {MAX_RATIO} times its size, as no trace does"
-                )
-            yield block
-
-
 def _parse(path: Path, content: bytearray) -> Members:
     try:
         return _decode(content)
     except _DAMAGE as first:
-        # Profilers write the bandwidth of a copy that took no time as a bare `inf`.
+        # Profilers write an infinite bandwidth as a bare `inf`.
         try:
             return _decode(_BARE.sub(rb"\1null", content))
         except _DAMAGE:
@@ -97,17 +76,15 @@ def _parse(path: Path, content: bytearray) -> Members:
 
 
 def items(path: Path, data: Raw, kind: type[T]) -> Iterator[T | None]:
-    """The items of a list, None for each that is not of its kind.
-
-    One at a time: a trace has millions, of which few are kept.
+    """The items of a list, one at a time; None for each of another type.
 
     Raises:
-        RecordingError: it is no list.
+        RecordingError: it is not a list.
     """
     try:
         pieces = msgspec.json.decode(data, type=list[Raw])
     except _DAMAGE as error:
-        raise RecordingError(f"{path}: not a trace: its events are no list") from error
+        raise RecordingError(f"{path}: not a trace: its events are not a list") from error
     decoder = msgspec.json.Decoder(kind)
     for piece in pieces:
         try:
@@ -117,12 +94,11 @@ def items(path: Path, data: Raw, kind: type[T]) -> Iterator[T | None]:
 
 
 def present(data: Raw) -> bool:
-    """Whether a trace has this member."""
     return memoryview(data).nbytes > 0
 
 
 def value(data: Raw, kind: type[T]) -> T | None:
-    """A member as what it should be; None where it is missing or something else."""
+    """A member of this type; None if it is missing or of another type."""
     try:
         return msgspec.json.decode(data, type=kind)
     except _DAMAGE:
@@ -131,7 +107,7 @@ def value(data: Raw, kind: type[T]) -> T | None:
 
 def _decode(content: bytes | bytearray) -> Members:
     if _LIST.match(content):
-        # Chrome's form without an object around the events.
+        # Chrome's format without an object around the events.
         return Members(traceEvents=msgspec.json.decode(content, type=Raw))
     return _members.decode(content)
 
@@ -142,5 +118,5 @@ def _reason(error: Exception) -> str:
     if isinstance(error, msgspec.ValidationError):
         return "not a trace: no JSON object with events in it"
     if "truncated" in str(error):
-        return "its JSON stops before its end: cut off, or still being written"
+        return "its JSON is incomplete: cut off, or still being written"
     return f"not a trace: {error}"

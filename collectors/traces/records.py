@@ -1,15 +1,8 @@
-"""What a trace says of each step: the times of compute and communication, and step records.
+"""Captures, and their compute and communication time per step.
 
-Of one rank, from the unions of its intervals:
-
-    compute   time in which computation ran
-    comm      time in which a collective ran
-    overlap   time in which both did
-    exposed   comm − overlap
-
-Each moment of device time counts for the step in whose window it lies: an activity that reaches
-over the edge of a window is cut there, so that no part is longer than its step. What lies in
-no window counts in the total alone, which says how much that is.
+Of one rank, from the unions of its intervals: compute, comm (a collective runs), overlap (both),
+exposed = comm − overlap. An activity that crosses the edge of a step is cut there; one outside all
+steps only counts in the total.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +20,7 @@ from .intervals import Intervals, clip, length, overlap, union
 
 NANO = 1_000_000_000
 FIRST, LAST = 10**9 * NANO, 4 * 10**9 * NANO
-"""Unix nanoseconds between which a capture is believed to have begun: 2001 to 2096."""
+"""Plausible start of a capture in unix nanoseconds: 2001 to 2096."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +28,14 @@ class Window:
     """The time of one step, in nanoseconds of the capture."""
 
     number: int | None
-    """As the framework counts; None where the capture marks no steps."""
+    """None if the capture marks no steps."""
     start: int
     stop: int
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What the device of one rank did; times are nanoseconds since `epoch`."""
+    """The device activity of one rank; times are nanoseconds since `epoch`."""
 
     path: Path
     node: str
@@ -51,23 +44,21 @@ class Capture:
     """Unix nanoseconds."""
     start: int
     stop: int
-    """Of the first and the last activity, copies included."""
+    """End of the last activity, including copies."""
     compute: Intervals | None
-    """A union; None where the capture cannot tell."""
+    """A union; None if unknown."""
     comm: Intervals | None
-    """The same of collectives."""
+    """A union; None if unknown."""
     windows: tuple[Window, ...] = ()
-    """In order, none reaching into the next."""
+    """In order, without overlap."""
     notes: tuple[str, ...] = ()
-    """What to know about the figures: damage, guesses."""
+    """Damage and guesses."""
     waits: bool = False
-    """Whether computation includes waiting for collectives: what of them is covered by work, and
-    what is exposed, is then not known.
-    """
+    """Compute includes waiting for collectives, so overlap and exposed time are unknown."""
 
     @property
     def steps(self) -> tuple[Window, ...]:
-        """Its windows; one without marks is one step without a number."""
+        """Its windows; without marks, the capture is one step without a number."""
         return self.windows or (Window(None, self.start, self.stop),)
 
 
@@ -87,7 +78,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a capture, in steps or not."""
+    """A whole capture."""
 
     file: str
     node: str
@@ -101,22 +92,22 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     overlap_seconds: float | None
     exposed_comm_seconds: float | None
     overlap_ratio: float | None
-    """overlap ÷ comm; None where there was no communication."""
+    """overlap ÷ comm; None without communication."""
     outside_seconds: float
     """Compute or communication in no step."""
 
 
 def dated(path: Path, began: int, length: int) -> tuple[int, tuple[str, ...]]:
-    """When a capture began, in unix nanoseconds, and what to say where that is a guess.
+    """The start of a capture in unix nanoseconds, and a note if it is a guess.
 
     Args:
         path: its file.
-        began: the same by the capture's own clock, which may count from anywhere.
-        length: nanoseconds that it lasts.
+        began: the same by the clock of the capture, which may have any origin.
+        length: its duration in nanoseconds.
     """
     if FIRST < began < LAST:
         return began, ()
-    guess = "no date in it: taken to end when the file was written"
+    guess = "it has no date: its end is the modification time of the file"
     return path.stat().st_mtime_ns - length, (guess,)
 
 
@@ -154,11 +145,11 @@ def total_of(capture: Capture) -> Total:
     )
 
 
-def refuse_twins(captures: Iterable[Capture]) -> None:
-    """Keeps one step of one rank from being counted twice.
+def refuse_duplicates(captures: Iterable[Capture]) -> None:
+    """Ensures that no step of a rank is counted twice.
 
     Raises:
-        RecordingError: two captures hold the same; names both files.
+        RecordingError: two captures have the same step.
     """
     seen: dict[tuple[str, int, int | None], Path] = {}
     for capture in captures:
@@ -167,13 +158,13 @@ def refuse_twins(captures: Iterable[Capture]) -> None:
             if other is not capture.path:  # by identity: one file may be given twice
                 step = "a step" if window.number is None else f"step {window.number}"
                 raise RecordingError(
-                    f"{other} and {capture.path} both hold {step} of rank {capture.rank}"
-                    f" on {capture.node}: leave one out, or let their names tell them apart"
+                    f"{other} and {capture.path} both have {step} of rank {capture.rank}"
+                    f" on {capture.node}: omit one, or rename a file"
                 )
 
 
 def gap(captures: Iterable[Capture]) -> tuple[float, Path, Path] | None:
-    """The longest time that no capture covers: seconds, the file before it and the one after."""
+    """The longest gap between captures: seconds, the file before it and the one after."""
     spans = sorted((one.epoch + one.start, one.epoch + one.stop, one.path) for one in captures)
     longest = None
     reach, last = spans[0][1:]

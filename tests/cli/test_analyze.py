@@ -98,7 +98,7 @@ def test_own_rules_can_be_asked_for(capsys: pytest.CaptureFixture[str], tmp_path
     config = tmp_path / "config.toml"
     config.write_text('[[rules]]\nname = "own"\nwhen = "node_load1 > 1e5"\n')
     out = said(capsys, "--markdown", "--rule", "own", "--config", str(config))
-    assert "- custom rule own: `node_load1 > 1e5`, warning" in out
+    assert "- Only incidents of the kind own" in out
     assert "no selected open incidents" in out
 
 

@@ -95,7 +95,7 @@ class TestListening:
             (["--web.systemd-socket"], "systemd passed no socket"),
             (["--web.systemd-socket", "--port", "1"], "cannot be combined with --listen or --port"),
             (["--web.config.file", "none.yml"], "none.yml: No such file"),
-            (["--max-series", "0"], "0 is not a whole number above 0"),
+            (["--set", "export.max_series=0"], "export.max_series must be a whole number"),
             (["--compat", "dcgm"], "dcgm: not an exporter"),
         ],
     )
@@ -112,7 +112,14 @@ class TestListening:
 
 class TestPages:
     def test_limit_and_other_names(self) -> None:
-        options = ("--port", "0", "--compat", "neuron-monitor,amazonefa", "--max-series", "2000")
+        options = (
+            "--port",
+            "0",
+            "--compat",
+            "neuron-monitor,amazonefa",
+            "--set",
+            "export.max_series=2000",
+        )
         with exporting(SIM, *options) as (url,), client_of(url) as client:
             ready(client)
             page = client.get("/metrics").text
@@ -120,7 +127,7 @@ class TestPages:
             assert "\nneuroncore_utilization_ratio{" in page
             assert 'trntop_series_dropped{page="metrics"} 0\n' in page
         with (
-            exporting(SIM, "--port", "0", "--max-series", "20") as (url,),
+            exporting(SIM, "--port", "0", "--set", "export.max_series=20") as (url,),
             client_of(url) as client,
         ):
             ready(client)

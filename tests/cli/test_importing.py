@@ -65,8 +65,8 @@ def test_a_table(
     ("columns", "hidden"),
     [
         (200, ""),
-        (80, "overlap, comm/compute"),
-        (20, "time, compute, comm, overlap, exposed, comm/compute"),
+        (80, "comm/compute, overlap"),
+        (60, "comm/compute, overlap, exposed, compute"),
     ],
 )
 def test_a_table_fits_the_terminal_and_says_what_it_leaves_out(
@@ -80,11 +80,11 @@ def test_a_table_fits_the_terminal_and_says_what_it_leaves_out(
     assert main(["import", "trace", ranks[0]]) == 0
     captured = capsys.readouterr()
     header = captured.out.splitlines()[0]
-    assert len(header) <= max(columns, 44)
+    assert len(header) <= columns
     assert not set(hidden.split(", ")) & set(header.split())
     assert {"node", "rank", "step", "comm/step", "exposed/step"} <= set(header.split())
-    said = f"trntop: not shown in {columns} columns: {hidden}\n" if hidden else ""
-    assert captured.err == said
+    note = f"not shown at this width: {hidden} (wider terminal, or --json)"
+    assert (note in " ".join(captured.out.split())) is bool(hidden)
 
 
 def test_one_step_of_one_rank_is_not_counted_twice(
@@ -102,7 +102,7 @@ def test_one_step_of_one_rank_is_not_counted_twice(
     ):
         assert main(["import", "trace", *files]) == 2
         captured = capsys.readouterr()
-        assert captured.err.startswith(f"trntop: {files[0]} and {files[1]} both hold {what}: ")
+        assert captured.err.startswith(f"trntop: {files[0]} and {files[1]} both have {what}: ")
         assert (captured.err.count("\n"), captured.out) == (1, "")
     later = kineto(tmp_path / "c", [step(4, 0, 10), gemm(0, 5)])
     assert main(["import", "trace", marked[0], str(later)]) == 0
@@ -135,7 +135,7 @@ def test_traces_of_different_times_are_imported_and_no_node_is_silent_between_th
     output = tmp_path / "run.jsonl"
     assert main(["import", "trace", *ranks, str(undated), "-o", str(output)]) == 0
     errors = capsys.readouterr().err
-    assert "no date in it" in errors
+    assert "it has no date" in errors
     assert "these traces do not overlap in time: " in errors
     assert f" between {ranks[0]} and {undated}\n" in errors
     assert main(["analyze", "--json", str(output)]) == 0
@@ -226,7 +226,7 @@ def test_what_to_know_of_a_trace_is_said_once(
     captured = capsys.readouterr()
     assert len(json.loads(captured.out)["steps"]) == 8
     assert captured.err.splitlines() == [
-        f"trntop: {path}: no cc_running events in it: communication is not known"
+        f"trntop: {path}: no cc_running events in it: communication is unknown"
     ]
 
 

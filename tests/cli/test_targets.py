@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("servers")
 
 
 def arguments(**given: object) -> Namespace:
-    usual = {"nodes": [], "file": None, "port": 10042, "labels": [], "listen": None}
+    usual = {"nodes": [], "port": 10042, "labels": [], "listen": None}
     return Namespace(**(usual | given))
 
 
@@ -50,7 +50,6 @@ def test_no_node_is_an_empty_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "missing nodes"),
         ({"nodes": ["trn-[1"]}, "bracket"),
         (
             {"nodes": ["trn"], "labels": ["cluster"]},
@@ -69,13 +68,13 @@ def test_bad_use(given: dict[str, object], says: str) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     file = tmp_path / "nodes"
     with pytest.raises(TrntopError, match="No such file"):
-        targets(arguments(file=file))
+        targets(arguments(nodes=[f"@{file}"]))
     file.write_bytes(b"trn-1\n\xff")
     with pytest.raises(TrntopError, match="not UTF-8 at byte 6"):
-        targets(arguments(file=file))
+        targets(arguments(nodes=[f"@{file}"]))
     file.write_bytes(b"a," * (3 << 20))
     with pytest.raises(TrntopError, match="larger than 4 MiB"):
-        targets(arguments(file=file))
+        targets(arguments(nodes=[f"@{file}"]))
 
 
 async def test_serves_the_file_as_it_is_now(tmp_path: Path) -> None:
@@ -112,7 +111,7 @@ from argparse import Namespace
 from pathlib import Path
 from trntop.cli.targets import targets
 args = Namespace(
-    nodes=[], file=Path(sys.argv[1]), port=1, labels=["cluster=a"], listen="127.0.0.1:0"
+    nodes=[f'@{sys.argv[1]}'], port=1, labels=["cluster=a"], listen="127.0.0.1:0"
 )
 sys.exit(targets(args))
 """

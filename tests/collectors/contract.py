@@ -183,9 +183,9 @@ class Book(Notebook):
         self.monitor.status(status)
         super().status(status)
 
-    def forget(self, node: str, owner: str = "") -> None:
+    def remove(self, node: str, owner: str = "") -> None:
         self.names.add(node)
-        super().forget(node, owner)
+        super().remove(node, owner)
 
     def is_down(self) -> bool:
         return any(one.state is State.DOWN for one in self.statuses)

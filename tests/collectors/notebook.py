@@ -42,12 +42,12 @@ class Notebook:
     def register(self, node: str, owner: str, *sources: str) -> str:
         return self.claims.register(node, owner, *sources)
 
-    def forget(self, node: str, owner: str = "") -> None:
+    def remove(self, node: str, owner: str = "") -> None:
         if self.claims.drop(node, owner) is None:
             self.forgotten.append(node)
             self._news.set()
 
-    def tell(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         self.told.append(text)
         self._news.set()
 

@@ -148,7 +148,7 @@ async def test_throttled_it_waits_longer(monkeypatch: pytest.MonkeyPatch) -> Non
         asked.append(time.monotonic())
         raise aws.AwsError("too often", throttled=True)
 
-    monkeypatch.setattr(ContainerInsights, "_look", throttle)
+    monkeypatch.setattr(ContainerInsights, "_request", throttle)
     sink = Notebook()
     async with running(ContainerInsights("train", period=0.05), sink):
         await sink.until(lambda: len(asked) >= 4, 20)
@@ -161,7 +161,7 @@ def test_names_that_are_not_one_nodes_are_longer() -> None:
     insights = ContainerInsights("train")
     nodes = [Node("i-1", "a.x"), Node("i-2", "a.y"), Node("i-3", "b.x"), Node("i-4", "b.x")]
     insights._nodes = dict.fromkeys(nodes, "")
-    assert set(insights._names().values()) == {"a.x", "a.y", "b.x i-3", "b.x i-4"}
+    assert set(insights._names().values()) == {"a.x i-1", "a.y i-2", "b.x i-3", "b.x i-4"}
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.collectors.notebook import wait_until
 from trntop.collectors import compiler
-from trntop.collectors.compiler import CompileCache, cache_folder, look, title
+from trntop.collectors.compiler import CompileCache, cache_folder, processes, title
 
 TICK = os.sysconf("SC_CLK_TCK")
 BOOTED = 1_763_600_000
@@ -29,12 +29,13 @@ class Proc:
         folder = self.path / str(pid)
         folder.mkdir()
         (folder / "cmdline").write_bytes(b"".join(f"{one}\0".encode() for one in arguments))
-        fields = ["S", str(parent), *["0"] * 17, str(since * TICK), "0"]
+        fields = ["S", str(parent), *["0"] * 17, str(since * TICK), *["0"] * 30]
         (folder / "stat").write_text(f"{pid} (a) b (c) {' '.join(fields)}\n")
 
 
 @pytest.fixture
-def proc(tmp_path: Path) -> Proc:
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proc:
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
     return Proc(tmp_path / "proc")
 
 
@@ -61,50 +62,27 @@ def test_helpers_and_copies_of_a_compiler_do_not_count(proc: Proc) -> None:
     proc.has(2)  # a kernel thread
     proc.has(50, "python3", "train.py")
     proc.has(60, *COMPILE, parent=50, since=200)
-    proc.has(61, *COMPILE, parent=60)
-    proc.has(62, "sh", "-c", "hlo2penguin", parent=60)
-    proc.has(63, *COMPILE, parent=62)
+    proc.has(61, *COMPILE, parent=60, since=250)
+    proc.has(62, "sh", "-c", "hlo2penguin", parent=60, since=250)
+    proc.has(63, *COMPILE, parent=62, since=250)
     proc.has(70, *COMPILE, parent=1, since=300)
-    processes = look(proc.path, 1.0)
-    assert (processes.count, processes.partial) == (8, False)
-    assert [(one.pid, one.since, one.command) for one in processes.compilers] == [
-        (70, BOOTED + 300, "neuronx-cc compile"),
-        (60, BOOTED + 200, "neuronx-cc compile"),
-    ]
+    count, compilers = processes()
+    assert count == 8
+    assert [(one.pid, one.command) for one in compilers] == [
+        (60, "neuronx-cc compile"), (70, "neuronx-cc compile"),
+    ]  # fmt: skip
+    assert compilers[1].since - compilers[0].since == 100
 
 
 def test_processes_that_end_meanwhile_are_no_matter(proc: Proc) -> None:
     proc.has(60, *COMPILE)
     (proc.path / "60/stat").unlink()
     (proc.path / "61").mkdir()
-    proc.has(62, *COMPILE, parent=99)
-    processes = look(proc.path, 1.0)
-    assert processes.count == 3
-    assert processes.compilers == ()
+    assert processes() == (2, [])
 
 
-def clock(*times: float) -> Iterator[float]:
-    yield from times
-    while True:
-        yield times[-1]
-
-
-def test_of_too_many_processes_as_many_as_time_allows_are_looked_at(proc: Proc) -> None:
-    for pid in range(1, 1001):
-        (proc.path / str(pid)).mkdir()
-    proc.has(20_000, *COMPILE)
-    ticks = clock(0.0, 0.0, 0.05, 0.3)
-    processes = look(proc.path, 0.2, lambda: next(ticks))
-    assert (processes.count, processes.partial) == (1001, True)
-    assert [one.pid for one in processes.compilers] == [20_000]  # the newest come first
-
-
-def test_no_procfs(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        look(tmp_path / "proc", 1.0)
-
-
-def test_a_running_compiler(tmp_path: Path) -> None:
+def test_a_running_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "PROCFS_PATH", "/proc")
     script = tmp_path / "neuronx-cc"
     script.write_text(f"#!{sys.executable} -S\nimport time\ntime.sleep(600)\n")
     script.chmod(0o755)
@@ -112,7 +90,7 @@ def test_a_running_compiler(tmp_path: Path) -> None:
     try:
 
         def found() -> list[compiler.Compiler]:
-            compilers = look(Path("/proc"), 5.0).compilers
+            _, compilers = processes()
             return [one for one in compilers if one.pid == child.pid]
 
         wait_until(found)
@@ -147,20 +125,6 @@ def test_finished_modules_of_all_versions_count(tmp_path: Path) -> None:
         file.unlink()
     unfinished.rmdir()
     assert cache.count(1.0) == (3, False)
-
-
-def test_a_folder_that_has_not_changed_is_not_listed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    version = module(tmp_path, "a").parent
-    os.utime(version, (1e9, 1e9))
-    cache = CompileCache(tmp_path)
-    cache.count(1.0)
-    listed: list[Path] = []
-    scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: listed.append(path) or scandir(path))
-    assert cache.count(1.0) == (1, False)
-    assert listed == [tmp_path]
 
 
 def test_what_there_was_no_time_for_is_looked_at_later(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_a_card_still_being_set_up_is_looked_at_again(tmp_path: Path) -> None:
     for name in ("ports", "hw_counters"):
         (folder / name).rename(tmp_path / name)
     reader = EfaReader(tmp_path)
-    assert read(reader)["devices"][card]["error"] == "it shows no counters"
+    assert read(reader)["devices"][card]["error"] == "it has no counters"
     for name in ("ports", "hw_counters"):
         (tmp_path / name).rename(folder / name)
     assert read(reader)["devices"][card]["port"]["tx_bytes"] == 1000
@@ -201,10 +201,10 @@ def test_few_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_no_card(tmp_path: Path) -> None:
-    with pytest.raises(AbsentError, match="no EFA card in /sys/class/infiniband"):
+    with pytest.raises(AbsentError, match="no EFA device in /sys/class/infiniband"):
         EfaReader(tmp_path)()
     efa_tree(tmp_path, cards=0)
-    with pytest.raises(AbsentError, match="no EFA card"):
+    with pytest.raises(AbsentError, match="no EFA device"):
         EfaReader(tmp_path)()
 
 
@@ -212,7 +212,7 @@ def test_doctor_counts_cards(tmp_path: Path) -> None:
     efa_tree(tmp_path)
     finding = examine(tmp_path)
     assert (finding.source, finding.ok, finding.remedy) == ("efa", True, "")
-    assert finding.found.startswith("16 EFA cards (rdmap112s27, rdmap112s28, ")
+    assert finding.found.startswith("16 EFA devices (rdmap112s27, rdmap112s28, ")
     assert finding.found.endswith(", …), driver 2.17.3g")
 
 
@@ -230,7 +230,7 @@ def test_doctor_names_what_an_old_driver_lacks(
     efa_tree(tmp_path, cards=1, driver=driver, layout=layout, rate=100)
     finding = examine(tmp_path)
     assert finding.ok
-    assert f"1 EFA card (rdmap16s27), driver {driver};" in finding.found
+    assert f"1 EFA device (rdmap16s27), driver {driver};" in finding.found
     assert all(text in finding.found for text in lacks)
     assert finding.remedy == "update the EFA driver"
 
@@ -248,5 +248,5 @@ def test_doctor_names_an_unreadable_card(tmp_path: Path) -> None:
 def test_doctor_without_cards(tmp_path: Path) -> None:
     finding = examine(tmp_path)
     assert not finding.ok
-    assert finding.found == "no EFA card in /sys/class/infiniband"
+    assert finding.found == "no EFA device in /sys/class/infiniband"
     assert "modprobe efa" in finding.remedy

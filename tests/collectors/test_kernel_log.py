@@ -13,7 +13,8 @@ import pytest
 
 from tests.collectors.notebook import Notebook, alive, pids, running
 from trntop.catalog import KERNEL_LOG
-from trntop.collectors.kernel_log import REMEDY, KernelLog, Kmsg, examine
+from trntop.collectors import kernel_log as module
+from trntop.collectors.kernel_log import REMEDY, KernelLog, examine, open_kmsg, read_record
 from trntop.core.model import State
 from trntop.sources.kernel_log import decode
 
@@ -31,7 +32,7 @@ class Kernel:
         self._writer.setblocking(False)
         self.number = 100
         self.paths: list[Path] = []
-        self.closed = False
+        self.descriptor = -1
 
     def says(self, text: str, *about: str, number: int | None = None) -> None:
         self.number = self.number + 1 if number is None else number
@@ -46,23 +47,23 @@ class Kernel:
     def dies(self) -> None:
         self._writer.send(b"no device")
 
-    def opener(self, path: Path) -> "Kernel":
+    def opener(self, path: Path) -> int:
         self.paths.append(path)
-        return self
+        self.descriptor = os.dup(self._reader.fileno())
+        return self.descriptor
 
-    def fileno(self) -> int:
-        return self._reader.fileno()
+    @property
+    def closed(self) -> bool:
+        return not Path(f"/proc/self/fd/{self.descriptor}").exists()
 
-    def read(self) -> bytes:
-        data = os.read(self._reader.fileno(), 16_384)
+    @staticmethod
+    def read(descriptor: int) -> bytes:
+        data = read_record(descriptor)
         if data == b"overwritten":
             raise BrokenPipeError
         if data == b"no device":
             raise OSError(errno.ENODEV, "No such device")
         return data
-
-    def close(self) -> None:
-        self.closed = True
 
     def tear_down(self) -> None:
         self._reader.close()
@@ -70,7 +71,8 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel() -> Iterator[Kernel]:
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    monkeypatch.setattr(module, "read_record", Kernel.read)
     kernel = Kernel()
     yield kernel
     kernel.tear_down()
@@ -207,7 +209,7 @@ async def test_the_journal_where_the_device_may_not_be_read(sink: Notebook, tmp_
 )  # fmt: skip
 async def test_neither(sink: Notebook, tmp_path: Path, code: str, reason: str) -> None:
     followed = KernelLog(
-        "n", tmp_path, journal=journalctl(code), heartbeat=0.05, gather=0.02, first_word=0.5
+        "n", tmp_path, journal=journalctl(code), heartbeat=0.05, gather=0.02, first_message=0.5
     )
     async with running(followed, sink):
         await sink.until(lambda: sink.reasons(State.DOWN))
@@ -218,10 +220,10 @@ async def test_neither(sink: Notebook, tmp_path: Path, code: str, reason: str) -
 async def test_a_way_that_opens_later_is_found(kernel: Kernel, sink: Notebook) -> None:
     refusals = [PermissionError(errno.EPERM, "Operation not permitted")]
 
-    def opener(path: Path) -> Kernel:
+    def opener(path: Path) -> int:
         if refusals:
             raise refusals.pop()
-        return kernel
+        return kernel.opener(path)
 
     followed = KernelLog("n", journal=NO_JOURNAL, gather=0.02, recheck=0.05, opener=opener)
     async with running(followed, sink):
@@ -233,19 +235,15 @@ async def test_a_way_that_opens_later_is_found(kernel: Kernel, sink: Notebook) -
 def test_the_device_is_opened_behind_what_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "kmsg"
     path.write_bytes(b"6,1,0,-;old\n")
-    records = Kmsg(path)
-    assert records.read() == b""
-    records.close()
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        records.read()
+    descriptor = open_kmsg(path)
+    assert read_record(descriptor) == b""
+    os.close(descriptor)
 
 
 def test_examine(tmp_path: Path) -> None:
     finding = examine(tmp_path, journalctl(entry("old") + "time.sleep(600)"))
     assert finding.ok
-    assert finding.found.endswith(
-        "No such file or directory; journalctl shows the kernel's messages"
-    )
+    assert finding.found.endswith("No such file or directory; journalctl shows the kernel messages")
     finding = examine(tmp_path, NO_JOURNAL)
     assert (finding.ok, finding.remedy) == (False, REMEDY)
     (tmp_path / "dev").mkdir()

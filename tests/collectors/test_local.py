@@ -69,7 +69,7 @@ def test_a_look_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, settings
     started = time.monotonic()
     findings = {one.source: one for one in collectors.examine_all(settings)}
     assert time.monotonic() - started < 10
-    assert findings["efa"].found == "no answer for 1 s: a read blocks in the kernel"
+    assert findings["efa"].found == "no response for 1 s: a read blocks in the kernel"
     hang.set()
 
 

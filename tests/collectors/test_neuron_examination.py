@@ -48,9 +48,12 @@ def test_no_driver(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("fault", "found"),
     [
-        ("exit:3", "exited with code 3 without a report; it said: simulated failure; Neuron"),
+        (
+            "exit:3",
+            "exited with code 3 without a report; its last error: simulated failure",
+        ),
         ("hang", "no report within 0.3 s; Neuron driver"),
-        ("garbage", "no report within 0.9 s, 3 pieces of its output are not reports; Neuron"),
+        ("garbage", "no report within 0.9 s, 3 parts of its output are not reports; Neuron"),
     ],
 )
 def test_what_went_wrong(

@@ -7,7 +7,6 @@ import pytest
 
 from tests.collectors.notebook import Notebook, alive, running
 from trntop.catalog import NEURON_LS
-from trntop.collectors import neuron_ls
 from trntop.collectors.neuron_ls import UPDATE, NeuronLs, examine
 from trntop.core.model import State
 from trntop.sources.neuron_ls import decode
@@ -83,10 +82,10 @@ async def test_the_form_that_is_understood_is_remembered(
 @pytest.mark.parametrize(
     ("mode", "reason"),
     [
-        ("neither", f"neuron-ls knows neither -j nor --output-format json; {UPDATE}"),
+        ("neither", f"neuron-ls supports neither -j nor --output-format json; {UPDATE}"),
         ("no-driver", "neuron-ls exited with code 1: no neuron device found"),
         ("garbage", "neuron-ls wrote no JSON: +--------+"),
-        ("silent", "neuron-ls was silent"),
+        ("silent", "neuron-ls wrote nothing"),
     ],
 )  # fmt: skip
 async def test_failures_are_explained_and_tried_again(
@@ -113,7 +112,7 @@ async def test_one_that_hangs_is_killed(fake: Fake, sink: Notebook) -> None:
 async def test_output_is_bounded(
     fake: Fake, sink: Notebook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(neuron_ls, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr("trntop.collectors.child.MAX_OUTPUT", 1 << 20)
     fake.does("huge")
     async with running(NeuronLs("n", COMMAND, 30.0), sink):
         await sink.until(lambda: sink.reasons(State.DOWN))

@@ -251,7 +251,7 @@ def test_a_tree_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(tree_module, "MAX_ENTRIES", 100)
     neuron_tree(tmp_path, devices=1, cores=8)
     payload = read(NeuronSysfsReader(tmp_path))["devices"]["0"]
-    assert payload["errors"] == ["more than 100 entries; the rest is left out"]
+    assert payload["errors"] == ["more than 100 entries; the rest is skipped"]
     assert payload["info"]["core_count"] == "8"
 
 
@@ -281,7 +281,7 @@ def test_doctor_names_what_an_old_driver_lacks(tmp_path: Path) -> None:
     finding = examine(tmp_path)
     assert finding.ok
     assert "1 Neuron device, 2 physical cores, driver 2.25.4.0" in finding.found
-    assert "not to be had: health" in finding.found
+    assert "missing: health" in finding.found
     assert "before driver 2.30.2" in finding.found
     assert finding.remedy == "update aws-neuronx-dkms"
 
@@ -296,7 +296,7 @@ def test_doctor_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     finding = examine(tmp_path)
     assert not finding.ok
     assert "no permission to read" in finding.found
-    assert "user who may read" in finding.remedy
+    assert "user who can read" in finding.remedy
 
 
 def test_doctor_with_a_lost_device(tmp_path: Path) -> None:

@@ -20,13 +20,13 @@ async def test_what_is_absent_is_looked_for_again() -> None:
 
     def read() -> bytes:
         if not found:
-            raise AbsentError("no EFA card in /sys/class/infiniband")
+            raise AbsentError("no EFA device in /sys/class/infiniband")
         return b"{}"
 
     sink = Notebook()
     async with running(Polled("n", "efa", read, 60.0, recheck=0.002), sink):
         await sink.until(lambda: len(sink.statuses) >= 2)
-        assert sink.reasons(State.DOWN)[0] == "no EFA card in /sys/class/infiniband"
+        assert sink.reasons(State.DOWN)[0] == "no EFA device in /sys/class/infiniband"
         assert not sink.readings
         found = True
         await sink.until(lambda: sink.readings)
@@ -58,7 +58,7 @@ async def test_a_stuck_read_is_said_and_recovers_by_itself() -> None:
     async with running(Polled("n", "efa", read, 0.002, deadline=0.002), sink):
         await sink.until(lambda: len(sink.reasons(State.DOWN)) >= 3)
         assert all(
-            reason.startswith("efa has not answered for ") and reason.endswith("in the kernel)")
+            reason.startswith("efa: no response for ") and reason.endswith("in the kernel)")
             for reason in sink.reasons(State.DOWN)
         )
         assert sink.counts["stuck"] == 1

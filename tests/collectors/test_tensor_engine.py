@@ -87,7 +87,7 @@ def test_a_device_vanishes_and_comes_back(tmp_path: Path) -> None:
 def test_a_driver_without_these_counters(tmp_path: Path) -> None:
     neuron_tree(tmp_path, devices=1, cores=1, driver="2.22.2.0")
     shutil.rmtree(core_folder(tmp_path, 0, 0) / "tensor_engine")
-    with pytest.raises(AbsentError, match=r"driver 2\.22\.2\.0 shows no tensor-engine counters"):
+    with pytest.raises(AbsentError, match=r"driver 2\.22\.2\.0 has no tensor-engine counters"):
         TensorEngineReader(tmp_path)()
     finding = examine(tmp_path)
     assert not finding.ok

@@ -62,7 +62,7 @@ async def test_the_newest_line_is_handed_on(sink: Notebook, file: Path) -> None:
         await sink.until(lambda: sink.statuses)
         assert (sink.statuses[0].state, sink.statuses[0].reason) == (
             State.STARTING,
-            "following 1 file; no line of a known form yet",
+            "following 1 file; no line of a known format yet",
         )
         append(file, titan(1) + "WARNING: something else\n" + titan(2) + "more\n")
         await sink.until(lambda: sink.readings)
@@ -163,11 +163,11 @@ async def test_no_file(sink: Notebook, tmp_path: Path) -> None:
 async def test_a_file_system_that_hangs(sink: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
     monkeypatch.setattr(module.Tail, "poll", lambda _: over.wait(10))
-    monkeypatch.setattr(module.watch, "__kwdefaults__", {"deadline": 0.01, "period": 0.01})
+    monkeypatch.setattr(module, "DEADLINE", 0.01)
     async with running(collector(Path("x")), sink):
         await sink.until(lambda: sink.reasons(State.DOWN))
     over.set()
-    assert sink.reasons(State.DOWN)[0] == "x: no answer for 0 s (a read hangs)"
+    assert sink.reasons(State.DOWN)[0] == "x: the file system does not answer"
 
 
 async def test_the_log_of_a_process(sink: Notebook, file: Path) -> None:
@@ -212,7 +212,7 @@ class TestExamine:
 
     def test_nothing_is_set(self) -> None:
         finding = examine([])
-        assert (finding.ok, finding.found) == (False, "no training log is named")
+        assert (finding.ok, finding.found) == (False, "no training log is set")
         assert finding.remedy.startswith("set collect.logs")
 
     def test_no_file(self, file: Path) -> None:
@@ -227,4 +227,4 @@ class TestExamine:
         append(file, titan(1))
         finding = examine([str(file)])
         assert finding.ok
-        assert finding.found == "following 1 file with lines of a known form"
+        assert finding.found == "following 1 file with lines of a known format"

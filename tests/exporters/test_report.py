@@ -4,17 +4,13 @@ import dataclasses
 import html
 import random
 import re
-from collections import Counter
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.builders import NOON, make_incident, make_node, make_view, view_of, with_state
 from trntop.catalog import NEURON_MONITOR, STEPS
-from trntop.core.custom_rule import OwnRule
 from trntop.core.model import Incident, Severity, State, View
-from trntop.core.settings import Analysis, Settings
 from trntop.exporters.markdown import plain
 from trntop.exporters.report import MAX_ROWS, report
 
@@ -24,7 +20,6 @@ HOUR = 3600.0
 def page(
     *incidents: Incident,
     last: View | None = None,
-    settings: Settings | None = None,
     **options: object,
 ) -> str:
     first = make_view(2, time=NOON - 8 * HOUR)
@@ -33,7 +28,6 @@ def page(
         last or make_view(2),
         8 * HOUR,
         incidents,
-        settings or Settings(),
         **options,  # type: ignore[arg-type]
     )
     assert text.endswith("\n")
@@ -84,17 +78,6 @@ def test_open_incidents_come_first_the_worst_before_the_rest() -> None:
     assert "| trn-001 | 2         | straggler, comm_bound |" in text
 
 
-def test_earlier_incidents_of_a_node() -> None:
-    before = Counter({"straggler": 2, "hang": 1})
-    other = make_incident("hang", node="trn-000", closed_at=NOON)
-    text = page(make_incident(), other, history={"trn-001": before})
-    assert "- This node in the 90 days before: 3 incidents (straggler 2, hang)" in text
-    assert "| node    | incidents | kinds      | 90 days before |" in text
-    assert "| trn-001 | 1         | comm_bound | 3 incidents (straggler 2, hang) |" in text
-    assert "| trn-000 | 1         | hang       | 0 |" in text
-    assert "before" not in page(make_incident())
-
-
 def test_an_incident_of_severity_info_is_healthy() -> None:
     text = page(make_incident("version_skew", severity=Severity.INFO))
     assert "**At 12:00:00 UTC: HEALTHY: 1 open incident (info).**" in text
@@ -124,19 +107,6 @@ def test_sources_that_are_down_are_listed() -> None:
     text = page(last=view_of(node))
     assert "**At 12:00:00 UTC: HEALTHY: no open incidents.**" in text
     assert "- steps of 1 node (trn-000), starting" in text
-
-
-def test_what_is_judged_otherwise_than_by_default() -> None:
-    settings = Settings(
-        analysis=msgspec.structs.replace(Analysis(), comm_share=0.3, disabled=("hang",)),
-        rules=(OwnRule(name="busy", when="node_cpu_busy_ratio > 0.9"),),
-    )
-    assert page(settings=settings).endswith(
-        "## Settings that differ from the defaults\n\n"
-        "- analysis.comm_share = 0.3 (default 0.25)\n"
-        "- analysis.disabled = hang (default none)\n"
-        "- custom rule busy: `node_cpu_busy_ratio > 0.9`, warning\n"
-    )
 
 
 def test_what_was_asked_for_is_said() -> None:

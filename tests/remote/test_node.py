@@ -50,7 +50,7 @@ def fed(*readings: Reading) -> Monitor:
 
 
 def node_of(monitor: Monitor, time: float, name: str = "n") -> NodeView:
-    return monitor.look(time).nodes[name]
+    return monitor.cluster(time).nodes[name]
 
 
 def test_it_ages_by_our_clock() -> None:
@@ -196,7 +196,7 @@ def test_a_node_that_is_forgotten_is_gone() -> None:
         *said(at(0), NOON, FrameEncoder("n", 1.0)), *said(at(0), NOON, FrameEncoder("m", 1.0), "m")
     )
     monitor.tick(NOON)
-    monitor.forget("n")
+    monitor.remove("n")
     assert list(monitor.tick(NOON + 1).cluster.nodes) == ["m"]
 
 

@@ -138,7 +138,7 @@ def test_a_process_that_dies_is_an_error_and_leaves_none_behind() -> None:
 def test_who_stops_early_leaves_no_process_behind() -> None:
     views = iter(shares(lambda: iter(stream())))
     next(views)
-    assert len(multiprocessing.active_children()) == 3  # one reads, two follow nodes
+    assert len(multiprocessing.active_children()) == 2
     views.close()  # type: ignore[attr-defined]
     assert not multiprocessing.active_children()
 

@@ -179,7 +179,7 @@ class FakeSession:
         self.started = self.stopped = False
         self.subscribers: list[Subscriber] = []
         self.black_box: BlackBox | None = None
-        self.tell: Callable[[str], None] = print
+        self.warn: Callable[[str], None] = print
         self.period = 1.0
         self.seekable = False
         self.span: tuple[float, float] | None = None

@@ -42,7 +42,7 @@ def app_of(session: FakeSession, settings: Settings) -> TrntopApp:
 def filled() -> BlackBox:
     box = BlackBox(900, 1 << 30)
     for second in range(61):
-        box.take(monitor_reading(report(runtime()), NOON - 60 + second, "trn-007"))
+        box.append(monitor_reading(report(runtime()), NOON - 60 + second, "trn-007"))
     return box
 
 
@@ -111,7 +111,7 @@ async def test_a_word_from_the_collection_is_shown_as_it_is(tmp_path: Path) -> N
     session = FakeSession(make_view())
     app = app_of(session, settings_of(tmp_path))
     async with running(app) as pilot:
-        session.tell("black box: [/red]")
+        session.warn("black box: [/red]")
         await pilot.pause()
         (notification,) = app._notifications
         assert (notification.message, notification.severity) == ("black box: [/red]", "warning")

@@ -1,5 +1,6 @@
 """`trntop check`: checks nodes and the network between them before a job."""
 
+import argparse
 import asyncio
 import contextlib
 import os
@@ -18,6 +19,7 @@ from trntop.check.model import Host, Outcome, ProbeError, ProbeSpec
 from trntop.check.plan import Plan
 from trntop.check.result import Check, Progress
 from trntop.check.runner import run_check
+from trntop.cli import arguments
 from trntop.cli.opening import settings_of
 from trntop.core import units
 from trntop.core.errors import RecordingError, SettingsError, TrntopError, UsageError
@@ -30,6 +32,75 @@ CARDS = 16
 HANDLED = (signal.SIGTERM, signal.SIGHUP)
 """Signals that end a check as Ctrl-C does."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+
+
+AGENTS = """\
+agents must run with --allow-probes; pass their token with --set fleet.token_file=FILE
+"""
+
+
+def add_check_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = AGENTS
+    parser.add_argument(
+        "nodes", nargs="*", metavar="NODE",
+        help="e.g. trn-[001-016], ssh://trn-[001-016], slurm:JOBID (default: this machine)",
+    )  # fmt: skip
+    extent = parser.add_mutually_exclusive_group()
+    extent.add_argument(
+        "--quick", action="store_true", help="probe two peers of each node (default)"
+    )
+    extent.add_argument("--full", action="store_true", help="probe every pair of nodes")
+    parser.add_argument("--per-card", action="store_true", help="probe each EFA device separately")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the plan and its duration, probe nothing"
+    )
+    parser.add_argument(
+        "--include-busy", action="store_true", help="also probe nodes with running jobs"
+    )
+    parser.add_argument(
+        "--time-limit", type=arguments.positive, metavar="SECONDS",
+        help="stop after this time with partial results (default: 900)",
+    )  # fmt: skip
+    probe = parser.add_argument_group("probes")
+    probe.add_argument(
+        "--provider", choices=("efa", "tcp"), default="efa",
+        help="libfabric provider: efa or tcp (default: efa)",
+    )  # fmt: skip
+    probe.add_argument(
+        "--tool", choices=("fi_pingpong", "ib_send_lat"), default="fi_pingpong", metavar="TOOL",
+        help="fi_pingpong (default) or ib_send_lat",
+    )  # fmt: skip
+    probe.add_argument(
+        "--size", type=arguments.size, default=64, metavar="BYTES",
+        help="message size, e.g. 1M (default: 64)",
+    )  # fmt: skip
+    probe.add_argument(
+        "--iterations", type=arguments.count, default=1000, metavar="N",
+        help="messages per run (default: 1000)",
+    )  # fmt: skip
+    probe.add_argument(
+        "--repeats",
+        type=arguments.count,
+        default=3,
+        metavar="N",
+        help="runs per probe (default: 3)",
+    )
+    probe.add_argument(
+        "--deadline", type=arguments.positive, default=10.0, metavar="SECONDS",
+        help="time limit per probe (default: 10)",
+    )  # fmt: skip
+    report = parser.add_argument_group("report")
+    form = report.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--markdown", action="store_true", help="print Markdown, for a ticket")
+    report.add_argument(
+        "--write", type=Path, metavar="FILE",
+        help="also write the probes as a recording for trntop replay",
+    )  # fmt: skip
+    report.add_argument(
+        "--no-save", action="store_false", dest="save",
+        help="do not save the probes for the dashboard on this machine",
+    )  # fmt: skip
 
 
 def check(args: Namespace) -> int:

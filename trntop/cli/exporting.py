@@ -1,5 +1,6 @@
 """`trntop export`: serves pages of metrics until stopped, or writes one to a file."""
 
+import argparse
 import os
 import sys
 from argparse import Namespace
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trntop.analysis import rulebook
 from trntop.catalog import Page
-from trntop.cli import opening
+from trntop.cli import arguments, opening
 from trntop.cli.opening import settings_of
 from trntop.core.errors import UsageError
 from trntop.core.model import View
@@ -33,6 +34,54 @@ HUNG_PERIODS = 3
 """A live session is hung if its last tick is older than both."""
 
 
+def add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    """Includes the option names of the Prometheus exporters."""
+    parser.add_argument(
+        "--listen", "--web.listen-address", action="append", metavar="HOST:PORT",
+        help="address to serve on (default: 127.0.0.1:10042); repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "-p", "--port", type=arguments.port_or_any, metavar="PORT",
+        help="port to serve on, 0 for any free one (the option of neuron-monitor-prometheus.py)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--web.systemd-socket", action="store_true", dest="systemd_socket",
+        help="serve on sockets passed by systemd",
+    )  # fmt: skip
+    parser.add_argument(
+        "--web.config.file", metavar="FILE", dest="web_config_file",
+        help="TLS, client certificates and passwords (exporter-toolkit format)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--compat", metavar="NAMES",
+        help="also export the metric names of neuron-monitor,amazonefa",
+    )  # fmt: skip
+    parser.add_argument(
+        "--allow-probes", action="store_true", default=None,
+        help="allow trntop check to inspect this node and to probe from it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--probe-token-file", metavar="FILE",
+        help="with --allow-probes: file with the token that trntop check must send",
+    )  # fmt: skip
+    parser.add_argument(
+        "--probe-every", type=arguments.duration, metavar="SECONDS",
+        help="with --allow-probes: probe other agents at this interval, e.g. 5m",
+    )  # fmt: skip
+    parser.add_argument(
+        "--probe-peers", metavar="NODES",
+        help="with --probe-every: agents to probe, the same list on all, e.g. trn-[001-016]",
+    )  # fmt: skip
+    parser.add_argument(
+        "--textfile", type=Path, metavar="FILE",
+        help="write /metrics to FILE for the textfile collector of node_exporter, serve nothing",
+    )  # fmt: skip
+    parser.add_argument(
+        "--once", action="store_true", help="with --textfile: write once and exit; 1 on failure"
+    )
+    arguments.playback(parser)
+
+
 def export(args: Namespace) -> int:
     """Serves the pages of metrics, or writes `/metrics` to a file."""
     from trntop.exporters.web.listening import parse_listen
@@ -44,7 +93,6 @@ def export(args: Namespace) -> int:
         args,
         export__listen=args.listen,
         export__web_config_file=args.web_config_file,
-        export__max_series=args.max_series,
         export__compat=args.compat,
         export__allow_probes=args.allow_probes,
         export__probe_token_file=args.probe_token_file,
@@ -94,7 +142,7 @@ def _session(
         lasting=True,
         probing=probing,
     )
-    session.tell = _print
+    session.warn = _print
     return session
 
 
@@ -116,7 +164,7 @@ def _write(args: Namespace, sources: list[Source], settings: Settings) -> int:
         return exposition.render(view).body(Page.METRICS, Format.TEXT)
 
     if args.once:
-        from trntop.cli.commands import received, snapshot_view
+        from trntop.cli.snapshots import received, snapshot_view
 
         view = snapshot_view(sources, settings)
         try:

@@ -1,5 +1,6 @@
 """The commands that import profiler output: traces, and profiles of NEFFs."""
 
+import argparse
 import os
 import shutil
 import sys
@@ -11,19 +12,45 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from trntop.cli import arguments
 from trntop.cli.opening import settings_of
 from trntop.core import units
 from trntop.core.errors import UsageError
+from trntop.exporters.grid import Column, fill, lines
 from trntop.pipeline import profiles
 
 if TYPE_CHECKING:
     from trntop.collectors.traces import Capture, Step, Total
 
-STEPS = ("node", "rank", "step", "time", "compute", "comm", "overlap", "exposed",
-         "comm/step", "exposed/step", "comm/compute")  # fmt: skip
-SPARE = ("comm/compute", "overlap", "compute", "exposed", "time", "comm")
-"""Columns hidden in a narrow terminal, the least useful first."""
-PROFILES = ("name", "uuid", "read", "written", "time", "comm")
+
+def add_subcommands(name: str, parser: argparse.ArgumentParser) -> None:
+    """The subcommands of `import` or `profile`."""
+    subcommands = parser.add_subparsers(metavar="COMMAND", parser_class=type(parser))
+    parser.set_defaults(subcommands=subcommands.choices)
+    for function, help_text, add in _SUBCOMMANDS:
+        group, _, command = function.__name__.partition("_")
+        if group != name:
+            continue
+        sub = subcommands.add_parser(command, help=help_text, description=help_text)
+        sub.set_defaults(run=function, prog=sub.prog, format_help=sub.format_help)
+        arguments.settings(sub)
+        add(sub)
+
+
+def add_trace_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="plain, .gz or .zst")
+    arguments.output_form(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="also write a recording for trntop replay"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    parser.add_argument(
+        "--job", default="trace", help="name of the job in the recording (default: trace)"
+    )
+    parser.add_argument(
+        "--executions", type=arguments.count, metavar="N",
+        help="executions of a core per step (nrt; default: the whole trace is one step)",
+    )  # fmt: skip
 
 
 def import_trace(args: Namespace) -> int:
@@ -33,7 +60,7 @@ def import_trace(args: Namespace) -> int:
     if args.output:
         # Known before minutes are spent on reading traces.
         _check_output(args)
-    captures = traces.load(args.files, args.format, args.executions)
+    captures = traces.load(args.files, args.executions)
     _print_notes(captures)
     steps = [step for capture in captures for step in traces.steps_of(capture)]
     totals = [traces.total_of(capture) for capture in captures]
@@ -42,7 +69,7 @@ def import_trace(args: Namespace) -> int:
         document = {"schema": 1, "files": files, "steps": steps, "total": totals}
         print(msgspec.json.encode(document).decode())
     else:
-        print(_fitted(STEPS, [_step(step) for step in steps]), end="\n\n")
+        print(_table(_step_columns(), map(_step, steps)), end="\n\n")
         for total in totals:
             print(_sentence(total))
     return _record(args, steps) if args.output else 0
@@ -71,6 +98,22 @@ def _print_notes(captures: list["Capture"]) -> None:
             f" {before} and {after}",
             file=sys.stderr,
         )
+
+
+def _step_columns() -> list[Column]:
+    return [
+        Column("node", left=True),
+        Column("rank"),
+        Column("step"),
+        Column("time", rank=2),
+        Column("compute", rank=3),
+        Column("comm", rank=1),
+        Column("overlap", rank=5),
+        Column("exposed", rank=4),
+        Column("comm/step"),
+        Column("exposed/step"),
+        Column("comm/compute", rank=6),
+    ]
 
 
 def _step(step: "Step") -> tuple[str, ...]:
@@ -125,6 +168,12 @@ def _record(args: Namespace, steps: list["Step"]) -> int:
     return 0
 
 
+def add_add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--neff", default="", metavar="NAME", help="file name of the NEFF")
+    parser.add_argument("--uuid", default="", help="UUID of the NEFF")
+
+
 def profile_add(args: Namespace) -> int:
     """Saves the profiles of NEFFs."""
     if len(args.files) > 1 and (args.neff or args.uuid):
@@ -164,17 +213,22 @@ def profile_list(args: Namespace) -> int:
         return 0
     rows = (
         (
-            one.name or units.ABSENT,
-            one.uuid or units.ABSENT,
-            units.bytes_iec(one.hbm_read_bytes),
-            units.bytes_iec(one.hbm_write_bytes),
-            units.seconds(one.seconds),
-            units.seconds(one.comm_seconds),
+            profile.name or units.ABSENT,
+            profile.uuid or units.ABSENT,
+            units.bytes_iec(profile.hbm_read_bytes),
+            units.bytes_iec(profile.hbm_write_bytes),
+            units.seconds(profile.seconds),
+            units.seconds(profile.comm_seconds),
         )
-        for one in known
+        for profile in known
     )
-    print(_table(PROFILES, rows))
+    titles = ("uuid", "read", "written", "time", "comm")
+    print(_table([Column("name", left=True), *map(Column, titles)], rows))
     return 0
+
+
+def add_remove_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="name or UUID of the NEFF")
 
 
 def profile_remove(args: Namespace) -> int:
@@ -188,33 +242,22 @@ def _path(args: Namespace) -> Path:
     return profiles.path_of(settings_of(args).collect, os.environ)
 
 
-def _fitted(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The table without the columns of `SPARE` that do not fit the terminal."""
-    # Into a file or a pipe, all of it goes.
-    room = shutil.get_terminal_size((sys.maxsize, 24)).columns
-    hidden: list[str] = []
-    while True:
-        places = [place for place, name in enumerate(header) if name not in hidden]
-        text = _table(
-            [header[place] for place in places], [[row[place] for place in places] for row in rows]
-        )
-        if text.find("\n") <= room or len(hidden) == len(SPARE):
-            break
-        hidden.append(SPARE[len(hidden)])
-    if hidden:
-        names = ", ".join(name for name in header if name in hidden)
-        print(f"trntop: not shown in {room} columns: {names}", file=sys.stderr)
-    return text
+def _table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
+    for row in rows:
+        fill(columns, row)
+    # A file or a pipe gets all columns.
+    width = shutil.get_terminal_size((sys.maxsize, 24)).columns
+    return "\n".join(line.rstrip() for line in lines(columns, width))
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns of minimal width; names left, figures right."""
-    lines = [tuple(header), *map(tuple, rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    )
+_SUBCOMMANDS = (
+    (
+        import_trace,
+        "traces of torch.profiler or of the Neuron runtime",
+        add_trace_arguments,
+    ),
+    (profile_add, "save summary-json files of neuron-explorer", add_add_arguments),
+    (profile_list, "list saved profiles", lambda parser: None),
+    (profile_remove, "delete a saved profile", add_remove_arguments),
+)
+"""Function, help, arguments."""

@@ -3,6 +3,7 @@
 import heapq
 import os
 import platform
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
@@ -11,18 +12,18 @@ from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from trntop.analysis.rulebook import KINDS
-from trntop.core.errors import SettingsError, UsageError
+from trntop.core.errors import RecordingError, SettingsError, TrntopError, UsageError
 from trntop.core.folders import state_folder
-from trntop.core.model import NeffProfile, Reading
+from trntop.core.model import NeffProfile, Reading, View
 from trntop.core.settings import Settings, load
 from trntop.core.source_spec import Origin, Source
 from trntop.core.suggest import unknown
 from trntop.core.text import clean
 from trntop.recording import blackbox
 from trntop.recording.blackbox import BlackBox
-from trntop.session import interpreter, node_history
+from trntop.session import interpreter, parallel
 from trntop.session.collector import Collector
-from trntop.session.monitor import Monitor, SparsePast
+from trntop.session.monitor import MAX_CATCH_UP, Monitor, SparsePast, play
 from trntop.session.runner import Playback, Session, Span, Subscriber, Tap
 from trntop.sources import BY_NAME
 
@@ -208,11 +209,8 @@ def session(
 ) -> Session:
     """A session over the sources, not yet started; for `guest` see `collectors`.
 
-    A `lasting` session, one that keeps running, has a black box of live sources and notifies about
-    their incidents. `probing` is an additional collector.
-
-    Raises:
-        SettingsError: the webhook settings are wrong.
+    A `lasting` session, one that keeps running, has a black box of live sources. `probing` is an
+    additional collector.
     """
     description = clean(" ".join(source.text for source in sources))
     if not sources[0].stream:
@@ -231,9 +229,7 @@ def session(
         if lasting:
             interpreter.prepare()
             session.subscribe(interpreter.Trimmer())
-            _notify(session, settings)
-        if state := state_folder(os.environ):
-            session.subscribe(node_history.IncidentLog(state / node_history.FILE))
+            _keep_critical(session, settings)
         return session
     streams = Streams(sources)
     unbounded = endless(sources)
@@ -258,21 +254,15 @@ def _saved_check() -> "list[SavedCheck]":
     return [] if path is None else [SavedCheck(path)]
 
 
-def _notify(session: Session, settings: Settings) -> None:
-    def tell(text: str) -> None:
-        session.tell(text)
-
+def _keep_critical(session: Session, settings: Settings) -> None:
+    """Writes the black box when a critical incident opens."""
     state = state_folder(os.environ)
     if session.black_box is not None and settings.blackbox.on_critical and state is not None:
-        folder = state / "blackbox"
-        session.subscribe(blackbox.OnCritical(session.black_box, folder, tell))
-    notify = settings.notify
-    if notify.webhook or notify.webhook_file:
-        from trntop.exporters import document
-        from trntop.session import webhook
-
-        target = webhook.target_of(notify)
-        session.subscribe(webhook.Webhook(target, notify, document.incident, tell))
+        session.subscribe(
+            blackbox.OnCritical(
+                session.black_box, state / "blackbox", lambda text: session.warn(text)
+            )
+        )
 
 
 def until(readings: Iterable[Reading], seconds: float) -> Iterator[Reading]:
@@ -283,3 +273,49 @@ def until(readings: Iterable[Reading], seconds: float) -> Iterator[Reading]:
         if reading.time > end:
             return
         yield reading
+
+
+def played(
+    sources: list[Source], settings: Settings, wanted: frozenset[str] | None = None
+) -> tuple[View, View, float]:
+    """The first and the last view of a stream, and the seconds it covers.
+
+    Of an endless stream, the last view of its warm-up. The views have only the quantities in
+    `wanted`, if given.
+    """
+    streams = Streams(sources)
+    cut = endless(sources)
+    profiles = known_profiles(settings)
+    files = [source.text for source in sources if source.origin is Origin.RECORDING]
+    lost: Streams | parallel.Shares
+    workers = parallel.workers_for(files) if len(files) == len(sources) else 1
+    if workers > 1:
+        shares = parallel.Shares(streams, streams.notes, settings, profiles, workers, wanted)
+        views, lost = iter(shares), shares
+    else:
+        readings = until(streams(), WARM_UP) if cut else streams()
+        monitor = Monitor(settings, profiles=profiles, wanted=wanted, sparse=streams.sparse)
+        views, lost = play(readings, monitor), streams
+    first = last = None
+    seconds = 0.0
+    for view in views:
+        if last is not None and 0 <= view.time - last.time <= MAX_CATCH_UP:
+            seconds += view.time - last.time
+        if last is None or not (view.ended and cut):
+            last = view
+        first = first or view
+    print_notes(lost.notes())
+    if first is None or last is None:
+        raise RecordingError(f"{sources[0].text} contains no readings")
+    return first, last, seconds
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        print(f"trntop: {note}", file=sys.stderr)
+
+
+def refuse_failure(session: Session) -> None:
+    """Otherwise a session that failed would look like one without incidents."""
+    if session.failure:
+        raise TrntopError(f"data collection failed: {session.failure}")

@@ -3,12 +3,14 @@
 Or the same for another program: `trntop rules prometheus`, `trntop rules grafana`.
 """
 
+import argparse
 import re
 import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trntop.analysis.custom import rule_of
@@ -16,6 +18,7 @@ from trntop.analysis.rule import Rule
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.analysis.rulebook import rules as in_force
 from trntop.analysis.runbook import runbook, title
+from trntop.cli import arguments
 from trntop.cli.choice import known_kind
 from trntop.cli.opening import settings_of
 from trntop.core.errors import UsageError
@@ -34,7 +37,7 @@ _SELECTOR = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*")
 """PromQL's label matchers, without the braces around them."""
 OPTIONS = {
     PROMETHEUS: ("runbook_url", "dashboard_url", "selector"),
-    GRAFANA: ("dashboard", "output"),
+    GRAFANA: ("output",),
 }
 """Options that need one of these."""
 
@@ -57,6 +60,28 @@ class Row:
     """The settings it uses, by dotted key."""
     follows: tuple[str, ...]
     """Kinds that inhibit it: it then becomes their evidence instead of an incident."""
+
+
+def add_rules_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "kind", nargs="?", metavar="KIND", help="e.g. efa_degraded; or prometheus or grafana"
+    )
+    arguments.output_form(parser)
+    alerts = parser.add_argument_group("for prometheus")
+    alerts.add_argument(
+        "--runbook-url", metavar="URL", help="link runbooks as URL followed by KIND.md"
+    )
+    alerts.add_argument(
+        "--dashboard-url", metavar="URL", help="Grafana address for links to dashboards"
+    )
+    alerts.add_argument(
+        "--selector", metavar="MATCHERS",
+        help="label matchers of the scrape jobs of trntop (default: job='trntop')",
+    )  # fmt: skip
+    boards = parser.add_argument_group("for grafana (without options: list the dashboards)")
+    boards.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="write the dashboards to a directory"
+    )
 
 
 def rules(args: Namespace) -> int:
@@ -120,22 +145,17 @@ def rule_groups(settings: Settings, **links: str) -> "Sequence[Group]":
 
 
 def grafana(args: Namespace) -> int:
-    """Lists the dashboards, prints one, or writes all of them to a directory.
+    """Lists the dashboards, or writes them to a directory.
 
     Raises:
-        UsageError: the dashboard is unknown, or the directory cannot be written.
+        UsageError: the directory cannot be written.
     """
     from trntop.exporters import shipped_dashboards as dashboards
 
-    if args.dashboard is not None and args.output is not None:
-        raise UsageError("--dashboard cannot be combined with -o, which writes all dashboards")
-    if args.dashboard is None and args.output is None:
+    if args.output is None:
         for name, description in dashboards.descriptions().items():
             print(f"{name:<8}  {description}")
-        print("trntop: write them with -o DIR, print one with --dashboard NAME", file=sys.stderr)
-        return 0
-    if args.dashboard is not None:
-        sys.stdout.write(dashboards.read(args.dashboard))
+        print("trntop: write them with -o DIR", file=sys.stderr)
         return 0
     for path in dashboards.write(args.output):
         print(f"trntop: wrote {path}", file=sys.stderr)

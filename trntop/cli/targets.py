@@ -5,6 +5,7 @@ Format: Prometheus' documentation, "Writing HTTP service discovery": a JSON list
 `{"targets": ["HOST:PORT"], "labels": {…}}`, the whole list each time, `[]` for none.
 """
 
+import argparse
 import itertools
 import re
 import sys
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from trntop.cli import arguments
 from trntop.core.errors import TrntopError, UsageError
 from trntop.core.text import clean
 from trntop.remote.hostlist import MAX_BYTES, MAX_HOSTS, expand_all
@@ -65,12 +67,28 @@ class Inventory:
         return msgspec.json.encode([Group(targets, self._labels)] if targets else [])
 
 
+def add_targets_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "nodes", nargs="+", metavar="NODELIST",
+        help="e.g. trn-[001-016,020], or @FILE: any number of lists per line, # starts a comment",
+    )  # fmt: skip
+    parser.add_argument(
+        "-p", "--port", type=arguments.port, default=10042, metavar="PORT",
+        help="port of the exporter on each node (default: 10042)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--label", action="append", default=[], metavar="NAME=VALUE", dest="labels",
+        help="label for all targets; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT",
+        help="serve the targets for http_sd_configs; files are read again at each request",
+    )  # fmt: skip
+
+
 def targets(args: Namespace) -> int:
     """Prints the targets, or serves them."""
-    nodes = args.nodes + ([] if args.file is None else [f"@{args.file}"])
-    if not nodes:
-        raise UsageError("missing nodes: add a list such as trn-[001-016], or @FILE")
-    inventory = Inventory(nodes, args.port, _labels(args.labels))
+    inventory = Inventory(args.nodes, args.port, _labels(args.labels))
     document = inventory.document()
     if args.listen is None:
         sys.stdout.buffer.write(msgspec.json.format(document, indent=2) + b"\n")

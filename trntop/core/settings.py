@@ -66,8 +66,6 @@ class Collect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Unix socket on which step telemetry is received; empty means `steps.sock` in
     `/run/trntop`, or, if that is not writable, in `$XDG_RUNTIME_DIR` or `/tmp/trntop-UID`.
     """
-    steps_files: tuple[Text, ...] = ()
-    """Step telemetry files to follow, such as `/shared/run7/steps-*.jsonl`."""
     logs: tuple[Text, ...] = ()
     """Training logs to follow, such as `/var/log/train/*.log`."""
     log_patterns: tuple[Text, ...] = ()
@@ -280,22 +278,12 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Notifications about incidents of live sources."""
+    """The terminal's bell. For alerts, use `trntop rules prometheus` and Alertmanager."""
 
+    bell: bool = False
+    """Whether the dashboard rings the bell when an incident opens, also in recordings."""
     severity: Literal["info", "warning", "critical"] = "warning"
     """Minimum severity."""
-    closed: bool = False
-    """Whether to notify when an incident closes, too."""
-    bell: bool = False
-    """Whether the dashboard rings the terminal's bell, also for recordings."""
-    webhook: str = ""
-    """URL to which incidents are posted as JSON. It is a secret and never shown; use `webhook_file`
-    or the environment to keep it out of this file.
-    """
-    webhook_file: str = ""
-    """File whose first line is the URL, instead."""
-    token_file: str = ""
-    """File whose first line is sent as `Authorization: Bearer`."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,8 +1,8 @@
-"""The black box: what live sources gave lately, so that it can be written once it matters.
+"""The black box: the newest readings of live sources, kept in memory to be written on demand.
 
-It is kept in memory, in segments of about a minute, each a whole Zstandard frame of envelopes. A
-recording of it is a header and the segments one after the other: nothing is compressed again, and
-no file is left behind by a process that is killed. The format is that of `trntop.recording.writer`.
+They are in segments of about a minute, each a complete Zstandard frame of envelopes. A recording of
+them is a header and the segments in a row, in the format of `trntop.recording.writer`: nothing is
+compressed again.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from trntop.catalog import AGENT
 from trntop.core.errors import RecordingError
-from trntop.core.model import Reading, Severity, View
+from trntop.core.model import Incident, Reading, Severity, View
 from trntop.recording import envelope
 from trntop.recording.compression import CODECS, Encoder
 from trntop.recording.writer import create, reason_of
@@ -26,44 +26,40 @@ from trntop.recording.writer import create, reason_of
 SUFFIX = ".jsonl.zst"
 SEGMENT_SECONDS = 60.0
 SEGMENTS = 8
-"""A segment takes at most this part of what all may take."""
-AFTERMATH = 60.0
-"""Seconds that are added to what an incident had written."""
+"""A segment has at most this part of the size limit."""
 APART = 900.0
-"""Seconds between two recordings that incidents have written."""
+"""Minimum seconds between two recordings written for incidents."""
 MAX_FILES = 5
-"""Recordings that incidents have written; the oldest gives way."""
+"""Recordings of incidents; the oldest is deleted."""
 MAX_NAMES = 99
 MAX_STREAMED = 128
-"""Nodes whose agents stream here and are kept. Of more, a minute would take all there is, and
-writing it down more than reading it: their agents may keep boxes of their own.
+"""Limit of streaming nodes whose readings are kept. A minute of more would exceed the size limit
+and cost more than decoding it; their agents can keep black boxes (`blackbox.agent`).
 """
 
-_CODEC = next(one for one in CODECS if SUFFIX.endswith(one.suffix))
+_CODEC = next(codec for codec in CODECS if SUFFIX.endswith(codec.suffix))
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Some readings in a row."""
+    """Consecutive readings."""
 
-    number: int
-    """Counted from 0."""
     start: float
     """Unix seconds of the first reading."""
     end: float
     nodes: frozenset[str]
     readings: int
     data: bytes
-    """One whole Zstandard frame."""
+    """A complete Zstandard frame."""
 
 
 class BlackBox:
     """The newest readings; filled by one thread, read by any.
 
     Args:
-        seconds: how far back it reaches, about.
-        max_bytes: most that it takes, compressed; where that is less, it reaches less far.
+        seconds: time span to keep, approximately.
+        max_bytes: limit of the compressed size, which can shorten the time span.
     """
 
     def __init__(self, seconds: float, max_bytes: int) -> None:
@@ -72,23 +68,21 @@ class BlackBox:
         self._lock = threading.Lock()
         self._segments: deque[Segment] = deque()
         self._bytes = 0
-        self._count = 0
         self._open: _Open | None = None
         self._streamed: set[str] = set()
-        """Nodes whose agents stream, the first of them."""
+        """The first nodes whose agents stream."""
 
     @property
     def bytes(self) -> int:
-        """What is kept, compressed; without what the compressor still holds back."""
+        """Compressed size, without the data that the compressor buffers."""
         return self._bytes + (self._open.bytes if self._open else 0)
 
     @property
-    def streams_left_out(self) -> bool:
-        """Whether so many agents stream that none of them is kept."""
+    def drops_streams(self) -> bool:
+        """Whether too many agents stream to keep their readings."""
         return len(self._streamed) > MAX_STREAMED
 
-    def take(self, reading: Reading) -> None:
-        """Takes one reading."""
+    def append(self, reading: Reading) -> None:
         if reading.source == AGENT and not self._has_room(reading.node):
             return
         line = envelope.line(reading)
@@ -105,7 +99,7 @@ class BlackBox:
             current.add(reading, line)
 
     def _has_room(self, node: str) -> bool:
-        """Whether messages of agents are kept; once there are too many, those before go too."""
+        """Whether a streaming node is kept; with too many of them, older readings are dropped."""
         streamed = self._streamed
         if node not in streamed and len(streamed) <= MAX_STREAMED:
             streamed.add(node)
@@ -114,21 +108,19 @@ class BlackBox:
                     self._open = None
                     self._segments.clear()
                     self._bytes = 0
-        return not self.streams_left_out
+        return not self.drops_streams
 
-    def segments(self, after: int = -1) -> list[Segment]:
-        """Everything there is, or what came after the segment of this number."""
+    def segments(self) -> list[Segment]:
         with self._lock:
             self._seal()
-            return [segment for segment in self._segments if segment.number > after]
+            return list(self._segments)
 
     def _seal(self) -> None:
-        """Ends the open segment, and evicts segments that are too old or too many."""
+        """Closes the open segment, and drops the oldest segments beyond the limits."""
         if self._open is None:
             return
-        segment = self._open.sealed(self._count)
+        segment = self._open.sealed()
         self._open = None
-        self._count += 1
         self._segments.append(segment)
         self._bytes += len(segment.data)
         while len(self._segments) > 1 and (
@@ -154,10 +146,10 @@ class _Open:
         self._nodes.add(reading.node)
         self._keep(self._encoder.compress(line))
 
-    def sealed(self, number: int) -> Segment:
+    def sealed(self) -> Segment:
         self._keep(self._encoder.flush(_CODEC.finish))
         nodes, data = frozenset(self._nodes), b"".join(self._parts)
-        return Segment(number, self.start, self.end, nodes, self._readings, data)
+        return Segment(self.start, self.end, nodes, self._readings, data)
 
     def _keep(self, data: bytes) -> None:
         if data:
@@ -171,35 +163,33 @@ class Saved:
 
     path: Path
     seconds: float
-    """Of stream time in it."""
+    """Stream time."""
     readings: int
     bytes: int
-    last: int
-    """Number of its last segment."""
 
 
 def save(box: BlackBox, folder: Path, *, note: str = "", created: float | None = None) -> Saved:
-    """Writes all of the box as `trntop-NODE-TIME.jsonl.zst`, readable by its owner only.
+    """Writes the box as `trntop-NODE-TIME.jsonl.zst`, readable by its owner only.
 
-    What cannot be written in whole is not left there in part.
+    A file that cannot be written completely is removed.
 
     Args:
-        box: what to write.
-        folder: where; it must be there.
-        note: words for the header.
+        box: the box.
+        folder: an existing directory.
+        note: for the header.
         created: unix seconds, for the header; now by default.
 
     Raises:
-        RecordingError: nothing was kept yet, or the file cannot be written; says why.
+        RecordingError: the box is empty, or the file cannot be written.
     """
     segments = box.segments()
-    if not segments and box.streams_left_out:
+    if not segments and box.drops_streams:
         raise RecordingError(
-            f"nothing to write: of more than {MAX_STREAMED} streams nothing is kept here; agents"
-            " keep boxes of their own (blackbox.agent)"
+            f"nothing to write: streams of more than {MAX_STREAMED} nodes are not kept here; enable"
+            " blackbox.agent on the nodes"
         )
     if not segments:
-        raise RecordingError("nothing to write: no reading has come yet")
+        raise RecordingError("nothing to write: no readings yet")
     path = free_path(folder, _stem(segments), SUFFIX)
     encoder = _CODEC.encoder()
     header = encoder.compress(envelope.header_line(created or time.time(), note))
@@ -211,35 +201,11 @@ def save(box: BlackBox, folder: Path, *, note: str = "", created: float | None =
         segments[-1].end - segments[0].start,
         sum(segment.readings for segment in segments),
         sum(map(len, content)),
-        segments[-1].number,
     )
 
 
-def append(box: BlackBox, saved: Saved) -> None:
-    """Adds what came since to a recording.
-
-    Raises:
-        RecordingError: it cannot be added; the recording is left as it was.
-    """
-    content = [segment.data for segment in box.segments(saved.last)]
-    try:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        descriptor = os.open(saved.path, flags)
-        try:
-            size = os.fstat(descriptor).st_size
-            try:
-                _write(descriptor, content)
-            except OSError:
-                os.ftruncate(descriptor, size)
-                raise
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise RecordingError(f"{saved.path}: {reason_of(error)}") from error
-
-
 def free_path(folder: Path, stem: str, suffix: str) -> Path:
-    """A name in `folder` that nothing has: `STEM.SUFFIX`, `STEM-2.SUFFIX`, and so on."""
+    """An unused name in `folder`: `STEM.SUFFIX`, `STEM-2.SUFFIX`, and so on."""
     paths = (
         folder / f"{stem}{'' if number == 1 else f'-{number}'}{suffix}"
         for number in range(1, MAX_NAMES)
@@ -249,15 +215,15 @@ def free_path(folder: Path, stem: str, suffix: str) -> Path:
 
 
 def stamp(unix: float) -> str:
-    """A moment as part of a file's name: `20261120T140342Z`."""
+    """A time as part of a file name: `20261120T140342Z`."""
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(unix))
 
 
 def write_new(path: Path, content: Sequence[bytes]) -> None:
-    """Writes a new file, readable by its owner only; in whole or not at all.
+    """Writes a new file, readable by its owner only; removes it if that fails.
 
     Raises:
-        RecordingError: something is there already, or it cannot be written.
+        RecordingError: the file exists, or cannot be written.
     """
     descriptor = create(path)
     try:
@@ -285,70 +251,68 @@ def _stem(segments: Sequence[Segment]) -> str:
 
 
 class OnCritical:
-    """Writes the box when a critical incident opens, and adds what follows; subscribe it.
+    """Writes the box when a critical incident opens; subscribe it.
 
-    It is written at once, as a node that breaks may not be there a minute later.
+    It is written at once, as a node that breaks may be gone a minute later.
 
     Args:
-        box: what to write.
-        folder: where; made when needed.
-        tell: receives the file written, or the error, on another thread.
+        box: the box.
+        folder: the directory; created if missing.
+        report: receives the file written, or the error, on another thread.
     """
 
-    def __init__(self, box: BlackBox, folder: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, box: BlackBox, folder: Path, report: Callable[[str], None]) -> None:
         self._box = box
         self._folder = folder
-        self._tell = tell
+        self._report = report
         self._known: frozenset[str] = frozenset()
         """Critical incidents that are open."""
         self._written_at = -math.inf
         """Stream time of the last recording."""
-        self._saved: Saved | None = None
-        """A recording that what follows is to be added to."""
         self._failed = ""
         self._writing: threading.Thread | None = None
 
     def __call__(self, view: View) -> None:
-        """Takes a view; returns at once."""
+        """Checks a view; returns at once."""
         if self._writing is not None and self._writing.is_alive():
             return
-        critical = [one for one in view.open_incidents if one.severity is Severity.CRITICAL]
-        opened = next((one for one in critical if one.id not in self._known), None)
-        self._known = frozenset(one.id for one in critical)
+        critical = [
+            incident for incident in view.open_incidents if incident.severity is Severity.CRITICAL
+        ]
+        opened = next((incident for incident in critical if incident.id not in self._known), None)
+        self._known = frozenset(incident.id for incident in critical)
         if opened is not None and view.time >= self._written_at + APART:
             self._written_at = view.time
-            self._start(lambda: self._save(f"{opened.kind}: {opened.summary}", opened.kind))
-        elif self._saved is not None and view.time >= self._written_at + AFTERMATH:
-            saved, self._saved = self._saved, None
-            self._start(lambda: append(self._box, saved))
+            self._writing = threading.Thread(
+                target=self._save, args=(opened,), name="black-box", daemon=True
+            )
+            self._writing.start()
 
     def wait(self) -> None:
         """Returns when nothing is being written."""
         if self._writing is not None:
             self._writing.join()
 
-    def _start(self, work: Callable[[], None]) -> None:
-        def guarded() -> None:
-            try:
-                work()
-                self._failed = ""
-            except RecordingError as error:
-                if self._failed != str(error):  # a disk that is full stays full for a while
-                    self._failed = str(error)
-                    self._tell(f"black box: {error}")
+    def _save(self, incident: Incident) -> None:
+        try:
+            self._make_room()
+            note = f"{incident.kind}: {incident.summary}"
+            path = save(self._box, self._folder, note=note).path
+        except RecordingError as error:
+            if self._failed != str(error):  # a full disk stays full for a while
+                self._report(f"black box: {error}")
+            self._failed = str(error)
+            return
+        self._failed = ""
+        self._report(f"{incident.kind} is critical: the last minutes are in {path}")
 
-        self._writing = threading.Thread(target=guarded, name="black-box", daemon=True)
-        self._writing.start()
-
-    def _save(self, note: str, kind: str) -> None:
+    def _make_room(self) -> None:
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             old = sorted(
-                self._folder.glob(f"trntop-*{SUFFIX}"), key=lambda one: one.stat().st_mtime
+                self._folder.glob(f"trntop-*{SUFFIX}"), key=lambda path: path.stat().st_mtime
             )
             for path in old[: max(0, len(old) - MAX_FILES + 1)]:
                 path.unlink()
         except OSError as error:
             raise RecordingError(f"{self._folder}: {reason_of(error)}") from error
-        self._saved = save(self._box, self._folder, note=note)
-        self._tell(f"{kind} is critical: what led to it is in {self._saved.path}")

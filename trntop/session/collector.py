@@ -32,13 +32,13 @@ class Sink(Protocol):
         """
         ...
 
-    def forget(self, node: str, owner: str = "") -> None:
+    def remove(self, node: str, owner: str = "") -> None:
         """Removes an owner of a node, with the sources that only it had; without owners, the node
         is removed.
         """
         ...
 
-    def tell(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         """Shows a message to the user that does not concern a single node."""
         ...
 
@@ -59,20 +59,20 @@ class Collector(Protocol):
 
 @runtime_checkable
 class FocusAware(Protocol):
-    """A collector that tells more of the node that the user is looking at."""
+    """A collector that reads more of the node that the user has selected."""
 
     def set_focus(self, node: str | None) -> None:
-        """The user looks at this node now, or at none. Called on the collection loop."""
+        """Sets the selected node, or none. Called on the collection loop."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What `trntop doctor` says of one source."""
+    """The report of `trntop doctor` on one source."""
 
     source: str
     ok: bool
     found: str
-    """One sentence on what was looked for and seen."""
+    """One sentence on what was checked and found."""
     remedy: str = ""
-    """What to do where it is missing."""
+    """What to do if it is missing."""

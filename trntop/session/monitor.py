@@ -50,7 +50,7 @@ class SparsePast:
     """Seconds between two polls, and two ticks."""
 
     def polled(self, second: int) -> int:
-        """For how many seconds the sources report in a second; 0 if they are not polled in it."""
+        """The seconds that the sources report at a second; 0 if they are not polled then."""
         if second > self.until:
             return 1
         return 0 if second % self.every else self.every
@@ -60,26 +60,26 @@ Shown = TypeVar("Shown", covariant=True)
 
 
 class Follower(Protocol[Shown]):
-    """What a stream is played to."""
+    """Receives a stream and makes a result of each tick."""
 
     period: float
     sparse: SparsePast | None
     """How the stream begins, if its sources are polled less often there."""
 
     def feed(self, reading: Reading) -> None:
-        """Takes one reading."""
+        """Adds one reading."""
         ...
 
     def restart(self) -> None:
-        """The stream's clock was set back."""
+        """Resets after the stream's clock was set back."""
         ...
 
     def end(self, now: float) -> None:
-        """The stream is over at `now`."""
+        """Ends the stream at `now`."""
         ...
 
     def tick(self, now: float) -> Shown:
-        """A period has passed."""
+        """The state at `now`, a period after the last tick."""
         ...
 
 
@@ -90,9 +90,9 @@ class Monitor:
         settings: the settings in force.
         period: seconds between ticks.
         profiles: NEFF profiles known on this machine; a node's own source adds to them.
-        wanted: the quantities that its views are read for, if not all. Then no others are
-            computed, what is not asked for is not decoded, and there is no history.
-        sparse: how the stream begins, if its sources are polled less often there.
+        wanted: the quantities needed from its views, if not all. Others are then neither decoded
+            nor computed, and there is no history.
+        sparse: the beginning of the stream, if its sources are polled less often there.
     """
 
     def __init__(
@@ -106,9 +106,9 @@ class Monitor:
         self.period = period
         self.sparse = sparse
         self._recorded: tuple[Cluster, dict[str, float]] | None = None
-        """What history was given at the tick before, of a sparse past."""
+        """The previous entry of the history, in a sparse past."""
         self._profiles = profiles
-        self._recipe = compute_plan(wanted)
+        self._plan = compute_plan(wanted)
         self.history = History(
             settings.history.seconds, settings.history.coarse, settings.history.step
         )
@@ -116,29 +116,29 @@ class Monitor:
         self._nodes: dict[str, NodeState] = {}
         self._remotes: dict[str, RemoteNode] = {}
         """Nodes reported by an agent."""
-        self._engine: SummaryTracker | None = None
+        self._summary: SummaryTracker | None = None
         """Summary from a Prometheus backend; then the agents evaluate the rules."""
         self._incidents: tuple[Incident, ...] = ()
         self._order: list[str] = []
         self._analyzer = Analyzer(settings.analysis, period, settings.rules)
         self._generation = 0
         self.unknown_sources: dict[str, int] = {}
-        """Readings of sources that have no decoder, by source."""
+        """Readings without a decoder, by source."""
         self.ended = False
 
-    def anew(self) -> "Monitor":
-        """One that knows nothing yet, for another place in the same stream."""
-        other = Monitor(self.settings, self.period, self._profiles, self._recipe.wanted)
+    def fresh(self) -> "Monitor":
+        """A monitor without data, for another time of the same stream."""
+        other = Monitor(self.settings, self.period, self._profiles, self._plan.wanted)
         other._generation = self._generation
         return other
 
     def feed(self, reading: Reading) -> None:
-        """Takes one reading; a payload that cannot be decoded is counted and shown."""
+        """Adds one reading; a payload that cannot be decoded is counted and shown."""
         if reading.source == AGENT:
             self._feed_remote(reading)
             return
         if reading.source == PROMETHEUS:
-            self._feed_engine(reading)
+            self._feed_summary(reading)
             return
         decoder = DECODERS.get(reading.source)
         if decoder is None:
@@ -149,7 +149,7 @@ class Monitor:
         node = self._node(reading.node)
         if node is None:
             return
-        if reading.source in self._recipe.skippable and node.hears(reading.source):
+        if reading.source in self._plan.skippable and node.hears(reading.source):
             node.feed(reading, Sample())  # the node is up
             return
         try:
@@ -165,7 +165,6 @@ class Monitor:
         node.feed(reading, sample)
 
     def _feed_remote(self, reading: Reading) -> None:
-        """Takes what an agent says of a node."""
         if (node := self._remote(reading.node)) is None:
             return
         try:
@@ -173,36 +172,36 @@ class Monitor:
         except DecodeError as error:
             node.problem(str(error))
 
-    def _feed_engine(self, reading: Reading) -> None:
-        """Takes what an engine says of all nodes; those that it shows no more are forgotten."""
-        engine = self._told()
+    def _feed_summary(self, reading: Reading) -> None:
+        """Adds the answer of a Prometheus backend; nodes that it no longer lists are removed."""
+        summary = self._summary_tracker()
         try:
-            engine.take(reading)
+            summary.take(reading)
         except DecodeError as error:
-            engine.complain(str(error))
+            summary.complain(str(error))
             return
-        roster = engine.roster
+        roster = summary.roster
         if roster is not None and (gone := self._remotes.keys() - roster):
             for name in gone:
                 del self._remotes[name]
             self._list()
 
-    def _told(self) -> SummaryTracker:
-        if self._engine is None:
-            self._engine = SummaryTracker(self.history, self.period)
-        return self._engine
+    def _summary_tracker(self) -> SummaryTracker:
+        if self._summary is None:
+            self._summary = SummaryTracker(self.history, self.period)
+        return self._summary
 
     def status(self, status: Status) -> None:
-        """Takes a collector's word on its source."""
+        """Sets the state that a collector reports for its source."""
         if status.source == PROMETHEUS:
-            self._told().status(status)
+            self._summary_tracker().status(status)
             return
         find = self._remote if status.source == AGENT else self._node
         if (node := find(status.node)) is not None:
             node.status(status)
 
-    def forget(self, name: str, sources: Set[str] | None = None) -> None:
-        """A node is no longer watched, or some sources of it; what was wrong with it ends."""
+    def remove(self, name: str, sources: Set[str] | None = None) -> None:
+        """Removes a node, or some sources of it; its incidents end."""
         if sources is None or AGENT in sources:
             self._remotes.pop(name, None)
         node = self._nodes.get(name)
@@ -211,17 +210,17 @@ class Monitor:
         self._list()
 
     def end(self, now: float) -> None:
-        """Ends the stream at `now`: values that are not stale stay, in the state *ended*."""
+        """Ends the stream at `now`: values that are not stale stay, marked *ended*."""
         self.ended = True
         for node in self._all():
             node.end(now)
 
     def restart(self) -> None:
-        """The stream's clock was set back: what was known belongs to another time."""
+        """Resets all nodes after the stream's clock was set back."""
         for node in self._all():
             node.restart()
-        if self._engine is not None:
-            self._engine.restart()
+        if self._summary is not None:
+            self._summary.restart()
 
     def resume(self) -> None:
         """Restarts a looped stream."""
@@ -230,13 +229,13 @@ class Monitor:
             node.resume()
 
     def tick(self, now: float, lag: float = 0.0) -> View:
-        """The state of everything at `now`; before `now` goes back, call `restart`."""
-        return self.judge(self.look(now), lag)
+        """The state of everything at `now`; call `restart` before `now` goes back."""
+        return self.evaluate(self.cluster(now), lag)
 
-    def look(self, now: float) -> Cluster:
-        """The nodes at `now`, not yet judged."""
+    def cluster(self, now: float) -> Cluster:
+        """The nodes at `now`, without incidents."""
         nodes = {name: self._view(name, now) for name in self._order}
-        return Cluster(now, nodes, None if self._engine is None else self._engine.whole(now))
+        return Cluster(now, nodes, None if self._summary is None else self._summary.whole(now))
 
     def _view(self, name: str, now: float) -> NodeView:
         node, remote = self._nodes.get(name), self._remotes.get(name)
@@ -248,19 +247,19 @@ class Monitor:
     def _all(self) -> Iterator[NodeState | RemoteNode]:
         return chain(self._nodes.values(), self._remotes.values())
 
-    def judge(self, cluster: Cluster, lag: float = 0.0) -> View:
-        """What is wrong with the nodes of a tick."""
-        if self._engine is None:
+    def evaluate(self, cluster: Cluster, lag: float = 0.0) -> View:
+        """Evaluates the rules on the nodes of a tick."""
+        if self._summary is None:
             self._incidents = self._analyzer.tick(cluster)
             cluster = replace(cluster, phases=self._analyzer.phases)
         else:
-            self._incidents = self._engine.incidents(cluster.time)
-        if self._recipe.wanted is None:
+            self._incidents = self._summary.incidents(cluster.time)
+        if self._plan.wanted is None:
             self._record(cluster, dict(job_means(cluster)))
         return self._shown(cluster, lag)
 
     def _record(self, cluster: Cluster, means: dict[str, float]) -> None:
-        """Adds a tick to history; where ticks are sparse, values stand until the next."""
+        """Adds a tick to the history; sparse ticks are repeated until the next."""
         if self.sparse is not None:
             if self._recorded is not None:
                 before, its_means = self._recorded
@@ -272,8 +271,8 @@ class Monitor:
         self.history.append(cluster, means)
 
     def glance(self, now: float) -> View:
-        """The nodes at `now`, between two ticks, with what was wrong at the one before."""
-        return self._shown(self.look(now))
+        """The nodes at `now`, between two ticks, with the incidents of the last one."""
+        return self._shown(self.cluster(now))
 
     def _shown(self, cluster: Cluster, lag: float = 0.0) -> View:
         self._generation += 1
@@ -282,7 +281,7 @@ class Monitor:
     def _node(self, name: str) -> NodeState | None:
         node = self._nodes.get(name)
         if node is None and self._has_room(name):
-            node = self._nodes[name] = NodeState(name, self._profiles, self._recipe)
+            node = self._nodes[name] = NodeState(name, self._profiles, self._plan)
             self._list()
         return node
 
@@ -309,17 +308,16 @@ def play(
 ) -> Iterator[Shown]:
     """Runs a recorded or simulated stream through `monitor`, one view per period of its time.
 
-    Nodes whose clocks are off are shifted onto the time of the others. Where the stream itself
-    leaps (all clocks were set, files were joined, nothing was recorded for long), time leaps
-    with it: one tick, then on from there. The last view, with the stream ended, comes at the
-    last reading's time. An empty stream gives no view.
+    The times of nodes whose clocks are wrong are aligned with the others. If the stream itself
+    jumps (all clocks were set, files were joined, nothing was recorded for long), time jumps with
+    it: one tick, then on from there. The last view, with the stream ended, is at the last reading's
+    time. An empty stream gives no view.
 
     Args:
         readings: the stream, in the order of arrival.
-        monitor: takes the readings and makes the views.
-        skew: tells the clocks that are off; a new one by default.
-        beat: a time that a tick falls on, if it comes to that; else one period after the first
-            reading.
+        monitor: receives the readings and makes the views.
+        skew: aligns the clocks; a new one by default.
+        beat: a time on which a tick falls; by default, one period after the first reading.
     """
     skew = Skew() if skew is None else skew
     due = now = None

@@ -1,9 +1,9 @@
-"""An analysis by several processes: one reads, some follow nodes, this one judges them together.
+"""Analyzes recordings in several processes: each follows some nodes, this one evaluates the rules.
 
-Nodes are independent until the cluster is judged, and decoding them is most of the work. Each
-process follows the nodes that are its share, and sends what it makes of a tick through a pipe.
-It is the same path as in one process: the stream goes through `play`, readings and ticks through
-a monitor's `feed` and `look`, clusters through its `judge`.
+Nodes are independent until the rules are evaluated, and decoding takes most of the time
+(docs/decisions/0017-recordings.md). Each process reads the whole stream and follows its share of
+the nodes through the same `play` and `Monitor` as a single process, and sends the cluster of each
+tick through a pipe.
 """
 
 import fcntl
@@ -13,16 +13,17 @@ import os
 import pickle
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trntop.core.errors import RecordingError, TrntopError
+from trntop.core.errors import TrntopError
 from trntop.core.model import (
     Cluster,
     Column,
@@ -44,25 +45,22 @@ if TYPE_CHECKING:
 WORTHWHILE = 64 << 20
 """Bytes of readings from which several processes are faster than one."""
 PACKED = 10
-"""Times that a compressed recording is larger than its file, about."""
+"""Estimated compression ratio of a recording."""
 MAX_WORKERS = 8
-"""More would wait for the one that reads."""
-COLLECTED = 100_000
-"""New objects after which Python looks for garbage in cycles, of which there is hardly any."""
-BATCH = 1 << 20
-"""Bytes of readings sent at once, about; also what a pipe shall hold."""
+"""More would wait for the process that evaluates the rules."""
+COLLECT_AT = 100_000
+"""New objects after which Python searches for cycles; hardly any are garbage."""
+PIPE_BYTES = 1 << 20
 
 Layout = tuple[tuple[str, ...], tuple[int, ...]]
 """Names and lengths of a frame's columns, in order."""
-Word = tuple[str, tuple[Any, ...]]
-"""What a process that follows nodes is told to do, and with what."""
 
 log = logging.getLogger(__name__)
 
 
 def workers_for(paths: Iterable[str]) -> int:
-    """How many processes shall follow the nodes of these recordings; 1 for this one alone."""
-    if sys.platform != "linux":  # elsewhere a process that forks may not be safe to go on
+    """How many processes should follow the nodes of these recordings; 1 means this one alone."""
+    if sys.platform != "linux":  # elsewhere a forked process may not be safe
         return 1
     size = sum(
         Path(path).stat().st_size * (PACKED if path.endswith((".gz", ".zst")) else 1)
@@ -75,12 +73,12 @@ class Shares:
     """The views of recordings, made by several processes; iterated once.
 
     Args:
-        readings: starts the stream; called once, in the process that reads.
-        notes: what was lost in it, once it has been read.
+        readings: starts the stream; called once in each process.
+        notes: losses in the stream, once it has been read.
         settings: the settings in force.
         profiles: NEFF profiles known on this machine.
         workers: number of processes that follow nodes.
-        wanted: the quantities that the views are read for, if not all.
+        wanted: the quantities needed from the views, if not all.
     """
 
     def __init__(
@@ -97,10 +95,10 @@ class Shares:
         self._workers = workers
         self._lost: list[str] = []
         self._monitor = Monitor(settings, profiles=profiles, wanted=wanted)
-        """Each process that follows nodes has a copy of its own; this one judges."""
+        """Each forked process has a copy of its own."""
 
     def notes(self) -> list[str]:
-        """What was lost in the recordings, known after the last view."""
+        """Losses in the recordings, known after the last view."""
         return self._lost
 
     def __iter__(self) -> Iterator[View]:
@@ -110,31 +108,26 @@ class Shares:
             RecordingError: a recording can no longer be read.
             TrntopError: a process died.
         """
-        # Loaded only here: most commands have no need of it.
+        # Imported only here: most commands do not need it.
         from multiprocessing import get_context
 
         context = get_context("fork")
         processes: list[ForkProcess] = []
         pipes: list[Connection] = []
-        feeds = [_pipe() for _ in range(self._workers)]
-
-        def start(work: Callable[..., None], *args: Any) -> None:
-            process = context.Process(target=_run, args=(work, *args), daemon=True)
-            process.start()
-            processes.append(process)
-
         try:
-            start(self._read, feeds)
             for place in range(self._workers):
                 here, there = context.Pipe(duplex=False)
-                _widen(there.fileno())
+                with suppress(OSError):  # a user may have too many already
+                    fcntl.fcntl(there.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
                 pipes.append(here)
-                start(self._follow, place, feeds, there, pipes)
+                process = context.Process(
+                    target=self._follow, args=(place, there, pipes), daemon=True
+                )
+                process.start()
+                processes.append(process)
                 there.close()
-            _close(feeds)
             yield from self._join([_Share(pipe) for pipe in pipes])
         finally:
-            _close(feeds)
             for pipe in pipes:
                 pipe.close()
             for process in processes:
@@ -142,296 +135,157 @@ class Shares:
                 process.join()
 
     def _join(self, shares: list["_Share"]) -> Iterator[View]:
-        """The clusters of all shares together, judged."""
-        first = shares[0]
+        """The clusters of all shares together, with the rules evaluated."""
         while True:
-            for share in shares:
-                share.next()
-            if first.over:
-                break
+            ticks = [share.next() for share in shares]
+            first = ticks[0]
+            if isinstance(first, list):
+                self._lost = first
+                return
+            time, self._monitor.ended = first
             views = {view.name: view for share in shares for view in share.views}
-            self._monitor.ended = first.ended
-            cluster = Cluster(first.time, {name: views[name] for name in sorted(views)})
-            yield self._monitor.judge(cluster)
-        self._lost = first.notes
+            cluster = Cluster(time, {name: views[name] for name in sorted(views)})
+            yield self._monitor.evaluate(cluster)
 
-    def _read(self, feeds: list["_Feed"]) -> None:
-        """What the process does that reads."""
-        for source, _ in feeds:
-            source.close()
-        dealer = _Dealer([sink for _, sink in feeds], self._monitor.period)
+    def _follow(self, place: int, pipe: Connection, others: list[Connection]) -> None:
+        """The work of one forked process."""
+        # Ctrl-C is for the first process, at whose end the pipes break.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        gc.freeze()
+        gc.set_threshold(COLLECT_AT)
+        for other in others:
+            other.close()
+        sender = _Sender(pipe)
+        part = _Part(self._monitor, place, self._workers)
         try:
             try:
-                for _ in play(self._readings(), dealer):
-                    pass
-                dealer.tell("over", self._notes())
+                for cluster in play(self._readings(), part):
+                    sender.send(cluster, self._monitor.ended)
+                sender.put(self._notes())
             except TrntopError as error:
-                dealer.tell("fail", RecordingError(str(error)))
+                sender.put(error)
             except BrokenPipeError:
                 raise
             except Exception as error:
-                log.exception("reading")
-                dealer.tell("fail", TrntopError(f"{type(error).__name__}: {error}"))
-            dealer.flush()
+                log.exception("share %d of the nodes", place)
+                sender.put(TrntopError(f"{type(error).__name__}: {error}"))
         except BrokenPipeError:
             pass
 
-    def _follow(
-        self, place: int, feeds: list["_Feed"], pipe: Connection, others: list[Connection]
-    ) -> None:
-        """What each process does that follows nodes."""
-        for other in others:
-            other.close()
-        for at, (source, sink) in enumerate(feeds):
-            sink.close()
-            if at != place:
-                source.close()
-        monitor, sender = self._monitor, _Sender(pipe)
-        todo: dict[str, Callable[..., None]] = {
-            "feed": lambda *reading: monitor.feed(Reading(*reading)),
-            "tick": lambda now: sender.send(monitor.look(now), monitor.ended),
-            "restart": monitor.restart,
-            "end": monitor.end,
-            "over": sender.end,
-            "fail": sender.fail,
-        }
-        try:
-            for word, args in _words(feeds[place][0]):
-                todo[word](*args)
-        except BrokenPipeError:
-            pass
-        except Exception as error:
-            log.exception("following share %d", place)
-            sender.fail(TrntopError(f"{type(error).__name__}: {error}"))
 
+class _Part:
+    """Passes some of the nodes of a stream to a monitor; nodes take turns as they appear."""
 
-def _run(work: Callable[..., None], *args: Any) -> None:
-    """Does the work of a process that is not the first."""
-    # Ctrl-C is for the first process, at whose end the pipes break.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What was there before it will stay.
-    gc.freeze()
-    gc.set_threshold(COLLECTED)
-    work(*args)
-
-
-_Feed = tuple[BinaryIO, BinaryIO]
-"""Both ends of a pipe, the one to read from first."""
-
-
-def _pipe() -> _Feed:
-    source, sink = os.pipe()
-    _widen(sink)
-    return os.fdopen(source, "rb", BATCH), os.fdopen(sink, "wb", 0)
-
-
-def _widen(pipe: int) -> None:
-    """Lets a pipe hold so much that nobody waits for who reads it."""
-    with suppress(OSError):  # a user may have too many already
-        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, BATCH)
-
-
-def _close(feeds: list[_Feed]) -> None:
-    for source, sink in feeds:
-        source.close()
-        sink.close()
-
-
-def _words(source: BinaryIO) -> Iterator[Word]:
-    """What the reading process says, until it has ended."""
-    with suppress(EOFError, pickle.UnpicklingError):  # it died, as will be seen
-        while True:
-            yield from pickle.load(source)
-
-
-class _Dealer:
-    """Takes a stream in the place of a monitor, and hands each node to one of several.
-
-    Args:
-        sinks: the pipes to them.
-        period: seconds between ticks.
-    """
-
-    def __init__(self, sinks: list[BinaryIO], period: float) -> None:
-        self.period = period
+    def __init__(self, monitor: Monitor, place: int, workers: int) -> None:
+        self.period = monitor.period
         self.sparse: SparsePast | None = None
-        self._sinks = sinks
-        self._batches: list[list[Word]] = [[] for _ in sinks]
-        self._sizes = [0] * len(sinks)
-        self._turn: dict[str, int] = {}
+        self.restart = monitor.restart
+        self.end = monitor.end
+        self.tick = monitor.cluster
+        self._monitor = monitor
+        self._place = place
+        self._workers = workers
+        self._turns: dict[str, int] = {}
 
-    def feed(self, one: Reading) -> None:
-        """Nodes take turns as they are first seen."""
-        place = self._turn.setdefault(one.node, len(self._turn)) % len(self._sinks)
-        self._batches[place].append(
-            ("feed", (one.node, one.source, one.time, one.data, one.simulated))
-        )
-        self._sizes[place] += len(one.data)
-        if self._sizes[place] >= BATCH:
-            self._send(place)
+    def feed(self, reading: Reading) -> None:
+        turn = self._turns.setdefault(reading.node, len(self._turns))
+        if turn % self._workers == self._place:
+            self._monitor.feed(reading)
 
-    def restart(self) -> None:
-        """The stream's clock was set back."""
-        self.tell("restart")
 
-    def end(self, now: float) -> None:
-        """The stream is over."""
-        self.tell("end", now)
+@dataclass(slots=True)
+class _Known:
+    """What both ends of a pipe know of a node: it is sent only when it changes."""
 
-    def tick(self, now: float) -> None:
-        """Lets all look at their nodes; at once, since the one that judges waits for all."""
-        self.tell("tick", now)
-        self.flush()
-
-    def tell(self, word: str, *args: Any) -> None:
-        """Says a word to all."""
-        for batch in self._batches:
-            batch.append((word, args))
-
-    def flush(self) -> None:
-        """Sends what is still to be sent."""
-        for place in range(len(self._sinks)):
-            self._send(place)
-
-    def _send(self, place: int) -> None:
-        data = pickle.dumps(self._batches[place], pickle.HIGHEST_PROTOCOL)
-        left = memoryview(data)
-        while left:
-            left = left[self._sinks[place].write(left) :]
-        self._batches[place], self._sizes[place] = [], 0
+    inventory: Inventory | None = None
+    layout: Layout = ((), ())
+    places: list[tuple[str, slice]] = field(default_factory=list)
 
 
 class _Sender:
-    """Puts views into a pipe: what seldom changes once, columns as one array."""
+    """Sends clusters through a pipe, all columns as one array."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
-        self._layouts: dict[Layout, int] = {}
-        self._inventories: dict[str, Inventory] = {}
+        self._known: dict[str, _Known] = {}
 
     def send(self, cluster: Cluster, ended: bool) -> None:
-        """One tick."""
-        layouts: list[Layout] = []
         nodes: list[tuple[Any, ...]] = []
-        columns: list[Column] = []
+        columns: list[Column] = [np.empty(0)]
         for name, node in cluster.nodes.items():
             frame = node.frame
+            known = self._known.setdefault(name, _Known())
             layout = tuple(frame.columns), tuple(map(len, frame.columns.values()))
-            if layout not in self._layouts:
-                self._layouts[layout] = len(self._layouts)
-                layouts.append(layout)
-            columns += frame.columns.values()
-            fresh = self._inventories.get(name) is not node.inventory
-            self._inventories[name] = node.inventory
             nodes.append(
                 (
                     name,
-                    node.inventory if fresh else None,
-                    self._layouts[layout],
+                    None if known.inventory is node.inventory else node.inventory,
+                    None if known.layout == layout else layout,
                     [
-                        (one.name, str(one.state), one.reason, one.time, one.period, one.counts)
-                        for one in frame.sources
+                        (state.name, str(state.state), state.reason, state.time, state.period,
+                         state.counts)
+                        for state in frame.sources
                     ],
                     frame.simulated,
                     frame.reasons,
                     frame.phase,
                 )
-            )
-        self._put((cluster.time, ended, layouts, nodes))
-        self._pipe.send_bytes(np.concatenate([*columns, np.empty(0)]).data)
+            )  # fmt: skip
+            known.inventory, known.layout = node.inventory, layout
+            columns += frame.columns.values()
+        self.put((cluster.time, ended, nodes, np.concatenate(columns)))
 
-    def end(self, notes: list[str]) -> None:
-        """The stream is over."""
-        self._put(notes)
-
-    def fail(self, error: TrntopError) -> None:
-        """The stream cannot go on."""
-        self._put(error)
-
-    def _put(self, message: object) -> None:
+    def put(self, message: object) -> None:
         self._pipe.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
 
 
 class _Share:
-    """What one process has sent."""
+    """The nodes of one process."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
-        self._places: list[dict[str, slice]] = []
-        self._widths: list[int] = []
-        self._inventories: dict[str, Inventory] = {}
-        self.time = 0.0
-        self.ended = False
-        self.over = False
-        """Whether there is no further tick."""
+        self._known: dict[str, _Known] = {}
         self.views: list[NodeView] = []
-        self.notes: list[str] = []
-        """What was lost, known after the last tick."""
 
-    def next(self) -> None:
-        """Takes one tick, or the word that there is none any more.
+    def next(self) -> tuple[float, bool] | list[str]:
+        """The time of the next tick and whether the stream has ended; after the last, the notes.
 
         Raises:
             TrntopError: the process failed or died.
         """
-        message = pickle.loads(self._take())
+        try:
+            message = pickle.loads(self._pipe.recv_bytes())
+        except (EOFError, OSError) as error:
+            raise TrntopError("a process of the analysis died before its end") from error
         if isinstance(message, TrntopError):
             raise message
         if isinstance(message, list):
-            self.over, self.notes = True, message
-            return
-        self.time, self.ended, layouts, nodes = message
-        for names, lengths in layouts:
-            bounds = pairwise(accumulate(lengths, initial=0))
-            self._places.append({name: slice(*at) for name, at in zip(names, bounds, strict=True)})
-            self._widths.append(sum(lengths))
-        values = np.frombuffer(self._take())
+            return message
+        time, ended, nodes, values = message
         self.views = []
         start = 0
         for name, inventory, layout, sources, simulated, reasons, phase in nodes:
+            known = self._known.setdefault(name, _Known())
             if inventory is not None:
-                self._inventories[name] = inventory
-            end = start + self._widths[layout]
+                known.inventory = inventory
+            if layout is not None:
+                known.layout = layout
+                bounds = pairwise(accumulate(layout[1], initial=0))
+                known.places = [
+                    (column, slice(*at)) for column, at in zip(layout[0], bounds, strict=True)
+                ]
+            end = start + sum(known.layout[1])
+            own = values[start:end]
+            start = end
             frame = Frame(
                 node=name,
-                time=self.time,
-                columns=_Columns(self._places[layout], values[start:end]),
+                time=time,
+                columns={column: own[place] for column, place in known.places},
                 sources=tuple([SourceState(one[0], State(one[1]), *one[2:]) for one in sources]),
                 simulated=simulated,
                 reasons=reasons,
                 phase=phase,
             )
-            self.views.append(NodeView(self._inventories[name], frame))
-            start = end
-
-    def _take(self) -> bytes:
-        try:
-            return self._pipe.recv_bytes()
-        except (EOFError, OSError) as error:
-            raise TrntopError("a process of the analysis died before its end") from error
-
-
-class _Columns(Mapping[str, Column]):
-    """Columns by name, cut out of one array when they are asked for."""
-
-    __slots__ = ("_places", "_values")
-
-    def __init__(self, places: dict[str, slice], values: Column) -> None:
-        self._places = places
-        self._values = values
-
-    def __getitem__(self, name: str) -> Column:
-        return self._values[self._places[name]]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        place = self._places.get(name)
-        return default if place is None else self._values[place]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
+            assert known.inventory is not None
+            self.views.append(NodeView(known.inventory, frame))
+        return time, ended

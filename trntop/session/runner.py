@@ -1,4 +1,4 @@
-"""A running monitor: own thread, own event loop, newest view to whoever asks.
+"""A running monitor: own thread, own event loop, the newest view for all readers.
 
 Live sources are collectors, ticked by the steady clock. A stream (recording, simulation) is an
 iterator of readings, ticked by its own time and paced by `Playback`.
@@ -27,23 +27,21 @@ log = logging.getLogger(__name__)
 STOP_SECONDS = 0.4
 """How long `stop` waits for the collection thread, which is a daemon."""
 SLICE = 0.2
-"""Seconds between looks at pause and speed while waiting."""
+"""Seconds between checks of pause and speed while waiting."""
 
 NEAR = (5, 30, 40)
-"""How many ticks before a target time the stream is taken up: at least, at most, and
-divided by the nodes: what is looked for stands on the screen before a second has passed.
+"""Ticks before a target time at which playback starts: minimum, maximum, and a number to divide by
+the nodes, so that the target is shown within a second.
 """
 FAR = (5, 300, 600)
-"""The same for the second time, while nothing moves on: by then the judgement of the incidents and
-the graphs have what they need.
-"""
+"""The same for a second run while paused: then rules and graphs have the data that they need."""
 AHEAD = (5, 60, 120)
-"""The same for what is run through to get on, so that nothing is forgotten."""
+"""The same for a target that is reached by playing on, so that nothing is lost."""
 ROUNDING = 1e-3
 """Seconds by which a tick may miss its time: floats of unix time are coarse."""
 GAP = 60.0
 GAP_SHOWN = 2.0
-"""A pause of the stream longer than `GAP` seconds is cut to this when it is played."""
+"""A gap of the stream longer than `GAP` seconds is shortened to this in playback."""
 
 Span = tuple[float, float]
 Subscriber = Callable[[View], None]
@@ -66,16 +64,16 @@ class Session:
     """Runs a monitor over live collectors or over one stream.
 
     Args:
-        monitor: takes the readings and makes the views; used on the session's thread only.
+        monitor: receives the readings and makes the views; used on the session's thread only.
         collectors: live sources.
         stream: makes an iterator of readings; called again for each loop.
-        stream_from: the same from a time on, for streams in which one may move.
-        span: tells the times of the stream's first and last reading, None where they are not known.
+        stream_from: the same from a time on, for streams that can seek.
+        span: returns the times of the stream's first and last reading; None if unknown.
         playback: the stream's controls.
         description: names the source on the screen.
-        tap: is handed every reading first (the recorder).
-        black_box: keeps the newest readings of live sources, if anything does.
-        notes: says what was lost in damaged inputs so far.
+        tap: receives every reading first (the recorder).
+        black_box: keeps the newest readings of live sources.
+        notes: returns the losses in damaged inputs so far.
     """
 
     def __init__(
@@ -101,9 +99,9 @@ class Session:
         self._stream = stream
         self._stream_from = stream_from
         self._find_span = span
-        self._tap = tap if black_box is None else black_box.take
+        self._tap = tap if black_box is None else black_box.append
         self.black_box = black_box
-        self.tell: Callable[[str], None] = log.warning
+        self.warn: Callable[[str], None] = log.warning
         """Receives messages for the user that are in no view, on any thread."""
         self._view = View(0, self.clock.now(), Cluster(self.clock.now()))
         self._skew = Skew()
@@ -114,39 +112,35 @@ class Session:
         self._ready = threading.Event()
         self._over = threading.Event()
         self._done = threading.Event()
-        self._called = asyncio.Event()
+        self._interrupt = asyncio.Event()
         """Ends a wait of the stream early."""
         self._focus: str | None = None
-        """The node that the user is looking at."""
+        """The node that the user has selected."""
         self._pending_focus: str | None = None
-        """The same, until a collector has told more of it."""
+        """The same, until a collector has delivered more of it."""
         self._target: _Target | None = None
-        """The moment that the user wants to see next."""
+        """The time to show next."""
         self._steps = 0
-        """Ticks to be shown although the stream is held."""
+        """Ticks to show although the stream is paused."""
         self.span: Span | None = None
-        """Times of the stream's first and last reading, where they are known."""
+        """Times of the stream's first and last reading, if known."""
         self.failure = ""
-        """Why the session stopped by itself, empty while it runs or after a normal end."""
+        """Why the session failed; empty while it runs and after a normal end."""
 
     @property
     def view(self) -> View:
-        """The newest view."""
         return self._view
 
     @property
     def history(self) -> History:
-        """The recent past."""
         return self._monitor.history
 
     @property
     def period(self) -> float:
-        """Seconds between ticks."""
         return self._monitor.period
 
     @property
     def seekable(self) -> bool:
-        """Whether one may move in the stream."""
         return self._stream_from is not None
 
     def subscribe(self, subscriber: Subscriber) -> None:
@@ -154,12 +148,11 @@ class Session:
         self._subscribers.append(subscriber)
 
     def start(self) -> None:
-        """Starts the thread."""
         self._thread = threading.Thread(target=self._run, name="collection", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Cancels everything and waits a moment; a hung source cannot hold the caller."""
+        """Cancels everything; a hung source delays the caller by `STOP_SECONDS` at most."""
         self._ready.wait(STOP_SECONDS)
         if self._task is not None:
             self._call(self._cancel)
@@ -170,11 +163,10 @@ class Session:
         return self._over.wait(seconds)
 
     def seek(self, time: float) -> bool:
-        """Goes on at another moment of the stream, if one may move in it; from any thread.
+        """Continues at another time of the stream, if it can seek; from any thread.
 
-        The next view that is handed on is the one at `time`. What is not far ahead is run through
-        to get there; else the stream is taken up anew a little before. A stream that is held
-        stays so.
+        The next view that is published is the one at `time`. A near future is reached by playing
+        on; otherwise the stream restarts a little before. A paused stream stays paused.
 
         Returns:
             Whether the stream restarts, which resets the monitor.
@@ -188,43 +180,41 @@ class Session:
 
     def _seek(self, target: "_Target") -> None:
         self._target = target
-        self._called.set()
+        self._interrupt.set()
 
     def set_focus(self, node: str | None) -> None:
-        """Tells collectors which node the user is looking at, or none; from any thread."""
+        """Sets the selected node, or none, for collectors; from any thread."""
         if node != self._focus:
             self._focus = node
-            self._call(self._turn)
+            self._call(self._pass_focus)
 
-    def _turn(self) -> None:
-        attentive = [
-            collector for collector in self._collectors if isinstance(collector, FocusAware)
-        ]
-        self._pending_focus = self._focus if attentive else None
-        for collector in attentive:
+    def _pass_focus(self) -> None:
+        aware = [collector for collector in self._collectors if isinstance(collector, FocusAware)]
+        self._pending_focus = self._focus if aware else None
+        for collector in aware:
             collector.set_focus(self._focus)
 
     def _received(self, node: str) -> None:
-        """Shows at once, not at the next tick, what was asked of the node that is looked at."""
+        """Shows new data of the selected node at once, not at the next tick."""
         if node == self._pending_focus:
             self._pending_focus = None
-            # Once the collector is through with it: one node may take several messages.
+            # After the collector's messages: one node may need several.
             asyncio.get_running_loop().call_soon(
                 lambda: self._publish(self._monitor.glance(self.clock.now()))
             )
 
     def step(self) -> None:
-        """Shows the next tick of a stream that is held; from any thread."""
-        self._call(self._stepped)
+        """Shows the next tick of a paused stream; from any thread."""
+        self._call(self._step)
 
-    def _stepped(self) -> None:
+    def _step(self) -> None:
         self._steps += 1
-        self._called.set()
+        self._interrupt.set()
 
-    def _call(self, what: Callable[[], None]) -> None:
+    def _call(self, function: Callable[[], None]) -> None:
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # already closed
-                self._loop.call_soon_threadsafe(what)
+                self._loop.call_soon_threadsafe(function)
 
     def _cancel(self) -> None:
         if self._task is not None:
@@ -264,9 +254,9 @@ class Session:
 
     async def _collect(self) -> None:
         sink = _Sink(
-            self._monitor, self.clock, self._tap, lambda text: self.tell(text), self._received
+            self._monitor, self.clock, self._tap, lambda text: self.warn(text), self._received
         )
-        self._turn()
+        self._pass_focus()
         tasks = [asyncio.create_task(_guarded(collector, sink)) for collector in self._collectors]
         period = self._monitor.settings.collect.period
         loop = asyncio.get_running_loop()
@@ -300,8 +290,8 @@ class Session:
                 self._over.clear()
                 playback.ended = False
                 if target.restart:
-                    views = await self._arrive(target.time - shift, shift, playback)
-                elif (view := await self._run_up(views, target.time)) is not None:
+                    views = await self._seek_to(target.time - shift, shift, playback)
+                elif (view := await self._play_to(views, target.time)) is not None:
                     self._publish(view)
                 before = self._view.time
             elif last is None or first is None:
@@ -317,22 +307,21 @@ class Session:
                 self._over.set()
                 if not self.seekable:
                     return
-                await self._rest(None)
+                await self._sleep(None)
                 views, before = iter(()), last
 
     async def _show(
         self, views: Iterator[View], before: float | None, playback: Playback
     ) -> tuple[float | None, float | None, Iterator[View]]:
-        """Hands on views at their pace until they end, or the user wants to be elsewhere.
+        """Publishes views at playback speed until they end or the user seeks.
 
         Args:
-            views: what comes.
-            before: the time of the view that is shown, None where none of this round is.
+            views: the views.
+            before: the time of the last shown view of this round, if any.
             playback: the controls.
 
         Returns:
-            The times of the first and the last of them, where there was none `before`; and what
-            is still to come.
+            The times of the first and the last view of this round, and the remaining views.
         """
         first = before
         due = asyncio.get_running_loop().time()
@@ -347,7 +336,7 @@ class Session:
                 await asyncio.sleep(0)
             else:
                 wait = max(0.0, view.time - before)
-                due = await self._pace(due, wait if wait < GAP else GAP_SHOWN, playback)
+                due = await self._wait(due, wait if wait < GAP else GAP_SHOWN, playback)
             if self._target is not None:
                 return first, before, chain([view], views)
             before = view.time
@@ -355,64 +344,63 @@ class Session:
                 self._publish(view)
         return first, before, iter(())
 
-    async def _run_up(
-        self, views: Iterator[View], time: float, goes_on: Callable[[], bool] = lambda: True
+    async def _play_to(
+        self, views: Iterator[View], time: float, may_continue: Callable[[], bool] = lambda: True
     ) -> View | None:
-        """The view at `time`, or the last one, without a wait; None if anything else is wanted."""
+        """The view at `time`, or the last one, without waiting; None if interrupted."""
         for view in views:
-            if self._target is not None or not goes_on():
+            if self._target is not None or not may_continue():
                 return None
             if view.time >= time - ROUNDING or view.ended:
                 return view
             await asyncio.sleep(0)
         return None
 
-    async def _arrive(self, time: float, shift: float, playback: Playback) -> Iterator[View]:
-        """Shows the moment `time` of the stream; the views after it.
+    async def _seek_to(self, time: float, shift: float, playback: Playback) -> Iterator[View]:
+        """Shows the time `time` of the stream; returns the views after it.
 
-        First with little before it, so that it is there at once, then, while the stream is held
-        anyway, with as much as the judgement and the graphs want.
+        First with little data before it, to be fast; then, if paused, with as much as rules and
+        graphs need.
         """
         if self.span is not None:
             time = min(max(time, self.span[0]), self.span[1])
 
-        def at_rest() -> bool:
+        def is_paused() -> bool:
             return playback.paused and not self._steps
 
         near, far = self._lead(NEAR), self._lead(FAR)
         views = await self._approach(time, near, shift, lambda: True)
         if views is not None and far > near and playback.paused:
-            views = await self._approach(time, far, shift, at_rest) or views
+            views = await self._approach(time, far, shift, is_paused) or views
         return views or iter(())
 
     def _lead(self, ticks: tuple[int, int, int]) -> float:
         """Seconds for NEAR or FAR."""
-        least, most, looks = ticks
+        least, most, budget = ticks
         nodes = max(1, len(self._view.cluster.nodes))
-        return max(least, min(most, looks // nodes)) * self.period
+        return max(least, min(most, budget // nodes)) * self.period
 
     async def _approach(
-        self, time: float, lead: float, shift: float, goes_on: Callable[[], bool]
+        self, time: float, lead: float, shift: float, may_continue: Callable[[], bool]
     ) -> Iterator[View] | None:
-        """Runs from `lead` seconds before `time` up to it, showing nothing on the way.
+        """Plays from `lead` seconds before `time` up to it, and publishes only that view.
 
         Returns:
-            The views after that; None where the user wanted something else meanwhile, or nothing
-            is there.
+            The views after that; None if interrupted, or without data.
         """
         assert self._stream_from is not None
-        monitor, skew = self._monitor.anew(), Skew()
+        monitor, skew = self._monitor.fresh(), Skew()
         readings = self._tapped(self._stream_from(time - lead), shift)
         views = play(readings, monitor, skew, beat=time + shift)
-        view = await self._run_up(views, time + shift, goes_on)
+        view = await self._play_to(views, time + shift, may_continue)
         if view is None:
             return None
         self._monitor, self._skew = monitor, skew
         self._publish(view)
         return views
 
-    async def _pace(self, due: float, seconds: float, playback: Playback) -> float:
-        """Waits for `seconds` of stream time; returns when that wait was over in loop time."""
+    async def _wait(self, due: float, seconds: float, playback: Playback) -> float:
+        """Waits for `seconds` of stream time; returns the loop time at which the wait ended."""
         loop = asyncio.get_running_loop()
         remaining = seconds
         now = max(due, loop.time() - seconds)
@@ -421,20 +409,20 @@ class Session:
                 self._steps -= 1
                 return loop.time()
             step = max(0.0, min(SLICE, remaining / playback.speed) - (loop.time() - now))
-            await self._rest(step)
+            await self._sleep(step)
             passed, now = loop.time() - now, loop.time()
             if not playback.paused:
                 self._steps = 0
                 remaining -= passed * playback.speed
-        # What the last slice overslept is taken off the next wait.
+        # The next wait is shorter by the excess of the last slice.
         return now + remaining / playback.speed
 
-    async def _rest(self, seconds: float | None) -> None:
-        """Waits, at most until the user wants something; without end for None."""
+    async def _sleep(self, seconds: float | None) -> None:
+        """Waits until interrupted, at most `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._called.wait()
-        self._called.clear()
+                await self._interrupt.wait()
+        self._interrupt.clear()
 
     def _tapped(self, readings: Iterable[Reading], shift: float) -> Iterable[Reading]:
         for reading in readings:
@@ -453,29 +441,29 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where the user wants to be in the stream."""
+    """A time of the stream to seek."""
 
     time: float
     restart: bool
-    """Whether the stream restarts for it."""
+    """Whether the stream restarts."""
 
 
 class _Sink:
-    """What collectors see of the session."""
+    """The session as collectors see it."""
 
     def __init__(
         self,
         monitor: Monitor,
         clock: SteadyClock,
         tap: Tap | None,
-        tell: Callable[[str], None],
+        warn: Callable[[str], None],
         received: Callable[[str], None],
     ) -> None:
         self._monitor = monitor
         self._clock = clock
         self._tap = tap
         self._names = NodeNames()
-        self.tell = tell
+        self.warn = warn
         self._received = received
 
     def now(self) -> float:
@@ -493,12 +481,12 @@ class _Sink:
     def register(self, node: str, owner: str, *sources: str) -> str:
         return self._names.register(node, owner, *sources)
 
-    def forget(self, node: str, owner: str = "") -> None:
-        self._monitor.forget(node, self._names.drop(node, owner))
+    def remove(self, node: str, owner: str = "") -> None:
+        self._monitor.remove(node, self._names.drop(node, owner))
 
 
 async def _guarded(collector: Collector, sink: _Sink) -> None:
-    """Runs a collector; a defect in it takes down its source, not the others."""
+    """Runs a collector; a defect in it affects only its source."""
     try:
         await collector.run(sink)
     except Exception as error:

@@ -121,7 +121,7 @@ class TestStream:
         monitor = Monitor(Settings())
         for reading in sink.readings:
             monitor.feed(reading)
-        node = monitor.look(sink.readings[-1].time).nodes["here"]
+        node = monitor.cluster(sink.readings[-1].time).nodes["here"]
         assert node.state is State.FRESH
         assert node.inventory.facts["agent_name"] == "trn-000"
         assert one.view is not None
@@ -168,7 +168,7 @@ class TestStream:
             await until(lambda: one.streams.clients)
             await asyncio.sleep(0.05)
             assert sink.readings == []
-            sink.forget("here", "http://other")
+            sink.remove("here", "http://other")
             one.tick(61)  # it announces itself anew each minute
             await sink.until(lambda: {one.node for one in sink.readings} == {"here"})
             assert sink.forgotten == ["here", one.address]
@@ -179,7 +179,7 @@ class TestStream:
         async with running(watch("here=http://127.0.0.1:9"), sink):
             await sink.until(lambda: len(sink.statuses) > 1)
             assert {one.node for one in sink.statuses} == {"http://127.0.0.1:9"}
-            sink.forget("here", "http://other")
+            sink.remove("here", "http://other")
             await sink.until(lambda: sink.statuses[-1].node == "here")
             assert sink.forgotten == ["here", "http://127.0.0.1:9"]
 
@@ -259,7 +259,7 @@ class TestStream:
                 # Five minutes behind, and each message takes a little while.
                 arrival = view.time + second + 300 + 0.1 + 0.01 * second
                 monitor.feed(Reading("n", AGENT, arrival, message))
-        shown = monitor.look(arrival + 0.5).nodes["n"]
+        shown = monitor.cluster(arrival + 0.5).nodes["n"]
         assert shown.frame.value("node_clock_offset_seconds") == pytest.approx(-300.1)
         assert shown.state is State.FRESH
         times = [one.time for one in shown.frame.sources if one.time is not None]

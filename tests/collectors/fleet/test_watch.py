@@ -189,7 +189,7 @@ async def test_who_leaves_a_shared_node_takes_along_what_it_brought() -> None:
     sink = _Sink(monitor, SteadyClock(), None, lambda _: None, lambda _: None)
     sources = lambda: {  # noqa: E731
         name: {one.name for one in node.frame.sources}
-        for name, node in monitor.look(sink.now()).nodes.items()
+        for name, node in monitor.cluster(sink.now()).nodes.items()
     }
     async with agent() as one, page("neuron") as other:
         finder = Changing(Target("n", one.address), Target("m", one.address))
@@ -205,7 +205,7 @@ async def test_who_leaves_a_shared_node_takes_along_what_it_brought() -> None:
             finder.targets.append(Target("n", one.address))
             await until(lambda: AGENT in sources()["n"])
             # The page leaves, and the agent stays.
-            sink.forget("n", other)
+            sink.remove("n", other)
             assert NEURON_EXPORTER not in sources()["n"]
         finally:
             for task in tasks:

@@ -52,10 +52,10 @@ class Watched:
     def register(self, node: str, owner: str, *sources: str) -> str:
         return owner
 
-    def forget(self, node: str, owner: str = "") -> None:
-        self.monitor.forget(node)
+    def remove(self, node: str, owner: str = "") -> None:
+        self.monitor.remove(node)
 
-    def tell(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         raise AssertionError(text)
 
     @property
@@ -191,7 +191,12 @@ def test_a_node_that_cannot_be_scraped_is_down() -> None:
         await watched.until(lambda view: len(view.cluster.nodes) == 2)
         cluster.nodes.remove("trn-002")
         cluster.down = ["trn-002", "trn-003"]
-        view = await watched.until(lambda view: "trn-003" in view.cluster.nodes)
+        view = await watched.until(
+            lambda view: (
+                "trn-003" in view.cluster.nodes
+                and view.cluster.nodes["trn-002"].state is not State.FRESH
+            )
+        )
         for name in ("trn-002", "trn-003"):
             source = view.cluster.nodes[name].frame.sources[0]
             assert source.state is State.DOWN

@@ -148,7 +148,7 @@ def test_an_efa_card(dump: Dump) -> None:
 
 def test_a_machine_without_cards(dump: Dump) -> None:
     dump.take(b"")
-    with pytest.raises(AbsentError, match="no EFA card"):
+    with pytest.raises(AbsentError, match="no EFA device"):
         EfaReader(dump)()
 
 

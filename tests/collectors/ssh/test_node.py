@@ -219,7 +219,7 @@ async def test_two_machines_that_are_called_the_same_stay_apart(
         assert (status.node, status.state) == ("ssh://trn-1", State.DOWN)
         assert status.reason == "trn-1 is spoken for by ssh://trn-1.elsewhere"
         assert sink.readings == []
-        sink.forget("trn-1", "ssh://trn-1.elsewhere")
+        sink.remove("trn-1", "ssh://trn-1.elsewhere")
         await sink.until(lambda: ("trn-1", SSH) in heard(sink), 10)
         assert sink.forgotten == ["trn-1", "ssh://trn-1"]
         assert descriptors._asked_for > before

@@ -186,7 +186,7 @@ async def test_neuron_ls(
     [
         ("no-driver", "neuron-ls exited with code 1: no neuron device found"),
         ("garbage", "neuron-ls wrote no JSON: +--------+"),
-        ("silent", "neuron-ls was silent"),
+        ("silent", "neuron-ls wrote nothing"),
         ("huge", "neuron-ls wrote more than 4 MiB"),
     ],
 )

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tests.collectors.traces.synthetic import gemm, kineto, nrt, system_trace
+from tests.collectors.traces.synthetic import gemm, kineto
 from trntop.collectors.traces import content, load
 from trntop.core.errors import RecordingError
 from trntop.core.model import Reading
 from trntop.recording import envelope
 from trntop.recording.writer import Recorder
 
-CUT = "its JSON stops before its end: cut off, or still being written"
-NEITHER = "not a trace: neither `traceEvents` (torch.profiler) nor `events` (Neuron runtime) in it"
+CUT = "its JSON is incomplete: cut off, or still being written"
+NEITHER = "not a trace: it has neither `traceEvents` (torch.profiler) nor `events` (Neuron runtime)"
 
 
 def refusal(path: Path, form: str = "auto") -> str:
@@ -44,8 +44,8 @@ def test_compression_is_told_by_the_first_bytes(tmp_path: Path, suffix: str) -> 
         ('{"traceEvents": [{"ph": "X"', CUT),
         ('"trace"', "not a trace: no JSON object with events in it"),
         ("{}", NEITHER),
-        ('{"traceEvents": {"a": 1}}', "not a trace: its events are no list"),
-        ('{"events": 3}', "not a trace: its events are no list"),
+        ('{"traceEvents": {"a": 1}}', "not a trace: its events are not a list"),
+        ('{"events": 3}', "not a trace: its events are not a list"),
         ("[" * 100_000, "not a trace: nested too deeply"),
     ],
 )  # fmt: skip
@@ -67,17 +67,6 @@ def test_a_recording_is_told_and_what_plays_it(tmp_path: Path, name: str) -> Non
     assert refusal(headless) == f"this is a recording: trntop replay {headless}"
 
 
-def test_the_form_may_be_insisted_on(tmp_path: Path) -> None:
-    torch = kineto(tmp_path / "a.json", [gemm(0, 1)])
-    neuron = system_trace(
-        tmp_path / "b.json",
-        [nrt("nc_exec_running", "start", 0, 1), nrt("nc_exec_running", "stop", 9, 1)],
-    )
-    assert refusal(torch, "nrt") == "not a trace: neither `events` nor `trace_event` in it"
-    assert refusal(neuron, "kineto") == "not a trace: no `traceEvents` in it"
-    assert len(load([torch], "kineto") + load([neuron], "nrt")) == 2
-
-
 def test_a_truncated_file(tmp_path: Path) -> None:
     path = tmp_path / "trace.json.gz"
     text = kineto(tmp_path / "plain", [gemm(start, 1) for start in range(500)]).read_bytes()
@@ -91,13 +80,6 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     packed[2000:2010] = bytes(10)
     path.write_bytes(packed)
     assert refusal(path) == "damaged gzip file"
-
-
-def test_a_bomb_is_given_up_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "FREE", 1 << 20)
-    path = tmp_path / "trace.json.gz"
-    path.write_bytes(gzip.compress(bytes(8 << 20)))
-    assert refusal(path) == "expands to more than 250 times its size, as no trace does"
 
 
 def test_a_trace_has_a_largest_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
