@@ -41,26 +41,26 @@ class NodeSilent:
             self._patience = self._limit * np.linspace(0.75, 1.0, len(tick.nodes))
         heard = self._heard
         for place in np.flatnonzero(~(tick.time - heard <= self._patience)).tolist():
-            heard[place] = tick.views[place].frame.heard
+            heard[place] = tick.views[place].frame.last_seen
         ages = tick.time - heard
         for place in np.flatnonzero(ages > self._limit).tolist():
             view = tick.views[place]
             if view.state is State.ENDED or _loop_paced(view):
                 ages[place] = np.nan
-            elif ages[place] <= view.patience:
+            elif ages[place] <= view.timeout:
                 ages[place] = 0.0  # a slow source is not silent between its readings
         # A reading clears it at once: whoever speaks is not silent.
         return Signal(tick.nodes, ages, self._limit, self._limit)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         view = tick.view(str(key))
-        speakers = sorted(view.frame.speakers, key=lambda one: -(one.time or 0.0))
+        speakers = sorted(view.frame.own_sources, key=lambda one: -(one.time or 0.0))
         # What its list says of a node may be why: that it was stopped.
         listed = [one for one in view.frame.sources if one.name == FLEET and one.reason]
         sources = [*listed, *speakers]
         evidence = [Evidence(_last_word(source), view.name) for source in sources[:SOURCES]]
         says = {"last": speakers[0].name}
-        return Verdict.at(tick, view.name, says, *evidence, since=view.frame.heard)
+        return Verdict.at(tick, view.name, says, *evidence, since=view.frame.last_seen)
 
     def reset(self) -> None:
         self._heard[:] = np.nan
@@ -68,7 +68,9 @@ class NodeSilent:
 
 def _loop_paced(view: NodeView) -> bool:
     """Whether all that was ever heard of a node came at the pace of a training loop."""
-    return all(one.name in TRAINING_SOURCES for one in view.frame.speakers if one.time is not None)
+    return all(
+        one.name in TRAINING_SOURCES for one in view.frame.own_sources if one.time is not None
+    )
 
 
 def _last_word(source: SourceState) -> str:
