@@ -61,16 +61,16 @@ class Measure:
             else self.quantity
         )
 
-    def of(self, node: NodeView) -> float | None:
+    def value(self, node: NodeView) -> float | None:
         """The value of a node; the largest of several jobs."""
         return _value(node, self.quantity_of(node))
 
-    def over(self, cluster: Cluster) -> Column:
+    def values(self, cluster: Cluster) -> Column:
         """The values of all nodes, `[node]`, NaN if absent."""
-        values = largest(cluster, self.quantity)
+        column = largest(cluster, self.quantity)
         if not self.fallback:
-            return values
-        return np.where(np.isnan(values), largest(cluster, self.fallback), values)
+            return column
+        return np.where(np.isnan(column), largest(cluster, self.fallback), column)
 
 
 def job_worst(node: NodeView, quantity: str) -> float | None:

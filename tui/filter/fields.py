@@ -85,9 +85,9 @@ FLAGS: Mapping[str, Flag] = {"incident": incident, "fault": fault}
 
 
 def _texts(
-    of: Callable[[NodeView], Sequence[str]],
+    read: Callable[[NodeView], Sequence[str]],
 ) -> Callable[[ViewModel], Iterable[Sequence[str]]]:
-    return lambda view_model: map(of, view_model.cluster.nodes.values())
+    return lambda view_model: map(read, view_model.cluster.nodes.values())
 
 
 def _jobs(node: NodeView) -> Sequence[str]:
@@ -133,7 +133,7 @@ def _counts(view_model: ViewModel) -> tuple[Column, None]:
     return np.array(found), None
 
 
-def _of_parts(quantity: str) -> Callable[[ViewModel], tuple[Column, Owners]]:
+def _part_values(quantity: str) -> Callable[[ViewModel], tuple[Column, Owners]]:
     if CATALOG[quantity].entity is Entity.NODE:
         return lambda view_model: (view_model.cluster.column(quantity), None)
     return lambda view_model: parts(view_model.cluster, quantity)
@@ -142,12 +142,12 @@ def _of_parts(quantity: str) -> Callable[[ViewModel], tuple[Column, Owners]]:
 NUMBERS: Mapping[str, Number] = {
     **{
         name: Number(
-            CATALOG[one.quantity].unit,
-            one.unit,
-            one.scale,
-            lambda view_model, one=one: (one.over(view_model.cluster), None),  # type: ignore[misc]
+            CATALOG[measure.quantity].unit,
+            measure.unit,
+            measure.scale,
+            lambda view_model, measure=measure: (measure.values(view_model.cluster), None),  # type: ignore[misc]
         )
-        for name, one in MEASURES.items()
+        for name, measure in MEASURES.items()
     },
     "age": Number("seconds", "s", 1.0, _age),
     "incidents": Number("incidents", "", 1.0, _counts),
@@ -164,7 +164,7 @@ def number(name: str) -> Number | None:
     quantity = CATALOG.get(name.removeprefix(METRIC_PREFIX))
     if quantity is None:
         return None
-    return Number(quantity.unit, "", 1.0, _of_parts(quantity.name))
+    return Number(quantity.unit, "", 1.0, _part_values(quantity.name))
 
 
 def any_of_node(matches: Mask, owners: Owners, nodes: int) -> Mask:

@@ -64,7 +64,9 @@ class Filter:
 
     def mask(self, view_model: ViewModel) -> Mask:
         """The matching nodes, `[node]` in the cluster's order."""
-        groups = [np.logical_and.reduce([test(view_model) for test in one]) for one in self._groups]
+        groups = [
+            np.logical_and.reduce([test(view_model) for test in group]) for group in self._groups
+        ]
         matches: Mask = np.logical_or.reduce(groups)
         return matches
 

@@ -44,14 +44,18 @@ def _no_incidents(view_model: ViewModel, width: int, context: RenderContext) -> 
         groups = [(90, [(f" {glyphs.SEVERITIES[Severity.WARNING]} {doubt}", palette.warning)])]
     elif view_model.mode is Mode.WAITING or view_model.starting == len(nodes):
         groups = [(90, [(" waiting for the first reading", palette.muted)])]
+    elif not view_model.has_data and view_model.no_devices:
+        reason = next(iter(nodes.values())).why_no_data
+        groups = [
+            (90, [(f" {units.ABSENT} no Neuron or EFA device: {reason}", palette.muted)]),
+            (80, [("trntop demo shows a simulated run", palette.text)]),
+        ]
     elif missed:
         return _missed_sources(missed, width, context)
     elif not view_model.has_data and nodes:
         reason = next(iter(nodes.values())).why_no_data
         text = f" {units.ABSENT} incidents not evaluated: {reason}"
         groups = [(90, [(text, palette.muted)])]
-        if view_model.no_devices:
-            groups.append((80, [("trntop demo shows a simulated run", palette.text)]))
     else:
         later, closed = view_model.later, len(view_model.view.incidents)
         word = "no incidents yet" if later else "no incidents"

@@ -124,11 +124,11 @@ def _traffic(
     for label, quantity in (("tx", efa.TX), ("rx", efa.RX)):
         value = frame.at(quantity, place)
         share = None if value is None or not rate else value / rate
-        of = "" if share is None else f"{units.percent(share)} of {units.gigabits(rate)}"
+        text = "" if share is None else f"{units.percent(share)} of {units.gigabits(rate)}"
         groups: list[tuple[int, Sequence[Part]]] = [
             (100, [_label(label, context), *_right(units.gigabits(value), quantity, 11, context)]),
             (60, bar(share, BAR, palette.graph, palette.rule)),
-            (80, [(of, palette.muted)] if of else []),
+            (80, [(text, palette.muted)] if text else []),
         ]
         lines.append(flow(groups, width, gap))
     severity = efa.severities(fabric.view_model, node).get(place)

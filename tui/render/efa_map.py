@@ -75,7 +75,7 @@ def worst_first(fabric: Fabric, layer: Layer) -> list[NodeView]:
     slow = fabric.slow_nodes if layer.quantity == LATENCY else {}
 
     def key(node: NodeView) -> tuple[int, int, int, int]:
-        found = [i.severity.rank for i in by_node.get(node.name, ()) if _of_fabric(i)]
+        found = [i.severity.rank for i in by_node.get(node.name, ()) if _is_fabric_incident(i)]
         return (
             -slow.get(node.name, -1), -max(found, default=-1), -len(node.lost_cards),
             ORDER.index(node.state),
@@ -84,7 +84,7 @@ def worst_first(fabric: Fabric, layer: Layer) -> list[NodeView]:
     return sorted(fabric.rails.nodes, key=key)
 
 
-def _of_fabric(incident: Incident) -> bool:
+def _is_fabric_incident(incident: Incident) -> bool:
     component = incident.component or ""
     return component.startswith(("efa:", "link:")) or incident.kind.startswith(("efa", "latency"))
 
@@ -105,7 +105,7 @@ def marks(fabric: Fabric, node: NodeView, *, links: bool = False) -> dict[int, S
 def row_of(fabric: Fabric, node: NodeView, state: MapState, *, cursor: bool) -> MapRow:
     row, layer = fabric.rails.row_of[node.name], state.layer
     values = layer.values(fabric)[row].tolist()
-    found = [i for i in fabric.view_model.by_node.get(node.name, ()) if _of_fabric(i)]
+    found = [i for i in fabric.view_model.by_node.get(node.name, ()) if _is_fabric_incident(i)]
     note = found[0].kind if found else ""
     if not found and node.inventory.of(Entity.EFA) and efa.TX not in node.frame.columns:
         note = node.frame.why_absent(efa.TX)

@@ -1,7 +1,7 @@
 """A quantity explained: its formula, inputs, sources and rules; for one node or for all."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -14,7 +14,7 @@ from trntop.core.model import Incident, Key, NodeView, SourceState, State
 
 from ..measures import MEASURES
 from ..view_model import ViewModel
-from . import glyphs, marks, trends
+from . import glyphs
 from .context import RenderContext, mark
 from .fleet import ORDER
 from .line import Part, fit, line
@@ -24,8 +24,6 @@ from .table import Column
 LABEL = 8
 MAX_INPUTS = 8
 MAX_RULES = 4
-CHART = 8
-"""Lines of the chart."""
 
 _PROVENANCE = {
     Provenance.MEASURED: "measured by a counter or a clock",
@@ -203,34 +201,7 @@ def draw(
     page = page_of(quantity)
     where = f"a {quantity.kind} on {page.path}" if page else "on no page: screen and JSON only"
     text("metric", f"{quantity.metric}, {where}")
-    return [*(line(row, width) for row in rows), *_chart(view_model, node, name, width, context)]
-
-
-def _chart(
-    view_model: ViewModel, node: str | None, name: str, width: int, context: RenderContext
-) -> list[Strip]:
-    """Its last minutes, if the history has them."""
-    trend, found = None, []
-    if CATALOG[name].entity is Entity.JOB:
-        job = _job(view_model, node)
-        trend = None if job is None else trends.of_job(view_model, job, name)
-        trend = trend and replace(trend, title=f"{trend.title}, mean over {job}")
-        found = marks.of_job(view_model, job or "", context)
-    elif node is not None:
-        trend = trends.of_node(view_model, node, name)
-        found = marks.of_node(view_model, node, context)
-    if trend is None or not trend.known:
-        return []
-    drawn = trends.draw([trend], view_model.view.time, width, CHART, context, found)
-    return [line([], width), *drawn] if drawn else []
-
-
-def _job(view_model: ViewModel, node: str | None) -> str | None:
-    """The job of the values, if there is only one."""
-    if node is None:
-        return view_model.job.job if len(view_model.cluster.jobs) == 1 and view_model.job else None
-    jobs = [str(job) for view in _views(view_model, node) for job in view.inventory.of(Entity.JOB)]
-    return jobs[0] if len(jobs) == 1 else None
+    return [line(row, width) for row in rows]
 
 
 def _value(
@@ -371,12 +342,12 @@ def _rules(
         return _fact("rules", [("none", palette.text)], width, context)
     jobs = {str(job) for view in _views(view_model, node) for job in view.inventory.of(Entity.JOB)}
     # The worst incident of each kind.
-    held = {i.kind: i for i in reversed(view_model.incidents) if _concerns(i, node, jobs)}
-    found.sort(key=lambda pair: pair[0].kind not in held)
+    open_kinds = {i.kind: i for i in reversed(view_model.incidents) if _concerns(i, node, jobs)}
+    found.sort(key=lambda pair: pair[0].kind not in open_kinds)
     rows: list[list[Part]] = []
     for rule, by in found[:MAX_RULES]:
         parts: list[Part] = [(f"{rule.kind}:", palette.text)]
-        if (incident := held.get(rule.kind)) is not None:
+        if (incident := open_kinds.get(rule.kind)) is not None:
             sign = glyphs.SEVERITIES[incident.severity]
             since = units.clock(incident.opened_at, utc=view_model.utc)
             parts = [(f"{sign} {rule.kind} since {since}:", palette.severity(incident.severity))]

@@ -61,7 +61,7 @@ Draw = Callable[[FleetRow, int, RenderContext], list[Part]]
 
 def job_incidents(view_model: ViewModel, node: NodeView) -> tuple[Incident, ...]:
     """The open incidents of a node's jobs that name no node, if the node exceeds the limit."""
-    share = MEASURES["comm"].of(node)
+    share = MEASURES["comm"].value(node)
     if share is None or share <= view_model.limits.comm_share:
         return ()
     jobs = node.inventory.of(Entity.JOB)
@@ -82,7 +82,7 @@ def _name(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
 
 def _number(measure: Measure) -> Draw:
     def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
-        text = bare(measure.form(measure.of(row.node)))
+        text = bare(measure.form(measure.value(row.node)))
         # A value that rounds to zero is shown like zero.
         return context.number(
             text if text.strip("0.") else "0", measure.quantity_of(row.node), width
@@ -98,7 +98,7 @@ def _with_bar(number: Draw, measure: Measure) -> Draw:
         cells = width - 6
         if cells < 4:
             return number(row, width, context)
-        value = measure.of(row.node)
+        value = measure.value(row.node)
         level = bar(value, cells, context.palette.level(value or 0.0), context.palette.rule)
         return [*level, (" ", context.palette.text), *number(row, 5, context)]
 
@@ -137,16 +137,16 @@ def _with_bounds(number: Draw) -> Draw:
     """The reported share, else the estimated range."""
 
     def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
-        if MEASURES["comm"].of(row.node) is not None:
+        if MEASURES["comm"].value(row.node) is not None:
             return number(row, width, context)
         return context.number(run.comm_bounds(row.node.frame), "", width)
 
     return draw
 
 
-def _text(of: Callable[[NodeView], str]) -> Draw:
+def _text(read: Callable[[NodeView], str]) -> Draw:
     def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
-        text = of(row.node)
+        text = read(row.node)
         return [
             (
                 fit(text or units.ABSENT, width),
@@ -294,7 +294,7 @@ def _sort_keys(view_model: ViewModel, by: str) -> Values:
     """`[node]`, larger is first."""
     nodes = view_model.cluster.nodes
     if (measure := MEASURES.get(by)) is not None:
-        return measure.over(view_model.cluster)
+        return measure.values(view_model.cluster)
     if by in ("job", "type"):
         texts = [(_job if by == "job" else _type)(node) for node in nodes.values()]
         place = {text: -float(index) for index, text in enumerate(sorted(set(texts)))}

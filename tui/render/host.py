@@ -50,10 +50,10 @@ def _cpu(frame: Frame, context: RenderContext) -> list[list[Part]]:
     palette = context.palette
     groups: list[list[Part]] = []
     if busy is not None:
-        of = "" if vcpus is None else f" of {vcpus:.0f} vCPUs"
+        total = "" if vcpus is None else f" of {vcpus:.0f} vCPUs"
         groups.append([
             *bar(busy, BAR, palette.graph, palette.rule),
-            (f" {units.percent(busy)}", palette.text), (of, palette.muted),
+            (f" {units.percent(busy)}", palette.text), (total, palette.muted),
         ])  # fmt: skip
     if load is not None:
         groups.append([("load ", palette.muted), (f"{load:.1f}", palette.text)])

@@ -303,10 +303,10 @@ def _chart(
         right=[(10, limit)],
     )  # fmt: skip
     room, (low, top) = max(1, height - 2), _range(trend)
-    labels = [(1.0, form(top)), (0.0, form(low) if low else "0")]
-    if trend.limit is not None and room > 2:
+    labels = [(1.0, form(top)), (0.0, form(low) if low else "0")] if trend.known else []
+    if trend.limit is not None and room > 2 and trend.known:
         labels.insert(0, (trend.limit / top, form(trend.limit)))
-    gutter = max(len(text) for _, text in labels) + 2
+    gutter = max((len(text) for _, text in labels), default=0) + 2
     values, slot = series(trend.times, trend.values, now, width - gutter, seconds)
     if trend.kind.grounded:
         over = palette.over[trend.severity]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.builders import make_node, view_of
 from tests.tui.render.pens import PEN, text
-from tests.tui.scenes import CARD, COMM_INCIDENT, JOB, VICTIM, view_model
+from tests.tui.scenes import CARD, COMM_INCIDENT, VICTIM, view_model
 from trntop.analysis.rulebook import rules
 from trntop.catalog import CATALOG
 from trntop.core.custom_rule import OwnRule
@@ -192,18 +192,3 @@ def test_screens_name_quantities_of_the_catalog(screen: type[BaseScreen]) -> Non
     assert screen.QUANTITIES
     assert set(screen.QUANTITIES) <= set(CATALOG)
     assert len(set(screen.QUANTITIES)) == len(screen.QUANTITIES)
-
-
-def test_the_last_minutes_of_what_is_kept_stand_below() -> None:
-    said = explained(RETRANSMIT)
-    assert "retransmits, worst 2.1 % d" in said.split(" metric ")[1]
-    assert "now" in said.split(" metric ")[1]
-    assert explained("node_cpu_busy_ratio").endswith("a gauge on /metrics")
-    assert explained(RETRANSMIT, None).endswith("a gauge on /metrics")
-
-
-def test_of_a_job_they_are_said_to_be_those_of_all_its_nodes() -> None:
-    for node in (VICTIM, None):
-        said = explained(COMM, node)
-        assert f"comm share, mean over {JOB}" in said
-        assert said.count("▴") == 2, "that of the device and that of the job"

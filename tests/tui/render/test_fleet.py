@@ -118,15 +118,15 @@ class TestMeasures:
         )
         for measure in MEASURES.values():
             all_of_them = [
-                None if value != value else value for value in measure.over(shown.cluster)
+                None if value != value else value for value in measure.values(shown.cluster)
             ]
-            assert all_of_them == [measure.of(one) for one in shown.cluster.nodes.values()]
+            assert all_of_them == [measure.value(one) for one in shown.cluster.nodes.values()]
 
     def test_a_pace_stands_in_for_a_step(self) -> None:
         paced = make_node(columns={"job_step_seconds": None, "job_logged_steps_per_second": [0.4]})
         step = MEASURES["step"]
-        assert (step.of(paced), step.quantity_of(paced)) == (2.5, "job_step_pace_seconds")
-        assert step.over(scene_of(paced).cluster).tolist() == [2.5]
+        assert (step.value(paced), step.quantity_of(paced)) == (2.5, "job_step_pace_seconds")
+        assert step.values(scene_of(paced).cluster).tolist() == [2.5]
 
 
 class TestColumns:
