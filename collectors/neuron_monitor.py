@@ -125,7 +125,8 @@ class NeuronMonitor:
             while True:
                 while not run.healthy and not await run.intake.wait(self._period):
                     if run.intake.counts["skipped"]:
-                        run.report(State.STARTING, "neuron-monitor writes other lines than reports")
+                        reason = "neuron-monitor writes lines that are not reports"
+                        run.report(State.STARTING, reason)
                 await run.intake.arrived.wait()
                 run.intake.arrived.clear()
                 ended = child.ended.done()
