@@ -88,7 +88,7 @@ async def _all_screens(url: str) -> None:
             ("3", ("comm share of step", "limit 25 %", "single ranks are unknown: Prometheus")),
             ("4", ("EFA devices · transmitted", "128/128 EFA devices up", "rdmap")),
             ("5", ("efa_degraded", "they keep the evidence")),
-            ("6", ("the run in numbers", "step time")),
+            ("6", ("training progress", "step time")),
             ("1", ("nodes · worst first",)),
         ):
             await press(pilot, key)
@@ -150,13 +150,13 @@ async def test_the_header_says_what_part_of_the_cluster_is_shown() -> None:
 
 async def test_an_engine_that_lags_gives_no_all_clear() -> None:
     text = await _text(_behind(ClusterTotals(nodes=3, newest=NOON - 300, old=True), calm=True))
-    assert "newest sample is 5 min old" in text
+    assert "newest sample in Prometheus is 5 min old" in text
     assert "no incidents" not in text
 
 
 async def test_where_nobody_judges_nothing_is_said_to_be_well() -> None:
     text = await _text(_behind(ClusterTotals(nodes=3, newest=NOON, judged=False), calm=True))
-    assert "incidents are not judged" in text
+    assert "incidents not evaluated" in text
 
 
 async def test_why_there_is_no_answer() -> None:
