@@ -101,13 +101,13 @@ async def _over_there(root: Path, seconds: float) -> tuple[float, dict[str, str]
     link = await Link.open(["sh", "-s"], os.environ, settings)
     try:
         await asyncio.wait_for(link.ready, 10)
-        answers = {source: (await link.ask(source)).decode() for source in BEATS}
+        answers = {source: (await link.request(source)).decode() for source in BEATS}
         pid = link._transport.get_pid()
         before, began = _with_children(pid), time.monotonic()
         beat = 0
         while (passed := time.monotonic() - began) < seconds:
             due = [source for source, period in BEATS.items() if beat % period == 0]
-            await asyncio.gather(*(link.ask(source) for source in due))
+            await asyncio.gather(*(link.request(source) for source in due))
             beat += 1
             await asyncio.sleep(max(0.0, beat - (time.monotonic() - began)))
         used = _with_children(pid) - before

@@ -21,13 +21,6 @@ TRIES = 3
 DEADLINE = 120.0
 """Seconds for all calls of one refresh; a large fleet needs many."""
 
-_EXPIRED = (
-    "ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired",
-)  # fmt: skip
-_UNKNOWN = (
-    "AuthFailure", "InvalidClientTokenId", "UnrecognizedClientException", "InvalidAccessKeyId",
-    "SignatureDoesNotMatch", "IncompleteSignature",
-)  # fmt: skip
 _DENIED = (
     "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "OptInRequired",
 )  # fmt: skip
@@ -35,6 +28,21 @@ THROTTLED = (
     "Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestThrottled",
     "TooManyRequestsException", "LimitExceededException", "SlowDown",
 )  # fmt: skip
+_CODES = {
+    **dict.fromkeys(
+        ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"),
+        "the AWS credentials have expired: sign in again",
+    ),
+    **dict.fromkeys(
+        ("AuthFailure", "InvalidClientTokenId", "UnrecognizedClientException",
+         "InvalidAccessKeyId", "SignatureDoesNotMatch", "IncompleteSignature"),
+        "the AWS credentials are not valid",
+    ),
+    **dict.fromkeys(
+        _DENIED, "{} is not allowed for these credentials (docs/nodes.md has the policy)"
+    ),
+    **dict.fromkeys(THROTTLED, "{}: too many requests to AWS"),
+}  # fmt: skip
 
 
 class AwsError(TrntopError):
@@ -138,10 +146,10 @@ def pages(
     Raises:
         AwsError: the reason of a failure.
     """
-    yield from asked(action, lambda: client.get_paginator(operation).paginate(**arguments))
+    yield from call(action, lambda: client.get_paginator(operation).paginate(**arguments))
 
 
-def asked(action: str, ask: Callable[[], Any]) -> Iterator[dict[str, Any]]:
+def call(action: str, pages: Callable[[], Any]) -> Iterator[dict[str, Any]]:
     """The pages of a call.
 
     Raises:
@@ -151,7 +159,7 @@ def asked(action: str, ask: Callable[[], Any]) -> Iterator[dict[str, Any]]:
     from botocore.parsers import ResponseParserError
 
     try:
-        yield from ask()
+        yield from pages()
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         raise AwsError(
@@ -169,7 +177,9 @@ def words(error: Exception, action: str) -> str:
 
     match error:
         case known.ClientError():
-            return _refusal(str(error.response.get("Error", {}).get("Code", "")), action)
+            code = str(error.response.get("Error", {}).get("Code", ""))
+            text = _CODES.get(code)
+            return text.format(action) if text else f"{action}: {clean(code, 64) or 'refused'}"
         case known.NoRegionError():
             return "no AWS region: set fleet.region or AWS_REGION"
         case known.NoCredentialsError() | known.PartialCredentialsError():
@@ -190,15 +200,3 @@ def words(error: Exception, action: str) -> str:
         case known.ParamValidationError():
             return f"{action}: AWS rejects the request"
     return f"{action}: {type(error).__name__}"
-
-
-def _refusal(code: str, action: str) -> str:
-    if code in _EXPIRED:
-        return "the AWS credentials have expired: sign in again"
-    if code in _UNKNOWN:
-        return "the AWS credentials are not valid"
-    if code in _DENIED:
-        return f"{action} is not allowed for these credentials (docs/nodes.md has the policy)"
-    if code in THROTTLED:
-        return f"{action}: too many requests to AWS"
-    return f"{action}: {clean(code, 64) or 'refused'}"

@@ -1,4 +1,4 @@
-"""Finds the programs of the Neuron tools."""
+"""Paths of the Neuron tools."""
 
 import os
 import shutil
@@ -9,12 +9,12 @@ from trntop.core.errors import TrntopError
 from trntop.core.text import clean
 
 NEURON_TOOLS = Path("/opt/aws/neuron/bin")
-"""Where aws-neuronx-tools installs; only the login profile of AWS's images has it on the PATH."""
+"""Directory of aws-neuronx-tools; only the login profile of AWS images has it on PATH."""
 REMEDY = f"install aws-neuronx-tools and put {NEURON_TOOLS} on PATH"
 
 
 class NotRunnableError(TrntopError):
-    """A program is not installed, or may not be executed by this user."""
+    """A program is not installed, or not executable by this user."""
 
     def __init__(self, found: str, remedy: str) -> None:
         super().__init__(f"{found}; {remedy}")
@@ -25,10 +25,10 @@ class NotRunnableError(TrntopError):
 def locate(command: str | Sequence[str], folder: Path = NEURON_TOOLS) -> list[str]:
     """`command` (a name, a path, or a whole argument list) with its program's path.
 
-    A name is looked for on the PATH, then in `folder`.
+    A name is searched on PATH, then in `folder`.
 
     Raises:
-        NotRunnableError: in one sentence, what is missing and where it was looked for.
+        NotRunnableError: it is missing; the text says where it was searched.
     """
     program, *arguments = [command] if isinstance(command, str) else command
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(folder)))

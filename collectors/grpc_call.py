@@ -1,8 +1,7 @@
-"""One call of a gRPC method over a Unix socket: an empty request, one answer.
+"""One gRPC call over a Unix socket: an empty request, one response.
 
-That is all that a kubelet's PodResources API asks for. The package grpcio does it as well, for
-19 MB on disk, 12 MiB of memory and seven threads; h2, which speaks HTTP/2 and nothing else, for
-1 MB, 1 MiB and none.
+The package grpcio would need 19 MB on disk, 12 MiB of memory and seven threads; h2 needs 1 MB, 1
+MiB and none.
 
 Format: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 """
@@ -22,20 +21,18 @@ if TYPE_CHECKING:
     from h2.events import Event
 
 MAX_BYTES = 16 << 20
-"""Longest answer; the kubelet's own limit is as large."""
+"""Longest response; the limit of the kubelet."""
 _CHUNK = 1 << 16
 _EMPTY = b"\0" + bytes(4)
 """A message, not compressed, of no bytes."""
 
 
 class CallError(OSError):
-    """The server gave no answer that can be used; the text says why."""
+    """There is no usable response; the text is the reason."""
 
 
 @dataclass(slots=True)
 class _Answer:
-    """What has come of it."""
-
     data: bytearray = field(default_factory=bytearray)
     headers: dict[str, str] = field(default_factory=dict)
     """Headers and trailers."""
@@ -43,16 +40,16 @@ class _Answer:
 
 
 def call(path: Path, method: str, seconds: float) -> bytes:
-    """The message that `method` answers an empty request with.
+    """The response of `method` to an empty request.
 
     Args:
         path: the Unix socket.
         method: such as `/v1.PodResourcesLister/List`.
-        seconds: that the whole call may take.
+        seconds: timeout of the call.
 
     Raises:
         ImportError: the package h2 is not installed.
-        OSError: the socket cannot be reached, or the server refuses, fails or is too slow.
+        OSError: there is no usable response.
     """
     import h2.config
     import h2.connection
@@ -88,17 +85,17 @@ def call(path: Path, method: str, seconds: float) -> bytes:
                 _wait(stream, deadline)
                 chunk = stream.recv(_CHUNK)
                 if not chunk:
-                    raise CallError("the connection was closed in the middle of an answer")
+                    raise CallError("the connection was closed during the response")
                 _take(answer, connection, connection.receive_data(chunk))
         except TimeoutError:
-            raise CallError(f"no answer within {seconds:g} s") from None
+            raise CallError(f"no response within {seconds:g} s") from None
         except h2.exceptions.ProtocolError as error:
-            raise CallError(f"it does not speak HTTP/2: {clean(str(error))}") from error
+            raise CallError(f"it does not support HTTP/2: {clean(str(error))}") from error
     return _message(answer)
 
 
 def _wait(stream: socket.socket, deadline: float) -> None:
-    """Lets the next operation last until the deadline, which a trickle does not move."""
+    """Sets the timeout of the next operation to the rest of the call."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -115,7 +112,7 @@ def _take(answer: _Answer, connection: "H2Connection", events: Sequence["Event"]
             case h2.events.DataReceived():
                 answer.data += event.data or b""
                 if len(answer.data) > MAX_BYTES:
-                    raise CallError(f"an answer of more than {MAX_BYTES >> 20} MiB")
+                    raise CallError(f"a response of more than {MAX_BYTES >> 20} MiB")
                 connection.acknowledge_received_data(
                     event.flow_controlled_length or 0, event.stream_id or 0
                 )
@@ -127,15 +124,17 @@ def _take(answer: _Answer, connection: "H2Connection", events: Sequence["Event"]
 
 
 def _message(answer: _Answer) -> bytes:
-    """The one message in an answer."""
+    """The message of a response."""
     headers, data = answer.headers, answer.data
     status = headers.get("grpc-status", "")
     if status not in ("", "0"):
         reason = clean(unquote(headers.get("grpc-message", "")))
         raise CallError(f"it refused: gRPC status {clean(status)}{f', {reason}' if reason else ''}")
     if headers.get(":status") != "200" or not status:
-        raise CallError(f"it does not speak gRPC (HTTP status {clean(headers.get(':status', ''))})")
+        raise CallError(
+            f"it does not support gRPC (HTTP status {clean(headers.get(':status', ''))})"
+        )
     size = int.from_bytes(data[1:5], "big")
     if len(data) < len(_EMPTY) or data[0] or len(data) != len(_EMPTY) + size:
-        raise CallError("an answer that is not one message")
+        raise CallError("the response is not one message")
     return bytes(data[len(_EMPTY) :])

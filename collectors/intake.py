@@ -14,12 +14,12 @@ class Intake:
     replaced in it counts as dropped.
 
     Args:
-        now: the time a report is stamped with when it arrives.
+        now: the time of arrival of a report.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.arrived = asyncio.Event()
-        """Set when there may be a report to take, and at the end."""
+        """Set when there may be a report, and at the end."""
         self._now = now
         self._framer = Framer()
         self._reports = 0
@@ -29,7 +29,7 @@ class Intake:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Totals: `reports` that came, those `dropped`, pieces `skipped`, `oversize` ones."""
+        """Totals: `reports`, those `dropped`, parts `skipped`, `oversize` parts."""
         return {
             "reports": self._reports,
             "dropped": self._dropped,
@@ -38,25 +38,25 @@ class Intake:
         }
 
     async def wait(self, seconds: float) -> bool:
-        """Whether there may be a report to take within `seconds`."""
+        """Whether there may be a report within `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.arrived.wait()
         return self.arrived.is_set()
 
     def feed(self, chunk: bytes) -> None:
-        """Takes the next bytes of the stream."""
+        """Adds the next bytes of the stream."""
         self._keep(self._framer.feed(chunk))
 
     def close(self) -> None:
-        """Takes the end of the stream; another stream may follow."""
+        """Ends the stream; another stream may follow."""
         self._framer.partial = 0
         self._keep(self._framer.close())
         self._unfinished += bool(self._framer.partial)
         self.arrived.set()
 
     def take(self) -> tuple[float, bytes] | None:
-        """The newest report and when it came, once; None if there is no new one."""
+        """Time and bytes of the newest report, once; None if there is no new one."""
         newest, self._newest = self._newest, None
         return newest
 

@@ -1,8 +1,7 @@
-"""Which job a scheduler gave the node or its devices to, from files that its prolog writes.
+"""The job to which a scheduler allocated the node or its devices, from files of its prolog.
 
-The form is that of dcgm-exporter's `--hpc-job-mapping-dir`: a file for each device index, with a
-job id a line. Most jobs on Trainium take whole nodes, so that a file `all` may stand for every
-device.
+The format is that of dcgm-exporter's `--hpc-job-mapping-dir`: a file per device index, with one job
+id per line. A file `all` applies to every device.
 """
 
 from pathlib import Path
@@ -21,7 +20,7 @@ from .sysfs import read, reason
 
 MAX_FILES = 256
 MAX_JOBS = 64
-"""Job ids read of one file."""
+"""Job ids read per file."""
 REMEDY = "have Slurm's prolog write it and its epilog remove it: deploy/slurm"
 
 
@@ -29,24 +28,26 @@ class JobMappingReader:
     """Gives the payload of source `job-mapping`.
 
     Args:
-        folder: where the files are.
+        folder: their directory.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def __call__(self) -> bytes:
-        """What the files say; none says that nobody was given anything.
+        """The content of the files; without files, nothing is allocated.
 
         Raises:
-            AbsentError: there is no such folder.
+            AbsentError: the directory does not exist.
             OSError: it cannot be read.
         """
         try:
             names = sorted(entry.name for entry in self._folder.iterdir() if entry.is_file())
         except (FileNotFoundError, NotADirectoryError):
-            raise AbsentError(f"no folder {clean(str(self._folder))}", REMEDY) from None
-        # A prolog writes beside the file and renames; what else is there is not ours.
+            raise AbsentError(
+                f"directory {clean(str(self._folder))} does not exist", REMEDY
+            ) from None
+        # A prolog writes a temporary file and renames it.
         names = [name for name in names if name == ALL or allocations.index_of(name) is not None]
         files: dict[str, list[str]] = {}
         errors = []
@@ -56,7 +57,7 @@ class JobMappingReader:
             try:
                 lines = read(str(self._folder / name)).decode(errors="replace").splitlines()
             except FileNotFoundError:
-                continue  # the job ended meanwhile
+                continue
             except OSError as error:
                 errors.append(f"{clean(name)}: {reason(error)}")
                 continue
@@ -65,7 +66,7 @@ class JobMappingReader:
 
 
 def examine(folder: Path) -> Examination:
-    """Whether a scheduler tells who has the node."""
+    """Whether a scheduler reports allocations."""
     try:
         sample = decode_jobs(JobMappingReader(folder)())
     except AbsentError as error:

@@ -1,4 +1,4 @@
-"""What this machine reads from and writes to Lustre file systems.
+"""Lustre traffic of this machine.
 
 Format: the client's `llite` statistics, one line per operation,
 `read_bytes 123 samples [bytes] 4096 4194304 987654321`: count, unit, smallest, largest, sum; newer
@@ -10,9 +10,9 @@ from pathlib import Path
 from .sysfs import read, reason
 
 FOLDERS = ("sys/kernel/debug/lustre/llite", "proc/fs/lustre/llite")
-"""Clients from 2.12 on, which let only root in; and older ones."""
+"""Since Lustre 2.12, for root only; and before."""
 MOUNTS = "sys/fs/lustre/llite"
-"""Where everybody sees which file systems are mounted."""
+"""Mounted file systems, for every user."""
 MAX_MOUNTS = 64
 
 _SUM = 6
@@ -20,11 +20,7 @@ _LINES = {b"read_bytes": "read_bytes", b"write_bytes": "written_bytes"}
 
 
 def client_bytes(root: Path) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """Bytes read and written since each file system was mounted, and what could not be read.
-
-    Args:
-        root: where `/proc` and `/sys` hang.
-    """
+    """Bytes read and written since each file system was mounted, and errors."""
     volumes: dict[str, dict[str, int]] = {}
     errors: list[str] = []
     files = [file for folder in FOLDERS for file in sorted((root / folder).glob("*/stats"))]
@@ -33,11 +29,11 @@ def client_bytes(root: Path) -> tuple[dict[str, dict[str, int]], list[str]]:
             volumes[file.parent.name] = _sums(read(str(file)))
         except (OSError, ValueError) as error:
             errors.append(f"Lustre {file.parent.name}: {reason(error)}")
-            return {}, errors  # a sum without it would jump when it is back
+            return {}, errors  # a sum without it would be wrong
     if len(files) > MAX_MOUNTS:
         errors.append(f"{len(files)} Lustre mounts; only {MAX_MOUNTS} are read")
     if not files and any((root / MOUNTS).glob("*")):
-        errors.append("Lustre is mounted, but only root may read its statistics")
+        errors.append("Lustre is mounted, but only root can read its statistics")
     return volumes, errors
 
 

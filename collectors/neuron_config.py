@@ -1,7 +1,7 @@
-"""The configuration neuron-monitor is run with.
+"""The configuration of neuron-monitor: all processes, and all metric groups except `k8s_info`,
+which is an error outside of some EKS clusters.
 
-Format: AWS's neuron-monitor user guide. The whole machine is asked for: every process, every
-metric group but `k8s_info`, which exists on some EKS clusters only and is an error elsewhere.
+Format: AWS's neuron-monitor user guide.
 """
 
 import contextlib

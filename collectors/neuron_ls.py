@@ -51,7 +51,7 @@ class Answer(NamedTuple):
     code: int
     """Return code; negative: the signal."""
     output: bytes
-    said: str
+    error: str
     """Last line of standard error, cleaned."""
 
 
@@ -129,12 +129,12 @@ class Lister:
 
 def _json(answer: Answer) -> bytes | None:
     """The JSON in an answer; None if neuron-ls does not support the arguments."""
-    code, output, said = answer
+    code, output, error = answer
     if code:
-        if _REFUSED.search(output[:1024]) or _REFUSED.search(said.encode()):
+        if _REFUSED.search(output[:1024]) or _REFUSED.search(error.encode()):
             return None
-        message = _MESSAGE.search(said)
-        reason = message[1] if message else said
+        message = _MESSAGE.search(error)
+        reason = message[1] if message else error
         raise FailedError(f"neuron-ls {obituary(code)}{f': {reason}' if reason else ''}")
     if not output.lstrip().startswith((b"[", b"{")):
         first = clean(output[:160].decode(errors="replace").strip().partition("\n")[0])

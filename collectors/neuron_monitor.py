@@ -1,4 +1,4 @@
-"""neuron-monitor: runs it, restarts it, ends it; on this machine, or where a launch says."""
+"""neuron-monitor: start, restart, end; on this machine or a remote one."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from trntop.core.model import Reading, State, Status
 from trntop.session.collector import Sink
 
 from .backoff import Backoff
-from .child import Child, Process, obituary
+from .child import GRACE, Child, Process, obituary
 from .executable import NotRunnableError, locate
 from .intake import Intake
 from .local_source import LocalSource
@@ -21,37 +21,30 @@ from .neuron_examination import examine
 from .pace import hold
 
 RECHECK = 30.0
-"""Seconds between looks for a program that cannot be run."""
+"""Seconds between attempts to run a missing program."""
 MIN_SILENCE = 15.0
 SILENT_PERIODS = 3
-"""No report for the longer of these: the process hangs."""
-PATIENCE = 2.0
-"""Seconds a hung process gets to end by itself."""
-FAREWELL = 0.2
-"""The same when trntop quits, which takes less than half a second."""
-
+"""A process without a report for the longer of the two hangs."""
+TERM_SECONDS = 2.0
+"""Seconds between SIGTERM and SIGKILL for a process that hangs."""
 
 Launch = Callable[[Callable[[bytes], None]], contextlib.AbstractAsyncContextManager[Process]]
-"""Starts neuron-monitor, whose output goes to the function given, as it comes. Raises
-NotRunnableError or OSError if there is none to start.
+"""Starts neuron-monitor and passes its output to the function. Raises NotRunnableError or OSError.
 """
 
 
 class NeuronMonitor:
-    """The collector that owns a neuron-monitor process.
-
-    Whatever the process does (missing, dying, hanging, flooding), the collector says so in its
-    status, and tries again.
+    """The collector that runs neuron-monitor and restarts it after a failure.
 
     Args:
         node: name of the machine.
-        command: neuron-monitor's name, path, or argument list.
+        command: its name, path, or argument list.
         period: seconds between reports.
-        silence: seconds without a report after which the process counts as hung.
-        patience: seconds between asking a hung process to end and killing it.
-        recheck: seconds between looks for a program that cannot be run.
+        silence: seconds without a report after which the process hangs.
+        patience: seconds between SIGTERM and SIGKILL for a process that hangs.
+        recheck: seconds between attempts to run a missing program.
         backoff: the waits between restarts.
-        launch: starts it, if not on this machine.
+        launch: starts it; None is on this machine.
     """
 
     source = NEURON_MONITOR
@@ -63,7 +56,7 @@ class NeuronMonitor:
         period: float = 1.0,
         *,
         silence: float | None = None,
-        patience: float = PATIENCE,
+        patience: float = TERM_SECONDS,
         recheck: float = RECHECK,
         backoff: Backoff | None = None,
         launch: Launch | None = None,
@@ -84,26 +77,26 @@ class NeuronMonitor:
             try:
                 reason = await self._once(run)
                 wait = self._backoff.wait(run.healthy)
-                run.say(State.DOWN, f"{reason}; next start in {wait:.1f} s")
+                run.report(State.DOWN, f"{reason}; next start in {wait:.1f} s")
                 run.counts["restarts"] += 1
                 run.restarted = f"restarted: {reason}"
             except NotRunnableError as error:
                 wait = self._recheck
-                run.say(State.DOWN, str(error))
+                run.report(State.DOWN, str(error))
             except OSError as error:
                 wait = self._recheck
-                run.say(State.DOWN, f"cannot start neuron-monitor: {error.strerror or error}")
+                run.report(State.DOWN, f"cannot start neuron-monitor: {error.strerror or error}")
             await asyncio.sleep(wait)
 
     async def _once(self, run: "_Run") -> str:
-        """One life of the process; why it ended.
+        """Runs the process to its end; the reason.
 
         Raises:
-            NotRunnableError: there is no such program.
+            NotRunnableError: it is not installed.
             OSError: it cannot be executed, or its configuration cannot be written.
         """
         async with self._launch(run.intake.feed) as child:
-            run.say(State.STARTING, run.restarted or "starting neuron-monitor")
+            run.report(State.STARTING, run.restarted or "starting neuron-monitor")
             run.counts["starts"] += 1
             child.ended.add_done_callback(lambda _: run.intake.arrived.set())
             try:
@@ -111,17 +104,17 @@ class NeuronMonitor:
                 reason = f"neuron-monitor {obituary(code)}"
             except TimeoutError:
                 reason = f"neuron-monitor sent no report for {self._silence:g} s"
-                run.say(State.DOWN, reason)
+                run.report(State.DOWN, reason)
                 await child.end(self._patience)
             finally:
-                await child.end(FAREWELL)
+                await child.end(GRACE)
                 run.intake.close()
                 run.counts["stderr_lines"] += child.errors.lines
-        last_words = child.errors.text()
-        return f"{reason}: {last_words}" if last_words else reason
+        error = child.errors.text()
+        return f"{reason}: {error}" if error else reason
 
     async def _follow(self, child: Process, run: "_Run") -> int:
-        """Passes reports on until the process ends; its return code.
+        """Passes on reports until the process ends; its return code.
 
         Raises:
             TimeoutError: no report came for too long.
@@ -132,7 +125,8 @@ class NeuronMonitor:
             while True:
                 while not run.healthy and not await run.intake.wait(self._period):
                     if run.intake.counts["skipped"]:
-                        run.say(State.STARTING, "neuron-monitor writes lines that are no reports")
+                        reason = "neuron-monitor writes lines that are not reports"
+                        run.report(State.STARTING, reason)
                 await run.intake.arrived.wait()
                 run.intake.arrived.clear()
                 ended = child.ended.done()
@@ -158,30 +152,30 @@ async def _launched(
 
 
 class _Run:
-    """What lasts over the restarts of the process."""
+    """State that is kept over restarts of the process."""
 
     def __init__(self, node: str, sink: Sink) -> None:
         self.intake = Intake(sink.now)
         self.counts = Counter(starts=0, restarts=0, stderr_lines=0)
         self.healthy = 0.0
-        """Seconds from the process's start to its newest report."""
+        """Seconds from the start of the process to its newest report."""
         self.restarted = ""
-        """Why there is another start, empty for the first."""
+        """Reason of the restart, empty at first."""
         self._node = node
         self._sink = sink
 
-    def say(self, state: State, reason: str = "") -> None:
+    def report(self, state: State, reason: str = "") -> None:
         counts = {**self.counts, **self.intake.counts}
         self._sink.status(Status(self._node, NEURON_MONITOR, state, reason, counts))
 
     def deliver(self) -> bool:
-        """Passes on the newest report, if there is a new one."""
+        """Passes on a new report; whether there was one."""
         newest = self.intake.take()
         if newest is None:
             return False
         time, data = newest
         self._sink.reading(Reading(self._node, NEURON_MONITOR, time, data))
-        self.say(State.FRESH)
+        self.report(State.FRESH)
         return True
 
 

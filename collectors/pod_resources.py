@@ -1,8 +1,7 @@
-"""Which pod has which Neuron devices, as the kubelet tells it on a Unix socket.
+"""The Neuron devices of pods, from the kubelet's Unix socket.
 
-Format: https://github.com/kubernetes/kubelet/blob/master/pkg/apis/podresources/v1/api.proto, whose
-messages are read without the runtime of Protocol Buffers: a handful of strings is all there is in
-them, and what concerns Neuron is written down as JSON.
+Format: https://github.com/kubernetes/kubelet/blob/master/pkg/apis/podresources/v1/api.proto,
+decoded without the runtime of Protocol Buffers: the messages only have some strings.
 """
 
 import stat
@@ -30,7 +29,7 @@ from .protobuf import WireError, all_of, text_of
 
 METHOD = "/v1.PodResourcesLister/List"
 DEADLINE = 10.0
-"""Seconds that the kubelet gets for an answer."""
+"""Timeout of the kubelet in seconds."""
 NO_CLIENT = "the Python package h2 is not installed", ".venv/bin/pip install '.[kubernetes]'"
 
 _RESOURCES = (*DEVICE_RESOURCES, CORE_RESOURCE)
@@ -41,7 +40,7 @@ class PodResourcesReader:
 
     Args:
         path: the kubelet's socket.
-        deadline: seconds that it gets for an answer.
+        deadline: its timeout in seconds.
     """
 
     def __init__(self, path: Path, deadline: float = DEADLINE) -> None:
@@ -49,11 +48,11 @@ class PodResourcesReader:
         self._deadline = deadline
 
     def __call__(self) -> bytes:
-        """The containers that have Neuron devices; none says that nobody was given any.
+        """The containers with Neuron devices.
 
         Raises:
             AbsentError: there is no kubelet, or h2 is missing.
-            OSError: it does not answer.
+            OSError: there is no usable response.
         """
         try:
             found = stat.S_ISSOCK(self._path.stat().st_mode)
@@ -68,12 +67,12 @@ class PodResourcesReader:
         try:
             pods = list(_pods(answer))
         except WireError as error:
-            raise OSError(f"the kubelet's answer cannot be read: {error}") from error
+            raise OSError(f"the kubelet's response cannot be decoded: {error}") from error
         return msgspec.json.encode({"period": PERIOD, "pods": pods})
 
 
 def _pods(answer: bytes) -> Iterator[dict[str, Any]]:
-    """ListPodResourcesResponse: the pods that have something of Neuron's."""
+    """ListPodResourcesResponse: the pods with Neuron devices."""
     for pod in all_of(answer, 1):
         containers = [_container(one) for one in all_of(pod, 3)]
         held = [one for one in containers if one.keys() - {"name"}]
@@ -82,7 +81,7 @@ def _pods(answer: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _container(container: bytes) -> dict[str, Any]:
-    """ContainerResources, without what is not Neuron's."""
+    """ContainerResources: its Neuron devices."""
     devices = [
         {"resource": resource, "ids": [one.decode(errors="replace") for one in all_of(given, 2)]}
         for given in all_of(container, 2)
@@ -105,11 +104,11 @@ def _container(container: bytes) -> dict[str, Any]:
 
 
 def examine(path: Path) -> Examination:
-    """Whether the kubelet tells who has the devices."""
+    """Whether the kubelet reports allocations."""
     try:
         sample = decode_pods(PodResourcesReader(path)())
     except AbsentError as error:
-        remedy = error.remedy or "none on a machine without Kubernetes; else mount its folder"
+        remedy = error.remedy or "none without Kubernetes; else mount its directory"
         return Examination(POD_RESOURCES, False, error.found, remedy)
     except PermissionError:
         return Examination(
@@ -117,10 +116,10 @@ def examine(path: Path) -> Examination:
         )
     except OSError as error:
         found = f"{clean(str(path))}: {error.strerror or error}"
-        return Examination(POD_RESOURCES, False, found, "look at the kubelet's log")
+        return Examination(POD_RESOURCES, False, found, "check the log of the kubelet")
     held = len(sample.facts["allocations"])
-    said = f"{held} container{'s' * (held != 1)} with Neuron devices"
-    return Examination(POD_RESOURCES, True, "; ".join([said, *sample.problems]))
+    found = f"{held} container{'s' * (held != 1)} with Neuron devices"
+    return Examination(POD_RESOURCES, True, "; ".join([found, *sample.problems]))
 
 
 LOCAL = LocalSource(
@@ -129,7 +128,7 @@ LOCAL = LocalSource(
         POD_RESOURCES,
         PodResourcesReader(Path(context.settings.pod_resources)),
         PERIOD,
-        # It times out by itself; and a kubelet that restarts is back soon.
+        # The call has its own timeout; a restarted kubelet is back soon.
         deadline=DEADLINE + 2.0,
         recheck=PERIOD,
     ),

@@ -1,4 +1,4 @@
-"""NEFF profiles that `trntop profile add` keeps on this machine."""
+"""NEFF profiles of this machine, saved by `trntop profile add`."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ class ProfilesReader:
     """Gives the payload of source `profiles`.
 
     Args:
-        path: the file that keeps them.
+        path: their file.
     """
 
     PERIOD = PERIOD
@@ -32,13 +32,13 @@ class ProfilesReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._given = False
-        """Whether the last payload had profiles in it."""
+        """Whether the last payload had profiles."""
 
     def __call__(self) -> bytes:
-        """All profiles; once empty when the last of them went, so that the node forgets them.
+        """All profiles; empty once after the last one was removed, so that the node removes them.
 
         Raises:
-            AbsentError: there is none, or the file cannot be read.
+            AbsentError: there are none, or the file cannot be read.
         """
         try:
             known = profiles.load(self._path)
@@ -56,7 +56,7 @@ def examine(path: Path) -> Examination:
         known = profiles.load(path)
     except SettingsError as error:
         return Examination(
-            PROFILES, False, str(error), "mend the file, or name another in collect.profiles"
+            PROFILES, False, str(error), "repair the file, or set another one in collect.profiles"
         )
     if not known:
         return Examination(PROFILES, False, f"no NEFF profiles in {path}", REMEDY)

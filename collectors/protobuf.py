@@ -1,8 +1,7 @@
-"""Protocol Buffers' wire format, as far as reading a few strings out of a message takes.
+"""Strings and embedded messages of the Protocol Buffers wire format.
 
-A message is a run of fields: a varint of `number << 3 | type`, then a varint (type 0), 8 bytes
-(1), a length and as many bytes (2), or 4 bytes (5). Text and embedded messages are of type 2, the
-only one that is handed out; the others are stepped over, as unknown fields are.
+A message is a sequence of fields: a varint of `number << 3 | type`, then a varint (type 0), 8 bytes
+(1), a length and as many bytes (2), or 4 bytes (5). Only type 2 is returned.
 
 Format: https://protobuf.dev/programming-guides/encoding/
 """
@@ -16,11 +15,11 @@ _FIXED = {1: 8, 5: 4}
 
 
 class WireError(ValueError):
-    """It is no such message."""
+    """The message is not valid."""
 
 
 def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Number and content of each field that is text or a message, in their order.
+    """Number and content of each field of type 2, in order.
 
     Raises:
         WireError: the message is cut off or damaged.
@@ -47,7 +46,7 @@ def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def all_of(message: bytes, number: int) -> list[bytes]:
-    """The contents of every field `number`.
+    """The contents of the fields `number`.
 
     Raises:
         WireError: the message is cut off or damaged.
@@ -56,7 +55,7 @@ def all_of(message: bytes, number: int) -> list[bytes]:
 
 
 def text_of(message: bytes, number: int) -> str:
-    """The text of field `number`, of several the last; empty without one.
+    """The text of the last field `number`; empty without one.
 
     Raises:
         WireError: the message is cut off or damaged.
@@ -65,7 +64,7 @@ def text_of(message: bytes, number: int) -> str:
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:
-    """A number, and where what follows it begins."""
+    """A number, and the position after it."""
     value = 0
     for index, byte in enumerate(message[place : place + MAX_VARINT]):
         value |= (byte & 0x7F) << (7 * index)

@@ -19,19 +19,18 @@ from .worker import Worker
 CHUNK_BYTES = 1 << 18
 GARBAGE = "no line on standard input is a report of neuron-monitor"
 DEFAULT_PERIOD = 1.0
-"""Seconds; also the least, since a first report's own period is next to nothing."""
+"""Seconds; also the minimum, because a first report covers half a millisecond."""
 
 
 class StandardInput:
-    """The collector that reads reports somebody else's neuron-monitor writes.
+    """The collector of reports on standard input.
 
-    At the end of input it returns, and its last status says which of two things happened: a
-    file was read through (ended: its values stand), or a stream that ran live has stopped
-    (down: its values go stale).
+    At the end of input it returns, with one of two states: ended (a file: its values stay) or down
+    (a live stream has stopped: its values become stale).
 
     Args:
-        node: name of the node that the reports are of.
-        descriptor: what to read; it stays open.
+        node: name of the node of the reports.
+        descriptor: the input; it stays open.
 
     Raises:
         UsageError: standard input is a terminal, or closed.
@@ -43,7 +42,7 @@ class StandardInput:
         self.node = node
         self._descriptor = descriptor
         self._worker = Worker("trntop standard input")
-        """Reads files, which may lie on a network."""
+        """Reads files, which may be on a network file system."""
         try:
             self._file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         except OSError as error:
@@ -56,7 +55,7 @@ class StandardInput:
     async def run(self, sink: Sink) -> None:
         """Reads until the end of input."""
         intake = Intake(sink.now)
-        self._say(sink, intake, State.STARTING, "waiting for a report on standard input")
+        self._report(sink, intake, State.STARTING, "waiting for a report on standard input")
         reading = asyncio.create_task(self._read(intake))
         reading.add_done_callback(lambda _: intake.arrived.set())
         last = b""
@@ -64,18 +63,18 @@ class StandardInput:
             while True:
                 while not last and not await intake.wait(DEFAULT_PERIOD):
                     if intake.counts["skipped"] or intake.counts["oversize"]:
-                        self._say(sink, intake, State.STARTING, GARBAGE)
+                        self._report(sink, intake, State.STARTING, GARBAGE)
                 await intake.arrived.wait()
                 intake.arrived.clear()
                 ended = reading.done()
                 if newest := intake.take():
                     time, last = newest
                     sink.reading(Reading(self.node, self.source, time, last))
-                    self._say(sink, intake, State.FRESH)
+                    self._report(sink, intake, State.FRESH)
                 if ended:
                     break
                 await asyncio.sleep(hold(DEFAULT_PERIOD))
-            self._say(sink, intake, *self._verdict(intake, last, reading))
+            self._report(sink, intake, *self._verdict(intake, last, reading))
         finally:
             reading.cancel()
             await asyncio.wait([reading])
@@ -84,7 +83,7 @@ class StandardInput:
     def _verdict(
         self, intake: Intake, last: bytes, reading: asyncio.Task[float]
     ) -> tuple[State, str]:
-        """What the end of input means."""
+        """The state after the end of input."""
         reports = intake.counts["reports"]
         try:
             seconds = reading.result()
@@ -97,7 +96,7 @@ class StandardInput:
         return State.DOWN, f"standard input closed after {reports} reports"
 
     async def _read(self, intake: Intake) -> float:
-        """Reads to the end; seconds from the first byte to there."""
+        """Reads to the end; seconds since the first byte."""
         loop = asyncio.get_running_loop()
         first: float | None = None
         while chunk := await self._chunk():
@@ -109,14 +108,14 @@ class StandardInput:
         return 0.0 if first is None else loop.time() - first
 
     async def _chunk(self) -> bytes:
-        """The next bytes, none at the end of input."""
-        # The descriptor is never made non-blocking: the setting would be the writer's as well.
+        """The next bytes; empty at the end of input."""
+        # Not made non-blocking: the setting would also apply to the writer.
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
         try:
             loop.add_reader(self._descriptor, ready.set)
         except PermissionError:
-            # A file, or /dev/null: epoll refuses what never blocks for long.
+            # A file, or /dev/null: epoll does not accept them.
             read = partial(os.read, self._descriptor, CHUNK_BYTES)
             return await self._worker.call(read, math.inf)
         try:
@@ -125,10 +124,10 @@ class StandardInput:
             loop.remove_reader(self._descriptor)
         return os.read(self._descriptor, CHUNK_BYTES)
 
-    def _say(self, sink: Sink, intake: Intake, state: State, reason: str = "") -> None:
+    def _report(self, sink: Sink, intake: Intake, state: State, reason: str = "") -> None:
         sink.status(Status(self.node, self.source, state, reason, intake.counts))
 
 
 def period_of(report: bytes) -> float:
-    """The longest period that a report's groups state, in seconds; at least one second."""
+    """The longest period of the groups of a report; at least one second."""
     return max(DEFAULT_PERIOD, longest_period(report))

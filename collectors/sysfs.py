@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -12,8 +11,6 @@ from trntop.core.text import clean
 PAGE = 4096
 """Bytes; no sysfs attribute is larger."""
 MAX_COUNTER = 1 << 64
-SPARE_DESCRIPTORS = 256
-"""Kept free below the limit of the process, for connections and children."""
 
 
 def first_line(path: Path) -> str:
@@ -64,7 +61,7 @@ class Held:
     """A small file that is read repeatedly; its descriptor stays open.
 
     The kernel renders the text for each read from the start, and reading an open file costs an
-    eighth of opening it. After an error, and near the limit of descriptors, it is opened again.
+    eighth of opening it. After an error it is opened again.
     """
 
     __slots__ = ("_descriptor", "_path")
@@ -81,11 +78,6 @@ class Held:
         """
         if self._descriptor < 0:
             self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            if self._descriptor >= _highest_held():
-                try:
-                    return os.read(self._descriptor, PAGE)
-                finally:
-                    self._release()
         try:
             return os.pread(self._descriptor, PAGE, 0)
         except OSError:
@@ -98,12 +90,6 @@ class Held:
             self._descriptor = -1
 
     __del__ = _release
-
-
-def _highest_held() -> int:
-    """The kernel assigns the lowest free number: a high one means that few are left."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return (1 << 20 if soft == resource.RLIM_INFINITY else soft) - SPARE_DESCRIPTORS
 
 
 class Entry(NamedTuple):

@@ -1,7 +1,7 @@
 """The JSON documents: `trntop snapshot --json` and `trntop analyze --json`.
 
-Values stand under their catalog names. A value that is not known is null where its siblings
-have one, and its name is missing where none has; there is no NaN and no made-up 0.
+Values have their catalog names. An unknown value is null if other parts have one, and its name is
+missing if none has; there is no NaN.
 """
 
 import math
@@ -28,10 +28,10 @@ from trntop.core.model import (
 )
 
 SCHEMA = 1
-"""Grows when a name changes its meaning or goes; new names do not count."""
+"""Increases when a name changes its meaning or is removed; new names do not count."""
 
 _EXACT = 2.0**53
-"""Up to here an integral float is that integer and no other."""
+"""Up to here every integer is a float."""
 
 Document = dict[str, Any]
 
@@ -39,7 +39,7 @@ Document = dict[str, Any]
 def snapshot(view: View) -> Document:
     """One view: every node with its sources, values, parts, and all incidents.
 
-    Of an engine's cluster `nodes` may be the worst only; `cluster` is true of all of them.
+    With a Prometheus backend, `nodes` may be the worst only; `cluster` is about all of them.
     """
     whole = view.cluster.whole
     return {
@@ -49,7 +49,7 @@ def snapshot(view: View) -> Document:
         "ended": view.ended,
         "cluster": None if whole is None else _whole(whole, view.time),
         "nodes": [_node(node) for node in view.cluster.nodes.values()],
-        "incidents": [incident(one) for one in view.incidents],
+        "incidents": [incident(found) for found in view.incidents],
         "problems": [] if view.cluster.has_values else view.cluster.problems,
     }
 
@@ -76,7 +76,7 @@ def analysis(
         "simulated": simulated,
         "nodes": nodes,
         "duration_seconds": _number(duration_seconds),
-        "incidents": [incident(one) for one in incidents],
+        "incidents": [incident(found) for found in incidents],
         "problems": list(problems),
     }
 
@@ -84,13 +84,13 @@ def analysis(
 def inventory(
     view: View | None, version: str, period: float, streams: Mapping[str, int]
 ) -> Document:
-    """What an agent speaks for, without values.
+    """The nodes of an agent, without values.
 
     Args:
-        view: the newest view; None while nothing is collected.
+        view: the newest view; None without one.
         version: of the agent.
         period: seconds between its ticks.
-        streams: figures of the clients that listen, by name.
+        streams: statistics of its clients, by name.
     """
     nodes = {} if view is None else view.cluster.nodes
     return {
@@ -104,7 +104,7 @@ def inventory(
 
 
 def _existing(node: NodeView) -> Document:
-    """What there is of a node, and who tells of it."""
+    """The parts and sources of a node."""
     inventory = node.inventory
     return {
         "node": node.name,
@@ -119,21 +119,11 @@ def _existing(node: NodeView) -> Document:
 
 
 def incident(incident: Incident) -> Document:
-    """One incident; `closed_at` is null while it lasts; `returns`: how often it came back."""
-    return {
-        "id": incident.id,
-        "kind": incident.kind,
-        "severity": str(incident.severity),
-        "job": incident.job,
-        "node": incident.node,
-        "component": incident.component,
-        "opened_at": _number(incident.opened_at),
-        "closed_at": _number(incident.closed_at),
-        "detected_at": _number(incident.detected_at),
-        "returns": incident.returns,
-        "summary": incident.summary,
-        "evidence": [_evidence(one) for one in incident.evidence],
-    }
+    """One incident; `closed_at` is null while it is open; `returns` counts its recurrences."""
+    names = ("id", "kind", "severity", "job", "node", "component", "opened_at", "closed_at",
+             "detected_at", "returns", "summary")  # fmt: skip
+    evidence = [_evidence(piece) for piece in incident.evidence]
+    return {**_members(incident, names), "evidence": evidence}
 
 
 def encode(document: Document, *, pretty: bool = False) -> bytes:
@@ -144,18 +134,21 @@ def encode(document: Document, *, pretty: bool = False) -> bytes:
 
 
 def _evidence(evidence: Evidence) -> Document:
-    pairs = {
-        "text": evidence.text,
-        "node": evidence.node,
-        "quantity": evidence.quantity,
-        "value": _number(evidence.value),
-        "limit": _number(evidence.limit),
+    members = _members(evidence, ("text", "node", "quantity", "value", "limit"))
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _members(value: object, names: Iterable[str]) -> Document:
+    """Attributes as JSON members."""
+    found = {name: getattr(value, name) for name in names}
+    return {
+        name: _number(member) if isinstance(member, float) else member
+        for name, member in found.items()
     }
-    return {name: value for name, value in pairs.items() if value is not None}
 
 
 def _whole(whole: ClusterTotals, now: float) -> Document:
-    """A cluster as an engine tells of it: its sums, those of its jobs, and what is missing."""
+    """The totals of a cluster and its jobs, and what is missing."""
     return {
         "nodes": whole.nodes,
         "worst_only": whole.chosen,
@@ -280,7 +273,7 @@ def _physical_cores(inventory: Inventory, table: Table) -> Iterator[Document]:
 
 
 def _linked(inventory: Inventory, entity: Entity, table: Table) -> Iterator[Document]:
-    """Devices or cards: what is known of their place, and their values."""
+    """Devices or EFA devices: their location and values."""
     links: Mapping[Any, Mapping[str, str]] = (
         inventory.efa_links if entity is Entity.EFA else inventory.device_links
     )
@@ -301,13 +294,12 @@ def _jobs(inventory: Inventory, table: Table) -> Iterator[Document]:
 
 
 def _keyed(inventory: Inventory, entity: Entity, table: Table) -> Iterator[Document]:
-    """Parts of which nothing is known but their values."""
     for index, key in enumerate(inventory.of(entity)):
         yield {str(entity): key, **_values(table, index)}
 
 
 def _stage(inventory: Inventory, job: str) -> Document:
-    """What its process announced last."""
+    """The stage that the job's process reported last."""
     if job not in inventory.stages:
         return {}
     stage, since = inventory.stages[job]
@@ -324,21 +316,21 @@ def _process(process: Process) -> Document:
 
 
 def _allocations(inventory: Inventory) -> list[Document] | None:
-    """Who was given what; null where no scheduler tells, and empty where nobody was given any."""
+    """Allocations of the node; null without a scheduler, empty without allocations."""
     if inventory.allocations is None:
         return None
     return [
         {
-            "job": one.job or None,
-            "namespace": one.namespace or None,
-            "pod": one.pod or None,
-            "container": one.container or None,
-            "resource_claim": one.claim or None,
-            "devices": list(inventory.held_devices(one)),
-            "cores": list(one.cores),
-            "whole_node": one.whole,
+            "job": allocation.job or None,
+            "namespace": allocation.namespace or None,
+            "pod": allocation.pod or None,
+            "container": allocation.container or None,
+            "resource_claim": allocation.claim or None,
+            "devices": list(inventory.held_devices(allocation)),
+            "cores": list(allocation.cores),
+            "whole_node": allocation.whole,
         }
-        for one in inventory.allocations
+        for allocation in inventory.allocations
     ]
 
 
@@ -347,7 +339,7 @@ def _runtimes(inventory: Inventory, table: Table) -> Iterator[Document]:
     pids = [int(pid) for pid in inventory.of(Entity.RUNTIME)]
     for index, pid in enumerate(pids):
         yield {**_runtime(known.get(pid, Runtime(pid, ""))), **_values(table, index)}
-    # One that could not be read has no columns, but an error to tell.
+    # A runtime that could not be read has no columns, but an error.
     for pid in sorted(known.keys() - set(pids)):
         yield _runtime(known[pid])
 
@@ -363,7 +355,7 @@ def _runtime(runtime: Runtime) -> Document:
 
 
 def _number(value: float | None) -> int | float | None:
-    """Integral values as integers; what is not finite is not known."""
+    """Integral values as integers; a value that is not finite is unknown."""
     if value is None or not math.isfinite(value):
         return None
     return int(value) if value == int(value) and abs(value) <= _EXACT else value

@@ -210,7 +210,7 @@ class Agent:
             self._sink.reading(Reading(name, AGENT, self._sink.now(), message, head.simulated))
 
     def _announce(self, head: wire.Head) -> None:
-        """Adds a node, and what its schema says about the agent."""
+        """Adds a node, and the properties of the agent in its schema."""
         period = head.period if 0 < head.period <= MAX_STEP else 0.0
         self._silence = max(SILENCE_PERIODS * period, SILENCE_SECONDS)
         self._idle = False

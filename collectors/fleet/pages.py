@@ -2,7 +2,7 @@
 exporter.
 
 A page is passed on unchanged, to the decoder of each known source in it. If shares on it were ever
-in percent, a comment above the page says so: the values of an idle node would not show it.
+in percent, a comment above the page marks them: the values of an idle node would not show it.
 """
 
 import asyncio

@@ -145,7 +145,7 @@ def assembled(node: str, parts: Mapping[str, bytes], *, simulated: bool = False)
     for name, read in (("files", small_files), ("cards", cards), ("devices", devices)):
         if name in parts:
             dump = Dump()
-            dump.take(parts[name])
+            dump.load(parts[name])
             _merge(fields, read(dump))
     if "list" in parts:
         _merge(fields, versions(parts))

@@ -48,7 +48,7 @@ class BackendError(TrntopError):
 
     Args:
         text: the reason.
-        wait: seconds that the server asks to wait, if it does.
+        wait: seconds of its `Retry-After`.
         other: the server may not be the one that was probed.
     """
 
@@ -160,7 +160,7 @@ class Client:
         return await self._series("query_range", {"query": query, **span}, SECONDS)
 
     async def names(self, start: float, end: float, seconds: float) -> frozenset[str]:
-        """The names of all metrics in a span of time, which cost no look at series.
+        """The names of all metrics in a span of time, from the index.
 
         Raises:
             BackendError: there is no usable response.

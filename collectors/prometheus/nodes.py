@@ -1,7 +1,4 @@
-"""Inventories and frames from series, by the label `node`.
-
-If two targets export the same node, as an agent and its aggregator do, the first one counts.
-"""
+"""Inventories and frames from series, by the label `node`."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -60,7 +57,7 @@ ROUTES: Mapping[str, tuple[str, Entity]] = {
     if page_of(quantity) is not None
 }
 
-OF_CARDS = compute_plan(("efa_tx_sibling_ratio",))
+OF_EFA = compute_plan(("efa_tx_sibling_ratio",))
 """Derived from the traffic of EFA devices."""
 OF_PARTS = compute_plan(
     tuple(name for name, row in CATALOG.items() if row.entity in (*_NUMBERED, Entity.EFA))
@@ -98,31 +95,20 @@ class Draft:
 
 
 class Drafts:
-    """The nodes of one refresh.
+    """The nodes of one refresh, by label."""
 
-    Args:
-        targets: node → the target that exported it before.
-    """
-
-    def __init__(self, targets: Mapping[str, str] | None = None) -> None:
-        self._targets = targets or {}
+    def __init__(self) -> None:
         self.nodes: dict[str, Draft] = {}
-        self.duplicates: dict[str, str] = {}
-        """Node → a second target that exports it."""
 
     def _draft(self, labels: Labels) -> Draft | None:
-        """The node of a row; None without a node, or if its target is not the first."""
+        """The node of a row; None without one."""
         label = labels.get("node", "")
         if not label:
             return None
-        instance = labels.get("instance", "")
         draft = self.nodes.get(label)
-        known = self._targets.get(label, instance) if draft is None else draft.instance
-        if known != instance:
-            self.duplicates.setdefault(label, instance)
-            return None
         if draft is None:
-            draft = self.nodes[label] = Draft(label, instance)
+            draft = self.nodes[label] = Draft(label)
+        draft.instance = labels.get("instance", draft.instance)
         return draft
 
     def add(self, rows: Iterable[tuple[Labels, float]]) -> None:
@@ -175,8 +161,8 @@ def _key(entity: Entity, labels: Labels) -> Key | None:
     text = labels.get(_KEY_LABEL[entity], "")
     if entity in _NUMBERED:
         return _index(text)
-    if entity is Entity.LINK and (card := labels.get("efa_device")):
-        return f"{_clean(card)}>{_clean(text)}"
+    if entity is Entity.LINK and (device := labels.get("efa_device")):
+        return f"{_clean(device)}>{_clean(text)}"
     return _clean(text) or None
 
 
@@ -348,12 +334,12 @@ def _natural(key: Key) -> tuple[tuple[int, str], ...]:
 
 def _line_rate(columns: dict[str, Column], inventory: Inventory) -> None:
     """The line rate of each EFA device, from the total and the number of devices."""
-    cards = len(inventory.of(Entity.EFA))
+    devices = len(inventory.of(Entity.EFA))
     total, count = (
         columns.get(name) for name in ("node_efa_link_bytes_per_second", "node_efa_cards")
     )
-    if cards and total is not None and count is not None and count[0] > 0:
-        columns.setdefault(_LINE, np.full(cards, total[0] / count[0]))
+    if devices and total is not None and count is not None and count[0] > 0:
+        columns.setdefault(_LINE, np.full(devices, total[0] / count[0]))
 
 
 def _columns(draft: Draft, inventory: Inventory) -> dict[str, Column]:

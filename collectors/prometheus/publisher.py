@@ -72,7 +72,6 @@ class Publisher:
             plan: the quantities to derive.
             down: nodes that cannot be scraped, and why.
         """
-        self._note_duplicates(drafts)
         self._newest = None
         # Recordings are in the order of time.
         timed = sorted(
@@ -95,16 +94,6 @@ class Publisher:
             if (node := self._known(name)) is not None:
                 node.seen = at
                 self.report_node(node, State.DOWN, reason)
-
-    def _note_duplicates(self, drafts: Drafts) -> None:
-        if drafts.duplicates:
-            label, other = next(iter(drafts.duplicates.items()))
-            more = f" and {len(drafts.duplicates) - 1} more" if len(drafts.duplicates) > 1 else ""
-            self._client.notes.append(
-                f"{clean(label)}{more}: exported by two targets; {clean(other)} is ignored"
-            )
-        for label in drafts.duplicates.keys() - drafts.nodes.keys():
-            self.targets.pop(label, None)  # the first one is gone
 
     def _known(self, label: str) -> Node | None:
         """The node with this label; None if another one has its name."""

@@ -19,9 +19,9 @@ from .client import BackendError, Client
 
 MAX_ALL = 1000
 """Nodes up to which all are shown."""
-MAX_CARDS = 256
+MAX_EFA_NODES = 256
 """Nodes up to which all EFA devices are queried."""
-SOME_CARDS = 64
+SOME_EFA_NODES = 64
 """Above it, those of the nodes with the most retransmits."""
 MAX_SHOWN = 200
 """Nodes shown of a larger cluster."""
@@ -164,11 +164,12 @@ class Queries:
         """The number of nodes."""
         return f"count({self.select(nodes.INSTANCE)})"
 
-    def all_nodes(self, cards: Sequence[str] | None) -> dict[str, str]:
+    def all_nodes(self, efa_nodes: Sequence[str] | None) -> dict[str, str]:
         """All nodes.
 
         Args:
-            cards: the nodes whose EFA devices are queried; None is all, with all silent sources.
+            efa_nodes: the nodes whose EFA devices are queried; None is all, with all silent
+            sources.
         """
         queries = {
             "about": self._named(_ABOUT),
@@ -177,11 +178,11 @@ class Queries:
             "times": self._times(),
             "completed": self._rate(f"{METRIC_PREFIX}node_executions_completed_total"),
         }
-        if cards is None or cards:
-            which = () if cards is None else (one_of("node", cards),)
+        if efa_nodes is None or efa_nodes:
+            which = () if efa_nodes is None else (one_of("node", efa_nodes),)
             queries["tx"] = self._rate(_TX, *which)
             queries["retransmitted"] = self.select(_RETRANSMITTED, *which)
-        if cards is None:
+        if efa_nodes is None:
             queries["silent"] = f"{self.select(nodes.SOURCE_UP)} == 0"
         return queries | self._problems()
 

@@ -12,18 +12,18 @@ from trntop.pipeline.derive import RATES
 from trntop.pipeline.history import KEPT
 
 from .client import BackendError, Client, Labels, Result, Row, Rows, number
-from .nodes import OF_CARDS, OF_PARTS, Drafts, Node
+from .nodes import OF_EFA, OF_PARTS, Drafts, Node
 from .publisher import Publisher
 from .queries import (
     COMPLETED,
     ENDS,
     MAX_ALL,
-    MAX_CARDS,
+    MAX_EFA_NODES,
     MAX_SHOWN,
     MOST,
     RETRANSMIT,
     RULES,
-    SOME_CARDS,
+    SOME_EFA_NODES,
     Queries,
 )
 from .sums import Sums, past
@@ -56,7 +56,7 @@ class Refresher:
         self._queries = queries
         self._large: bool | None = None
         """Whether there are too many nodes to show all; None before they are counted."""
-        self._cards: list[str] | None = []
+        self._efa_nodes: list[str] | None = []
         """The nodes whose EFA devices are queried; None is all."""
         self._with_past: set[str] = set()
 
@@ -78,7 +78,7 @@ class Refresher:
             rows = (await self._client.instant(self._queries.count(), at)).rows()
             count = int(sum(value for _, value in rows))
             self._large = count > MAX_ALL
-            self._cards = None if count <= MAX_CARDS else []
+            self._efa_nodes = None if count <= MAX_EFA_NODES else []
         if self._large:
             await self._refresh_worst(at, focus)
         else:
@@ -87,9 +87,9 @@ class Refresher:
             await self._backfill(at)
 
     async def _refresh_all(self, at: float, focus: str | None) -> None:
-        queries = self._queries.all_nodes(self._cards)
+        queries = self._queries.all_nodes(self._efa_nodes)
         found = await self._client.refresh(queries, at, ("nodes", "times"))
-        drafts = Drafts(self._publisher.targets)
+        drafts = Drafts()
         for key in ("about", "nodes", "jobs", "silent", "retransmitted"):
             drafts.add(_rows(found, key))
         drafts.add_instances(_rows(found, "times"))
@@ -98,9 +98,9 @@ class Refresher:
         total = Sums()
         total.add_nodes(drafts.nodes.values(), at - self._publisher.stale_after)
         self._large = len(drafts.nodes) > MAX_ALL
-        self._cards = _with_cards(drafts, focus)
+        self._efa_nodes = _worst_efa_nodes(drafts, focus)
         down = self._down(drafts, _rows(found, "down"))
-        await self._publisher.publish(drafts, at, OF_CARDS, down)
+        await self._publisher.publish(drafts, at, OF_EFA, down)
         roster = self._publisher.roster(at)
         self._publisher.publish_summary(total, roster, len(down), _incidents(found))
 
@@ -115,12 +115,12 @@ class Refresher:
         self._large = not 0 < total.nodes <= MAX_ALL
         queries = self._queries.some_nodes(self._choose(found, focus))
         detail = await self._client.refresh(queries, at, ("nodes", "times"))
-        drafts = Drafts(self._publisher.targets)
+        drafts = Drafts()
         drafts.add(_rows(detail, "nodes"))
         drafts.add_instances(_rows(detail, "times"))
         drafts.add_values("efa_tx_bytes_per_second", _rows(detail, "tx"))
         down = self._down(drafts, iter(unreached[:MAX_DOWN]))
-        await self._publisher.publish(drafts, at, OF_CARDS, down)
+        await self._publisher.publish(drafts, at, OF_EFA, down)
         roster = [*map(clean, drafts.nodes), *down]
         self._publisher.keep(set(roster))
         self._publisher.publish_summary(
@@ -173,7 +173,7 @@ class Refresher:
             *(self._client.instant(query, at, NODE_SECONDS) for query in queries.values())
         )
         found = dict(zip(queries, results, strict=True))
-        drafts = Drafts(self._publisher.targets)
+        drafts = Drafts()
         drafts.add(found["all"].rows())
         drafts.add_instances(found["times"].rows())
         draft = drafts.nodes.get(node.label)
@@ -214,18 +214,13 @@ class Refresher:
                 if key == "recorded":
                     for time, value in values.items():
                         totals.setdefault(time, []).append((row.metric, value))
-                elif (name := _quantity(row)) in KEPT and self._is_owner(row):
+                elif (name := _quantity(row)) in KEPT:
                     tables.setdefault(clean(row.metric.get("node", "")), {})[name] = values
         scalars: dict[str, dict[float, float]] = {}
         for time, rows in totals.items():
             for where, value in past(rows):
                 scalars.setdefault(where, {})[time] = value
         self._publisher.publish_history(scalars, tables)
-
-    def _is_owner(self, row: Row) -> bool:
-        """Whether a row is of the first target of its node."""
-        target = row.metric.get("instance", "")
-        return self._publisher.targets.get(row.metric.get("node", ""), target) == target
 
 
 def _rows(found: Mapping[str, Result], key: str) -> Rows:
@@ -237,15 +232,15 @@ def _incidents(found: Mapping[str, Result]) -> Rows | None:
     return found["incidents"].rows() if "incidents" in found else None
 
 
-def _with_cards(drafts: Drafts, focus: str | None) -> list[str] | None:
+def _worst_efa_nodes(drafts: Drafts, focus: str | None) -> list[str] | None:
     """The nodes whose EFA devices are queried next: of many, those with the most retransmits."""
-    if len(drafts.nodes) <= MAX_CARDS:
+    if len(drafts.nodes) <= MAX_EFA_NODES:
         return None
 
     def retransmits(label: str) -> float:
         return drafts.nodes[label].values.get(RETRANSMIT, {}).get("", -1.0)
 
-    worst = sorted(drafts.nodes, key=retransmits, reverse=True)[:SOME_CARDS]
+    worst = sorted(drafts.nodes, key=retransmits, reverse=True)[:SOME_EFA_NODES]
     return [*worst, focus] if focus in drafts.nodes.keys() - set(worst) and focus else worst
 
 

@@ -68,12 +68,12 @@ class EfaDevices:
         self._script = script
         self._noise = simulation.noise
         self._rng = np.random.default_rng([simulation.seed, 7])
-        shape = (fleet.nodes, len(fleet.cards))
+        shape = (fleet.nodes, len(fleet.efa))
         self._weights = self._rng.normal(1.0, CARD_IMBALANCE * self._noise, shape)
         self._step_bytes = np.zeros((fleet.nodes, 1))
         """Of each node in a step of its job, in each direction."""
         for job in script.jobs:
-            # A lone node stands for one of a pair: it would have nobody to talk to.
+            # A single node has the traffic of one of a pair.
             peers = max(len(job.nodes), 2)
             parameters = PARAMETERS * fleet.flops_ratio * job.pace
             self._step_bytes[job.nodes] = BYTES_PER_PARAMETER * parameters * (peers - 1) / peers
@@ -97,18 +97,18 @@ class EfaDevices:
         retransmits = np.full(weights.shape, RETRANSMITS)
         timeouts = np.full(weights.shape, TIMEOUTS)
         impaired = np.zeros(weights.shape)
-        sick = self._script.at(Effect.EFA_DEGRADED, time)
-        if sick is not None:
-            card, depth = (sick.node, sick.card), sick.depth_at(time)
-            if sick.way != "retransmits":
-                weights[card] *= 1.0 - depth
-            if sick.way != "throughput":
-                retransmits[card] += BAD_RETRANSMITS * depth
-                moving = depth * float(activity.traffic[sick.node] > 0)
-                timeouts[card], impaired[card] = BAD_TIMEOUTS * moving, BAD_IMPAIRED * moving
+        degraded = self._script.at(Effect.EFA_DEGRADED, time)
+        if degraded is not None:
+            device, depth = (degraded.node, degraded.efa), degraded.depth_at(time)
+            if degraded.way != "retransmits":
+                weights[device] *= 1.0 - depth
+            if degraded.way != "throughput":
+                retransmits[device] += BAD_RETRANSMITS * depth
+                moving = depth * float(activity.traffic[degraded.node] > 0)
+                timeouts[device], impaired[device] = BAD_TIMEOUTS * moving, BAD_IMPAIRED * moving
         self._down = down = self._script.at(Effect.EFA_DOWN, time)
         if down is not None:
-            weights[down.node, down.card] = 0.0
+            weights[down.node, down.efa] = 0.0
         share = weights / np.maximum(weights.sum(axis=1, keepdims=True), TINY)
         volume = self._step_bytes * activity.traffic[:, None] * share
         counts = self._account(volume, retransmits)
@@ -119,19 +119,19 @@ class EfaDevices:
             counts[:, :, _PLACE[name]] = COMMANDS_PER_READ
         counts[:, :, _PLACE["keep_alive_rcvd"]] = 1
         if down is not None:
-            counts[down.node, down.card] = 0
+            counts[down.node, down.efa] = 0
         self._counts += counts
 
     def payload(self, node: int) -> bytes:
         """The payload of one node."""
         down = self._down if self._down is not None and self._down.node == node else None
-        key = None if down is None else (down.card, down.way)
+        key = None if down is None else (down.efa, down.way)
         template = self._templates.get(key)
         if template is None:
-            template = self._templates[key] = Template(_cards(self._fleet, key))
+            template = self._templates[key] = Template(_devices(self._fleet, key))
         counts = self._counts[node]
         if down is not None and down.way == "gone":
-            counts = np.delete(counts, down.card, axis=0)
+            counts = np.delete(counts, down.efa, axis=0)
         return template.fill((self._driver(node), *counts.ravel().tolist())).encode()
 
     def _driver(self, node: int) -> str:
@@ -186,32 +186,34 @@ class EfaDevices:
         return counts
 
 
-def slowdown(fault: Fault, time: float, cards: int) -> float:
+def slowdown(fault: Fault, time: float, devices: int) -> float:
     """Slowdown of collectives by a degraded device."""
     if fault.effect is Effect.EFA_DOWN:
-        return cards / (cards - 1) if cards > 1 else ALONE
+        return devices / (devices - 1) if devices > 1 else ALONE
     lost = fault.depth_at(time)
     costs = RESENT_COSTS if fault.way == "retransmits" else 1.0
     return 1.0 + costs * lost / (1.0 - lost)
 
 
-def _cards(fleet: Fleet, down: tuple[int, str] | None) -> Any:
+def _devices(fleet: Fleet, down: tuple[int, str] | None) -> Any:
     """The payload of a node; `down` is a failed device and its variant."""
     return {
         "driver": inset(),
         "devices": {
-            card.name: _card(card, fleet, "1: DOWN" if down == (place, "state") else "4: ACTIVE")
-            for place, card in enumerate(fleet.cards)
+            device.name: _device(
+                device, fleet, "1: DOWN" if down == (place, "state") else "4: ACTIVE"
+            )
+            for place, device in enumerate(fleet.efa)
             if down != (place, "gone")
         },
     }
 
 
-def _card(card: EfaDevice, fleet: Fleet, state: str) -> Any:
+def _device(device: EfaDevice, fleet: Fleet, state: str) -> Any:
     return {
-        "pci": card.pci,
-        "numa_node": card.numa_node,
-        "rate_gbps": fleet.card_gbps,
+        "pci": device.pci,
+        "numa_node": device.numa_node,
+        "rate_gbps": fleet.efa_gbps,
         "state": state,
         "p2p": "NEURON",
         "port": dict.fromkeys(EFA_PORT_COUNTERS, slot()),
@@ -220,10 +222,10 @@ def _card(card: EfaDevice, fleet: Fleet, state: str) -> Any:
 
 
 def _make(world: World) -> Simulated | None:
-    if not world.fleet.cards:
+    if not world.fleet.efa:
         return None
-    cards, machines = EfaDevices(world.fleet, world.script, world.simulation), world.machines
-    return Simulated(cards.payload, lambda time: cards.observe(time, machines.activity))
+    devices, machines = EfaDevices(world.fleet, world.script, world.simulation), world.machines
+    return Simulated(devices.payload, lambda time: devices.observe(time, machines.activity))
 
 
 HOOK = Hook(_make, order=8)

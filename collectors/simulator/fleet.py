@@ -52,8 +52,8 @@ class Fleet:
         self.cores = self.devices * self.cores_per_device
         """Logical cores of one node."""
         self.vcpus = row.vcpus or DEFAULT_VCPUS
-        self.card_gbps = row.efa_gbps or 0.0
-        self.cards = _cards(row.efa_cards or 0)
+        self.efa_gbps = row.efa_gbps or 0.0
+        self.efa = _efa_devices(row.efa_cards or 0)
         self.nodes = nodes
         width = max(3, len(str(nodes - 1)))
         self.names = tuple(f"trn-{node:0{width}d}" for node in range(nodes))
@@ -145,7 +145,7 @@ def _neighbours(device: int, devices: int) -> list[int]:
     ]
 
 
-def _cards(count: int) -> tuple[EfaDevice, ...]:
+def _efa_devices(count: int) -> tuple[EfaDevice, ...]:
     return tuple(
         EfaDevice(
             bus=16 * (1 + index // EFA_PER_BUS),

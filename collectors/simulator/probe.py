@@ -38,8 +38,8 @@ class Probes:
             {
                 "tool": "fi_pingpong",
                 "peer": inset(),
-                "card": fleet.cards[0].name,
-                "peer_card": fleet.cards[0].name,
+                "card": fleet.efa[0].name,
+                "peer_card": fleet.efa[0].name,
                 "provider": "efa",
                 "size_bytes": 64,
                 "statistic": "mean",
@@ -62,7 +62,7 @@ class Probes:
 
 
 def _make(world: World) -> Simulated | None:
-    if not world.simulation.probed or not world.fleet.cards:
+    if not world.simulation.probed or not world.fleet.efa:
         return None
     return Simulated(results=Probes(world.fleet, world.script, world.seed).payloads)
 

@@ -29,7 +29,7 @@ class Fault:
     """The job of its node."""
     node: int
     device: int
-    card: int
+    efa: int
     runtime: int
     peer: int
     """The other end of the link."""
@@ -125,7 +125,7 @@ class Script:
     def _component(self, what: str, fault: Fault) -> str | None:
         match what:
             case "efa":
-                return f"efa:{self._fleet.cards[fault.card].name}"
+                return f"efa:{self._fleet.efa[fault.efa].name}"
             case "device":
                 return f"device:{fault.device}"
             case "runtime":
@@ -151,7 +151,7 @@ class Script:
         for phase in self._scenario.phases:
             draws = rng.random(4).tolist()
             alone = phase.effect is Effect.LATENCY_REGRESSION and self._fleet.nodes == 1
-            if not alone and (self._fleet.cards or phase.effect not in NEED_EFA):
+            if not alone and (self._fleet.efa or phase.effect not in NEED_EFA):
                 faults.append(self._fault(phase, shift, draws))
         return tuple(faults)
 
@@ -170,7 +170,7 @@ class Script:
             job=next((job for job in self.jobs if node in job.nodes), None),
             node=node,
             device=int(draws[1] * fleet.devices),
-            card=int(draws[2] * len(fleet.cards)),
+            efa=int(draws[2] * len(fleet.efa)),
             runtime=int(draws[3] * fleet.runtimes),
             peer=others[int(draws[1] * len(others))] if others else node,
         )

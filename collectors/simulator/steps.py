@@ -1,6 +1,6 @@
 """Step telemetry: one record of each rank at the end of each step; a rank is a device.
 
-The first rank of each node also says when a checkpoint or a compilation begins and ends.
+The first rank of each node also reports the start and end of a checkpoint or a compilation.
 """
 
 import math

@@ -76,7 +76,7 @@ class TrainingLoop:
         self._script = script
         self._simulation = simulation
         self._shape = (len(job.nodes), fleet.devices)
-        self._cards = len(fleet.cards)
+        self._efa_devices = len(fleet.efa)
         self._rng = np.random.default_rng([simulation.seed, 3, job.index])
         self._chance = np.random.default_rng([simulation.seed, 20, job.index])
         bias = COMPUTE_BIAS * simulation.noise
@@ -181,7 +181,7 @@ class TrainingLoop:
         for effect in (Effect.EFA_DEGRADED, Effect.EFA_DOWN):
             fault = self._script.at(effect, begin, self._job)
             if fault is not None:
-                slower *= slowdown(fault, begin, self._cards)
+                slower *= slowdown(fault, begin, self._efa_devices)
         bound = self._script.at(Effect.COMM_BOUND, begin, self._job)
         if bound is not None:
             slower *= 1.0 + bound.depth_at(begin)

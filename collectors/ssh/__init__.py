@@ -1,14 +1,14 @@
-"""Nodes on which nothing is installed, over the system's OpenSSH: one connection for each.
+"""Nodes without trntop, over the system's OpenSSH: one connection for each.
 
-address    nodes as `ssh://` names them
-command    how ssh is called, and what its complaints mean
-script     what a node runs (node.sh)
-answers    what it answers, cut out of what else is said
+address    nodes of an `ssh://` source
+command    the command line of ssh, and its errors
+script     the script on the node (node.sh)
+answers    its answers, separated from all other text
 link       one connection: requests and answers
 dump       the kernel's files of another machine, for the readers of this one
-far        the sources of a node: the collectors of this machine, over a link
-machine    the host beneath the run
-node       the collector: connects, reads, connects again
+sources    the sources of a node: the collectors of this machine, over a link
+host       the source `host` from a dump
+node       the collector: connects, reads, reconnects
 """
 
 from trntop.core.settings import Settings
@@ -24,8 +24,8 @@ def collectors(source: Source, settings: Settings) -> list[Collector]:
     """One collector for each node of an SSH source.
 
     Raises:
-        UsageError: the source is not written as it should be.
-        SettingsError: `fleet.ssh` is no command.
+        UsageError: the source is not valid.
+        SettingsError: `fleet.ssh` is not a command.
     """
     return [connect(target, settings) for target in address.targets(source.text)]
 
@@ -34,8 +34,8 @@ def connect(target: Target, settings: Settings) -> SshNode:
     """The collector of one node of a list.
 
     Raises:
-        UsageError: its address is none of ssh.
-        SettingsError: `fleet.ssh` is no command.
+        UsageError: its address is not one of ssh.
+        SettingsError: `fleet.ssh` is not a command.
     """
     where, *more = address.parse(target.address)
     assert not more

@@ -1,8 +1,7 @@
-"""The kernel's small files of another machine, as one answer of it had them.
+"""The kernel's small files of another machine, for the readers of this one.
 
-A dump is lines: `>FOLDER/` stands before paths below it, `PATH:LINE` is a line of a file, `PATH/` a
-folder, and `grep: PATH: REASON` says why there is none. What `collectors.sysfs.Folder` is for this
-machine, a dump is for another: the same readers read both.
+A dump has lines: `>FOLDER/` precedes paths below it, `PATH:LINE` is a line of a file, `PATH/` is a
+directory, and `grep: PATH: REASON` is an error. It has the interface of `collectors.sysfs.Folder`.
 """
 
 import contextlib
@@ -18,43 +17,42 @@ from ..sysfs import Entry
 _COMPLAINT = re.compile(rb" '?(?P<path>[^ ':]+)'?: (?P<reason>[^:]+)")
 _NUMBERS = {os.strerror(number).encode(): number for number in errno.errorcode}
 _ABSENT = (errno.ENOENT, errno.EISDIR)
-"""A pattern that matched nothing, or a folder among files: neither is a file that failed."""
-
+"""A pattern without a match, or a directory among files: neither is an error."""
 
 MAX_LINES = 100_000
-"""Of one answer; the longest of a trn2.48xlarge has some 7,000."""
+"""Of one dump; the longest of a trn2.48xlarge has some 7,000."""
 MAX_PATH = 256
-"""Bytes of a path below its folder; longer ones are left out."""
+"""Bytes of a path below its directory; longer ones are ignored."""
 MAX_INDEXES = 64
-"""Kept: the machines of a fleet are alike, and so are their dumps."""
+"""Cached: the machines of a fleet have the same files."""
 
 Index = dict[bytes, dict[bytes, bool]]
-"""Folder → name → whether that is a folder."""
+"""Directory → name → whether that is a directory."""
 
 _indexes: dict[int, Index] = {}
 
 
 class Dump:
-    """The newest answer of one kind; empty before the first, and once it was read."""
+    """The newest answer of one source; empty before the first, and after it was read."""
 
     def __init__(self) -> None:
         self._files: dict[bytes, bytes] = {}
         self._errors: dict[bytes, tuple[int, str]] = {}
-        """Number and words, by path."""
+        """Path → number and text."""
         self._folders: set[bytes] = set()
         self._shape = 0
-        """Of which files it consists; stands for the inode of every folder."""
+        """Hash of its paths; the inode of every directory."""
         self._index: Index | None = None
 
-    def take(self, payload: bytes) -> None:
-        """Reads an answer, which replaces the one before.
+    def load(self, payload: bytes) -> None:
+        """Replaces the answer.
 
         Raises:
-            OSError: it has more lines than any machine.
+            OSError: it has too many lines.
         """
         self.clear()
         if payload.count(b"\n") > MAX_LINES:
-            raise OSError(errno.E2BIG, f"it answers with more than {MAX_LINES:,} lines")
+            raise OSError(errno.E2BIG, f"its answer has more than {MAX_LINES:,} lines")
         files, prefix = self._files, b""
         for line in payload.split(b"\n"):
             path, colon, value = line.partition(b":")
@@ -66,7 +64,7 @@ class Dump:
                 elif line.endswith(b"/"):
                     self._folders.add(prefix + line[:-1])
             elif path in (b"grep", b"find"):
-                self._complain(prefix, value, folder=path == b"find")
+                self._add_error(prefix, value, folder=path == b"find")
             else:
                 path = prefix + path
                 before = files.get(path)
@@ -77,12 +75,12 @@ class Dump:
             self._index = None
 
     def clear(self) -> None:
-        """Forgets what the files hold: until the next answer there is nothing to be read."""
+        """Drops the contents until the next answer."""
         self._files = {}
         self._errors = {}
         self._folders = set()
 
-    def _complain(self, prefix: bytes, text: bytes, *, folder: bool) -> None:
+    def _add_error(self, prefix: bytes, text: bytes, *, folder: bool) -> None:
         if match := _COMPLAINT.fullmatch(text):
             reason = match["reason"]
             number = _NUMBERS.get(reason, errno.EIO)
@@ -94,12 +92,12 @@ class Dump:
 
     @property
     def index(self) -> Index:
-        """Which files there are; one for all dumps that are alike."""
+        """Its paths; shared by all dumps with the same ones."""
         if self._index is None:
-            self._index = _indexes.get(self._shape) or self._made()
+            self._index = _indexes.get(self._shape) or self._new_index()
         return self._index
 
-    def _made(self) -> Index:
+    def _new_index(self) -> Index:
         index: Index = {b"": {}}
         for path in self._folders:
             _enter(index, path, folder=True)
@@ -126,7 +124,7 @@ class Dump:
         ]
 
     def inode(self, path: str) -> int:
-        """See `Files`; another one whenever other files are there."""
+        """See `Files`; changes with the set of files."""
         self._listed(path.encode())
         return self._shape
 
@@ -150,10 +148,10 @@ class Dump:
         yield lambda path: self.at(prefix + path.encode())
 
     def at(self, path: bytes) -> bytes:
-        """What the file at `path` held.
+        """The content of the file at `path`.
 
         Raises:
-            OSError: it could not be read there, or there is none.
+            OSError: it could not be read there, or does not exist.
         """
         data = self._files.get(path)
         if data is None:
@@ -179,7 +177,7 @@ def _enter(index: Index, path: bytes, *, folder: bool) -> None:
 
 
 class _Held:
-    """A file of whatever answer is the newest."""
+    """A file of the newest answer."""
 
     __slots__ = ("_dump", "_path")
 
@@ -188,5 +186,5 @@ class _Held:
         self._path = path
 
     def read(self) -> bytes:
-        """What it held."""
+        """See `Readable`."""
         return self._dump.at(self._path)

@@ -1,4 +1,4 @@
-"""One connection: ssh as a child process, the script on its other end, requests and answers."""
+"""One connection: ssh as a child process, with the script on the node; requests and answers."""
 
 import asyncio
 import secrets
@@ -11,15 +11,15 @@ from ..child import STDIN, Child
 from . import script
 from .answers import Answers
 
-LAG = 0.1
-"""Seconds from a request to the first look whether it is done; most take a tenth of that."""
-NEXT_LOOK = 0.2
-IMPATIENT = 2.0
-"""Seconds for which such looks go on; later ones come with the beat."""
+FIRST_FLUSH = 0.1
+"""Seconds from a request to the first flush; most answers take a tenth of that."""
+NEXT_FLUSH = 0.2
+FLUSHING = 2.0
+"""Seconds for which such flushes repeat; later ones come with the period."""
 
 
 class Link(Child):
-    """A connection; use `open`. Whoever opened it awaits `end`.
+    """A connection; use `open`, and await `end`.
 
     Args:
         tag: begins each line of the script's answers.
@@ -28,28 +28,28 @@ class Link(Child):
     def __init__(self, tag: str) -> None:
         super().__init__(lambda chunk: self.take_output(chunk))
         self.tag = tag
-        self.answers = self.errors = Answers(tag, self._hear)
+        self.answers = self.errors = Answers(tag, self._update)
         self.ready: asyncio.Future[None] = self._loop.create_future()
-        self.heard = self._loop.time()
-        """When the script answered last, by the loop's clock."""
+        self.last_seen = self._loop.time()
+        """Time of the last answer, by the loop's clock."""
         self.round_trip: float | None = None
-        """Seconds that its last answer took, the network's and the shell's."""
-        self.spoken = asyncio.Event()
+        """Seconds of the last flush: the network's and the shell's."""
+        self.answered = asyncio.Event()
         """Set with each answer."""
         self.failure = ""
-        """Why the script could not begin."""
+        """Why the script could not start."""
         self.take_output: Callable[[bytes], None] = self.answers.note
-        """Takes what neuron-monitor writes; before there is one, a login shell's greetings come."""
+        """Receives the output of neuron-monitor; before it starts, greetings of a login shell."""
         self.on_monitor: Callable[[Sequence[str]], None] = lambda words: None
-        """Takes what the script says of neuron-monitor."""
+        """Receives the states of neuron-monitor."""
         self.closed = False
-        """Whether nobody waits for answers any more."""
-        self._asked: dict[str, asyncio.Future[bytes]] = {}
+        self._requests: dict[str, asyncio.Future[bytes]] = {}
+        """Source → its answer, not yet received."""
         self._number = 0
         self._newest = 0.0
-        """When something was asked last."""
+        """Time of the last request."""
         self._flushed: float | None = None
-        """When the flush was sent that is not yet answered."""
+        """Time of a flush without an answer yet."""
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
@@ -65,50 +65,47 @@ class Link(Child):
         return link
 
     def send(self, text: str) -> None:
-        """Writes to the script; nothing once the connection is gone."""
+        """Writes to the script, unless the connection is closed."""
         pipe = cast(asyncio.WriteTransport | None, self._transport.get_pipe_transport(STDIN))
         if pipe is not None and not pipe.is_closing():
             pipe.write(text.encode())
 
-    def ask(self, source: str, *words: str) -> "asyncio.Future[bytes]":
-        """Lets a source be read; the dump, once it is there.
-
-        What was asked before and is not yet answered is not asked again: it is the same answer.
-        """
-        answer = self._asked.get(source)
+    def request(self, source: str, *words: str) -> "asyncio.Future[bytes]":
+        """Requests the dump of a source; a second request shares the answer of the first."""
+        answer = self._requests.get(source)
         if answer is None:
             self._number += 1
             self._newest = self._loop.time()
-            answer = self._asked[source] = self._loop.create_future()
+            answer = self._requests[source] = self._loop.create_future()
             self.send(f"read {source} {self._number} {' '.join(words)}\n")
-            self._look_in(LAG)
+            self._flush_in(FIRST_FLUSH)
         return answer
 
     def flush(self) -> None:
-        """Lets the script answer what is ready, and show that it is there."""
+        """Requests the answers that are ready; one to the flush itself always comes."""
         self._timer = None
         if self._flushed is None:
             self._flushed = self._loop.time()
             self.send("flush\n")
 
     def close(self) -> None:
-        """No more requests."""
+        """Stops requests."""
         self.closed = True
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look_in(self, seconds: float) -> None:
+    def _flush_in(self, seconds: float) -> None:
         if self._timer is None:
             self._timer = self._loop.call_later(seconds, self.flush)
 
-    def _hear(self, words: Sequence[str], dump: bytes) -> None:
-        """Takes a line of the script."""
+    def _update(self, words: Sequence[str], dump: bytes) -> None:
+        """Handles a line of the script."""
         match words:
             case ["ready"]:
                 if not self.ready.done():
                     self.ready.set_result(None)
             case ["begin", source, _]:
-                answer = self._asked.pop(source, None)
+                answer = self._requests.pop(source, None)
                 if answer is not None and not answer.done():
                     answer.set_result(dump)
             case ["monitor", *rest]:
@@ -116,10 +113,10 @@ class Link(Child):
             case ["failed", *rest]:
                 self.failure = " ".join(rest)
             case ["idle"]:
-                self.heard = self._loop.time()
+                self.last_seen = self._loop.time()
                 if self._flushed is not None:
-                    self.round_trip = self.heard - self._flushed
+                    self.round_trip = self.last_seen - self._flushed
                     self._flushed = None
-                self.spoken.set()
-                if self._asked and self.heard < self._newest + IMPATIENT:
-                    self._look_in(NEXT_LOOK)
+                self.answered.set()
+                if self._requests and self.last_seen < self._newest + FLUSHING:
+                    self._flush_in(NEXT_FLUSH)

@@ -1,22 +1,22 @@
-# What trntop runs on a node over ssh: for any POSIX sh, with the find, grep, xargs, head, tail and
-# mktemp of coreutils or busybox. It reads, and writes nowhere but in a folder of its own.
+# The script that trntop runs on a node over ssh: for any POSIX sh, with the find, grep, xargs, head,
+# tail and mktemp of coreutils or busybox. It writes only in a directory of its own.
 #
-# Set above: tag, which begins every line that is no dump; root, where sys and proc hang; monitor and
-# lister, the commands of neuron-monitor and neuron-ls; config, what neuron-monitor is told; texts,
-# the names of the files that are read of Neuron devices, as a regular expression; patience, for how
-# many seconds there may be no flush.
+# Set above: tag, which begins every line that is not part of a dump; root, the parent of sys and
+# proc; monitor and lister, the commands of neuron-monitor and neuron-ls; config, the configuration of
+# neuron-monitor; texts, the names of files of Neuron devices, as a regular expression; limit, the
+# seconds without a flush after which the script ends.
 #
-# Standard input brings a request a line, and its end is the end of everything here:
-#   read SOURCE NUMBER [WORD…]   starts to read a source, unless that is still under way
-#   start, stop, kill            neuron-monitor; `stop NAME` ends what runs under a name
-#   flush                        answers what is ready
-# Standard output is neuron-monitor's, and nobody else writes there. Standard error has the answers,
-# written by this shell alone, so that nothing ever stands between the lines of a dump.
+# Standard input has one request per line; everything ends with it:
+#   read SOURCE NUMBER [WORD…]   starts to read a source, unless it is still being read
+#   start, stop, kill            neuron-monitor; `stop NAME` ends the program of a name
+#   flush                        prints the answers that are ready
+# Standard output is only for neuron-monitor. Standard error has the answers, written by this shell
+# alone, so that the lines of a dump are never interrupted.
 
-say() { printf '%s\n' "$tag $*" >&2; }
+report() { printf '%s\n' "$tag $*" >&2; }
 
-# Dumps: `>FOLDER/` before paths below it, `PATH:LINE` for each line of a file, `PATH/` for a folder,
-# and the complaints of grep and find about what cannot be read.
+# Dumps: `>FOLDER/` before paths below it, `PATH:LINE` for each line of a file, `PATH/` for a
+# directory, and the errors of grep and find.
 
 lines() { [ $# -eq 0 ] || grep -aH '' "$@"; }
 
@@ -37,7 +37,7 @@ read_efa() {
         { read -r vendor <"$card/device/vendor"; read -r model <"$card/device/device"; } 2>/dev/null
         case "$vendor $model" in '0x1d0f 0xefa'*)
             echo "$card/"
-            # Patterns that match nothing are complained of, and the complaint ignored.
+            # The errors of patterns without a match are ignored.
             files="$files $card/device/vendor $card/device/device $card/device/numa_node \
                 $card/device/uevent $card/device/[pg][2d][pr] $card/ports/*/rate \
                 $card/ports/*/state $card/ports/*/hw_counters/* $card/hw_counters/*" ;;
@@ -53,7 +53,7 @@ devices() {
     for one in neuron[0-9]*; do [ -d "$one" ] && echo "$one/"; done
 }
 
-# Folders of cores, and files of these names.
+# Directories of cores, and files of these names.
 find_files() {
     find neuron[0-9]* -maxdepth 10 \( -type f -o -type d -name 'neuron_core[0-9]*' \) |
         grep -E "^[A-Za-z0-9_/]+/($1|neuron_core[0-9]+)\$|: " | head -n 100000
@@ -65,7 +65,7 @@ read_tensor_engine() {
     case "$*" in *[!a-z0-9\ ]*) return 0 ;; esac
     seen='' cores='' engines=''
     [ ! -e "$dir/engines" ] || . "$dir/engines"
-    # Looked for again at times: a driver that was just loaded may not have shown all of them.
+    # Searched again at times: a driver that was just loaded may not show all of them yet.
     if [ "$seen" != "$*" ] || [ $((number % 60)) -eq 0 ]; then
         find_files pe_cntrs >"$dir/cores" 2>/dev/null
         cores=$(grep '/neuron_core[0-9]*$' "$dir/cores" | sed 's|$|/|')
@@ -115,7 +115,7 @@ read_host() {
     lines "$@"
 }
 
-# neuron-ls: what it writes, and then what it exited with and what it said last.
+# neuron-ls: its output, then its exit code and the last line of its errors.
 read_neuron_ls() {
     program=$(command -v "$lister") || { printf '\n#%s absent' "$tag"; return 0; }
     [ -x "$program" ] || { printf '\n#%s forbidden' "$tag"; return 0; }
@@ -143,8 +143,8 @@ end() {
 
 forget() { : >"$dir/$1.pid"; }
 
-# The job of one source, in the background: a read that hangs in the kernel holds up no other.
-ask() {
+# Reads one source in the background: a read that hangs in the kernel delays no other.
+start_read() {
     source=$1 number=$2
     case "$pending " in *" $source:"*) return ;; esac
     pending="$pending $source:$number"
@@ -164,9 +164,9 @@ ask() {
 }
 
 start() {
-    [ "$state" = none ] || { say monitor busy; return 0; }
-    program=$(command -v "$monitor") || { say monitor absent; return 0; }
-    [ -x "$program" ] || { say monitor forbidden; return 0; }
+    [ "$state" = none ] || { report monitor busy; return 0; }
+    program=$(command -v "$monitor") || { report monitor absent; return 0; }
+    [ -x "$program" ] || { report monitor forbidden; return 0; }
     printf '%s\n' "$config" >"$dir/monitor.json"
     : >"$dir/monitor.code"
     : >"$dir/monitor.words"
@@ -177,18 +177,18 @@ start() {
             echo "$?" >"$dir/monitor.code"
         } | tail -n 3 >"$dir/monitor.words"
     } </dev/null 4>&1 >/dev/null 2>&1 &
-    say monitor started
+    report monitor started
 }
 
-# Whether neuron-monitor has ended: what is left of its group goes first, then it is told.
-look_after() {
+# Reports the end of neuron-monitor, after the rest of its group was killed.
+update_monitor() {
     code=
     read -r code <"$dir/monitor.code"
     case $state${code:+ended} in
         runningended) end KILL monitor; forget monitor; state=ending ;;
         endingended)
             state=none
-            say "monitor ended $code $(tail -n 1 "$dir/monitor.words")" ;;
+            report "monitor ended $code $(tail -n 1 "$dir/monitor.words")" ;;
     esac
 }
 
@@ -205,11 +205,11 @@ flush() {
         fi
     done
     pending=$left
-    beats=$((beats + 1))
-    echo "$beats" >"$dir/beat" 2>/dev/null
+    flushes=$((flushes + 1))
+    echo "$flushes" >"$dir/beat" 2>/dev/null
     [ $# -eq 0 ] || cat "$@" >&2
-    [ "$state" = none ] || look_after
-    say idle
+    [ "$state" = none ] || update_monitor
+    report idle
 }
 
 clear_away() {
@@ -228,12 +228,12 @@ finish() {
     exit 0
 }
 
-# Ends everything when whoever asked has vanished without a word: TCP would take a quarter of an
-# hour to say so, and until then answers that nobody takes hold up this shell.
+# Ends everything if the other machine disappeared without notice: TCP would take a quarter of an hour
+# to notice, and until then its answers block this shell.
 guard() {
     before='' state=running
     while :; do
-        sleep "$patience" &
+        sleep "$limit" &
         echo "$!" >"$dir/nap.pid"
         wait
         beat=
@@ -246,14 +246,14 @@ guard() {
 }
 
 main() {
-    LC_ALL=C PATH="$PATH:/opt/aws/neuron/bin" dir='' pending='' state=none apart='' beats=0
+    LC_ALL=C PATH="$PATH:/opt/aws/neuron/bin" dir='' pending='' state=none apart='' flushes=0
     export LC_ALL PATH
     umask 077
     for place in /dev/shm "${TMPDIR:-/tmp}" /tmp /var/tmp "$HOME"; do
         dir=$(mktemp -d "$place/trntop.XXXXXX" 2>/dev/null) && break
     done
     if [ -z "$dir" ]; then
-        say failed no folder can be made in /dev/shm, /tmp, /var/tmp or at home
+        report failed cannot create a directory in /dev/shm, /tmp, /var/tmp or at home
         exit 1
     fi
     echo 0 >"$dir/beat"
@@ -261,10 +261,10 @@ main() {
     guard=$!
     trap finish HUP INT TERM PIPE
     command -v setsid >/dev/null && apart=setsid
-    say ready
+    report ready
     while read -r request rest; do
         case $request in
-            read) ask $rest ;;
+            read) start_read $rest ;;
             flush) flush ;;
             start) start ;;
             stop) end TERM $rest ;;

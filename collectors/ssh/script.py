@@ -1,4 +1,4 @@
-"""The script that a node runs, with its parameters set."""
+"""The script that a node runs, with its parameters."""
 
 import json
 import math
@@ -10,10 +10,10 @@ from trntop.core.settings import Collect
 from ..neuron_config import configuration
 from ..neuron_tree import CORE_NODES, DEVICE_NODES
 
-PATIENCE = 60
-"""Seconds without a beat, or four beats, after which the script ends everything on the node."""
+TIMEOUT = 60
+"""Seconds without a request, at least four periods, after which the script ends on the node."""
 SHELL = "exec sh -s"
-"""What the login shell is given, whichever it is; the script follows on standard input."""
+"""For any login shell; the script follows on standard input."""
 
 
 def text(tag: str, settings: Collect) -> str:
@@ -21,7 +21,7 @@ def text(tag: str, settings: Collect) -> str:
 
     Args:
         tag: begins each line of its answers.
-        settings: what is read, where and how often.
+        settings: sources and periods.
     """
     names = sorted({name for _, name in (*DEVICE_NODES, *CORE_NODES)} | {"total"})
     parameters = {
@@ -31,7 +31,7 @@ def text(tag: str, settings: Collect) -> str:
         "lister": settings.neuron_ls,
         "config": json.dumps(configuration(settings.period)),
         "texts": f"({'|'.join(names)})",
-        "patience": str(math.ceil(max(PATIENCE, 4 * settings.period))),
+        "limit": str(math.ceil(max(TIMEOUT, 4 * settings.period))),
     }
     head = "".join(f"{name}={shlex.quote(value)}\n" for name, value in parameters.items())
     return head + resources.files(__package__).joinpath("node.sh").read_text()

@@ -1,21 +1,20 @@
-"""Traces of torch.profiler: Chrome's trace format as the Kineto library writes it.
+"""Traces of torch.profiler: Chrome's trace format, written by the Kineto library.
 
-What counts, as in HolisticTraceAnalysis (`get_comm_comp_overlap`), whose overlap percentage is
-`overlap_ratio` × 100 of the total:
+As in HolisticTraceAnalysis (`get_comm_comp_overlap`), whose overlap percentage is `overlap_ratio` ×
+100 of the total:
 
     device activity  complete events (`"ph": "X"`) of category kernel, gpu_memcpy or gpu_memset
     communication    kernels whose name begins with `nccl…Kernel`, or with `cc_` (Neuron)
     computation      the other kernels
     neither          copies, memsets and synchronisation, whatever their category
 
-All streams and devices of a trace are one rank. Two differences: HolisticTraceAnalysis leaves
-out the last profiler step unless told `include_last_profiler_step=True`, and rounds times to
-whole microseconds where a trace has fractions.
+All streams and devices of a trace are one rank. Two differences: HolisticTraceAnalysis omits the
+last profiler step without `include_last_profiler_step=True`, and rounds times to whole
+microseconds.
 
-Steps are the annotations `ProfilerStep#N`. Where the device has its own (`gpu_user_annotation`,
-one per stream), these count: a step lasts from the first of them to the start of the next
-step. Otherwise the host's do, as they are; device work that the host started late in a step
-then falls into the next one.
+Steps are the annotations `ProfilerStep#N` of the device (`gpu_user_annotation`, one per stream): a
+step lasts from the first of them to the start of the next step. Without them, those of the host
+are used; device work that the host started late in a step then counts for the next one.
 """
 
 import math
@@ -47,7 +46,7 @@ _NEITHER = re.compile(r"(.*Memcpy)|Memset|dma|(.*Sync)")
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,15})")
 _RANK_IN_NAME = re.compile(r"rank[-_]?(\d{1,9})", re.IGNORECASE)
 _HOST_IN_NAME = re.compile(r"(.+)_\d+\.\d+\.pt\.trace\.json")
-"""As torch.profiler.tensorboard_trace_handler names files: host, process, time."""
+"""File names of torch.profiler.tensorboard_trace_handler: host, process, time."""
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -58,7 +57,7 @@ class _Event(msgspec.Struct, gc=False):
     dur: float | None = None
 
     def usable(self) -> bool:
-        """Whether it is complete, with a time and a duration that can be true."""
+        """Whether it is complete, with plausible time and duration."""
         ts, dur = self.ts, self.dur
         if self.ph != "X" or ts is None or dur is None:
             return False
@@ -70,10 +69,10 @@ class _Distributed(msgspec.Struct):
 
 
 def read(path: Path, members: Members, order: int) -> Capture:
-    """The capture in a trace; `order` is its rank if nothing else tells.
+    """The capture in a trace; `order` is its rank if there is no other.
 
     Raises:
-        RecordingError: no kernel in it; names the file and the reason.
+        RecordingError: it has no kernel.
     """
     active: list[_Event] = []
     marks: list[_Event] = []
@@ -128,7 +127,7 @@ def _intervals(events: list[_Event], origin: float) -> Intervals:
 
 
 def _windows(marks: list[_Event], origin: float) -> tuple[Window, ...]:
-    """The windows of steps, from the device's marks or else the host's."""
+    """The windows of steps, by the marks of the device, else of the host."""
     of_device = [event for event in marks if event.cat == _DEVICE_MARK]
     used = of_device or marks
     spans: dict[int, tuple[int, int]] = {}
@@ -150,8 +149,8 @@ def _windows(marks: list[_Event], origin: float) -> tuple[Window, ...]:
 
 
 def _began(members: Members, origin: float) -> int:
-    """`origin` in nanoseconds, of unix time where the trace says when it was made."""
-    # In parts, because a float cannot tell nanoseconds since 1970 apart.
+    """`origin` in nanoseconds, of unix time if the trace has a base time."""
+    # In parts: a float is too imprecise for nanoseconds since 1970.
     whole = math.floor(origin)
     base = value(members.baseTimeNanoseconds, int) or 0
     return base + whole * MICRO + round((origin - whole) * MICRO)

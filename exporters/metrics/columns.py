@@ -1,7 +1,7 @@
 """The catalog's quantities as metrics.
 
-Rendered by hand: all of a line but its number changes only with the node's inventory and is kept,
-so that a page costs little more than formatting its numbers.
+All of a line but its number changes only with the node's inventory and is cached
+(docs/decisions/0012-metrics-page.md).
 """
 
 import math
@@ -25,12 +25,12 @@ _ORDER = (
     Entity.CORE,
     Entity.PHYSICAL_CORE,
 )
-"""The guard on series cuts from the end, so what there is most of comes last."""
+"""The limit on series drops families from the end, so the largest ones come last."""
 
 _KEY_LABELS = {
     Entity.DEVICE: "neuron_device",
     Entity.EFA: "efa_device",
-    # Not `job`: Prometheus puts its own label of that name on every series.
+    # Not `job`: Prometheus adds its own label of that name to every series.
     Entity.JOB: "training_job",
 }
 
@@ -59,11 +59,11 @@ def _metrics(page: Page) -> tuple[Metric, ...]:
 
 
 METRICS: Mapping[Page, tuple[Metric, ...]] = {page: _metrics(page) for page in Page}
-"""What each page holds of the catalog, in its order."""
+"""The metrics of each page, in its order."""
 
 
 class Templates:
-    """The lines of one node's series but for their numbers, as long as its inventory stands."""
+    """The lines of a node's series without their numbers; valid for one inventory."""
 
     def __init__(self, inventory: Inventory, *, simulated: bool) -> None:
         self._inventory = inventory
@@ -74,7 +74,7 @@ class Templates:
         self._templates: dict[str, str] = {}
 
     def of(self, metric: Metric) -> str:
-        """For the operator `%`: a line with one `%r` per key of the quantity's entity."""
+        """For the operator `%`: a line with `%r` per key of the quantity's entity."""
         name = metric.family.name
         template = self._templates.get(name)
         if template is None:
@@ -88,12 +88,12 @@ class Templates:
         return template
 
     def _own(self, entity: Entity) -> Iterable[list[tuple[str, object]]]:
-        """The labels of each key besides its node's."""
+        """The labels of each key, without those of the node."""
         keys = self._inventory.of(entity)
         if entity is Entity.NODE:
             return [[]]
         if entity is Entity.LINK:
-            return ([("efa_device", card), ("peer", peer)] for card, peer in map(_ends, keys))
+            return ([("efa_device", device), ("peer", peer)] for device, peer in map(_ends, keys))
         if entity in _CORE_LABELS:
             label, owner = _CORE_LABELS[entity]
             devices = _owners(owner(self._inventory), len(keys))
@@ -112,7 +112,7 @@ def lines(metric: Metric, nodes: Iterable[tuple[Column, Templates]]) -> tuple[st
         template = templates.of(metric)
         values = column.tolist()
         if not all(map(math.isfinite, values)):
-            # Only a newline ends a line: a label may hold what else `splitlines` splits at.
+            # Only a newline ends a line; `splitlines` splits at other characters of labels too.
             rows = zip(template.split("\n"), values, strict=False)
             present = [(row, value) for row, value in rows if math.isfinite(value)]
             template = "".join(f"{row}\n" for row, _ in present)
@@ -123,12 +123,12 @@ def lines(metric: Metric, nodes: Iterable[tuple[Column, Templates]]) -> tuple[st
 
 
 def _ends(key: object) -> tuple[str, str]:
-    """Card and peer of a link; the card is empty where it is not known."""
-    card, _, peer = str(key).rpartition(">")
-    return card, peer
+    """EFA device and peer of a link; the device is empty if unknown."""
+    device, _, peer = str(key).rpartition(">")
+    return device, peer
 
 
 def _owners(devices: npt.NDArray[np.int64], cores: int) -> list[object]:
-    """The device of each core; empty where the inventory does not tell."""
+    """The device of each core; empty if unknown."""
     known: list[object] = list(devices.tolist()[:cores])
     return known + [""] * (cores - len(known))

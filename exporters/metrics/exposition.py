@@ -15,36 +15,33 @@ from functools import cached_property
 from trntop.catalog import Kind
 
 END = "# EOF\n"
-"""How a page in OpenMetrics ends, so that one cut short is told from a whole one."""
+"""End of a page in OpenMetrics, which marks it as complete."""
 
 _UNITS = ("bytes", "seconds", "ratio")
-"""Units that stand at the end of a family's name."""
+"""Units at the end of a family's name."""
 _WHOLE = 1e15
 """Below this an integral float is exact and written without a fraction."""
 
 
 class Format(Enum):
-    """A text format; its value is the content type that announces it."""
+    """A text format; its value is its content type."""
 
     TEXT = "text/plain; version=0.0.4; charset=utf-8"
     OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
     @property
     def content_type(self) -> str:
-        """For the `Content-Type` header."""
         return self.value
 
 
 @dataclass(frozen=True)
 class Family:
-    """A metric: its name as on its lines, kind and help."""
-
     name: str
     kind: Kind
     help: str
 
     def header(self, written: Format) -> str:
-        """What stands before its lines: its type, help and, in OpenMetrics, unit."""
+        """The lines before its series: type, help and, in OpenMetrics, unit."""
         return self._text if written is Format.TEXT else self._openmetrics
 
     @cached_property
@@ -54,10 +51,10 @@ class Family:
 
     @cached_property
     def _openmetrics(self) -> str:
-        # There a suffix of the lines' name is no part of the family's.
+        # There the family's name has no suffix.
         name, kind = self.name, str(self.kind)
         if self.kind is Kind.COUNTER:
-            # One whose name somebody else chose may lack the suffix, and is then none.
+            # Counters of other exporters may lack the suffix.
             kind = "counter" if name.endswith("_total") else "unknown"
             name = name.removesuffix("_total")
         elif name.endswith("_info"):
@@ -71,25 +68,24 @@ class Family:
 
 
 Block = tuple[Family, list[str]]
-"""A family and its finished lines, `name{labels} value` with a newline each."""
+"""A family and its lines, `name{labels} value` with a newline each."""
 
 
 def escape(value: str) -> str:
-    """A label's value between its quotes."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def labels(pairs: Iterable[tuple[str, object]]) -> str:
-    """`{name="value",…}`, empty values left out: to Prometheus they are the same."""
+    """`{name="value",…}`, without empty values: Prometheus treats them as missing."""
     inside = ",".join(f'{name}="{escape(str(value))}"' for name, value in pairs if value != "")
     return f"{{{inside}}}" if inside else ""
 
 
 def shortest(value: float) -> float | int:
-    """The same value as what has the shortest `repr` that is exact."""
+    """The same value, as the type with the shortest exact `repr`."""
     return int(value) if value.is_integer() and -_WHOLE < value < _WHOLE else value
 
 
 def number(value: float) -> str:
-    """A finite value as short as it is exact."""
+    """The shortest exact text of a finite value."""
     return repr(shortest(value))

@@ -1,7 +1,7 @@
 """The pages of metrics, as `trntop.catalog.Page` divides them, in both text formats.
 
-A page is composed when it is first asked for, at most once per view; its two formats share the
-lines of all families. An absent value has no line.
+A page is composed on the first request, at most once per view; its two formats share the lines of
+all families. An absent value has no line.
 """
 
 import platform
@@ -22,22 +22,22 @@ from .status import Identity
 
 DEFAULT_MAX_SERIES = 20_000
 MAX_INCIDENTS = 500
-"""Series of one family on incidents; of more, those of the worst are kept."""
+"""Limit of the series of incidents; the worst are kept."""
 
 Compat = Callable[[Cluster], Iterable[Block]]
-"""Gives a cluster's values under names that others already chart."""
+"""Returns a cluster's values under the names of another exporter."""
 
 _BUILD = Family("trntop_build_info", Kind.GAUGE, "Version of the exporter and of its Python")
 _DROPPED = Family(
     "trntop_series_dropped",
     Kind.GAUGE,
-    "Series left off this page because it would exceed the limit on series",
+    "Series dropped from this page because of the limit on series",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """What is kept of a node's lines, as long as its inventory stands."""
+    """The cached lines of a node; valid for one inventory."""
 
     inventory: Inventory
     simulated: bool
@@ -49,11 +49,11 @@ class Exposition:
     """Renders views to pages of metrics; keeps what does not change between them.
 
     Args:
-        max_series: most series on one page. Whole families are cut from its end, on all nodes
-            alike, and `trntop_series_dropped` says how many series that were.
-        usage: gives the families on the exporter's own process.
-        rules: the rules in force, each of which `trn_incidents` answers for.
-        compat: what else is on `/metrics`, after everything of its own.
+        max_series: limit of one page. Families are dropped completely from its end, and
+            `trntop_series_dropped` counts their series.
+        usage: returns the families of the exporter's own process.
+        rules: the rules in force; `trn_incidents` has a series for each.
+        compat: the names of other exporters, at the end of `/metrics`.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class Exposition:
         self._build = f"{_BUILD.name}{labels(build)} 1\n"
 
     def render(self, view: View | None) -> "Rendered":
-        """The pages of a view; without one, what is known of the exporter alone."""
+        """The pages of a view; without one, the series of the exporter itself."""
         cluster = view.cluster if view is not None else Cluster()
         self._nodes = {name: self._node(one) for name, one in cluster.nodes.items()}
         nodes = [(one, self._nodes[name]) for name, one in cluster.nodes.items()]
         return Rendered(lambda page: self._compose(page, view, nodes))
 
     def _node(self, view: NodeView) -> _Node:
-        """Its lines: those kept where its inventory stands, else new ones."""
+        """The lines of a node, from the cache if its inventory is the same."""
         node = self._nodes.get(view.name)
         inventory, simulated = view.inventory, view.frame.simulated
         # An inventory is replaced when it changes: identity is its version.
@@ -97,17 +97,17 @@ class Exposition:
     ) -> "_Sheet":
         sheet = _Sheet(page, self._max_series)
         if page is Page.METRICS:
-            self._about_itself(sheet)
+            self._add_exporter(sheet)
         if view is None:
             return sheet
-        # What a page cut short must keep comes first.
+        # Families that a full page must keep come first.
         if page is Page.METRICS:
-            self._about_nodes(sheet, view, nodes)
+            self._add_nodes(sheet, view, nodes)
         elif page is Page.DETAIL:
             sheet.add(status.DEVICE, [line for _, node in nodes for line in node.identity.devices])
             sheet.add(status.SOURCE_EVENTS, status.source_events(one for one, _ in nodes))
         else:
-            held = [line for _, node in nodes for line in node.identity.held_cores]
+            held = [line for _, node in nodes for line in node.identity.allocated_cores]
             sheet.add(allocations.CORES, held)
         for metric in METRICS[page]:
             name = metric.quantity.name
@@ -117,10 +117,10 @@ class Exposition:
                 if (column := one.frame.columns.get(name)) is not None
             ]
             if sum(len(column) for column, _ in present) > sheet.left:
-                # Counted before it is rendered: what does not fit must not cost its lines.
+                # Counted before rendering, to save the time for families that do not fit.
                 count = sum(int(np.isfinite(column).sum()) for column, _ in present)
                 if count > sheet.left:
-                    sheet.leave_off(count)
+                    sheet.drop(count)
                     continue
             sheet.append(metric.family, *columns.lines(metric, present))
         if page is Page.METRICS:
@@ -129,17 +129,17 @@ class Exposition:
                     sheet.add(family, lines)
         return sheet
 
-    def _about_itself(self, sheet: "_Sheet") -> None:
+    def _add_exporter(self, sheet: "_Sheet") -> None:
         sheet.add(_BUILD, [self._build])
         for family, lines in self._usage():
             sheet.add(family, lines)
 
-    def _about_nodes(
+    def _add_nodes(
         self, sheet: "_Sheet", view: View, nodes: Sequence[tuple[NodeView, _Node]]
     ) -> None:
         views = [one for one, _ in nodes]
         identities = [node.identity for _, node in nodes]
-        sheet.add(status.INCIDENTS, status.tally(self._rules, views, view.open_incidents))
+        sheet.add(status.INCIDENTS, status.counts(self._rules, views, view.open_incidents))
         for family, lines in status.incidents(
             view.open_incidents, simulated=view.cluster.simulated
         ):
@@ -147,17 +147,15 @@ class Exposition:
         sheet.add(status.INSTANCE, [one.instance for one in identities])
         sheet.add(status.PHASE, status.phases(views))
         sheet.add(status.JOB, [line for one in identities for line in one.jobs])
-        sheet.add(allocations.DEVICES, [line for one in identities for line in one.held_devices])
+        sheet.add(
+            allocations.DEVICES, [line for one in identities for line in one.allocated_devices]
+        )
         for family, lines in status.sources(list(zip(views, identities, strict=True))):
             sheet.add(family, lines)
 
 
 class Rendered:
-    """The pages of one view; each is made when it is first asked for, and kept.
-
-    Args:
-        compose: makes a page's lines.
-    """
+    """The pages of one view; each is composed on its first request, and kept."""
 
     def __init__(self, compose: Callable[[Page], "_Sheet"]) -> None:
         self._compose = compose
@@ -179,38 +177,38 @@ class _Sheet:
 
     def __init__(self, page: Page, max_series: int) -> None:
         self.left = max_series
-        """Series that still fit; none after the first family that did not."""
+        """Series that still fit; 0 after the first family that did not."""
         self._page = page
         self._dropped = 0
         self._families: list[tuple[Family, str]] = []
 
     def add(self, family: Family, lines: Sequence[str], most: int | None = None) -> None:
-        """Appends a family, if it fits; after the first that does not, none does.
+        """Appends a family if it fits; after the first that does not, none is added.
 
         Args:
-            family: what the lines are of.
+            family: the family.
             lines: its series.
-            most: how many of them, the first ones, may be added.
+            most: limit of the series; the first ones are added.
         """
         kept = lines[:most]
         self._dropped += len(lines) - len(kept)
         self.append(family, "".join(kept), len(kept))
 
     def append(self, family: Family, text: str, count: int) -> None:
-        """Appends a family of `count` lines that are already one text."""
+        """Appends a family of `count` lines in one text."""
         if count > self.left:
-            self.leave_off(count)
+            self.drop(count)
         elif count:
             self.left -= count
             self._families.append((family, text))
 
-    def leave_off(self, count: int) -> None:
+    def drop(self, count: int) -> None:
         """Counts a family of `count` series that does not fit."""
         self._dropped += count
         self.left = 0
 
     def encode(self, written: Format) -> bytes:
-        """The page, its last series telling what was left off."""
+        """The page; its last series counts the dropped ones."""
         dropped = f"{_DROPPED.name}{labels([('page', self._page)])} {self._dropped}\n"
         parts = [
             part
@@ -219,5 +217,5 @@ class _Sheet:
         ]
         if written is Format.OPENMETRICS:
             parts.append(END)
-        # Text is cleaned where it comes in; one stray surrogate must not cost the whole page.
+        # Text is cleaned on input; a stray surrogate must not fail the page.
         return "".join(parts).encode("utf-8", "replace")

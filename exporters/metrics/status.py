@@ -1,6 +1,6 @@
-"""What the pages say beside the catalog's quantities: who, in what state, and what is wrong.
+"""The series of the pages besides the catalog's quantities: identity, sources, incidents.
 
-Identity stands in `_info` series of value 1, joined where it is wanted and repeated nowhere.
+Identity is in `_info` series of value 1, to be joined in queries.
 """
 
 import math
@@ -25,48 +25,48 @@ INSTANCE_LABELS = (
     "neuron_device_type",
     "neuroncore_version",
 )
-"""The facts that become labels of `trn_instance_info`; others stay off the page."""
+"""The facts that become labels of `trn_instance_info`."""
 
 UP = (State.FRESH, State.LATE)
-"""States in which a source is heard."""
+"""States in which a source has values."""
 
 INSTANCE = Family(
     f"{METRIC_PREFIX}instance_info",
     Kind.GAUGE,
-    "Identity of the node; join it on node instead of labelling every series",
+    "Identity of the node; join it on node",
 )
 PHASE = Family(
     f"{METRIC_PREFIX}node_phase",
     Kind.GAUGE,
-    "What the run on the node is busy with: 1 for its phase, no series for the others",
+    "Phase of the training run on the node: 1 for the current phase, no series for others",
 )
 DEVICE = Family(
     f"{METRIC_PREFIX}device_info",
     Kind.GAUGE,
-    "Place and serial number of a device; join it on node and neuron_device",
+    "Location and serial number of a device; join it on node and neuron_device",
 )
 JOB = Family(
     f"{METRIC_PREFIX}job_info",
     Kind.GAUGE,
-    "Which training job reports from which node; join it on node",
+    "Training jobs that report from the node; join it on node",
 )
 INCIDENT = Family(
     f"{METRIC_PREFIX}incident_active",
     Kind.GAUGE,
-    "Incidents that last, as trntop analyze names them",
+    "Open incidents, as trntop analyze lists them",
 )
 INCIDENT_OPENED = Family(
     f"{METRIC_PREFIX}incident_opened_timestamp_seconds",
     Kind.GAUGE,
-    "Since when an incident lasts, in unix time, by the data",
+    "Start time of an open incident since unix epoch, by the time of the data",
 )
 INCIDENTS = Family(
     f"{METRIC_PREFIX}incidents",
     Kind.GAUGE,
-    "Open incidents of a kind; no series for a kind that cannot be judged",
+    "Open incidents of a kind; no series for a kind whose rule cannot be evaluated",
 )
 SOURCE_UP = Family(
-    "trntop_source_up", Kind.GAUGE, "Whether the source was heard within its last three periods"
+    "trntop_source_up", Kind.GAUGE, "Whether the source reported within its last three periods"
 )
 SOURCE_AGE = Family(
     "trntop_source_age_seconds", Kind.GAUGE, "Seconds since the last reading of the source"
@@ -74,12 +74,12 @@ SOURCE_AGE = Family(
 SOURCE_EVENTS = Family(
     "trntop_source_events_total",
     Kind.COUNTER,
-    "What happened to the source since the start: readings, problems, restarts and others",
+    "Events of the source since the start: readings, problems, restarts and others",
 )
 
 
 class Identity:
-    """One node's lines that stand as long as its inventory does."""
+    """The lines of a node that change only with its inventory."""
 
     def __init__(self, inventory: Inventory, *, simulated: bool) -> None:
         self.instance = _instance(inventory, simulated)
@@ -89,14 +89,13 @@ class Identity:
             f"{JOB.name}{labels([('training_job', job), node])} 1\n"
             for job in inventory.of(Entity.JOB)
         ]
-        # One holder may be listed twice, by two schedulers or with two claims.
-        self.held_devices = list(dict.fromkeys(allocations.of_devices(inventory)))
-        self.held_cores = list(dict.fromkeys(allocations.of_cores(inventory)))
+        # A job may be listed twice, by two schedulers or with two claims.
+        self.allocated_devices = list(dict.fromkeys(allocations.of_devices(inventory)))
+        self.allocated_cores = list(dict.fromkeys(allocations.of_cores(inventory)))
         self._node = node
         self._sources: dict[str, str] = {}
 
     def source(self, name: str) -> str:
-        """The labels of a source of the node."""
         text = self._sources.get(name)
         if text is None:
             text = self._sources[name] = labels([self._node, ("source", name)])
@@ -104,7 +103,7 @@ class Identity:
 
 
 def phases(views: Iterable[NodeView]) -> list[str]:
-    """One line per node of which something tells."""
+    """One line per node with a known phase."""
     return [
         f"{PHASE.name}{labels([('node', view.name), ('phase', view.frame.phase.stage)])} 1\n"
         for view in views
@@ -113,16 +112,16 @@ def phases(views: Iterable[NodeView]) -> list[str]:
 
 
 def sources(nodes: Sequence[tuple[NodeView, Identity]]) -> Iterator[Block]:
-    """Whether each source of each node is heard, and its age."""
+    """Whether each source of each node is up, and its age."""
     up: list[str] = []
     ages: list[str] = []
     for view, identity in nodes:
         for source in view.frame.sources:
-            place = identity.source(source.name)
-            up.append(f"{SOURCE_UP.name}{place} {int(source.state in UP)}\n")
+            source_labels = identity.source(source.name)
+            up.append(f"{SOURCE_UP.name}{source_labels} {int(source.state in UP)}\n")
             age = source.age(view.frame.time)
             if age is not None and math.isfinite(age):
-                ages.append(f"{SOURCE_AGE.name}{place} {number(round(age, 3))}\n")
+                ages.append(f"{SOURCE_AGE.name}{source_labels} {number(round(age, 3))}\n")
     yield SOURCE_UP, up
     yield SOURCE_AGE, ages
 
@@ -139,17 +138,13 @@ def source_events(views: Iterable[NodeView]) -> list[str]:
     ]
 
 
-def incidents(found: Iterable[Incident], *, simulated: bool) -> Iterator[Block]:
-    """That each lasts, and since when.
+def incidents(open_incidents: Iterable[Incident], *, simulated: bool) -> Iterator[Block]:
+    """Open incidents and their start times, worst first.
 
-    Two may have the same labels: then the series is that of the one which opened first.
-
-    Args:
-        found: open ones, worst first.
-        simulated: whether any node is.
+    Of several incidents with the same labels, the series has the earliest start.
     """
     opened: dict[str, float] = {}
-    for incident in found:
+    for incident in open_incidents:
         text = labels(
             [
                 ("kind", incident.kind),
@@ -168,19 +163,21 @@ def incidents(found: Iterable[Incident], *, simulated: bool) -> Iterator[Block]:
     )
 
 
-def tally(rules: Iterable[Rule], views: Sequence[NodeView], found: Iterable[Incident]) -> list[str]:
-    """How many incidents of each kind are open, so that health is told from ignorance.
+def counts(
+    rules: Iterable[Rule], views: Sequence[NodeView], open_incidents: Iterable[Incident]
+) -> list[str]:
+    """The number of open incidents of each kind.
 
-    A kind whose rule has nothing to go by on any node has no line, unless one is still open.
+    A kind whose rule has no input data on any node has no line, unless an incident is open.
     """
     known = _Known(views)
     kinds = Counter({rule.kind: 0 for rule in rules if views and rule.judges(known)})
-    kinds.update(incident.kind for incident in found)
-    return [f"{INCIDENTS.name}{labels([('kind', one)])} {kinds[one]}\n" for one in kinds]
+    kinds.update(incident.kind for incident in open_incidents)
+    return [f"{INCIDENTS.name}{labels([('kind', kind)])} {kinds[kind]}\n" for kind in kinds]
 
 
 class _Known:
-    """The quantities that any node has; looked up, not collected: rules ask for few."""
+    """The quantities that any node has; looked up on demand, as rules need few."""
 
     def __init__(self, views: Sequence[NodeView]) -> None:
         self._views = views
@@ -201,7 +198,7 @@ def _instance(inventory: Inventory, simulated: bool) -> str:
 
 
 def _devices(inventory: Inventory) -> list[str]:
-    """One line per device of which a place is known."""
+    """One line per device with a known location."""
     lines = []
     for device, link in inventory.device_links.items():
         facts = [
@@ -216,5 +213,5 @@ def _devices(inventory: Inventory) -> list[str]:
 
 
 def _component(component: str) -> str:
-    """A runtime without its pid: each restart would leave a series behind."""
+    """A runtime without its pid, which would make a new series at each restart."""
     return "runtime" if component.startswith("runtime:") else component

@@ -1,8 +1,8 @@
 """A page of metrics as a file, for node_exporter's textfile collector.
 
-node_exporter reads every `*.prom` in a folder at each scrape and publishes what it finds beside
-its own series (https://github.com/prometheus/node_exporter#textfile-collector). It must never
-meet half a file: the page is written beside it, forced to disk and moved into place.
+node_exporter reads every `*.prom` in a directory at each scrape
+(https://github.com/prometheus/node_exporter#textfile-collector). It must never read an incomplete
+file: the page is written to a temporary file, synced to disk and renamed.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from trntop.core.text import clean
 
 SUFFIX = ".prom"
 EVERY = 5.0
-"""Seconds between two writings; scrapes of a node exporter are usually 15 s apart."""
+"""Seconds between two writes; node_exporter is usually scraped each 15 s."""
 _MODE = 0o644
-"""node_exporter runs as a user of its own."""
+"""node_exporter runs as another user."""
 
 
 class TextfileError(TrntopError):
-    """The file cannot be written; the one before stands."""
+    """The file cannot be written; its previous content is kept."""
 
 
 class Textfile:
-    """A file that is replaced whole.
+    """A file that is replaced completely.
 
     Args:
-        path: the file. What a killed run left beside it is removed.
+        path: the file. Temporary files of a killed run are removed.
 
     Raises:
         UsageError: node_exporter would not read a file of that name.
@@ -40,35 +40,35 @@ class Textfile:
     def __init__(self, path: Path) -> None:
         if path.suffix != SUFFIX or path.name.startswith("."):
             raise UsageError(
-                f"{clean(str(path))}: node_exporter reads files that end in {SUFFIX} only"
+                f"{clean(str(path))}: node_exporter reads only files such as trntop{SUFFIX}"
             )
         self.path = path
-        self._beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         self._clear()
 
     def write(self, body: bytes) -> None:
-        """Replaces the file by one that holds `body`.
+        """Replaces the content of the file.
 
         Raises:
-            TextfileError: it cannot; nothing has changed.
+            TextfileError: it cannot be written.
         """
         try:
             self._fill(body)
-            self._beside.replace(self.path)
+            self._temporary.replace(self.path)
         except OSError as error:
             with contextlib.suppress(OSError):
-                self._beside.unlink(missing_ok=True)
+                self._temporary.unlink(missing_ok=True)
             raise TextfileError(f"{clean(str(self.path))}: {_why(error, self.path)}") from error
 
     def remove(self) -> None:
-        """Takes the file away: node_exporter would show its last values for ever."""
+        """Deletes the file: node_exporter would export its last values forever."""
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
 
     def _fill(self, body: bytes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with open(os.open(self._beside, flags, _MODE), "wb") as file:  # noqa: PTH123
-            os.fchmod(file.fileno(), _MODE)  # whatever the umask says
+        with open(os.open(self._temporary, flags, _MODE), "wb") as file:  # noqa: PTH123
+            os.fchmod(file.fileno(), _MODE)  # independent of the umask
             file.write(body)
             file.flush()
             os.fsync(file.fileno())
@@ -80,50 +80,46 @@ class Textfile:
                     (self.path.parent / name).unlink(missing_ok=True)
 
 
-def run(file: Textfile, render: Callable[[], bytes], tell: Callable[[str], None]) -> None:
-    """Keeps the file written until SIGTERM or SIGINT, on the main thread; see `keep_writing`."""
-    asyncio.run(_until_signal(file, render, tell))
+def run(file: Textfile, render: Callable[[], bytes], report: Callable[[str], None]) -> None:
+    """Keeps the file up to date until SIGTERM or SIGINT, on the main thread."""
 
+    async def until_signal() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await keep_writing(file, render, report, stop)
 
-async def _until_signal(
-    file: Textfile, render: Callable[[], bytes], tell: Callable[[str], None]
-) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    await keep_writing(file, render, tell, stop)
+    asyncio.run(until_signal())
 
 
 async def keep_writing(
     file: Textfile,
     render: Callable[[], bytes],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     stop: asyncio.Event,
     every: float = EVERY,
 ) -> None:
-    """Writes until `stop` is set; however it ends, the file is removed.
+    """Writes until `stop` is set; in the end, the file is removed.
 
-    A failure does not end it: the next period tries again.
+    After a failure, the next period tries again.
 
     Args:
         file: the file.
-        render: gives the page in Prometheus' text format.
-        tell: is given a sentence when writing fails, fails otherwise, or works again.
-        stop: ends it, at once.
-        every: seconds between two writings.
+        render: returns the page in Prometheus' text format.
+        report: receives a message when writing fails or works again.
+        stop: ends it.
+        every: seconds between two writes.
     """
-    told = ""
+    problem = ""
     try:
         while not stop.is_set():
+            before, problem = problem, ""
             try:
                 file.write(render())
-                problem = ""
             except TextfileError as error:
                 problem = str(error)
-            if problem != told:
-                tell(problem or f"{clean(str(file.path))}: written again")
-                told = problem
+            if problem != before:
+                report(problem or f"{clean(str(file.path))}: written again")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), every)
     finally:

@@ -36,13 +36,13 @@ def test_too_much_of_the_step() -> None:
     assert 60 <= found.begin <= 80
     assert found.verdict.severity is Severity.WARNING
     assert (found.verdict.job, found.verdict.node) == ("job", None)
-    assert found.verdict.says["exposed"] == ""
+    assert found.verdict.fields["exposed"] == ""
 
 
 def test_exposed_communication_is_critical() -> None:
     (found,) = bound(steps(0, 100, 1.4, 1.2))
     assert found.verdict.severity is Severity.CRITICAL
-    assert "exposed 30 %" in found.verdict.says["exposed"]
+    assert "exposed 30 %" in found.verdict.fields["exposed"]
     assert len(found.verdict.evidence) == 2
 
 

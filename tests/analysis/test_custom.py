@@ -46,9 +46,9 @@ def test_a_core_below_a_limit_is_named() -> None:
     assert 20 <= one.end <= 21
     verdict = one.verdict
     assert (verdict.node, verdict.component, verdict.job) == ("n", "core:3", None)
-    assert verdict.says["where"] == "n core:3"
-    assert verdict.says["value"] == "20 %"
-    assert verdict.says["limit"] == "50 %"
+    assert verdict.fields["where"] == "n core:3"
+    assert verdict.fields["value"] == "20 %"
+    assert verdict.fields["limit"] == "50 %"
     (evidence,) = verdict.evidence
     assert evidence.text == "core:3: neuroncore_utilization_ratio is 20 %, limit 50 %"
     assert (evidence.value, evidence.limit) == (pytest.approx(0.2), 0.5)
@@ -83,7 +83,7 @@ def test_components_are_named_by_their_kind() -> None:
 
     def named(when: str) -> list[tuple[str | None, str | None, str]]:
         return [
-            (one.verdict.component, one.verdict.job, one.verdict.says["value"])
+            (one.verdict.component, one.verdict.job, one.verdict.fields["value"])
             for one in found(when, stream)
         ]
 

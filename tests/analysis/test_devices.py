@@ -63,7 +63,7 @@ def test_a_device_that_neuron_monitor_lists_no_more(count: int) -> None:
     assert found.verdict.since == pytest.approx(21, abs=1)
     assert 21 <= found.begin <= 23
     assert 40 <= found.end <= 42
-    assert found.verdict.says == {
+    assert found.verdict.fields == {
         "node": "n", "what": "device 3 is lost", "basis": "neuron-monitor",
     }  # fmt: skip
     left = [one.text for one in found.verdict.evidence if one.quantity == "node_devices"]
@@ -106,7 +106,7 @@ def test_a_number_of_devices_alone_names_none() -> None:
 
     (found,) = lost(monitored(at))
     assert found.verdict.component is None
-    assert found.verdict.says["what"] == "2 devices are lost"
+    assert found.verdict.fields["what"] == "2 devices are lost"
     assert 40 <= found.end <= 42
 
 
@@ -127,7 +127,7 @@ def test_the_driver_says_that_a_device_is_lost() -> None:
     (found,) = lost(stream)
     assert found.key == ("n", 2)
     assert 60 <= found.begin <= 61
-    assert found.verdict.says["basis"] == "neuron-sysfs: No such device"
+    assert found.verdict.fields["basis"] == "neuron-sysfs: No such device"
 
 
 def test_the_only_device_is_lost() -> None:
@@ -152,14 +152,14 @@ def test_uncorrected_errors_count_only_what_is_new() -> None:
     assert found.key == ("n", 1)
     assert found.verdict.component == "device:1"
     assert 20 <= found.begin <= 21
-    assert found.verdict.says["count"] == "2 uncorrected memory errors"
+    assert found.verdict.fields["count"] == "2 uncorrected memory errors"
     assert found.verdict.evidence[0].text == "HBM errors uncorrected: 2 in all"
 
 
 def test_errors_add_up_while_they_come() -> None:
     first, second = erred(monitored(lambda t: payload(ecc={1: (t >= 20) + (t >= 40)})))
-    assert first.verdict.says["count"] == "1 uncorrected memory error"
-    assert second.verdict.says["count"] == "2 uncorrected memory errors"
+    assert first.verdict.fields["count"] == "1 uncorrected memory error"
+    assert second.verdict.fields["count"] == "2 uncorrected memory errors"
     assert second.verdict.since == first.verdict.since
 
 
@@ -170,7 +170,7 @@ def test_a_device_missing_from_one_report_is_no_new_error() -> None:
 def test_a_reset_count_is_what_it_shows() -> None:
     assert erred(monitored(lambda t: payload(ecc={1: 7 if t < 20 else 0}))) == []
     (found,) = erred(monitored(lambda t: payload(ecc={1: 7 if t < 20 else 2})))
-    assert found.verdict.says["count"] == "2 uncorrected memory errors"
+    assert found.verdict.fields["count"] == "2 uncorrected memory errors"
 
 
 def test_one_error_that_both_sources_count_is_one() -> None:
@@ -181,7 +181,7 @@ def test_one_error_that_both_sources_count_is_one() -> None:
         for t in range(0, 60, 10)
     ]  # fmt: skip
     *_, newest = erred(stream)
-    assert newest.verdict.says["count"] == "1 uncorrected memory error"
+    assert newest.verdict.fields["count"] == "1 uncorrected memory error"
 
 
 def test_a_count_that_cannot_be_read_for_once_is_no_new_error() -> None:

@@ -120,7 +120,7 @@ class TestResends:
         assert verdict.component == f"efa:{name(2)}"
         assert verdict.since is not None
         assert abs(verdict.since - 50) <= 3
-        assert " retransmits (limit 0.2 %, peers 0" in verdict.says["symptom"]
+        assert " retransmits (limit 0.2 %, peers 0" in verdict.fields["symptom"]
 
     @pytest.mark.parametrize(
         ("share", "severity"), [(0.005, Severity.WARNING), (0.05, Severity.CRITICAL)]
@@ -132,7 +132,7 @@ class TestResends:
         verdict = last_verdict(EfaDegraded(SETTINGS, 1.0), fleet(change, seconds=45))
         assert verdict.severity is severity
         percent = f"{100 * share:.1f} % retransmits (limit 0.2 %, peers 0"
-        assert verdict.says["symptom"].startswith(percent)
+        assert verdict.fields["symptom"].startswith(percent)
 
     @pytest.mark.parametrize("share", [0.0015, 0.02])
     def test_what_all_cards_do_is_no_cards_fault(self, share: float) -> None:
@@ -175,7 +175,7 @@ class TestResends:
 
         (found,) = degraded(fleet(change, seconds=80))
         assert (found.verdict.node, found.verdict.component) == ("n3", None)
-        assert found.verdict.says["card"] in (
+        assert found.verdict.fields["card"] in (
             "all 8 EFA devices",
             "7 of 8 EFA devices",
             "6 of 8 EFA devices",
@@ -221,7 +221,7 @@ class TestLostTraffic:
     def test_the_words(self) -> None:
         (found,) = degraded(fleet(lossy(0.4, 60), seconds=90))
         assert found.verdict.severity is Severity.CRITICAL
-        symptom = found.verdict.says["symptom"]
+        symptom = found.verdict.fields["symptom"]
         assert symptom.startswith(("carries 39", "carries 40", "carries 41"))
 
     @pytest.mark.parametrize(("share", "pace"), [(0.3, 5.0), (0.99, 1.0)])
@@ -274,7 +274,7 @@ class TestErrors:
 
         (found,) = degraded(fleet(change, seconds=80))
         assert found.key == ("n1", name(2))
-        assert "errors/s (" in found.verdict.says["symptom"]
+        assert "errors/s (" in found.verdict.fields["symptom"]
         assert found.verdict.severity is Severity.WARNING
 
     def test_one_burst_is_none(self) -> None:
@@ -308,7 +308,7 @@ class TestDown:
         assert found.key == ("n1", name(2))
         assert found.begin <= 52
         assert found.verdict.component == f"efa:{name(2)}"
-        assert found.verdict.says["symptom"] == "not readable"
+        assert found.verdict.fields["symptom"] == "not readable"
         assert degraded(readings) == []
 
     def test_a_card_that_cannot_be_read(self) -> None:
@@ -320,7 +320,7 @@ class TestDown:
     def test_all_cards_of_a_node(self) -> None:
         (found,) = down(fleet(missing={50: [(1, card) for card in range(8)]}, seconds=80))
         assert (found.verdict.node, found.verdict.component) == ("n1", None)
-        assert found.verdict.says["card"] == "all 8 EFA devices"
+        assert found.verdict.fields["card"] == "all 8 EFA devices"
 
     @pytest.mark.parametrize(("state", "is_down"), [("4: ACTIVE", False), ("1: DOWN", True)])
     def test_the_state_of_a_port(self, state: str, is_down: bool) -> None:
@@ -330,7 +330,7 @@ class TestDown:
 
         found = down(fleet(facts=facts, seconds=80))
         assert [one.key for one in found] == [("n1", name(2))] * is_down
-        assert all(one.verdict.says["symptom"] == f"port {state}" for one in found)
+        assert all(one.verdict.fields["symptom"] == f"port {state}" for one in found)
 
     def test_commands_that_never_complete(self) -> None:
         def change(time: float, rates: Rates) -> None:

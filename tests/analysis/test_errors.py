@@ -35,7 +35,7 @@ def test_the_process_that_fails_is_named() -> None:
     assert 30 <= found.begin <= 31
     assert found.end <= 33
     assert found.verdict.severity is Severity.CRITICAL
-    assert found.verdict.says == {
+    assert found.verdict.fields == {
         "node": "n", "count": "2 executions failed in process 101", "kinds": "timed out",
         "basis": "neuron-monitor",
     }  # fmt: skip
@@ -50,8 +50,8 @@ def test_a_failure_that_is_a_status_and_an_error_is_one() -> None:
         return result
 
     (found,) = failed(running(second))
-    assert found.verdict.says["count"] == "3 executions failed in process 101"
-    assert found.verdict.says["kinds"] == "hardware errors"
+    assert found.verdict.fields["count"] == "3 executions failed in process 101"
+    assert found.verdict.fields["kinds"] == "hardware errors"
     assert {one.text for one in found.verdict.evidence} == {
         "completed with errors: 3",
         "hardware errors: 3",
@@ -70,7 +70,7 @@ def test_a_failure_that_is_a_status_and_an_error_is_one() -> None:
 def test_severity_by_kind(kind: str, severity: Severity) -> None:
     (found,) = failed(running(lambda t: erring(**{kind: int(t == 30)})))
     assert found.verdict.severity is severity
-    assert found.verdict.says["kinds"] == f"{kind} errors"
+    assert found.verdict.fields["kinds"] == f"{kind} errors"
 
 
 def test_two_processes_that_fail_are_told_apart() -> None:
@@ -81,7 +81,7 @@ def test_two_processes_that_fail_are_told_apart() -> None:
         )
         for t in range(60)
     ]
-    counts = {one.key: one.verdict.says["count"] for one in failed(stream)}
+    counts = {one.key: one.verdict.fields["count"] for one in failed(stream)}
     assert counts == {
         ("n", 100): "4 executions failed in process 100",
         ("n", 101): "2 executions failed in process 101",
@@ -102,12 +102,12 @@ def test_a_process_without_a_pid_is_the_node_s_matter() -> None:
     (found,) = failed(running(second))
     assert found.key == ("n", None)
     assert found.verdict.component is None
-    assert found.verdict.says["count"] == "1 execution failed"
+    assert found.verdict.fields["count"] == "1 execution failed"
 
 
 def test_failures_add_up() -> None:
     *_, newest = failed(running(lambda t: runtime(101, timed_out=int(t in (20, 40)))))
-    assert newest.verdict.says["count"] == "2 executions failed in process 101"
+    assert newest.verdict.fields["count"] == "2 executions failed in process 101"
     assert newest.verdict.since == pytest.approx(20, abs=1)
 
 
@@ -125,8 +125,8 @@ def test_the_driver_s_counts_tell_where_no_runtime_does() -> None:
     (found,) = failed(stream)
     assert found.key == ("n", None)
     assert found.verdict.component == "device:1"
-    assert found.verdict.says["count"] == "2 executions failed in device 1"
-    assert found.verdict.says["basis"] == "neuron-sysfs"
+    assert found.verdict.fields["count"] == "2 executions failed in device 1"
+    assert found.verdict.fields["basis"] == "neuron-sysfs"
     # Beside neuron-monitor's they would be the same failures once more.
     assert failed([*stream, *running(lambda t: runtime(101), 90)]) == []
 

@@ -46,7 +46,7 @@ def test_the_only_process_of_a_node() -> None:
     assert 150 <= found.end <= 152 + 1
     assert found.verdict.since == pytest.approx(41, abs=1)
     assert found.verdict.component == "runtime:100"
-    assert found.verdict.says["who"] == "process 100 holds 4.00 GiB of HBM and 2 cores"
+    assert found.verdict.fields["who"] == "process 100 holds 4.00 GiB of HBM and 2 cores"
 
 
 def test_one_of_several_is_named() -> None:
@@ -70,7 +70,7 @@ def test_several_that_idle_are_one_matter() -> None:
     ]  # fmt: skip
     (found,) = idle(stream)
     assert found.verdict.component is None
-    assert found.verdict.says["who"].startswith("2 of 2 processes hold")
+    assert found.verdict.fields["who"].startswith("2 of 2 processes hold")
     assert len(found.verdict.evidence) == 2
 
 
@@ -113,7 +113,7 @@ def test_nothing_is_known_while_nothing_is_heard() -> None:
 
 
 def paused(pauses: Callable[[int], bool], stage: str = "checkpointing") -> list[Reading]:
-    """A second node that steps each 2 s, and says so when it pauses."""
+    """A second node that steps each 2 s, and reports so when it pauses."""
     result = []
     for t in range(0, 200, 2):
         if not pauses(t):

@@ -43,9 +43,9 @@ class Story:
         who = component or node or ""
         fields = {"node": node, "job": job, "where": who, "card": who, "what": who}
         summary = RULES[kind].summary
-        says = {name: text or "" for name, text in fields.items() if f"{{{name}}}" in summary}
+        fields = {name: text or "" for name, text in fields.items() if f"{{{name}}}" in summary}
         evidence = (Evidence(f"{kind} of {who}", node),)
-        verdict = Verdict(says, job, node, component, severity, evidence)
+        verdict = Verdict(fields, job, node, component, severity, evidence)
         return Detection(RULES[kind], key, since, verdict)
 
     def open(self, now: float, *findings: Detection) -> None:

@@ -69,7 +69,7 @@ def test_a_slow_pair(factor: float) -> None:
     assert (verdict.node, verdict.component) in [("n1", "link:n2"), ("n2", "link:n1")]
     assert verdict.since is not None
     assert 5 * ROUND <= verdict.since <= 6 * ROUND
-    assert "(either end may be faulty)" in verdict.says["what"]
+    assert "(either end may be faulty)" in verdict.fields["what"]
     assert "which end is faulty" in verdict.evidence[-1].text
 
 
@@ -80,8 +80,8 @@ def test_a_slow_node(nodes: int, factor: float) -> None:
 
     (found,) = run(mesh(slow, nodes=nodes))
     assert (found.verdict.node, found.verdict.component) == ("n1", None)
-    assert found.verdict.says["where"] == "n1"
-    assert found.verdict.says["what"].startswith("up to ")
+    assert found.verdict.fields["where"] == "n1"
+    assert found.verdict.fields["what"].startswith("up to ")
 
 
 def test_a_slow_card() -> None:

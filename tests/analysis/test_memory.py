@@ -32,14 +32,14 @@ def test_the_fullest_device_is_named() -> None:
     assert found.verdict.component == "device:1"
     assert found.begin == pytest.approx(20, abs=2)
     assert found.end == pytest.approx(60, abs=2)
-    assert found.verdict.says["what"] == "HBM of device 1"
-    assert found.verdict.says["how"] == "is 97 % used"
+    assert found.verdict.fields["what"] == "HBM of device 1"
+    assert found.verdict.fields["how"] == "is 97 % used"
 
 
 def test_devices_that_fill_up_alike_are_one_matter() -> None:
     (found,) = filled(lambda t: [0.97, 0.96] if t > 20 else [0.5, 0.5])
     assert found.verdict.component is None
-    assert found.verdict.says["what"] == "HBM of device 0 and 1 more"
+    assert found.verdict.fields["what"] == "HBM of device 0 and 1 more"
 
 
 def test_steady_growth_is_told_before_it_is_full() -> None:
@@ -47,7 +47,7 @@ def test_steady_growth_is_told_before_it_is_full() -> None:
     # At 0.9 the rest takes 100 s; half a minute of growth must be seen.
     assert 330 <= found.begin <= 337
     assert found.verdict.component == "device:1"
-    assert found.verdict.says["how"].startswith("is 93 % used, full in 1 min")
+    assert found.verdict.fields["how"].startswith("is 93 % used, full in 1 min")
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,6 @@ def test_host_memory() -> None:
     (found,) = stretches(MemoryPressure(Analysis(), 1.0), stream)
     assert found.key == ("n", "host")
     assert found.verdict.component is None
-    assert found.verdict.says["how"] == "is nearly full, 10.2 GiB available"
+    assert found.verdict.fields["how"] == "is nearly full, 10.2 GiB available"
     assert found.begin == pytest.approx(50, abs=2)
     assert found.end == pytest.approx(100, abs=2)

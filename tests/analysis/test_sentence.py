@@ -11,7 +11,7 @@ LONG = "ip-10-0-123-234-" + "very-long-name-of-a-machine-" + "us-west-2-compute-
 EITHER = [(rule.kind, text) for rule in RULEBOOK for text in (rule.summary, rule.many) if text]
 
 
-def fields(template: str) -> list[str]:
+def fields_of(template: str) -> list[str]:
     return [name for _, name, _, _ in Formatter().parse(template) if name]
 
 
@@ -30,9 +30,9 @@ def test_names_with_braces_and_percent_signs() -> None:
 
 def test_a_long_name_loses_its_middle() -> None:
     assert len(LONG) == 63
-    says = {"node": LONG, "what": "HBM of device 13 and 2 more", "how": "is 98 % used"}
+    fields = {"node": LONG, "what": "HBM of device 13 and 2 more", "how": "is 98 % used"}
     template = "{node}: {what} {how} since {since} (neuron-monitor)"
-    text = compose(template, says, NOON, [LONG])
+    text = compose(template, fields, NOON, [LONG])
     assert len(text) == LENGTH
     name = text.partition(":")[0]
     assert name.startswith("ip-10-0-")
@@ -44,9 +44,9 @@ def test_a_long_name_loses_its_middle() -> None:
 
 @pytest.mark.parametrize(("kind", "template"), EITHER)
 def test_sentences_fit_with_long_names(kind: str, template: str) -> None:
-    named = {"node", "job", "where"} & set(fields(template))
-    says = {name: LONG if name in named else "some words" for name in fields(template)}
-    text = compose(template, says, NOON, [LONG])
+    named = {"node", "job", "where"} & set(fields_of(template))
+    fields = {name: LONG if name in named else "some words" for name in fields_of(template)}
+    text = compose(template, fields, NOON, [LONG])
     assert len(text) <= LENGTH
     assert ("12:00:00 UTC" in text) == ("{since}" in template)
     if named:
@@ -56,9 +56,9 @@ def test_sentences_fit_with_long_names(kind: str, template: str) -> None:
 def test_nodes_of_one_domain_stay_apart() -> None:
     node = "ip-10-120-33-1.eu-west-1.compute.internal"
     template = next(rule.summary for rule in RULEBOOK if rule.kind == "straggler")
-    says = {"where": f"device 6 (rank 22) of {node}", "slower": "35 %",
+    fields = {"where": f"device 6 (rank 22) of {node}", "slower": "35 %",
             "wait": "; others wait 1.36 s per step", "basis": "steps"}  # fmt: skip
-    text = compose(template, says, NOON, [node])
+    text = compose(template, fields, NOON, [node])
     assert text.startswith("device 6 (rank 22) of ip-10-120-33-1 is 35 % slower")
     assert text.endswith("(steps)")
 
@@ -71,15 +71,15 @@ def test_an_address_has_no_domain() -> None:
 @pytest.mark.parametrize("value", ["x" * 5000, "", "{", "\N{COMBINING ACUTE ACCENT}" * 300])
 def test_absurd_fields(value: str) -> None:
     for kind, template in EITHER:
-        text = compose(template, dict.fromkeys(fields(template), value), NOON)
+        text = compose(template, dict.fromkeys(fields_of(template), value), NOON)
         assert len(text) <= LENGTH, kind
 
 
 @pytest.mark.parametrize("kind", ["node_silent", "efa_down", "straggler"])
 def test_both_ends_of_a_name_are_kept_if_another_field_is_absurd(kind: str) -> None:
     rule = next(rule for rule in RULEBOOK if rule.kind == kind)
-    says = dict.fromkeys(fields(rule.summary), "y" * 300) | {"node": LONG, "where": LONG}
-    text = compose(rule.summary, says, NOON, [LONG])
+    fields = dict.fromkeys(fields_of(rule.summary), "y" * 300) | {"node": LONG, "where": LONG}
+    text = compose(rule.summary, fields, NOON, [LONG])
     first = LONG[: SHORTEST // 2 - 1]
     assert first in text
     assert LONG[-2:] in text

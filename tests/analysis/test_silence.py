@@ -23,7 +23,7 @@ def test_a_node_that_falls_silent_and_comes_back() -> None:
     assert 150 <= found.end <= 152
     assert found.verdict.node == "b"
     assert found.verdict.since == 49.0
-    assert found.verdict.says == {"node": "b", "last": "neuron-monitor"}
+    assert found.verdict.fields == {"node": "b", "last": "neuron-monitor"}
     assert found.verdict.evidence[0].text == "neuron-monitor: last seen 00:00:49 UTC"
 
 
@@ -31,7 +31,7 @@ def test_whoever_spoke_last_is_named_first() -> None:
     steps = [step_reading(float(t), node="b", step=t) for t in range(30)]
     monitor = [monitor_reading(report(runtime()), float(t), "b") for t in range(20)]
     (found,) = silent(*BEAT[:100], *steps, *monitor)
-    assert found.verdict.says["last"] == "steps"
+    assert found.verdict.fields["last"] == "steps"
     assert [one.text.partition(":")[0] for one in found.verdict.evidence] == [
         "steps",
         "neuron-monitor",
@@ -68,5 +68,5 @@ def test_what_a_list_says_is_no_sign_of_life_but_may_be_why() -> None:
     ]
     (found,) = silent(*BEAT[:200], *spoke, *lists)
     assert found.verdict.since == 19.0
-    assert found.verdict.says["last"] == "neuron-monitor"
-    assert "EC2 says: stopped" in found.verdict.evidence[0].text
+    assert found.verdict.fields["last"] == "neuron-monitor"
+    assert "EC2 reports: stopped" in found.verdict.evidence[0].text

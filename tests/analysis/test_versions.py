@@ -35,7 +35,7 @@ def test_the_node_that_differs_is_named() -> None:
     (found,) = skewed(cards({"a": "2.17.3g", "b": "2.16.0", "c": "2.17.3g"}))
     assert found.key == "b"
     assert found.verdict.node == "b"
-    assert found.verdict.says == {
+    assert found.verdict.fields == {
         "where": "b", "what": "EFA driver 2.16.0, 2 others have 2.17.3g",
     }  # fmt: skip
     assert [one.text for one in found.verdict.evidence] == [
@@ -48,15 +48,15 @@ def test_several_that_differ_are_one_matter() -> None:
     (found,) = skewed(cards(dict.fromkeys("abcde", "2") | dict.fromkeys("bd", "1")))
     assert found.key == ("b", "d")
     assert found.verdict.node is None
-    assert found.verdict.says["where"] == "b, d"
-    assert found.verdict.says["what"] == "EFA driver 1, 3 others have 2"
+    assert found.verdict.fields["where"] == "b, d"
+    assert found.verdict.fields["what"] == "EFA driver 1, 3 others have 2"
 
 
 def test_of_two_nobody_can_tell_which() -> None:
     (found,) = skewed(cards({"a": "2", "b": "1"}))
     assert found.key == ("a", "b")
     assert found.verdict.node is None
-    assert found.verdict.says["what"] == "EFA driver 2 on a, 1 on b"
+    assert found.verdict.fields["what"] == "EFA driver 2 on a, 1 on b"
 
 
 def test_other_types_and_what_is_unknown_are_no_skew() -> None:
@@ -91,7 +91,7 @@ def test_every_software_is_compared() -> None:
     first += [listed("a", "2.31"), listed("b", "2.31"), listed("c", "2.30")]
     (found,) = skewed(first, cards(dict.fromkeys("abc", "2")))
     assert found.key == "c"
-    assert found.verdict.says["what"] == "Neuron driver 2.29, 2 others have 2.30 (and 1 more)"
+    assert found.verdict.fields["what"] == "Neuron driver 2.29, 2 others have 2.30 (and 1 more)"
     # Processes with runtimes of their own: none is the node's.
     mixed = [listed("a", "2.31"), listed("b", "2.31"), listed("c", "2.31", "2.30")]
     assert skewed(mixed, cards(dict.fromkeys("abc", "2"))) == []
@@ -107,4 +107,4 @@ def test_another_image_tells_where_no_driver_does() -> None:
         return result
 
     (found,) = skewed(booted({"a": "ami-1", "b": "ami-2", "c": "ami-1"}))
-    assert found.verdict.says["what"] == "machine image ami-2, 2 others have ami-1"
+    assert found.verdict.fields["what"] == "machine image ami-2, 2 others have ami-1"

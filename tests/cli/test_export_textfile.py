@@ -38,7 +38,7 @@ def test_once_writes_the_page_and_ends(tmp_path: Path) -> None:
     ("arguments", "code", "words"),
     [
         (["--textfile", "{}/none/trntop.prom", "--once"], 1, "directory .*/none does not exist"),
-        (["--textfile", "{}/trntop.txt", "--once"], 2, r"files that end in \.prom only"),
+        (["--textfile", "{}/trntop.txt", "--once"], 2, r"only files such as trntop"),
         (
             ["--textfile", "{}/trntop.prom", "-p", "0"],
             2,

@@ -300,7 +300,7 @@ def test_the_file_of_somebody_else_is_left_alone(
     assert other.read_text() == '{"compilerOptions": {}}'
     away = tmp_path / "typo" / "profiles.json"
     assert main(["profile", "add", str(summary), "--set", f"collect.profiles={away}"]) == 2
-    assert f"there is no folder {away.parent}" in capsys.readouterr().err
+    assert f"directory {away.parent} does not exist" in capsys.readouterr().err
 
 
 def test_a_profile_without_a_name_is_kept_with_a_warning(

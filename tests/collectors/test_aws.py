@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trntop.collectors.aws import AwsError, asked, words
+from trntop.collectors.aws import AwsError, call, words
 
 known = pytest.importorskip("botocore.exceptions")
 
@@ -61,7 +61,7 @@ def test_what_kind_of_refusal_it_is(code: str, denied: bool, throttled: bool) ->
         raise refusal(code)
 
     with pytest.raises(AwsError) as caught:
-        list(asked("ec2:DescribeX", ask))
+        list(call("ec2:DescribeX", ask))
     assert (caught.value.denied, caught.value.throttled) == (denied, throttled)
     assert caught.value.__cause__ is None, "the text of AWS is not behind it either"
 

@@ -19,7 +19,6 @@ from tests.fakes.sysfs_tree import (
     write,
 )
 from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, Entity
-from trntop.collectors import sysfs
 from trntop.collectors.efa import EfaReader, examine
 from trntop.collectors.polled import AbsentError, Polled
 from trntop.core.model import State
@@ -189,15 +188,6 @@ async def test_a_read_that_blocks_in_the_kernel(tmp_path: Path) -> None:
         write(counter, 5)
         await sink.until(lambda: sink.readings)
     assert decode(sink.readings[-1].data).columns["efa_rx_bytes_total"].tolist()[1] == 2000
-
-
-def test_few_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sysfs, "SPARE_DESCRIPTORS", 1 << 30)
-    names = efa_tree(tmp_path, cards=2)
-    before = descriptors()
-    reader = EfaReader(tmp_path)
-    assert list(read(reader)["devices"]) == names
-    assert descriptors() == before
 
 
 def test_no_card(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_the_number_of_files_is_bounded(tmp_path: Path) -> None:
 
 
 def test_no_folder_is_no_scheduler(tmp_path: Path) -> None:
-    with pytest.raises(AbsentError, match=r"no folder .*/jobs; .*prolog"):
+    with pytest.raises(AbsentError, match=r"directory .*/jobs does not exist; .*prolog"):
         JobMappingReader(tmp_path / "jobs")()
     nothing = examine(tmp_path / "jobs")
     assert not nothing.ok

@@ -62,4 +62,4 @@ def test_statistics_that_only_root_may_read(tmp_path: Path) -> None:
     (tmp_path / "sys/fs/lustre/llite/a").mkdir(parents=True)
     volumes, errors = client_bytes(tmp_path)
     assert volumes == {}
-    assert errors == ["Lustre is mounted, but only root may read its statistics"]
+    assert errors == ["Lustre is mounted, but only root can read its statistics"]

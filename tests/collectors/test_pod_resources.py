@@ -194,7 +194,7 @@ def test_a_slow_one_is_given_up(folder: Path) -> None:
 
 def test_an_answer_that_is_none(folder: Path, kubelet: Kubelet) -> None:
     (folder / "answer").write_bytes(b"\x0a\x7fcut")
-    with kubelet() as path, pytest.raises(OSError, match="cannot be read: cut off"):
+    with kubelet() as path, pytest.raises(OSError, match="cannot be decoded: cut off"):
         PodResourcesReader(path)()
 
 
@@ -210,9 +210,9 @@ def test_an_answer_beyond_the_limit(
 @pytest.mark.parametrize(
     ("says", "why"),
     [
-        (b"HTTP/1.0 400 Bad Request\r\n\r\n", "closed in the middle"),
-        (bytes.fromhex("000000 04 00 00000001"), "does not speak HTTP/2"),
-        (b"", "closed in the middle"),
+        (b"HTTP/1.0 400 Bad Request\r\n\r\n", "closed during the response"),
+        (bytes.fromhex("000000 04 00 00000001"), "does not support HTTP/2"),
+        (b"", "closed during the response"),
     ],
 )
 def test_what_does_not_speak_grpc(folder: Path, says: bytes, why: str) -> None:

@@ -1,4 +1,3 @@
-import resource
 from pathlib import Path
 
 import pytest
@@ -42,30 +41,6 @@ def test_after_an_error_a_held_file_is_opened_again(tmp_path: Path) -> None:
         file.read()
     path.write_text("5\n")
     assert file.read() == b"5\n"
-
-
-def test_near_the_limit_of_descriptors_nothing_is_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (sysfs.SPARE_DESCRIPTORS, 1 << 20))
-    path = tmp_path / "tx_bytes"
-    path.write_text("1\n")
-    file = Held(str(path))
-    before = descriptors()
-    assert file.read() == b"1\n"
-    path.write_text("2\n")
-    assert file.read() == b"2\n"
-    assert descriptors() == before
-
-
-def test_no_limit_of_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
-    path = tmp_path / "tx_bytes"
-    path.write_text("1\n")
-    file = Held(str(path))
-    before = descriptors()
-    file.read()
-    assert descriptors() == before + 1
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"x", b"-1", b"1e3", b"9" * 400, b"%d" % (1 << 64)])

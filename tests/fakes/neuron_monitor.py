@@ -18,7 +18,7 @@ The environment variable FAKE_NEURON_MONITOR makes it misbehave:
     flood-stderr           reports, and floods standard error without end
     burst:N                N reports at once, each period
     slow                   one report in ten periods
-    partial                each report in many small writes, two in one line, and half a one last
+    partial                each report in many small writes, and half a one last
     crlf, bom              Windows line ends; a byte order mark before each line
     no-driver              what it reports on a machine without a Neuron driver
 
@@ -264,7 +264,7 @@ def emit(fault: str, numbers: list[int], config: dict[str, Any], period: float, 
         case "burst":
             write_all(b"".join(line + b"\n" for _ in range(numbers[0])))
         case "partial":
-            write(line + line + b"\n", 97)
+            write(line + b"\n", 97)
             write_all(line[: len(line) // 2] + b"\n")
         case "crlf":
             write_all(line + b"\r\n")

@@ -78,6 +78,4 @@ def test_a_stale_report_has_no_bandwidth() -> None:
     monitor.feed(monitor_reading(report(golden_runtime()), 1.0))
     frame = monitor.tick(60.0).cluster.nodes["n"].frame
     assert not any("hbm" in name for name in frame.columns)
-    assert frame.why_absent("node_hbm_bytes_per_second") == (
-        "no word from neuron-monitor on executions"
-    )
+    assert frame.why_absent("node_hbm_bytes_per_second") == ("neuron-monitor reports no executions")

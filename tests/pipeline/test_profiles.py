@@ -65,7 +65,7 @@ def test_a_profile_takes_the_place_of_one_of_the_same_program(tmp_path: Path) ->
 
 def test_only_a_folder_that_nobody_mistyped_is_made(tmp_path: Path) -> None:
     path = tmp_path / "share" / "trntop" / "profiles.json"
-    with pytest.raises(SettingsError, match=r"profiles\.json: there is no folder .*trntop"):
+    with pytest.raises(SettingsError, match=r"profiles\.json: directory .*trntop does not exist"):
         add(path, profile())
     assert list(tmp_path.iterdir()) == []
     add(path, profile(), make_folder=True)

@@ -133,7 +133,7 @@ def test_a_damaged_frame_is_counted_and_the_one_before_stands(damage: str) -> No
     after = node_of(monitor, NOON + 1.2)
     assert after.frame.columns.keys() == before.frame.columns.keys()
     assert after.frame.sources[0].counts["undecodable"] == 1
-    assert "no message of a trntop agent" in after.frame.sources[0].reason
+    assert "not a message of a trntop agent" in after.frame.sources[0].reason
 
 
 def test_a_time_that_is_none() -> None:

@@ -207,18 +207,20 @@ class TestHostile:
     def test_another_version_says_which(self) -> None:
         message = damaged(lambda parts: parts.update(v=2))
         for read in (wire.decode, wire.head):
-            with pytest.raises(DecodeError, match="the agent speaks version 2, this trntop 1"):
+            with pytest.raises(
+                DecodeError, match="the agent has version 2 of the protocol, this trntop 1"
+            ):
                 read(message)
 
     @pytest.mark.parametrize(
         ("field", "value", "why"),
         [
-            ("sizes", [1], "do not agree"),
-            ("sizes", [-1] * 500, "do not agree"),
-            ("columns", [], "do not agree"),
+            ("sizes", [1], "do not match"),
+            ("sizes", [-1] * 500, "do not match"),
+            ("columns", [], "do not match"),
             ("inventory", [], "inventory"),
             ("inventory", {"node": "x", "keys": {"core": "abc"}}, "inventory"),
-            ("inventory", {"node": "x", "core_device": [1, 2, 3]}, "as many parts"),
+            ("inventory", {"node": "x", "core_device": [1, 2, 3]}, "do not match the parts"),
             ("inventory", {"node": "x", "core_device": [2**70]}, "no message"),
             ("inventory", {"node": "x", "core_device": {"a": 1}}, "inventory"),
         ],
@@ -237,7 +239,7 @@ class TestHostile:
             assert isinstance(columns, list)
             columns[1] = columns[0]
 
-        with pytest.raises(DecodeError, match="do not agree"):
+        with pytest.raises(DecodeError, match="do not match"):
             FrameDecoder("n").take(damaged(twice))
 
     def test_unknown_columns_are_left_out(self) -> None:
@@ -262,7 +264,7 @@ class TestHostile:
                 values = list(parts["values"])
                 values[kind] = data
                 message = msgspec.msgpack.encode({**parts, "values": values})
-                with pytest.raises(DecodeError, match="do not fill"):
+                with pytest.raises(DecodeError, match="does not match the columns"):
                     heard(FrameDecoder("n"), first, held, message)
 
     def test_foreign_text_is_cleaned(self) -> None:

@@ -54,7 +54,7 @@ class TestJobs:
     def test_other_names_and_errors_are_told(self) -> None:
         sample = decode_jobs(jobs({"gpu-uuid": ["1"], "1": ["2"]}, errors=["0: denied\n"]))
         assert sample.facts["allocations"] == (Allocation("2", devices=(1,)),)
-        assert sample.problems == ("0: denied ", "gpu-uuid: no device index, and not `all`")
+        assert sample.problems == ("0: denied ", "gpu-uuid: not a device index or `all`")
 
     def test_their_number_is_bounded(self) -> None:
         sample = decode_jobs(jobs({"all": [str(job) for job in range(1000)]}))
@@ -106,8 +106,8 @@ class TestPods:
         sample = decode_pods(pods(container("aws.amazon.com/neuron", "0", "af3c9", "99999")))
         assert sample.facts["allocations"][0].devices == (0,)
         assert sample.problems == (
-            "af3c9: no index of a Neuron device or core",
-            "99999: no index of a Neuron device or core",
+            "af3c9: not the index of a Neuron device or core",
+            "99999: not the index of a Neuron device or core",
         )
 
 

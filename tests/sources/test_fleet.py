@@ -21,7 +21,7 @@ def test_an_instance_that_lives_says_nothing(state: str) -> None:
 def test_an_instance_that_was_stopped_says_so() -> None:
     facts = {"instance_state": "stopped", "state_reason": "Client.UserInitiatedShutdown"}
     sample = decode(json.dumps({"facts": facts}).encode())
-    assert sample.unusable == "EC2 says: stopped (Client.UserInitiatedShutdown)"
+    assert sample.unusable == "EC2 reports: stopped (Client.UserInitiatedShutdown)"
 
 
 @pytest.mark.parametrize("period", [0, -1, None])

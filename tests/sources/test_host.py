@@ -95,8 +95,8 @@ def test_a_count_of_a_part_is_no_count() -> None:
     )
     assert not {"node_compilers", "node_compile_cache_modules"} & sample.columns.keys()
     assert sample.absent == {
-        "node_compilers": "not all processes could be looked at",
-        "node_compile_cache_modules": "not all modules could be looked at",
+        "node_compilers": "not all processes could be read",
+        "node_compile_cache_modules": "not all modules could be read",
     }
     assert sample.columns["node_processes"].tolist() == [9000]
     assert sample.facts["compilation"].processes == 2  # these run for certain

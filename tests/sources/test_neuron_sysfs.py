@@ -156,11 +156,11 @@ def test_sentinels_are_missing(size: float) -> None:
     [
         ("POWER_STATUS_NO_DATA,1763650000,0.00,0.00,0.00", "no power samples"),
         ("POWER_STATUS_INVALID,0,0.00,0.00,0.00", "sampling failed"),
-        (None, "does not tell"),
-        ("POWER_STATUS_VALID,1763650000", "does not tell"),
-        ("POWER_STATUS_VALID,1763650000,a,b,c", "does not tell"),
-        ("POWER_STATUS_VALID,1763650000,1e9,nan,-1", "does not tell"),
-        ("", "does not tell"),
+        (None, "does not report"),
+        ("POWER_STATUS_VALID,1763650000", "does not report"),
+        ("POWER_STATUS_VALID,1763650000,a,b,c", "does not report"),
+        ("POWER_STATUS_VALID,1763650000,1e9,nan,-1", "does not report"),
+        ("", "does not report"),
     ],
 )
 def test_power_that_is_not_valid_is_absent_with_its_reason(power: str | None, why: str) -> None:
@@ -200,7 +200,7 @@ def test_unhealthy_components(text: str, count: int, shown: str | None) -> None:
 def test_no_word_on_health_is_no_health() -> None:
     decoded = sample({}, driver="2.25.4.0")
     assert UNHEALTHY not in decoded.columns
-    assert decoded.absent[UNHEALTHY] == "the Neuron driver (2.25.4.0) tells it since 2.30.2"
+    assert decoded.absent[UNHEALTHY] == "the Neuron driver (2.25.4.0) reports it since 2.30.2"
 
 
 def test_a_lost_device_stays_listed_and_is_named() -> None:

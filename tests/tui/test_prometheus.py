@@ -87,7 +87,7 @@ async def _all_screens(url: str) -> None:
         for key, words in (
             ("3", ("comm share of step", "limit 25 %", "single ranks are unknown: Prometheus")),
             ("4", ("EFA devices · transmitted", "128/128 EFA devices up", "rdmap")),
-            ("5", ("efa_degraded", "they keep the evidence")),
+            ("5", ("efa_degraded", "has the evidence")),
             ("6", ("training progress", "step time")),
             ("1", ("nodes · worst first",)),
         ):

@@ -16,11 +16,11 @@ from trntop.pipeline.runs import Runs
 from trntop.pipeline.tick import Axes, Tick
 
 NEARLY = 0.9
-"""Share of its worst value at which a condition is described anew."""
+"""Share of its worst value at which a condition is described again."""
 
 
 SLACK = 0.25
-"""Seconds by which a look may come early: ticks are no clockwork."""
+"""Seconds by which a rule may run early: ticks jitter."""
 
 
 @dataclass(slots=True)
@@ -32,18 +32,18 @@ class _Running:
     hold: Debouncer
     open: dict[Hashable, Detection] = field(default_factory=dict)
     due: float = -math.inf
-    """When it is to look next."""
-    told: Signal | None = None
+    """When it runs next."""
+    signal: Signal | None = None
     """The newest signal, by which open conditions were described."""
 
 
 class Analyzer:
-    """Incidents over time. Where time goes back, all rules start anew.
+    """Incidents over time. Where time goes back, all rules start over.
 
     Args:
         settings: thresholds and windows.
         period: seconds between ticks.
-        own: rules of the user's own.
+        own: custom rules.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class Analyzer:
 
     @staticmethod
     def _pace(running: _Running, number: int, now: float) -> None:
-        """Sets when a rule is to look next: not all of the same pace in the same tick, but
-        neighbours, which read the same.
+        """Sets when a rule runs next: not all of one interval in the same tick, but neighbors,
+        which read the same.
         """
         pace = running.rule.pace
         early = (number + 1) // 2 % pace if running.due == -math.inf and pace else 0.0
@@ -131,10 +131,10 @@ class Analyzer:
         return fresh
 
     def _renew(self, running: _Running, signal: Signal, tick: Tick) -> None:
-        """What is said of a condition is what was seen at its worst."""
-        if signal is running.told:
-            return  # held from an earlier tick: what is seen now need not be what it told
-        running.told = signal
+        """Describes conditions at their worst."""
+        if signal is running.signal:
+            return  # of an earlier tick
+        running.signal = signal
         worse: dict[str, IncidentGroup] = {}  # many detections may be of one group
         for key, detection in running.open.items():
             value = value_of(signal, key)

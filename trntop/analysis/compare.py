@@ -1,8 +1,8 @@
-"""Two runs side by side: what `trntop compare` sums up of each, and how the sums differ.
+"""Two runs side by side: the numbers of `trntop compare`, and how they differ.
 
 A run is a recording, a simulation, or a stretch of one. Everything is summed up over time from the
 same views that screen, analysis and exporter see, so that a GPU run that brings nothing but steps
-records can stand beside a Trainium run: what a side does not tell is absent there.
+records can be compared with a Trainium run: what one side lacks is absent there.
 """
 
 from array import array
@@ -19,8 +19,8 @@ from trntop.core import units
 from trntop.core.model import Cluster, Incident, View
 from trntop.pipeline.jobs import job_mean, job_value
 
-ALIKE = 0.02
-"""Share by which two numbers may differ and still count as alike."""
+SIMILAR = 0.02
+"""Share by which two numbers may differ and still count as equal."""
 HOUR = 3600.0
 MILLION = 1e6
 
@@ -52,7 +52,7 @@ class Subject:
     name: str
     title: str
     quantities: tuple[str, ...]
-    """Catalog names, the best first; the first that a side tells counts."""
+    """Catalog names, the best first; the first that a side has counts."""
     form: Form
     over: Over = Over.MEAN
     better: Better = Better.NEITHER
@@ -100,13 +100,13 @@ SUBJECTS: tuple[Subject, ...] = (
         units.gigabits, total=True,
     ),
     Subject(
-        "efa_retransmits", "EFA resent, worst card", ("node_efa_retransmit_max_ratio",),
+        "efa_retransmits", "EFA retransmits, worst device", ("node_efa_retransmit_max_ratio",),
         units.percent, Over.MOST, _LESS,
     ),
     Subject("power", "power, of the most", ("node_device_power_mean_ratio",), units.percent),
 )  # fmt: skip
 WANTED = frozenset(name for one in SUBJECTS for name in one.quantities) | {"job_step"}
-"""The quantities that views are read for, beside those of the analysis."""
+"""The quantities that are read, in addition to those of the analysis."""
 
 COST = "cost_per_million_tokens"
 
@@ -136,7 +136,7 @@ class Side:
     """The job whose steps are compared: the one that was reported longest; empty for none."""
     job_nodes: int
     figures: dict[str, Figure]
-    """Name of a subject → its number; missing where the run does not tell."""
+    """Name of a subject → its number; missing where the run lacks it."""
     incidents: tuple[Incident, ...]
     price: float | None = None
     """US dollars for a node and hour."""
@@ -171,7 +171,7 @@ class Pair:
         if self.a is None or self.b is None or self.better is Better.NEITHER:
             return ""
         a, b = self.a.value, self.b.value
-        if abs(b - a) <= ALIKE * max(abs(a), abs(b)):
+        if abs(b - a) <= SIMILAR * max(abs(a), abs(b)):
             return "alike"
         return "better" if (b > a) is (self.better is Better.MORE) else "worse"
 
@@ -186,7 +186,7 @@ class Comparison:
 
 
 def compare(a: Side, b: Side) -> Comparison:
-    """Both sides' numbers in one order; what neither tells is left out."""
+    """Both sides' numbers in one order; what neither has is left out."""
     lines = [(one.name, one.title, one.form, one.better) for one in SUBJECTS]
     lines.insert(4, (COST, "cost per M tokens", dollars, Better.LESS))
     pairs = (Pair(*row, a.figures.get(row[0]), b.figures.get(row[0])) for row in lines)
@@ -264,7 +264,7 @@ class _Sums:
             if len(known):
                 how = np.max if subject.over is Over.MOST else np.sum if subject.total else np.mean
                 self._nodes.setdefault(name, array("d")).append(float(how(known)))
-        # Their numbers grow while they are open: the newest word counts.
+        # Their numbers grow while they are open: the newest count.
         self._incidents |= {one.id: one for one in view.incidents}
 
     def _take_job(self, cluster: Cluster, job: str) -> None:
@@ -275,14 +275,14 @@ class _Sums:
         new = step is None or step != self._steps.get(job)
         if step is not None:
             self._steps[job] = step
-        told = False
+        reported = False
         for name in {quantity for one in SUBJECTS for quantity in one.quantities}:
             if name.startswith("job_") and (value := job_mean(cluster, job, name)) is not None:
-                told = True
+                reported = True
                 # A long step must not count more often than a short one.
                 if new or name not in kept:
                     kept.setdefault(name, array("d")).append(value)
-        if told:
+        if reported:
             self._ticks[job] += 1
             self._most[job] = max(self._most.get(job, 0), len(names))
 

@@ -19,7 +19,7 @@ CLEAR_HOLD = 10.0
 
 
 def rule_of(own: OwnRule) -> Rule:
-    """The row that stands for it in the rulebook."""
+    """Its row in the rulebook."""
     return Rule(
         own.name,
         Severity(own.severity),
@@ -60,7 +60,7 @@ class Custom:
         return Signal(axis, self._sign * values, self._limit, self._clear)
 
     def _values(self, tick: Tick) -> tuple[Axis | PartAxis, Column]:
-        """What is compared; of a job that several nodes tell of, the worst of it."""
+        """The compared values; of a job that several nodes report, the worst."""
         values = tick.column(self._name)
         if self._entity is Entity.NODE:
             return tick.nodes, values
@@ -91,7 +91,7 @@ class Custom:
         shown, limit = self._shown(value), self._shown(self._stated)
         where = " ".join(filter(None, (node or job, component)))
         return Verdict(
-            says={
+            fields={
                 "where": where,
                 "node": node or "",
                 "component": component or "",

@@ -1,4 +1,4 @@
-"""From a noisy condition to one that has lasted: hold and hysteresis per subject."""
+"""From a noisy condition to one that has lasted: `for`, `keep_firing_for` and hysteresis."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from trntop.analysis.detector import Signal
 from trntop.core.model import NO_VALUE
 
 FORGET_AFTER = 600.0
-"""Seconds after which an open subject that nobody reports any more is closed."""
+"""Seconds after which an open subject that is no longer reported is closed."""
 GAP = 10.0
-"""Seconds without a value after which a pending subject starts anew."""
+"""Seconds without a value after which a pending subject starts over."""
 
 
 @dataclass(slots=True)
 class _Track:
-    heard: float
+    seen: float
     above_since: float | None = None
     below_since: float | None = None
     open_since: float | None = None
@@ -73,13 +73,13 @@ class Debouncer:
         self, now: float, key: Hashable, track: _Track, value: float, signal: Signal
     ) -> Change | None:
         if value != value:
-            if now - track.heard > FORGET_AFTER:
+            if now - track.seen > FORGET_AFTER:
                 track.above_since = None
-                return self._close(key, track, track.heard)
+                return self._close(key, track, track.seen)
             return None
-        if now - track.heard > max(self._hold, GAP) and track.open_since is None:
+        if now - track.seen > max(self._hold, GAP) and track.open_since is None:
             track.above_since = None
-        track.heard = now
+        track.seen = now
         if value > signal.limit:
             track.below_since = None
             if track.above_since is None:
@@ -105,6 +105,6 @@ class Debouncer:
 
 
 def value_of(signal: Signal, key: Hashable) -> float:
-    """A subject's value, NaN when it is no member any more."""
+    """A subject's value, NaN when it is no longer a member."""
     place = signal.axis.find(key)
     return NO_VALUE if place is None else float(signal.values[place])

@@ -1,4 +1,4 @@
-"""What a detector is: one value per subject and tick, and what to say of a subject."""
+"""The shape of a detector: one value per subject and tick, and a verdict on a subject."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Signal:
 
     axis: Axis | PartAxis
     values: Column
-    """NaN where nothing is known: that neither opens nor closes anything."""
+    """NaN where unknown: that neither opens nor closes anything."""
     limit: float
     """Above this the condition holds."""
     clear: float
@@ -24,9 +24,9 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What there is to say of a subject now."""
+    """The description of a subject now."""
 
-    says: Mapping[str, str]
+    fields: Mapping[str, str]
     """Fills the braces of the rule's summary; `since` is the analyzer's."""
     job: str | None = None
     node: str | None = None
@@ -45,15 +45,15 @@ class Verdict:
         cls,
         tick: Tick,
         node: str,
-        says: Mapping[str, str],
+        fields: Mapping[str, str],
         *evidence: Evidence,
         component: str | None = None,
         severity: Severity | None = None,
         since: float | None = None,
     ) -> "Verdict":
         """Of one node and the job on it."""
-        says, job = {"node": node, **says}, tick.job_of.get(node)
-        return cls(says, job, node, component, severity, evidence, since)
+        fields, job = {"node": node, **fields}, tick.job_of.get(node)
+        return cls(fields, job, node, component, severity, evidence, since)
 
 
 class Detector(Protocol):
@@ -67,7 +67,7 @@ class Detector(Protocol):
         ...
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
-        """Describes a subject whose condition holds, by what the newest ticks said."""
+        """Describes a subject whose condition holds, by the newest ticks."""
         ...
 
     def reset(self) -> None:

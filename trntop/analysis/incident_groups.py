@@ -288,11 +288,11 @@ class IncidentGroups:
             group.component = newest.component or group.component or next(iter(parts), None)
         else:
             group.node, group.component = newest.node, newest.component
-        says = dict(newest.says)
+        fields = dict(newest.fields)
         for name in ("what", "card", "device", "component"):
-            if len(parts) > 1 and name in says:
-                says[name] += f" and {len(parts) - 1} more"
-        group.summary = compose(group.rule.summary, says, group.since, _names(newest))
+            if len(parts) > 1 and name in fields:
+                fields[name] += f" and {len(parts) - 1} more"
+        group.summary = compose(group.rule.summary, fields, group.since, _names(newest))
 
     def _describe_many(self, group: IncidentGroup) -> None:
         nodes = {one.verdict.node for one in group.members if one.verdict.node is not None}
@@ -302,7 +302,7 @@ class IncidentGroups:
         size = self._sizes.get(group.job) or self._sizes.get(None, len(nodes))
         where = f" of {group.job}" if group.job else ""
         count = f"all {size}" if len(nodes) >= size else f"{len(nodes)} of {size}"
-        worst = group.members[-1].verdict.says
+        worst = group.members[-1].verdict.fields
         fields = {**worst, "nodes": f"{count} nodes{where}"}
         group.summary = compose(group.rule.many, fields, group.since)
 
@@ -335,11 +335,11 @@ def _inhibits(group: IncidentGroup, detection: Detection) -> bool:
 
 
 def _as_evidence(detection: Detection) -> Evidence:
-    says = {name: text for name, text in detection.verdict.says.items() if text != NO_CULPRIT}
+    fields = {name: text for name, text in detection.verdict.fields.items() if text != NO_CULPRIT}
     summary = detection.rule.summary
     if "{since}" not in summary:
         summary += ", since {since}"
-    text = compose(summary, says, detection.since, _names(detection.verdict))
+    text = compose(summary, fields, detection.since, _names(detection.verdict))
     return Evidence(text, detection.verdict.node)
 
 

@@ -1,4 +1,4 @@
-"""Who differs from its peers, by more than is usual for it, and for how long.
+"""Members that differ from their peers by more than usual, and since when.
 
 In a synchronous job every node slows down at once, so a node is compared with those that do the
 same work. What sets it apart for ever (another rack, another clock) is its bias and is taken
@@ -21,7 +21,7 @@ class PeerTuning:
     """When a deviation from the peers is neither noise nor a hiccup."""
 
     learning: int = 5
-    """Rounds before anybody is judged."""
+    """Rounds before a member is judged."""
     allowance: float = 1.0
     cusum_limit: float = 12.0
     """Score of the cumulative sum, in standard deviations, that is no chance."""
@@ -104,19 +104,19 @@ class Peers(Members):
             axis: the members.
             off: by which share each is off its peers; NaN takes no part, `[n]`.
             pace: seconds from round to round.
-            population: whose noise is learnt: that of one job is not another's.
+            population: whose noise is learned: jobs differ in it.
         """
         self.follow(axis)
         known = ~np.isnan(off)
         residual = off - self.bias
         judged = known & (self.count >= TUNING.learning)
-        # What a member was never seen to be is its bias, no noise.
+        # A member's first deviation is its bias, not noise.
         usable = judged if judged.sum() >= 3 else known & (self.count > 0)
         self._learn_noise(residual[usable], population)
         clip = TUNING.clip if pace < TUNING.slow_rounds else TUNING.clip_slow
         standard = np.clip(residual / self.noise(population), -clip, clip)
         score = self._cusum.step(time, axis, np.where(judged, standard, np.nan))
-        # The first rounds of an effect count alike: their mean is not that of the time before.
+        # The first rounds of an effect count equally: their mean is not that of the time before.
         off_now = residual > TUNING.ongoing * self._least
         self._streak = np.where(judged, np.where(off_now, self._streak + 1, 0), self._streak)
         fresh = (self._streak > 0) & ~(self.value > 1.0)
@@ -152,7 +152,7 @@ class Peers(Members):
         score: Column,
         enough: int,
     ) -> None:
-        """Who stands out; who did no longer does after `enough` rounds without an effect."""
+        """Members stand out until `enough` rounds without an effect."""
         off = residual > TUNING.ongoing * self._least
         begins = judged & off & (self.since == 0)
         self.since = np.where(begins, time, np.where(judged & ~off, 0.0, self.since))

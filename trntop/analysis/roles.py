@@ -1,7 +1,7 @@
-"""Who does the same work: ranks of one job that may be compared with each other.
+"""Ranks of one job that do the same work and may be compared.
 
-The stages of a pipeline are uneven by design. Where telemetry says which rank works on which,
-that counts; else ranks whose steady times lie close together are taken to do the same.
+The stages of a pipeline are uneven by design. Where telemetry reports the stage of a rank, that
+counts; else ranks with similar steady times are assumed to do the same.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class RoleTuning:
     gap_noise: float = 5.0
     """The same in standard deviations of a single time."""
     main: float = 0.75
-    """Share of the ranks that do alike beside which a lone slow one is no role but a straggler."""
+    """Share of ranks of one role, compared with which a lone slow one is a straggler."""
     lone: float = 0.15
     """Share by which such a one must be slower: less may be its design."""
     min_nodes: int = 4
@@ -43,7 +43,7 @@ def roles(levels: Column, noise: float) -> npt.NDArray[np.int64]:
 def lone_slow(
     levels: Column, found: npt.NDArray[np.int64], nodes: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """Whose role is none: a single node's, slower than nearly all others who do alike, `[n]`.
+    """Ranks of a single node that are slower than nearly all others of one role, `[n]`.
 
     Args:
         levels: steady excess of each rank over the median of its job.

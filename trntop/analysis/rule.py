@@ -1,4 +1,4 @@
-"""What a rule is: a row of the rulebook."""
+"""A row of the rulebook."""
 
 import re
 from collections.abc import Callable, Container, Mapping
@@ -25,7 +25,7 @@ class Rule:
 
     kind: str
     severity: Severity
-    """The severity it opens with; a detector may say otherwise."""
+    """The severity it opens with; a detector may set another one."""
     condition: str
     """When it holds, with settings in braces."""
     detector: Callable[[Settings, float], Detector]
@@ -36,15 +36,15 @@ class Rule:
     summary: str
     """The incident in one sentence; braces are filled by the detector's verdict."""
     advice: str
-    """What to look at first."""
+    """The first step."""
     many: str = ""
     """The sentence where many nodes show the same at once; empty where that cannot be."""
     ends_with_job: bool = False
     """Whether it is about how a job gets on, and over when that is."""
     pace: float = 0.0
-    """Seconds between two looks; 0: each tick."""
+    """Seconds between two runs; 0: each tick."""
     needs: tuple[str, ...] = ()
-    """Quantities without all of which nothing can be told; empty where silence itself tells."""
+    """Without any of these quantities it cannot be evaluated; empty where silence is the sign."""
     settings: tuple[str, ...] = ()
     """The settings in section `analysis` that it goes by."""
     inhibited_by: Mapping[str, Scope] = field(default_factory=dict)

@@ -37,7 +37,7 @@ RULEBOOK: tuple[Rule, ...] = (
         "comm share of step time above {comm_share:.0%}, or exposed comm share above "
         "{exposed_comm_share:.0%} (then critical), mean of {window:g} s over the job's nodes",
         CommBound, hold=comm.TUNING.hold, clear_hold=10.0,
-        summary="{job}: communication takes {share} of step time{exposed}{nobody}",
+        summary="{job}: communication takes {share} of step time{exposed}{culprit}",
         advice="Check retransmits and rails on the EFA screen; then batch size and bucket sizes.",
         needs=("job_comm_share_ratio", "job_exposed_comm_share_ratio"),
         ends_with_job=True,
@@ -71,7 +71,7 @@ RULEBOOK: tuple[Rule, ...] = (
         "no step for {hang:g} s beyond the usual step time while cores are busy, or for 60 s while "
         "they are idle, and nothing explains it",
         Hang, hold=0.0, clear_hold=0.0,
-        summary="{job} stalled{step}, no progress for {paused}{guilty} ({why})",
+        summary="{job} stalled{step}, no progress for {paused}{culprit} ({why})",
         advice="Run py-spy dump on the named node or on all; find the rank outside the collective.",
         needs=_PROGRESS,
         ends_with_job=True,

@@ -12,19 +12,21 @@ NO_CULPRIT = "; no node stands out"
 """Shown where no node is named; left out where a cause is known."""
 
 
-def compose(template: str, says: Mapping[str, str], since: float, names: Sequence[str] = ()) -> str:
+def compose(
+    template: str, fields: Mapping[str, str], since: float, names: Sequence[str] = ()
+) -> str:
     """Fills a rule's template and makes it fit.
 
     A sentence that is too long loses first the domains of nodes, which they share, then the
-    middle of its longest names, wherever they stand, and of a phrase only if that is not enough.
+    middle of its longest names, and of a phrase only if that is not enough.
 
     Args:
         template: with fields in braces; `{since}` is the time of day in UTC.
-        says: the fields' values; one that is missing is empty.
+        fields: the fields' values; one that is missing is empty.
         since: unix seconds.
         names: foreign names within the fields: of a node, a job.
     """
-    fields = {name: says.get(name, "") for _, name, _, _ in Formatter().parse(template) if name}
+    fields = {name: fields.get(name, "") for _, name, _, _ in Formatter().parse(template) if name}
     if "since" in fields:
         fields["since"] = time.strftime("%H:%M:%S UTC", time.gmtime(since))
     shown = list(filter(None, names))
@@ -64,7 +66,7 @@ def _replaced(text: str, instead: Mapping[str, str]) -> str:
 
 
 def _shortened(name: str, length: int) -> str:
-    """A name without its middle: both ends tell things apart."""
+    """A name without its middle: both ends distinguish it."""
     if len(name) <= length:
         return name
     tail = (length - 1) // 2

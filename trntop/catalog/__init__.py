@@ -5,7 +5,7 @@ derivations compute further ones, and the screen, the JSON, the metrics page and
 docs/metrics.md read names, units and help from here. On `/metrics` a quantity is called
 `trn_` + its name.
 
-Units are base units (seconds, bytes, ratios from 0 to 1); a unit stands in the name. A
+Units are base units (seconds, bytes, ratios from 0 to 1); the name ends in the unit. A
 counter ends in `_total`. Absent values are NaN inside trntop and nothing at all outside.
 """
 

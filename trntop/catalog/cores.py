@@ -122,5 +122,5 @@ def physical_cores() -> Iterator[Quantity]:
         "Share of time the tensor engine worked",
         provenance=Provenance.DERIVED,
         formula="(matmul + weight_load) ÷ (matmul + weight_load + idle) of "
-        "physical_core_tensor_engine_idle_cycles_per_second and its siblings",
+        "physical_core_tensor_engine_idle_cycles_per_second and the other two",
     )  # fmt: skip

@@ -12,7 +12,7 @@ from trntop.catalog.names import (
 from trntop.catalog.quantity import Entity, Kind, Provenance, Quantity
 
 _SRD = "EFA driver 2.17.0, Nitro v4"
-_RDMA_WRITE = "EFA driver 2.5.0, a card that can write"
+_RDMA_WRITE = "EFA driver 2.5.0, a device that can write"
 _NEEDS = {
     **dict.fromkeys(
         (
@@ -71,13 +71,14 @@ def efa() -> Iterator[Quantity]:
         formula="efa_stated_link_bytes_per_second, else that of the instance type",
     )  # fmt: skip
     yield Quantity(
-        "efa_retransmit_ratio", "ratio", efa, "Share of transmitted packets that were sent again",
+        "efa_retransmit_ratio", "ratio", efa,
+        "Share of transmitted packets that were retransmitted",
         needs=_SRD, provenance=Provenance.DERIVED,
         formula="efa_retrans_pkts_per_second ÷ efa_tx_pkts_per_second",
     )  # fmt: skip
     yield Quantity(
         "efa_tx_sibling_ratio", "ratio", efa,
-        "Transmitted bytes over the median of the node's cards; far below 1 is a lame rail",
+        "Transmitted bytes over the median of the node's devices; far below 1 is a degraded rail",
         provenance=Provenance.DERIVED,
-        formula="efa_tx_bytes_per_second ÷ its median over the node's cards",
+        formula="efa_tx_bytes_per_second ÷ its median over the node's devices",
     )  # fmt: skip

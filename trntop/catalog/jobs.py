@@ -100,6 +100,7 @@ def ranks() -> Iterator[Quantity]:
             provenance=reported, source=source, exported=False,
         )  # fmt: skip
     yield Quantity(
-        "rank_pipeline_stage", "stages", rank, "Pipeline stage that the rank works on, if it says",
+        "rank_pipeline_stage", "stages", rank,
+        "Pipeline stage that the rank works on, if it reports one",
         combine=Combine.MAX, provenance=reported, source=source, exported=False,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The words of the sources: their own names, and those of their counters and categories."""
+"""The names of the sources, and those of their counters and categories."""
 
 NEURON_MONITOR = "neuron-monitor"
 NEURON_SYSFS = "neuron-sysfs"
@@ -20,11 +20,9 @@ FLEET = "fleet"
 SSH = "ssh"
 """The connection to a node on which nothing is installed."""
 AGENT = "agent"
-"""Messages of an agent that speaks for a node, see `trntop.remote.wire`; they have no decoder."""
+"""Messages of an agent of a node, see `trntop.remote.wire`; they have no decoder."""
 PROMETHEUS = "engine"
-"""What an engine tells of the cluster as a whole, see `trntop.remote.summary`; it has no decoder
-either.
-"""
+"""Summaries of a Prometheus backend, see `trntop.remote.summary`; they have no decoder either."""
 DEVICE_SOURCES = (NEURON_MONITOR, NEURON_SYSFS, TENSOR_ENGINE, NEURON_LS, EFA_SOURCE)
 """Those that need Neuron or EFA devices."""
 

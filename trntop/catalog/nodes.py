@@ -1,4 +1,4 @@
-"""Quantities of nodes: what neuron-monitor says of the host, the host itself, roll-ups."""
+"""Quantities of nodes: from neuron-monitor, from the host itself, roll-ups."""
 
 from collections.abc import Iterator
 
@@ -121,7 +121,8 @@ def nodes() -> Iterator[Quantity]:
                 rollup_of=f"runtime_{scope}_latency_{percentile}_seconds",
             )  # fmt: skip
     yield Quantity(
-        "node_efa_tx_share_ratio", "ratio", node, "Transmitted bytes over the cards' line rate",
+        "node_efa_tx_share_ratio", "ratio", node,
+        "Transmitted bytes over the EFA devices' line rate",
         provenance=derived,
         formula="node_efa_tx_bytes_per_second ÷ node_efa_link_bytes_per_second",
     )  # fmt: skip
@@ -150,14 +151,14 @@ def nodes() -> Iterator[Quantity]:
     )  # fmt: skip
     yield Quantity(
         "node_efa_tx_imbalance_ratio", "ratio", node,
-        "How far the card that sends least stays behind its siblings",
+        "How far the EFA device that sends least is behind its peers",
         provenance=derived, formula="1 − min of efa_tx_sibling_ratio",
     )  # fmt: skip
     yield Quantity(
         "node_comm_share_floor_ratio", "ratio", node,
         "At least this share of the time went into communication",
         provenance=Provenance.ESTIMATED,
-        formula="bytes of the busier direction ÷ line rate, of the busiest EFA card, mean of 60 s",
+        formula="bytes of the busier direction ÷ line rate, of the busiest device, mean of 60 s",
     )  # fmt: skip
     yield Quantity(
         "node_comm_share_ceiling_ratio", "ratio", node,

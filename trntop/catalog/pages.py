@@ -2,7 +2,7 @@
 
 `/metrics` is what one Prometheus scrapes of every node of a large cluster: about a hundred
 series a node, of which the whole cluster's can be asked at once. The rest is for the Prometheus
-of one block of nodes, or for nobody. No series is on two pages, so that all of them can be
+of one block of nodes, or unused. No series is on two pages, so that all of them can be
 scraped side by side.
 """
 
@@ -15,11 +15,11 @@ class Page(StrEnum):
     """A page of metrics."""
 
     METRICS = "metrics"
-    """`/metrics`: nodes rolled up, jobs, and what tells a sick device or card from its siblings."""
+    """`/metrics`: nodes rolled up, jobs, and what distinguishes a faulty device from its peers."""
     DETAIL = "detail"
-    """`/metrics/detail`: everything else of nodes, devices, cards and links."""
+    """`/metrics/detail`: everything else of nodes, devices and links."""
     CORES = "cores"
-    """`/metrics/cores`: what there is one of per NeuronCore, logical or physical."""
+    """`/metrics/cores`: quantities per NeuronCore, logical or physical."""
 
     @property
     def path(self) -> str:

@@ -17,7 +17,7 @@ class Entity(StrEnum):
     PHYSICAL_CORE = "physical_core"
     """A physical NeuronCore (two behind a logical one with LNC=2), keyed by its flat index."""
     EFA = "efa"
-    """An EFA card, keyed by its device name."""
+    """An EFA device, keyed by its name."""
     RUNTIME = "runtime"
     """A Neuron process, keyed by its pid."""
     JOB = "job"
@@ -25,7 +25,7 @@ class Entity(StrEnum):
     RANK = "rank"
     """A rank of a training job on its node, keyed by `job/rank`."""
     LINK = "link"
-    """The way from a node to a peer, keyed by the peer's name, or `card>peer`."""
+    """The way from a node to a peer, keyed by the peer's name, or `device>peer`."""
 
 
 class Kind(StrEnum):
@@ -51,13 +51,13 @@ class Provenance(StrEnum):
     MEASURED = "measured"
     """A counter or a clock gave it."""
     REPORTED = "reported"
-    """The training process said so."""
+    """Reported by the training process."""
     DERIVED = "derived"
     """Computed from measured values by a documented formula."""
     ESTIMATED = "estimated"
     """Bounded or modelled."""
     SIMULATED = "simulated"
-    """The simulator made it up."""
+    """From the simulator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Quantity:
     source: str = ""
     """The collector's source whose payload holds it; empty for computed quantities."""
     fallback: str = ""
-    """A second source, asked where the first is silent."""
+    """A second source, used where the first is missing."""
     rollup_of: str = ""
     rate_of: str = ""
     formula: str = ""

@@ -21,12 +21,12 @@ def tournament(count: int) -> list[Round]:
     if count < 2:
         return []
     circle: list[int | None] = [*range(count), *([None] if count % 2 else [])]
-    size = len(circle)
+    half = len(circle) // 2
     rounds = []
-    for _ in range(size - 1):
-        drawn = ((circle[place], circle[size - 1 - place]) for place in range(size // 2))
+    for _ in range(len(circle) - 1):
+        pairs = zip(circle[:half], reversed(circle), strict=False)
         rounds.append(
-            tuple((one, two) for one, two in drawn if one is not None and two is not None)
+            tuple((one, two) for one, two in pairs if one is not None and two is not None)
         )
         circle.insert(1, circle.pop())
     return rounds
@@ -65,36 +65,34 @@ def against(
         wanted: suspect → number of partners.
     """
     known = {frozenset(pair) for pair in met}
-    left = Counter({one: wanted[one] for one in suspects})
-    load: Counter[int] = Counter()
+    missing = Counter({suspect: wanted[suspect] for suspect in suspects})
+    uses: Counter[int] = Counter()
     rounds: list[Round] = []
     while True:
-        taken: set[int] = set()
-        drawn: list[Pair] = []
+        pairs: dict[int, Pair] = {}
         # The suspect that lacks most partners first, with the least used good node.
-        for one in sorted(left, key=lambda each: -left[each]):
-            free = [two for two in good if two not in taken and frozenset((one, two)) not in known]
-            if left[one] > 0 and free:
-                two = min(free, key=load.__getitem__)
-                known.add(frozenset((one, two)))
-                taken.add(two)
-                load[two] += 1
-                left[one] -= 1
-                drawn.append((one, two))
-        if not drawn:
+        for suspect in sorted(missing, key=lambda each: -missing[each]):
+            free = [
+                node for node in good
+                if node not in pairs and frozenset((suspect, node)) not in known
+            ]  # fmt: skip
+            if missing[suspect] > 0 and free:
+                partner = min(free, key=uses.__getitem__)
+                known.add(frozenset((suspect, partner)))
+                pairs[partner] = (suspect, partner)
+                uses[partner] += 1
+                missing[suspect] -= 1
+        if not pairs:
             return rounds
-        rounds.append(tuple(drawn))
+        rounds.append(tuple(pairs.values()))
 
 
 def apart(pairs: Iterable[Pair]) -> list[Round]:
     """Given pairs in disjoint rounds: each goes into the first round with room."""
     rounds: list[list[Pair]] = []
-    busy: list[set[int]] = []
     for pair in pairs:
-        place = next((at for at, taken in enumerate(busy) if taken.isdisjoint(pair)), len(busy))
-        if place == len(busy):
-            rounds.append([])
-            busy.append(set())
-        rounds[place].append(pair)
-        busy[place].update(pair)
-    return [tuple(drawn) for drawn in rounds]
+        free = (own for own in rounds if all(set(pair).isdisjoint(other) for other in own))
+        if (first := next(free, None)) is None:
+            rounds.append(first := [])
+        first.append(pair)
+    return [tuple(own) for own in rounds]

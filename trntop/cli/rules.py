@@ -9,9 +9,8 @@ import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trntop.analysis.custom import rule_of
 from trntop.analysis.rule import Rule
@@ -42,24 +41,8 @@ OPTIONS = {
 """Options that need one of these."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of the table of rules."""
-
-    kind: str
-    severity: str
-    condition: str
-    """Condition with the current thresholds."""
-    hold: float
-    state: str
-    """`on`, `off`, or `own`."""
-    clear_hold: float
-    summary: str
-    advice: str
-    settings: dict[str, float]
-    """The settings it uses, by dotted key."""
-    follows: tuple[str, ...]
-    """Kinds that inhibit it: it then becomes their evidence instead of an incident."""
+Row = dict[str, Any]
+"""A rule as `--json` prints it."""
 
 
 def add_rules_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,16 +78,16 @@ def rules(args: Namespace) -> int:
         return grafana(args)
     rows = list(table(settings))
     if args.kind is not None:
-        rows = [row for row in rows if row.kind == known_kind(args.kind, settings)]
+        rows = [row for row in rows if row["kind"] == known_kind(args.kind, settings)]
     if args.json:
-        found = {"schema": document.SCHEMA, "rules": [_document(row) for row in rows]}
+        found = {"schema": document.SCHEMA, "rules": rows}
         sys.stdout.buffer.write(document.encode(found) + b"\n")
         return 0
     width = max(80, shutil.get_terminal_size((100, 24)).columns)
     if args.kind is None:
         print("\n".join(_grid(rows, width)))
     else:
-        print("\n".join(_in_full(rows[0], settings, min(width, 100))))
+        print("\n".join(_in_full(rows[0], min(width, 100))))
     return 0
 
 
@@ -192,32 +175,17 @@ def table(settings: Settings) -> Iterator[Row]:
 
 
 def _row(rule: Rule, settings: Analysis, state: str) -> Row:
-    return Row(
-        kind=rule.kind,
-        severity=str(rule.severity),
-        condition=rule.stated(settings),
-        hold=settings.hold if rule.hold is None else rule.hold,
-        state=state,
-        clear_hold=rule.clear_hold,
-        summary=rule.summary,
-        advice=rule.advice,
-        settings={f"analysis.{name}": getattr(settings, name) for name in rule.settings},
-        follows=tuple(rule.inhibited_by),
-    )
-
-
-def _document(row: Row) -> document.Document:
     return {
-        "kind": row.kind,
-        "severity": row.severity,
-        "condition": row.condition,
-        "hold_seconds": row.hold,
-        "clear_hold_seconds": row.clear_hold,
-        "state": row.state,
-        "summary": row.summary,
-        "advice": row.advice or None,
-        "settings": row.settings,
-        "follows": list(row.follows),
+        "kind": rule.kind,
+        "severity": str(rule.severity),
+        "condition": rule.stated(settings),
+        "hold_seconds": settings.hold if rule.hold is None else rule.hold,
+        "clear_hold_seconds": rule.clear_hold,
+        "state": state,
+        "summary": rule.summary,
+        "advice": rule.advice or None,
+        "settings": {f"analysis.{name}": getattr(settings, name) for name in rule.settings},
+        "follows": list(rule.inhibited_by),
     }
 
 
@@ -230,45 +198,41 @@ def _grid(rows: Sequence[Row], width: int) -> Iterator[str]:
         Column("state", left=True),
         Column("condition", left=True),
     ]
-    room = width - sum(
-        max(len(text) for text in texts) + 2
-        for texts in (
-            ["kind", *(row.kind for row in rows)],
-            ["severity", *(row.severity for row in rows)],
-            ["hold", *(f"{row.hold:g}" for row in rows)],
-            ["state", *(row.state for row in rows)],
-        )
-    )
-    for row in rows:
-        first, *rest = wrapped(row.condition, max(room, 20), "") or [""]
-        fill(columns, (row.kind, row.severity, f"{row.hold:g}", row.state, first))
+    cells = [
+        (row["kind"], row["severity"], f"{row['hold_seconds']:g}", row["state"]) for row in rows
+    ]
+    titles = [tuple(column.title for column in columns[:-1])]
+    room = width - sum(max(map(len, texts)) + 2 for texts in zip(*cells, *titles, strict=True))
+    for row, first_cells in zip(rows, cells, strict=True):
+        first, *rest = wrapped(row["condition"], max(room, 20), "") or [""]
+        fill(columns, (*first_cells, first))
         for line in rest:
             fill(columns, ("", "", "", "", line))
     yield from (line.rstrip() for line in lines(columns, width))
 
 
-def _in_full(row: Row, settings: Settings, width: int) -> Iterator[str]:
-    defaults = Analysis()
+def _in_full(row: Row, width: int) -> Iterator[str]:
+    hold, clear_hold = row["hold_seconds"], row["clear_hold_seconds"]
     facts = [
-        ("severity", row.severity),
-        ("state", "off (analysis.disabled)" if row.state == "off" else row.state),
-        ("condition", row.condition),
-        ("opens", f"after {row.hold:g} s" if row.hold else "at once"),
-        ("closes", f"{row.clear_hold:g} s after recovery" if row.clear_hold else "at recovery"),
-        ("message", row.summary),
-        ("first step", row.advice),
-        ("inhibited by", ", ".join(row.follows)),
+        ("severity", row["severity"]),
+        ("state", "off (analysis.disabled)" if row["state"] == "off" else row["state"]),
+        ("condition", row["condition"]),
+        ("opens", f"after {hold:g} s" if hold else "at once"),
+        ("closes", f"{clear_hold:g} s after recovery" if clear_hold else "at recovery"),
+        ("message", row["summary"]),
+        ("first step", row["advice"]),
+        ("inhibited by", ", ".join(row["follows"])),
     ]
-    yield row.kind
+    yield row["kind"]
     for name, text in facts:
         if text:
             first, *rest = wrapped(text, width - 16, "")
             yield f"  {name:<12}  {first}"
             yield from (f"{'':16}{line}" for line in rest)
-    for key, value in row.settings.items():
-        default = getattr(defaults, key.partition(".")[2])
+    for key, value in row["settings"].items():
+        default = getattr(Analysis(), key.partition(".")[2])
         note = "the default" if value == default else f"default {default:g}"
         yield f"  {key} = {value:g}  ({note})"
-    if page := runbook(row.kind):
+    if page := runbook(row["kind"]):
         yield ""
         yield page.rstrip()

@@ -1,13 +1,13 @@
 """The values that travel from a source to a screen.
 
-    Reading    what a source gave, verbatim
-    Sample     the same, decoded: columns and facts
-    Inventory  what exists on a node; changes rarely
-    Frame      one tick of one node: one array per quantity; immutable
-    Cluster    node → (inventory, frame), swapped whole
-    Whole      what an engine tells of all nodes, of which a cluster may hold the worst only
-    Incident   what the analysis found
-    View       one tick of everything: what screens and exporters read
+    Reading        one payload of a source, verbatim
+    Sample         the same, decoded: columns and facts
+    Inventory      the parts of a node; changes rarely
+    Frame          one tick of one node: one array per quantity; immutable
+    Cluster        node → (inventory, frame), replaced atomically
+    ClusterTotals  totals of all nodes, if the cluster has only the worst
+    Incident       a result of the analysis
+    View           one tick of everything: the input of screens and exporters
 
 Times are unix seconds of the stream: the wall clock at the start plus monotonic progress for
 live sources, the recorded times for recordings. Absent values are NaN in columns.
@@ -39,14 +39,14 @@ Key = int | str
 
 NO_VALUE = float("nan")
 STALE_PERIODS = 3.0
-"""Periods of silence after which a source no longer counts."""
+"""Periods without data after which a source is stale."""
 PULSE = 15.0
-"""Seconds; a source that speaks at least this often tells whether a node lives."""
+"""Seconds; sources with at most this period decide whether a node is alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One payload of one source of one node, as it came."""
+    """One payload of one source of one node, verbatim."""
 
     node: str
     source: str
@@ -56,7 +56,7 @@ class Reading:
 
 
 class State(StrEnum):
-    """How a source is doing."""
+    """The state of a source."""
 
     STARTING = "starting"
     FRESH = "fresh"
@@ -65,16 +65,16 @@ class State(StrEnum):
     STALE = "stale"
     """More than three periods: its values are absent."""
     DOWN = "down"
-    """The collector knows that nothing will come: not installed, exited, unreachable."""
+    """The collector knows that there is no data: not installed, exited, unreachable."""
     ENDED = "ended"
-    """A recording is over; its last values remain."""
+    """A recording has ended; its last values remain."""
     NO_DATA = "no data"
     """Of a node: its sources report no device and no job, at most CPU and memory of the host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a collector says about itself; `counts` are totals since its start."""
+    """The state that a collector reports; `counts` are totals since its start."""
 
     node: str
     source: str
@@ -85,13 +85,13 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """A source of a node as the frame knows it."""
+    """A source of a node in a frame."""
 
     name: str
     state: State
     reason: str = ""
     time: float | None = None
-    """When its last reading came; None before the first."""
+    """Of its last reading; None before the first."""
     period: float | None = None
     """Seconds between readings, as observed or declared."""
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Neff:
     """A compiled program that a process has loaded, once or onto several cores."""
 
     name: str
-    """File name, without its folder."""
+    """File name, without its directory."""
     uuid: str = ""
     running: bool = False
 
@@ -126,10 +126,10 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class NeffProfile:
-    """What one execution of a NEFF on one core does, from a profile of it."""
+    """Measurements of one execution of a NEFF on one core, from a profile."""
 
     name: str
-    """File name of the NEFF, without its folder; empty when only the uuid is known."""
+    """File name of the NEFF, without its directory; empty if only the uuid is known."""
     uuid: str
     hbm_read_bytes: float
     hbm_write_bytes: float
@@ -145,38 +145,38 @@ class Process:
 
     pid: int
     command: str
-    """Program and script, without folders and arguments: those may hold what is private."""
+    """Program and script, without directories and arguments, which may be private."""
     devices: tuple[int, ...] = ()
     runtime_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What a scheduler gave to one job or one container of a node, whether it is used or not."""
+    """The parts of a node that a scheduler allocated to a job or container, used or not."""
 
     job: str = ""
-    """Id of a job of Slurm or its like; empty where it is a container's."""
+    """Id of a job of Slurm or a similar scheduler; empty for containers."""
     namespace: str = ""
     pod: str = ""
     container: str = ""
     claim: str = ""
     """`namespace/name` of its ResourceClaim, with Kubernetes' dynamic resource allocation."""
     devices: tuple[int, ...] = ()
-    """Devices that were given as a whole."""
+    """Devices allocated completely."""
     cores: tuple[int, ...] = ()
-    """Flat logical indices of single cores that were given."""
+    """Flat logical indices of single allocated cores."""
     whole: bool = False
-    """Whether it is all devices of the node, whichever those are."""
+    """Whether all devices of the node are allocated."""
 
     @property
     def holder(self) -> str:
-        """Whose it is: the job id, or `namespace/pod/container`."""
+        """The job id, or `namespace/pod/container`."""
         return self.job or f"{self.namespace}/{self.pod}/{self.container}"
 
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """What the node's compiler is doing."""
+    """The running compilers of a node."""
 
     since: float
     """Unix seconds at which the oldest running compiler started."""
@@ -184,7 +184,7 @@ class Compilation:
 
 
 class Stage(StrEnum):
-    """What a training run on a node is busy with."""
+    """The stage of a training run on a node."""
 
     COMPILING = "compiling"
     WARMING_UP = "warming up"
@@ -197,11 +197,11 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A node's stage, since when, and what tells so."""
+    """A node's stage, its start, and the evidence."""
 
     stage: Stage
     since: float | None
-    """Unix seconds; None when it was already so at the first look."""
+    """Unix seconds; None if it started before the first data."""
     why: str
     """A phrase with its numbers: `2 compilers since 14:02, 12 modules in the cache`."""
     provenance: Provenance = Provenance.DERIVED
@@ -209,7 +209,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What exists on a node. Keys of an entity are the labels of its columns, in order."""
+    """The parts of a node. Keys of an entity are the labels of its columns, in order."""
 
     node: str
     version: int = 0
@@ -225,7 +225,7 @@ class Inventory:
     physical_device: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """Device index of each core of `keys[PHYSICAL_CORE]`."""
     efa_links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Card name → pci, numa_node, driver, state, p2p."""
+    """EFA device → pci, numa_node, driver, state, p2p."""
     device_links: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     """Device → pci, numa_node, connected_to, serial_number, name, unhealthy, power_status."""
     processes: tuple[Process, ...] = ()
@@ -235,9 +235,9 @@ class Inventory:
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Link to a peer → tool, statistic, size and load of the newest probe of it."""
     stages: Mapping[str, tuple[Stage, float]] = field(default_factory=dict)
-    """Job → the stage that its process last announced, and since when."""
+    """Job → the stage that its process reported last, and its start."""
     allocations: tuple[Allocation, ...] | None = None
-    """Who was given which part of the node, each holder once; None where no scheduler tells."""
+    """Allocations, one per job or container; None without a scheduler."""
 
     @property
     def instance_type(self) -> str:
@@ -245,10 +245,10 @@ class Inventory:
         return self.facts.get("instance_type", "")
 
     def near_cards(self, device: int) -> tuple[str, ...]:
-        """The EFA cards nearest to a device: on its PCI bus, else on its NUMA node.
+        """The EFA devices nearest to a device: on its PCI bus, else on its NUMA node.
 
-        Empty where neither place is known. Which card a core really sends through only its own
-        runtime knows (`nrt_get_attached_efa_bdf`).
+        Empty if neither is known. The EFA device that a core uses is known only to its runtime
+        (`nrt_get_attached_efa_bdf`).
         """
         place = self.device_links.get(device, {})
         bus, numa = place.get("pci", "").rpartition(":")[0], place.get("numa_node", "")
@@ -262,7 +262,7 @@ class Inventory:
         return tuple(on_bus or on_node)
 
     def held_devices(self, allocation: Allocation) -> tuple[int, ...]:
-        """The devices of which an allocation has all or a part, in order."""
+        """The devices that an allocation has completely or partly, in order."""
         if allocation.whole:
             return tuple(int(device) for device in self.of(Entity.DEVICE))
         places = {int(core): place for place, core in enumerate(self.of(Entity.CORE))}
@@ -282,11 +282,10 @@ class Inventory:
         devices = [int(device) for device in self.keys.get(Entity.DEVICE, ())]
         size = max(devices, default=-1) + 1
         sums = np.bincount(owner, weights=values, minlength=size).astype(np.float64)
-        sums[np.bincount(owner, minlength=size) == 0] = np.nan  # lost: no core of it is there
+        sums[np.bincount(owner, minlength=size) == 0] = np.nan  # lost: it has no cores
         return sums[devices]
 
     def of(self, entity: Entity) -> tuple[Key, ...]:
-        """Keys of `entity` on this node."""
         if entity is Entity.NODE:
             return (self.node,)
         return self.keys.get(entity, ())
@@ -299,19 +298,19 @@ class Sample:
     keys: dict[Entity, tuple[Key, ...]] = field(default_factory=dict)
     columns: dict[str, Column] = field(default_factory=dict)
     deltas: dict[str, float] = field(default_factory=dict)
-    """Node counters that the payload states as changes of its period."""
+    """Node counters that the payload reports as changes per period."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Changes to the inventory, by its field names."""
     period: float | None = None
     problems: tuple[str, ...] = ()
-    """What could not be read or what the source itself complained of, cleaned."""
+    """Read errors and errors that the source itself reported, cleaned."""
     absent: dict[str, str] = field(default_factory=dict)
-    """Quantity → why it has no value now, where the source said so."""
+    """Quantity → reason why it has no value, if the source reported one."""
     unusable: str = ""
-    """Why the source, though it speaks, has nothing to say: no driver, no devices."""
+    """Why the source has no data although it responds: no driver, no devices."""
     simulated: bool = False
     part: str = ""
-    """Names the part of the node that speaks, where a source has several (`job/rank`)."""
+    """The part of the node that reports, if a source has several (`job/rank`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,22 +320,22 @@ class Frame:
     node: str
     time: float
     columns: Mapping[str, Column]
-    """Quantity → one value per key of its entity; a missing quantity is wholly absent."""
+    """Quantity → one value per key of its entity; a missing quantity is absent."""
     sources: tuple[SourceState, ...]
     simulated: bool = False
     reasons: Mapping[str, str] = field(default_factory=dict)
-    """Quantity → why it is absent, where somebody said so."""
+    """Quantity → reason why it is absent, if known."""
     phase: Phase | None = None
-    """What the run on this node is busy with; None when nothing tells."""
+    """None if unknown."""
 
     @cached_property
     def speakers(self) -> tuple[SourceState, ...]:
-        """The sources that speak for the node: that a list names it is no sign of life."""
+        """The sources of the node, without node lists: being listed is no sign of life."""
         return tuple([source for source in self.sources if source.name != FLEET])
 
     @cached_property
     def heard(self) -> float:
-        """When any source of the node was last heard; NaN before the first reading."""
+        """Time of the last reading of any source; NaN before the first."""
         times = [source.time for source in self.speakers if source.time is not None]
         return max(times, default=NO_VALUE)
 
@@ -363,7 +362,7 @@ class Frame:
         return self.value(floor), self.value(ceiling)
 
     def uncorrected(self, index: int) -> float | None:
-        """Uncorrected memory errors of one device, by the driver, else by neuron-monitor."""
+        """Uncorrected memory errors of one device, from the driver, else from neuron-monitor."""
         for names in UNCORRECTED_ECC:
             known = [count for name in names if (count := self.at(name, index)) is not None]
             if known:
@@ -371,7 +370,7 @@ class Frame:
         return None
 
     def provenance(self, quantity: Quantity) -> Provenance:
-        """Where this frame's values of `quantity` came from."""
+        """The provenance of this frame's values of `quantity`."""
         return Provenance.SIMULATED if self.simulated else quantity.provenance
 
     def why_absent(self, name: str) -> str:
@@ -385,15 +384,15 @@ class Frame:
                 return reason if reason.startswith(state.name) else f"{state.name}: {reason}"
         if source and all(state.name != source for state in self.sources):
             return f"no {source} source"
-        for one in inputs(name):
-            if one not in self.columns:
-                return self.why_absent(one)
-        return "not provided" if source else "its inputs do not tell"
+        for needed in inputs(name):
+            if needed not in self.columns:
+                return self.why_absent(needed)
+        return "not provided" if source else "its inputs are missing"
 
 
 @dataclass(frozen=True, eq=False)
 class NodeView:
-    """What is known of one node at one tick."""
+    """One node at one tick."""
 
     inventory: Inventory
     frame: Frame
@@ -407,82 +406,83 @@ class NodeView:
     def state(self) -> State:
         """The node's state: that of its best source.
 
-        A node is as alive as whatever still speaks for it; each silent source is shown apart.
-        What comes once a minute says nothing of life while anything quicker is there.
+        Sources with a long period decide only if there are no others.
         """
         order = (State.FRESH, State.LATE, State.ENDED, State.STARTING, State.STALE, State.DOWN)
-        for one in self.frame.sources:  # mostly one of the first tells
+        for source in self.frame.sources:  # usually one of the first decides
             if (
-                one.state is State.FRESH
-                and one.period is not None
-                and one.period <= PULSE
-                and one.name != FLEET
+                source.state is State.FRESH
+                and source.period is not None
+                and source.period <= PULSE
+                and source.name != FLEET
             ):
                 return self._with_parts(State.FRESH)
         sources = self.frame.speakers or self.frame.sources
-        quick = [one for one in sources if one.period is not None and one.period <= PULSE]
+        quick = [
+            source for source in sources if source.period is not None and source.period <= PULSE
+        ]
         states = {source.state for source in quick or sources}
         return self._with_parts(next((state for state in order if state in states), State.STARTING))
 
     def _with_parts(self, state: State) -> State:
-        """What is known of the host alone does not make a Neuron node healthy."""
+        """The state; data of the host alone does not make a Neuron node healthy."""
         if state not in (State.FRESH, State.LATE) or any(self.inventory.keys.values()):
             return state
-        if all(one.name == AGENT for one in self.frame.sources):
+        if all(source.name == AGENT for source in self.frame.sources):
             return state  # a metrics backend: it has the node's totals, its parts are not queried
-        devices = [one.state for one in self.frame.sources if one.name in DEVICE_SOURCES]
+        devices = [source.state for source in self.frame.sources if source.name in DEVICE_SOURCES]
         return State.STARTING if State.STARTING in devices else State.NO_DATA
 
     @property
     def why_no_data(self) -> str:
-        """Why there is neither a device nor a job, by the first source that should report one."""
-        named = {one.name: one.reason for one in self.frame.sources if one.reason}
+        """Why there is neither a device nor a job, by the first source that should report them."""
+        named = {source.name: source.reason for source in self.frame.sources if source.reason}
         known = (named[name] for name in DEVICE_SOURCES if name in named)
         return next(known, "no Neuron device")
 
     @property
     def patience(self) -> float:
-        """Seconds of silence that its quickest source may take."""
-        periods = [one.period for one in self.frame.speakers if one.period is not None]
+        """Seconds without data after which its fastest source is stale."""
+        periods = [source.period for source in self.frame.speakers if source.period is not None]
         return STALE_PERIODS * min(periods, default=0.0)
 
     @property
     def lost_cards(self) -> frozenset[int]:
-        """Places of the EFA cards that are listed, but of which nothing can be read any more."""
+        """Indices of the EFA devices that are listed, but can no longer be read."""
         counts = self.frame.columns.get("efa_tx_bytes_total")
         lost = () if counts is None else np.flatnonzero(np.isnan(counts)).tolist()
         return frozenset(lost)
 
     def age(self) -> float | None:
-        """Seconds since any source of the node was last heard."""
+        """Seconds since the last reading of any source."""
         heard = self.frame.heard
         return None if heard != heard else max(0.0, self.frame.time - heard)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterTotals:
-    """A cluster as an engine tells of it, which may have more nodes than are shown."""
+    """Totals of a cluster from a Prometheus backend, which may have more nodes than are shown."""
 
     nodes: int = 0
     chosen: bool = False
-    """Whether the shown nodes are only the worst of them."""
+    """Whether only the worst nodes are shown."""
     down: int = 0
-    """Nodes that the engine does not reach."""
+    """Nodes that the backend cannot scrape."""
     newest: float | None = None
-    """When the newest sample was taken; None before the first."""
+    """Time of the newest sample; None before the first."""
     old: bool = False
-    """Whether that is so long ago that nothing here is the present."""
+    """Whether the newest sample is too old to be current."""
     simulated: bool = False
     judged: bool = True
-    """Whether somebody tells of incidents."""
+    """Whether incidents are reported."""
     values: Mapping[str, float] = field(default_factory=dict)
     """Node quantity → its value over all nodes: a mean, a sum or the worst."""
     jobs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Job → job quantity → its value over all nodes; `nodes` is how many these are."""
     notes: tuple[str, ...] = ()
-    """What the engine or the questions to it left out."""
+    """What the backend or its queries omitted."""
     problem: str = ""
-    """Why there is no newer answer."""
+    """Why there is no newer response."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -492,36 +492,35 @@ class Cluster:
     time: float = 0.0
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
     whole: ClusterTotals | None = None
-    """What an engine tells of all nodes; None where each speaks for itself."""
+    """Totals of all nodes from a Prometheus backend, if any."""
     phases: Mapping[str, Phase] = field(default_factory=dict)
     """Job → what its run is doing, as the rules read it; empty for a cluster not yet judged."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Node names in order."""
         return tuple(self.nodes)
 
     @property
     def simulated(self) -> bool:
-        """Whether any node's values are made up."""
+        """Whether any node is simulated."""
         if self.whole is not None and self.whole.simulated:
             return True
         return any(view.frame.simulated for view in self.nodes.values())
 
     @property
     def has_parts(self) -> bool:
-        """Whether any source ever told of something that exists: a device, a card, a job."""
+        """Whether any node has a device, an EFA device or a job."""
         return any(keys for view in self.nodes.values() for keys in view.inventory.keys.values())
 
     @property
     def has_values(self) -> bool:
-        """Whether anything at all was measured or exists."""
+        """Whether there is any value or part."""
         measured = any(view.frame.columns for view in self.nodes.values())
         return measured or self.has_parts or bool(self.whole and self.whole.values)
 
     @property
     def problems(self) -> list[str]:
-        """Why sources give no data, one sentence per node and reason."""
+        """Why sources have no data, one sentence per node and reason."""
         if not self.nodes:
             return ["no data: no source has reported yet"]
         found = [
@@ -542,7 +541,7 @@ class Cluster:
         return {job: tuple(nodes) for job, nodes in jobs.items()}
 
     def column(self, name: str) -> Column:
-        """One node quantity over all nodes, `[node]`, NaN where absent; not to be changed."""
+        """One node quantity over all nodes, `[node]`, NaN if absent; read-only."""
         found = self._columns.get(name)
         if found is None:
             values = (
@@ -554,7 +553,7 @@ class Cluster:
         return found
 
     def job_column(self, job: str, name: str) -> Column:
-        """A job quantity over the nodes of the job, NaN where absent; not to be changed."""
+        """A job quantity over the nodes of the job, NaN if absent; read-only."""
         found = self._job_columns.get((job, name))
         if found is None:
             values = (
@@ -566,7 +565,7 @@ class Cluster:
         return found
 
     def _seats(self, job: str) -> list[tuple[Mapping[str, Column], int]]:
-        """Of each node of a job its columns, and the job's place in those of jobs."""
+        """Of each node of a job its columns, and the job's index in job columns."""
         found = self._seated.get(job)
         if found is None:
             views = [self.nodes[name] for name in self.jobs.get(job, ())]
@@ -581,17 +580,17 @@ class Cluster:
 
     @cached_property
     def _job_columns(self) -> dict[tuple[str, str], Column]:
-        """As `_columns`, of jobs."""
+        """The same of jobs."""
         return {}
 
     @cached_property
     def _columns(self) -> dict[str, Column]:
-        """What was asked for so far: history and screen want the same of each tick."""
+        """Cache: history and screen read the same quantities of each tick."""
         return {}
 
 
 class Severity(StrEnum):
-    """How much an incident needs a person."""
+    """The urgency of an incident."""
 
     INFO = "info"
     WARNING = "warning"
@@ -599,7 +598,6 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Larger is worse."""
         return _RANKS[self]
 
 
@@ -620,7 +618,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Something wrong, where, and since when."""
+    """A problem, its location and its start."""
 
     id: str
     kind: str
@@ -635,13 +633,12 @@ class Incident:
     """`efa:rdmap16s27`, `device:3`, `core:17`, `runtime:4711`, `link:trn-003`, or None."""
     evidence: tuple[Evidence, ...] = ()
     detected_at: float | None = None
-    """When it was first reported: later than `opened_at` by what the judgement took."""
+    """When it was first reported: later than `opened_at` by the time to detection."""
     returns: int = 0
-    """How often it closed and came back."""
+    """Number of recurrences."""
 
     @property
     def open(self) -> bool:
-        """Whether it still lasts."""
         return self.closed_at is None
 
 
@@ -655,11 +652,10 @@ class View:
     incidents: tuple[Incident, ...] = ()
     """Open ones first, worst first; then the closed ones, newest first."""
     ended: bool = False
-    """The recording is over: this view stands."""
+    """The recording has ended: this is its last view."""
     lag: float = 0.0
-    """Seconds this tick came late; grows when the machine cannot keep up."""
+    """Seconds by which this tick was late; grows if the machine is too slow."""
 
     @property
     def open_incidents(self) -> tuple[Incident, ...]:
-        """Those that still last."""
         return tuple(incident for incident in self.incidents if incident.open)

@@ -1,7 +1,7 @@
 """What the values of a column belong to, in order.
 
 An axis is compared by identity: as long as nothing joins or leaves, every tick has the same one,
-and whoever keeps something along it need not look at the keys.
+and what is kept along it need not compare keys.
 """
 
 from collections.abc import Hashable, Sequence
@@ -40,7 +40,7 @@ class Axis:
         return self.keys[place]
 
     def find(self, key: Hashable) -> int | None:
-        """The place of a member, None when it is none."""
+        """The place of a member."""
         return self.place.get(key)
 
     @cached_property
@@ -55,9 +55,9 @@ class Axis:
 
 
 class PartAxis:
-    """The parts of all nodes, node by node: cards, devices, cores, ranks.
+    """The parts of all nodes, node by node: EFA devices, devices, cores, ranks.
 
-    A member is a pair of the node's name and the part's key. Pairs are made only when asked for:
+    A member is a pair of the node's name and the part's key. Pairs are made only when needed:
     a large cluster has millions of cores.
     """
 
@@ -84,7 +84,7 @@ class PartAxis:
         return str(self.nodes.keys[owner]), self.parts[owner][place - int(self.starts[owner])]
 
     def find(self, key: Hashable) -> int | None:
-        """The place of a part, None when there is none."""
+        """The place of a part."""
         if not isinstance(key, tuple) or (node := self.nodes.place.get(key[0])) is None:
             return None
         parts = self.parts[node]

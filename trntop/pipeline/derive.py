@@ -255,36 +255,36 @@ _INPUTS |= {
     CEILING: ("job_comm_share_ratio", *BUSY_AND_WORKS),
 } | {RATES[name]: (LINE_RATE,) for name in LINE_LIMITED}
 _COUNTERS_ONLY = (TENSOR_ENGINE,)
-"""Sources that tell no facts."""
+"""Sources without facts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComputePlan:
-    """What is computed, and of what."""
+    """The quantities that are computed, and their inputs."""
 
     wanted: frozenset[str] | None
-    """The quantities that somebody reads; None for all there are."""
+    """The quantities that are read; None for all."""
     needed: frozenset[str]
     """These, and all that they are computed from."""
     formulas: Mapping[str, Formula]
     rollups: tuple[tuple[str, str, Combine], ...]
     late: Mapping[str, Formula]
     skippable: frozenset[str]
-    """Sources that tell nothing else than what is not needed."""
+    """Sources of which nothing is needed."""
 
-    def tells(self, names: Iterable[str]) -> bool:
-        """Whether any of these is read by somebody."""
+    def wants(self, names: Iterable[str]) -> bool:
+        """Whether any of these is wanted."""
         return self.wanted is None or not self.wanted.isdisjoint(names)
 
-    def spare(self, columns: dict[str, Column]) -> dict[str, Column]:
-        """What is needed of a payload's columns."""
+    def prune(self, columns: dict[str, Column]) -> dict[str, Column]:
+        """The needed columns of a payload."""
         if self.wanted is None:
             return columns
         needed = self.needed
         return {name: values for name, values in columns.items() if name in needed}
 
     def pick(self, columns: dict[str, Column]) -> dict[str, Column]:
-        """What is wanted of all columns."""
+        """The wanted ones of all columns."""
         wanted = self.wanted
         if wanted is None:
             return columns
@@ -361,7 +361,7 @@ def _step_time_of_log(columns: MutableMapping[str, Column]) -> None:
 
 
 def _hbm_size(columns: MutableMapping[str, Column], inventory: Inventory) -> None:
-    """Where neuron-monitor is not heard, the size of the chip's HBM."""
+    """The size of the chip's HBM, where neuron-monitor does not report it."""
     chip = chip_of(inventory.instance_type, inventory.facts.get("neuron_device_type", ""))
     if chip is not None and "physical_core_memory_used_bytes" in columns:
         sizes = np.full(len(inventory.of(Entity.DEVICE)), float(chip.hbm_bytes))

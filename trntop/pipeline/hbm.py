@@ -1,9 +1,9 @@
-"""HBM bandwidth, which no counter tells: bytes per execution, from a profile, × executions/s.
+"""HBM bandwidth: bytes per execution, from a profile, × executions per second. No counter has it.
 
 A profile is of one execution on one core. neuron-monitor counts the executions of a process over
 all its cores and all its programs, so the figure is exact for a process that has one program
 loaded. Of several, the one that neuron-monitor sees running is taken to have run all the period;
-where it sees none or more than one, whose executions were counted cannot be told: absent.
+where it sees none or more than one, the executions cannot be attributed: absent.
 
 The peak is that of the chip, decimal; a core's part of it is the peak over the chip's logical
 cores. With (3.995 + 2.702) GiB in 54.82 ms on one of Trainium1's two cores this gives 31.99 %,
@@ -51,7 +51,7 @@ def why_unknown(columns: Columns, inventory: Inventory) -> str:
     if "node_hbm_bytes_per_second" in columns:
         return ""
     if "node_runtimes" not in columns:
-        return "no word from neuron-monitor on executions"
+        return "neuron-monitor reports no executions"
     for runtime in inventory.runtimes:
         neff = program(runtime)
         if neff is not None and find(inventory.profiles, neff) is None:

@@ -193,7 +193,7 @@ class History:
             times: unix seconds, rising.
             scalars: key → a value for each time, None where there was none.
             nodes: node → kept quantity → the same.
-            tick: seconds between rows: a value stands until the next, as it does on screen.
+            tick: seconds between rows: a value holds until the next, as on screen.
         """
         at = np.asarray(times, np.float64)
         if not len(at):
@@ -205,12 +205,12 @@ class History:
                 self._of(self._scalars, key).fill(ticks, _held([values], places), [0], 1)
             places_of = {node: self._slot(node) for node in nodes}
             for quantity in KEPT:
-                told = [(places_of[node], table[quantity]) for node, table in nodes.items()
+                known = [(places_of[node], table[quantity]) for node, table in nodes.items()
                         if quantity in table]  # fmt: skip
-                if told:
-                    slots = [slot for slot, _ in told]
+                if known:
+                    slots = [slot for slot, _ in known]
                     series = self._of(self._series, quantity)
-                    rows = _held([values for _, values in told], places)
+                    rows = _held([values for _, values in known], places)
                     series.fill(ticks, rows, slots, self._width)
 
     @property

@@ -30,9 +30,9 @@ MAX_HOLDERS = 3
 
 
 def holders(inventory: Inventory) -> str:
-    """Whom a scheduler gave the node to: `job 4711`, `ml/train-0/main (devices 0-3)`, `nobody`.
+    """The holders of a node: `job 4711`, `ml/train-0/main (devices 0-3)`, `nobody`.
 
-    Empty where no scheduler tells.
+    Empty where no scheduler reports.
     """
     if inventory.allocations is None:
         return ""
@@ -43,7 +43,7 @@ def holders(inventory: Inventory) -> str:
 
 
 def _holder(allocation: Allocation, inventory: Inventory) -> str:
-    """Who it is, and what of the node it has if that is not everything."""
+    """The holder, and its part of the node if that is not everything."""
     name = f"{'job ' * bool(allocation.job)}{allocation.holder}"
     held = inventory.held_devices(allocation)
     if allocation.whole or (held and held == inventory.of(Entity.DEVICE)):
@@ -64,17 +64,17 @@ def job_value(view: NodeView, job: str, quantity: str) -> float | None:
 
 
 def job_mean(cluster: Cluster, job: str, quantity: str) -> float | None:
-    """Mean of a job quantity over the nodes that report it, None when nobody does."""
+    """Mean of a job quantity over the nodes that report it, None without any."""
     return means_of(cluster, job, (quantity,)).get(quantity)
 
 
 def means_of(cluster: Cluster, job: str, quantities: Sequence[str]) -> dict[str, float]:
-    """Means of several job quantities over the nodes that report them; none of what nobody does.
+    """Means of several job quantities over the nodes that report them.
 
-    Where only the worst nodes are shown, the engine's word counts: it knows the others.
+    Where only the worst nodes are shown, the Prometheus backend's values count: it has the others.
     """
-    if cluster.whole is not None and (told := cluster.whole.jobs.get(job)) is not None:
-        return {name: told[name] for name in quantities if name in told}
+    if cluster.whole is not None and (totals := cluster.whole.jobs.get(job)) is not None:
+        return {name: totals[name] for name in quantities if name in totals}
     means = {}
     for quantity in quantities:
         values = cluster.job_column(job, quantity)
@@ -104,7 +104,7 @@ def job_phase(cluster: Cluster, job: str) -> Phase | None:
 def job_means(cluster: Cluster) -> Mapping[str, float]:
     """The series that the history keeps: `job/quantity` → mean over its nodes; and the stages.
 
-    Of a cluster behind an engine also `/quantity` → value over all nodes.
+    Of a cluster behind a Prometheus backend also `/quantity` → value over all nodes.
     """
     means = {
         f"{job}/{quantity}": mean

@@ -31,43 +31,43 @@ from trntop.pipeline.source_buffer import Layer, SourceBuffer, aligned
 from trntop.sources import BY_NAME, SCHEDULERS
 
 MAX_REMEMBERED = 256
-"""Devices or cards remembered on a node; beyond, only those that are there are listed."""
+"""Devices remembered on a node; beyond, only those that are there are listed."""
 MAX_STAGES = 512
 """Ranks whose announced stage is kept."""
 _RANKS = {name: place for place, name in enumerate(BY_NAME)}
 _REMEMBERED = frozenset((Entity.DEVICE, Entity.EFA))
 _REPLACED = ("device_links", "stages")
-"""Mappings of the inventory that are learnt whole."""
+"""Mappings of the inventory that are replaced as a whole."""
 _PERISHABLE: dict[str, dict[str, Any]] = {
     NEURON_LS: {"processes": ()},
     HOST: {"compilation": None},
     NEURON_MONITOR: {"runtimes": ()},
 }
-"""Facts that are true only while their source is heard, and what they are without it."""
+"""Facts that hold only while their source reports, and their values without it."""
 
 
 class NodeState:
-    """What is known of one node; fed in stream time, read once a tick.
+    """The state of one node; fed in stream time, read once a tick.
 
     Args:
         node: its name.
-        profiles: what is known of NEFFs before a source tells.
-        recipe: the quantities that its views are read for; no other is in them.
+        profiles: known NEFF profiles, to which sources add.
+        compute_plan: the quantities that its views contain.
     """
 
     def __init__(
         self, node: str, profiles: tuple[NeffProfile, ...] = (), compute_plan: ComputePlan = WHOLE
     ) -> None:
         self.node = node
-        self._recipe = compute_plan
+        self._compute_plan = compute_plan
         self.simulated = False
         self._sources: dict[str, SourceBuffer] = {}
         self._inventory = Inventory(node=node, profiles=profiles)
         self._profiles = profiles
         self._links: dict[str, dict[int, dict[str, str]]] = {}
-        """What each source last said of the devices."""
+        """Source → its newest facts on devices."""
         self._allocations: dict[str, tuple[Allocation, ...]] = {}
-        """What each source last said of who was given what."""
+        """Source → its newest allocations."""
         self._stages: dict[str, tuple[str, Stage, float]] = {}
         """Rank → its job, the stage it announced last, and since when."""
         self._phase = NodePhase()
@@ -76,7 +76,7 @@ class NodeState:
     def feed(self, reading: Reading, sample: Sample) -> None:
         """Takes one decoded reading."""
         # A sample without any column is a note, which counts otherwise.
-        sample.columns = self._recipe.spare(sample.columns) or sample.columns
+        sample.columns = self._compute_plan.prune(sample.columns) or sample.columns
         self._source(reading.source).take(reading.time, sample)
         self.simulated = self.simulated or reading.simulated or sample.simulated
         if not _REMEMBERED.isdisjoint(sample.keys):
@@ -96,24 +96,24 @@ class NodeState:
             facts["profiles"] = (*facts["profiles"], *self._profiles)
         self._learn(facts)
 
-    def hears(self, source: str) -> bool:
-        """Whether a source has spoken, and what it said last could be read."""
-        heard = self._sources.get(source)
-        if heard is None or heard.time is None:
+    def is_up(self, source: str) -> bool:
+        """Whether a source has reported, and its newest payload was readable."""
+        buffer = self._sources.get(source)
+        if buffer is None or buffer.time is None:
             return False
-        return not (heard.problem or heard.unusable)
+        return not (buffer.problem or buffer.unusable)
 
     def _note_stages(
         self, part: str, stages: Mapping[str, tuple[Stage, float]], now: float
     ) -> dict[str, tuple[Stage, float]]:
-        """What each job's ranks last announced: the stage that any of them entered last."""
+        """Job → the stage that any of its ranks entered last."""
         for job, (stage, since) in stages.items():
             # A rank's clock may be ahead of ours.
             self._stages[part] = (job, stage, min(since, now))
         while len(self._stages) > MAX_STAGES:
             del self._stages[next(iter(self._stages))]
         entered = {}
-        # A rank that trains on says nothing of those that still save.
+        # Some ranks train on while others still save.
         known = sorted(
             self._stages.values(), key=lambda one: (one[1] is not Stage.TRAINING, one[2])
         )
@@ -122,11 +122,11 @@ class NodeState:
         return entered
 
     def status(self, status: Status) -> None:
-        """Takes a collector's word on its source."""
+        """Takes a collector's status of its source."""
         self._source(status.source).declared = status
 
     def problem(self, name: str, text: str) -> None:
-        """Counts a payload of source `name` that could not be decoded; earlier values stand."""
+        """Counts a payload of source `name` that could not be decoded; earlier values remain."""
         source = self._source(name)
         source.count("undecodable")
         source.problem = text
@@ -149,7 +149,7 @@ class NodeState:
         self._learn({"stages": {}})
 
     def end(self, now: float) -> None:
-        """The recording is over: what the sources that still spoke said last stands."""
+        """The recording is over: the newest values of fresh sources remain."""
         for source in self._sources.values():
             if source.time is not None and now - source.time <= source.stale_after:
                 source.declared = Status(self.node, source.name, State.ENDED, "recording ended")
@@ -171,11 +171,11 @@ class NodeState:
             if _gone(state, source, now):
                 self._forget_facts(source.name)
         columns = self._lay(layers)
-        inventory, compute_plan = self._inventory, self._recipe
+        inventory, compute_plan = self._inventory, self._compute_plan
         derive(columns, inventory, compute_plan)
-        if compute_plan.tells(BOUNDS) and "job_comm_share_ratio" not in columns:
+        if compute_plan.wants(BOUNDS) and "job_comm_share_ratio" not in columns:
             self._smoother.add_bounds(now, columns)
-        if compute_plan.tells(hbm.QUANTITIES) and (why := hbm.why_unknown(columns, inventory)):
+        if compute_plan.wants(hbm.QUANTITIES) and (why := hbm.why_unknown(columns, inventory)):
             reasons.update(dict.fromkeys(hbm.QUANTITIES, why))
         phase = self._phase.update(now, columns, inventory)
         self._smoother.update(now, columns)
@@ -191,7 +191,7 @@ class NodeState:
         return NodeView(inventory, frame)
 
     def _forget_facts(self, source: str) -> None:
-        """Takes back what was true only while `source` was heard."""
+        """Drops what holds only while `source` reports."""
         self._learn(_PERISHABLE.get(source, {}))
         if self._links.pop(source, None):
             self._learn({"device_links": _joined(self._links.values())})
@@ -203,7 +203,7 @@ class NodeState:
         return tuple(chain.from_iterable(self._allocations.values())) if self._allocations else None
 
     def _lay(self, layers: list[Layer]) -> dict[str, Column]:
-        """What all sources say, along the keys of all of them; earlier layers count first."""
+        """The columns of all sources, along the keys of all; earlier layers take precedence."""
         keys: dict[Entity, tuple[Key, ...]] = {}
         if Entity.JOB in self._inventory.keys:
             keys[Entity.JOB] = ()
@@ -242,7 +242,7 @@ class NodeState:
         return source
 
     def _rekey(self, keys: Mapping[Entity, tuple[Key, ...]]) -> None:
-        """Takes over new keys. A device or card once seen stays listed: lost, not forgotten."""
+        """Takes over new keys. A device once seen stays listed: lost, not forgotten."""
         now = dict(self._inventory.keys)
         for entity, labels in keys.items():
             known = now.get(entity)
@@ -285,7 +285,7 @@ class NodeState:
 
 
 def _joined(sources: Iterable[dict[int, dict[str, str]]]) -> dict[int, dict[str, str]]:
-    """Several sources may each tell a part of one device."""
+    """Several sources may each report a part of one device."""
     joined: dict[int, dict[str, str]] = {}
     for links in sources:
         for device, facts in links.items():
@@ -294,10 +294,9 @@ def _joined(sources: Iterable[dict[int, dict[str, str]]]) -> dict[int, dict[str,
 
 
 def _gone(state: SourceState, source: SourceBuffer, now: float) -> bool:
-    """Whether what is true only while a source is heard is so no more.
+    """Whether what holds only while a source reports has expired.
 
-    A kubelet that restarts takes nobody's devices away: what a scheduler said stands until it is
-    stale.
+    A kubelet that restarts takes no devices away: allocations hold until they are stale.
     """
     patient = source.name in SCHEDULERS and now <= source.expires
     return state.state is State.STALE or (state.state is State.DOWN and not patient)

@@ -35,7 +35,7 @@ _UUIDS = ("uuid", "neff_uuid")
 def find(profiles: Iterable[NeffProfile], neff: Neff) -> NeffProfile | None:
     """The profile of a program: the one of its uuid, else the one of its file name.
 
-    Where both uuids are known and differ, equal names say nothing: caches are full of files
+    Where both uuids are known and differ, equal names mean nothing: caches are full of files
     called `model.neff`.
     """
     by_name = None
@@ -81,7 +81,7 @@ def load(path: Path) -> tuple[NeffProfile, ...]:
     try:
         data = _read(path)
         sample = decoder.decode(data)
-        # Somebody else's JSON would pass for an empty store, and be lost to the next profile.
+        # Other JSON would pass for an empty store, and be overwritten by the next profile.
         if tolerant.decode(data, _stores)[0].profiles is None:
             raise DecodeError("not a file of profiles: no `profiles` in it")
     except FileNotFoundError:
@@ -102,7 +102,7 @@ def add(path: Path, profile: NeffProfile, *, make_folder: bool = False) -> NeffP
     Args:
         path: the file, made where there is none.
         profile: what to keep.
-        make_folder: makes its folder too; for the default path, which nobody can mistype.
+        make_folder: makes its folder too; for the default path, which cannot be mistyped.
 
     Raises:
         SettingsError: the file cannot be read or written, is full, or has no folder.
@@ -113,13 +113,13 @@ def add(path: Path, profile: NeffProfile, *, make_folder: bool = False) -> NeffP
     if len(kept) >= decoder.MAX_PROFILES:
         raise SettingsError(f"{path}: holds {len(kept):,} profiles; remove some first")
     if not (make_folder or path.parent.is_dir()):
-        raise SettingsError(f"{path}: there is no folder {path.parent}")
+        raise SettingsError(f"{path}: directory {path.parent} does not exist")
     _write(path, [*kept, profile])
     return former
 
 
 def remove(path: Path, name: str) -> NeffProfile:
-    """Forgets the profile of this name or uuid, and returns it.
+    """Removes the profile of this name or uuid, and returns it.
 
     Raises:
         UsageError: there is none.
@@ -184,7 +184,7 @@ class Summary:
 
     profile: NeffProfile
     named: bool
-    """Whether the file says, or the user said, of which program it is."""
+    """Whether the file or the user names its program."""
     cores: int
     """How many cores' summaries it is the mean of."""
 
@@ -199,13 +199,13 @@ class _Figures(msgspec.Struct):
 def read_summary(path: Path, name: str = "", uuid: str = "") -> Summary:
     """A summary-json file as the profile of one program.
 
-    The summary may be the object itself, stand under `summary` or the ids of cores, or in
-    a list of these. Of several cores, the mean is taken. Times are seconds.
+    The summary may be the object itself, under `summary` or the ids of cores, or in a list of
+    these. Of several cores, the mean is taken. Times are seconds.
 
     Args:
         path: the file.
-        name: of the NEFF; else as the file says, else, without a uuid, the file's own name.
-        uuid: of the NEFF; else as the file says.
+        name: of the NEFF; else as in the file, else, without a uuid, the file's own name.
+        uuid: of the NEFF; else as in the file.
 
     Raises:
         DecodeError: it cannot be used; names the file, the field and the reason.
@@ -241,7 +241,7 @@ def _parse(data: bytes) -> Any:
 
 
 def _summaries(tree: Any, depth: int) -> Iterator[dict[str, Any]]:
-    """The objects with a summary's fields, each with the names that stand around it."""
+    """The objects with a summary's fields, each with the names around it."""
     if isinstance(tree, dict) and "hbm_read_bytes" in tree:
         yield tree
         return

@@ -1,8 +1,8 @@
 """One time for a stream whose nodes' clocks disagree.
 
 A recording of many nodes holds the times of their own clocks, in the order of arrival. A clock
-may be minutes off, or be set in the middle. What most nodes say is the stream's time; whoever is
-off is shifted onto it. A stream sorted by time shows no such thing and is left as it is.
+may be minutes off, or be set in the middle. The time of most nodes is the stream's; the others
+are shifted onto it. A stream sorted by time shows no such thing and is left as it is.
 """
 
 from collections import deque
@@ -14,16 +14,16 @@ from trntop.core.model import Reading
 TOLERANCE = 5.0
 """Seconds that a clock may be off before anything is done about it."""
 LOOK_AHEAD = 256
-"""Readings looked at, at most, to tell whether a clock is off or the stream has moved on."""
+"""Readings after which it is decided whether a clock is off or the stream has moved on."""
 LOOK_AHEAD_BYTES = 16 << 20
 LOOK_AHEAD_SECONDS = 120.0
 """By the clock in question."""
 VOTES = 15
-"""Other nodes that are asked at most."""
+"""Other nodes that are compared at most."""
 ROUNDS = 4
-"""How often a node speaks anew until the beginning of a stream is over."""
+"""Rounds of a node that are the beginning of a stream."""
 ROUND = 0.5
-"""Seconds; what a node says within is one round."""
+"""Seconds; readings of a node within are one round."""
 PACE = 60.0
 """Seconds; a longer step of a clock at the beginning of a stream is no measure of time passed."""
 
@@ -31,10 +31,10 @@ PACE = 60.0
 class Skew:
     """Maps the times of one stream's readings onto the stream's own.
 
-    A clock is found out where the order of arrival contradicts it: after a reading of 12:05,
-    others still say 12:00. Where all others say 12:05 as well, or none speaks, the stream itself
-    has moved on (a pause) or back (files joined), and nothing is shifted. What a node sent late,
-    its clock being right before and after, stays as old as it says.
+    A clock is off if the order of arrival contradicts it: after a reading of 12:05, others still
+    have 12:00. If all others have 12:05 as well, or there are none, the stream itself has moved on
+    (a pause) or back (files joined), and nothing is shifted. What a node sent late, its clock being
+    right before and after, keeps its time.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Skew:
         self._clocks: dict[str, float] = {}
         """Node → how many seconds its clock is ahead; 0 within the tolerance."""
         self._ahead: deque[Reading] = deque()
-        """Readings that were looked at and are still to come."""
+        """Readings that were read ahead."""
 
     @property
     def offsets(self) -> dict[str, float]:
@@ -80,21 +80,21 @@ class Skew:
         latest: float | None = None
         regress = False
         passed = 0.0
-        said: dict[str, tuple[float, float, int]] = {}
+        rounds_of: dict[str, tuple[float, float, int]] = {}
         leads: dict[str, list[float]] = {}
-        for reading in self._look(source):
+        for reading in self._peek(source):
             node, time = reading.node, reading.time
             latest = time if latest is None else latest
             regress |= time < latest - TOLERANCE
             latest = max(latest, time)
-            before, then, rounds = said.get(node, (time, passed, 0))
+            before, then, rounds = rounds_of.get(node, (time, passed, 0))
             if 0 <= time - before <= PACE:
                 passed = max(passed, then + time - before)
             if time - before > ROUND:
                 rounds += 1
             if rounds == ROUNDS:
                 break
-            said[node] = time, passed, rounds
+            rounds_of[node] = time, passed, rounds
             leads.setdefault(node, []).append(time - passed)
         if not leads:
             return
@@ -113,31 +113,31 @@ class Skew:
         spoken = False
         agree = 0
         apart: list[float] = []
-        asked: set[str] = set()
+        compared: set[str] = set()
         enough = min(VOTES, len(self._clocks) - 1)
         passed = self.time
-        for other in self._look(source):
+        for other in self._peek(source):
             if other.node == node:
                 own = other.time - offset
                 if own > time + LOOK_AHEAD_SECONDS:
                     break
                 back = abs(own - self.time) < abs(own - time)
                 if back and not (forward and spoken) and passed <= self.time + TOLERANCE:
-                    # It was wrong, or late, but once: nothing of this node is ever to come.
+                    # It was wrong, or late, only once.
                     return self.time if forward else time
                 spoken = True
             else:
                 at = other.time - self._clocks.get(other.node, 0.0)
-                if other.node not in asked:
-                    asked.add(other.node)
+                if other.node not in compared:
+                    compared.add(other.node)
                     distance = own - at
                     if distance > TOLERANCE if forward else distance < -TOLERANCE:
                         apart.append(distance)
                     else:
                         agree += 1
                 passed = max(passed, at)
-            told = spoken or len(apart) <= agree if forward else passed > self.time + TOLERANCE
-            if len(asked) >= enough and told:
+            known = spoken or len(apart) <= agree if forward else passed > self.time + TOLERANCE
+            if len(compared) >= enough and known:
                 break
         if len(apart) > agree:
             offset += median(apart)
@@ -148,8 +148,8 @@ class Skew:
             self.time = time
         return time
 
-    def _look(self, source: Iterator[Reading]) -> Iterator[Reading]:
-        """What follows, without taking it from the stream."""
+    def _peek(self, source: Iterator[Reading]) -> Iterator[Reading]:
+        """The following readings, which remain in the stream."""
         seen = size = 0
         while seen < LOOK_AHEAD and size < LOOK_AHEAD_BYTES:
             if seen == len(self._ahead):

@@ -1,8 +1,8 @@
-"""What one source of a node said: its newest columns, its pace, and whether it still counts.
+"""One source of a node: its newest columns, its interval, and whether they still count.
 
-A column lives as long as its source is heard: three periods after the last word it is absent.
-Counters become rates here, because only here both readings and both times are known. Where a source
-is given longer than three periods, its rates are not: without another word nothing may move.
+A column is absent three periods after the last reading of its source. Counters become rates here,
+because only here both readings and both times are known. Rates expire after three periods even
+where a source has longer: without another reading nothing may move.
 """
 
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ LATE_PERIODS = 2.0
 SLACK = 0.5
 """Seconds of jitter forgiven before a source is called late."""
 DEFAULT_PERIOD = 5.0
-"""neuron-monitor's own, taken until a source's pace is known."""
+"""neuron-monitor's own, used until a source's interval is known."""
 PROBE_PERIOD = 300.0
 """The same for a link."""
 MAX_STEP = 600.0
-"""Seconds; a longer step says nothing about when the next one is due."""
+"""Seconds; a longer step does not indicate when the next one is due."""
 MAX_PARTS = 4096
 """Ranks kept for one node."""
 MAX_LINE_RATES = 2.0
@@ -39,31 +39,31 @@ MAX_RATE = 1e15
 """The same for other counters, per second."""
 
 Layer = tuple[Mapping[Entity, tuple[Key, ...]], dict[str, Column]]
-"""What one source says: keys per entity, and columns along them."""
+"""The values of one source: keys per entity, and columns along them."""
 
 
 @dataclass(slots=True)
 class _Part:
-    """What one speaker of a source said last: a rank, or the source itself."""
+    """The newest sample of a part of a source: a rank."""
 
     time: float
     sample: Sample
     period: float
-    """Seconds to its next word, as it says itself or as its last two were apart."""
+    """Seconds to its next sample, as it states or as its last two were apart."""
     expires: float
-    """When it is stale without another word."""
+    """When it is stale without another sample."""
     rates: dict[str, Column]
-    """Of its counters, since its word before."""
+    """Of its counters, since its sample before."""
 
     @property
     def rates_expire(self) -> float:
-        """When its rates are stale: how fast something went is no word on a standstill."""
+        """When its rates are stale: a rate does not show a standstill."""
         return min(self.expires, self.time + STALE_PERIODS * self.period + SLACK)
 
     def columns(self, now: float) -> dict[str, Column]:
-        """What of it counts at `now`."""
-        told = self.sample.columns
-        return told | self.rates if self.rates and now <= self.rates_expire else told
+        """Its values that count at `now`."""
+        columns = self.sample.columns
+        return columns | self.rates if self.rates and now <= self.rates_expire else columns
 
     def changes(self, now: float) -> float:
         """When `columns` are next less than at `now`."""
@@ -88,30 +88,30 @@ class SourceBuffer:
     time: float | None = None
     period: float | None = None
     declared: Status | None = None
-    """The collector's own word, until the next reading overrides STARTING or LATE."""
+    """The collector's status, until the next reading overrides STARTING or LATE."""
     problem: str = ""
-    """The newest complaint about a payload, cleared by a clean one."""
+    """The newest problem of a payload, cleared by a clean one."""
     unusable: str = ""
-    """Why the newest payload says nothing, though it came."""
+    """Why the newest payload has no values."""
     counts: dict[str, int] = field(default_factory=dict)
     totals: dict[str, float] = field(default_factory=dict)
     """Node counters summed up from the changes that payloads state."""
     parts: dict[str, _Part] = field(default_factory=dict)
     columns: dict[str, Column] = field(default_factory=dict)
-    """What its newest reading told, the rates since the one before, and the totals."""
+    """The values of its newest reading, the rates since the one before, and the totals."""
     expires: float = 0.0
     """When that is stale."""
     machine: str = ""
-    """The instance that it speaks of, if it says."""
+    """The instance that it reports, if it does."""
     kept: dict[str, tuple[Column, float, float]] = field(default_factory=dict)
-    """Quantity → values, when they expire, and when they were told: of older readings, whose group
-    the newest lacks.
+    """Quantity → values, when they expire, and when they were reported: of older readings, whose
+    group the newest lacks.
     """
     paces: dict[str, float] = field(default_factory=dict)
-    """Quantity → seconds from one telling to the next, where that is more than one reading."""
+    """Quantity → seconds between its reports, where that is more than one reading."""
     keys: dict[Entity, tuple[Key, ...]] = field(default_factory=dict)
     merged: "_Merged | None" = None
-    """The parts as one; made anew when one speaks or falls silent."""
+    """The parts as one; rebuilt when one reports or expires."""
     absent: dict[str, str] = field(default_factory=dict)
 
     def count(self, what: str, by: int = 1) -> None:
@@ -120,19 +120,19 @@ class SourceBuffer:
 
     @property
     def stale_after(self) -> float:
-        """Seconds after which a word of this source no longer counts."""
+        """Seconds after which a reading of this source no longer counts."""
         period = self.period or DEFAULT_PERIOD
         return max(STALE_PERIODS * period + SLACK, STALE_AFTER.get(self.name, 0.0))
 
-    def _learn_pace(self, time: float, before: float | None, stated: float | None) -> None:
-        """Takes the period that a reading states, else its distance from the one before."""
+    def _learn_interval(self, time: float, before: float | None, stated: float | None) -> None:
+        """Takes the period that a reading states, else the time since the one before."""
         if stated is not None:
             self.period = min(stated, MAX_STEP)
         elif before is not None and time > before:
             step = time - before
-            # Fast towards a shorter period, slow towards a longer one: a gap is no new pace.
+            # Fast towards a shorter period, slow towards a longer one: a gap is no new interval.
             known = self.period or step
-            if step > known / 10:  # what came in one burst tells no pace
+            if step > known / 10:  # a burst shows no interval
                 self.period = min(step, 0.9 * known + 0.1 * step)
 
     def take(self, time: float, sample: Sample) -> None:
@@ -147,8 +147,8 @@ class SourceBuffer:
             self.forget()
             self.count("clock_steps")
             before = None
-        if not sample.part:  # each speaker of a source has a pace of its own
-            self._learn_pace(time, before, sample.period)
+        if not sample.part:  # each part of a source has its own interval
+            self._learn_interval(time, before, sample.period)
         self.time = time
         if self.declared and self.declared.state is not State.ENDED:
             self.declared = _fresh(self.declared) if self.declared.counts else None
@@ -180,7 +180,7 @@ class SourceBuffer:
         return self.keys, older | self.columns
 
     def state(self, now: float) -> SourceState:
-        """The state by the collector's word and by age, whichever is worse."""
+        """The state by the collector's status and by age, whichever is worse."""
         declared = self.declared
         counts = {**self.counts, **declared.counts} if declared else self.counts.copy()
         reason = declared.reason if declared else ""
@@ -208,10 +208,10 @@ class SourceBuffer:
 
     def _take_part(self, time: float, sample: Sample) -> None:
         if not sample.columns:
-            return  # a note, which says nothing of the pace of values
+            return  # a note, which does not show the interval of values
         self.merged = None
         if links := sample.keys.get(Entity.LINK):
-            # A link's own time tells a new result from one that stands.
+            # A link's own time distinguishes a new result from an old one.
             sample.columns["link_probe_timestamp_seconds"] = np.full(len(links), time)
         rates: dict[str, Column] = {}
         if (before := self.parts.get(sample.part)) is not None:
@@ -225,7 +225,7 @@ class SourceBuffer:
             period = min(period, MAX_STEP)
             patience = max(STALE_PERIODS * period + SLACK, STALE_AFTER.get(self.name, 0.0))
             self.parts[sample.part] = _Part(time, sample, period, time + patience, rates)
-            # The slowest rank sets the pace by which the source is judged.
+            # The slowest rank sets the interval of the source.
             if self.period is None or period >= self.period:
                 self.period = period
             elif before is not None and before.period >= self.period:
@@ -241,7 +241,7 @@ class SourceBuffer:
             columns = columns | self._rates(sample, self.columns, self.keys, time - before)
         totals = np.array(list(self.totals.values()))
         columns.update({name: totals[place : place + 1] for place, name in enumerate(self.totals)})
-        if self.name == NEURON_MONITOR:  # the others tell everything: what is missing is lost
+        if self.name == NEURON_MONITOR:  # the others report everything: what is missing is lost
             self._keep_older(columns, sample, time)
         for name in sample.absent:
             columns.pop(name, None)
@@ -251,23 +251,23 @@ class SourceBuffer:
         self.absent = sample.absent
 
     def _keep_devices(self, sample: Sample) -> None:
-        """A report without its list of devices tells how many there are, not which."""
-        known, told = self.keys.get(Entity.DEVICE, ()), sample.keys.get(Entity.DEVICE, ())
+        """A report without a list of devices has their number, but not which they are."""
+        known, reported = self.keys.get(Entity.DEVICE, ()), sample.keys.get(Entity.DEVICE, ())
         machine = sample.facts.get("facts", {}).get("instance_id", "")
-        if told != known and set(told) < set(known) and machine == self.machine:
+        if reported != known and set(reported) < set(known) and machine == self.machine:
             sample.keys[Entity.DEVICE] = known
             for name, values in sample.columns.items():
                 if CATALOG[name].entity is Entity.DEVICE:
-                    sample.columns[name] = aligned(values, told, known)
+                    sample.columns[name] = aligned(values, reported, known)
         self.machine = machine
 
     def _keep_older(self, columns: dict[str, Column], sample: Sample, time: float) -> None:
-        """Keeps what the newest sample does not tell anew: a group may have its own pace."""
+        """Keeps what the newest sample lacks: a group may have its own interval."""
         kept = self.kept
         for name in self.columns.keys() - columns.keys():
-            told = self.expires - self.stale_after
+            reported = self.expires - self.stale_after
             pace = STALE_PERIODS * self.paces.get(name, 0.0) + SLACK
-            kept[name] = (self.columns[name], told + max(self.stale_after, pace), told)
+            kept[name] = (self.columns[name], reported + max(self.stale_after, pace), reported)
         if self.paces:
             for name in self.paces.keys() & self.columns.keys() & columns.keys():
                 del self.paces[name]
@@ -328,7 +328,7 @@ def _merge(parts: dict[str, _Part], now: float) -> _Merged:
     columns: dict[str, Column] = {}
     keys: dict[Entity, tuple[Key, ...]] = {}
     samples = [part.sample for part in parts.values()]
-    said = [part.columns(now) for part in parts.values()]
+    current = [part.columns(now) for part in parts.values()]
     for entity in dict.fromkeys(chain.from_iterable(sample.keys for sample in samples)):
         own = [sample.keys.get(entity, ()) for sample in samples]
         labels = tuple(sorted(set(chain.from_iterable(own)), key=str))
@@ -338,18 +338,18 @@ def _merge(parts: dict[str, _Part], now: float) -> _Merged:
         rows = np.repeat(np.arange(len(samples)), [len(each) for each in own])
         nothing = [np.full(len(each), np.nan) for each in own]
         ways: dict[Combine, list[str]] = {}
-        for name in dict.fromkeys(chain.from_iterable(said)):
+        for name in dict.fromkeys(chain.from_iterable(current)):
             if CATALOG[name].entity is entity:
                 ways.setdefault(CATALOG[name].combine, []).append(name)
-        # All that is merged alike at once: NumPy's calls cost more than the numbers.
+        # Merged together by combine rule: NumPy's calls cost more than the numbers.
         for way, names in ways.items():
-            told = [
+            rows_of_parts = [
                 each.get(name, absent)
                 for name in names
-                for each, absent in zip(said, nothing, strict=True)
+                for each, absent in zip(current, nothing, strict=True)
             ]
             table = np.full((len(samples), len(names), len(labels)), np.nan)
-            table[rows, :, places] = np.concatenate(told).reshape(len(names), -1).T
+            table[rows, :, places] = np.concatenate(rows_of_parts).reshape(len(names), -1).T
             merged = combine_rows(table.reshape(len(samples), -1), way)
             columns.update(zip(names, merged.reshape(len(names), -1), strict=True))
     expires = min((part.changes(now) for part in parts.values()), default=now)

@@ -20,9 +20,9 @@ _FRAME, _INVENTORY, _COLUMNS = map(attrgetter, ("frame", "inventory", "columns")
 
 
 class Tick:
-    """A cluster whose columns are laid side by side, each when it is first asked for.
+    """A cluster whose columns are laid side by side, each when it is first needed.
 
-    Columns are read-only: one of which no node has told anew is the same in the next tick.
+    Columns are read-only: one that no node has reported again is the same in the next tick.
     """
 
     def __init__(self, cluster: Cluster, nodes: Axis, views: list[NodeView], axes: "Axes") -> None:
@@ -82,7 +82,7 @@ class Tick:
         return self.cluster.nodes[node]
 
     def shared(self, kind: type[Shared]) -> Shared:
-        """The one of its kind that all detectors of a stream share."""
+        """The object of a kind that all detectors of a stream share."""
         known = self._axes.shared.get(kind)
         if known is None:
             known = self._axes.shared[kind] = kind()

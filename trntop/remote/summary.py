@@ -1,11 +1,10 @@
-"""What an engine tells of a cluster as a whole: how many nodes, their sums, what is wrong.
+"""Summary of a cluster by a Prometheus backend: node count, totals, incidents.
 
-An engine is a server that keeps what agents exported. It knows all nodes and hands over those that
-are to be shown; what is wrong with them the agents have judged, who saw all of it. One message of
-source `engine`, JSON, comes with each refresh, and one with the past:
+The backend has the series of all agents; the nodes to show are streams of their own, and incidents
+are those of the agents. The source `prometheus` has two JSON messages:
 
-    Bulletin  the whole cluster now
-    Past      series from before the first tick, for the graphs
+    ClusterSummary  the whole cluster, with each refresh
+    Backfill        series from before the first tick, for the graphs
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,21 +29,21 @@ from trntop.pipeline.history import History
 from trntop.pipeline.source_buffer import LATE_PERIODS
 
 VERSION = 1
-"""The version of the messages that is spoken."""
+"""Version of the messages."""
 KEPT_CLOSED = 200
-"""Incidents that are over and are remembered."""
+"""Closed incidents that are kept."""
 MAX_INCIDENTS = 2000
-"""Open ones that are shown, the worst."""
+"""Open incidents that are shown, the worst."""
 MAX_NODES = 40_000
 MAX_NOTES = 16
 MAX_TIMES = 4000
-"""Rows of the past."""
+"""Rows of a backfill."""
 SLACK = 5.0
-"""Seconds forgiven before what an engine tells is called old."""
+"""Extra seconds before a summary counts as old."""
 
 
 class RemoteIncident(msgspec.Struct, frozen=True, array_like=True):
-    """An incident that some agent has open."""
+    """An open incident of an agent."""
 
     kind: str
     severity: Severity
@@ -62,29 +61,29 @@ class ClusterSummary(msgspec.Struct, frozen=True, tag="cluster", tag_field="of")
     """Seconds from one sample of a node to the next, or between refreshes if that is longer."""
     nodes: int
     roster: tuple[str, ...]
-    """The nodes that are shown; who is not among them is forgotten."""
+    """The nodes that are shown; others are removed."""
     chosen: bool = False
-    """Whether these are only the worst."""
+    """Whether only the worst nodes are shown."""
     down: int = 0
     newest: float | None = None
     simulated: bool = False
     values: dict[str, float] = {}
     jobs: dict[str, dict[str, float]] = {}
     incidents: tuple[RemoteIncident, ...] | None = ()
-    """Those that are open; None where nobody tells, and what was known stands."""
+    """The open ones; None if unknown, then the previous ones stay."""
     notes: tuple[str, ...] = ()
 
 
 class Backfill(msgspec.Struct, frozen=True, tag="past", tag_field="of"):
-    """What was before the first tick; `null` where there was no value."""
+    """Series from before the first tick; `null` is no value."""
 
     v: int
     times: tuple[float, ...]
     """Unix seconds, rising."""
     scalars: dict[str, tuple[float | None, ...]] = {}
-    """`job/quantity`, or `/quantity` of all nodes → a value for each time."""
+    """`job/quantity`, or `/quantity` of all nodes → values."""
     nodes: dict[str, dict[str, tuple[float | None, ...]]] = {}
-    """Node → node quantity → a value for each time."""
+    """Node → node quantity → values."""
 
 
 _decoder = msgspec.json.Decoder(ClusterSummary | Backfill)
@@ -96,10 +95,10 @@ def encode(message: ClusterSummary | Backfill) -> bytes:
 
 
 class SummaryTracker:
-    """The newest word of an engine, and the incidents that have been and gone.
+    """The newest summary of a backend, and its open and closed incidents.
 
     Args:
-        history: where the past goes.
+        history: receives the backfill.
         period: seconds between its rows.
     """
 
@@ -108,28 +107,32 @@ class SummaryTracker:
         self._period = period
         self._newest: ClusterSummary | None = None
         self._as_of = 0.0
-        """When its newest sample was taken; where it knows of none, when it told so."""
+        """Time of its newest sample, else of the summary."""
         self._problem = ""
         self._open: dict[str, Incident] = {}
         self._closed: dict[str, Incident] = {}
 
     @property
     def roster(self) -> frozenset[str] | None:
-        """The nodes that are to be shown; None before the engine has told."""
+        """The nodes to show; None before the first summary."""
         return None if self._newest is None else frozenset(self._newest.roster)
 
     def take(self, reading: Reading) -> None:
-        """Takes one message.
+        """Adds one message.
 
         Raises:
-            DecodeError: it is none, or of another version.
+            DecodeError: it is not valid, or of another version.
         """
         try:
             message = _decoder.decode(reading.data)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise DecodeError(f"no message of an engine: {clean(str(error))}") from error
+            raise DecodeError(
+                f"not a message of a Prometheus backend: {clean(str(error))}"
+            ) from error
         if message.v != VERSION:
-            raise DecodeError(f"the message has version {message.v}, this trntop knows {VERSION}")
+            raise DecodeError(
+                f"the message has version {message.v}, this trntop supports {VERSION}"
+            )
         if isinstance(message, Backfill):
             self._fill(message)
             return
@@ -138,24 +141,24 @@ class SummaryTracker:
         self._newest, self._problem = message, ""
         self._as_of = reading.time if message.newest is None else message.newest
         if message.incidents is not None:
-            self._settle(sorted(message.incidents, key=_urgency), reading.time)
+            self._update(sorted(message.incidents, key=_urgency), reading.time)
 
     def status(self, status: Status) -> None:
-        """Takes the collector's word on the engine."""
+        """Sets the state that the collector reports."""
         self._problem = status.reason if status.state is State.DOWN else ""
 
     def complain(self, text: str) -> None:
-        """Says what was wrong with a message; the one before stands."""
+        """Reports a message that is not valid; the previous summary stays."""
         self._problem = text
 
     def restart(self) -> None:
-        """The stream's clock was set back: what was known belongs to another time."""
+        """Resets the state after the clock of the stream was set back."""
         self._newest = None
         self._open.clear()
         self._closed.clear()
 
     def whole(self, now: float) -> ClusterTotals:
-        """The cluster at `now`."""
+        """The totals at `now`."""
         newest = self._newest
         if newest is None:
             return ClusterTotals(problem=self._problem)
@@ -174,9 +177,9 @@ class SummaryTracker:
         )
 
     def incidents(self, now: float) -> tuple[Incident, ...]:
-        """Open ones first, worst first; then those that are over, newest first.
+        """Open ones first, worst first; then closed ones, newest first.
 
-        Those of an engine whose newest sample is old say so: they may be over by now.
+        If the newest sample is old, the summaries show its age.
         """
         found = sorted(self._open.values(), key=lambda one: (-one.severity.rank, one.opened_at))
         if self._is_old(now):
@@ -190,19 +193,17 @@ class SummaryTracker:
             return False
         return now - self._as_of > LATE_PERIODS * self._newest.period + SLACK
 
-    def _settle(self, told: Sequence[RemoteIncident], now: float) -> None:
-        """Opens what is new, and closes what is told of no more.
-
-        Those for which there is no room are neither open here nor over.
+    def _update(self, reported: Sequence[RemoteIncident], now: float) -> None:
+        """Opens new incidents and closes those that are no longer reported.
 
         Args:
-            told: all that are open, the worst first.
-            now: when that was told.
+            reported: all open incidents, the worst first.
+            now: time of the summary.
         """
         before, self._open = self._open, {}
         seen = set()
-        for one in told:
-            incident = self._incident(one, now)
+        for remote in reported:
+            incident = self._incident(remote, now)
             if incident.id in seen:
                 continue
             seen.add(incident.id)
@@ -222,22 +223,21 @@ class SummaryTracker:
         for name in list(self._closed)[: max(0, len(self._closed) - KEPT_CLOSED)]:
             del self._closed[name]
 
-    def _incident(self, told: RemoteIncident, now: float) -> Incident:
-        kind = clean(told.kind, 64)
+    def _incident(self, remote: RemoteIncident, now: float) -> Incident:
+        kind = clean(remote.kind, 64)
         job, node, component = (
-            None if text is None else clean(text) for text in (told.job, told.node, told.component)
+            None if text is None else clean(text)
+            for text in (remote.job, remote.node, remote.component)
         )
         where = " ".join(filter(None, (node, component))) or "the cluster"
         place = f"{job}, {where}" if job and (node or component) else job or where
-        evidence = Evidence(
-            "judged by the agents, as the engine tells; they keep the evidence", node
-        )
+        evidence = Evidence("reported by an agent, which has the evidence", node)
         return Incident(
             id=f"{kind}/{job or ''}/{node or ''}/{component or ''}",
             kind=kind,
-            severity=told.severity,
+            severity=remote.severity,
             summary=clean(f"{place}: {kind.replace('_', ' ')}", 120),
-            opened_at=min(told.opened_at, now),
+            opened_at=min(remote.opened_at, now),
             job=job,
             node=node,
             component=component,
@@ -245,17 +245,17 @@ class SummaryTracker:
         )
 
     def _fill(self, past: Backfill) -> None:
-        """Hands the past to the history.
+        """Adds a backfill to the history.
 
         Raises:
-            DecodeError: there are not as many values as times, or too many.
+            DecodeError: the numbers of values and times differ, or are too large.
         """
         lines = [
             *past.scalars.values(),
             *(values for table in past.nodes.values() for values in table.values()),
         ]
         if len(past.times) > MAX_TIMES or any(len(one) != len(past.times) for one in lines):
-            raise DecodeError("a past whose values and times do not agree")
+            raise DecodeError("a backfill with different numbers of values and times")
         self._history.fill(
             past.times,
             {clean(key): values for key, values in past.scalars.items()},
@@ -265,7 +265,7 @@ class SummaryTracker:
 
 
 def _urgency(one: RemoteIncident) -> tuple[int, float, str, str, str, str]:
-    """Sorts the worst before the others, then those that were open first."""
+    """Sorts by severity, then by start."""
     where = one.job or "", one.node or "", one.component or ""
     return -one.severity.rank, one.opened_at, one.kind, *where
 

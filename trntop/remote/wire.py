@@ -1,13 +1,14 @@
-"""What an agent says of a node to whoever watches it: msgpack messages.
+"""The messages of an agent about a node, in msgpack.
 
-    Announcement   the inventory, and which columns frames have; first, on a change, and each minute
-    Held           the values of columns that rest: most of what sysfs tells moves twice a minute
-    FrameMessage   one tick: which columns there are, and the values of those that moved
+    Schema         the inventory, and the columns of frames; first, on a change, and each minute
+    Keyframe       values that rarely change: most of sysfs changes twice a minute
+    FrameMessage   one tick: the columns that exist, and the values of those that changed
+    NodeRemoved    the agent no longer has the node
 
-Columns travel as numbers and nothing else: float32 for gauges, float64 for counters and times,
-which float32 would round. On a connection each message follows its length, four bytes, big-endian.
-A frame can only be read with the announcement whose `layout` it names, and the `Keyframe` of its
-`held`. Frames may be left out, the others may not.
+Columns are plain numbers: float32 for gauges, float64 for counters and times, which float32 would
+round. On a connection each message has its length in front, four bytes, big-endian. A frame needs
+the schema whose `layout` and the keyframe whose `held` it names. Frames may be skipped, the others
+may not.
 """
 
 import dataclasses
@@ -30,31 +31,31 @@ from trntop.core.text import clean
 from trntop.sources import BY_NAME
 
 VERSION = 1
-"""Version of the messages; others are rejected with the reason."""
+"""Messages of another version are rejected with the reason."""
 MAX_MESSAGE = 4 << 20
-"""Bytes; a longer message is none of ours."""
+"""Bytes; a longer message is not from trntop."""
 MAX_ANNOUNCEMENT = 512 << 10
-"""Bytes; what is in a longer one would take a hundred times as much when it is read."""
+"""Bytes of a schema; decoded it takes up to a hundred times as much."""
 ANNOUNCE_SECONDS = 60.0
-"""After so long the announcement is said again, so that any stretch of a recording can be read."""
+"""Interval at which the schema is repeated, so that any part of a recording can be read."""
 MAX_VALUES = 1 << 18
 """Numbers in one frame."""
 MAX_NUMBER = 1e30
-"""The largest that is taken; sums of larger ones would not come back."""
+"""Larger numbers are absent; they would make running sums useless."""
 MAX_SOURCES = 64
 """Sources of one node."""
 MAX_COUNTS = 32
 """Counts of one source."""
 MAX_PLACES = 64
-"""Sets of columns whose places are remembered."""
+"""Sets of columns whose positions are cached."""
 MAX_SHARED = 256
-"""Characters of a text that is kept once for all nodes that say it; longer ones are few."""
+"""Characters of a text that all nodes share in memory; longer ones are few."""
 MAX_SHARED_BYTES = 8192
-"""The same for the numbers of a column."""
+"""Bytes of a column that all nodes share in memory."""
 REST_FRAMES = 3
-"""A column that has not moved for so many frames is held from then on."""
+"""A column that has not changed for so many frames goes into the next keyframe."""
 REHOLD_SECONDS = 5.0
-"""What is held is said again after so long at the earliest."""
+"""Minimum interval between keyframes."""
 SCHEMA_TAG = "announcement"
 FRAME = "frame"
 GONE = "gone"
@@ -69,27 +70,27 @@ _Period = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 
 
 class Schema(msgspec.Struct, tag=SCHEMA_TAG, frozen=True):
-    """What exists on a node, and the columns of its frames."""
+    """The parts of a node, and the columns of its frames."""
 
     v: int
     node: str
-    """The name that the agent gives it; who watches goes by the address."""
+    """The agent's name for it; receivers use the address instead."""
     layout: int
-    """Counts the announcements that differ."""
+    """Counts the different schemas."""
     period: float
     """Seconds between frames."""
     columns: tuple[str, ...]
-    """Quantities that frames may have, in the order of their values."""
+    """Quantities of frames, in the order of their values."""
     sizes: tuple[int, ...]
-    """How many values each has."""
+    """Number of values of each."""
     wide: tuple[bool, ...]
     """Whether they are float64."""
     inventory: Any
-    """An `Inventory`, without what it owes to the columns' order."""
+    """An `Inventory`."""
     nodes: int = 1
     """Number of nodes of the agent."""
     relay: bool = False
-    """Whether they are other machines than the agent's own, so that they go by these names."""
+    """Whether they are other machines than the agent's own, so that these names are used."""
 
 
 class _Source(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -109,10 +110,10 @@ class _Phase(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _Values(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The values of some columns, one after the other."""
+    """The values of some columns in a row."""
 
     columns: bytes
-    """A bit for each column of the announcement, the first in the lowest bit."""
+    """A bit for each column of the schema, the first in the lowest bit."""
     narrow: bytes
     """float32, little-endian: the gauges."""
     wide: bytes
@@ -120,13 +121,13 @@ class _Values(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Keyframe(msgspec.Struct, tag="held", frozen=True):
-    """Values that stand until a frame or the next of these says otherwise."""
+    """Values that hold until a frame or the next keyframe changes them."""
 
     v: int
     node: str
     layout: int
     held: int
-    """Counts these messages."""
+    """Counts the keyframes."""
     values: _Values
 
 
@@ -137,11 +138,11 @@ class FrameMessage(msgspec.Struct, tag=FRAME, frozen=True, gc=False):
     node: str
     layout: int
     held: int
-    """The `Keyframe` that fills the columns whose values are not here."""
+    """The keyframe with the values of the other columns."""
     time: _Time
-    """By the agent's clock, as all times in it."""
+    """By the agent's clock, like all times in it."""
     present: bytes
-    """Which columns there are, a bit for each as in `_Values`; the others are absent."""
+    """The columns that exist, a bit for each as in `_Values`; the others are absent."""
     values: _Values
     sources: tuple[_Source, ...]
     simulated: bool = False
@@ -150,7 +151,7 @@ class FrameMessage(msgspec.Struct, tag=FRAME, frozen=True, gc=False):
 
 
 class NodeRemoved(msgspec.Struct, tag=GONE, frozen=True):
-    """The agent does not speak for a node any more."""
+    """The agent no longer has the node."""
 
     v: int
     node: str
@@ -160,14 +161,14 @@ Message = Schema | Keyframe | FrameMessage | NodeRemoved
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
-    """What a message is and whose, without the rest of it."""
+    """The type and the node of a message, without the rest."""
 
     type: str
     """`SCHEMA_TAG`, `held`, `FRAME` or `GONE`."""
     v: int
     node: str
     period: float = 0.0
-    """Of an announcement, as `nodes` and `relay`."""
+    """Of a schema, as `nodes` and `relay`."""
     nodes: int = 0
     relay: bool = False
     time: _Time = 0.0
@@ -183,32 +184,31 @@ _decoder = msgspec.msgpack.Decoder(Message)
 
 
 def gone(node: str) -> bytes:
-    """The message that a node is gone."""
     return msgspec.msgpack.encode(NodeRemoved(VERSION, node))
 
 
 def framed(message: bytes) -> bytes:
-    """A message behind its length."""
+    """A message with its length in front."""
     return _LENGTH.pack(len(message)) + message
 
 
 class FrameReader:
-    """Cuts a stream into messages.
-
-    Raises (from `feed`):
-        DecodeError: a length is beyond `MAX_MESSAGE`: what comes is not such a stream.
-    """
+    """Cuts a stream into messages."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     @property
     def kept(self) -> int:
-        """Bytes of a message that is not whole yet."""
+        """Bytes of an incomplete message."""
         return len(self._buffer)
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The messages that are whole with these bytes."""
+        """The messages that these bytes complete.
+
+        Raises:
+            DecodeError: a message exceeds `MAX_MESSAGE`: this is not a stream of trntop.
+        """
         buffer = self._buffer
         buffer += chunk
         messages = []
@@ -216,7 +216,7 @@ class FrameReader:
         while len(buffer) - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(buffer, start)
             if length > MAX_MESSAGE:
-                raise DecodeError(f"a message of {length:,} bytes is announced: not a trntop agent")
+                raise DecodeError(f"message of {length:,} bytes: not a trntop agent")
             end = start + _LENGTH.size + length
             if len(buffer) < end:
                 break
@@ -227,7 +227,7 @@ class FrameReader:
 
 
 class FrameEncoder:
-    """Puts the views of one node into messages.
+    """Encodes the views of one node.
 
     Args:
         node: its name.
@@ -244,16 +244,16 @@ class FrameEncoder:
         self._version: int | None = None
         self._nodes = 1
         self._layout = 0
-        self._said = -ANNOUNCE_SECONDS
+        self._announced_at = -ANNOUNCE_SECONDS
         self._before: dict[str, bytes] = {}
         """Column → its values in the newest frame."""
-        self._rests: dict[str, int] = {}
-        """Column → for how many frames they have been the same."""
+        self._unchanged: dict[str, int] = {}
+        """Column → number of frames since its last change."""
         self._held: dict[str, bytes] = {}
         self._holds = 0
         self._held_at = -REHOLD_SECONDS
         self.preface = (b"", b"")
-        """What a new listener has to hear before the next frame: announcement and held values."""
+        """The schema and the keyframe that a new client needs before the next frame."""
 
     def messages(self, view: NodeView, nodes: int = 1) -> tuple[tuple[bytes, ...], bytes]:
         """The messages of a view: a new schema and keyframe if needed, and the frame.
@@ -265,57 +265,59 @@ class FrameEncoder:
         inventory, frame = view.inventory, view.frame
         now = frame.time
         if not frame.columns.keys() <= self._names.keys():
-            # Columns that were there once stay in the layout: those that come and go cost a bit.
+            # Columns stay in the layout: one that comes and goes costs a bit.
             self._names.update(dict.fromkeys(name for name in frame.columns if name in CATALOG))
-        columns = self._note(frame)
+        columns = self._encoded(frame)
         sizes = tuple(len(inventory.of(CATALOG[name].entity)) for name in self._names)
-        # A node that was forgotten and is back counts its versions from the start.
+        # A node that was removed and is back counts its versions from the start.
         changed = (inventory.version, sizes, nodes) != (self._version, self._sizes, self._nodes)
-        due = changed or not 0 <= now - self._said < ANNOUNCE_SECONDS
+        due = changed or not 0 <= now - self._announced_at < ANNOUNCE_SECONDS
         if changed:
             self._layout += 1
             self._version, self._sizes, self._nodes = inventory.version, sizes, nodes
         if due or self._should_hold(columns, now):
-            self._said = now if due else self._said
+            self._announced_at = now if due else self._announced_at
             self._hold(columns, now, REST_FRAMES * (not changed))
-            first = self._announce(inventory) if due else self.preface[0]
+            first = self._schema(inventory) if due else self.preface[0]
             self.preface = (first, self._hold_message())
             before: tuple[bytes, ...] = self.preface if due else self.preface[1:]
         else:
             before = ()
         return before, self._frame(frame, columns)
 
-    def _note(self, frame: Frame) -> dict[str, bytes]:
-        """The values of a frame as they are sent; how long each column has rested is counted."""
+    def _encoded(self, frame: Frame) -> dict[str, bytes]:
+        """The values of a frame as they are sent; counts unchanged frames per column."""
         with np.errstate(over="ignore"):
             columns = {
                 name: frame.columns[name].astype("<f8" if _is_wide(name) else "<f4").tobytes()
                 for name in self._names
                 if name in frame.columns
             }
-        before, rests = self._before, self._rests
+        before, unchanged = self._before, self._unchanged
         for name, values in columns.items():
-            rests[name] = rests.get(name, 0) + 1 if before.get(name) == values else 0
+            unchanged[name] = unchanged.get(name, 0) + 1 if before.get(name) == values else 0
         self._before = columns
         return columns
 
     def _should_hold(self, columns: dict[str, bytes], now: float) -> bool:
-        """Whether anything worth it has come to rest that is still sent each time."""
+        """Whether a column that no longer changes is still sent in each frame."""
         if 0 <= now - self._held_at < REHOLD_SECONDS:
             return False
         return any(
-            self._rests[name] >= REST_FRAMES and self._held.get(name) != values
+            self._unchanged[name] >= REST_FRAMES and self._held.get(name) != values
             for name, values in columns.items()
         )
 
-    def _hold(self, columns: dict[str, bytes], now: float, rest: int) -> None:
-        """Holds the columns that have rested for so many frames; 0 are all, to begin with."""
-        self._held = {name: one for name, one in columns.items() if self._rests[name] >= rest}
+    def _hold(self, columns: dict[str, bytes], now: float, frames: int) -> None:
+        """Starts a keyframe of the columns unchanged for so many frames."""
+        self._held = {
+            name: values for name, values in columns.items() if self._unchanged[name] >= frames
+        }
         self._holds += 1
         self._held_at = now
 
-    def _announce(self, inventory: Inventory) -> bytes:
-        announcement = Schema(
+    def _schema(self, inventory: Inventory) -> bytes:
+        schema = Schema(
             v=VERSION,
             node=inventory.node,
             layout=self._layout,
@@ -327,7 +329,7 @@ class FrameEncoder:
             nodes=self._nodes,
             relay=self._relay,
         )
-        return msgspec.msgpack.encode(announcement, enc_hook=_plain)
+        return msgspec.msgpack.encode(schema, enc_hook=_plain)
 
     def _hold_message(self) -> bytes:
         message = Keyframe(VERSION, self._node, self._layout, self._holds, self._values(self._held))
@@ -343,11 +345,18 @@ class FrameEncoder:
             time=frame.time,
             present=self._bits(columns),
             values=self._values(
-                {name: one for name, one in columns.items() if held.get(name) != one}
+                {name: data for name, data in columns.items() if held.get(name) != data}
             ),
             sources=tuple(
-                _Source(one.name, one.state, one.reason, one.time, one.period, dict(one.counts))
-                for one in frame.sources
+                _Source(
+                    source.name,
+                    source.state,
+                    source.reason,
+                    source.time,
+                    source.period,
+                    dict(source.counts),
+                )
+                for source in frame.sources
             ),
             simulated=frame.simulated,
             reasons=dict(frame.reasons),
@@ -372,53 +381,51 @@ class FrameEncoder:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Places:
-    """Where the values of some columns stand in a message, those left out that are unknown here.
+    """Positions of the values of some columns in a message, without unknown columns.
 
-    As there are hundreds of columns, all of one size are cut in one go.
+    As there are hundreds of columns, all columns of one size are cut in one operation.
     """
 
     where: Mapping[str, tuple[int, int]]
     """Column → its table, and its row there."""
     places: tuple[npt.NDArray[np.intp], ...]
-    """For each size which numbers of the message: `[column, part]`; the narrow ones come first."""
+    """For each size the indices in the message, `[column, part]`; narrow values come first."""
     ends: tuple[int, int]
-    """How many values there are, narrow and wide, of those unknown too."""
+    """Number of values, narrow and wide, including unknown columns."""
     names: Mapping[str, None]
-    """The columns, and if there are any, that of the clock, which is set here."""
+    """The columns, and with any, that of the clock, which is computed here."""
 
     def tables(self, values: _Values) -> list[npt.NDArray[np.float64]]:
         """The values of all columns of one size, `[column, part]`, for each size.
 
         Raises:
-            DecodeError: there are more or fewer values than the columns have.
+            DecodeError: the number of values is wrong.
         """
         if (4 * self.ends[0], 8 * self.ends[1]) != (len(values.narrow), len(values.wide)):
-            raise DecodeError("values that do not fill their columns")
+            raise DecodeError("the number of values does not match the columns")
         narrow, wide = np.frombuffer(values.narrow, "<f4"), np.frombuffer(values.wide, "<f8")
         numbers = np.concatenate((narrow, wide), dtype=np.float64)
-        # What no quantity can be is absent.
+        # Impossible values are absent.
         numbers[~(np.abs(numbers) <= MAX_NUMBER)] = np.nan
         return [numbers[place] for place in self.places]
 
 
 def _places(found: Mapping[str, range], ends: tuple[int, int]) -> _Places:
-    """The places of columns that stand at these numbers of a message."""
     names = sorted(found, key=lambda name: len(found[name]))
     where: dict[str, tuple[int, int]] = {}
     tables = []
-    for number, (_, alike) in enumerate(groupby(names, lambda name: len(found[name]))):
-        rows = list(alike)
+    for number, (_, group) in enumerate(groupby(names, lambda name: len(found[name]))):
+        rows = list(group)
         where |= {name: (number, row) for row, name in enumerate(rows)}
         tables.append(np.array([found[name] for name in rows], np.intp))
-    told = [*names, OFFSET] if names else []
-    return _Places(where, tuple(tables), ends, dict.fromkeys(told))
+    shown = [*names, OFFSET] if names else []
+    return _Places(where, tuple(tables), ends, dict.fromkeys(shown))
 
 
 class _Columns(Mapping[str, Column]):
-    """The columns of a frame, each cut out of its table when somebody asks for it: most are not.
+    """The columns of a frame, each cut out of its table on access: most are never read.
 
-    Those of one size share their memory: whoever keeps what there is one of per node for long does
-    not keep the many numbers of its cores.
+    Columns of one size share memory, so keeping the node's columns does not keep those of cores.
     """
 
     __slots__ = ("_held", "_made", "_names", "_tables", "_where")
@@ -438,11 +445,11 @@ class _Columns(Mapping[str, Column]):
         self._made: dict[str, Column] = {}
         if names:
             # An aggregator reports the node's offset from its own clock.
-            told = self.get(OFFSET) if OFFSET in moved.where or OFFSET in held else _NONE
-            self._made[OFFSET] = told + ahead
+            offset = self.get(OFFSET) if OFFSET in moved.where or OFFSET in held else _NONE
+            self._made[OFFSET] = offset + ahead
 
     def get(self, key: str, default: Any = None) -> Any:
-        """As of a dict; what columns are mostly asked by."""
+        """As of a dict; the usual access."""
         column = self._made.get(key)
         if column is None:
             if key not in self._names:
@@ -453,7 +460,6 @@ class _Columns(Mapping[str, Column]):
         return column
 
     def keys(self) -> KeysView[str]:
-        """The names of the columns."""
         return self._names.keys()
 
     def __getitem__(self, key: str) -> Column:
@@ -472,7 +478,7 @@ class _Columns(Mapping[str, Column]):
 
 
 class _Layout:
-    """The columns that were announced; one for all nodes that announce the same."""
+    """The columns of a schema; shared by all nodes with the same columns."""
 
     def __init__(
         self, names: tuple[str, ...], sizes: tuple[int, ...], wide: tuple[bool, ...]
@@ -481,15 +487,15 @@ class _Layout:
         self._places: dict[bytes, _Places] = {}
 
     def places(self, present: bytes) -> _Places:
-        """The places of those columns whose bits are set.
+        """The positions of the columns whose bits are set.
 
         Raises:
-            DecodeError: these are not as many bits as there are columns.
+            DecodeError: the number of bits does not match the columns.
         """
         if (known := self._places.get(present)) is not None:
             return known
         if len(present) != (len(self._columns) + 7) // 8:
-            raise DecodeError("a frame with other columns than were announced")
+            raise DecodeError("the columns of a frame do not match the schema")
         there = [
             column
             for index, column in enumerate(self._columns)
@@ -511,7 +517,7 @@ class _Layout:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Resting:
-    """What the newest `Keyframe` told."""
+    """The newest keyframe."""
 
     number: int
     bits: int
@@ -520,41 +526,37 @@ class _Resting:
 
 
 class FrameDecoder:
-    """Makes views of one node of an agent's messages.
+    """Decodes the messages about one node.
 
     Args:
-        node: the name it goes by here, whatever the agent calls it.
+        node: its name here, which can differ from the agent's.
     """
 
     def __init__(self, node: str) -> None:
         self.node = node
         self.period: float | None = None
-        """Seconds between frames, as they were announced."""
-        self._announced = b""
-        """What the newest announcement is known by."""
+        """Seconds between frames, by the schema."""
+        self._digest = b""
+        """Of the newest schema."""
         self._number = 0
-        """The layout that frames have to name."""
+        """Layout of the newest schema."""
         self._layout: _Layout | None = None
         self._inventory = Inventory(node=node)
         self._held: _Resting | None = None
 
     def take(self, data: bytes, ahead: float = 0.0) -> NodeView | None:
-        """The view that a message gives; None where it only prepares for frames.
-
-        None also for a frame whose schema or keyframe is missing.
+        """The view of a frame; None for other messages, and without its schema and keyframe.
 
         Args:
             data: the message.
-            ahead: seconds that the agent's clock is ahead; times are moved back by them, and the
-                column that tells of it is set.
+            ahead: seconds that the agent's clock is ahead, subtracted from times.
 
         Raises:
-            DecodeError: it is no such message, of another version, or does not go with what was
-                announced.
+            DecodeError: the message is not valid, of another version, or does not match the schema.
         """
         message = decode(data)
         if isinstance(message, Schema):
-            self._learn(message, data)
+            self._set_schema(message, data)
             return None
         layout = self._layout
         if layout is None or isinstance(message, NodeRemoved) or message.layout != self._number:
@@ -568,23 +570,20 @@ class FrameDecoder:
             return None
         return NodeView(self._inventory, self._frame(message, layout, self._held, ahead))
 
-    def _learn(self, message: Schema, data: bytes) -> None:
+    def _set_schema(self, message: Schema, data: bytes) -> None:
         digest = hashlib.blake2b(data, digest_size=16).digest()
-        if digest == self._announced:
-            return  # said again
+        if digest == self._digest:
+            return  # repeated
         self._layout = self._held = None
-        self._announced = b""
+        self._digest = b""
         self._inventory = _inventory(message, self.node, self._inventory.version + 1)
         self._layout = _layout_of(message.columns, message.sizes, message.wide)
         self._number = message.layout
         self.period = message.period if 0 < message.period < math.inf else None
-        self._announced = digest
+        self._digest = digest
 
     def _known(self, places: _Places, tables: list[npt.NDArray[np.float64]]) -> dict[str, Column]:
-        """The columns; unchanged ones are the same objects as before.
-
-        Most of what rests is the same on all nodes, such as the errors that none of them has.
-        """
+        """The columns; unchanged ones are the same objects as before."""
         before = {} if self._held is None else self._held.columns
         known = {}
         for name, (table, row) in places.where.items():
@@ -596,20 +595,23 @@ class FrameDecoder:
         values, present = message.values, message.present
         moved = layout.places(values.columns)
         if len(present) != len(values.columns):
-            raise DecodeError("a frame with other columns than were announced")
+            raise DecodeError("the columns of a frame do not match the schema")
         there = (held.bits | _bits(values.columns)) & _bits(present)
         names = layout.places(there.to_bytes(len(present), "little")).names
         columns = _Columns(names, moved, moved.tables(values), held.columns, ahead)
         sources = [
             SourceState(
-                _NAMES.get(one.name) or clean(one.name),
-                one.state,
-                one.reason and clean(one.reason),
-                one.time and one.time - ahead,
-                one.period,
-                {_shared(what): count for what, count in islice(one.counts.items(), MAX_COUNTS)},
+                _NAMES.get(source.name) or clean(source.name),
+                source.state,
+                source.reason and clean(source.reason),
+                source.time and source.time - ahead,
+                source.period,
+                {
+                    _shared(event): count
+                    for event, count in islice(source.counts.items(), MAX_COUNTS)
+                },
             )
-            for one in message.sources[:MAX_SOURCES]
+            for source in message.sources[:MAX_SOURCES]
         ]
         reasons = {name: clean(why) for name, why in message.reasons.items() if name in CATALOG}
         return Frame(
@@ -634,14 +636,14 @@ def decode(data: bytes) -> Message:
 
 
 def head(data: bytes) -> Head:
-    """The head of a message; what follows it may be damaged.
+    """The head of a message; the rest may be damaged.
 
     Raises:
         DecodeError: as of `decode`.
     """
     found: Head = _decoded(_heads, data)
     if found.type == SCHEMA_TAG and len(data) > MAX_ANNOUNCEMENT:
-        raise DecodeError(f"an announcement of {len(data):,} bytes")
+        raise DecodeError(f"schema of {len(data):,} bytes")
     return found
 
 
@@ -649,33 +651,37 @@ def _decoded(decoder: msgspec.msgpack.Decoder[_Versioned], data: bytes) -> _Vers
     try:
         message = decoder.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise DecodeError(f"no message of a trntop agent: {clean(str(error))}") from error
+        raise DecodeError(f"not a message of a trntop agent: {clean(str(error))}") from error
     if message.v != VERSION:
-        raise DecodeError(f"the agent speaks version {message.v}, this trntop {VERSION}")
+        raise DecodeError(
+            f"the agent has version {message.v} of the protocol, this trntop {VERSION}"
+        )
     return message
 
 
 def _inventory(message: Schema, node: str, version: int) -> Inventory:
-    """The inventory of an announcement, under the name that the node goes by here."""
+    """The inventory of a schema, with the node's name here."""
     names, sizes = message.columns, message.sizes
     if not len(set(names)) == len(names) == len(sizes) == len(message.wide):
-        raise DecodeError("an announcement whose columns and sizes do not agree")
+        raise DecodeError("the columns and sizes of a schema do not match")
     if any(size < 0 for size in sizes) or sum(sizes) > MAX_VALUES:
-        raise DecodeError("an announcement of impossible sizes")
+        raise DecodeError("impossible sizes in a schema")
     try:
-        told = msgspec.convert(_cleaned(message.inventory), Inventory, dec_hook=_array)
+        found = msgspec.convert(_cleaned(message.inventory), Inventory, dec_hook=_array)
     except (msgspec.ValidationError, ValueError, TypeError, OverflowError) as error:
         raise DecodeError(f"inventory: {clean(str(error))}") from error
     for name, size in zip(names, sizes, strict=True):
-        if name in CATALOG and len(told.of(CATALOG[name].entity)) != size:
-            raise DecodeError(f"{clean(name, 64)}: {size} values for as many parts as do not exist")
+        if name in CATALOG and len(found.of(CATALOG[name].entity)) != size:
+            raise DecodeError(
+                f"{clean(name, 64)}: {size} values do not match the parts of the node"
+            )
     for entity, owner in ((Entity.CORE, "core_device"), (Entity.PHYSICAL_CORE, "physical_device")):
-        if len(getattr(told, owner)) not in (0, len(told.of(entity))):
-            raise DecodeError(f"{owner}: not one device for each core")
-    facts = dict(told.facts)
+        if len(getattr(found, owner)) not in (0, len(found.of(entity))):
+            raise DecodeError(f"{owner} needs one device for each core")
+    facts = dict(found.facts)
     if (name := _shared(message.node)) != node:
         facts["agent_name"] = name
-    return dataclasses.replace(told, node=node, version=version, facts=facts)
+    return dataclasses.replace(found, node=node, version=version, facts=facts)
 
 
 @lru_cache(maxsize=64)
@@ -684,7 +690,7 @@ def _layout_of(names: tuple[str, ...], sizes: tuple[int, ...], wide: tuple[bool,
 
 
 def _column(data: bytes) -> Column:
-    """Numbers, one object for all that hold the same."""
+    """A column, one object for equal ones."""
     return _same_column(data) if len(data) <= MAX_SHARED_BYTES else np.frombuffer(data, np.float64)
 
 
@@ -694,7 +700,7 @@ def _same_column(data: bytes) -> Column:
 
 
 def _shared(text: str) -> str:
-    """Cleaned text, one object for all nodes that say the same."""
+    """Cleaned text, one object for equal texts."""
     return _same_text(text) if len(text) <= MAX_SHARED else clean(text)
 
 
@@ -738,7 +744,7 @@ def _array(kind: type, value: Any) -> object:
 
 
 def _cleaned(value: Any) -> Any:
-    """Foreign text in a tree of plain values, cleaned."""
+    """Cleans untrusted text in a tree of plain values."""
     if isinstance(value, str):
         return _shared(value)
     if isinstance(value, dict):

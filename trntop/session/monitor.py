@@ -149,7 +149,7 @@ class Monitor:
         node = self._node(reading.node)
         if node is None:
             return
-        if reading.source in self._plan.skippable and node.hears(reading.source):
+        if reading.source in self._plan.skippable and node.is_up(reading.source):
             node.feed(reading, Sample())  # the node is up
             return
         try:

@@ -1,11 +1,11 @@
-"""Who was given which part of a node: jobs of Slurm or its like, and Kubernetes' pods.
+"""Allocations of parts of a node: to jobs of Slurm or its like, and to Kubernetes' pods.
 
     job-mapping    {"period", "files": {"0": ["4711"], "all": ["4712"]}, "errors": […]}
     pod-resources  {"period", "pods": [{"namespace", "name", "containers": [{"name",
                     "devices": [{"resource", "ids": […]}],
                     "claims": [{"namespace", "name", "driver", "pool", "device"}]}]}]}
 
-Files are named and filled as dcgm-exporter's README says of its HPC job mapping: one for each
+Files have the form of dcgm-exporter's HPC job mapping: one for each
 device index, with a job id a line; `all` is every device. Pods are as the kubelet's PodResources
 API v1 lists them. Ids of AWS's device plugin are the flat indices by which neuron-monitor counts
 devices and logical cores: CloudWatch's agent matches the two as they are.
@@ -22,9 +22,9 @@ from trntop.sources import tolerant
 from trntop.sources.columns import SECONDS
 
 PERIOD = 10.0
-"""Seconds, where the payload does not say."""
+"""Seconds, where the payload does not state it."""
 ALL = "all"
-"""Name of the file that stands for every device."""
+"""Name of the file for all devices."""
 DEVICE_RESOURCES = ("aws.amazon.com/neuron", "aws.amazon.com/neurondevice")
 """The present name, and the one before 2024."""
 CORE_RESOURCE = "aws.amazon.com/neuroncore"
@@ -81,7 +81,7 @@ _pods_decoder = msgspec.json.Decoder(_Pods)
 
 
 def decode_jobs(data: bytes) -> Sample:
-    """The jobs that the node or its devices were given to.
+    """The jobs that the node or its devices are allocated to.
 
     Raises:
         DecodeError: the payload is no JSON object of this kind.
@@ -93,7 +93,7 @@ def decode_jobs(data: bytes) -> Sample:
     for name, lines in mapping.files.items():
         index = None if name == ALL else index_of(name)
         if name != ALL and index is None:
-            problems.append(f"{clean(name, MAX_NAME)}: no device index, and not `{ALL}`")
+            problems.append(f"{clean(name, MAX_NAME)}: not a device index or `{ALL}`")
             continue
         for line in lines:
             if not (job := clean(line.strip(), MAX_NAME)):
@@ -114,7 +114,7 @@ def decode_jobs(data: bytes) -> Sample:
 
 
 def decode_pods(data: bytes) -> Sample:
-    """The containers that Neuron devices or cores were given to.
+    """The containers that Neuron devices or cores are allocated to.
 
     Raises:
         DecodeError: the payload is no JSON object of this kind.
@@ -161,7 +161,7 @@ def _indices(ids: Iterable[str], problems: list[str]) -> set[int]:
     indices = set()
     for one in ids:
         if (index := index_of(one)) is None:
-            problems.append(f"{clean(one, MAX_NAME)}: no index of a Neuron device or core")
+            problems.append(f"{clean(one, MAX_NAME)}: not the index of a Neuron device or core")
         else:
             indices.add(index)
     return indices

@@ -4,11 +4,11 @@
      "metrics": {"node_neuroncore_utilization": {"Average": 41.5, "Minimum": 0, "Maximum": 99}}}
 
 Names and statistics are CloudWatch's, in the dimensions ClusterName, InstanceId, NodeName, where
-the agent's values for single cores and cards are data points of one metric. What they mean is
+the agent's values for single cores and EFA devices are data points of one metric. What they mean is
 from the agent's source (plugins/processors/awsneuron, receiver/awscontainerinsightreceiver), which
 differs from AWS's table of metrics in one place: utilization is in percent, execution latency is
-the p50, and EFA's bytes and drops are differences between two looks, though the table calls them
-rates. So their sum over all cards and the minute, divided by the minute, is the node's rate.
+the p50, and EFA's bytes and drops are differences between two polls, though the table calls them
+rates. So their sum over all devices and the minute, divided by the minute, is the node's rate.
 """
 
 import msgspec
@@ -71,20 +71,20 @@ def decode(data: bytes) -> Sample:
     facts = {clean(name, 64): clean(text) for name, text in list(minute.facts.items())[:16]}
     sample = Sample(facts={"facts": facts}, period=PERIOD, problems=problems)
 
-    def told(metric: str, statistic: str) -> float | None:
+    def value_of(metric: str, statistic: str) -> float | None:
         return minute.metrics.get(metric, {}).get(statistic)
 
     for quantity, (metric, statistic, bounds) in GAUGES.items():
-        value = told(metric, statistic)
+        value = value_of(metric, statistic)
         if value is not None:
             column = within(np.array([value]), bounds)
             if np.isfinite(column[0]):
                 sample.columns[quantity] = column
     for quantity, metric in SUMS.items():
-        value = told(metric, "Sum")
+        value = value_of(metric, "Sum")
         if value is not None and 0 <= value <= SIZE.limit and minute.seconds > 0:
             sample.columns[quantity] = np.array([value / minute.seconds])
-    errors = told(ERRORS, "Sum")
+    errors = value_of(ERRORS, "Sum")
     if errors is not None and 0 <= errors <= SIZE.limit:
         sample.deltas["node_executions_failed_total"] = errors
     return sample

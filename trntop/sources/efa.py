@@ -126,14 +126,14 @@ def _links(
 ) -> dict[str, dict[str, str]]:
     """What is known of each device besides its counters; many readings share one mapping."""
     names = (*_FACTS, "driver")
-    # The kernel says -1 where memory has no nodes.
+    # The kernel states -1 where memory has no nodes.
     return {
         label: {
             key: clean(str(value), MAX_FACT)
-            for key, value in zip(names, (*said, driver), strict=True)
+            for key, value in zip(names, (*values, driver), strict=True)
             if value is not None and value not in ("", -1, "-1")
         }
-        for label, said in zip(labels, facts, strict=True)
+        for label, values in zip(labels, facts, strict=True)
     }
 
 

@@ -3,7 +3,7 @@
 Source: `4.validation_and_observability/3.efa-node-exporter/amazon_efa_linux.go` in
 https://github.com/aws-samples/awsome-distributed-training. Values are those of the driver and
 cumulative. `lifespan`, which it publishes as well, is a setting of the kernel and no counter. It
-looks for the device's counters among the port's, where only drivers before 1.14.0 keep them.
+expects the device's counters among the port's, where only drivers before 1.14.0 keep them.
 """
 
 import numpy as np
@@ -17,9 +17,9 @@ from trntop.sources.exporter_page import read, within
 from trntop.sources.source import Role, Source
 
 PREFIX = "node_amazonefa_"
-MAX_CARDS = 256
+MAX_DEVICES = 256
 PERIOD = 5.0
-"""Seconds from one look at the page to the next."""
+"""Seconds between two polls of the page."""
 
 _INFO = f"{PREFIX}info"
 _COUNTERS = {f"{PREFIX}{name}": name for name in EFA_PORT_COUNTERS | EFA_DEVICE_COUNTERS}
@@ -42,25 +42,25 @@ def decode(data: bytes) -> Sample:
         raise DecodeError("no page of the EFA node exporter")
     series = [one for name in named for one in page.of(name)]
     labels = {one.labels.get("device", "") for one in series}
-    cards = sorted(labels - {""})[:MAX_CARDS]
-    place = {card: index for index, card in enumerate(cards)}
+    devices = sorted(labels - {""})[:MAX_DEVICES]
+    place = {device: index for index, device in enumerate(devices)}
     sample = Sample(period=PERIOD, problems=page.problems)
-    # As trntop's own pages under these names say.
+    # As trntop's own pages under these names state.
     sample.simulated = any(one.labels.get("provenance") == "simulated" for one in series[:1])
     if failed:
         sample.unusable = "node_exporter's collector amazonefa failed"
         return sample
-    sample.keys[Entity.EFA] = tuple(clean(card, 64) for card in cards)
+    sample.keys[Entity.EFA] = tuple(clean(device, 64) for device in devices)
     for family, name in _COUNTERS.items():
-        column = np.full(len(cards), np.nan)
+        column = np.full(len(devices), np.nan)
         for one in page.of(family):
             index = place.get(one.labels.get("device", ""))
             if index is not None:
                 column[index] = one.value
         if not np.isnan(column).all():
             sample.columns[f"efa_{name}_total"] = within(column, COUNTER)
-    read_cards = sample.columns.get("efa_tx_bytes_total", np.full(len(cards), np.nan))
-    sample.columns["node_efa_cards"] = np.array([float(np.isfinite(read_cards).sum())])
+    readable = sample.columns.get("efa_tx_bytes_total", np.full(len(devices), np.nan))
+    sample.columns["node_efa_cards"] = np.array([float(np.isfinite(readable).sum())])
     return sample
 
 

@@ -7,7 +7,7 @@ once.
 
 Two scales of shares are in the field under one name: from 0 to 1, and from 0 to 100. A family
 with a value above 1.5 is in percent; as an idle node shows no such value, whoever polls the page
-remembers that and says so in a comment, `# trntop percent NAME…`, above the page.
+remembers that in a comment, `# trntop percent NAME…`, above the page.
 """
 
 import math
@@ -26,7 +26,7 @@ MAX_BYTES = 16 << 20
 """Longest page that is read."""
 MAX_PROBLEMS = 16
 PERCENT_ABOVE = 1.5
-"""A share above this is in percent, whatever its name says."""
+"""A share above this is in percent, whatever its name is."""
 RATIO = Range(limit=1.05, cap=1.0)
 """A share from 0 to 1."""
 NOTE = "# trntop percent "
@@ -38,7 +38,7 @@ _LABEL = r'([A-Za-z_][A-Za-z0-9_]*+)="((?:[^"\\]++|\\.)*+)"(?:,|\Z)'
 _ONE = re.compile(_LABEL, re.DOTALL)
 _ALL = re.compile(f"(?:{_LABEL})*+", re.DOTALL)
 _PERHAPS = re.compile(rb"_ratio(?:\{[^\n]*\})? +\+?(?:1\.[5-9]|[2-9]|\d\d)")
-"""What a share in percent looks like; a hundred times as quick as to read the page."""
+"""The form of a share in percent; a hundred times quicker than reading the page."""
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -102,12 +102,12 @@ def read(data: bytes, names: Collection[str]) -> Page:
                 problems.append(f"cannot read: {clean(line, 80)}")
             continue
         families.setdefault(name, []).append(Series(labels, value))
-    told = frozenset(percent)
+    noted = frozenset(percent)
     for name, series in families.items():
         if name.endswith("_ratio") and name not in percent and _is_percent(series):
             percent.add(name)
             problems.append(f"{name} is in percent on this page, read as such")
-    return Page(families, told | percent, tuple(problems))
+    return Page(families, noted | percent, tuple(problems))
 
 
 def percents(data: bytes, names: Collection[str]) -> frozenset[str]:
@@ -136,7 +136,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _number(text: str) -> float | None:
-    """The first number of the rest of a line, behind which a timestamp may stand."""
+    """The first number of the rest of a line, which a timestamp may follow."""
     words = text.split(None, 2)
     if not words or "_" in words[0]:  # Python reads 1_000, the format does not know it
         return None
@@ -147,7 +147,7 @@ def _number(text: str) -> float | None:
 
 
 def index_of(labels: dict[str, str], label: str, limit: int) -> int | None:
-    """The number that a label says, if it is one below `limit`, which is at most `MAX_INDEX`."""
+    """The number in a label, if it is below `limit`, which is at most `MAX_INDEX`."""
     index = _INDICES.get(labels.get(label, ""), limit)
     return index if index < limit else None
 

@@ -1,7 +1,7 @@
-"""What a list of nodes tells of a node: `{"facts": {name: text}, "period": seconds}`.
+"""Facts about a node from a list of nodes: `{"facts": {name: text}, "period": seconds}`.
 
 Facts go by the names of `Inventory.facts`; an empty text takes one back. An `instance_state` other
-than pending or running says that nothing can be heard of the node, and why.
+than pending or running means that the node cannot report, and why.
 """
 
 import msgspec
@@ -15,7 +15,7 @@ from trntop.sources.source import Role, Source
 MAX_FACTS = 64
 MAX_NAME = 64
 ALIVE = ("", "pending", "running")
-"""States of an instance that may speak."""
+"""States of an instance that may report."""
 
 
 class _Told(msgspec.Struct):
@@ -32,14 +32,14 @@ def decode(data: bytes) -> Sample:
     Raises:
         DecodeError: the payload is no JSON object of this kind.
     """
-    told, problems = tolerant.decode(data, _decoder)
+    listed, problems = tolerant.decode(data, _decoder)
     facts = {
-        clean(name, MAX_NAME): clean(text) for name, text in list(told.facts.items())[:MAX_FACTS]
+        clean(name, MAX_NAME): clean(text) for name, text in list(listed.facts.items())[:MAX_FACTS]
     }
     state = facts.get("instance_state", "")
     why = facts.get("state_reason", "")
-    gone = "" if state in ALIVE else f"EC2 says: {state}{f' ({why})' if why else ''}"
-    period = told.period
+    gone = "" if state in ALIVE else f"EC2 reports: {state}{f' ({why})' if why else ''}"
+    period = listed.period
     return Sample(
         facts={"facts": facts},
         period=period if period is not None and 0 < period < float("inf") else None,

@@ -1,7 +1,7 @@
 """The host: `{"period", "cpu", "memory", "network", "disk", "lustre", "processes", …}`.
 
 Bytes are cumulative: since boot, or since a file system was mounted. A count of which the
-reader saw only a part is absent, and the sample says why.
+reader saw only a part is absent with the reason.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from trntop.sources.columns import COUNTER, SIZE, Layout, Range
 from trntop.sources.source import Source
 
 PERIOD = 10.0
-"""Seconds, where the payload does not say."""
+"""Seconds, where the payload does not state it."""
 MAX_ERRORS = 16
 EC2 = "Amazon EC2"
 """The firmware's vendor on Nitro instances."""
@@ -101,9 +101,9 @@ def decode(data: bytes) -> Sample:
     if compilers or (compilers is not None and not host.processes.partial):
         facts["compilation"] = _compilation(compilers)
     if host.processes.partial:
-        absent["node_compilers"] = "not all processes could be looked at"
+        absent["node_compilers"] = "not all processes could be read"
     if host.compile_cache.partial:
-        absent["node_compile_cache_modules"] = "not all modules could be looked at"
+        absent["node_compile_cache_modules"] = "not all modules could be read"
     row = (
         host.cpu.busy,
         host.cpu.load1,
@@ -128,11 +128,11 @@ def decode(data: bytes) -> Sample:
 
 
 def _instance(dmi: _Dmi) -> dict[str, str]:
-    """Type and id of an EC2 instance, as its firmware tells them; elsewhere nothing."""
+    """Type and id of an EC2 instance, from its firmware; elsewhere nothing."""
     if dmi.sys_vendor != EC2:
         return {}
-    said = {"instance_type": dmi.product_name, "instance_id": dmi.board_asset_tag}
-    return {name: clean(value, 64) for name, value in said.items() if value}
+    facts = {"instance_type": dmi.product_name, "instance_id": dmi.board_asset_tag}
+    return {name: clean(value, 64) for name, value in facts.items() if value}
 
 
 def _total(values: Iterable[float | None]) -> float | None:
@@ -142,7 +142,7 @@ def _total(values: Iterable[float | None]) -> float | None:
 
 
 def _compilation(compilers: list[_Compiler]) -> Compilation | None:
-    """What the compilers are at, those that tell since when."""
+    """The compilers whose start is known."""
     starts = [each.since for each in compilers if each.since is not None and each.since > 0]
     return Compilation(min(starts), len(starts)) if starts else None
 

@@ -1,4 +1,4 @@
-"""Lines of the kernel log that tell of trouble with Neuron devices or EFA cards.
+"""Lines of the kernel log on faults of Neuron or EFA devices.
 
     {"period", "via", "lines": [{"time", "text"}], "counts": {"neuron", "efa"}, "lost"}
 
@@ -20,17 +20,17 @@ from trntop.sources import tolerant
 from trntop.sources.source import Source
 
 PERIOD = 10.0
-"""Seconds, where the payload does not say."""
+"""Seconds, where the payload does not state it."""
 MAX_LINES = 64
 MAX_TEXT = 1024
-"""Characters of a line that are looked at."""
+"""Characters of a line that are read."""
 KINDS = ("neuron", "efa")
 
 # Neuron SDK, rules of its problem detector for Kubernetes. A full line, by the runtime guide:
 # NEURON_HW_ERR=SRAM_UNCORRECTABLE_ERROR instance-id=… nd-id=0 nc-id=0 serial-num=… action=…
 _NEURON = re.compile(r"\bNEURON_HW_ERR=\w")
-# EFA driver, efa_com.c. The ENA driver says some of it word for word, hence the name: a line
-# begins `efa 0000:a0:1a.0 rdmap160s26: `, or with the card's name alone.
+# EFA driver, efa_com.c. The ENA driver has some of the same lines, hence the name: a line
+# begins `efa 0000:a0:1a.0 rdmap160s26: `, or with the device's name alone.
 _EFA = re.compile(
     r"\b(?:efa|rdmap\d).*(?:"
     r"The device didn't send any completion for admin cmd"
@@ -47,7 +47,7 @@ _BENIGN = re.compile(r"Failed to process command DEREG_MR .*comp_status 7 err -2
 
 
 def relevant(text: str) -> str | None:
-    """Whose trouble a line of the kernel log tells of, `neuron` or `efa`, if any."""
+    """The devices that a line of the kernel log is about, `neuron` or `efa`, if any."""
     text = text[:MAX_TEXT]
     if _NEURON.search(text):
         return "neuron"
@@ -71,7 +71,7 @@ _decoder = msgspec.json.Decoder(_Log)
 
 
 def decode(data: bytes) -> Sample:
-    """What the kernel said since the reading before.
+    """The lines since the reading before.
 
     Raises:
         DecodeError: the payload is no JSON object of this kind.

@@ -23,12 +23,12 @@ from trntop.sources import tolerant
 from trntop.sources.source import Role, Source
 
 MAX_TEXT = 4096
-"""Characters of a line that are looked at."""
+"""Characters of a line that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What a line says of one thing."""
+    """One value of a line."""
 
     columns: tuple[str, ...]
     scale: float = 1.0
@@ -57,7 +57,7 @@ class Form:
     signs: tuple[re.Pattern[str], ...]
     """All of them are found in a line of this form."""
     details: tuple[re.Pattern[str], ...]
-    """What it says; of two that give the same, the first one found counts."""
+    """Its values; of two that give the same, the first one found counts."""
 
 
 # No expression takes more than a few steps per character, whatever the line: each begins with
@@ -66,7 +66,7 @@ _NUMBER = r"[-+]?(?:\d[\d,]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?"
 
 
 def _form(name: str, signs: tuple[str, ...], *details: str) -> Form:
-    """A form from expressions in which `#` stands for a number."""
+    """A form from expressions in which `#` is a number."""
     return Form(
         name,
         tuple(re.compile(sign.replace("#", _NUMBER)) for sign in signs),
@@ -164,7 +164,7 @@ def plain(text: str) -> str:
 
 
 def recognize(text: str) -> tuple[str, dict[str, float]]:
-    """The name of a line's form and what the line says, by the names in `FIELDS`.
+    """The name of a line's form and its values, by the names in `FIELDS`.
 
     Both are empty for a line of no known form. What is no number, like a loss of `nan`, is left
     out.
@@ -186,7 +186,7 @@ def recognize(text: str) -> tuple[str, dict[str, float]]:
 
 
 def parse(text: str) -> dict[str, float]:
-    """What a line says, by the names in `FIELDS`; nothing when it has no known form."""
+    """The values of a line, by the names in `FIELDS`; none when it has no known form."""
     return recognize(text)[1]
 
 
@@ -200,7 +200,7 @@ def number(digits: str) -> float | None:
 
 
 def decode(data: bytes) -> Sample:
-    """The newest of what the lines say.
+    """The newest values of the lines.
 
     Raises:
         DecodeError: no JSON object of this kind, or without a line of a known form.
@@ -210,17 +210,17 @@ def decode(data: bytes) -> Sample:
     newest: dict[object, Mapping[str, float | None]] = {}
     for line in record.lines:
         form: object
-        said: Mapping[str, float | None]
+        found: Mapping[str, float | None]
         if line.values is not None:
-            form, said = frozenset(line.values), line.values
+            form, found = frozenset(line.values), line.values
         else:
-            form, said = recognize(line.text)
+            form, found = recognize(line.text)
         if form:
             newest.pop(form, None)
-            newest[form] = said
+            newest[form] = found
     if not newest:
         raise DecodeError("no line of a known form")
-    values = {name: value for said in newest.values() for name, value in said.items()}
+    values = {name: value for found in newest.values() for name, value in found.items()}
     columns = {
         column: np.array([value * field.scale])
         for name, field in FIELDS.items()

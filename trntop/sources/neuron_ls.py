@@ -1,8 +1,8 @@
-"""What neuron-ls lists: the node's Neuron devices, how they are linked, and who holds them.
+"""neuron-ls: the node's Neuron devices, their links, and the processes that hold them.
 
 Format: AWS's neuron-ls user guide and public captures. Up to Neuron SDK 2.33 an array of devices;
-from 2.34 on an object that holds one, whose field names no public page states: they are looked
-for under the likely names. Numbers may be strings.
+from 2.34 on an object that holds one, whose field names no public page states: the
+likely names are tried. Numbers may be strings.
 """
 
 import re
@@ -35,7 +35,7 @@ _NAME = re.compile(r"[\w.+:-]*")
 _VALUED = ("-W", "-X")
 """Python's options that have a value of their own behind them."""
 _INLINE = re.compile(r"-\w*c|-")
-"""The option behind which the program itself stands, or its input does."""
+"""The option that the program itself follows, or its input."""
 _INTERPRETER = re.compile(r"(?:python|bash|sh)[\d.]*")
 _decoder = msgspec.json.Decoder(Any)
 
@@ -93,7 +93,7 @@ def title(command: str) -> str:
 
 
 def _unpack(tree: object) -> tuple[Entry, list[Any]]:
-    """What is said of the whole machine, and the list of devices."""
+    """The facts of the whole machine, and the list of devices."""
     if isinstance(tree, list):
         return {}, tree
     if not _is(tree):
@@ -132,28 +132,28 @@ def _neighbours(value: object) -> str:
 
 
 def _facts(*entries: Entry) -> dict[str, str]:
-    """What is said of the machine, by the first that says it."""
-    said = [(key, _text(entry.get(key))) for entry in reversed(entries) for key in _FACTS]
-    return {key: value for key, value in said if value}
+    """The facts of the machine, each from the first that has it."""
+    facts = [(key, _text(entry.get(key))) for entry in reversed(entries) for key in _FACTS]
+    return {key: value for key, value in facts if value}
 
 
 def _processes(devices: Mapping[int, Entry]) -> tuple[Process, ...]:
     """The processes of all devices, each once; without neuron-ls, which lists itself."""
     held: dict[int, list[int]] = {}
-    said: dict[int, Entry] = {}
+    entries: dict[int, Entry] = {}
     for index, entry in sorted(devices.items()):
         listed = entry.get("neuron_processes")
         for process in listed if isinstance(listed, list) else ():
             pid = _number(process.get("pid")) if _is(process) else None
             if pid is not None and pid > 0 and (pid in held or len(held) < MAX_PROCESSES):
                 held.setdefault(pid, []).append(index)
-                said.setdefault(pid, process)
+                entries.setdefault(pid, process)
     processes = (
         Process(
             pid,
-            title(command) if isinstance(command := said[pid].get("command"), str) else "",
+            title(command) if isinstance(command := entries[pid].get("command"), str) else "",
             tuple(dict.fromkeys(indices)),
-            _text(said[pid].get("neuron_runtime_version")),
+            _text(entries[pid].get("neuron_runtime_version")),
         )
         for pid, indices in sorted(held.items())
     )

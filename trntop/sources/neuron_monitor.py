@@ -10,7 +10,7 @@ What a naive reader gets wrong, and what is done here:
   larger, FLOP/s and memory by the sum;
 - the first report's period is a fraction of a millisecond: groups with such a period have no
   rates and no utilization;
-- a group with a non-empty `error` has no values, whatever its numbers say;
+- a group with a non-empty `error` has no values, whatever its numbers;
 - execution counts are changes of the period, not totals;
 - a core that no healthy runtime mentions is idle: 0. Where some runtime could not be read, it
   is unknown: absent.
@@ -509,15 +509,15 @@ class _Builder:
                 self._columns[name] = np.where(gone & (column == 0), np.nan, column)
 
 
-def _identity(*said: str | None) -> dict[str, str]:
+def _identity(*values: str | None) -> dict[str, str]:
     """Facts in the order of `_IDENTITY`; reports of one machine share one mapping."""
-    short = all(len(value) <= MAX_FACT for value in said if value)
-    return (_known_identity if short else _known_identity.__wrapped__)(*said)
+    short = all(len(value) <= MAX_FACT for value in values if value)
+    return (_known_identity if short else _known_identity.__wrapped__)(*values)
 
 
 @lru_cache(maxsize=1024)
-def _known_identity(*said: str | None) -> dict[str, str]:
-    return {name: clean(value) for name, value in zip(_IDENTITY, said, strict=True) if value}
+def _known_identity(*values: str | None) -> dict[str, str]:
+    return {name: clean(value) for name, value in zip(_IDENTITY, values, strict=True) if value}
 
 
 @lru_cache(maxsize=64)
@@ -532,7 +532,7 @@ def _range(cores: int) -> list[int]:
 
 
 def _neffs(models: Iterable[Model]) -> tuple[Neff, ...]:
-    """Loaded programs; one that is loaded on several cores stands once."""
+    """Loaded programs; one that is loaded on several cores is listed once."""
     neffs: dict[tuple[str, str], Neff] = {}
     for model in islice(models, MAX_MODELS):
         uuid = clean(model.uuid or "", 64)

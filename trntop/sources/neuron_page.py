@@ -81,7 +81,7 @@ def decode(data: bytes) -> Sample:
     sample = sample_of(
         report.Report(
             neuron_runtime_data=runtimes if runtimes or hardware else None,
-            simulated=first.get("provenance") == "simulated",  # as trntop's own pages say
+            simulated=first.get("provenance") == "simulated",  # as trntop's own pages state
             system_data=_system(page),
             instance_info={name: first.get(label) for label, name in _INSTANCE.items()},
             neuron_hardware_info=_hardware(hardware, first.get("instance_type", "")),

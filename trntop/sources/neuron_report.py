@@ -82,7 +82,7 @@ class UsedBytes(_Struct):
 
 
 class Model(_Struct):
-    """One loaded NEFF; a program on several cores stands once for each."""
+    """One loaded NEFF; a program on several cores is listed once for each."""
 
     name: str | None = None
     uuid: str | None = None

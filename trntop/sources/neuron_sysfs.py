@@ -3,7 +3,7 @@
 Source: the Neuron driver (neuron_sysfs_metrics.c, neuron_power.c) and the Neuron sysfs guide.
 Numbers are those of the `total` nodes: of memory what is in use now, of anything else the count
 since the driver was loaded. Power is in percent of the most the device may take, over the last
-whole minute. Which components are unhealthy is told since driver 2.30.2.
+whole minute. Unhealthy components are listed since driver 2.30.2.
 """
 
 from collections.abc import Collection, Iterable
@@ -62,7 +62,7 @@ _NO_POWER = {
     "POWER_STATUS_NO_DATA": "the device has no power samples of the last minute",
     "POWER_STATUS_INVALID": "the device's power sampling failed",
 }
-NOT_TOLD = "the Neuron driver does not tell it"
+NOT_REPORTED = "the Neuron driver does not report it"
 
 
 class _Core(msgspec.Struct, gc=False):
@@ -125,7 +125,7 @@ class _Device(msgspec.Struct, gc=False):
         return {key: clean(text) for key, text in texts.items() if text}
 
     def power_status(self) -> str:
-        """What the driver says of its own power samples."""
+        """The driver's status of its own power samples."""
         return (self.power or "").partition(",")[0]
 
 
@@ -200,11 +200,11 @@ def _absent(
     reasons: dict[str, str] = {}
     if _POWER[0] not in present:
         statuses = {device.power_status() for device in devices}
-        why = next((why for status, why in _NO_POWER.items() if status in statuses), NOT_TOLD)
+        why = next((why for status, why in _NO_POWER.items() if status in statuses), NOT_REPORTED)
         reasons = dict.fromkeys(_POWER, why)
     if _UNHEALTHY not in present:
         version = f" ({clean(driver, 64)})" if driver else ""
-        reasons[_UNHEALTHY] = f"the Neuron driver{version} tells it since 2.30.2"
+        reasons[_UNHEALTHY] = f"the Neuron driver{version} reports it since 2.30.2"
     return reasons
 
 

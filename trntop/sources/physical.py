@@ -22,7 +22,7 @@ _NAMED = list(enumerate(_NAMES))
 
 
 def indices(names: Iterable[str]) -> list[tuple[int, str]]:
-    """Those of `names` that are indices, with the number they say, in order."""
+    """Those of `names` that are indices, with their numbers, in order."""
     names = list(names)
     if names == _NAMES[: len(names)]:
         return _NAMED[: len(names)]

@@ -1,4 +1,4 @@
-"""Results of active latency probes, in the words of the tools that made them.
+"""Results of active latency probes, as the tools report them.
 
     {"tool": "fi_pingpong", "peer": "trn-003", "card": "rdmap16s27", "peer_card": …,
      "provider": "efa", "size_bytes": 64, "statistic": "mean", "seconds": 1.65e-05,
@@ -6,8 +6,8 @@
 
 or several as `{"results": […]}`. A result needs `tool`, `peer` and `seconds`, or an `error` in
 their place. `seconds` is one way, as fi_pingpong's `usec/xfer` and perftest's latencies are;
-`statistic` says what of the probe's messages it is: mean, min, max or a percentile. `load` is
-what ran beside it, in the prober's words.
+`statistic` is that of the probe's messages: mean, min, max or a percentile. `load` describes
+what ran at the same time.
 """
 
 import msgspec
@@ -43,13 +43,13 @@ class _Result(msgspec.Struct):
 
     @property
     def link(self) -> str:
-        """`peer`, or `card>peer` where the card is known."""
+        """`peer`, or `card>peer` where the device is known."""
         peer, card = clean(self.peer or "", 64), clean(self.card or "", 64)
         return f"{card}>{peer}" if card else peer
 
     @property
     def rank(self) -> tuple[bool, float, int]:
-        """The lower, the better it stands for its link: small messages show latency itself."""
+        """The lower, the better it represents its link: small messages show latency itself."""
         size = self.size_bytes if self.size_bytes is not None else np.inf
         known = self.statistic in STATISTICS
         order = STATISTICS.index(self.statistic or "") if known else len(STATISTICS)
@@ -104,7 +104,7 @@ def decode(data: bytes) -> Sample:
     values = _COLUMNS.read([(links[name].seconds, links[name].size_bytes) for name in names])
     return Sample(
         keys={Entity.LINK: tuple(names)},
-        # A link that could not be probed has a column all the same: what it said before is over.
+        # A link that could not be probed has a column all the same: its earlier result is over.
         columns=dict(zip(_COLUMNS.names, values.T, strict=True)),
         facts={"links": {name: _facts(links[name]) for name in names}},
         problems=tuple(notes),

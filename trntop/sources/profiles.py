@@ -14,7 +14,7 @@ from trntop.sources.columns import SECONDS, SIZE
 from trntop.sources.source import Source
 
 PERIOD = 60.0
-"""Seconds, where the payload does not say."""
+"""Seconds, where the payload does not state it."""
 MAX_PROFILES = 1024
 MAX_PROBLEMS = 16
 

@@ -12,7 +12,7 @@ Decoder = Callable[[bytes], Sample]
 
 
 class Role(Enum):
-    """What a source observes, and who reads it."""
+    """What a source observes, and how it is read."""
 
     DEVICE = "device"
     """Neuron or EFA devices of this machine."""
@@ -21,7 +21,7 @@ class Role(Enum):
     TRAINING = "training"
     """The training processes of this machine: readings come at the interval of the loop."""
     SCHEDULER = "scheduler"
-    """To whom a scheduler allocated this machine or its devices."""
+    """Allocations of this machine or its devices by a scheduler."""
     PROBE = "probe"
     """Active probes: readings come on demand."""
     PAGE = "page"

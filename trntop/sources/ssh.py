@@ -1,7 +1,7 @@
-"""That a node answers over ssh: `{"period": seconds, "round_trip_seconds": …}`, each period.
+"""Answers of a node over ssh: `{"period": seconds, "round_trip_seconds": …}`, each period.
 
 What is read over the connection comes as readings of the sources themselves. This one gives no
-value; it says since when nothing came from the node at all.
+value; it shows since when the node has sent nothing.
 """
 
 import msgspec

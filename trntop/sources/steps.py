@@ -1,4 +1,4 @@
-"""Step telemetry: what a training process says of one step of one rank, or of its stage.
+"""Step telemetry: a training process reports one step of one rank, or its stage.
 
 Times are seconds of the rank's own clock. `comm_seconds` is the union of its collectives,
 `overlap_seconds` the part of it covered by compute, `exposed_comm_seconds` the part that is not.

@@ -120,7 +120,7 @@ async def test_what_ec2_says_of_a_stopped_node_is_its_reason() -> None:
     view = monitor.tick(sink.readings[-1].time + 1).cluster.nodes["trn-1"]
     (state,) = view.frame.sources
     assert (state.state, state.reason) == (
-        State.DOWN, "EC2 says: stopped (Client.UserInitiatedShutdown: x)",
+        State.DOWN, "EC2 reports: stopped (Client.UserInitiatedShutdown: x)",
     )  # fmt: skip
     assert view.inventory.facts["instance_id"] == "i-1"
 

@@ -254,26 +254,6 @@ def test_a_server_without_a_metric_of_ours_says_so() -> None:
     run(cluster, use)
 
 
-def test_two_targets_of_one_node_are_one_node() -> None:
-    cluster = Cluster(["trn-001"])
-    cluster.age = 0.0
-
-    def twice(asked: Asked) -> Answer:
-        rows = cluster._rows(asked.form.get("query", ""))
-        if "trn_node_devices" in asked.form.get("query", "") and rows:
-            more = [({**labels, "instance": "relay:10042"}, 0.1) for labels, _ in rows]
-            return vector([*rows, *more])
-        return cluster(asked)
-
-    async def use(watched: Watched, _server: FakePrometheus) -> None:
-        view = await watched.until(lambda view: watched.whole.notes)
-        assert view.cluster.nodes["trn-001"].frame.value(UTILIZATION) == pytest.approx(0.9)
-        assert "two targets" in watched.whole.notes[0]
-        assert "relay:10042" in watched.whole.notes[0]
-
-    run(twice, use)
-
-
 def test_without_the_times_of_samples_nothing_is_called_fresh() -> None:
     cluster = Cluster(["trn-001", "trn-002"])
     cluster.age = 0.0

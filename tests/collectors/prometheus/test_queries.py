@@ -6,7 +6,7 @@ from trntop.collectors.prometheus import queries
 from trntop.collectors.prometheus.client import Labels
 from trntop.collectors.prometheus.nodes import Drafts
 from trntop.collectors.prometheus.queries import Queries, one_of
-from trntop.collectors.prometheus.refresh import _with_cards
+from trntop.collectors.prometheus.refresh import _worst_efa_nodes
 from trntop.collectors.prometheus.sums import Sums, past
 from trntop.exporters.rules.recording import recording_groups
 
@@ -66,15 +66,15 @@ def test_of_no_node_nothing_is_asked() -> None:
 
 def test_of_many_nodes_the_cards_of_those_that_resend_most() -> None:
     drafts = Drafts()
-    for number in range(queries.MAX_CARDS + 1):
+    for number in range(queries.MAX_EFA_NODES + 1):
         labels = {"node": f"n-{number}", "__name__": "trn_node_efa_retransmit_max_ratio"}
         drafts.add([(labels, number / 1000)])
-    found = _with_cards(drafts, "n-3")
+    found = _worst_efa_nodes(drafts, "n-3")
     assert found is not None
-    assert len(found) == queries.SOME_CARDS + 1
-    assert found[0] == f"n-{queries.MAX_CARDS}"
+    assert len(found) == queries.SOME_EFA_NODES + 1
+    assert found[0] == f"n-{queries.MAX_EFA_NODES}"
     assert found[-1] == "n-3"
-    assert _with_cards(Drafts(), None) is None
+    assert _worst_efa_nodes(Drafts(), None) is None
 
 
 def test_the_history_knows_the_past_by_our_names() -> None:

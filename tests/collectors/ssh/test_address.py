@@ -55,7 +55,7 @@ def test_what_is_refused(text: str) -> None:
 
 
 def test_a_password_is_refused_and_not_repeated() -> None:
-    with pytest.raises(UsageError, match="no password") as caught:
+    with pytest.raises(UsageError, match="must not contain passwords") as caught:
         parse("ssh://ada:hunter2@trn-1")
     assert "hunter2" not in str(caught.value)
 

@@ -59,7 +59,7 @@ def test_a_dump_that_is_cut_short_costs_that_dump_only(taken: Taken) -> None:
         ["begin", "efa", "7"],
         ["begin", "efa", "8"],
     ]
-    assert list(taken.answers.noise) == ["answer efa was cut short"]
+    assert list(taken.answers.noise) == ["answer efa was cut off"]
 
 
 def test_a_greeting_without_an_end_of_line(taken: Taken) -> None:
@@ -69,7 +69,7 @@ def test_a_greeting_without_an_end_of_line(taken: Taken) -> None:
 
 def test_noise_is_cleaned_and_bounded(taken: Taken) -> None:
     taken.answers.feed(b"\x1b]0;evil\x07\n" * 1000 + b"x" * 10**6 + b"\n")
-    assert len(taken.answers.noise) <= answers.MAX_WORDS
+    assert len(taken.answers.noise) <= answers.MAX_NOISE
     assert "\x1b" not in taken.answers.noise[0]
     assert len(taken.answers.text()) <= 160
 

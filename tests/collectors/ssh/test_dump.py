@@ -36,7 +36,7 @@ def dump() -> Dump:
 
 
 def test_files_and_folders(dump: Dump) -> None:
-    dump.take(b">a/\nb/\nb/c:1\nb/c:2\nb/e/d:\n>\nx:y:z\n")
+    dump.load(b">a/\nb/\nb/c:1\nb/c:2\nb/e/d:\n>\nx:y:z\n")
     assert dump.read("a/b/c") == b"1\n2"
     assert dump.read("a/b/e/d") == b""
     assert dump.read("x") == b"y:z"
@@ -52,7 +52,7 @@ def test_files_and_folders(dump: Dump) -> None:
 
 
 def test_what_is_not_there(dump: Dump) -> None:
-    dump.take(b"a/b:1\n")
+    dump.load(b"a/b:1\n")
     for call in (dump.read, dump.entries, dump.inode):
         with pytest.raises(FileNotFoundError):
             call("a/c")
@@ -61,7 +61,7 @@ def test_what_is_not_there(dump: Dump) -> None:
 
 
 def test_complaints(dump: Dump) -> None:
-    dump.take(
+    dump.load(
         b">s/\n"
         b"grep: a: Permission denied\n"
         b"grep: b: No such device\n"
@@ -83,34 +83,34 @@ def test_complaints(dump: Dump) -> None:
 
 
 def test_other_files_are_another_folder(dump: Dump) -> None:
-    dump.take(b"a/b:1\n")
+    dump.load(b"a/b:1\n")
     first = dump.inode("a")
-    dump.take(b"a/b:2\n")
+    dump.load(b"a/b:2\n")
     assert dump.inode("a") == first
-    dump.take(b"a/b:2\na/c:1\n")
+    dump.load(b"a/b:2\na/c:1\n")
     assert dump.inode("a") != first
 
 
 def test_dumps_that_are_alike_have_one_index(dump: Dump) -> None:
     other = Dump()
-    dump.take(b"a/b:1\n")
-    other.take(b"a/b:2\n")
+    dump.load(b"a/b:1\n")
+    other.load(b"a/b:2\n")
     assert dump.entries("a") == other.entries("a")
     assert dump.index is other.index
 
 
 def test_what_was_read_is_forgotten(dump: Dump) -> None:
-    dump.take(b"a/b:1\n")
+    dump.load(b"a/b:1\n")
     dump.clear()
     with pytest.raises(FileNotFoundError):
         dump.read("a/b")
 
 
 def test_answers_of_a_node_that_lies(dump: Dump) -> None:
-    dump.take(b"/" * 10**6 + b":1\n" + b"x/" * 10**5 + b"\n" + b"a:1\n")
+    dump.load(b"/" * 10**6 + b":1\n" + b"x/" * 10**5 + b"\n" + b"a:1\n")
     assert [entry.name for entry in dump.entries("")] == ["a"]
     with pytest.raises(OSError, match="more than 100,000 lines"):
-        dump.take(b"a:1\n" * 200_000)
+        dump.load(b"a:1\n" * 200_000)
     with pytest.raises(FileNotFoundError):
         dump.read("a")
 
@@ -118,7 +118,7 @@ def test_answers_of_a_node_that_lies(dump: Dump) -> None:
 @given(st.binary(max_size=400))
 def test_any_bytes(payload: bytes) -> None:
     dump = Dump()
-    dump.take(b">sys/class/infiniband/\n" + payload)
+    dump.load(b">sys/class/infiniband/\n" + payload)
     for reader in (EfaReader(dump), NeuronSysfsReader(dump)):
         with contextlib.suppress(AbsentError):
             json.loads(reader())
@@ -126,7 +126,7 @@ def test_any_bytes(payload: bytes) -> None:
 
 def test_an_efa_card(dump: Dump) -> None:
     reader = EfaReader(dump)
-    dump.take(CARD)
+    dump.load(CARD)
     assert json.loads(reader()) == {
         "driver": "2.17.3g",
         "devices": {
@@ -140,14 +140,14 @@ def test_an_efa_card(dump: Dump) -> None:
             }
         },
     }
-    dump.take(CARD.replace(b"tx_bytes:17", b"tx_bytes:18"))
+    dump.load(CARD.replace(b"tx_bytes:17", b"tx_bytes:18"))
     assert json.loads(reader())["devices"]["rdmap16s27"]["port"] == {"tx_bytes": 18}
-    dump.take(b">sys/module/efa/\nversion:2.17.3g\n>sys/class/infiniband/\n")
+    dump.load(b">sys/module/efa/\nversion:2.17.3g\n>sys/class/infiniband/\n")
     assert json.loads(reader())["devices"] == {}, "it was there, and is gone"
 
 
 def test_a_machine_without_cards(dump: Dump) -> None:
-    dump.take(b"")
+    dump.load(b"")
     with pytest.raises(AbsentError, match="no EFA device"):
         EfaReader(dump)()
 
@@ -155,9 +155,9 @@ def test_a_machine_without_cards(dump: Dump) -> None:
 def test_a_device_that_fails_is_told_as_here(dump: Dump) -> None:
     tree = b">sys/devices/virtual/neuron_device/\nneuron0/\nneuron0/neuron_core0/\n"
     reader = NeuronSysfsReader(dump)
-    dump.take(b">sys/module/neuron/\nversion:2.30.2.0\n" + tree + b"neuron0/core_count:1\n")
+    dump.load(b">sys/module/neuron/\nversion:2.30.2.0\n" + tree + b"neuron0/core_count:1\n")
     assert json.loads(reader())["devices"]["0"]["info"] == {"core_count": "1"}
-    dump.take(
+    dump.load(
         b">sys/module/neuron/\nversion:2.30.2.0\n"
         + tree
         + b"grep: neuron0/core_count: No such device\n"

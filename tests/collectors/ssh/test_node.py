@@ -68,13 +68,13 @@ def settings(tmp_path: Path, command: str, connect: float = 5.0, **some: object)
 
 def node(one: Settings, name: str = "trn-1", **options: float) -> SshNode:
     (address,) = addresses(f"ssh://{name}")
-    return SshNode(name, address, one, backoff=Backoff(0.1), recheck=0.2, **options)
+    return SshNode(name, address, one, backoff=Backoff(0.1), retry_interval=0.2, **options)
 
 
 def reason(sink: Notebook, name: str = "trn-1") -> str:
     """Why a node cannot be reached, as it said first."""
     return next(
-        one.reason.partition("; next try")[0]
+        one.reason.partition("; next attempt")[0]
         for one in sink.statuses
         if (one.node, one.source, one.state) == (name, SSH, State.DOWN)
     )
@@ -217,7 +217,7 @@ async def test_two_machines_that_are_called_the_same_stay_apart(
         await sink.until(lambda: sink.statuses)
         status = sink.statuses[-1]
         assert (status.node, status.state) == ("ssh://trn-1", State.DOWN)
-        assert status.reason == "trn-1 is spoken for by ssh://trn-1.elsewhere"
+        assert status.reason == "the name trn-1 belongs to ssh://trn-1.elsewhere"
         assert sink.readings == []
         sink.remove("trn-1", "ssh://trn-1.elsewhere")
         await sink.until(lambda: ("trn-1", SSH) in heard(sink), 10)
@@ -266,7 +266,7 @@ async def test_a_node_that_hangs_is_given_up_and_comes_back(
         try:
             _signal(stopped, signal.SIGSTOP)
             await sink.until(lambda: sink.reasons(State.DOWN), 10)
-            assert reason(sink) == "no answer for 2 s: the node hangs"
+            assert reason(sink) == "no response for 2 s: the node hangs"
             before = len(sink.readings)
             await sink.until(lambda: len(sink.readings) > before + 3, 10)
         finally:

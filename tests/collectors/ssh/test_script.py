@@ -24,10 +24,10 @@ from trntop.collectors.host import HostReader
 from trntop.collectors.neuron_ls import NeuronLs
 from trntop.collectors.neuron_monitor import NeuronMonitor
 from trntop.collectors.neuron_sysfs import NeuronSysfsReader
-from trntop.collectors.ssh import far, script
+from trntop.collectors.ssh import script, sources
 from trntop.collectors.ssh.dump import Dump
+from trntop.collectors.ssh.host import HostReader as RemoteHostReader
 from trntop.collectors.ssh.link import Link
-from trntop.collectors.ssh.machine import MachineReader
 from trntop.collectors.tensor_engine import TensorEngineReader
 from trntop.collectors.worker import StuckError
 from trntop.core.model import State
@@ -73,7 +73,7 @@ async def linked(settings: Collect, shell: tuple[str, str] = ("sh", "")) -> Asyn
 
 
 async def read(link: Link, source: str, dump: Dump, reader: Callable[[], bytes]) -> object:
-    return json.loads(await far.FarReads(link, source, dump).call(reader, 5))
+    return json.loads(await sources.RemoteReads(link, source, dump).call(reader, 5))
 
 
 async def test_what_is_read_there_is_what_would_be_read_here(
@@ -122,7 +122,7 @@ async def test_cards_of_older_drivers(
 
 async def test_the_host(settings: Collect, shell: tuple[str, str]) -> None:
     dump = Dump()
-    reader = MachineReader(dump, 10.0)
+    reader = RemoteHostReader(dump, 10.0)
     async with linked(settings, shell) as link:
         there = await read(link, HOST, dump, reader)
     here = HostReader(Path(settings.root)).report()
@@ -141,7 +141,7 @@ async def test_neuron_monitor(
     sink = Notebook()
     async with linked(settings, shell) as link, _flushing(link):
         monitor = NeuronMonitor(
-            "n", period=0.2, backoff=Backoff(0.01), launch=far.FarMonitor(link, "-").launch
+            "n", period=0.2, backoff=Backoff(0.01), launch=sources.RemoteMonitor(link, "-").launch
         )
         async with running(monitor, sink):
             await sink.until(lambda: len(sink.readings) >= 3)
@@ -159,7 +159,7 @@ async def test_neuron_monitor_that_holds_on(
     monkeypatch.setenv("FAKE_NEURON_MONITOR_PIDS", str(tmp_path / "pids"))
     monkeypatch.setenv("FAKE_NEURON_MONITOR", "ignore-term-with-child")
     async with linked(settings, shell) as link, _flushing(link):
-        async with far.FarMonitor(link, "-").launch(lambda chunk: None) as process:
+        async with sources.RemoteMonitor(link, "-").launch(lambda chunk: None) as process:
             await asyncio.to_thread(wait_until, lambda: len(pids(tmp_path / "pids")) == 2)
             await process.end(0.1)
             assert process.ended.result() == -signal.SIGKILL
@@ -174,7 +174,7 @@ async def test_neuron_ls(
     sink = Notebook()
     async with (
         linked(settings, shell) as link,
-        running(NeuronLs("n", runner=far.FarRunner(link, "-")), sink),
+        running(NeuronLs("n", runner=sources.RemoteRunner(link, "-")), sink),
     ):
         await sink.until(lambda: sink.readings)
     assert b"neuron_processes" in sink.readings[0].data
@@ -197,7 +197,7 @@ async def test_neuron_ls_that_fails(
     sink = Notebook()
     async with (
         linked(settings) as link,
-        running(NeuronLs("n", runner=far.FarRunner(link, "-")), sink),
+        running(NeuronLs("n", runner=sources.RemoteRunner(link, "-")), sink),
     ):
         await sink.until(lambda: sink.reasons(State.DOWN))
     assert sink.reasons(State.DOWN) == [reason]
@@ -209,8 +209,8 @@ async def test_programs_that_are_missing(tmp_path: Path) -> None:
     settings = collect(tmp_path, neuron_monitor="no-such-program", neuron_ls=str(plain))
     sink = Notebook()
     async with linked(settings) as link:
-        monitor = NeuronMonitor("n", launch=far.FarMonitor(link, "no-such-program").launch)
-        lister = NeuronLs("n", runner=far.FarRunner(link, str(plain)))
+        monitor = NeuronMonitor("n", launch=sources.RemoteMonitor(link, "no-such-program").launch)
+        lister = NeuronLs("n", runner=sources.RemoteRunner(link, str(plain)))
         async with running(monitor, sink), running(lister, sink):
             await sink.until(lambda: len(sink.reasons(State.DOWN)) == 2)
     monitor_reason, lister_reason = sorted(sink.reasons(State.DOWN), key=lambda one: one[:1] == "/")
@@ -224,7 +224,7 @@ async def test_a_machine_of_another_kind(tmp_path: Path) -> None:
     sink = Notebook()
     settings = collect(tmp_path)
     async with linked(settings) as link:
-        for source in far.sources("n", link, settings):
+        for source in sources.sources("n", link, settings):
             if source.source in (EFA_SOURCE, TENSOR_ENGINE, NEURON_SYSFS, HOST):
                 async with running(source, sink):
                     await sink.until(lambda: sink.reasons(State.DOWN))
@@ -240,7 +240,7 @@ async def test_a_read_that_hangs_holds_up_no_other(settings: Collect) -> None:
     efa, engines = Dump(), Dump()
     async with linked(settings) as link:
         with pytest.raises(StuckError):
-            await far.FarReads(link, EFA_SOURCE, efa).call(EfaReader(efa), 0.5)
+            await sources.RemoteReads(link, EFA_SOURCE, efa).call(EfaReader(efa), 0.5)
         assert await read(link, TENSOR_ENGINE, engines, TensorEngineReader(engines))
 
 
@@ -251,7 +251,7 @@ async def test_a_far_read_waits_for_the_one_before(settings: Collect) -> None:
     dump = Dump()
     reads, reader = None, EfaReader(dump)
     async with linked(settings) as link, _flushing(link):
-        reads = far.FarReads(link, EFA_SOURCE, dump)
+        reads = sources.RemoteReads(link, EFA_SOURCE, dump)
         for _ in range(2):
             with pytest.raises(StuckError):
                 await reads.call(reader, 0.3)
@@ -275,9 +275,9 @@ async def test_nothing_is_left_when_the_connection_ends(
     with _folders() as folders:
         async with (
             linked(settings, shell) as link,
-            far.FarMonitor(link, "-").launch(lambda chunk: None),
+            sources.RemoteMonitor(link, "-").launch(lambda chunk: None),
         ):
-            link.ask(NEURON_LS, "-j", "-a")
+            link.request(NEURON_LS, "-j", "-a")
             pid = link._transport.get_pid()
             await asyncio.to_thread(wait_until, lambda: _fakes(pid) == 2)
             everything = descendants(pid)
@@ -307,13 +307,13 @@ async def test_nothing_is_left_when_nobody_asks_any_more(
 ) -> None:
     """The other machine has vanished: the connection stands, and may not take answers either."""
     patience = 3 if reading else 1
-    monkeypatch.setattr(script, "PATIENCE", patience)
+    monkeypatch.setattr(script, "TIMEOUT", patience)
     monkeypatch.setenv("FAKE_NEURON_MONITOR", "hang")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with _folders() as folders:
         async with (
             linked(settings, shell) as link,
-            far.FarMonitor(link, "-").launch(lambda chunk: None),
+            sources.RemoteMonitor(link, "-").launch(lambda chunk: None),
         ):
             pid = link._transport.get_pid()
             async with _flushing(link):

@@ -1,1 +1,1 @@
-"""What is looked for: one file per subject, one class per rule."""
+"""The detectors: one file per subject, one class per rule."""

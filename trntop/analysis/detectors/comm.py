@@ -102,11 +102,11 @@ class CommBound:
             if value == value
         ]
         return Verdict(
-            says={
+            fields={
                 "job": job,
                 "share": f"{100 * share:.0f} %",
                 "exposed": f", exposed {100 * exposed:.0f} %" if critical else "",
-                "nobody": NO_CULPRIT,
+                "culprit": NO_CULPRIT,
             },
             severity=Severity.CRITICAL if critical else Severity.WARNING,
             job=job,

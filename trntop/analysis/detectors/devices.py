@@ -100,8 +100,8 @@ class DeviceLost:
             read = _read(tick.view(node), source)
             loss = self._missing.get((node, device)) or _Missing(source, tick.time, read)
             missing[node, device] = loss
-            said = _lost(tick.view(node).inventory.device_links.get(int(device), {}))
-            values[self._places[place]] = 1.0 if read > loss.read or said else np.nan
+            stated = _lost(tick.view(node).inventory.device_links.get(int(device), {}))
+            values[self._places[place]] = 1.0 if read > loss.read or stated else np.nan
         self._count(tick, missing, values)
         self._missing = missing
         np.fmax(self._seen, known, out=self._seen)
@@ -123,11 +123,13 @@ class DeviceLost:
             if not gone[row].any():
                 continue
             # A source without any device has failed itself, unless it reports the loss.
-            told = np.bincount(owner[known[row]], minlength=len(tick.nodes)) > 0
+            listed = np.bincount(owner[known[row]], minlength=len(tick.nodes)) > 0
             if source == NEURON_SYSFS:
                 for node in np.unique(owner[gone[row]]).tolist():
-                    told[node] |= any(map(_lost, tick.views[node].inventory.device_links.values()))
-            places = np.flatnonzero(gone[row] & told[owner]).tolist()
+                    listed[node] |= any(
+                        map(_lost, tick.views[node].inventory.device_links.values())
+                    )
+            places = np.flatnonzero(gone[row] & listed[owner]).tolist()
             gone[:, places] = False
             yield from ((place, source) for place in places)
 
@@ -179,8 +181,8 @@ class DeviceLost:
             )
         component = None if device == SOME else f"device:{device}"
         evidence += _of_kernel(view, device)
-        says = {"what": what, "basis": basis}
-        return Verdict.at(tick, node, says, *evidence, component=component, since=loss.since)
+        fields = {"what": what, "basis": basis}
+        return Verdict.at(tick, node, fields, *evidence, component=component, since=loss.since)
 
 
 @dataclass(slots=True)
@@ -238,14 +240,14 @@ class EccUncorrected:
             for name in _COUNTS[source]
             if (total := view.frame.at(name, place))
         ]
-        says = {
+        fields = {
             "device": f"device {device}",
             "count": f"{count} uncorrected memory error{'s' * (count != 1)}",
             "basis": source,
         }
         evidence = (*counted, *_of_kernel(view, device))
         return Verdict.at(
-            tick, node, says, *evidence, component=f"device:{device}", since=known.since
+            tick, node, fields, *evidence, component=f"device:{device}", since=known.since
         )
 
 

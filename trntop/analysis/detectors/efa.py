@@ -103,7 +103,7 @@ class _EfaDetector:
         raise NotImplementedError
 
     def _faulty(self, key: Hashable) -> tuple[int, Places]:
-        """The place of a device, and of all that it stands for."""
+        """The place of a device, and of all that it represents."""
         axis = self._devices.axis
         place = axis.find(key)
         assert place is not None
@@ -118,9 +118,9 @@ class _EfaDetector:
     ) -> Verdict:  # fmt: skip
         node, device = self._devices.axis.key(place)
         component = None if len(places) > 1 else f"efa:{device}"
-        says = {"card": self._name(places), "symptom": symptom}
+        fields = {"card": self._name(places), "symptom": symptom}
         return Verdict.at(
-            tick, node, says, *evidence, component=component, severity=severity, since=since
+            tick, node, fields, *evidence, component=component, severity=severity, since=since
         )
 
     def _name(self, places: Places) -> str:
@@ -405,7 +405,7 @@ def _over(total: Column, whole: Column) -> Column:
 
 
 def _by_node(axis: PartAxis, values: Column, since: Column) -> Column:
-    """Where most devices of a node are above 1, the first of them stands for all."""
+    """Where most devices of a node are above 1, the first of them represents all."""
     for node in np.flatnonzero(_is_whole(axis, values > 1.0)).tolist():
         places = np.arange(axis.starts[node], axis.starts[node + 1])
         above = places[values[places] > 1.0]

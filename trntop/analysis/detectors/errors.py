@@ -26,7 +26,7 @@ class ErrorTuning:
     """How failures are polled and listed."""
 
     interval: float = 5.0
-    """Seconds between two looks at the driver's counts, which are read more seldom than that."""
+    """Seconds between two polls of the driver's counts, which are read less often."""
     remembered: float = 600.0
     """Seconds after its last failure for which a subject is remembered."""
     named: int = 2
@@ -38,7 +38,7 @@ MILD = frozenset(
     ("incorrect_input", "generic", "transient",
      "exec_bad_input", "generic_error", "failure", "invalid_error", "unsupported_neff_version")
 )  # fmt: skip
-"""Failures that may be the program's own; any other one says that something is broken."""
+"""Failures that may be the program's own; any other one means that something is broken."""
 
 _TOTALS = {status: f"node_executions_{status}_total" for status in FAILED_STATUSES} | {
     error: f"node_execution_errors_{error}_total" for error in EXECUTION_ERRORS
@@ -49,7 +49,7 @@ _RATES = {status: f"runtime_executions_{status}_per_second" for status in FAILED
 _CORES = {status: f"physical_core_{status}_total" for status in CORE_FAILURES}
 
 _Subject = tuple[str, Key | None]
-"""A node and the process that fails, None where that cannot be told."""
+"""A node and the process that fails, None where that is unknown."""
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class _Cores:
 
 
 class ExecutionErrors:
-    """Executions that failed since the tick before, per process where it can be told."""
+    """Executions that failed since the tick before, per process where it is known."""
 
     inputs = frozenset(("node_executions_failed_total", "physical_core_failures_total")).union(
         _TOTALS.values(), _RATES.values(), _CORES.values()
@@ -99,7 +99,7 @@ class ExecutionErrors:
         """Only those that failed within the last minutes are subjects."""
         failed: dict[_Subject, float] = {}
         totals = tick.column("node_executions_failed_total")
-        unread = np.isnan(totals)  # no runtime's report tells
+        unread = np.isnan(totals)  # no runtime reports
         for place in np.flatnonzero(self._growth.push(tick.nodes, totals) > 0).tolist():
             failed |= self._of_runtimes(tick.views[place], tick.time)
         if tick.time >= self._due:
@@ -112,13 +112,13 @@ class ExecutionErrors:
         if tuple(self._known) != self._axis.keys:
             self._axis = Axis(tuple(self._known))
         values = [
-            failed.get(subject, 0.0 if self._heard(subject, known, tick) else np.nan)
+            failed.get(subject, 0.0 if self._is_reported(subject, known, tick) else np.nan)
             for subject, known in self._known.items()
         ]
         return Signal(self._axis, np.array(values, np.float64), 0.0, 0.0)
 
-    def _heard(self, subject: _Subject, known: _Failures, tick: Tick) -> bool:
-        """Whether no news of a subject is good news."""
+    def _is_reported(self, subject: _Subject, known: _Failures, tick: Tick) -> bool:
+        """Whether a subject without failures is still reported."""
         view = tick.cluster.nodes.get(subject[0])
         if view is None:
             return False
@@ -148,7 +148,7 @@ class ExecutionErrors:
         }
 
     def _of_cores(self, view: NodeView, now: float) -> dict[_Subject, float]:
-        """The failures that the driver has counted on a node of which no runtime's report tells."""
+        """The failures that the driver has counted on a node without reports of runtimes."""
         counts = {
             status: column
             for status, name in _CORES.items()
@@ -212,25 +212,25 @@ class ExecutionErrors:
         )
         count = max(1, round(known.count))
         kinds = sorted(known.kinds, key=lambda kind: -known.kinds[kind])
-        # Where an error says what it was, the status adds nothing.
-        told = [kind for kind in kinds if kind != "completed_with_err"] or kinds
+        # Where an error has a kind, the status adds nothing.
+        named = [kind for kind in kinds if kind != "completed_with_err"] or kinds
         names = _TOTALS if known.source == NEURON_MONITOR else _CORES
         evidence = [
             Evidence(f"{_said(kind)}: {count:.0f}", node, names.get(kind), count, 0.0)
             for kind, count in sorted(known.kinds.items(), key=lambda item: -item[1])
         ]
-        says = {
+        fields = {
             "count": f"{count} execution{'s' * (count != 1)} failed{where}",
-            "kinds": ", ".join(map(_said, told[: TUNING.named])),
+            "kinds": ", ".join(map(_said, named[: TUNING.named])),
             "basis": known.source,
         }
         severity = Severity.WARNING if MILD.issuperset(kinds) else Severity.CRITICAL
         return Verdict.at(
-            tick, node, says, *evidence, component=component, severity=severity, since=known.since
+            tick, node, fields, *evidence, component=component, severity=severity, since=known.since
         )
 
     def reset(self) -> None:
-        """Forgets who failed; the counts of nodes go on when a clock is set back."""
+        """Drops known failures; the counts of nodes continue when a clock is set back."""
         self._growth.clear()
         self._cores.clear()
         self._known.clear()
@@ -246,14 +246,14 @@ def _at_once(kinds: Mapping[str, float]) -> float:
 
 
 def _shares(view: NodeView, name: str) -> dict[Key | None, float]:
-    """Each process's share of what the newest report says of a kind; those that have a pid."""
+    """Each process's share of a kind of failures in the newest report; those that have a pid."""
     rates = view.frame.columns.get(name)
     pids = view.inventory.of(Entity.RUNTIME)
     if rates is None or len(rates) != len(pids):
         return {}
     own = {pid: rate for pid, rate in zip(pids, rates.tolist(), strict=True) if rate > 0}
     whole = sum(own.values())
-    # A negative one is a place in the report: it says no pid.
+    # A negative one is a place in the report: it is no pid.
     return {pid if int(pid) > 0 else None: rate / whole for pid, rate in own.items()}
 
 

@@ -23,7 +23,7 @@ class IdleTuning:
     max_utilization: float = 0.01
     """Utilization below which a core does nothing."""
     listed: int = 4
-    """Processes of which evidence tells."""
+    """Processes listed as evidence."""
     cpu_busy: float = 0.6
     """Share of the host's CPU time from which it may well compile in a container."""
     io_busy: float = 100e6
@@ -69,7 +69,7 @@ class IdleAllocation:
         self._nodes = Axis()
 
     def signal(self, tick: Tick) -> Signal:
-        """Nothing is known of a node whose utilization is not."""
+        """NaN for a node whose utilization is unknown."""
         axis = tick.parts(Entity.RUNTIME)
         if axis is not self._axis:
             self._since = carried(self._since, self._axis, axis)
@@ -96,7 +96,7 @@ class IdleAllocation:
         holds = tick.column("runtime_device_memory_used_bytes") > 0
         executed = tick.column("runtime_executions_completed_per_second")
         idle = holds & ~(executed > 0) & asleep[owner]
-        # Beside others that work, a process must say itself that it does not.
+        # While others work, a process must itself report that it does not.
         for place in np.flatnonzero(holds & (executed == 0) & partly[owner]).tolist():
             view, pid = tick.views[owner[place]], axis.key(place)[1]
             idle[place] = _cores_idle(view, _runtime(view, pid))
@@ -129,11 +129,11 @@ class IdleAllocation:
             if len(idle) == 1
             else f"{len(idle)} of {len(since)} processes hold"
         )
-        # Its own word alone: a process that idles is often nobody's.
+        # Only the job that it reports: an idle process is often left over.
         jobs = view.inventory.of(Entity.JOB)
         commands = {process.pid: f" ({process.command})" for process in view.inventory.processes}
         return Verdict(
-            says={"node": node, "who": f"{who} {what}"},
+            fields={"node": node, "who": f"{who} {what}"},
             job=str(jobs[0]) if len(jobs) == 1 else None,
             node=node,
             component=f"runtime:{idle[0]}" if len(idle) == 1 else None,

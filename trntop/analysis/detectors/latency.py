@@ -60,15 +60,15 @@ class End(NamedTuple):
     """One end of a link."""
 
     node: str
-    card: str
+    device: str
 
 
 @dataclass(slots=True)
 class _Link:
-    """What the results of a link told so far."""
+    """The results of a link so far."""
 
     ends: tuple[End, End]
-    """Who probed, and who was probed."""
+    """The prober and the probed end."""
     probed: float = NO_VALUE
     kind: Kind | None = None
     earlier: dict[Kind, deque[float]] = field(default_factory=dict)
@@ -106,8 +106,8 @@ class LatencyRegression:
         self._limit = settings.latency
         self._axis = PartAxis(Axis(), ())
         self._links: dict[Key, _Link] = {}
-        self._blamed: dict[Key, tuple[End | None, list[_Link]]] = {}
-        """Link that stands for others → whose fault it is, if that shows, and the links."""
+        self._faults: dict[Key, tuple[End | None, list[_Link]]] = {}
+        """Link that represents others → the faulty end, if known, and the links."""
         self._values: Column = np.zeros(0)
         self._stamps: Column = np.zeros(0)
 
@@ -130,19 +130,19 @@ class LatencyRegression:
         return Signal(axis, self._values, 1.0, TUNING.clear)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
-        """Names the node or the card that all slow links share, else both ends of the link."""
-        guilty, links = self._blamed[cast(Key, key)]
+        """Names the node or the device that all slow links share, else both ends of the link."""
+        culprit, links = self._faults[cast(Key, key)]
         worst = max(links, key=lambda one: one.ratio)
         prober, peer = worst.ends
         times = f"{worst.ratio:.1f} times the usual latency"
-        if guilty is None:
+        if culprit is None:
             node, component = prober.node, cast(str | None, f"link:{peer.node}")
             where = f"{prober.node} to {peer.node}"
             what = f"{units.seconds(worst.latency)}, {times} (either end may be faulty)"
         else:
-            node, component = guilty.node, f"efa:{guilty.card}" if guilty.card else None
-            where = f"{guilty.node} {guilty.card}" if guilty.card else guilty.node
-            peers = {other for one in links for other in one.pair - {guilty.node}}
+            node, component = culprit.node, f"efa:{culprit.device}" if culprit.device else None
+            where = f"{culprit.node} {culprit.device}" if culprit.device else culprit.node
+            peers = {other for one in links for other in one.pair - {culprit.node}}
             what = f"up to {times} to {len(peers)} peers"
         evidence = [
             Evidence(
@@ -152,11 +152,15 @@ class LatencyRegression:
             )
             for one in sorted(links, key=lambda one: -one.ratio)[:4]
         ]  # fmt: skip
-        if guilty is None:
+        if culprit is None:
             text = f"no other link of {prober.node} or {peer.node} shows which end is faulty"
             evidence.append(Evidence(text))
         return Verdict(
-            says={"where": where, "what": what, "tool": worst.kind.tool if worst.kind else "probe"},
+            fields={
+                "where": where,
+                "what": what,
+                "tool": worst.kind.tool if worst.kind else "probe",
+            },
             job=tick.job_of.get(node),
             node=node,
             component=component,
@@ -167,7 +171,7 @@ class LatencyRegression:
     def reset(self) -> None:
         self._axis = PartAxis(Axis(), ())
         self._links.clear()
-        self._blamed.clear()
+        self._faults.clear()
 
     def _take(self, tick: Tick, new: Iterable[int]) -> None:
         """Takes the links' new results, then judges them all together."""
@@ -182,13 +186,13 @@ class LatencyRegression:
         for link in self._links.values():
             if link.slow:
                 link.value = self._judged(link)
-        self._blame()
+        self._find_faults()
 
     def _note(self, link: _Link, kind: Kind) -> None:
         """Takes one result: slow by what was usual on the link, or one of the usual ones."""
         link.kind, link.doubtful = kind, False
         if link.latency != link.latency:
-            link.value = NO_VALUE  # the probe failed, which says nothing of latency
+            link.value = NO_VALUE  # the probe failed, which shows no latency
             return
         earlier = link.earlier.setdefault(kind, deque(maxlen=TUNING.baseline))
         known = len(earlier) >= TUNING.min_baseline
@@ -198,14 +202,14 @@ class LatencyRegression:
             link.slow += 1
             return
         link.slow, link.since = 0, NO_VALUE
-        # Before its usual latency is known, nothing can be said.
+        # Before its usual latency is known, nothing can be judged.
         link.value = link.ratio / self._limit
         earlier.append(link.latency)
         while len(link.earlier) > TUNING.max_kinds:
             del link.earlier[next(iter(link.earlier))]
 
     def _judged(self, link: _Link) -> float:
-        """What a slow result is worth beside those of others, as a multiple of its limit."""
+        """A slow result compared with those of others, as a multiple of its limit."""
         if link.latency != link.latency:
             return NO_VALUE
         elsewhere = self._elsewhere(link)
@@ -240,9 +244,9 @@ class LatencyRegression:
         ]
         return float(np.median(usual)) if usual else 0.0
 
-    def _blame(self) -> None:
-        """Lets one link stand for all that are slow for the same reason."""
-        for key, (_, links) in self._blamed.items():
+    def _find_faults(self) -> None:
+        """Lets one link represent all that are slow for the same reason."""
+        for key, (_, links) in self._faults.items():
             leader = self._links.get(key)
             if leader is None or leader.slow:
                 continue
@@ -251,22 +255,22 @@ class LatencyRegression:
                     link.doubtful, link.value = True, TUNING.below_limit
         known = [one for one in self._links.values() if one.value == one.value]
         left = [one for one in known if one.value > 1.0]
-        before, self._blamed = self._blamed, {}
+        before, self._faults = self._faults, {}
         keys = {id(one): key for key, one in self._links.items()}
 
         def order(link: _Link) -> tuple[bool, float, Key]:
-            # Whoever stood for them before stays, whichever join it.
+            # The link that represented them before remains.
             return keys[id(link)] not in before, link.since, keys[id(link)]
 
         while left:
-            guilty = _guilty(left, known)
-            if guilty is None:
+            culprit = _culprit(left, known)
+            if culprit is None:
                 links = [one for one in left if one.pair == left[0].pair]
             else:
-                links = [one for one in left if _touches(one, guilty)]
-                cards = {_card_at(one, guilty.node) for one in links}
-                guilty = End(guilty.node, cards.pop() if len(cards) == 1 else "")
-            self._blamed[keys[id(min(links, key=order))]] = guilty, links
+                links = [one for one in left if _touches(one, culprit)]
+                devices = {_device_at(one, culprit.node) for one in links}
+                culprit = End(culprit.node, devices.pop() if len(devices) == 1 else "")
+            self._faults[keys[id(min(links, key=order))]] = culprit, links
             left = [one for one in left if not any(one is other for other in links)]
         self._show()
 
@@ -276,16 +280,16 @@ class LatencyRegression:
         for place in range(len(values)):
             key = cast(Key, self._axis.key(place))
             if (link := self._links.get(key)) is not None:
-                covered = link.value > 1.0 and key not in self._blamed
+                covered = link.value > 1.0 and key not in self._faults
                 values[place] = 0.0 if covered else link.value
         self._values = values
 
 
-def _guilty(slow: list[_Link], known: list[_Link]) -> End | None:
-    """The node, or else the card, all of whose links are slow to several peers."""
+def _culprit(slow: list[_Link], known: list[_Link]) -> End | None:
+    """The node, or else the device, all of whose links are slow to several peers."""
     for ends in (
         {End(end.node, "") for one in slow for end in one.ends},
-        {end for one in slow for end in one.ends if end.card},
+        {end for one in slow for end in one.ends if end.device},
     ):
         best: tuple[int, End] | None = None
         for end in sorted(ends):
@@ -302,24 +306,24 @@ def _guilty(slow: list[_Link], known: list[_Link]) -> End | None:
 
 
 def _touches(link: _Link, end: End) -> bool:
-    """Whether the link ends there; an end without a card is the whole node."""
-    return any(one.node == end.node and end.card in ("", one.card) for one in link.ends)
+    """Whether the link ends there; an end without a device is the whole node."""
+    return any(one.node == end.node and end.device in ("", one.device) for one in link.ends)
 
 
-def _card_at(link: _Link, node: str) -> str:
-    """The card at which a link ends on a node, empty where nobody said."""
-    return next(end.card for end in link.ends if end.node == node)
+def _device_at(link: _Link, node: str) -> str:
+    """The device at which a link ends on a node, empty where unknown."""
+    return next(end.device for end in link.ends if end.node == node)
 
 
 def _ends(key: Key, facts: Mapping[str, str]) -> tuple[End, End]:
     node, link = key
-    card, _, peer = link.rpartition(">")
-    return End(node, card), End(peer, facts.get("peer_card", ""))
+    device, _, peer = link.rpartition(">")
+    return End(node, device), End(peer, facts.get("peer_card", ""))
 
 
 def _kind(facts: Mapping[str, str], size: float) -> Kind:
     load = facts.get("load", "")
-    # A measured load is never twice the same; only a word for it tells kinds apart.
+    # A measured load is never twice the same; only its description distinguishes kinds.
     load = "" if any(map(str.isdigit, load)) else load
     return Kind(
         facts.get("tool", ""), facts.get("statistic", ""), size if size == size else -1.0, load

@@ -27,7 +27,7 @@ class MemoryTuning:
     clear: float = 0.97
     """Of its limit, at which memory counts as well again."""
     filling: float = 0.9
-    """Used share of the HBM from which its growth is looked at."""
+    """Used share of the HBM from which its growth is judged."""
     horizon: float = 300.0
     """Seconds within which growing memory must be full."""
     window: float = 60.0
@@ -110,8 +110,8 @@ class MemoryPressure:
         devices = view.inventory.of(Entity.DEVICE)
         used = view.frame.columns.get("device_memory_used_ratio")
         if used is None:
-            says = {"what": "HBM", "how": "is nearly full", "basis": "last reading"}
-            return Verdict.at(tick, node, says)
+            fields = {"what": "HBM", "how": "is nearly full", "basis": "last reading"}
+            return Verdict.at(tick, node, fields)
         place = int(np.nanargmax(used))
         share, device = float(used[place]), devices[place]
         # Its own limit, or what grows towards it.
@@ -134,9 +134,9 @@ class MemoryPressure:
         others = f" and {full - 1} more" if full > 1 else ""
         monitored = "neuroncore_memory_used_bytes" in view.frame.columns
         basis = "neuron-monitor" if monitored else "driver's sysfs tree"
-        says = {"what": f"HBM of device {device}{others}", "how": how, "basis": basis}
+        fields = {"what": f"HBM of device {device}{others}", "how": how, "basis": basis}
         component = f"device:{device}" if full <= 1 else None
-        return Verdict.at(tick, node, says, *evidence, component=component)
+        return Verdict.at(tick, node, fields, *evidence, component=component)
 
     def _of_host(self, node: str, tick: Tick) -> Verdict:
         frame = tick.view(node).frame
@@ -148,8 +148,8 @@ class MemoryPressure:
             f"limit {units.percent(1.0 - TUNING.host_limit)}"
         )
         evidence = Evidence(text, node, "node_memory_available_bytes", available)
-        says = {"what": "host memory", "how": how, "basis": "host"}
-        return Verdict.at(tick, node, says, evidence)
+        fields = {"what": "host memory", "how": how, "basis": "host"}
+        return Verdict.at(tick, node, fields, evidence)
 
     def reset(self) -> None:
         self._tracks.clear()

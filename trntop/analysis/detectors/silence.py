@@ -14,7 +14,7 @@ from trntop.pipeline.tick import Tick
 from trntop.sources import TRAINING_SOURCES
 
 SOURCES = 5
-"""Sources whose last words are told."""
+"""Sources listed as evidence."""
 
 
 class NodeSilent:
@@ -25,56 +25,56 @@ class NodeSilent:
     def __init__(self, settings: Settings, period: float) -> None:
         self._limit = settings.node_silent
         self._nodes = Axis()
-        self._heard: Column = np.empty(0)
-        """When each node was heard, as of the last look at it."""
+        self._seen: Column = np.empty(0)
+        """When each node last reported, as of its last check."""
         self._patience: Column = np.empty(0)
-        """Seconds after that at which the next look is due, a limit at most."""
+        """Seconds after that at which the next check is due, a limit at most."""
 
     def signal(self, tick: Tick) -> Signal:
-        """Nodes that never spoke, whose recording ended, or that only a training loop spoke for
-        have no age: a loop has no beat to miss.
+        """Nodes that never reported, whose recording ended, or that only a training loop reports
+        have no age: a loop has no fixed interval.
         """
         if tick.nodes is not self._nodes:
-            self._heard = carried(self._heard, self._nodes, tick.nodes)
+            self._seen = carried(self._seen, self._nodes, tick.nodes)
             self._nodes = tick.nodes
-            # Some are due sooner than others, so that no tick looks at all of them.
+            # Some are due sooner than others, so that no tick checks all of them.
             self._patience = self._limit * np.linspace(0.75, 1.0, len(tick.nodes))
-        heard = self._heard
-        for place in np.flatnonzero(~(tick.time - heard <= self._patience)).tolist():
-            heard[place] = tick.views[place].frame.heard
-        ages = tick.time - heard
+        seen = self._seen
+        for place in np.flatnonzero(~(tick.time - seen <= self._patience)).tolist():
+            seen[place] = tick.views[place].frame.heard
+        ages = tick.time - seen
         for place in np.flatnonzero(ages > self._limit).tolist():
             view = tick.views[place]
             if view.state is State.ENDED or _loop_paced(view):
                 ages[place] = np.nan
             elif ages[place] <= view.patience:
                 ages[place] = 0.0  # a slow source is not silent between its readings
-        # A reading clears it at once: whoever speaks is not silent.
+        # A reading clears it at once.
         return Signal(tick.nodes, ages, self._limit, self._limit)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         view = tick.view(str(key))
         speakers = sorted(view.frame.speakers, key=lambda one: -(one.time or 0.0))
-        # What its list says of a node may be why: that it was stopped.
+        # The list of nodes may have the reason: that it was stopped.
         listed = [one for one in view.frame.sources if one.name == FLEET and one.reason]
         sources = [*listed, *speakers]
         evidence = [Evidence(_last_word(source), view.name) for source in sources[:SOURCES]]
-        says = {"last": speakers[0].name}
-        return Verdict.at(tick, view.name, says, *evidence, since=view.frame.heard)
+        fields = {"last": speakers[0].name}
+        return Verdict.at(tick, view.name, fields, *evidence, since=view.frame.heard)
 
     def reset(self) -> None:
-        self._heard[:] = np.nan
+        self._seen[:] = np.nan
 
 
 def _loop_paced(view: NodeView) -> bool:
-    """Whether all that was ever heard of a node came at the pace of a training loop."""
+    """Whether only a training loop ever reported from a node."""
     return all(one.name in TRAINING_SOURCES for one in view.frame.speakers if one.time is not None)
 
 
 def _last_word(source: SourceState) -> str:
     if source.time is None:
         return f"{source.name}: never reported; {source.reason or source.state}"
-    said = f"{source.name}: last seen {units.clock(source.time, utc=True)} UTC"
-    # That it is silent is what the incident says.
+    text = f"{source.name}: last seen {units.clock(source.time, utc=True)} UTC"
+    # The incident already states that it is silent.
     known = source.reason and not source.reason.startswith("silent")
-    return f"{said}; {source.reason}" if known else said
+    return f"{text}; {source.reason}" if known else text

@@ -79,7 +79,7 @@ class _Stalls:
         return self._verdict(key, tick)
 
     def _verdict(
-        self, key: Hashable, tick: Tick, *, node: str | None = None, guilty: str = "",
+        self, key: Hashable, tick: Tick, *, node: str | None = None, culprit: str = "",
         evidence: Iterable[Evidence] = (),
     ) -> Verdict:  # fmt: skip
         run = tick.runs.by_job[cast(str | None, key)]
@@ -90,10 +90,10 @@ class _Stalls:
             quantity="job_step" if run.job else "node_executions_completed_per_second",
         )
         return Verdict(
-            says={
+            fields={
                 "job": run.job or f"{nodes} node{'s' * (nodes != 1)}",
                 "why": run.why,
-                "guilty": guilty,
+                "culprit": culprit,
                 "paused": units.span(run.paused),
                 "usual": "" if usual is None else f", usually {units.span(usual)}",
                 "step": "" if run.step != run.step else f" at step {units.count(run.step)}",
@@ -124,10 +124,10 @@ class Hang(_Stalls):
         suspects, reason = _suspects(tick.runs.by_job[cast(str | None, key)], tick)
         names = [str(tick.nodes.keys[place]) for place in suspects]
         reasons = reason.replace("is ", "are ", 1) if len(names) > 1 else reason
-        guilty = f"; {_listed(names)} {reasons}" if names else NO_CULPRIT
+        culprit = f"; {_listed(names)} {reasons}" if names else NO_CULPRIT
         evidence = [Evidence(f"{name} {reason}", name) for name in names]
         node = names[0] if len(names) == 1 else None
-        return self._verdict(key, tick, node=node, guilty=guilty, evidence=evidence)
+        return self._verdict(key, tick, node=node, culprit=culprit, evidence=evidence)
 
 
 class Recompile(_Stalls):

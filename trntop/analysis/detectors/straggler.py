@@ -35,20 +35,19 @@ class Straggler:
         self._nodes.take(tick, self._ranks.reporting)
         self._devices.take(tick)
         self._cores.take(tick)
-        values = np.fmax.reduce([witness.worst for witness in self._witnesses()])
+        values = np.fmax.reduce([signal.worst for signal in self._signals()])
         values[tick.quiet] = np.nan
         return Signal(tick.nodes, values, 1.0, 1.0)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         """Names the node, and the part of it if it is one.
 
-        A rank tells more of what its slowness costs than a core does; which part of the node it
-        is, the parts know better.
+        Ranks show the cost of slowness, devices and cores the part of the node.
         """
         node = str(key)
         place = tick.nodes.place[node]
-        found = [witness for witness in self._witnesses() if witness.worst[place] > 1.0]
-        verdicts = [witness.verdict(node, place, tick) for witness in found]
+        found = [signal for signal in self._signals() if signal.worst[place] > 1.0]
+        verdicts = [signal.verdict(node, place, tick) for signal in found]
         if not verdicts:
             return self._ranks.verdict(node, place, tick)
         first = verdicts[0]
@@ -56,8 +55,8 @@ class Straggler:
         if part is first:
             return first
         evidence = tuple(dict.fromkeys([*first.evidence, *part.evidence]))
-        says = {**first.says, "where": part.says["where"]}
-        return replace(first, says=says, component=part.component, evidence=evidence)
+        fields = {**first.fields, "where": part.fields["where"]}
+        return replace(first, fields=fields, component=part.component, evidence=evidence)
 
-    def _witnesses(self) -> tuple[Ranks | Nodes | Cores | Devices, ...]:
+    def _signals(self) -> tuple[Ranks | Nodes | Cores | Devices, ...]:
         return self._ranks, self._nodes, self._cores, self._devices

@@ -62,7 +62,7 @@ class VersionSkew:
         self._signal = Signal(Axis(), np.empty(0), 0.5, 0.5)
 
     def signal(self, tick: Tick) -> Signal:
-        """Versions are compared only when one of them, or who runs what, has changed."""
+        """Versions are compared only when one of them, or the job of a node, has changed."""
         expired = [one for one, time in self._over.items() if tick.time - time > REMEMBERED]
         if not self._learn(tick) and not expired:
             return self._signal
@@ -94,16 +94,16 @@ class VersionSkew:
         return changed
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
-        """Says which version who has."""
+        """Lists the versions and their nodes."""
         assert isinstance(key, str | tuple)
         skews = self._skews[key]
         nodes = (key,) if isinstance(key, str) else key
-        said = [_said(skew, nodes) for skew in skews]
+        texts = [_text(skew, nodes) for skew in skews]
         jobs = {tick.job_of.get(node) for node in nodes}
         return Verdict(
-            says={
+            fields={
                 "where": _names(nodes, NAMED),
-                "what": said[0] + (f" (and {len(said) - 1} more)" if len(said) > 1 else ""),
+                "what": texts[0] + (f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""),
             },
             job=jobs.pop() if len(jobs) == 1 else None,
             node=key if isinstance(key, str) else None,
@@ -118,16 +118,16 @@ class VersionSkew:
 def _versions(inventory: Inventory) -> Versions:
     """What is known of a node's software."""
     runtimes = {process.runtime_version for process in inventory.processes} - {""}
-    cards = Counter(link["driver"] for link in inventory.efa_links.values() if "driver" in link)
+    drivers = Counter(link["driver"] for link in inventory.efa_links.values() if "driver" in link)
     found = {
         NEURON_DRIVER: inventory.facts.get("neuron_driver", ""),
-        # A card that is gone may be remembered with the driver it had.
-        EFA_DRIVER: cards.most_common(1)[0][0] if cards else "",
+        # A lost device may be remembered with the driver it had.
+        EFA_DRIVER: drivers.most_common(1)[0][0] if drivers else "",
         # Where processes have runtimes of their own there is no version of the node.
         RUNTIME: runtimes.pop() if len(runtimes) == 1 else "",
     }
     if not found[NEURON_DRIVER]:
-        # neuron-monitor alone tells no versions; another image most likely has other ones.
+        # neuron-monitor alone reports no versions; another image most likely has other ones.
         found[IMAGE] = inventory.facts.get("ami_id", "")
     return {software: version for software, version in found.items() if version}
 
@@ -135,7 +135,7 @@ def _versions(inventory: Inventory) -> Versions:
 def _skews(
     known: Mapping[str, tuple[str, Versions]], jobs: Mapping[str, str]
 ) -> dict[_Subject, list[_Skew]]:
-    """All skews by whom they are of."""
+    """All skews by their subject."""
     several = len(set(jobs.values())) > 1
     groups: dict[tuple[str, str | None, str], dict[str, list[str]]] = {}
     for node, (instance_type, versions) in sorted(known.items()):
@@ -159,7 +159,7 @@ def _skews(
     return skews
 
 
-def _said(skew: _Skew, nodes: Iterable[str]) -> str:
+def _text(skew: _Skew, nodes: Iterable[str]) -> str:
     """`EFA driver 2.16.0, 15 others have 2.17.3g`."""
     (common, having), *others = skew.versions
     if not skew.odd:

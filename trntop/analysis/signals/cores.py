@@ -21,17 +21,17 @@ class CoreTuning:
     window: float = 20.0
     """Seconds over which utilization is averaged."""
     interval: float = 4.0
-    """Seconds between two looks at that: each takes the mean of the ticks since the one before."""
+    """Seconds between two polls: each takes the mean of the ticks since the one before."""
     tolerance: float = 0.5
-    """Seconds by which a look may come early: ticks are no clockwork."""
+    """Seconds by which a poll may come early: ticks jitter."""
     drop: float = 0.3
-    """By how much less of its busiest sibling's utilization a core must have than it used to."""
+    """Drop in its share of the busiest core's utilization that a core must have."""
     min_busiest: float = 0.3
     """Utilization that the busiest core must have."""
     baseline_interval: float = 20.0
-    """Seconds between two looks at what is usual."""
+    """Seconds between two updates of what is usual."""
     baseline_weight: float = 0.1
-    """Of such a look."""
+    """Of such an update."""
     max_share: float = 0.25
     """Share of a node's cores of which more are no single fault."""
 
@@ -108,9 +108,9 @@ class Cores(Members):
             f"mean of {TUNING.window:g} s"
         )
         slower = units.percent(1.0 - own / usual)
-        says = {"where": f"{what} of {node}", "slower": slower, "basis": "neuron-monitor"}
+        fields = {"where": f"{what} of {node}", "slower": slower, "basis": "neuron-monitor"}
         evidence = Evidence(text, node, "neuroncore_utilization_ratio", own, usual)
-        return Verdict.at(tick, node, says, evidence, component=component)
+        return Verdict.at(tick, node, fields, evidence, component=component)
 
     def _low(self, node: int) -> Places:
         """The cores of a node that have stopped."""
@@ -118,7 +118,7 @@ class Cores(Members):
         return first + np.flatnonzero(self._drop[first:end] > 0.8 * TUNING.drop)
 
     def _single(self, node: int, tick: Tick) -> bool:
-        """Whether they are few, of a process whose other cores work: else it is no single fault."""
+        """Whether they are few and other cores of their process work: a single fault."""
         axis: PartAxis = self.axis
         first = int(axis.starts[node])
         low = {int(core) for core in self._low(node) - first}

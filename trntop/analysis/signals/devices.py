@@ -32,7 +32,7 @@ TUNING = DeviceTuning()
 
 
 class Devices:
-    """The devices of a node beside each other, by their cores' utilization."""
+    """The devices of a node compared with each other, by their cores' utilization."""
 
     inputs = frozenset(("neuroncore_utilization_ratio",))
 
@@ -77,10 +77,14 @@ class Devices:
             f"of the node's median device {units.percent(usual)}"
         )
         slower = units.percent(float(self._peers.effect[worst]))
-        says = {"where": f"device {device} of {node}", "slower": slower, "basis": "neuron-monitor"}
+        fields = {
+            "where": f"device {device} of {node}",
+            "slower": slower,
+            "basis": "neuron-monitor",
+        }
         evidence = Evidence(text, node, "neuroncore_utilization_ratio", own, usual)
         since = float(self._peers.since[worst]) or None
-        return Verdict.at(tick, node, says, evidence, component=f"device:{device}", since=since)
+        return Verdict.at(tick, node, fields, evidence, component=f"device:{device}", since=since)
 
     def _follow(self, tick: Tick, cores: PartAxis, devices: PartAxis) -> None:
         self._cores, self._axis = cores, devices

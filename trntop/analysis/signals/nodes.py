@@ -108,8 +108,8 @@ class Nodes:
                 text = f"{node}: {_PHRASES[column].format(own, usual)}"
                 evidence.append(Evidence(text, node, _COLUMNS[column], own, usual))
         since = float(self._peers[worst].since[place])
-        says = {"where": node, "slower": units.percent(effect), "basis": "neuron-monitor"}
-        return Verdict.at(tick, node, says, *evidence, since=since or None)
+        fields = {"where": node, "slower": units.percent(effect), "basis": "neuron-monitor"}
+        return Verdict.at(tick, node, fields, *evidence, since=since or None)
 
     def _learn_kinds(self, tick: Tick) -> None:
         """Groups nodes of one job and instance type; all start over if a node changes its group."""

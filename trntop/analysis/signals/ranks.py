@@ -23,7 +23,7 @@ class RankTuning:
     """When a step is compared, and when a node is slow as a whole."""
 
     quorum: float = 0.9
-    """Share of a job's ranks that have reported a step before it is looked at."""
+    """Share of a job's ranks that have reported a step before it is compared."""
     timeout_steps: float = 1.0
     """Steps after which the others are not waited for any longer."""
     half: float = 0.5
@@ -170,7 +170,7 @@ class Ranks(Members):
             mine = np.arange(len(layout.axis)) == worst
         others = (layout.job == layout.job[ranks[0]]) & ~mine
         return Verdict(
-            says={
+            fields={
                 "where": where,
                 "node": node,
                 "slower": units.percent(effect),
@@ -195,7 +195,7 @@ class Ranks(Members):
         return f"; others wait {units.seconds(wait)} per step" if wait > 0 else ""
 
     def _evidence(self, node: str, where: str, mine: Mask, others: Mask) -> Iterator[Evidence]:
-        """What the slow ranks report, beside what the others do."""
+        """What the slow ranks and the others report."""
         for (quantity, what), values in zip(_REPORTED.items(), self._reported, strict=True):
             if np.isnan(values[mine]).all() or np.isnan(values[others]).all():
                 continue
@@ -227,18 +227,18 @@ class Ranks(Members):
         patience = max(2.0, TUNING.timeout_steps * float(np.median(seconds[waiting])))
         return count >= TUNING.half * int(known.sum()) and now - first >= patience
 
-    def _compare(self, tick: Tick, layout: _Layout, job: str, who: Mask) -> None:
+    def _compare(self, tick: Tick, layout: _Layout, job: str, chosen: Mask) -> None:
         stage, *_ = tick.columns(("rank_pipeline_stage", *_REPORTED))
         mine = np.flatnonzero(layout.job == layout.jobs.index(job))
         if not np.isnan(stage[mine]).any():
             self._role[mine] = stage[mine].astype(np.int64)
             self._grouped.add(job)
         groups = self._role.copy()
-        compute, own, step = (np.where(who, column, np.nan) for column in _times(tick))
+        compute, own, step = (np.where(chosen, column, np.nan) for column in _times(tick))
         off = np.fmax(excess(compute, groups), excess(own, groups))
         off = np.where(np.isnan(off), excess(step, groups), off)
-        self._reported = np.where(who, np.stack(tick.columns(tuple(_REPORTED))), self._reported)
-        pace = float(np.median(step[who]))
+        self._reported = np.where(chosen, np.stack(tick.columns(tuple(_REPORTED))), self._reported)
+        pace = float(np.median(step[chosen]))
         self._single.round(tick.time, layout.axis, off, pace, job)
         whole = self._of_nodes(layout, compute, own, off)
         self._whole.round(tick.time, layout.pairs, whole, pace, job)
@@ -262,7 +262,7 @@ class Ranks(Members):
         return mean
 
     def _group(self, layout: _Layout, job: str, mine: Places) -> None:
-        """Finds who does the same, once a job's steady times are known."""
+        """Finds ranks of one role, once a job's steady times are known."""
         levels = self._single.bias[mine]
         noise = self._single.noise(job)
         found = roles(levels, noise)
@@ -318,7 +318,7 @@ def _times(tick: Tick) -> tuple[Column, Column, Column]:
 
 
 def _comparable(layout: _Layout, known: Mask, nodes: int) -> Mask:
-    """Nodes whose steps others' can be compared with, `[node]`: often rank 0 alone reports."""
+    """Nodes whose steps can be compared with others', `[node]`: often rank 0 alone reports."""
     reporting = np.bincount(layout.pair[known], minlength=len(layout.pairs)) > 0
     sizes = np.bincount(layout.pair_job[reporting], minlength=len(layout.jobs))
     result = np.zeros(nodes, bool)

@@ -1,7 +1,6 @@
-"""The host beneath the run, from a dump: processors, memory, interfaces, disks, and its firmware.
+"""The payload of the source `host` from a dump: CPUs, memory, interfaces, disks, firmware.
 
-The payload is that of source `host`; what `collectors.host` finds by looking through processes and
-folders of this machine is left out.
+Processes and the compile cache, which `collectors.host` reads on this machine, are omitted.
 """
 
 import json
@@ -14,15 +13,15 @@ from ..polled import AbsentError
 from ..sysfs import Files, line_of, reason, text
 
 SECTOR = 512
-"""Bytes; what /sys/block counts in, whatever the disk has."""
+"""Bytes; the unit of /sys/block for every disk."""
 _GUEST = slice(8, 10)
 """Columns of /proc/stat that are also part of user and nice."""
 _READ, _WRITTEN = 2, 6
 """Columns of a disk's statistics: sectors."""
 
 
-class MachineReader:
-    """Gives the payload of source `host`.
+class HostReader:
+    """Reads the payload of the source `host`.
 
     Args:
         files: a dump.
@@ -43,7 +42,7 @@ class MachineReader:
         """
         report: dict[str, Any] = {"period": self._period}
         errors: list[str] = []
-        for part in (self._machine, self._cpu, self._memory, self._network, self._disk):
+        for part in (self._firmware, self._cpu, self._memory, self._network, self._disk):
             try:
                 report |= part()
             except (OSError, ValueError, LookupError) as error:
@@ -53,9 +52,9 @@ class MachineReader:
             raise AbsentError(f"/proc cannot be read ({errors[0]})")
         return json.dumps(report | {"errors": errors}, separators=(",", ":")).encode()
 
-    def _machine(self) -> dict[str, Any]:
-        said = {name: line_of(self._files, f"sys/class/dmi/id/{name}") for name in DMI}
-        return {"dmi": said} if any(said.values()) else {}
+    def _firmware(self) -> dict[str, Any]:
+        texts = {name: line_of(self._files, f"sys/class/dmi/id/{name}") for name in DMI}
+        return {"dmi": texts} if any(texts.values()) else {}
 
     def _cpu(self) -> dict[str, Any]:
         cpu: dict[str, float] = {"count": int(self._files.read("proc/cpus"))}

@@ -1,4 +1,4 @@
-"""The sources of a node over its connection: the collectors of this machine, with other hands."""
+"""The sources of a node over its connection: the collectors of this machine, reading dumps."""
 
 import asyncio
 import contextlib
@@ -27,21 +27,19 @@ from ..polled import Polled
 from ..tensor_engine import TensorEngineReader
 from ..worker import StuckError
 from .dump import Dump
+from .host import HostReader
 from .link import Link
-from .machine import MachineReader
 
 T = TypeVar("T")
 
-ANSWER_SECONDS = 5.0
-"""In which the script says whether it could start a program."""
-LAST_SECONDS = 3.0
-"""For a killed program to be gone."""
+START_SECONDS = 5.0
+"""For the script to start a program."""
+KILL_SECONDS = 3.0
+"""For a killed program to end."""
 SIGNALS = range(129, 193)
-"""What a shell says of a program that a signal ended: the signal's number and 128."""
-
+"""A shell's exit status of a program that a signal ended: 128 and the signal's number."""
 
 SOURCES = (NEURON_MONITOR, NEURON_SYSFS, TENSOR_ENGINE, NEURON_LS, EFA_SOURCE, HOST)
-"""What a node brings over its connection."""
 
 
 def sources(node: str, link: Link, settings: Collect) -> list[Collector]:
@@ -50,11 +48,11 @@ def sources(node: str, link: Link, settings: Collect) -> list[Collector]:
     Args:
         node: its name.
         link: the connection, which is ready.
-        settings: what is read and how often.
+        settings: sources and periods.
     """
-    efa, engines, sysfs, machine = Dump(), Dump(), Dump(), Dump()
+    efa, engines, sysfs, host = Dump(), Dump(), Dump(), Dump()
     period, slow = settings.period, settings.sysfs_period
-    monitor = FarMonitor(link, settings.neuron_monitor)
+    monitor = RemoteMonitor(link, settings.neuron_monitor)
     collectors: list[Collector] = [
         NeuronMonitor(node, settings.neuron_monitor, period, launch=monitor.launch),
         Polled(
@@ -62,37 +60,37 @@ def sources(node: str, link: Link, settings: Collect) -> list[Collector]:
             NEURON_SYSFS,
             NeuronSysfsReader(sysfs, slow),
             slow,
-            # Some of its nodes ask the firmware, which may take its time.
+            # Some of its files ask the firmware, which may be slow.
             deadline=slow,
-            worker=FarReads(link, NEURON_SYSFS, sysfs),
+            worker=RemoteReads(link, NEURON_SYSFS, sysfs),
         ),
         Polled(
             node,
             TENSOR_ENGINE,
             TensorEngineReader(engines),
             period,
-            worker=FarReads(link, TENSOR_ENGINE, engines),
+            worker=RemoteReads(link, TENSOR_ENGINE, engines),
         ),
-        NeuronLs(node, runner=FarRunner(link, settings.neuron_ls)),
-        Polled(node, EFA_SOURCE, EfaReader(efa), period, worker=FarReads(link, EFA_SOURCE, efa)),
+        NeuronLs(node, runner=RemoteRunner(link, settings.neuron_ls)),
+        Polled(node, EFA_SOURCE, EfaReader(efa), period, worker=RemoteReads(link, EFA_SOURCE, efa)),
         Polled(
             node,
             HOST,
-            MachineReader(machine, settings.host_period),
+            HostReader(host, settings.host_period),
             settings.host_period,
-            worker=FarReads(link, HOST, machine),
+            worker=RemoteReads(link, HOST, host),
         ),
     ]
-    return [one for one in collectors if one.source not in settings.disabled]
+    return [each for each in collectors if each.source not in settings.disabled]
 
 
-class FarReads:
-    """Calls reads of a dump, which it asks for anew each time: a `Caller`.
+class RemoteReads:
+    """Calls readers of a dump, which it requests each time: a `Caller`.
 
     Args:
         link: the connection.
-        source: what is asked for.
-        dump: what the reads read.
+        source: name of the dump.
+        dump: read by the readers.
     """
 
     def __init__(self, link: Link, source: str, dump: Dump) -> None:
@@ -100,19 +98,19 @@ class FarReads:
         self._source = source
         self._dump = dump
         self._free = asyncio.Lock()
-        """Held from a request until it is answered, however long its caller waits."""
+        """Held from a request to its response, however long the caller waits."""
 
     async def call(self, read: Callable[[], T], seconds: float) -> T:
         """See `Caller`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._free.acquire()
-                answer = self._link.ask(self._source)
-                answer.add_done_callback(lambda _: self._free.release())
-                payload = await asyncio.shield(answer)
+                response = self._link.request(self._source)
+                response.add_done_callback(lambda _: self._free.release())
+                payload = await asyncio.shield(response)
         except TimeoutError:
-            raise StuckError(f"{self._source}: no answer for {seconds:g} s") from None
-        self._dump.take(payload)
+            raise StuckError(f"{self._source}: no response for {seconds:g} s") from None
+        self._dump.load(payload)
         try:
             return read()
         finally:
@@ -122,7 +120,7 @@ class FarReads:
         """See `Caller`."""
 
 
-class FarMonitor:
+class RemoteMonitor:
     """Starts neuron-monitor on the node.
 
     Args:
@@ -135,17 +133,17 @@ class FarMonitor:
         self._command = command
 
     @contextlib.asynccontextmanager
-    async def launch(self, take: Callable[[bytes], None]) -> AsyncIterator["FarProcess"]:
-        """A `Launch` of the collector of neuron-monitor."""
-        process = FarProcess(self._link)
+    async def launch(self, take: Callable[[bytes], None]) -> AsyncIterator["RemoteProcess"]:
+        """A `Launch` for the collector of neuron-monitor."""
+        process = RemoteProcess(self._link)
         self._link.take_output = take
         self._link.send("start\n")
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                answer = await process.started
+            async with asyncio.timeout(START_SECONDS):
+                state = await process.started
         except TimeoutError:
-            raise OSError(f"no answer within {ANSWER_SECONDS:g} s") from None
-        match answer:
+            raise OSError(f"no response within {START_SECONDS:g} s") from None
+        match state:
             case "absent":
                 raise _missing(self._command)
             case "forbidden":
@@ -153,11 +151,11 @@ class FarMonitor:
                     f"{clean(self._command)} is not executable by this user", REMEDY
                 )
             case "busy":
-                raise OSError("the one before has not ended")
+                raise OSError("the previous neuron-monitor has not ended")
         yield process
 
 
-class FarProcess:
+class RemoteProcess:
     """neuron-monitor on the node: a `Process`."""
 
     def __init__(self, link: Link) -> None:
@@ -166,29 +164,29 @@ class FarProcess:
         self.ended: asyncio.Future[int] = loop.create_future()
         self.errors = LastLine()
         self.started: asyncio.Future[str] = loop.create_future()
-        link.on_monitor = self._hear
+        link.on_monitor = self._update
 
     async def end(self, grace: float) -> None:
-        """See `Process`; what a connection leaves running ends with it."""
-        for order, seconds in (("stop", grace), ("kill", LAST_SECONDS)):
+        """See `Process`; without the connection, the script ends it."""
+        for request, seconds in (("stop", grace), ("kill", KILL_SECONDS)):
             if self.ended.done() or self._link.closed:
                 return
-            self._link.send(f"{order} monitor\n")
+            self._link.send(f"{request} monitor\n")
             await asyncio.wait(
                 [self.ended, self._link.ended], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
             )
 
-    def _hear(self, words: Sequence[str]) -> None:
+    def _update(self, words: Sequence[str]) -> None:
         match words:
-            case ["ended", code, *said]:
-                self.errors.feed(" ".join(said).encode() + b"\n" * bool(said))
+            case ["ended", code, *error]:
+                self.errors.feed(" ".join(error).encode() + b"\n" * bool(error))
                 if not self.ended.done():
                     self.ended.set_result(_code(code))
-            case [answer, *_] if not self.started.done():
-                self.started.set_result(answer)
+            case [state, *_] if not self.started.done():
+                self.started.set_result(state)
 
 
-class FarRunner:
+class RemoteRunner:
     """Runs neuron-ls on the node: a `Runner`.
 
     Args:
@@ -202,20 +200,20 @@ class FarRunner:
 
     async def run(self, arguments: Sequence[str]) -> Answer:
         """See `Runner`."""
-        answer = self._link.ask(NEURON_LS, *arguments)
+        response = self._link.request(NEURON_LS, *arguments)
         try:
             async with asyncio.timeout(DEADLINE):
-                payload = await asyncio.shield(answer)
+                payload = await asyncio.shield(response)
         except TimeoutError:
             self._link.send(f"kill {NEURON_LS}\n")
             raise FailedError(f"neuron-ls did not answer within {DEADLINE:g} s") from None
         output, _, verdict = payload.rpartition(f"\n#{self._link.tag} ".encode())
         words = verdict.decode(errors="replace").split(maxsplit=2)
         match words:
-            case ["exited", code, *said]:
+            case ["exited", code, *error]:
                 if len(output) > MAX_BYTES:
                     raise too_long()
-                return Answer(_code(code), output, clean(" ".join(said), 160))
+                return Answer(_code(code), output, clean(" ".join(error), 160))
             case ["forbidden", *_]:
                 raise NotRunnableError(
                     f"{clean(self._command)} is not executable by this user", REMEDY
