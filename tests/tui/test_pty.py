@@ -15,6 +15,7 @@ from tests.tui.screens import PROMPT, ROOT, Screen
 SMALL = "nodes=2&type=trn1.2xlarge"
 QUIET = ("demo", f"healthy?{SMALL}")
 NODE = "trn-001"
+CLEAR_LINE = "\x15"  # drops replies to a stopped program
 
 HOSTILE = (
     "\x1b[31;5;77mX",
