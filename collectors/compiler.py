@@ -46,7 +46,7 @@ def processes() -> tuple[int, list[Compiler]]:
     commands: dict[int, str] = {}
     for pid in pids:
         try:
-            # psutil's cmdline() takes six times as long.
+            # psutil's cmdline() takes four times as long.
             line = read(f"{proc}/{pid}/cmdline")
         except OSError:  # it has just ended
             continue

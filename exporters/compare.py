@@ -12,7 +12,7 @@ from .markdown import inner, moment, table
 
 SIMULATED = "SIMULATED"
 UNMARKED = "  "
-"""What stands where another number has its mark."""
+"""In place of a provenance mark."""
 
 
 def text(found: Comparison, width: int) -> str:
@@ -45,7 +45,7 @@ def markdown(found: Comparison) -> str:
 
 
 def document(found: Comparison) -> Document:
-    """The same for programs; a figure that a side does not tell is null there."""
+    """The same as JSON; an unknown figure is null."""
     return {
         "schema": SCHEMA,
         "a": _side(found.a),
@@ -89,8 +89,8 @@ def _figure(figure: Figure | None, side: Side) -> Document | None:
 def _rows(found: Comparison) -> list[Sequence[str]]:
     a, b = found.a, found.b
     rows: list[Sequence[str]] = [
-        (title, of(a) + UNMARKED, of(b) + UNMARKED, "", "")
-        for title, of in (("nodes", _nodes), ("job", _job), ("seen", _seen))
+        (title, form(a) + UNMARKED, form(b) + UNMARKED, "", "")
+        for title, form in (("nodes", _nodes), ("job", _job), ("seen", _seen))
     ]
     rows += [
         (pair.title, _number(pair, pair.a), _number(pair, pair.b), _ratio(pair), pair.verdict)
@@ -126,7 +126,7 @@ def _seen(side: Side) -> str:
 
 
 def _number(pair: Pair, figure: Figure | None) -> str:
-    """With its unit and its mark, which keeps its place where there is none."""
+    """With its unit and its mark or a blank."""
     if figure is None:
         return units.ABSENT + UNMARKED
     return f"{pair.form(figure.value)} {units.mark(figure.provenance) or ' '}"
@@ -138,7 +138,7 @@ def _ratio(pair: Pair) -> str:
 
 def _marks() -> list[str]:
     known = [
-        f"{units.mark(one)} {one.value}"
-        for one in (Provenance.REPORTED, Provenance.DERIVED, Provenance.ESTIMATED)
+        f"{units.mark(provenance)} {provenance.value}"
+        for provenance in (Provenance.REPORTED, Provenance.DERIVED, Provenance.ESTIMATED)
     ]
-    return [f"{', '.join(known)}; {units.ABSENT} not told by this run; alike: within 2 %"]
+    return [f"{', '.join(known)}; {units.ABSENT} unknown in this run; alike: within 2 %"]

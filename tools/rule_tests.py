@@ -202,7 +202,7 @@ def _of_incidents(kinds: Mapping[str, tuple[Alert, Alert]]) -> Iterator[Test]:
         *fire(9, SINCE), *calm(14, 20), *known(31),
     )  # fmt: skip
     yield _test(
-        "incidents: reset, the exporter starts anew and finds them again",
+        "incidents: reset, the exporter restarts and detects them again",
         [
             *_exporter(_run((1, 10), (0, 1), (1, 49)), _run((1, 10), ("stale", 1), (1, 49))),
             *counts((1, 10), ("stale", 1), (0, 2), (1, 47)),
@@ -245,7 +245,7 @@ def _of_watch(alerts: Mapping[str, Alert]) -> Iterator[Test]:
         _at(14, absent), _at(15, absent, _matched(absent, none)), _at(15, down), _at(15, no_node),
     )  # fmt: skip
     yield _test(
-        "the exporter: reset, it starts anew",
+        "the exporter: reset, it restarts",
         _exporter(_run((1, 10), (0, 4), (1, 46)), _run((1, 10), ("stale", 1), ("_", 3), (1, 46))),
         _at(13, down), _at(15, down), _at(20, down), _at(20, absent), _at(20, no_node),
     )  # fmt: skip
@@ -381,7 +381,7 @@ def _of_peers(alert: Alert) -> Iterator[Test]:
         _at(29, alert, fires), _at(36, alert),
     )  # fmt: skip
     yield _test(
-        "peers: reset, all nodes start anew",
+        "peers: reset, all nodes restart",
         run(_run((2, 20), ("stale", 1), ("_", 5), (2, 34)),
             first=_run((2, 20), ("stale", 1), ("_", 5), (2, 34))),
         _at(22, alert), _at(30, alert), _at(50, alert),
@@ -390,7 +390,7 @@ def _of_peers(alert: Alert) -> Iterator[Test]:
 
 
 def _of_recordings() -> Test:
-    """Two nodes, one of which lacks what the other tells, and later starts anew."""
+    """Two nodes, one of which lacks a value of the other, and later restarts."""
     return {
         "name": "recordings: two nodes",
         "interval": "1m",
@@ -422,7 +422,7 @@ _PLACES: tuple[Mapping[str, str], ...] = tuple(
 )
 _STEADY = "0+60x40"
 _ANEW = "0+60x10 0+60x30"
-"""Starts anew after ten minutes: from then on its rate over five is 240 s of 300, never below 0."""
+"""Restarts after ten minutes: from then on its rate over five is 240 s of 300, never below 0."""
 
 
 def _gauges(first: object, second: object) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Rules for Prometheus, from the rulebook: recording rules and alerts.
 
-The exporter judges, Prometheus passes on: an alert on a kind of incident fires while
-`trn_incident_active` says that one lasts, so that screen, page and alert cannot disagree. What is
-judged by, thresholds and holds, stands in the settings of the exporter alone.
+The exporter evaluates the rules: an alert on a kind of incident fires while
+`trn_incident_active` has an open incident, so that screen, page and alert agree. Thresholds and
+`for` are settings of the exporter.
 """
 
 from .alerts import Links, incident_group, watch_group

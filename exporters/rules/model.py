@@ -1,4 +1,4 @@
-"""What a rule file for Prometheus consists of.
+"""The elements of a rule file for Prometheus.
 
 https://prometheus.io/docs/prometheus/latest/configuration/recording_rules/ and alerting_rules/
 """
@@ -11,39 +11,37 @@ import yaml
 Value = str | int | float | Mapping[str, "Value"] | Sequence["Value"]
 
 BY_PLACE = ("instance", "node", "pod", "provenance")
-"""Labels by which the same series of two nodes differ; summed over, they go."""
+"""Labels that differ between the series of two nodes; aggregations remove them."""
 BY_TARGET = "on (job, instance)"
-"""What is matched by whose page it stands on."""
-HEAD = "# Made by {}, from the rulebook and the settings in force there.\n"
+"""Matches series of the same exporter."""
+HEAD = "# Made by {} from the rulebook and its settings.\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A value that Prometheus computes at each evaluation and keeps: `level:metric:operations`."""
+    """A recording rule, named `level:metric:operations`."""
 
     record: str
     expr: str
 
     def document(self) -> Mapping[str, Value]:
-        """As the rule file has it."""
         return {"record": self.record, "expr": self.expr}
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A condition of which people are told."""
+    """An alert."""
 
     alert: str
     expr: str
     labels: Mapping[str, str]
     """Among them `severity`: critical, warning or info."""
     annotations: Mapping[str, str]
-    """`summary`, a sentence, and `description`; links where there are any."""
+    """`summary`, `description` and links."""
     wait: str = ""
-    """How long it must hold; empty where the expression has its own hold."""
+    """Its `for`; empty if the expression has its own."""
 
     def document(self) -> Mapping[str, Value]:
-        """As the rule file has it."""
         wait = {"for": self.wait} if self.wait else {}
         return {
             "alert": self.alert,
@@ -56,23 +54,21 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rules that are evaluated one after the other, at one time."""
+    """Rules that are evaluated in order at the same time."""
 
     name: str
     rules: Sequence[Recording | Alert] = field(default_factory=tuple)
 
     def document(self) -> Mapping[str, Value]:
-        """As the rule file has it."""
         return {"name": self.name, "rules": [rule.document() for rule in self.rules]}
 
 
 def labels_of(*names: str) -> str:
-    """Labels between parentheses."""
     return f"({', '.join(names)})"
 
 
 def over(operation: str, expr: str, *names: str) -> str:
-    """An aggregation over nodes, and over the labels `names`."""
+    """An aggregation over nodes and the labels `names`."""
     return f"{operation} without {labels_of(*BY_PLACE, *names)} ({expr})"
 
 
@@ -92,12 +88,10 @@ _Dumper.add_representer(str, _text)
 
 
 def yaml_text(value: Mapping[str, Value]) -> str:
-    """The value as YAML, mappings in the order given."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
 
 
 def rule_file(groups: Sequence[Group]) -> str:
-    """A rule file: commonly `trntop.rules.yml`."""
     return HEAD.format("trntop rules prometheus") + yaml_text(
         {"groups": [group.document() for group in groups]}
     )

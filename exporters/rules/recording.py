@@ -1,8 +1,8 @@
-"""Recording rules: clusters and training jobs as a whole, so that no board sums up nodes itself.
+"""Recording rules: totals of clusters and training jobs, for dashboards.
 
 Names are `level:metric:operations`. A level `cluster` is one scrape job, `training_job` a run on
-it. Shares are a sum over a sum, both of the nodes that tell both; worst nodes stand beside them,
-because means hide them.
+it. Shares are a sum over a sum, of the nodes that have both; worst nodes are recorded too, because
+means hide them.
 """
 
 from collections.abc import Iterator
@@ -13,18 +13,18 @@ from ..metrics.status import INSTANCE_LABELS
 from .model import BY_PLACE, BY_TARGET, Group, Recording, labels_of, over
 
 WINDOW = "5m"
-"""Over which counters become rates: it spans two scrapes of 60 s though some fail."""
+"""Window of rates: it spans several scrapes of 60 s even if some fail."""
 CANDIDATES = 40
-"""The worst nodes by each measure, of which a dashboard shows some."""
+"""Number of the worst nodes recorded per metric."""
 FEWEST_PEERS = 4
-"""Nodes of a job below which a median says nothing of any of them."""
+"""Minimum nodes of a job for a meaningful median."""
 
 SELF, INSTANCE = "trntop_build_info", f"{METRIC_PREFIX}instance_info"
 WATCHING = f"exporter:{SELF}:with_nodes"
 HELD = f"incident:{METRIC_PREFIX}incident_opened_timestamp_seconds:held"
 PEERS = f"node:{METRIC_PREFIX}job_compute_seconds:ratio_to_median"
 HELD_FOR = "15m"
-"""How long incidents outlast the loss of whoever reported them."""
+"""How long incidents stay after their exporter is lost."""
 
 _SUMMED = (
     "node_neuroncores",
@@ -58,7 +58,7 @@ _COUNTED = (
 
 
 def recording_groups() -> tuple[Group, ...]:
-    """All of them, but for those that alerts are made from."""
+    """All recording rules except those of alerts."""
     return (
         Group("trntop-nodes", tuple(_nodes())),
         Group("trntop-worst", tuple(_worst())),
@@ -68,10 +68,10 @@ def recording_groups() -> tuple[Group, ...]:
 
 
 def held() -> Recording:
-    """Since when each incident lasts, in unix seconds.
+    """Start times of open incidents, in unix seconds.
 
-    Those of an exporter that cannot be scraped stay as they were at its last scrape: silence is
-    no recovery. The rule reads its own last value for that.
+    Those of an exporter that cannot be scraped keep their last value: missing data is not a
+    recovery. For that the rule reads its own previous value.
     """
     active = f"{METRIC_PREFIX}incident_active"
     opened = f"{METRIC_PREFIX}incident_opened_timestamp_seconds"
@@ -83,9 +83,9 @@ def held() -> Recording:
 
 
 def watching() -> Recording:
-    """The exporters that know of a node: what they do not tell, they cannot judge.
+    """The exporters with a node: kinds that they do not report, they cannot evaluate.
 
-    Of all nodes this is asked once, not by the alert of each kind.
+    Evaluated once, not by the alert of each kind.
     """
     return Recording(WATCHING, f"{SELF} and {BY_TARGET} {INSTANCE}")
 
@@ -110,7 +110,7 @@ def _nodes() -> Iterator[Recording]:
 
 
 def _worst() -> Iterator[Recording]:
-    """The nodes at the end of each measure: found once for all who look, not at each look."""
+    """The worst nodes by each metric, computed once for all dashboards."""
     for operation, name in _ENDS:
         metric = f"{METRIC_PREFIX}{name}"
         yield Recording(f"node:{metric}:{operation}", over(operation, f"{CANDIDATES}, {metric}"))
@@ -156,13 +156,13 @@ def _clusters() -> Iterator[Recording]:
 
 
 def _jobs() -> Iterator[Recording]:
-    """Values of a run, where nodes tell the mean of their ranks: weighted by those."""
+    """Values of a job; nodes report the mean of their ranks, so they are weighted by ranks."""
     level, metric = "training_job", f"{METRIC_PREFIX}job"
     ranks, step = f"{metric}_ranks", f"{metric}_step_seconds"
     yield Recording(f"{level}:{ranks}:sum", over("sum", ranks))
     yield Recording(f"{level}:{metric}_info:count", over("count", f"{metric}_info"))
     yield Recording(f"{level}:{metric}_step:max", over("max", f"{metric}_step"))
-    # A training log tells no ranks.
+    # A training log has no ranks.
     mean = f"{_mean(step, ranks)}\nor\n{over('avg', step)}"
     yield Recording(f"{level}:{step}:avg", mean)
     yield Recording(f"{level}:{step}:max", over("max", step))
@@ -173,19 +173,19 @@ def _jobs() -> Iterator[Recording]:
         f"{level}:{metric}_comm_compute:ratio", f"{metric}_comm_seconds",
         f"{metric}_compute_seconds", ranks,
     )  # fmt: skip
-    # What each rank reports of the whole run is the same everywhere, but for when it was said.
+    # Every rank reports the same value of the job, at slightly different times.
     for name in ("tokens_per_second", "loss", "mfu_ratio"):
         yield Recording(f"{level}:{metric}_{name}:avg", over("avg", f"{metric}_{name}"))
     yield Recording(f"{level}:{PEERS.partition(':')[2]}_max", over("max", PEERS))
 
 
 def _share(record: str, part: str, whole: str, weight: str = "") -> Recording:
-    """A sum over a sum, both over the nodes that tell both, and what they are weighed by."""
-    both = [f"{one} and {other}" for one, other in ((part, whole), (whole, part))]
-    parts, wholes = (over("sum", f"({one}) * {weight}" if weight else one) for one in both)
+    """A sum over a sum, of the nodes that have both, and the weight."""
+    both = [f"{first} and {second}" for first, second in ((part, whole), (whole, part))]
+    parts, wholes = (over("sum", f"({expr}) * {weight}" if weight else expr) for expr in both)
     return Recording(record, f"{parts}\n/\n({wholes} > 0)")
 
 
 def _mean(value: str, weight: str) -> str:
-    """Over the nodes that tell both."""
+    """A weighted mean over the nodes that have both."""
     return f"{over('sum', f'{value} * {weight}')}\n/\n({over('sum', f'{weight} and {value}')} > 0)"

@@ -29,9 +29,8 @@ def stretches(detector: Detector, readings: Iterable[Reading]) -> list[Stretch]:
     axes, runs = Axes(), Runs()
     found: list[Stretch] = []
     open_ones: dict[Hashable, Stretch] = {}
-    for view in play(
-        sorted(readings, key=lambda one: one.time), Monitor(Settings(), wanted=rule_inputs())
-    ):
+    monitor = Monitor(Settings(), wanted=rule_inputs() | detector.inputs)
+    for view in play(sorted(readings, key=lambda reading: reading.time), monitor):
         tick = axes.tick(view.cluster)
         runs.update(tick)
         signal = detector.signal(tick)

@@ -56,7 +56,7 @@ def test_the_incidents_are_the_same(text: str) -> None:
         for name, view in expected.cluster.nodes.items():
             frame = made.cluster.nodes[name].frame
             same(frame.columns, view.frame.columns, RULE_INPUTS)
-            assert frame.heard == view.frame.heard
+            assert frame.last_seen == view.frame.last_seen
             assert [(one.name, one.state) for one in frame.sources] == [
                 (one.name, one.state) for one in view.frame.sources
             ]

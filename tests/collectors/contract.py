@@ -39,8 +39,8 @@ TURNS = 10
 """Turns of the loop in which tasks end that were cancelled, or close a library's generators."""
 HOUR = 3600.0
 
-_PRODUCT = (f"{os.sep}collectors{os.sep}", f"{os.sep}trntop{os.sep}")
-_TESTS = f"{os.sep}tests{os.sep}"
+_ROOT = Path(__file__).resolve().parents[2]
+_PRODUCT = (f"{_ROOT / 'collectors'}{os.sep}", f"{_ROOT / 'trntop'}{os.sep}")
 
 
 class BlockingError(BaseException):
@@ -68,7 +68,7 @@ class Guard:
 
 
 def _is_product(file: str) -> bool:
-    return _TESTS not in file and any(part in file for part in _PRODUCT)
+    return file.startswith(_PRODUCT)
 
 
 def _of_product(frame: FrameType | None) -> bool:

@@ -28,7 +28,7 @@ utilization                     98 % d           –
 incidents                          1             0           better
   efa_degraded                     1             0           better
 
-r reported, d derived, ~ estimated; – not told by this run; alike: within 2 %"""
+r reported, d derived, ~ estimated; – unknown in this run; alike: within 2 %"""
 
 MARKDOWN = """\
 # trntop compare

@@ -126,13 +126,14 @@ class EfaDevices(Members):
     """
 
     inputs = frozenset(("node_efa_cards", *_NAMES))
-    BLANK: ClassVar = {
-        "traffic": NO_VALUE, "inactive": False, "_totals": NO_VALUE, "_level": NO_VALUE,
-        "_seen": False, "_carried": False,
+    BLANK: ClassVar = dict.fromkeys(("traffic", "interval", "_totals", "_level"), NO_VALUE) | {
+        "inactive": False, "_seen": False, "_carried": False,
     }  # fmt: skip
     axis: PartAxis
     traffic: Column
     """Bytes per second, both ways, since the poll before."""
+    interval: Column
+    """Seconds between its two newest readings."""
     inactive: Mask
     """Whether its port is not up."""
     _totals: Column
@@ -235,6 +236,7 @@ class EfaDevices(Members):
         self.fresh = (again | (np.isnan(self._read_times) & ~np.isnan(times)))[owner]
         self._read_times = times
         self.elapsed = np.where(again, np.minimum(apart, TUNING.max_gap), 0.0)[owner]
+        self.interval = np.where(self.elapsed > 0, self.elapsed, self.interval)
         per_second = (1.0 / np.where(again, apart, NO_VALUE))[owner]
         now = np.stack(tick.columns(_NAMES))
         growth = (now - self._totals) * per_second

@@ -329,14 +329,14 @@ class Frame:
     """None if unknown."""
 
     @cached_property
-    def speakers(self) -> tuple[SourceState, ...]:
+    def own_sources(self) -> tuple[SourceState, ...]:
         """The sources of the node, without node lists: being listed is no sign of life."""
         return tuple([source for source in self.sources if source.name != FLEET])
 
     @cached_property
-    def heard(self) -> float:
+    def last_seen(self) -> float:
         """Time of the last reading of any source; NaN before the first."""
-        times = [source.time for source in self.speakers if source.time is not None]
+        times = [source.time for source in self.own_sources if source.time is not None]
         return max(times, default=NO_VALUE)
 
     def value(self, name: str) -> float | None:
@@ -417,7 +417,7 @@ class NodeView:
                 and source.name != FLEET
             ):
                 return self._with_parts(State.FRESH)
-        sources = self.frame.speakers or self.frame.sources
+        sources = self.frame.own_sources or self.frame.sources
         quick = [
             source for source in sources if source.period is not None and source.period <= PULSE
         ]
@@ -441,9 +441,9 @@ class NodeView:
         return next(known, "no Neuron device")
 
     @property
-    def patience(self) -> float:
+    def timeout(self) -> float:
         """Seconds without data after which its fastest source is stale."""
-        periods = [source.period for source in self.frame.speakers if source.period is not None]
+        periods = [source.period for source in self.frame.own_sources if source.period is not None]
         return STALE_PERIODS * min(periods, default=0.0)
 
     @property
@@ -455,8 +455,8 @@ class NodeView:
 
     def age(self) -> float | None:
         """Seconds since the last reading of any source."""
-        heard = self.frame.heard
-        return None if heard != heard else max(0.0, self.frame.time - heard)
+        last_seen = self.frame.last_seen
+        return None if last_seen != last_seen else max(0.0, self.frame.time - last_seen)
 
 
 @dataclass(frozen=True, slots=True)

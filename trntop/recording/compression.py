@@ -19,7 +19,7 @@ _ZSTD_WINDOW = 128 << 20
 
 
 class BrokenStreamError(Exception):
-    """The compressed data is damaged or truncated; the message is half a sentence."""
+    """The compressed data is damaged or truncated; the message is part of a sentence."""
 
 
 class Encoder(Protocol):

@@ -15,29 +15,29 @@ from trntop.recording import envelope
 from trntop.recording.compression import by_suffix
 
 FLUSH_READINGS = 64
-"""A recorder flushes at least after so many readings,"""
+"""A recorder flushes after so many readings,"""
 FLUSH_SECONDS = 2.0
-"""after so many seconds of stream time,"""
+"""after so many seconds of stream time"""
 FLUSH_BYTES = 1 << 20
-"""and after so many bytes."""
+"""and after so many bytes, whichever is first."""
 
 
 class Recorder:
     """Writes a recording; to be used from one thread.
 
-    After each flush the file is a readable recording, whatever happens next. Once writing has
-    failed, or a cap is reached, readings are ignored: monitoring goes on.
+    After each flush the file is a readable recording. After a write error or at a limit, readings
+    are ignored: monitoring continues.
 
     Args:
         path: the file, compressed if it ends in `.gz` or `.zst`; readable by its owner only.
         created: unix seconds, for the header.
-        note: words of the user, for the header.
-        overwrite: replaces an existing file, which is refused otherwise.
-        max_bytes: size the file may reach, but for the few bytes that end a compressed one.
-        max_seconds: stream time that may pass after the first reading.
+        note: for the header.
+        overwrite: whether to replace an existing file.
+        max_bytes: limit of the file, except for the few bytes that end a compressed one.
+        max_seconds: limit of the stream time after the first reading.
 
     Raises:
-        RecordingError: the file cannot be made there.
+        RecordingError: the file cannot be created.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Recorder:
     ) -> None:
         self.path = Path(path)
         self.failed = ""
-        """Why writing stopped; empty while all is well."""
+        """Why writing stopped; empty without an error."""
         self.full = False
-        """Whether a cap was reached."""
+        """Whether a limit was reached."""
         self.bytes = 0
-        """Bytes in the file."""
+        """In the file."""
         self.readings = 0
-        """Readings taken; when writing fails, those since the last flush may be lost."""
+        """Readings written; after an error, those since the last flush may be lost."""
         self._max_bytes = math.inf if max_bytes is None else max_bytes
         self._max_seconds = math.inf if max_seconds is None else max_seconds
         self._codec = by_suffix(self.path)
@@ -83,14 +83,14 @@ class Recorder:
         self.close()
 
     def write(self, reading: Reading) -> None:
-        """Takes one reading. Never raises for the file's sake: see `failed` and `full`."""
+        """Adds one reading. Write errors are not raised: see `failed` and `full`."""
         if self._descriptor is None or self.failed or self.full:
             return
         if self._begun is None:
             self._begun = self._flushed = reading.time
         line = envelope.line(reading)
         if self.bytes + self._pending_bytes + len(line) > self._max_bytes:
-            # Compressed, what is pending may turn out to be small.
+            # Pending data may be small after compression.
             self.flush()
         if (
             self.bytes + len(line) > self._max_bytes
@@ -110,7 +110,7 @@ class Recorder:
             self.flush()
 
     def flush(self) -> None:
-        """Puts everything taken so far into the file, in readable form."""
+        """Writes everything so far to the file, in readable form."""
         if self._pending:
             content = b"".join(self._pending)
             self._pending.clear()
@@ -120,7 +120,7 @@ class Recorder:
             self._put(content)
 
     def close(self) -> None:
-        """Ends the file. May be called again."""
+        """Ends the file; idempotent."""
         if self._descriptor is None:
             return
         self.flush()
@@ -147,7 +147,7 @@ class Recorder:
                 written += os.write(self._descriptor, memoryview(content)[written:])
         except OSError as error:
             self.failed = reason_of(error)
-            # The file ends with its last whole line or, compressed, its last whole flush.
+            # The file ends with its last complete line or, compressed, its last complete flush.
             self.bytes += 0 if self._codec else content.rfind(b"\n", 0, written) + 1
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self.bytes)
@@ -156,7 +156,7 @@ class Recorder:
 
 
 def check_creatable(path: Path, *, overwrite: bool = False) -> None:
-    """Refuses a file that `create` would refuse, before the work of filling it.
+    """Rejects a file that `create` would reject, before any work is done.
 
     Raises:
         RecordingError: the file exists, or its directory does not.
@@ -193,5 +193,5 @@ def create(path: Path, *, overwrite: bool = False) -> int:
 
 
 def reason_of(error: OSError) -> str:
-    """What the system says of a failure, without the path."""
+    """The system's error message, without the path."""
     return error.strerror or str(error)

@@ -19,18 +19,17 @@ from trntop.pipeline.source_buffer import SourceBuffer
 from trntop.remote import wire
 
 DELAYS = 30
-"""Frames of which the quickest tells how far the node's clock is off."""
+"""Number of frames whose fastest delivery determines the offset of the node's clock."""
 _WORSE = (State.FRESH, State.LATE, State.ENDED, State.STARTING, State.STALE, State.DOWN)
 
 
 class RemoteNode:
-    """What is known of one node through messages of an agent.
+    """One node, from the messages of an agent.
 
-    Times are moved onto our own clock: a frame is as old as the time since it arrived, whatever
-    the agent's clock says.
+    Times are converted to the local clock: the age of a frame is the time since it arrived.
 
     Args:
-        node: the name it goes by here, whatever the agent calls it.
+        node: its name here, which can differ from the agent's.
     """
 
     def __init__(self, node: str) -> None:
@@ -39,30 +38,28 @@ class RemoteNode:
         self._agent_state = SourceBuffer(AGENT)
         self._newest: NodeView | None = None
         self._before: NodeView | None = None
-        """The one before. Whoever showed it has let it go by the time that it is given up here,
-        node by node as frames come: to free those of many nodes at once would hold up a screen.
+        """The previous view. Kept until readers have released it: freeing those of many nodes at
+        once would delay a screen.
         """
         self._waiting: tuple[float, bytes] | None = None
-        """The newest frame and when it came, until somebody looks at the node: of several the last
-        one counts.
-        """
-        self._is_read = False
-        """Whether a frame was read since somebody looked. The first is read as it comes, so that
-        those of many nodes are not all read in one moment.
+        """The newest frame that is not decoded yet, and its time of arrival."""
+        self._is_decoded = False
+        """Whether a frame was decoded since the last `view`. The first one is decoded on arrival,
+        so that those of many nodes are not all decoded at the same time.
         """
         self._ahead: deque[float] = deque(maxlen=DELAYS)
         self._latest = 0.0
-        """The time that the newest frame states."""
+        """The agent's time of the newest frame."""
         self.clock_ahead = 0.0
-        """Seconds that the node's clock is ahead of ours; a slow network makes it look behind."""
+        """Seconds that the node's clock is ahead; network delay makes it appear behind."""
         self._pair: tuple[Inventory, Inventory, Inventory] | None = None
-        """Two inventories and what both say together."""
+        """Two inventories, and both joined."""
 
     def feed(self, reading: Reading) -> None:
-        """Takes one message.
+        """Adds one message.
 
         Raises:
-            DecodeError: it is none, or does not go with those before.
+            DecodeError: it is not valid, or does not match those before.
         """
         data = reading.data
         head = wire.head(data)
@@ -77,9 +74,9 @@ class RemoteNode:
         self._latest = head.time
         self._ahead.append(head.time - reading.time)
         self.clock_ahead = max(self._ahead)
-        if not self._is_read:
-            self._is_read = True
-            self._look()
+        if not self._is_decoded:
+            self._is_decoded = True
+            self._decode_waiting()
 
     def problem(self, text: str) -> None:
         """Counts a message that could not be decoded; the newest view stays."""
@@ -89,11 +86,11 @@ class RemoteNode:
             self._agent_state.declared = Status(self.node, AGENT, State.DOWN, text)
 
     def status(self, status: Status) -> None:
-        """Takes the collector's word on the connection."""
+        """Sets the state of the connection."""
         self._agent_state.declared = status
 
     def restart(self) -> None:
-        """The stream's clock was set back: what was known belongs to another time."""
+        """Resets after the stream's clock was set back."""
         self._agent_state.forget()
         self._agent_state.time = None
         self._newest = self._before = self._waiting = None
@@ -101,13 +98,13 @@ class RemoteNode:
 
     def end(self, now: float) -> None:
         """The recording has ended; the last values stay."""
-        self._look()
+        self._decode_waiting()
         state = self._agent_state
         if state.time is not None and now - state.time <= state.stale_after:
             state.declared = Status(self.node, AGENT, State.ENDED, "recording ended")
 
     def resume(self) -> None:
-        """Takes back `end`."""
+        """Reverts `end`."""
         self._agent_state.declared = None
 
     def view(self, now: float, beside: NodeView | None = None) -> NodeView:
@@ -115,7 +112,7 @@ class RemoteNode:
 
         Args:
             now: the time.
-            beside: what other sources than the agent say of the node; it fills gaps.
+            beside: the node by other sources than the agent, to fill gaps.
         """
         view = self._own_view(now)
         if beside is None:
@@ -127,8 +124,8 @@ class RemoteNode:
         return self._joined(view, beside)
 
     def _own_view(self, now: float) -> NodeView:
-        self._look()
-        self._is_read = False
+        self._decode_waiting()
+        self._is_decoded = False
         agent = self._agent_state.state(now)
         newest = self._newest
         if newest is None or agent.state in (State.STALE, State.DOWN, State.STARTING):
@@ -139,10 +136,10 @@ class RemoteNode:
         frame = newest.frame
         sources = frame.sources
         if agent.state is not State.FRESH:
-            sources = tuple(_no_better(one, agent.state) for one in sources)
-        reported = next((one for one in sources if one.name == AGENT), None)
+            sources = tuple(_no_better(source, agent.state) for source in sources)
+        reported = next((source for source in sources if source.name == AGENT), None)
         if reported is not None:
-            sources = tuple(one for one in sources if one is not reported)
+            sources = tuple(source for source in sources if source is not reported)
         current = Frame(
             self.node,
             now,
@@ -155,7 +152,7 @@ class RemoteNode:
         return NodeView(newest.inventory, current)
 
     def _release(self) -> None:
-        """Keeps nothing of frames that do not count any more: only a new one brings values back."""
+        """Drops the values of outdated frames; only a new frame brings values back."""
         self._before = None
         if self._newest is not None and self._newest.frame.columns:
             inventory, frame = self._newest.inventory, self._newest.frame
@@ -163,8 +160,8 @@ class RemoteNode:
                 inventory, Frame(self.node, frame.time, {}, (), frame.simulated)
             )
 
-    def _look(self) -> None:
-        """Reads the frame that waits; only one that can be read is a sign of life."""
+    def _decode_waiting(self) -> None:
+        """Decodes the waiting frame; only a valid frame is a sign of life."""
         waiting, self._waiting = self._waiting, None
         if waiting is None:
             return
@@ -180,7 +177,7 @@ class RemoteNode:
         self._before, self._newest = self._newest, view
 
     def _joined(self, view: NodeView, beside: NodeView) -> NodeView:
-        """A view with what others say of the node where the agent says nothing."""
+        """A view with values of other sources where the agent has none."""
         own, other = view.inventory, beside.inventory
         if self._pair is None or self._pair[0] is not own or self._pair[1] is not other:
             joined = dataclasses.replace(
@@ -192,11 +189,13 @@ class RemoteNode:
             )
             self._pair = own, other, joined
         inventory = self._pair[2]
-        alike = {one for one in other.keys if inventory.of(one) == other.of(one)} | {Entity.NODE}
+        same = {entity for entity in other.keys if inventory.of(entity) == other.of(entity)} | {
+            Entity.NODE
+        }
         columns = {
             name: values
             for name, values in beside.frame.columns.items()
-            if CATALOG[name].entity in alike
+            if CATALOG[name].entity in same
         }
         frame = dataclasses.replace(
             view.frame,
@@ -208,17 +207,17 @@ class RemoteNode:
 
 
 def _no_better(source: SourceState, state: State) -> SourceState:
-    """A source of the node, which cannot be fresh where the agent is not."""
+    """A source of the node; it is not fresh if the agent is not."""
     return source if source.state is not State.FRESH else dataclasses.replace(source, state=state)
 
 
 def _agent(ours: SourceState, reported: SourceState | None) -> SourceState:
-    """The agent's row: that of a relay's own stream from the node, where that is worse.
+    """The agent as a source; that of an aggregator's own stream from the node, if that is worse.
 
-    It has no pace, so that it never stands for the life of a node whose sources are silent.
+    It has no period, so that it never counts as a sign of life of a node without data.
     """
     reported = reported or ours
-    worst = max(reported, ours, key=lambda one: _WORSE.index(one.state))
-    times = [one.time for one in (reported, ours) if one.time is not None]
+    worst = max(reported, ours, key=lambda source: _WORSE.index(source.state))
+    times = [source.time for source in (reported, ours) if source.time is not None]
     reason = worst.reason or ours.reason
     return SourceState(AGENT, worst.state, reason, min(times, default=None), None, ours.counts)

@@ -123,7 +123,7 @@ TEXTS: Mapping[str, Text] = {
 
 def _age(view_model: ViewModel) -> tuple[Column, None]:
     frames = [node.frame for node in view_model.cluster.nodes.values()]
-    ages = np.array([frame.time - frame.heard for frame in frames])
+    ages = np.array([frame.time - frame.last_seen for frame in frames])
     return np.maximum(0.0, ages), None
 
 

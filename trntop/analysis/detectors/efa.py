@@ -76,6 +76,8 @@ TUNING = EfaTuning()
 PEER_FACTOR = TUNING.peer_factor
 UNSURE = 0.99
 """Largest value of a device whose excess may be chance."""
+_NEWEST = ("efa_retransmit_ratio", f"efa_{RETRANSMITTED}_per_second")
+"""Of the newest reading."""
 BY_PEERS = ("retrans_timeout_events", "unresponsive_remote_events")
 """Errors of all devices whose peer is gone."""
 
@@ -136,7 +138,7 @@ class _EfaDetector:
 class EfaDegraded(_EfaDetector):
     """The worst of three signs per device, each as a multiple of its limit."""
 
-    inputs = EfaDevices.inputs
+    inputs = EfaDevices.inputs.union(_NEWEST)
 
     def __init__(self, settings: Settings, period: float) -> None:
         super().__init__()
@@ -160,7 +162,7 @@ class EfaDegraded(_EfaDetector):
     def _judge(self, tick: Tick) -> tuple[Column, Column]:
         devices = self._devices
         self._shares.update(devices.middle, devices)
-        self._count(tick.time)
+        self._count(tick)
         found = np.fmax(self._retransmits, self._errors)
         self._onset.step(devices.middle, devices.axis, found - TUNING.clear)
         lost = self._shares.value > 1.0
@@ -171,7 +173,7 @@ class EfaDegraded(_EfaDetector):
         down = devices.lost | devices.inactive | devices.idle  # another rule's
         return np.where(down, 0.0, np.fmax(found, self._shares.value)), self._since
 
-    def _count(self, time: float) -> None:
+    def _count(self, tick: Tick) -> None:
         """Packets and errors of the newest seconds."""
         devices, growth, seconds = self._devices, self._devices.growth, self._devices.elapsed
         errors = self._new_errors()
@@ -183,11 +185,12 @@ class EfaDegraded(_EfaDetector):
         allowed = self._limit * sent
         telling = np.where(allowed >= TUNING.min_expected, again - allowed, NO_VALUE)
         self._retransmitting.step(devices.middle, devices.axis, telling)
-        newest = np.where(again >= TUNING.min_retransmits, _over(again, sent), NO_VALUE)
         np.copyto(new, 0.0, where=np.isnan(new))
-        again, sent, failed, failing, seen = self._sums.push(time, devices.axis, new)
+        again, sent, failed, failing, seen = self._sums.push(tick.time, devices.axis, new)
         share = _over(again, sent)
-        self._newest = np.where(np.isnan(newest), share, newest)
+        ratio, per_second = tick.columns(_NEWEST)
+        packets = per_second * devices.interval
+        self._newest = np.where(packets >= TUNING.min_retransmits, ratio, share)
         self._error_rate = _over(failed, seen)
         sure = again >= TUNING.min_retransmits
         sure &= self._retransmitting.lasted >= TUNING.min_duration

@@ -41,26 +41,26 @@ class NodeSilent:
             self._patience = self._limit * np.linspace(0.75, 1.0, len(tick.nodes))
         seen = self._seen
         for place in np.flatnonzero(~(tick.time - seen <= self._patience)).tolist():
-            seen[place] = tick.views[place].frame.heard
+            seen[place] = tick.views[place].frame.last_seen
         ages = tick.time - seen
         for place in np.flatnonzero(ages > self._limit).tolist():
             view = tick.views[place]
             if view.state is State.ENDED or _loop_paced(view):
                 ages[place] = np.nan
-            elif ages[place] <= view.patience:
+            elif ages[place] <= view.timeout:
                 ages[place] = 0.0  # a slow source is not silent between its readings
         # A reading clears it at once.
         return Signal(tick.nodes, ages, self._limit, self._limit)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         view = tick.view(str(key))
-        speakers = sorted(view.frame.speakers, key=lambda one: -(one.time or 0.0))
+        speakers = sorted(view.frame.own_sources, key=lambda one: -(one.time or 0.0))
         # The list of nodes may have the reason: that it was stopped.
         listed = [one for one in view.frame.sources if one.name == FLEET and one.reason]
         sources = [*listed, *speakers]
         evidence = [Evidence(_last_word(source), view.name) for source in sources[:SOURCES]]
         fields = {"last": speakers[0].name}
-        return Verdict.at(tick, view.name, fields, *evidence, since=view.frame.heard)
+        return Verdict.at(tick, view.name, fields, *evidence, since=view.frame.last_seen)
 
     def reset(self) -> None:
         self._seen[:] = np.nan
@@ -68,7 +68,9 @@ class NodeSilent:
 
 def _loop_paced(view: NodeView) -> bool:
     """Whether only a training loop ever reported from a node."""
-    return all(one.name in TRAINING_SOURCES for one in view.frame.speakers if one.time is not None)
+    return all(
+        one.name in TRAINING_SOURCES for one in view.frame.own_sources if one.time is not None
+    )
 
 
 def _last_word(source: SourceState) -> str:
