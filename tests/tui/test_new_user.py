@@ -3,6 +3,7 @@
 In a real terminal, with the keys that the screen offers at that moment and no others.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -40,7 +41,8 @@ class Terminal:
 
     def _tmux(self, *words: str) -> str:
         command = ("tmux", "-S", self._socket, *words)
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        env = dict(os.environ)  # without the size that readline sets behind it
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout
 
     def look(self) -> str:
         """What stands on the screen."""
