@@ -3,7 +3,8 @@
 All agents of a list form a ring, in the order of a hash of their names, and each probes the next
 one. So each node is at the end of two links with different peers, which distinguishes a slow node
 from a slow link, and the number of probes grows with the nodes, not with their pairs. The time of a
-probe also depends on the hash: a fleet does not probe in step. A node in use is skipped.
+probe also depends on a hash, another one in each interval: a fleet does not probe in step, and no
+two nodes block each other again and again. A node in use is skipped.
 """
 
 import asyncio
@@ -215,8 +216,16 @@ def next_on_ring(here: Host, others: Sequence[Host]) -> Host | None:
 
 
 def wait(node: str, every: float, now: float) -> float:
-    """Seconds from `now` to a node's next turn."""
-    return every - (now - every * _hash(node) / 2**64) % every
+    """Seconds from `now` to a node's next turn: one in each interval, at a time that changes.
+
+    At the same time in each, two nodes of which one is busy with the other would stay so.
+    """
+    interval = now // every
+    turns = (
+        (number + _hash(f"{node} {number:.0f}") / 2**64) * every
+        for number in (interval, interval + 1)
+    )
+    return next(turn for turn in turns if turn > now) - now
 
 
 def _hash(name: str) -> int:

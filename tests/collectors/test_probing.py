@@ -79,11 +79,21 @@ def test_turns_are_spread_and_do_not_follow_from_the_start() -> None:
     assert len({round(turn) for turn in turns}) == len(NAMES)
     for name, turn in zip(NAMES, turns, strict=True):
         assert 0 < turn - now <= every
-        assert now + 7 + wait(name, every, now + 7) in (
-            pytest.approx(turn),
-            pytest.approx(turn + every),
-        )
-        assert wait(name, every, turn + 0.001) == pytest.approx(every, abs=0.01)
+        assert turn - 1 + wait(name, every, turn - 1) == pytest.approx(turn)
+
+
+def test_a_node_has_one_turn_in_each_interval_and_meets_no_other_each_time() -> None:
+    every, count = 300.0, 50
+    turns: dict[str, list[float]] = {name: [1_800_000_000.0] for name in NAMES[:2]}
+    for name, times in turns.items():
+        for _ in range(count):
+            times.append(times[-1] + wait(name, every, times[-1]))
+        assert [int(time // every) for time in times[1:]] == [
+            int(times[0] // every) + number for number in range(count)
+        ]
+    one, other = turns.values()
+    near = [abs(a - b) < 10 for a, b in zip(one[1:], other[1:], strict=True)]
+    assert sum(near) < count / 5
 
 
 async def test_results_are_readings_of_source_probe() -> None:

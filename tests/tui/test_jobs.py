@@ -201,7 +201,7 @@ class TestRun:
             assert cast(RunScreen, pilot.app.screen).subject == "trn-000"
 
     async def test_it_scrolls_where_not_all_fits(self) -> None:
-        async with running(make_view(2), "6", size=(80, 24)) as (pilot, _):
+        async with running(make_view(2), "6", size=(80, 16)) as (pilot, _):
             parts = pilot.app.screen.query_one("#parts")
             await press(pilot, "J")
             assert parts.scroll_offset.y > 0
