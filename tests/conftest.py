@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -55,6 +56,12 @@ def pytest_configure(config: pytest.Config) -> None:
         path = Path(folder.name, kind)
         path.mkdir()
         patch.setenv(f"XDG_{kind.upper()}_HOME", str(path))
+
+
+@pytest.fixture(autouse=True)
+def _own_procfs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers of a made-up machine set it."""
+    monkeypatch.setattr(psutil, "PROCFS_PATH", "/proc")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +72,6 @@ def machine(tmp_path: Path) -> Machine:
     sysfs_tree.write(tmp_path / "sys/class/dmi/id/product_name", "trn2.48xlarge")
     (tmp_path / "proc").symlink_to("/proc")
     return Machine(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def own_procfs() -> Iterator[None]:
-    import psutil
-
-    before = psutil.PROCFS_PATH
-    yield
-    psutil.PROCFS_PATH = before
 
 
 def test_every_quantity_of_a_whole_machine(tree: Path) -> None:

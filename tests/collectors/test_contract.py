@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-import psutil
 import pytest
 
 from tests.collectors.contract import HOUR, Loop, Place, Row, Scene, stage, until, watchdog
@@ -96,7 +95,6 @@ def settings_of(place: Place) -> Collect:
 
 
 def made(place: Place, source: str) -> Collector:
-    place.patch.setattr(psutil, "PROCFS_PATH", psutil.PROCFS_PATH)  # a reader sets it
     return next(one for one in local("node", settings_of(place)) if one.source == source)
 
 
