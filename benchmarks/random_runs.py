@@ -110,7 +110,7 @@ def _cluster(rng: np.random.Generator, kind: str) -> dict[str, Any]:
         "runtimes": runtimes,
         "jobs": jobs,
         "stages": stages,
-        "told": int(stages > 1 and rng.random() < 0.5),
+        "report_stage": int(stages > 1 and rng.random() < 0.5),
         "checkpoints": _between(rng, often),
         "saving": _between(rng, (3.0, 20.0)),
     }

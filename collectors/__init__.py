@@ -26,20 +26,20 @@ EXAMINATION_SECONDS = 15.0
 """Timeout of `examine_all`."""
 
 
-def local(node: str, settings: Collect, *, guest: bool = False) -> list[Collector]:
+def local(node: str, settings: Collect, *, observer: bool = False) -> list[Collector]:
     """The collectors of this machine, without those that the settings disable.
 
     Args:
         node: name of this machine.
         settings: the settings.
-        guest: leave sources with a single reader to an agent on this machine.
+        observer: leave sources with a single reader to an agent on this machine.
 
     Raises:
         SettingsError: a pattern of log lines is not valid, or the root is not a directory.
     """
     if not Path(settings.root).is_dir():
         raise SettingsError(f"collect.root: {clean(settings.root)} is not a directory")
-    context = Context(node, settings, observer=guest)
+    context = Context(node, settings, observer=observer)
     made = (
         _collector(source, context)
         for source in SOURCES

@@ -23,7 +23,7 @@ from trntop.core.model import Reading, State, Status
 from trntop.core.settings import Collect
 from trntop.core.text import clean
 from trntop.session.collector import Examination, Sink
-from trntop.steps import GUEST, sockets
+from trntop.steps import OBSERVER, sockets
 
 from .local_source import LocalSource
 from .pace import rest
@@ -121,7 +121,7 @@ def open_mailbox(path: Path | None, *, observer: bool = False) -> Mailbox:
         if agent := _agent(path):
             found = f"an agent receives it at {clean(str(agent))}; see its page or recording"
             raise NoPlaceError(found, "")
-        paths = [agent_path.parent / GUEST for agent_path in paths]
+        paths = [agent_path.parent / OBSERVER for agent_path in paths]
     failures = []
     for candidate in paths:
         shown = clean(str(candidate))

@@ -70,6 +70,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Two more processes than CPUs: nearly half of the time is waiting for servers and programs."""
+    return (os.cpu_count() or 1) + 2
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Runs the files of an `xdist_group`, and the tests of any other file, in one process.
 

@@ -424,13 +424,13 @@ class TestGuest:
     """A dashboard, which takes records while there is no agent."""
 
     def test_an_agent_is_preferred(self, path: Path, agent: Agent) -> None:
-        guest = Agent(path.with_name("guest.sock"))
+        observer = Agent(path.with_name("observer.sock"))
         emitter = Steps(f"unix:{path}")
         with emitter.step(7):
             pass
         agent.admit()
         assert agent.hear()["step"] == 7
-        guest.close()
+        observer.close()
 
     def test_an_agent_elsewhere_is_preferred(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -439,25 +439,25 @@ class TestGuest:
         for folder in folders:
             folder.mkdir()
         monkeypatch.setattr(steps, "sockets", lambda: [f"{one}/steps.sock" for one in folders])
-        guest, agent = Agent(folders[0] / "guest.sock"), Agent(folders[1] / "steps.sock")
+        observer, agent = Agent(folders[0] / "observer.sock"), Agent(folders[1] / "steps.sock")
         with steps.step(7):
             pass
         agent.admit()
         assert agent.hear()["step"] == 7
         steps.default().close()
-        guest.close()
+        observer.close()
         agent.close()
 
     def test_it_makes_way_for_an_agent(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(steps, "RETRY", 0)
-        guest = Agent(path.with_name("guest.sock"))
+        observer = Agent(path.with_name("observer.sock"))
         emitter = Steps(f"unix:{path}")
         with emitter.step():
             pass
-        guest.admit()
-        assert guest.hear()["step"] == 1
+        observer.admit()
+        assert observer.hear()["step"] == 1
         agent = Agent(path)
-        guest.close()
+        observer.close()
         for _ in range(2):
             with emitter.step():
                 pass
@@ -468,13 +468,13 @@ class TestGuest:
 
     def test_a_path_without_a_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        guest = Agent(tmp_path / "guest.sock")
+        observer = Agent(tmp_path / "observer.sock")
         emitter = Steps("unix:steps.sock")
         with emitter.step(7):
             pass
-        guest.admit()
-        assert guest.hear()["step"] == 7
-        guest.close()
+        observer.admit()
+        assert observer.hear()["step"] == 7
+        observer.close()
 
 
 def test_where_an_agent_may_listen() -> None:

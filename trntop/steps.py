@@ -52,7 +52,7 @@ __all__ = [
 
 MAX_NAME = 128
 """Characters of a name: a record is far shorter than 4 KiB."""
-GUEST = "guest.sock"
+OBSERVER = "observer.sock"
 """Socket of a dashboard in the agent's directory: it exists only without an agent."""
 RETRY = 1.0
 """Minimum seconds between two attempts to connect."""
@@ -316,7 +316,7 @@ class _Socket(_Channel):
 
     def __init__(self, paths: list[str]) -> None:
         super().__init__()
-        self._paths = paths + [path[: path.rfind("/") + 1] + GUEST for path in paths]
+        self._paths = paths + [path[: path.rfind("/") + 1] + OBSERVER for path in paths]
         self._socket: socket.socket | None = None
 
     def send(self, data: bytes) -> bool:

@@ -19,7 +19,7 @@ SCENARIO is a name, or several joined by `+`. All parameters are optional:
     noise=2           times the default noise
     jobs=2            jobs that share the nodes
     stages=4          pipeline stages of each job, with different loads
-    told=1            the telemetry has the pipeline stage
+    report_stage=1    the telemetry has the pipeline stage
     checkpoints=240   seconds between two checkpoints
     saving=3          seconds that a checkpoint takes
     evaluations=200   seconds between two evaluations; 0 is none
@@ -82,7 +82,7 @@ class Simulation(msgspec.Struct, frozen=True):
     noise: Annotated[float, Meta(ge=0, le=10)] = 1.0
     jobs: Annotated[int, Meta(ge=1)] = 1
     stages: Annotated[int, Meta(ge=1)] = 1
-    told: Switch = 0
+    report_stage: Switch = 0
     checkpoints: Annotated[float, Meta(ge=10, le=MAX_SECONDS)] = 240.0
     saving: Annotated[float, Meta(ge=0.1, le=600)] = 3.0
     evaluations: Seconds = 0.0

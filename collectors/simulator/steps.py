@@ -64,7 +64,7 @@ class StepTelemetry:
         self._noise = RANK_NOISE * simulation.noise
         self._rng = np.random.default_rng([simulation.seed, 8, job.index])
         self._stages = job.stage.tolist()
-        stage = {"pipeline_stage": slot()} if simulation.told else {}
+        stage = {"pipeline_stage": slot()} if simulation.report_stage else {}
         self._told = bool(stage)
         self._template = Template(
             {

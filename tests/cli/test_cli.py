@@ -278,7 +278,7 @@ def test_who_looks_leaves_the_steps_to_the_agent(tmp_path: Path) -> None:
         (steps,) = (one for one in node["sources"] if one["source"] == "steps")
         return str(steps["reason"])
 
-    assert f"listening on {tmp_path / 'guest.sock'}" in reason()
+    assert f"listening on {tmp_path / 'observer.sock'}" in reason()
     for agent in (("export", "--port", "0"), ("record", "-o", str(tmp_path / "x.jsonl"))):
         process = subprocess.Popen(
             [sys.executable, "-m", "trntop", *agent, *options],

@@ -123,7 +123,7 @@ class TestGuest:
     ) -> None:
         monkeypatch.setattr("trntop.steps.RETRY", 0)
         emitter, agents = Steps(f"unix:{path}"), Notebook()
-        beside = path.with_name("guest.sock")
+        beside = path.with_name("observer.sock")
 
         async def train(to: Notebook) -> None:
             async with asyncio.timeout(5):
@@ -160,7 +160,7 @@ class TestGuest:
         agent.close()
 
     async def test_the_second_says_so(self, sink: Notebook, path: Path) -> None:
-        beside = path.with_name("guest.sock")
+        beside = path.with_name("observer.sock")
         first = open_mailbox(path, observer=True)
         assert first.path == beside
         async with running(StepsCollector("n", path, observer=True, recheck=0.01), sink):

@@ -272,8 +272,8 @@ def test_a_session_fills_its_box() -> None:
     [
         ("local", {"lasting": True}, True),
         ("local", {}, False),
-        ("local", {"lasting": True, "guest": False}, False),
-        ("local", {"lasting": True, "guest": False, "agent": True}, True),
+        ("local", {"lasting": True, "observer": False}, False),
+        ("local", {"lasting": True, "observer": False, "agent": True}, True),
         ("local", {"lasting": True, "seconds": 0}, False),
         ("sim:healthy?nodes=1&minutes=1", {"lasting": True}, False),
     ],

@@ -142,11 +142,11 @@ def nodes() -> Iterator[Quantity]:
         combine=Combine.SUM, provenance=derived, rollup_of="device_unhealthy_components",
     )  # fmt: skip
     yield Quantity(
-        "node_efa_cards", "cards", node, "EFA cards whose counters could be read",
+        "node_efa_cards", "cards", node, "EFA devices whose counters could be read",
         source=EFA_SOURCE,
     )  # fmt: skip
     yield Quantity(
-        "node_efa_cards_expected", "cards", node, "EFA cards that the instance type has",
+        "node_efa_cards_expected", "cards", node, "EFA devices that the instance type has",
         provenance=derived, formula="from the table of instance types",
     )  # fmt: skip
     yield Quantity(

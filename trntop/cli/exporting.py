@@ -138,7 +138,7 @@ def _session(
         settings,
         speed=args.speed,
         loop=args.loop,
-        guest=False,
+        observer=False,
         lasting=True,
         probing=probing,
     )

@@ -154,11 +154,11 @@ def endless(sources: list[Source]) -> bool:
 
 
 def collectors(
-    sources: list[Source], settings: Settings, *, guest: bool = True, standard_input: int = 0
+    sources: list[Source], settings: Settings, *, observer: bool = True, standard_input: int = 0
 ) -> list[Collector]:
     """Live collectors for sources; `standard_input` is the descriptor that `-` reads.
 
-    A `guest` leaves exclusive sources (the steps socket) to an agent on this machine.
+    An `observer` leaves exclusive sources (the steps socket) to an agent on this machine.
 
     Raises:
         SettingsError: `collect.disabled` has an unknown source, or a setting is wrong.
@@ -178,7 +178,7 @@ def collectors(
             # Piped data may come from another machine: do not mix in data of this one.
             made.append(StandardInput(node, standard_input))
         elif source.origin is Origin.LOCAL:
-            made += local(node, settings.collect, guest=guest)
+            made += local(node, settings.collect, observer=observer)
         else:
             made += collectors_of(source, settings)
     return made
@@ -202,24 +202,24 @@ def session(
     speed: float = 1.0,
     loop: bool = False,
     tap: Tap | None = None,
-    guest: bool = True,
+    observer: bool = True,
     standard_input: int = 0,
     lasting: bool = False,
     probing: "Probing | None" = None,
 ) -> Session:
-    """A session over the sources, not yet started; for `guest` see `collectors`.
+    """A session over the sources, not yet started; for `observer` see `collectors`.
 
     A `lasting` session, one that keeps running, has a black box of live sources. `probing` is an
     additional collector.
     """
     description = clean(" ".join(source.text for source in sources))
     if not sources[0].stream:
-        live = collectors(sources, settings, guest=guest, standard_input=standard_input)
+        live = collectors(sources, settings, observer=observer, standard_input=standard_input)
         monitor = Monitor(settings, settings.collect.period)
         kept = settings.blackbox
-        keep = lasting and kept.seconds and (guest or kept.agent)
+        keep = lasting and kept.seconds and (observer or kept.agent)
         box = BlackBox(kept.seconds, kept.megabytes << 20) if keep else None
-        checks: list[SavedCheck] = _saved_check() if lasting and guest else []
+        checks: list[SavedCheck] = _saved_check() if lasting and observer else []
         probed = [] if probing is None else [probing]
         live += [*checks, *probed]
         session = Session(monitor, collectors=live, description=description, tap=tap, black_box=box)

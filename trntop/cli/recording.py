@@ -85,7 +85,7 @@ def _record_live(
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: stopped.set())
-    session = opening.session(sources, settings, tap=recorder.write, guest=False)
+    session = opening.session(sources, settings, tap=recorder.write, observer=False)
     session.start()
     print("trntop: recording; stop with Ctrl-C", file=sys.stderr)
     deadline = None if max_seconds is None else time.monotonic() + max_seconds + 1.0

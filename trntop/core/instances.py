@@ -26,7 +26,7 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """One EC2 instance type: its devices and its EFA cards."""
+    """One EC2 instance type: its devices and its EFA devices."""
 
     name: str
     chip: Chip
@@ -34,7 +34,7 @@ class InstanceType:
     vcpus: int | None
     efa_cards: int | None
     efa_gbps: float | None
-    """Line rate of one EFA card, in Gb/s."""
+    """Line rate of one EFA device, in Gb/s."""
 
 
 INFERENTIA2 = Chip("Inferentia2", 2, 1, 32 * GIB, 820e9, 190e12)

@@ -72,7 +72,8 @@ def title(name: str) -> str:
         short = short.removesuffix(suffix)
     if CATALOG[name].entity is Entity.EFA:
         short = f"device_{short.removeprefix('efa_')}"
-    return short.removeprefix("node_").replace("_", " ").replace("efa ", "EFA ")
+    words = short.removeprefix("node_").replace("_", " ")
+    return words.replace("efa cards", "EFA devices").replace("efa ", "EFA ")
 
 
 def written(value: float | None, name: str) -> str:

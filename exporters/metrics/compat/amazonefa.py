@@ -21,7 +21,9 @@ PORT = "1"
 
 _UNKNOWN_THERE = ("alloc_mr_err", "get_dma_mr_err")
 
-_INFO = Family("node_amazonefa_info", Kind.GAUGE, "EFA cards whose counters can be read; always 1")
+_INFO = Family(
+    "node_amazonefa_info", Kind.GAUGE, "EFA devices whose counters can be read; always 1"
+)
 _COUNTERS = {
     f"efa_{name}_total": Family(
         f"node_amazonefa_{name}", Kind.COUNTER, CATALOG[f"efa_{name}_total"].help

@@ -46,13 +46,15 @@ def test_programs_of_jobs_differ_and_are_profiled() -> None:
     assert uuids["neuron-monitor"] == uuids["profiles"]
 
 
-@pytest.mark.parametrize("told", [0, 1])
-def test_pipeline_stages_compute_unevenly(told: int) -> None:
-    spec = f"sim:healthy?nodes=8&stages=4&told={told}&{SMALL}"
+@pytest.mark.parametrize("report_stage", [0, 1])
+def test_pipeline_stages_compute_unevenly(report_stage: int) -> None:
+    spec = f"sim:healthy?nodes=8&stages=4&report_stage={report_stage}&{SMALL}"
     records = steps(play(spec, "steps", end=90.0))
     compute: dict[str, list[float]] = {}
     for event in records:
-        assert event.data.get("pipeline_stage") == (int(event.node[-1]) // 2 if told else None)
+        assert event.data.get("pipeline_stage") == (
+            int(event.node[-1]) // 2 if report_stage else None
+        )
         compute.setdefault(event.node, []).append(event.data["compute_seconds"])
     means = [statistics.mean(compute[node]) for node in sorted(compute)]
     for stage in range(4):

@@ -14,13 +14,13 @@ def test_every_parameter() -> None:
     text = "sim:hang?nodes=3&seed=11&type=trn1.32xlarge&minutes=2.5&runtimes=4&job=my+run%2F7"
     assert parse(text) == Simulation("hang", 3, 11, "trn1.32xlarge", 2.5, 4, "my run/7")
     text = (
-        "sim:slow-node?onset=140&duration=200&depth=0.2&ramp=30&noise=2&jobs=2&stages=4&told=1"
+        "sim:slow-node?onset=140&duration=200&depth=0.2&ramp=30&noise=2&jobs=2&stages=4&report_stage=1"
         "&checkpoints=120&saving=8.5&evaluations=200&warmup=60&blips=3&skew=30&missing=0.02&late=1"
         "&resets=2&probes=1"
     )
     assert parse(text) == Simulation(
         "slow-node", onset=(140,), duration=(200,), depth=(0.2,), ramp=(30,), noise=2, jobs=2,
-        stages=4, told=1, checkpoints=120, saving=8.5, evaluations=200, warmup=60, blips=3,
+        stages=4, report_stage=1, checkpoints=120, saving=8.5, evaluations=200, warmup=60, blips=3,
         skew=30, missing=0.02, late=1, resets=2, probes=1,
     )  # fmt: skip
 
@@ -90,7 +90,7 @@ def test_every_scenario_is_known_and_explained(scenario: str) -> None:
         ("sim:hang?missing=1", ["missing=1", "<= 0.9"]),
         ("sim:hang?jobs=3&nodes=2", ["jobs=3", "at most 2"]),
         ("sim:hang?stages=3&nodes=4&jobs=2", ["stages=3", "at most 2"]),
-        ("sim:hang?told=2", ["told=2", "<= 1"]),
+        ("sim:hang?report_stage=2", ["report_stage=2", "<= 1"]),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(text: str, words: list[str]) -> None:

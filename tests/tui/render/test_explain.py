@@ -55,7 +55,7 @@ def test_a_value_is_shown_with_its_unit_and_provenance() -> None:
     ("name", "title"),
     [
         (UTILIZATION, "util"),
-        ("node_efa_cards", "EFA cards"),
+        ("node_efa_cards", "EFA devices"),
         ("efa_tx_bytes_per_second", "device tx"),
         ("device_memory_used_ratio", "device memory used"),
         ("node_executions_failed_total", "executions failed"),
