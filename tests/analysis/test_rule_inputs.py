@@ -39,8 +39,6 @@ def same(one: Mapping[str, Column], other: Mapping[str, Column], names: frozense
     [
         "ecc?nodes=2&onset=30&minutes=1",
         "efa-degraded?nodes=2&onset=60&minutes=2",
-        "device-lost?nodes=2&onset=60&minutes=2",
-        "silent-node?nodes=2&onset=60&minutes=2",
         "idle-allocation?nodes=2&onset=30&minutes=3",
     ],
 )
@@ -69,7 +67,7 @@ def test_each_quantity_can_be_computed_alone() -> None:
         NodeState("n"),
         {name: NodeState("n", (), compute_plan([name])) for name in CATALOG},
     )
-    readings = stream("healthy?nodes=1&minutes=0.2&type=trn1.32xlarge")
+    readings = stream("healthy?nodes=1&minutes=0.1&type=trn1.32xlarge")
     for reading in readings:
         sample = DECODERS[reading.source](reading.data)
         for state in (whole, *alone.values()):

@@ -59,6 +59,8 @@ from trntop.core.source_spec import parse
 from trntop.remote import wire
 from trntop.session.collector import Collector
 
+pytestmark = pytest.mark.xdist_group("contract")
+
 NESTED = b"[" * 5000 + b"]" * 5000
 PAYLOADS = {
     "random": random.Random(1).randbytes(4096).replace(b"\n", b"") + b"\n",

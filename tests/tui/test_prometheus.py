@@ -24,6 +24,8 @@ from trntop.core.source_spec import parse_all
 from trntop.tui.app import TrntopApp
 from trntop.tui.screens.node import NodeScreen
 
+pytestmark = pytest.mark.xdist_group("prometheus")
+
 ROOT = Path(__file__).parents[2]
 SIZE = (130, 40)
 

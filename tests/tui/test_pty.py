@@ -12,6 +12,8 @@ import pytest
 from tests.reports import report, runtime
 from tests.tui.screens import PROMPT, ROOT, Screen
 
+pytestmark = pytest.mark.xdist_group("terminal")
+
 SMALL = "nodes=2&type=trn1.2xlarge"
 QUIET = ("demo", f"healthy?{SMALL}")
 NODE = "trn-001"
