@@ -128,9 +128,11 @@ class Child(asyncio.SubprocessProtocol):
         finally:
             # Also if only the leader has ended.
             self._signal(signal.SIGKILL)
-            # Closing the transport of a child that is not yet reaped races with the reaper.
-            await asyncio.wait([self.ended], timeout=REAP)
-            self._transport.close()
+            try:
+                # Closing the transport of a child that is not yet reaped races with the reaper.
+                await asyncio.wait([self.ended], timeout=REAP)
+            finally:
+                self._transport.close()
             await asyncio.wait([self._closed], timeout=REAP)
 
     def _signal(self, number: signal.Signals) -> None:
