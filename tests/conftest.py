@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from functools import cache
@@ -39,6 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hides the user's settings and state before any test module is imported."""
     patch = pytest.MonkeyPatch()
     config.add_cleanup(patch.undo)
+    # A shell has its background jobs ignore it, and so would the programs that tests interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Programs that tests start would compile every module again: half of their CPU.
     patch.setattr(sys, "dont_write_bytecode", False)
     patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
