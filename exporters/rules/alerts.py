@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trntop.analysis.rule import Rule
-from trntop.analysis.rulebook import KINDS
+from trntop.analysis.rulebook import KINDS, RULEBOOK
 from trntop.catalog import METRIC_PREFIX, NEURON_MONITOR
 from trntop.core.settings import Analysis as Settings
 from trntop.sources import PROBES, TRAINING_SOURCES
@@ -28,7 +28,7 @@ _PEERS_KIND = "straggler"
 
 
 _BOARDS = {"efa_degraded": "efa", "efa_down": "efa", "latency_regression": "efa"}
-_JOB_KINDS = ("comm_bound", "straggler", "hang", "recompile", "checkpoint_stall")
+_JOB_KINDS = {rule.kind for rule in RULEBOOK if rule.ends_with_job}
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,7 +204,12 @@ class Book(Notebook):
 
     def check_texts(self) -> None:
         """Whatever came, each text is one clean line, and what is not well has a reason."""
-        texts = [*(one.reason for one in self.statuses), *self.told, *self.problems, *self.names]
+        texts = [
+            *(one.reason for one in self.statuses),
+            *self.warnings,
+            *self.problems,
+            *self.names,
+        ]
         for text in texts:
             assert text == clean(text, len(text) + 1), f"not cleaned: {text!r}"
             assert "internal error" not in text

@@ -24,7 +24,7 @@ class Notebook:
         self.readings: list[Reading] = []
         self.statuses: list[Status] = []
         self.forgotten: list[str] = []
-        self.told: list[str] = []
+        self.warnings: list[str] = []
         self.claims = NodeNames()
         self._news = asyncio.Event()
 
@@ -48,7 +48,7 @@ class Notebook:
             self._news.set()
 
     def warn(self, text: str) -> None:
-        self.told.append(text)
+        self.warnings.append(text)
         self._news.set()
 
     @property

@@ -548,7 +548,5 @@ def expected(kind: Any) -> str:
             return f"a list, each {each}"
         case types.VarTupleType():
             return "a list of names"
-        case types.DictType():
-            return "a table of texts"
         case _:
             return "text"

@@ -153,7 +153,7 @@ class TestStream:
                 await sink.until(lambda: len(sink.readings) == 9)
                 await asyncio.sleep(0.05)
                 assert {one.node for one in sink.readings[6:]} == {"trn-002"}
-            assert sink.told == [
+            assert sink.warnings == [
                 f"{second.address}: trn-{n:03d} belongs to {first.address}" for n in range(2)
             ]
 
@@ -442,7 +442,7 @@ async def test_a_thousand_nodes_and_few_descriptors(monkeypatch: pytest.MonkeyPa
             targets = [f"n{n}={one.address}" for n in range(60)]
             async with running(watch(*targets), sink):
                 await sink.until(lambda: sink.reasons(State.DOWN))
-                assert sink.told == ["not enough open files"]
+                assert sink.warnings == ["not enough open files"]
                 assert any("open files" in why for why in sink.reasons(State.DOWN))
                 assert sink.readings
         finally:

@@ -75,9 +75,9 @@ async def test_nodes_of_a_file_join_and_leave(tmp_path: Path) -> None:
             await sink.until(lambda: any(r.source == EFA_EXPORTER for r in sink.readings))
             assert "127.0.0.1" in sink.forgotten
             path.write_text("http://a:b@c\n")
-            await sink.until(lambda: sink.told)
-    assert "line 1: http://…@c" in sink.told[0]
-    assert "previous nodes stay" in sink.told[0]
+            await sink.until(lambda: sink.warnings)
+    assert "line 1: http://…@c" in sink.warnings[0]
+    assert "previous nodes stay" in sink.warnings[0]
 
 
 class Instances:

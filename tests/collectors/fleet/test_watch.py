@@ -83,14 +83,14 @@ async def test_a_list_that_fails_stands() -> None:
         finder = Changing(Target("a", one.address))
         async with running(Watch(finder, SETTINGS), sink):
             await sink.until(lambda: frames(sink, "a") == 3)
-            finder.error = "nobody answers"
+            finder.error = "no response"
             looks = finder.looks
-            await sink.until(lambda: sink.told)
+            await sink.until(lambda: sink.warnings)
             while finder.looks < looks + 5:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             one.tick()
             await sink.until(lambda: frames(sink, "a") == 4)
-        assert sink.told == ["nobody answers; the previous nodes stay"]
+        assert sink.warnings == ["no response; the previous nodes stay"]
         assert sink.forgotten == []
 
 
@@ -98,12 +98,12 @@ async def test_a_list_that_was_never_there_says_why() -> None:
     sink = Notebook()
     async with agent() as one:
         finder = Changing()
-        finder.error = "nobody answers"
+        finder.error = "no response"
         async with running(Watch(finder, SETTINGS), sink):
             await sink.until(lambda: sink.statuses)
             status = sink.statuses[0]
             assert (status.node, status.source, status.state) == ("list", FLEET, State.DOWN)
-            assert status.reason == "nobody answers"
+            assert status.reason == "no response"
             finder.error = ""
             await sink.until(lambda: sink.statuses[-1].reason == "list: no nodes")
             finder.targets = [Target("a", one.address)]
@@ -259,8 +259,8 @@ async def test_very_many_are_told_of_a_better_way(monkeypatch: pytest.MonkeyPatc
     sink = Notebook()
     targets = [Target(f"n{n}", "http://127.0.0.1:9") for n in range(4)]
     async with running(Watch(Listed("list", targets), SETTINGS), sink):
-        await sink.until(lambda: sink.told)
-    assert "use a Prometheus server that scrapes them" in sink.told[0]
+        await sink.until(lambda: sink.warnings)
+    assert "use a Prometheus server that scrapes them" in sink.warnings[0]
 
 
 async def test_what_is_not_watched_any_more_needs_no_open_files() -> None:

@@ -14,7 +14,7 @@ from trntop.core.model import ClusterTotals, Severity, State
 from trntop.tui.render import efa_map, fabric, layers, table
 from trntop.tui.render.fabric import Fabric
 
-TRAFFIC, RESENDS, SIBLINGS, LATENCY = layers.LAYERS
+TRAFFIC, RETRANSMITS, PEERS, LATENCY = layers.LAYERS
 TX, RESENT = "efa_tx_bytes_per_second", "efa_retrans_pkts_per_second"
 WHOLE = Fabric(view_model(trouble=True))
 BAD = WHOLE.rails.names.index(CARD)
@@ -75,12 +75,12 @@ class TestLayers:
 
     def test_retransmits_are_shown_by_powers_of_ten(self) -> None:
         limit = WHOLE.view_model.limits.retransmits
-        levels = [RESENDS.level(limit * by, WHOLE, 1.0) for by in (0, 0.01, 1, 10)]
+        levels = [RETRANSMITS.level(limit * by, WHOLE, 1.0) for by in (0, 0.01, 1, 10)]
         assert levels == pytest.approx([0, 0, 2 / 3, 1])
-        assert RESENDS.ends(WHOLE, 1.0) == ("0.002 %", "2 %, by powers of ten")
+        assert RETRANSMITS.ends(WHOLE, 1.0) == ("0.002 %", "2 %, by powers of ten")
 
     def test_both_ways_from_even_are_bright(self) -> None:
-        assert [SIBLINGS.level(value, WHOLE, 1.0) for value in (0.5, 1.0, 1.5)] == [1, 0, 1]
+        assert [PEERS.level(value, WHOLE, 1.0) for value in (0.5, 1.0, 1.5)] == [1, 0, 1]
 
     def test_latency_is_that_of_the_slowest_link(self) -> None:
         made = fabric_of(*probed(4, slow=(1, 3)))
@@ -111,7 +111,7 @@ class TestMap:
         assert {line.cell_length for line in lines} == {width}
 
     def test_the_sick_card_stands_out(self) -> None:
-        _, first, *others = rows(WHOLE, look(RESENDS, BAD), cursor=VICTIM)
+        _, first, *others = rows(WHOLE, look(RETRANSMITS, BAD), cursor=VICTIM)
         assert first.text.startswith(f"▸ ● {VICTIM}")
         assert "[●2.1]" in first.text
         style = next(part.style for part in first if "●2.1" in part.text)
@@ -192,9 +192,9 @@ class TestMap:
 class TestLegend:
     def test_the_scale(self) -> None:
         nodes = [cards(index, 3, {TX: [2e9, 2e9, 2e9]}) for index in range(4)]
-        legend = efa_map.legend(fabric_of(*nodes), look(SIBLINGS), 78, PEN)
+        legend = efa_map.legend(fabric_of(*nodes), look(PEERS), 78, PEN)
         assert legend.text.startswith("  even ▆▆▆▆▆▆▆▆ 50 % off")
-        assert "limit 0.2 %" in efa_map.legend(WHOLE, look(RESENDS), 100, PEN).text
+        assert "limit 0.2 %" in efa_map.legend(WHOLE, look(RETRANSMITS), 100, PEN).text
 
     def test_why_nothing_is_known(self) -> None:
         def said(made: Fabric, layer: layers.Layer) -> str:
@@ -203,7 +203,7 @@ class TestLegend:
         assert "no link was probed" in said(fabric_of(cards(0)), LATENCY)
         assert "no EFA devices known" in said(fabric_of(make_node(0, efa=0)), TRAFFIC)
         gone = make_node(0, state=State.DOWN, reason="no driver")
-        assert "unknown: efa: no driver" in said(fabric_of(gone), RESENDS)
+        assert "unknown: efa: no driver" in said(fabric_of(gone), RETRANSMITS)
         past = fabric_of(make_node(0, columns={"efa_tx_bytes_total": None, TX: None}))
         past.view_model = dataclasses.replace(past.view_model, behind=60.0)
         assert "the history has no EFA devices" in said(past, TRAFFIC)

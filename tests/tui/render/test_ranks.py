@@ -14,7 +14,7 @@ from trntop.tui.render import jobs, ranks, slowest, table
 from trntop.tui.render.line import length
 
 
-def crew(*nodes: NodeView) -> ranks.JobRanks:
+def job_ranks(*nodes: NodeView) -> ranks.JobRanks:
     return ranks.RankFinder().find(scene_of(*nodes), JOB)
 
 
@@ -26,7 +26,7 @@ def rows(
 
 
 def drawn(nodes: list[NodeView], width: int = 120, *, whole: bool = False) -> list[str]:
-    found = crew(*nodes)
+    found = job_ranks(*nodes)
     columns = ranks.columns(found, 0.07, whole)
     fitted = table.layout(columns, width)
     lines = [table.header(fitted, width, PEN, "", False)]
@@ -38,23 +38,23 @@ def drawn(nodes: list[NodeView], width: int = 120, *, whole: bool = False) -> li
 
 class TestCrew:
     def test_ranks_stand_in_the_order_of_their_numbers(self) -> None:
-        found = crew(crewed(0, [COMPUTE] * 12))
+        found = job_ranks(crewed(0, [COMPUTE] * 12))
         assert found.names == tuple(str(rank) for rank in range(12))
         assert len(found) == 12
 
     def test_who_computes_longest_is_first(self) -> None:
-        found = crew(*crew_of(2, 4, {(1, 2): 3.6}))
+        found = job_ranks(*crew_of(2, 4, {(1, 2): 3.6}))
         assert found.names[found.order[0]] == "6"
         assert found.lead[found.order[0]] == pytest.approx(0.2)
         assert [found.names[place] for place in found.order[1:]] == list("0123457")
 
     def test_even_ranks_stand_still(self) -> None:
-        found = crew(*crew_of(1, 4, {(0, 1): 3.02, (0, 2): 2.97}))
+        found = job_ranks(*crew_of(1, 4, {(0, 1): 3.02, (0, 2): 2.97}))
         assert found.order.tolist() == [0, 1, 2, 3]
 
     def test_ranks_of_a_stage_are_peers(self) -> None:
         node = crewed(0, [3.0, 3.0, 2.0, 2.2], stage=[0, 0, 1, 1])
-        found = crew(node)
+        found = job_ranks(node)
         assert found.staged
         assert found.lead.tolist() == pytest.approx([0, 0, -1 / 21, 1 / 21])
         assert found.order[0] == 3
@@ -64,12 +64,12 @@ class TestCrew:
         columns = {name: value for name, value in node.frame.columns.items()
                    if name != "rank_compute_seconds"}  # fmt: skip
         bare = dataclasses.replace(node, frame=dataclasses.replace(node.frame, columns=columns))
-        found = crew(bare)
+        found = job_ranks(bare)
         assert np.isnan(found.lead).all()
         assert found.order.tolist() == [1, 0, 2]
 
     def test_of_a_node_its_slowest_rank(self) -> None:
-        found = crew(*crew_of(3, 4, {(1, 2): 3.6, (2, 0): 3.01}))
+        found = job_ranks(*crew_of(3, 4, {(1, 2): 3.6, (2, 0): 3.01}))
         assert [found.names[place] for place in found.slowest] == ["6", "0", "8"]
 
     def test_ranks_of_nodes_with_an_incident_are_known(self) -> None:
@@ -79,16 +79,16 @@ class TestCrew:
         found = ranks.RankFinder().find(shown, JOB)
         rank = float(Severity.CRITICAL.rank)
         assert ranks.severity_ranks(shown, found).tolist() == [-1, -1, rank, rank, -1, -1]
-        assert len(ranks.severity_ranks(scene_of(make_node(0)), crew(make_node(0)))) == 0
+        assert len(ranks.severity_ranks(scene_of(make_node(0)), job_ranks(make_node(0)))) == 0
 
     def test_alike(self) -> None:
-        found = crew(*crew_of(1, 4, {(0, 1): 3.02, (0, 2): 2.97}))
+        found = job_ranks(*crew_of(1, 4, {(0, 1): 3.02, (0, 2): 2.97}))
         assert found.even(found.order)
-        found = crew(*crew_of(1, 4, {(0, 1): 3.6}))
+        found = job_ranks(*crew_of(1, 4, {(0, 1): 3.6}))
         assert not found.even(found.order)
         assert found.even(found.order[1:])
         assert found.basis == "slowest compute"
-        assert crew(make_node(0)).even(np.empty(0, np.int64))
+        assert job_ranks(make_node(0)).even(np.empty(0, np.int64))
 
     def test_another_job_has_other_ranks(self) -> None:
         view_model = scene_of(crewed(0, [COMPUTE]), crewed(1, [COMPUTE] * 2, job="other"))
@@ -103,12 +103,12 @@ class TestCrew:
         assert len(roster.find(scene_of(*crew_of(2, 4)), JOB)) == 8
 
     def test_a_node_without_ranks_has_none(self) -> None:
-        found = crew(crewed(0, [COMPUTE]), make_node(1))
+        found = job_ranks(crewed(0, [COMPUTE]), make_node(1))
         assert found.names == ("0",)
         assert found.scale == 4.0
 
     def test_nothing_is_known_of_no_ranks(self) -> None:
-        found = crew(make_node(0))
+        found = job_ranks(make_node(0))
         assert len(found) == 0
         assert np.isnan(found.newest)
         assert found.order.tolist() == found.slowest.tolist() == []
@@ -116,7 +116,7 @@ class TestCrew:
 
 class TestTimeline:
     def bar(self, node: NodeView, width: int = 40) -> str:
-        found = crew(node)
+        found = job_ranks(node)
         row = ranks.rows(scene_of(node), found, [0], False)[0]
         parts = ranks.timeline(row, width, PEN)
         assert length(parts) == width
@@ -134,7 +134,7 @@ class TestTimeline:
         assert self.bar(node).isspace()
 
     def test_all_ranks_have_one_scale(self) -> None:
-        found = crew(crewed(0, [3.0, 3.0]))
+        found = job_ranks(crewed(0, [3.0, 3.0]))
         assert found.scale == STEP
 
 
@@ -160,7 +160,7 @@ class TestTable:
 
     def test_who_is_behind_is_a_warning(self) -> None:
         nodes = [crewed(0, [COMPUTE] * 2), crewed(1, [COMPUTE] * 2, step=1200)]
-        found = crew(*nodes)
+        found = job_ranks(*nodes)
         columns = {one.id: one for one in ranks.columns(found, 0.07, by_node=False)}
         late = rows(found, nodes)[-1]
         assert columns["step"].draw(late, 9, PEN)[0][1] == PEN.palette.warning
@@ -168,7 +168,7 @@ class TestTable:
 
     @pytest.mark.parametrize("width", [20, 60, 80, 200])
     def test_it_fits(self, width: int) -> None:
-        found = crew(*crew_of())
+        found = job_ranks(*crew_of())
         fitted = table.layout(ranks.columns(found, 0.07, by_node=True), width)
         for row in rows(found, crew_of(), whole=True):
             assert table.row(fitted, row, width, PEN, cursor=False).cell_length == width
@@ -202,9 +202,9 @@ class TestSlowest:
     def test_what_does_not_fit_into_its_first_line_is_left_out_whole(self) -> None:
         one = make_incident("efa_degraded", job=JOB, node="trn-001")
         view_model = scene_of(*crew_of(), incidents=[one])
-        crew = ranks.RankFinder().find(view_model, JOB)
+        job_ranks = ranks.RankFinder().find(view_model, JOB)
         for width, end in ((60, "1 min"), (47, "1 min"), (46, "11:59:00"), (39, "rdmap32s27")):
-            head = text(slowest.draw(view_model, JOB, crew, width, 20, PEN)[:1]).rstrip()
+            head = text(slowest.draw(view_model, JOB, job_ranks, width, 20, PEN)[:1]).rstrip()
             assert head.endswith(end), width
 
     def test_where_space_ends_the_place_and_the_ranks_stay(self) -> None:
