@@ -68,9 +68,27 @@ def _own_procfs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "PROCFS_PATH", "/proc")
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """Has each process import the tests of other folders first.
+
+    In a fresh clone the first to import a module compiles it, and all would compile all of them.
+    """
+    config = session.config
+    tests = str(config.rootpath / "tests")
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker and config.args in (["tests"], [tests]):
+        paths = sorted(str(path) for path in Path(tests).iterdir() if path.name[0] not in "_.")
+        first = (
+            len(paths)
+            * int(worker.removeprefix("gw"))
+            // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        )
+        config.args = [*paths[first:], *paths[:first]]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Starts what must run in one process first, so that no process is left alone with it."""
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    items.sort(key=lambda item: (item.get_closest_marker("xdist_group") is None, item.path))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trntop.analysis.detector import Detector, Verdict
-from trntop.analysis.rule_inputs import rule_inputs
-from trntop.core.model import Reading
+from trntop.core.model import Cluster, Reading, View
 from trntop.core.settings import Settings
 from trntop.pipeline.runs import Runs
 from trntop.pipeline.tick import Axes
@@ -24,13 +23,23 @@ class Stretch:
     verdict: Verdict
 
 
+class Unjudged(Monitor):
+    """A monitor without rules, for a detector that is tested alone."""
+
+    def __init__(self, detector: Detector) -> None:
+        super().__init__(Settings(), wanted=Runs.inputs | detector.inputs)
+
+    def evaluate(self, cluster: Cluster, lag: float = 0.0) -> View:
+        return View(0, cluster.time, cluster, (), self.ended, lag)
+
+
 def stretches(detector: Detector, readings: Iterable[Reading]) -> list[Stretch]:
     """Every stretch in which the detector's signal was above its limit, in order of its begin."""
     axes, runs = Axes(), Runs()
     found: list[Stretch] = []
     open_ones: dict[Hashable, Stretch] = {}
-    monitor = Monitor(Settings(), wanted=rule_inputs() | detector.inputs)
-    for view in play(sorted(readings, key=lambda reading: reading.time), monitor):
+    ordered = sorted(readings, key=lambda reading: reading.time)
+    for view in play(ordered, Unjudged(detector)):
         tick = axes.tick(view.cluster)
         runs.update(tick)
         signal = detector.signal(tick)

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.analysis.harness import Stretch, stretches
+from tests.analysis.harness import Stretch, Unjudged, stretches
 from tests.reports import efa_reading
 from trntop.analysis.detector import Verdict
 from trntop.analysis.detectors.efa import EfaDegraded, EfaDown
 from trntop.analysis.efa_devices import TUNING as POLL
 from trntop.core.model import Reading, Severity
-from trntop.core.settings import Analysis, Settings
+from trntop.core.settings import Analysis
 from trntop.pipeline.runs import Runs
 from trntop.pipeline.tick import Axes
-from trntop.session.monitor import Monitor, play
+from trntop.session.monitor import play
 
 PACKET = 8160.0
 SETTINGS = Analysis()
@@ -90,7 +90,7 @@ def down(readings: list[Reading]) -> list[Stretch]:
 def last_verdict(detector: EfaDegraded | EfaDown, readings: list[Reading]) -> Verdict:
     """What is said of n1's third card when the stream is over."""
     axes, runs = Axes(), Runs()
-    for view in play(iter(readings), Monitor(Settings())):
+    for view in play(iter(readings), Unjudged(detector)):
         tick = axes.tick(view.cluster)
         runs.update(tick)
         detector.signal(tick)

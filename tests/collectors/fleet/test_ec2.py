@@ -1,12 +1,15 @@
 import datetime
 import logging
+import os
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
 
 from tests.moto_server import answer, client_of, launch, reset, simulated_aws
 from trntop.collectors import aws
+from trntop.collectors.aws import client
 from trntop.collectors.fleet.ec2 import Ec2, filters_of
 from trntop.collectors.fleet.target import FindError, Target
 from trntop.core.errors import UsageError
@@ -23,7 +26,18 @@ pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("ser
 def server() -> Iterator[str]:
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
     with pytest.MonkeyPatch.context() as patch, simulated_aws(patch) as url:
+        patch.setattr(aws, "client", _cached_client)
         yield url
+
+
+def _cached_client(service: str, region: str) -> Any:
+    """A client takes half a second of CPU to build."""
+    return _client_at(os.environ["AWS_ENDPOINT_URL"], service, region)
+
+
+@cache
+def _client_at(url: str, service: str, region: str) -> Any:
+    return client(service, region)
 
 
 @pytest.fixture(autouse=True)
@@ -178,6 +192,7 @@ async def test_refusals_in_words(code: str, said: str, monkeypatch: pytest.Monke
 
 
 async def test_no_credentials_and_nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aws, "client", client)
     monkeypatch.setattr(aws, "TRIES", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(FindError, match="cannot be reached"):

@@ -1,6 +1,7 @@
 """What filters let through, and where they make no sense."""
 
 import re
+from functools import cache
 
 import pytest
 
@@ -13,11 +14,15 @@ from trntop.tui.filter import Filter, FilterError
 from trntop.tui.filter.language import MAX_LENGTH
 from trntop.tui.view_model import ViewModel
 
-TROUBLE = view_model(trouble=True)
-"""Sixteen nodes; trn-007 has a bad card, trn-011 is stale."""
+
+@cache
+def trouble() -> ViewModel:
+    """Sixteen nodes; trn-007 has a bad EFA device, trn-011 is stale."""
+    return view_model(trouble=True)
 
 
-def found(text: str, shown: ViewModel = TROUBLE) -> list[str]:
+def found(text: str, shown: ViewModel | None = None) -> list[str]:
+    shown = trouble() if shown is None else shown
     places = Filter(text).mask(shown)
     assert len(places) == len(shown.cluster.nodes)
     return [name for name, there in zip(shown.cluster.names, places, strict=True) if there]
