@@ -1,0 +1,51 @@
+from itertools import islice
+
+from benchmarks.hardening.kinds import Run, draw
+from benchmarks.hardening.score import Alarm, alarms, outcome
+from benchmarks.hardening.telemetry import START, Decoded, readings
+
+
+def beginning(run: Run) -> list[tuple[object, ...]]:
+    first = islice(readings(run.world), 300)
+    return [
+        (one.node, one.source, one.time, one.data)
+        + (tuple(map(tuple, one.sample.columns.values())) if isinstance(one, Decoded) else ())
+        for one in first
+    ]
+
+
+def test_a_seed_gives_the_same_run_each_time() -> None:
+    assert str(beginning(draw("slow-node", 1))) == str(beginning(draw("slow-node", 1)))
+    assert str(beginning(draw("slow-node", 1))) != str(beginning(draw("slow-node", 2)))
+
+
+def test_a_healthy_run_begins_without_an_incident() -> None:
+    run = draw("plain", 3)
+    stream = (one for one in readings(run.world) if one.time < START + 30)
+    assert outcome(run, alarms(stream)).false == ()
+
+
+def test_a_faulty_run_is_found_where_it_is() -> None:
+    run = draw("ecc", 2)
+    (truth,) = run.truths
+    window = START + truth.onset - 20, START + truth.onset + 20
+    stream = (one for one in readings(run.world) if window[0] < one.time < window[1])
+    result = outcome(run, alarms(stream))
+    ((_, alarm),) = result.found
+    assert alarm.right_node(truth)
+    assert alarm.right_part(truth)
+    assert (result.missed, result.false) == ((), ())
+
+
+def test_an_incident_that_names_another_node_is_wrong_and_a_second_one_is_false() -> None:
+    run = draw("slow-node", 1)
+    (truth,) = run.truths
+    (culprit,) = truth.culprits
+    innocent = next(name for name in run.world.names if name != culprit)
+    right = Alarm("straggler", truth.onset + 9, culprit, None, f"{culprit} is slower")
+    wrong = Alarm("straggler", truth.onset + 9, culprit, None, f"{culprit}; {innocent} waits")
+    late = Alarm("straggler", truth.end + 61, culprit, None, "")
+    assert outcome(run, [right, wrong]).found == ((truth, right),)
+    assert outcome(run, [right, wrong]).false == (wrong,)
+    assert not wrong.right_node(truth)
+    assert outcome(run, [late]).missed == (truth,)
