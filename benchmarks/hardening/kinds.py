@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from benchmarks.hardening.physics import Fault, Job, Pauses, run
-from benchmarks.hardening.telemetry import World, cards
+from benchmarks.hardening.telemetry import FIRST_PID, World, cards
 from trntop.core.model import Column
 
 
@@ -148,7 +148,17 @@ def _checkpoints(m: Maker) -> Run:
     n = m.count()
     job = m.job(range(n))
     kind = str(m.rng.choice(("disk", "lustre", "s3", "async")))
-    job.checkpoints = Pauses(m.between(80, 240), m.between(8, 40), kind, m.chance(0.4))
+    job.checkpoints = Pauses(
+        m.between(80, 240), m.between(8, 40), kind, m.chance(0.4), m.chance(0.3), m.chance(0.3)
+    )
+    job.telemetry = str(m.rng.choice(("ranks", "rank0", "none", "log")))
+    return m.run([job], nodes=n)
+
+
+def _epochs(m: Maker) -> Run:
+    n = m.count()
+    job = m.job(range(n))
+    job.epochs = Pauses(m.between(120, 300), m.between(8, 40))
     job.telemetry = str(m.rng.choice(("ranks", "rank0", "none", "log")))
     return m.run([job], nodes=n)
 
@@ -241,6 +251,7 @@ HEALTHY: Mapping[str, Callable[[Maker], Run]] = {
     "evaluation": _evaluation,
     "experts": _experts,
     "checkpoints": _checkpoints,
+    "epochs": _epochs,
     "rank0": lambda m: _quiet(m, "rank0"),
     "log": lambda m: _quiet(m, "log"),
     "no-telemetry": lambda m: _quiet(m, "none"),
@@ -365,7 +376,7 @@ def _comm_floor(m: Maker) -> Run:
     s.job.telemetry, s.job.hidden, s.job.comm = "none", 0.02, m.between(0.12, 0.18)
     # At line rate while a collective runs: eight devices of 100 Gb/s.
     s.job.step_bytes = 0.95 * 8 * 12.5e9 * s.job.comm * float(s.job.compute.max())
-    fault = Fault("lighter", s.onset, s.end, (), m.between(0.2, 0.3))
+    fault = Fault("lighter", s.onset, s.end, (), m.between(0.75, 0.85))
     return s.make(fault, "comm_bound", culprit=False)
 
 
@@ -423,7 +434,7 @@ def _device_lost(m: Maker) -> Run:
 def _errors(m: Maker) -> Run:
     s = _scene(m)
     return s.make(s.fault("errors", m.between(0.3, 3.0)), "execution_errors",
-                  component=f"runtime:{4000 + s.node}")  # fmt: skip
+                  component=f"runtime:{FIRST_PID + s.node}")  # fmt: skip
 
 
 def _filling(m: Maker) -> Run:

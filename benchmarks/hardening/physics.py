@@ -65,6 +65,10 @@ class Pauses:
     kind: str = "lustre"
     """A key of SAVING, or `async` for one that continues in the background."""
     reported: bool = False
+    alone: bool = False
+    """Whether only the first node saves."""
+    spin: bool = False
+    """Whether the others wait in a collective, not on their hosts."""
 
 
 @dataclass(slots=True)
@@ -95,6 +99,8 @@ class Job:
     """Utilization in the bubbles of a pipeline."""
     checkpoints: Pauses = Pauses()
     evaluations: Pauses = Pauses()
+    epochs: Pauses = Pauses()
+    """The end of an epoch: data loaders start again, and cores are idle."""
     hiccups: float = 0.0
     """Per hour: one node is late by 0.5 to 10 s in one step."""
     loader: float = 0.0
@@ -128,8 +134,6 @@ class Step:
     compute: Column
     exposed: Column
     hidden: float
-    latency: Column
-    """Of an execution."""
 
 
 @dataclass(slots=True)
@@ -143,6 +147,8 @@ class Track:
     notes: list[tuple[float, str]] = field(default_factory=list)
     """Stages that the process reports."""
     compiles: list[tuple[float, float]] = field(default_factory=list)
+    latencies: list[tuple[float, Column]] = field(default_factory=list)
+    """Since when an execution takes how long on each node."""
     behind: list[tuple[float, float, dict[str, float]]] = field(default_factory=list)
     """Begin, end and rates of what goes on in the background."""
     died: Column = field(default_factory=lambda: np.empty(0))
@@ -191,6 +197,7 @@ class _Loop:
         self._track = Track(job, [start], [np.zeros((self._size, len(CHANNELS)))])
         self._track.died = np.full(self._size, end)
         self._save_at = job.begin + job.checkpoints.every * rng.uniform(0.3, 1.0)
+        self._epoch_at = job.begin + job.epochs.every * rng.uniform(0.4, 1.0)
         self._evaluate_at = job.begin + job.evaluations.every * rng.uniform(0.4, 1.0)
         self._compile_at = job.recompile[0]
 
@@ -211,6 +218,10 @@ class _Loop:
                 time = self._save(time)
             elif time >= self._evaluate_at:
                 time = self._evaluate(time)
+            elif time >= self._epoch_at:
+                self._epoch_at = time + job.epochs.every
+                time += job.epochs.seconds * self._rng.uniform(0.7, 1.3)
+                track.until(time, cpu=0.1)
             elif time >= self._compile_at:
                 time = self._compile(time)
         return track
@@ -227,15 +238,16 @@ class _Loop:
         job, rng = self._job, self._rng
         self._load = 0.95 * self._load + np.sqrt(1 - 0.95**2) * rng.normal(0, 1, self._size)
         factor = 1.0 + job.noise * rng.normal(0, 1, self._size) + job.wander * self._load
+        factor = np.maximum(factor, 0.8)
         for fault in self._faults:
             if fault.what in ("slow", "slow-device") and fault.active(begin):
                 factor[self._mask(fault)] *= 1.0 + fault.depth
             if fault.what == "lighter" and fault.active(begin):
-                factor *= fault.depth
+                factor *= 1.0 - fault.depth
         if job.loader:
             age = max(begin - job.begin - job.startup, 0.0) / job.loader
             factor *= 1.0 + 0.6 * np.exp(-3.0 * age) * rng.uniform(0.5, 1.5, self._size)
-        return job.compute * np.clip(factor, 0.5, None)
+        return job.compute * factor
 
     def _delays(self, begin: float, compute: Column) -> Column:
         """Seconds by which the hosts of nodes begin late."""
@@ -281,7 +293,8 @@ class _Loop:
             waits = slowest - compute - late
         latency = np.full(self._size, end - begin - gap) if job.fusion else compute / job.micro
         hidden = job.hidden * float(job.compute.max())
-        track.steps.append(Step(self._number, begin, end, compute, comm + waits, hidden, latency))
+        track.latencies.append((begin, latency))
+        track.steps.append(Step(self._number, begin, end, compute, comm + waits, hidden))
         self._number += 1
         return end
 
@@ -296,9 +309,11 @@ class _Loop:
             track.until(time + pause, cpu=0.15)
             track.behind.append((time + pause, time + pause + seconds, rates))
             return float(time + pause)
-        end = time + seconds
-        track.until(time + seconds * self._rng.uniform(0.8, 1.0, self._size), **rates)
-        track.until(end)
+        end, own = time + seconds, seconds * self._rng.uniform(0.8, 1.0, self._size)
+        if pauses.alone:
+            own[:], own[0] = 0.1, seconds
+        track.until(time + own, **rates)
+        track.until(end, busy=WAITING * pauses.spin)
         self._note(pauses, time, end, "checkpointing")
         return float(end)
 
@@ -309,6 +324,7 @@ class _Loop:
         own = pauses.seconds * self._rng.uniform(0.7, 1.0, self._size)
         end = time + pauses.seconds
         rate = 3.0 * self._job.micro / self._job.compute
+        track.latencies.append((time, 1.0 / rate))
         track.until(time + own, busy=0.9, work=0.35, executions=rate, cpu=0.03)
         track.until(end)
         self._note(pauses, time, end, "evaluating")

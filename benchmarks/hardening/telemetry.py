@@ -37,6 +37,7 @@ MFU = 0.45
 """Of the peak, while a core computes."""
 HELD = 0.7
 """Of the HBM, while a process lives."""
+FIRST_PID = 4000
 PACKET = 8000.0
 RETRANSMITS = 2e-6
 """Of all packets, on a healthy device."""
@@ -140,19 +141,25 @@ class _Node:
     def _reading(self, source: str, time: float, payload: Any) -> Reading:
         return Reading(self._name, source, START + time, json.dumps(payload).encode(), True)
 
-    def _alive(self, time: float) -> bool:
+    def _pid(self, time: float) -> int | None:
+        """Of the process on the node; None while there is none."""
         if self._node in self._world.served:
-            return True
-        return any(track.job.begin <= time < track.died[place] for track, place in self._mine)
+            return FIRST_PID + self._node
+        alive = (
+            FIRST_PID + self._node + 1000 * life
+            for life, (track, place) in enumerate(self._mine)
+            if track.job.begin <= time < track.died[place]
+        )
+        return next(alive, None)
 
     def _latency(self, at: Column) -> Column:
-        """Seconds of an execution, of the newest step of a node."""
+        """Seconds of an execution on the node."""
         found = np.full(len(at), np.nan)
         for track, place in self._mine:
-            if not track.steps:
+            if not track.latencies:
                 continue
-            begins = np.array([step.begin for step in track.steps])
-            values = np.array([step.latency[place] for step in track.steps])
+            begins = np.array([begin for begin, _ in track.latencies])
+            values = np.array([seconds[place] for _, seconds in track.latencies])
             newest = np.searchsorted(begins, at) - 1
             found = np.where(newest >= 0, values[np.maximum(newest, 0)], found)
         return np.asarray(found * (1.0 + 0.002 * self._rng.normal(0.0, 1.0, len(at))))
@@ -179,9 +186,9 @@ class _Node:
         failing = world.fault("errors", node)
         hbm = self._row.chip.hbm_bytes / each
         for k, time in enumerate(at[1:].tolist()):
-            alive = self._alive(time)
+            pid = self._pid(time)
             gone = lost.part if lost is not None and lost.active(time) else None
-            base = _report(world.kind, node, alive, gone)
+            base = _report(world.kind, node, pid, gone)
             columns = dict(base.columns)
             columns["neuroncore_utilization_ratio"] = utilization[k]
             columns["neuroncore_flops_per_second"] = flops[k]
@@ -190,20 +197,21 @@ class _Node:
             if throttled is not None and throttled.active(time):
                 cores = slice(throttled.part * each, (throttled.part + 1) * each)
                 flops[k, cores] *= 1.0 - throttled.depth
+                count[k] *= 1.0 - throttled.depth / self._row.devices
             if gone is not None:
                 cores = slice(gone * each, (gone + 1) * each)
                 utilization[k, cores] = flops[k, cores] = np.nan
             if ecc is not None and time >= ecc.begin:
                 name = f"device_{ecc.way}_ecc_uncorrected_events"
                 columns[name] = columns[name] + (np.arange(self._row.devices) == ecc.part)
-            if filling is not None and time >= filling.begin and alive:
+            if filling is not None and time >= filling.begin and pid:
                 grown = min((time - filling.begin) / (filling.end - filling.begin), 1.0)
                 used = columns["neuroncore_memory_used_bytes"].copy()
                 cores = slice(filling.part * each, (filling.part + 1) * each)
                 used[cores] = hbm * (HELD + (filling.depth - HELD) * grown)
                 columns["neuroncore_memory_used_bytes"] = used
             deltas = base.deltas
-            if alive:
+            if pid:
                 done = float(count[k])
                 bad = 0.0
                 if failing is not None and failing.active(time) and done:
@@ -280,12 +288,8 @@ class _Node:
         sums = self._curve(at)
         growth = np.diff(sums, axis=0, prepend=0.0)
         compiles = [span for track, _ in self._mine for span in track.compiles]
-        leak = self._world.fault("host-memory", self._node)
         for k, time in enumerate(at.tolist()):
             since = next((b for b, e in compiles if b <= time < e), None)
-            available = 0.6 * HOST_BYTES
-            if leak is not None and time > leak.begin:
-                available *= max(1.0 - (time - leak.begin) / (leak.end - leak.begin), 0.02)
             disk, lustre, reads, net = sums[k, 6:10].tolist()
             compiler = {
                 "pid": 901,
@@ -295,7 +299,7 @@ class _Node:
             payload = {
                 "period": HOST_EVERY,
                 "cpu": {"busy": min(0.1 + growth[k, 4] / HOST_EVERY, 1.0), "load1": 12.0},
-                "memory": {"total": HOST_BYTES, "available": available},
+                "memory": {"total": HOST_BYTES, "available": 0.6 * HOST_BYTES},
                 "network": {"eth0": {"rx_bytes": 2e6 * time, "tx_bytes": 1e6 * time + net}},
                 "disk": {"read_bytes": 1e4 * time, "written_bytes": 1e6 * time + disk},
                 "lustre": {"fsx": {"read_bytes": reads, "written_bytes": 3e4 * time + lustre}},
@@ -418,7 +422,7 @@ def _links(kind: str, way: str) -> _Links:
 
 
 @cache
-def _report(kind: str, node: int, alive: bool, lost: int | None) -> Sample:
+def _report(kind: str, node: int, pid: int | None, lost: int | None) -> Sample:
     """A report of neuron-monitor, decoded once for each state of a node."""
     row = INSTANCE_TYPES[kind]
     chip, lnc = row.chip, row.chip.default_lnc
@@ -427,7 +431,7 @@ def _report(kind: str, node: int, alive: bool, lost: int | None) -> Sample:
     period = {"period": 1.0, "error": ""}
     held = {"tensors": int(HELD * chip.hbm_bytes / each)}
     runtime = {
-        "pid": 4000 + node, "neuron_runtime_tag": str(4000 + node), "error": "",
+        "pid": pid, "neuron_runtime_tag": str(pid), "error": "",
         "report": {
             "execution_stats": period | {
                 "error_summary": dict.fromkeys(EXECUTION_ERRORS, 0),
@@ -456,7 +460,7 @@ def _report(kind: str, node: int, alive: bool, lost: int | None) -> Sample:
     modes = {"user": 8.0, "nice": 0, "system": 1.5, "idle": 90.0, "io_wait": 0.0, "irq": 0,
              "soft_irq": 0}  # fmt: skip
     report = {
-        "neuron_runtime_data": [runtime] if alive else [],
+        "neuron_runtime_data": [runtime] if pid else [],
         "system_data": {
             "neuron_hw_counters": period | {
                 "neuron_devices": [{"neuron_device_index": n} | errors for n in devices],
