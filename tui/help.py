@@ -55,9 +55,9 @@ communication, ░ waiting in communication, · not reported. *vs peers* is comp
 **Filter.** `/` filters nodes: `util<30 & node~trn-0` (docs/filter.md) · `f` faults only. Both
 apply to all lists of nodes, EFA devices, ranks and incidents. Esc clears the input, then the
 filter, then faults only, then goes back. Lists start at the last selected node.
-`s`, `S` or a click on a title sorts · `c` columns. `e` explains every value: its formula, inputs
+`s`, `S` or a click on a title sorts. `e` explains every value: its formula, inputs
 and sources.
 
-**trntop itself** uses {share} of a CPU core. On a slow connection, it skips pictures, never
-readings or incidents. *LOADING* shows how much of the history has arrived.
+On a slow connection, trntop skips pictures, never readings or incidents. *LOADING* shows how much
+of the history has arrived.
 """

@@ -75,7 +75,6 @@ SHOTS = {
         "rules."),
     "filter": Shot(SICK, ("slash", *"efa_tx<125 & node~trn-0"), "Filter", "`/`: table and map "
         "follow while the filter is typed."),
-    "columns": Shot(SICK, ("c",), "Columns", "`c`: the columns and the sort order."),
     "comm": Shot(SLOW, ("3",), "The slowest rank", "`3`: one step of each rank on a common scale. "
         "Seven nodes wait for the eighth."),
     "run": Shot(LONG, ("6",), "Training progress", "`6`: phases, step time, loss and pauses."),

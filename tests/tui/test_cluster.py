@@ -1,11 +1,10 @@
-"""The fleet's screen: what its map says of itself, and which columns there is room for."""
+"""The fleet's screen: what its map says of itself."""
 
 import pytest
 
 from tests.tui.scenes import make_app
 from trntop.tui.render import glyphs
 from trntop.tui.render.fleet_map import SCALE_CELLS
-from trntop.tui.screens.columns import ColumnsScreen
 from trntop.tui.widgets.overview import FleetMap
 
 
@@ -32,16 +31,3 @@ async def test_another_theme_has_another_scale() -> None:
         after = str(heat.border_title)
         assert after != before
         assert after.count(glyphs.CELL) == before.count(glyphs.CELL) == SCALE_CELLS
-
-
-async def test_what_has_no_room_still_says_what_it_is() -> None:
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("c")
-        assert isinstance(app.screen, ColumnsScreen)
-        choices = app.screen.choices
-        room = choices.scrollable_content_region.width
-        rows = [str(option.prompt) for option in choices.options]
-        assert all(len(row) <= room for row in rows)
-        ended = {row[4:15].strip() for row in rows if row.endswith(" · no room")}
-        assert {"exposed %", "step s", "incident"} <= ended

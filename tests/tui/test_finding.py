@@ -19,7 +19,6 @@ from trntop.pipeline.history import History
 from trntop.session.runner import Session
 from trntop.tui.app import TrntopApp
 from trntop.tui.screens.cluster import ClusterScreen
-from trntop.tui.screens.columns import ColumnsScreen
 from trntop.tui.view_model import ViewModel
 from trntop.tui.widgets.filter_bar import FilterLine
 
@@ -244,45 +243,6 @@ async def test_sorting_by_clicks_on_titles() -> None:
         assert app.names[-2:] == [VICTIM, "trn-011"]
         await pilot.click(table, offset=(table.gutter.left, table.gutter.top))
         assert table.sorted_by == "retx"
-
-
-async def test_columns_are_chosen() -> None:
-    async with running() as (app, pilot):
-        table = app.cluster.table
-        await pilot.press("c")
-        await pilot.pause()
-        assert isinstance(app.screen, ColumnsScreen)
-        assert app.focused is app.screen.choices
-        rows = [str(one.prompt) for one in app.screen.choices.options]
-        assert rows[0].startswith("[✓] util %")
-        assert any(row.startswith("[ ] cpu %") for row in rows)
-        assert any("· no room" in row for row in rows)
-        await pilot.press("space", "j", "s", "j", "k")
-        await pilot.press("escape")
-        await pilot.pause()
-        assert "util" not in [column.id for column in table.columns()]
-        assert table.sorted_by == "te"
-        await pilot.press("c")
-        await pilot.pause()
-        await pilot.press("d", "c")
-        await pilot.pause()
-        assert table.names == ()
-        assert table.sorted_by == "worst"
-
-
-async def test_all_columns_but_the_name_may_go() -> None:
-    async with running() as (app, pilot):
-        await pilot.press("c")
-        await pilot.pause()
-        chooser = app.screen
-        assert isinstance(chooser, ColumnsScreen)
-        for place in range(len(chooser.choices.options)):
-            chooser.choices.highlighted = place
-            if chooser._columns[place].id in chooser._shown:
-                chooser.action_tick()
-        await pilot.press("enter")
-        await pilot.pause()
-        assert [column.id for column in app.cluster.table.columns()] == ["node"]
 
 
 async def test_settings_set_columns_and_order() -> None:

@@ -10,7 +10,6 @@ import trntop.tui
 from trntop.tui.app import TrntopApp
 from trntop.tui.screens.base import BaseScreen
 from trntop.tui.screens.cluster import ClusterScreen
-from trntop.tui.screens.columns import ColumnsScreen
 from trntop.tui.screens.comm import CommScreen
 from trntop.tui.screens.efa import EfaScreen
 from trntop.tui.screens.explain import ExplainScreen
@@ -26,7 +25,7 @@ OWNERS: tuple[type, ...] = (
     TrntopApp, BaseScreen, ExplainScreen, TimeCodeScreen, ClusterScreen, NodeScreen,
     IncidentsScreen,
     RowTable, FilteredScreen, NodeListScreen,
-    ColumnsScreen, FilterBar, FilterInput, EfaScreen,
+    FilterBar, FilterInput, EfaScreen,
     CommScreen, RunScreen,
 )  # fmt: skip
 FOLDER = Path(trntop.tui.__path__[0])
@@ -47,11 +46,6 @@ def test_a_key_explains_itself(owner: type) -> None:
             assert binding.description, binding
             assert binding.tooltip, binding
             assert hasattr(owner, f"action_{binding.action.partition('(')[0]}"), binding
-
-
-def test_ids_are_unique() -> None:
-    ids = [binding.id for _, binding in bindings()]
-    assert len(set(ids)) == len(ids)
 
 
 def test_colours_stand_in_the_themes_only() -> None:

@@ -90,7 +90,7 @@ async def _all_screens(url: str) -> None:
             ("3", ("comm share of step", "limit 25 %", "single ranks are unknown: Prometheus")),
             ("4", ("EFA devices · transmitted", "128/128 EFA devices up", "rdmap")),
             ("5", ("efa_degraded", "has the evidence")),
-            ("6", ("training progress", "step time")),
+            ("6", ("last 5 min", "step time")),
             ("1", ("nodes · worst first",)),
         ):
             await press(pilot, key)

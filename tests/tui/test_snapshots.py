@@ -20,7 +20,7 @@ SCREENS = {
     "run": ("6",),
 }  # fmt: skip
 PANELS = {
-    "explain": ("1", "e"), "columns": ("escape", "c"), "help": ("escape", "question_mark"),
+    "explain": ("1", "e"), "help": ("escape", "question_mark"),
     "filter": ("escape", "slash", *"util<97"), "faulty-filter": ("<",),
 }  # fmt: skip
 """Panels over the fleet; the first key of each closes the previous one."""
@@ -60,7 +60,6 @@ def compare(drawn: dict[str, str], moment: str, size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 async def test_screens(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trntop.tui.app.process_time", lambda: 0.0)  # help shows its growth
     screens = SCREENS | PANELS
     compare(await draw(moments.session("incident"), size, screens), "incident", size)
 

@@ -231,11 +231,11 @@ def columns(name_width: int) -> tuple[Column[FleetRow], ...]:
             draw = _with_severity(draw, RELATED_KINDS[name])
         return Column(
             name, measure.title, width, rank, draw, unit=measure.unit, wide=wide,
-            align="left" if name == "efa_tx" else "right", help=measure.help,
+            align="left" if name == "efa_tx" else "right",
         )  # fmt: skip
 
     return (
-        Column(NODE, "  node", min(names, 12) + 2, 100, _name, wide=names + 2, help="name"),
+        Column(NODE, "  node", min(names, 12) + 2, 100, _name, wide=names + 2),
         number("util", 6, 90, 26),
         number("te", 4, 82),
         number("hbm", 6, 70),
@@ -248,10 +248,10 @@ def columns(name_width: int) -> tuple[Column[FleetRow], ...]:
         number("step", 7, 40),
         number("power", 7, 42),
         number("cpu", 6, 41),
-        Column("phase", "phase", 13, 44, _phase, help="phase of its job"),
-        Column("job", "job", 12, 39, _text(_job), wide=24, help="jobs that report from it"),
-        Column("type", "type", 14, 38, _text(_type), wide=18, help="EC2 instance type"),
-        Column("incident", "incident", 14, 45, _incident, wide=24, help="worst incident"),
+        Column("phase", "phase", 13, 44, _phase),
+        Column("job", "job", 12, 39, _text(_job), wide=24),
+        Column("type", "type", 14, 38, _text(_type), wide=18),
+        Column("incident", "incident", 14, 45, _incident, wide=24),
         Column(
             "state",
             "state",
@@ -259,7 +259,6 @@ def columns(name_width: int) -> tuple[Column[FleetRow], ...]:
             85,
             _state,
             wide=15,
-            help="state of its sources, and age of the data",
         ),
     )
 

@@ -8,7 +8,7 @@ from trntop.core import units
 from trntop.core.model import Incident, Stage
 from trntop.pipeline.jobs import job_phase
 
-from ..measures import COMM, LOG_STEP, STEP
+from ..measures import COMM, LOG_STEP, STEP, TOKENS
 from ..view_model import JobFigures, ViewModel, job_figures
 from . import run
 from .context import RenderContext, bare
@@ -162,8 +162,28 @@ def _found(row: JobRow, width: int, context: RenderContext) -> list[Part]:
     return context.worst_incident(row.incidents, width, node or "")
 
 
+def _tokens(row: JobRow, width: int, context: RenderContext) -> list[Part]:
+    return context.number(units.si(row.figures.tokens_per_second), TOKENS, width)
+
+
 NAME: Column[JobRow] = Column("job", "  job", 14, 100, _name, wide=28)
 NODES: Column[JobRow] = Column("nodes", "nodes", 5, 60, _nodes, align="right")
 STEP_SECONDS: Column[JobRow] = Column("step", "step", 8, 85, _step_seconds, unit="s", align="right")
 PHASE: Column[JobRow] = Column("phase", "phase", 13, 80, _stage)
 FOUND: Column[JobRow] = Column("incident", "incident", 16, 40, _found, wide=36)
+PROGRESS: tuple[Column[JobRow], ...] = (
+    NAME,
+    NODES,
+    PHASE,
+    Column("number", "at step", 9, 50,
+           figure(lambda row: row.figures.step, units.count, "job_step"), align="right"),
+    STEP_SECONDS,
+    Column("tokens", "tokens/s", 11, 90, _tokens, align="right"),
+    Column("mfu", "MFU", 6, 70,
+           figure(lambda row: row.figures.mfu, units.percent, "job_mfu_ratio"),
+           unit="%", align="right"),
+    Column("loss", "loss", 8, 65,
+           figure(lambda row: row.figures.loss, units.loss, "job_loss"), align="right"),
+    FOUND,
+)  # fmt: skip
+"""The list of jobs of the screen of training progress."""

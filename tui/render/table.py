@@ -31,7 +31,6 @@ class Column(Generic[Row]):
     wide: int = 0
     """Maximum cells; 0 for `width`."""
     align: Align = "left"
-    help: str = ""
 
 
 Layout = Sequence[tuple[Column[Row], int]]

@@ -210,11 +210,11 @@ def run(
     view_model: ViewModel, job: JobFigures | None, width: int, height: int, context: RenderContext
 ) -> Sequence[Strip]:
     """Training progress; the charts of the fleet if no job reports."""
-    if job is None:
-        return fleet(view_model, width, height, context)
-    found = run_trends(view_model, job)
-    if not found:
-        return [line([("nothing to draw yet: no step was reported", context.palette.muted)], width)]
+    found = run_trends(view_model, job) if job else []
+    if job is None or not found:
+        hint = "no step was reported yet: report them with steps.step(), see docs/steps.md"
+        below = fleet(view_model, width, height - 1, context)
+        return [line([(hint, context.palette.muted)], width), *below]
     starts = marks.of_job(view_model, job.job, context)
     return draw(found, view_model.view.time, width, height, context, starts)
 

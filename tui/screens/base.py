@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.reactive import reactive
 from textual.screen import Screen
 
 from trntop.catalog import inputs
 from trntop.core.model import Incident
 
+from ..keys import key
 from ..measures import MEASURES
 from ..render import header
 from ..view_model import Mode, ViewModel
@@ -29,15 +30,14 @@ class BaseScreen(Screen[None]):
 
     AUTO_FOCUS = "*"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "e", "explain", "Explain", id="frame.explain",
-            tooltip="Formula, inputs, sources and rules of the values",
-        ),
-    ]  # fmt: skip
+        key("e", "explain", "Explain", "Formula, inputs, sources and rules of the values"),
+    ]
     QUANTITIES: ClassVar[tuple[str, ...]] = tuple(m.quantity for m in MEASURES.values())
     """Names of the quantities whose values are shown."""
     NAME: ClassVar[str] = ""
     """The action that opens it; its key is disabled while the screen is shown."""
+    SCROLLED: ClassVar[str] = ""
+    """The part that keys scroll."""
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 -- an instance variable in Textual
         (0, "-narrow"),
         (100, "-wide"),
@@ -115,6 +115,9 @@ class BaseScreen(Screen[None]):
         )
         known = self.view_model and self.subject in self.view_model.cluster.nodes
         self.app.push_screen(ExplainScreen(self.QUANTITIES, self.subject if known else None, first))
+
+    def action_scroll(self, step: int) -> None:
+        self.query_one(self.SCROLLED).scroll_relative(y=3 * step, animate=False)
 
     async def action_back(self) -> None:
         await self.run_action("app.cluster")

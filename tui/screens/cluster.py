@@ -2,13 +2,14 @@
 
 from typing import ClassVar
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, Horizontal
 from textual.getters import query_one
 from textual.reactive import reactive
 
+from ..keys import hidden_key, key
 from ..messages import NodeRequested, SubjectChanged
 from ..render import devices, efa, fleet, trends
 from ..render.line import printable
@@ -26,19 +27,11 @@ class ClusterScreen(NodeListScreen):
     CSS_PATH = "cluster.tcss"
     NAME = "cluster"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Clear", id="cluster.clear", tooltip="Show all nodes"),
-        Binding("c", "columns", "Columns", show=False, id="cluster.columns",
-                tooltip="Choose the columns and the sort order"),
-        Binding("s", "sort", "Sort", id="cluster.sort", tooltip="Sort by the next column"),
-        Binding(
-            "S,shift+s", "reverse", "Reverse", show=False, id="cluster.reverse",
-            tooltip="Reverse sort order",
-        ),
-        Binding(
-            "m", "map", "Map", id="cluster.map",
-            tooltip="Color the map by utilization or by tensor engines",
-        ),
-    ]  # fmt: skip
+        key("escape", "back", "Clear", "Show all nodes"),
+        key("s", "sort", "Sort", "Sort by the next column"),
+        hidden_key("S,shift+s", "reverse", "Reverse", "Reverse sort order"),
+        key("m", "map", "Map", "Color the map by utilization or by tensor engines"),
+    ]
 
     table = query_one(FleetTable)
 
@@ -110,17 +103,6 @@ class ClusterScreen(NodeListScreen):
         if action == "back":
             return self.selection.narrow or (self.is_mounted and self.bar.editing)
         return super().check_action(action, parameters)
-
-    @work
-    async def action_columns(self) -> None:
-        from .columns import Choice, ColumnsScreen
-
-        table = self.table
-        names = tuple(column.id for column in table.columns())
-        choice: Choice = await self.app.push_screen_wait(
-            ColumnsScreen(names, table.fitting(), table.sorted_by)
-        )
-        table.choose(choice.columns, choice.sort)
 
     def action_sort(self) -> None:
         self.table.sort_by_next()

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container
 from textual.getters import query_one
 from textual.reactive import reactive
@@ -13,6 +13,7 @@ from textual.strip import Strip
 
 from trntop.core.model import Incident
 
+from ..keys import key
 from ..messages import NodeRequested
 from ..render import comm, slowest
 from ..render.jobs import comm_bound, comm_causes
@@ -36,13 +37,9 @@ class CommScreen(NodeListScreen):
     CSS_PATH = "comm.tcss"
     NAME = "comm"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", id="comm.back",
-                tooltip="Clear the filter, then go back to the fleet"),
-        Binding(
-            "m", "rows", "Ranks", id="comm.rows",
-            tooltip="A row per rank, or per node with its slowest rank",
-        ),
-    ]  # fmt: skip
+        key("escape", "back", "Back", "Clear the filter, then go back to the fleet"),
+        key("m", "rows", "Ranks", "A row per rank, or per node with its slowest rank"),
+    ]
 
     QUANTITIES = (
         "job_comm_share_ratio", "job_exposed_comm_share_ratio", "job_comm_compute_ratio",

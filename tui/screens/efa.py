@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
 from textual.getters import query_one
@@ -15,6 +15,7 @@ from textual.strip import Strip
 
 from trntop.core.model import Incident
 
+from ..keys import hidden_key, key
 from ..measures import RECEIVE, RETRANSMIT, TRANSMIT
 from ..messages import NodeRequested
 from ..render import efa, efa_device, efa_map, fabric, layers, slow_links
@@ -42,28 +43,21 @@ class EfaScreen(NodeListScreen):
 
     CSS_PATH = "efa.tcss"
     NAME = "efa"
+    SCROLLED = "#device"
     QUANTITIES = (
         TRANSMIT, RECEIVE, fabric.SHARE, RETRANSMIT, fabric.DEVICES, fabric.EXPECTED,
         efa.TX, efa.RX, efa.LINE_RATE, efa.RETRANSMIT, efa.PEERS,
         *(f"efa_{name}_total" for name in efa_device.COUNTERS), LATENCY,
     )  # fmt: skip
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", id="efa.back",
-                tooltip="Clear the filter, then go back to the fleet"),
-        Binding(
-            "m", "layer", "Map", id="efa.map",
-            tooltip="Color EFA devices by traffic, retransmits, peers or latency",
-        ),
-        Binding("left_square_bracket", "device(-1)", "Device left", show=False, id="efa.previous",
-                tooltip="EFA device to the left"),
-        Binding("right_square_bracket", "device(1)", "Device right", show=False, id="efa.next",
-                tooltip="EFA device to the right"),
-        Binding("s", "sort", "Sort", id="efa.sort", tooltip="Worst nodes first, or by name"),
-        Binding("J,shift+j", "scroll(1)", "Counters down", show=False, id="efa.down",
-                tooltip="Scroll the device's counters down"),
-        Binding("K,shift+k", "scroll(-1)", "Counters up", show=False, id="efa.up",
-                tooltip="Scroll the device's counters up"),
-    ]  # fmt: skip
+        key("escape", "back", "Back", "Clear the filter, then go back to the fleet"),
+        key("m", "layer", "Map", "Color EFA devices by traffic, retransmits, peers or latency"),
+        hidden_key("left_square_bracket", "device(-1)", "Device left", "EFA device to the left"),
+        hidden_key("right_square_bracket", "device(1)", "Device right", "EFA device to the right"),
+        key("s", "sort", "Sort", "Worst nodes first, or by name"),
+        hidden_key("J,shift+j", "scroll(1)", "Counters down", "Scroll the device's counters down"),
+        hidden_key("K,shift+k", "scroll(-1)", "Counters up", "Scroll the device's counters up"),
+    ]
 
     table = query_one(EfaMap)
 
@@ -204,6 +198,3 @@ class EfaScreen(NodeListScreen):
         order = "by name" if self.table.by_name else "worst first"
         self.query_one("#fleet").border_subtitle = order
         self._follow()
-
-    def action_scroll(self, step: int) -> None:
-        self.query_one("#device").scroll_relative(y=3 * step, animate=False)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
 from textual.getters import query_one
@@ -15,6 +15,7 @@ from textual.strip import Strip
 from trntop.analysis.rulebook import rules
 from trntop.core import units
 
+from ..keys import key
 from ..render import explain
 from ..render.line import printable
 from ..view_model import ViewModel
@@ -35,16 +36,12 @@ class ExplainScreen(BaseScreen, ModalScreen[None]):
     """
 
     CSS_PATH = "explain.tcss"
+    SCROLLED = "#explanation"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "escape,e,q", "dismiss", "Close", key_display="esc", id="explain.close",
-            tooltip="Back to the screen",
-        ),
-        Binding("J,shift+j", "scroll(1)", "Text down", key_display="J", id="explain.down",
-                tooltip="Scroll the explanation down"),
-        Binding("K,shift+k", "scroll(-1)", "Text up", key_display="K", id="explain.up",
-                tooltip="Scroll the explanation up"),
-    ]  # fmt: skip
+        key("escape,e,q", "dismiss", "Close", "Back to the screen"),
+        key("J,shift+j", "scroll(1)", "Text down", "Scroll the explanation down"),
+        key("K,shift+k", "scroll(-1)", "Text up", "Scroll the explanation up"),
+    ]
 
     table = query_one(QuantityTable)
     page = query_one("#explanation", VerticalScroll)
@@ -87,9 +84,6 @@ class ExplainScreen(BaseScreen, ModalScreen[None]):
         self._text.subject = self._first or self._names[0]
         # After the layout, so that the row can be scrolled into view.
         self.call_after_refresh(setattr, self.table, "cursor", self._first)
-
-    def action_scroll(self, step: int) -> None:
-        self.page.scroll_relative(y=3 * step, animate=False)
 
     @on(RowTable.Moved)
     def _moved(self, event: RowTable.Moved) -> None:

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.getters import query_one
 from textual.reactive import reactive
 
+from ..keys import key
 from ..selection import ALL, Selection
 from ..widgets.filter_bar import FilterBar
 from ..widgets.row_table import RowTable
@@ -21,9 +22,8 @@ class FilteredScreen(BaseScreen):
     """A screen whose list has only what belongs to the selected nodes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", key_display="/", id="find.filter",
-                tooltip="Filter nodes, for example util<30 & node~trn-0"),
-    ]  # fmt: skip
+        key("slash", "filter", "Filter", "Filter nodes, for example util<30 & node~trn-0"),
+    ]
 
     bar = query_one(FilterBar)
 
@@ -103,9 +103,8 @@ class NodeListScreen(FilteredScreen):
     """A filtered screen whose rows are nodes or parts of nodes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f", "faults", "Faults", id="find.faults",
-                tooltip="Show only nodes with an open incident, or not fresh"),
-    ]  # fmt: skip
+        key("f", "faults", "Faults", "Show only nodes with an open incident, or not fresh"),
+    ]
 
     def supported(self, selection: Selection) -> Selection:
         return selection

@@ -12,9 +12,8 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widgets import Markdown
 
-from trntop.core import units
-
 from ..help import READING
+from ..keys import PREFIX, key
 from ..render.line import Part, fit, line
 from ..render.markdown import flowed
 from ..widgets.drawn import Drawn
@@ -33,7 +32,7 @@ def keys_of(active: Iterable[ActiveBinding]) -> list[Key]:
     found: dict[str, tuple[list[str], Binding]] = {}
     for entry in active:
         binding = entry.binding
-        if binding.id and "." in binding.id:  # Textual's own have no dot
+        if binding.id and binding.id.startswith(PREFIX):
             found.setdefault(binding.id, ([], binding))[0].append(_spelled(binding))
     moves = {b.id for b in RowTable.BINDINGS if isinstance(b, Binding) and not b.show}
     return [
@@ -64,11 +63,11 @@ class KeyList(Drawn):
             max((cell_len(key[column]) for key in self._keys), default=0) + GAP for column in (0, 1)
         )
         rows: list[list[Part]] = []
-        for key, word, why in self._keys:
+        for spelled, word, why in self._keys:
             lines = list(
                 flowed([(why, palette.muted)], width, (" " * (keys + words), palette.text))
             )
-            lines[0][:1] = [(fit(key, keys), palette.key), (fit(word, words), palette.text)]
+            lines[0][:1] = [(fit(spelled, keys), palette.key), (fit(word, words), palette.text)]
             rows += lines
         return [line(row, width) for row in rows]
 
@@ -79,23 +78,19 @@ class HelpScreen(ModalScreen[None]):
     CSS_PATH = "help.tcss"
     HORIZONTAL_BREAKPOINTS = BaseScreen.HORIZONTAL_BREAKPOINTS
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "escape,question_mark,q", "dismiss", "Close", key_display="esc", id="help.close",
-            tooltip="Back to the screen",
-        ),
-        Binding("j", "scroll(1)", "Down", id="help.down", tooltip="Scroll down"),
-        Binding("k", "scroll(-1)", "Up", id="help.up", tooltip="Scroll up"),
-    ]  # fmt: skip
+        key("escape,question_mark,q", "dismiss", "Close", "Back to the screen"),
+        key("j", "scroll(1)", "Down", "Scroll down"),
+        key("k", "scroll(-1)", "Up", "Scroll up"),
+    ]
 
-    def __init__(self, keys: Sequence[Key], cpu_share: float) -> None:
+    def __init__(self, keys: Sequence[Key]) -> None:
         super().__init__()
         self._keys = keys
-        self._reading = READING.format(share=units.percent(cpu_share))
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="help"):
             yield Vertical(Markdown("## Keys on this screen"), KeyList(self._keys), id="keys")
-            yield Markdown(self._reading, id="reading")
+            yield Markdown(READING, id="reading")
         yield KeysBar()
 
     def action_scroll(self, lines: int) -> None:

@@ -4,12 +4,13 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
 from textual.getters import query_one
 
 from trntop.core.model import Incident
 
+from ..keys import hidden_key, key
 from ..messages import NodeRequested
 from ..render import incidents
 from ..widgets.drawn import Panel
@@ -27,17 +28,18 @@ class IncidentsScreen(FilteredScreen):
 
     CSS_PATH = "incidents.tcss"
     NAME = "incidents"
+    SCROLLED = "#detail"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", id="incidents.back",
-                tooltip="Clear the filter, then go back to the fleet"),
-        Binding("f", "listed", "Only", id="incidents.only",
-                tooltip="List all, open ones, closed ones, or those of this kind"),
-        Binding("J,shift+j", "scroll(1)", "Evidence down", show=False, id="incidents.down",
-                tooltip="Scroll the evidence and the runbook down"),
-        Binding("K,shift+k", "scroll(-1)", "Evidence up", show=False, id="incidents.up",
-                tooltip="Scroll the evidence and the runbook up"),
-    ]  # fmt: skip
+        key("escape", "back", "Back", "Clear the filter, then go back to the fleet"),
+        key("f", "listed", "Only", "List all, open ones, closed ones, or those of this kind"),
+        hidden_key(
+            "J,shift+j", "scroll(1)", "Evidence down", "Scroll the evidence and the runbook down"
+        ),
+        hidden_key(
+            "K,shift+k", "scroll(-1)", "Evidence up", "Scroll the evidence and the runbook up"
+        ),
+    ]
 
     table = query_one(IncidentTable)
     detail = query_one("#text", Panel)
@@ -77,9 +79,6 @@ class IncidentsScreen(FilteredScreen):
 
     def action_listed(self) -> None:
         self.table.next_filter()
-
-    def action_scroll(self, step: int) -> None:
-        self.evidence.scroll_relative(y=3 * step, animate=False)
 
     @on(RowTable.Moved)
     def _moved(self, event: RowTable.Moved) -> None:

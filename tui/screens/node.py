@@ -3,13 +3,14 @@
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container
 from textual.reactive import reactive
 from textual.strip import Strip
 
 from trntop.core.model import Incident
 
+from ..keys import hidden_key, key
 from ..messages import SubjectChanged
 from ..render import devices, efa, host, instance, marks, trends
 from ..render import node as parts
@@ -35,6 +36,7 @@ class NodeScreen(BaseScreen):
 
     CSS_PATH = "node.tcss"
     NAME = "node"
+    SCROLLED = "#parts"
     QUANTITIES = (
         *BaseScreen.QUANTITIES,
         "neuroncore_utilization_ratio",
@@ -59,14 +61,12 @@ class NodeScreen(BaseScreen):
         "node_clock_offset_seconds",
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", id="node.back", tooltip="Back to the previous screen"),
-        Binding("n", "turn(1)", "Next", id="node.next",
-                tooltip="Next selected node, by name"),
-        Binding("p", "turn(-1)", "Prev", id="node.previous",
-                tooltip="Previous selected node, by name"),
-        Binding("j", "scroll(1)", "Down", show=False, id="node.down", tooltip="Scroll down"),
-        Binding("k", "scroll(-1)", "Up", show=False, id="node.up", tooltip="Scroll up"),
-    ]  # fmt: skip
+        key("escape", "back", "Back", "Back to the previous screen"),
+        key("n", "turn(1)", "Next", "Next selected node, by name"),
+        key("p", "turn(-1)", "Prev", "Previous selected node, by name"),
+        hidden_key("j", "scroll(1)", "Down", "Scroll down"),
+        hidden_key("k", "scroll(-1)", "Up", "Scroll up"),
+    ]
 
     node: reactive[str | None] = reactive(None, repaint=False)
 
@@ -133,6 +133,3 @@ class NodeScreen(BaseScreen):
         selected = self.dashboard.shared.selection.names(view_model) | {node}
         names = [name for name in view_model.cluster.names if name in selected]
         self.node = names[(names.index(node) + step) % len(names)]
-
-    def action_scroll(self, step: int) -> None:
-        self.query_one("#parts").scroll_relative(y=3 * step, animate=False)

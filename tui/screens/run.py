@@ -4,15 +4,16 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.getters import query_one
 from textual.reactive import reactive
 
 from trntop.core import units
 from trntop.core.model import Incident
 
-from ..render import phases, run_facts, trends
-from ..render.jobs import incidents_of
+from ..keys import hidden_key, key
+from ..render import phases, trends
+from ..render.jobs import PROGRESS, incidents_of
 from ..view_model import JobFigures
 from ..widgets.drawn import Panel, of_job
 from ..widgets.job_table import JobTable
@@ -26,13 +27,12 @@ class RunScreen(BaseScreen):
 
     CSS_PATH = "run.tcss"
     NAME = "run"
+    SCROLLED = "#parts"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", show=False, id="run.back", tooltip="Back to the fleet"),
-        Binding("J,shift+j", "scroll(1)", "Scroll", key_display="J", id="run.down",
-                tooltip="Scroll down"),
-        Binding("K,shift+k", "scroll(-1)", "Up", show=False, id="run.up",
-                tooltip="Scroll up"),
-    ]  # fmt: skip
+        hidden_key("escape", "back", "Back", "Back to the fleet"),
+        key("J,shift+j", "scroll(1)", "Scroll", "Scroll down"),
+        hidden_key("K,shift+k", "scroll(-1)", "Up", "Scroll up"),
+    ]
 
     QUANTITIES = (
         "job_step", "job_step_seconds", "job_step_pace_seconds", "job_tokens_per_second",
@@ -46,11 +46,10 @@ class RunScreen(BaseScreen):
     """The job under the cursor."""
 
     def body(self) -> ComposeResult:
-        jobs = JobTable(run_facts.columns, id="jobs")
+        jobs = JobTable(lambda _: PROGRESS, id="jobs")
         jobs.add_class("panel").entitle("jobs · worst first")
         panels = (
             Panel(of_job(phases.draw), "phases", id="phases"),
-            Panel(of_job(run_facts.draw), "training progress", id="facts"),
             Panel(of_job(trends.run), f"last {units.age(trends.SECONDS)}", id="charts"),
         )
         for panel in panels:
@@ -86,6 +85,3 @@ class RunScreen(BaseScreen):
         self.job = self.jobs.current
         name = self.job.job if self.job else "all nodes"
         self.query_one("#phases", Panel).entitle(f"{name} · last {units.age(phases.SECONDS)}")
-
-    def action_scroll(self, step: int) -> None:
-        self.query_one("#parts").scroll_relative(y=3 * step, animate=False)

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.getters import query_one
 from textual.screen import ModalScreen
@@ -13,6 +13,7 @@ from textual.widgets import Input, Label
 from trntop.core import units
 
 from .. import timecode
+from ..keys import key
 from ..view_model import ViewModel
 
 
@@ -21,11 +22,8 @@ class TimeCodeScreen(ModalScreen[float | None]):
 
     CSS_PATH = "time_code.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "escape", "dismiss", "Close", key_display="esc", id="time_code.close",
-            tooltip="Stay at this time",
-        ),
-    ]  # fmt: skip
+        key("escape", "dismiss", "Close", "Stay at this time"),
+    ]
 
     answer = query_one(Input)
     note = query_one(Label)

@@ -6,7 +6,7 @@ from typing import ClassVar
 from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.reactive import reactive
@@ -17,6 +17,7 @@ from textual.widgets import Input, Label
 from ..filter import Filter, FilterError
 from ..filter.completion import candidates, complete
 from ..filter.language import MAX_LENGTH
+from ..keys import key
 from ..render import filter as drawing
 from ..selection import ALL, Selection
 from ..view_model import ViewModel
@@ -34,11 +35,9 @@ class FilterInput(Input):
     """The input line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Apply", id="filter.keep",
-                tooltip="Apply the filter and return to the table"),
-        Binding("tab", "complete", "Complete", id="filter.complete",
-                tooltip="Complete the name"),
-    ]  # fmt: skip
+        key("enter", "submit", "Apply", "Apply the filter and return to the table"),
+        key("tab", "complete", "Complete", "Complete the name"),
+    ]
 
     DEFAULT_CSS = """
     FilterInput { width: 1fr; height: 1; border: none; padding: 0; background: transparent;
@@ -97,9 +96,8 @@ class FilterBar(Vertical):
     """Both lines; the input line exists only while it is open."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "cancel", "Cancel", id="filter.cancel",
-                tooltip="Discard the changes"),
-    ]  # fmt: skip
+        key("escape", "cancel", "Cancel", "Discard the changes"),
+    ]
 
     DEFAULT_CSS = """
     FilterBar { height: auto; }

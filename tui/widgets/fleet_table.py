@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.cells import cell_len
-from textual.message import Message
 
 from trntop.core.model import NodeView
 
@@ -24,9 +23,6 @@ class FleetTable(RowTable[NodeView]):
         columns: names of the columns; none for the default ones.
         id: of the widget.
     """
-
-    class Sorted(Message):
-        """The user sorts by another column, or in the other direction."""
 
     def __init__(self, columns: tuple[str, ...] = (), *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -79,12 +75,6 @@ class FleetTable(RowTable[NodeView]):
     def sort(self, column: str, *, reverse: bool = False) -> None:
         self.sorted_by, self.reverse = column, reverse
         self.update()
-        self.post_message(self.Sorted())
-
-    def choose(self, columns: tuple[str, ...], sort: str) -> None:
-        """Shows other columns, and sorts by one of them."""
-        self.names = columns
-        self.sort(sort, reverse=self.reverse and sort == self.sorted_by)
 
     def header_clicked(self, column: str) -> None:
         """Sorts by this column; a second click reverses the order."""

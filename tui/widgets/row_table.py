@@ -4,13 +4,14 @@ from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ..keys import hidden_key, key
 from ..render import table
 from ..render.line import line
 from ..selection import ALL, Selection
@@ -26,19 +27,14 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False, id="table.up", tooltip="Previous row"),
-        Binding("down,j", "move(1)", "Down", show=False, id="table.down", tooltip="Next row"),
-        Binding(
-            "pageup", "page(-1)", "Page up", show=False, id="table.page_up", tooltip="A page up"
-        ),
-        Binding(
-            "pagedown", "page(1)", "Page down", show=False, id="table.page_down",
-            tooltip="A page down",
-        ),
-        Binding("home", "edge(0)", "First", show=False, id="table.first", tooltip="First row"),
-        Binding("end", "edge(-1)", "Last", show=False, id="table.last", tooltip="Last row"),
-        Binding("enter", "choose", "Open", id="table.open", tooltip="Open what the cursor is on"),
-    ]  # fmt: skip
+        hidden_key("up,k", "move(-1)", "Up", "Previous row"),
+        hidden_key("down,j", "move(1)", "Down", "Next row"),
+        hidden_key("pageup", "page(-1)", "Page up", "A page up"),
+        hidden_key("pagedown", "page(1)", "Page down", "A page down"),
+        hidden_key("home", "edge(0)", "First", "First row"),
+        hidden_key("end", "edge(-1)", "Last", "Last row"),
+        key("enter", "choose", "Open", "Open what the cursor is on"),
+    ]
 
     DEFAULT_CSS = """
     RowTable { width: 1fr; height: 1fr; overflow: hidden auto; scrollbar-size-vertical: 1; }

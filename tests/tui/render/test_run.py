@@ -1,4 +1,4 @@
-"""Training progress: phases, numbers, charts."""
+"""Training progress: phases, jobs, charts."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,11 @@ from tests.builders import NOON, make_node, make_view, view_of
 from tests.tui.crews import JOB, past_of
 from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import view_model
-from trntop.core.model import Compilation, Stage, State, View
+from trntop.core.model import Compilation, Stage, View
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
 from trntop.pipeline.jobs import STAGES
-from trntop.tui.render import jobs, phases, run_facts, table, trends
+from trntop.tui.render import jobs, phases, table, trends
 from trntop.tui.view_model import ViewModel
 
 
@@ -116,62 +116,10 @@ class TestPhases:
         assert drawn.startswith("phase –")
 
 
-class TestFacts:
-    def line(self, shown: ViewModel, label: str) -> str:
-        rows = text(run_facts.draw(shown, shown.job, 70, 0, PEN)).splitlines()
-        return next(row for row in rows if row.startswith(label))
-
-    def test_reported_numbers_are_marked(self) -> None:
-        shown = of(make_view())
-        assert self.line(shown, "step ") == "step          1,204r"
-        assert self.line(shown, "tokens/s") == "tokens/s      971 k r"
-        assert self.line(shown, "loss  ") == "loss          2.5r"
-        assert self.line(shown, "grad norm") == "grad norm     0.75r"
-        assert self.line(shown, "MFU") == "MFU           38 % r"
-
-    def test_pace_by_the_log(self) -> None:
-        shown = of(make_view(columns={"job_step_seconds": None}))
-        assert self.line(shown, "step time") == "step time     4.00 s d  interval of the log lines"
-
-    def test_what_is_absent_says_what_would_report_it(self) -> None:
-        columns = dict.fromkeys(
-            ("job_tokens_per_second", "job_loss", "job_mfu_ratio", "job_grad_norm",
-             "job_comm_seconds", "job_exposed_comm_seconds",
-             "job_step_seconds", "job_step_pace_seconds")
-        )  # fmt: skip
-        shown = of(make_view(columns=columns))
-        assert self.line(shown, "tokens/s") == "tokens/s      –  steps.step(tokens=…)"
-        assert self.line(shown, "loss  ") == "loss          –  step.report(loss=…)"
-        assert self.line(shown, "MFU") == "MFU           –  step.report(mfu=…)"
-        assert self.line(shown, "step time") == "step time     –  steps.step(), or collect.logs"
-        assert self.line(shown, "in comm") == "in comm       –  steps.collective()"
-
-    def test_what_fell_silent_says_so(self) -> None:
-        columns = dict.fromkeys(("job_loss", "job_mfu_ratio"))
-        view = make_view(columns=columns, states={"steps": State.STALE}, reason="silent for 46 s")
-        assert "steps stale: silent for 46 s" in self.line(of(view), "loss  ")
-
-    def test_no_job_at_all(self) -> None:
-        shown = of(make_view(jobs=()))
-        assert self.line(shown, "step ").endswith("–  steps.step(): docs/steps.md")
-
-    def test_a_share_above_its_limit_is_a_warning(self) -> None:
-        shown = view_model(trouble=True)
-        lines = run_facts.draw(shown, shown.job, 70, 0, PEN)
-        row = next(line for line in lines if line.text.startswith("in comm"))
-        assert any(segment.style == PEN.palette.warning for segment in row)
-
-    @pytest.mark.parametrize("width", [19, 20, 79, 120, 200])
-    def test_it_fits(self, width: int) -> None:
-        lines = run_facts.draw(view_model(), view_model().job, width, 0, PEN)
-        assert all(line.cell_length == width for line in lines)
-        assert bool(lines) == (width > 19)
-
-
 def test_a_row_per_job() -> None:
     nodes = [make_node(index, jobs=(job,)) for index, job in enumerate("ab")]
     shown = of(view_of(*nodes))
-    fitted = table.layout(run_facts.columns(shown), 140)
+    fitted = table.layout(jobs.PROGRESS, 140)
     rows = [
         table.row(fitted, jobs.row_of(shown, one), 140, PEN, cursor=False).text
         for one in jobs.worst_first(shown)
@@ -201,7 +149,7 @@ class TestCharts:
 
     def test_nothing_yet(self) -> None:
         shown = of(make_view(), History(60))
-        assert "nothing to draw yet" in text(trends.run(shown, shown.job, 80, 12, PEN))
+        assert "no step was reported yet" in text(trends.run(shown, shown.job, 80, 12, PEN))
 
     def test_without_a_job_the_fleet_is_drawn(self) -> None:
         assert "utilization, mean" in text(trends.run(of(make_view(jobs=())), None, 120, 12, PEN))
