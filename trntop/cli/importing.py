@@ -47,10 +47,6 @@ def add_trace_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--job", default="trace", help="name of the job in the recording (default: trace)"
     )
-    parser.add_argument(
-        "--executions", type=arguments.count, metavar="N",
-        help="executions of a core per step (nrt; default: the whole trace is one step)",
-    )  # fmt: skip
 
 
 def import_trace(args: Namespace) -> int:
@@ -60,7 +56,7 @@ def import_trace(args: Namespace) -> int:
     if args.output:
         # Known before minutes are spent on reading traces.
         _check_output(args)
-    captures = traces.load(args.files, args.executions)
+    captures = traces.load(args.files)
     _print_notes(captures)
     steps = [step for capture in captures for step in traces.steps_of(capture)]
     totals = [traces.total_of(capture) for capture in captures]
@@ -133,8 +129,8 @@ def _step(step: "Step") -> tuple[str, ...]:
     )
 
 
-def _ratio(part: float | None, whole: float | None) -> float | None:
-    return part / whole if part is not None and whole else None
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
 
 
 def _sentence(total: "Total") -> str:
@@ -251,11 +247,7 @@ def _table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
 
 
 _SUBCOMMANDS = (
-    (
-        import_trace,
-        "traces of torch.profiler or of the Neuron runtime",
-        add_trace_arguments,
-    ),
+    (import_trace, "traces of torch.profiler", add_trace_arguments),
     (profile_add, "save summary-json files of neuron-explorer", add_add_arguments),
     (profile_list, "list saved profiles", lambda parser: None),
     (profile_remove, "delete a saved profile", add_remove_arguments),
