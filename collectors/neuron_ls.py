@@ -3,8 +3,9 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -15,7 +16,7 @@ from trntop.core.text import clean
 from trntop.session.collector import Examination, Sink
 from trntop.sources import neuron_ls
 
-from .child import MAX_OUTPUT, OutputError, obituary, output
+from .child import Output, OutputError, obituary, output
 from .executable import NotRunnableError, locate
 from .local_source import LocalSource
 
@@ -24,7 +25,6 @@ RECHECK = 300.0
 """Seconds between attempts to run a missing program."""
 DEADLINE = 10.0
 """Seconds for one run."""
-MAX_BYTES = MAX_OUTPUT
 FORMS = (("-j", "-a"), ("--output-format", "json", "-a"), ("--output-format", "json"))
 """Arguments for JSON about all processes: up to Neuron SDK 2.33, and since 2.34."""
 DRIVER_REMEDY = "install aws-neuronx-dkms and load the driver: modprobe neuron"
@@ -41,73 +41,25 @@ class FailedError(Exception):
     """neuron-ls has no usable output; the text is the reason."""
 
 
-def too_long() -> FailedError:
-    return FailedError(f"neuron-ls wrote more than {MAX_BYTES >> 20} MiB")
+Run = Callable[[Sequence[str]], Awaitable[Output]]
+"""Runs neuron-ls with arguments; raises NotRunnableError, FailedError or OSError."""
 
 
-class Answer(NamedTuple):
-    """The result of one run."""
-
-    code: int
-    """Return code; negative: the signal."""
-    output: bytes
-    error: str
-    """Last line of standard error, cleaned."""
-
-
-class Runner(Protocol):
-    """Runs neuron-ls."""
-
-    async def run(self, arguments: Sequence[str]) -> Answer:
-        """One run.
-
-        Raises:
-            NotRunnableError: it is not installed.
-            FailedError: it did not end in time, or wrote too much.
-            OSError: it cannot be executed.
-        """
-        ...
-
-
-class LocalRunner:
-    """Runs neuron-ls on this machine.
-
-    Args:
-        command: its name, path, or argument list.
-        deadline: seconds for one run.
-    """
-
-    def __init__(
-        self, command: str | Sequence[str] = "neuron-ls", deadline: float = DEADLINE
-    ) -> None:
-        self._command = command
-        self._deadline = deadline
-
-    async def run(self, arguments: Sequence[str]) -> Answer:
-        """See `Runner`."""
-        try:
-            result = await output([*locate(self._command), *arguments], self._deadline)
-        except OutputError as error:
-            raise FailedError(f"neuron-ls {error}") from None
-        return Answer(result.code, result.data, result.error)
+async def run_here(
+    command: str | Sequence[str], deadline: float, arguments: Sequence[str]
+) -> Output:
+    """One run on this machine."""
+    try:
+        return await output([*locate(command), *arguments], deadline)
+    except OutputError as error:
+        raise FailedError(f"neuron-ls {error}") from None
 
 
 class Lister:
-    """Runs neuron-ls with the arguments that its version supports.
+    """Runs neuron-ls with the arguments that its version supports."""
 
-    Args:
-        command: its name, path, or argument list.
-        deadline: seconds for one run.
-        runner: runs it; None is on this machine.
-    """
-
-    def __init__(
-        self,
-        command: str | Sequence[str] = "neuron-ls",
-        deadline: float = DEADLINE,
-        runner: Runner | None = None,
-    ) -> None:
-        self._runner = runner or LocalRunner(command, deadline)
+    def __init__(self, run: Run) -> None:
+        self._run = run
         self._forms: tuple[tuple[str, ...], ...] = FORMS
 
     async def ask(self) -> bytes:
@@ -119,7 +71,7 @@ class Lister:
             OSError: it cannot be executed.
         """
         while self._forms:
-            answer = _json(await self._runner.run(self._forms[0]))
+            answer = _json(await self._run(self._forms[0]))
             if answer is not None:
                 return answer
             self._forms = self._forms[1:]
@@ -127,7 +79,7 @@ class Lister:
         raise FailedError(f"neuron-ls supports neither -j nor --output-format json; {UPDATE}")
 
 
-def _json(answer: Answer) -> bytes | None:
+def _json(answer: Output) -> bytes | None:
     """The JSON in an answer; None if neuron-ls does not support the arguments."""
     code, output, error = answer
     if code:
@@ -177,7 +129,7 @@ class NeuronLs:
         period: seconds between runs.
         deadline: seconds for one run.
         recheck: seconds between attempts to run a missing program.
-        runner: runs it; None is on this machine.
+        run: runs it; None is on this machine.
     """
 
     source = NEURON_LS
@@ -190,10 +142,10 @@ class NeuronLs:
         *,
         deadline: float = DEADLINE,
         recheck: float = RECHECK,
-        runner: Runner | None = None,
+        run: Run | None = None,
     ) -> None:
         self.node = node
-        self._lister = Lister(command, deadline, runner)
+        self._lister = Lister(run or partial(run_here, command, deadline))
         self._period = period
         self._recheck = recheck
         self._counts = Counter(runs=0, failures=0)
@@ -238,7 +190,8 @@ def examine(
         deadline: seconds for one run.
     """
     try:
-        sample = neuron_ls.decode(asyncio.run(Lister(command, deadline).ask()))
+        lister = Lister(partial(run_here, command, deadline))
+        sample = neuron_ls.decode(asyncio.run(lister.ask()))
     except NotRunnableError as error:
         return Examination(NEURON_LS, False, error.found, error.remedy)
     except (FailedError, DecodeError, OSError) as error:

@@ -25,7 +25,7 @@ from .sysfs import Files, Root, files_of, line_of
 MAX_ERRORS = 4
 """Unreadable nodes listed per device."""
 CLASS = "sys/class/neuron_device"
-CLASS_ATTRIBUTES = ("ultraserver_mode", "node_id_2", "node_id_4", "server_id_2", "server_id_4")
+ULTRASERVER_MODE = "ultraserver_mode"
 TEXTS = ("", "info")
 """Groups of nodes with text; the others are numbers."""
 
@@ -61,15 +61,12 @@ class NeuronSysfsReader:
             for index, device in self._tree.devices.items()
         }
         names = ", ".join(sorted(forbidden)[:MAX_ERRORS])
+        mode = line_of(self._files, f"{CLASS}/{ULTRASERVER_MODE}")
         return msgspec.json.encode(
             {
                 "driver": self._tree.driver or None,
                 "period": self._period,
-                "class": {
-                    name: value
-                    for name in CLASS_ATTRIBUTES
-                    if (value := line_of(self._files, f"{CLASS}/{name}"))
-                },
+                "class": {ULTRASERVER_MODE: mode} if mode else {},
                 "devices": devices,
                 "errors": [f"no permission to read {names}; root has it"] if forbidden else [],
             }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from trntop.catalog import CORE_STATUS_ALIASES, CORE_STATUSES, SYSFS_ECC, SYSFS_MEMORY_CATEGORIES
+from trntop.catalog import CORE_STATUS_ALIASES, CORE_STATUSES, SYSFS_ECC
 
 from .polled import AbsentError
 from .sysfs import Root, files_of, line_of
@@ -28,25 +28,6 @@ MAX_ENTRIES = 16_384
 """Entries below one device; a Trainium2 device of driver 2.25 has some 1,300."""
 MAX_DEPTH = 10
 
-HOST_MEMORY_CATEGORIES = (
-    "application_memory",
-    "constants",
-    "dma_buffers",
-    "dma_rings",
-    "driver_memory",
-    "notifications",
-    "tensors",
-    "uncategorized",
-)
-OTHER_INFO = (
-    "flop_count",
-    "inference_count",
-    "model_load_count",
-    "nc_time_in_use",
-    "reset_fail_count",
-    "reset_req_count",
-)
-
 Table = Mapping[tuple[str, str], tuple[str, str]]
 """(parent, or empty for any; node) → (group of the payload, name in it).
 
@@ -59,20 +40,15 @@ def _rows(below: str, names: tuple[str, ...], group: str) -> Table:
 
 
 DEVICE_NODES: Table = {
-    **_rows("", ("serial_number", "arch_type", "instance_type", "device_name"), "info"),
-    **_rows("", ("connected_devices", "core_count"), "info"),
+    **_rows("", ("serial_number", "arch_type", "device_name", "connected_devices"), "info"),
     ("", "device_type"): ("info", "device_name"),  # its name in the guide's prose
     ("power", "utilization"): ("", "power"),
-    **_rows("", ("unhealthy_components", "healthcheck_heartbeat"), ""),
+    **_rows("", ("unhealthy_components",), ""),
     **_rows("", tuple(SYSFS_ECC), "hardware"),
-    **_rows("host_mem", HOST_MEMORY_CATEGORIES, "host_mem"),
 }
 CORE_NODES: Table = {
     ("", "device_mem"): ("device_mem", "total"),
-    **_rows("device_mem", SYSFS_MEMORY_CATEGORIES, "device_mem"),
-    ("", "host_mem"): ("host_mem", "total"),
     **_rows("status", (*CORE_STATUSES, *CORE_STATUS_ALIASES), "status"),
-    **_rows("", OTHER_INFO, "other_info"),
 }
 TENSOR_ENGINE_NODES: Table = {("", "pe_cntrs"): ("", "pe_cntrs")}
 

@@ -25,7 +25,6 @@ from trntop.catalog import (
     PROFILES,
     STEPS,
     SYSFS_ECC,
-    SYSFS_MEMORY_CATEGORIES,
     TENSOR_ENGINE,
     Entity,
 )
@@ -389,23 +388,14 @@ def _neuron_columns(index: int, devices: int, cores: int, runtimes: int) -> dict
 def _sysfs_columns(devices: int, cores: int) -> dict[str, Column]:
     core: Column = np.arange(cores, dtype=np.float64)
     columns: dict[str, Column] = {"physical_core_memory_used_bytes": 6 * GIB + 1e6 * core}
-    for category in SYSFS_MEMORY_CATEGORIES:
-        columns[f"physical_core_memory_{category}_bytes"] = np.full(cores, 0.5 * GIB)
-    columns["physical_core_host_memory_used_bytes"] = np.full(cores, 0.1 * GIB)
     for status in CORE_STATUSES:
         columns[f"physical_core_{status}_total"] = np.zeros(cores)
     columns["physical_core_success_total"] = 12_000.0 + core
-    for name in ("model_loads", "resets_requested", "resets_failed"):
-        columns[f"physical_core_{name}_total"] = np.ones(cores)
-    columns["physical_core_executions_total"] = 12_000.0 + core
-    columns["physical_core_flops_total"] = np.full(cores, 4e18)
-    columns["physical_core_time_in_use_seconds_total"] = np.full(cores, 3000.0)
     for name in SYSFS_ECC:
         columns[f"device_{name}_total"] = np.zeros(devices)
     for statistic, share in (("min", 0.4), ("max", 0.8), ("mean", 0.6)):
         columns[f"device_power_{statistic}_ratio"] = np.full(devices, share)
     columns["device_unhealthy_components"] = np.zeros(devices)
-    columns["device_host_memory_used_bytes"] = np.full(devices, 2.0 * GIB)
     return columns
 
 

@@ -107,10 +107,8 @@ def test_every_quantity_of_a_whole_machine(tree: Path) -> None:
     last = cores[-1]
     assert (last["device"], last["core"], last["physical_core"]) == (15, 7, 127)
     assert last["physical_core_memory_used_bytes"] == 8 * GIB
-    assert last["physical_core_memory_tensors_bytes"] == 8 * GIB
     assert last["physical_core_success_total"] == 8000
     assert last["physical_core_failures_total"] == 0
-    assert last["physical_core_time_in_use_seconds_total"] == 8000e-6
     assert last["physical_core_tensor_engine_busy_ratio"] == pytest.approx(0.4)
     assert node["values"]["node_tensor_engine_busy_mean_ratio"] == pytest.approx(0.4)
 

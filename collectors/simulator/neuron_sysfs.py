@@ -14,7 +14,6 @@ from trntop.catalog import (
     ECC_EVENTS,
     MEMORY_CATEGORIES,
     SYSFS_ECC,
-    SYSFS_MEMORY_CATEGORIES,
 )
 from trntop.core.instances import TRAINIUM2
 
@@ -38,6 +37,19 @@ COMPUTE_BEFORE = 12
 """Seconds of compute per second of waiting."""
 POWER_NOISE = 0.03
 MINUTE = 60
+MEMORY_NODES = (
+    "model_code",
+    "tensors",
+    "constants",
+    "model_shared_scratchpad",
+    "nonshared_scratchpad",
+    "runtime_memory",
+    "driver_memory",
+    "collectives",
+    "notifications",
+    "dma_rings",
+    "uncategorized",
+)
 
 _NAMES = {
     "Inferentia2": ("Inferentia2", "Inf2", "NDv3"),
@@ -177,7 +189,7 @@ def _device(fleet: Fleet, device: int) -> Any:
 
 
 def _core(host_bytes: int) -> Any:
-    memory = dict.fromkeys((*MEMORY_CATEGORIES, *SYSFS_MEMORY_CATEGORIES), 0)
+    memory = dict.fromkeys((*MEMORY_CATEGORIES, *MEMORY_NODES), 0)
     status = dict.fromkeys(CORE_STATUSES, 0)
     counted = ("success", "execute_completed_with_error")
     return {

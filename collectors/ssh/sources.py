@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from trntop.catalog import (
@@ -17,10 +18,10 @@ from trntop.core.settings import Collect
 from trntop.core.text import clean
 from trntop.session.collector import Collector
 
-from ..child import LastLine
+from ..child import LastLine, Output
 from ..efa import EfaReader
 from ..executable import NEURON_TOOLS, REMEDY, NotRunnableError
-from ..neuron_ls import DEADLINE, MAX_BYTES, Answer, FailedError, NeuronLs, too_long
+from ..neuron_ls import DEADLINE, FailedError, NeuronLs
 from ..neuron_monitor import NeuronMonitor
 from ..neuron_sysfs import NeuronSysfsReader
 from ..polled import Polled
@@ -71,7 +72,7 @@ def sources(node: str, link: Link, settings: Collect) -> list[Collector]:
             period,
             worker=RemoteReads(link, TENSOR_ENGINE, engines),
         ),
-        NeuronLs(node, runner=RemoteRunner(link, settings.neuron_ls)),
+        NeuronLs(node, run=partial(run_neuron_ls, link, settings.neuron_ls)),
         Polled(node, EFA_SOURCE, EfaReader(efa), period, worker=RemoteReads(link, EFA_SOURCE, efa)),
         Polled(
             node,
@@ -143,15 +144,10 @@ class RemoteMonitor:
                 state = await process.started
         except TimeoutError:
             raise OSError(f"no response within {START_SECONDS:g} s") from None
-        match state:
-            case "absent":
-                raise _missing(self._command)
-            case "forbidden":
-                raise NotRunnableError(
-                    f"{clean(self._command)} is not executable by this user", REMEDY
-                )
-            case "busy":
-                raise OSError("the previous neuron-monitor has not ended")
+        if state == "busy":
+            raise OSError("the previous neuron-monitor has not ended")
+        if state in ("absent", "forbidden"):
+            raise _not_runnable(state, self._command)
         yield process
 
 
@@ -186,45 +182,30 @@ class RemoteProcess:
                 self.started.set_result(state)
 
 
-class RemoteRunner:
-    """Runs neuron-ls on the node: a `Runner`.
-
-    Args:
-        link: the connection.
-        command: its name or path there.
-    """
-
-    def __init__(self, link: Link, command: str) -> None:
-        self._link = link
-        self._command = command
-
-    async def run(self, arguments: Sequence[str]) -> Answer:
-        """See `Runner`."""
-        response = self._link.request(NEURON_LS, *arguments)
-        try:
-            async with asyncio.timeout(DEADLINE):
-                payload = await asyncio.shield(response)
-        except TimeoutError:
-            self._link.send(f"kill {NEURON_LS}\n")
-            raise FailedError(f"neuron-ls did not answer within {DEADLINE:g} s") from None
-        output, _, verdict = payload.rpartition(f"\n#{self._link.tag} ".encode())
-        words = verdict.decode(errors="replace").split(maxsplit=2)
-        match words:
-            case ["exited", code, *error]:
-                if len(output) > MAX_BYTES:
-                    raise too_long()
-                return Answer(_code(code), output, clean(" ".join(error), 160))
-            case ["forbidden", *_]:
-                raise NotRunnableError(
-                    f"{clean(self._command)} is not executable by this user", REMEDY
-                )
-            case _:
-                raise _missing(self._command)
+async def run_neuron_ls(link: Link, command: str, arguments: Sequence[str]) -> Output:
+    """Runs neuron-ls on the node: a `neuron_ls.Run`."""
+    response = link.request(NEURON_LS, *arguments)
+    try:
+        async with asyncio.timeout(DEADLINE):
+            payload = await asyncio.shield(response)
+    except TimeoutError:
+        link.send(f"kill {NEURON_LS}\n")
+        raise FailedError(f"neuron-ls did not answer within {DEADLINE:g} s") from None
+    output, _, verdict = payload.rpartition(f"\n#{link.tag} ".encode())
+    match verdict.decode(errors="replace").split(maxsplit=2):
+        case ["exited", code, *error]:
+            return Output(_code(code), output, clean(" ".join(error), 160))
+        case [state, *_]:
+            raise _not_runnable(state, command)
+    raise _not_runnable("absent", command)
 
 
-def _missing(command: str) -> NotRunnableError:
+def _not_runnable(state: str, command: str) -> NotRunnableError:
+    name = clean(command)
+    if state == "forbidden":
+        return NotRunnableError(f"{name} is not executable by this user", REMEDY)
     places = "" if "/" in command else f": neither on PATH nor in {NEURON_TOOLS}"
-    return NotRunnableError(f"{clean(command)} is not installed there{places}", REMEDY)
+    return NotRunnableError(f"{name} is not installed there{places}", REMEDY)
 
 
 def _code(word: str) -> int:

@@ -6,7 +6,6 @@ from tools.reference import DOCS, PAGES
 from trntop.catalog import (
     AGENT,
     CATALOG,
-    SUMMARY,
     Entity,
     Kind,
     Page,
@@ -65,10 +64,6 @@ def test_every_exported_quantity_is_on_one_page() -> None:
     assert of[Entity.NODE] >= {Page.METRICS, Page.DETAIL}
     assert of[Entity.LINK] == {Page.DETAIL}
     assert of[Entity.RANK] == of[Entity.RUNTIME] == {None}
-
-
-def test_the_summary_is_what_the_first_page_holds() -> None:
-    assert {one.name for one in CATALOG.values() if page_of(one) is Page.METRICS} == SUMMARY
 
 
 def test_pages_have_a_path_each() -> None:

@@ -13,8 +13,8 @@ from trntop.catalog import (
     CORE_STATUSES,
     EFA_DEVICE_COUNTERS,
     EFA_PORT_COUNTERS,
-    SYSFS_MEMORY_CATEGORIES,
 )
+from trntop.collectors.simulator.neuron_sysfs import MEMORY_NODES
 
 SRD_COUNTERS = (
     "retrans_bytes",
@@ -256,7 +256,7 @@ def _core(folder: Path, core: int, memory: str) -> None:
     for status in CORE_STATUSES:
         _counter(folder / "status" / status, 1000 * (core + 1) if status == "success" else 0)
     _counter(folder / memory / "device_mem", (core + 1) << 30, peak=True)
-    for category in SYSFS_MEMORY_CATEGORIES:
+    for category in MEMORY_NODES:
         size = (core + 1) << 30 if category == "tensors" else 0
         _counter(folder / memory / "device_mem" / category, size, peak=True)
     _counter(folder / memory / "host_mem", 1 << 20, peak=True)

@@ -13,7 +13,6 @@ from trntop.catalog import (
     CORE_STATUSES,
     NEURON_SYSFS,
     SYSFS_ECC,
-    SYSFS_MEMORY_CATEGORIES,
     Entity,
 )
 from trntop.core.errors import DecodeError
@@ -31,7 +30,7 @@ JSON = st.recursive(
 
 
 def core(**groups: dict[str, Any]) -> dict[str, Any]:
-    return {"device_mem": {}, "host_mem": {}, "status": {}, "other_info": {}} | groups
+    return {"device_mem": {}, "status": {}} | groups
 
 
 def sample(*devices: dict[str, Any], **rest: Any) -> Sample:
@@ -41,17 +40,8 @@ def sample(*devices: dict[str, Any], **rest: Any) -> Sample:
 
 def test_every_quantity_of_the_source_is_filled() -> None:
     full = core(
-        device_mem=dict.fromkeys(("total", *SYSFS_MEMORY_CATEGORIES), 5),
-        host_mem={"total": 6},
+        device_mem={"total": 5},
         status=dict.fromkeys(CORE_STATUSES, 7),
-        other_info={
-            "model_load_count": 1,
-            "reset_req_count": 2,
-            "reset_fail_count": 3,
-            "inference_count": 4,
-            "flop_count": 10**18,
-            "nc_time_in_use": 2_500_000,
-        },
     )
     decoded = sample(
         {
@@ -59,25 +49,16 @@ def test_every_quantity_of_the_source_is_filled() -> None:
             "hardware": dict.fromkeys(SYSFS_ECC, 8),
             "power": "POWER_STATUS_VALID,1763650000,0.86,25.00,18.86",
             "unhealthy_components": "hbm, sram",
-            "host_mem": {"tensors": 100, "constants": 23},
         },
     )
     of_source = {name for name, quantity in CATALOG.items() if quantity.source == NEURON_SYSFS}
     assert decoded.columns.keys() == of_source
     values = {name: column.tolist() for name, column in decoded.columns.items()}
     assert values["physical_core_memory_used_bytes"] == [5]
-    assert values["physical_core_host_memory_used_bytes"] == [6]
     assert values["physical_core_success_total"] == [7]
-    assert values["physical_core_model_loads_total"] == [1]
-    assert values["physical_core_resets_requested_total"] == [2]
-    assert values["physical_core_resets_failed_total"] == [3]
-    assert values["physical_core_executions_total"] == [4]
-    assert values["physical_core_flops_total"] == [1e18]
-    assert values["physical_core_time_in_use_seconds_total"] == [2.5]
     assert values["device_mem_ecc_repairable_uncorrected_total"] == [8]
     assert [values[name][0] for name in POWER] == pytest.approx([0.0086, 0.25, 0.1886])
     assert values[UNHEALTHY] == [2]
-    assert values["device_host_memory_used_bytes"] == [123]
     assert decoded.absent == {}
     assert decoded.problems == ()
 
@@ -261,7 +242,6 @@ def test_any_json(value: Any) -> None:
                 "power": st.none() | st.text("POWER_STATUSVALID,0123456789.-e", max_size=40),
                 "unhealthy_components": st.none() | st.text(max_size=20),
                 "hardware": st.dictionaries(st.sampled_from(list(SYSFS_ECC)), NUMBERS),
-                "host_mem": st.dictionaries(st.text(max_size=4), NUMBERS),
                 "cores": st.dictionaries(
                     st.integers(0, 70).map(str),
                     st.fixed_dictionaries(

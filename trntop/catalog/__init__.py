@@ -20,7 +20,6 @@ from trntop.catalog.jobs import jobs, ranks
 from trntop.catalog.links import links
 from trntop.catalog.names import *  # noqa: F403
 from trntop.catalog.nodes import host, nodes
-from trntop.catalog.pages import SUMMARY as SUMMARY
 from trntop.catalog.pages import Page as Page
 from trntop.catalog.pages import page_of as page_of
 from trntop.catalog.quantity import *  # noqa: F403

@@ -7,7 +7,6 @@ from trntop.catalog.names import (
     MEMORY_CATEGORIES,
     NEURON_MONITOR,
     NEURON_SYSFS,
-    SYSFS_MEMORY_CATEGORIES,
     TENSOR_ENGINE,
 )
 from trntop.catalog.quantity import Combine, Entity, Kind, Provenance, Quantity
@@ -68,16 +67,6 @@ def physical_cores() -> Iterator[Quantity]:
     yield Quantity(
         "physical_core_memory_used_bytes", "bytes", core, "HBM in use", source=source,
     )  # fmt: skip
-    for category in SYSFS_MEMORY_CATEGORIES:
-        label = category.removesuffix("_memory").replace("_", " ")
-        yield Quantity(
-            f"physical_core_memory_{category}_bytes", "bytes", core, f"HBM in use for {label}",
-            source=source, exported=False,
-        )  # fmt: skip
-    yield Quantity(
-        "physical_core_host_memory_used_bytes", "bytes", core, "Host memory in use for the core",
-        source=source, exported=False,
-    )  # fmt: skip
     for status in CORE_STATUSES:
         yield Quantity(
             f"physical_core_{status}_total", "executions", core,
@@ -89,18 +78,6 @@ def physical_cores() -> Iterator[Quantity]:
         "Executions that ended with any status but success",
         kind=Kind.COUNTER, provenance=Provenance.DERIVED, formula="Σ of the failure statuses",
     )  # fmt: skip
-    for name, unit, text in (
-        ("model_loads", "loads", "Models loaded"),
-        ("resets_requested", "resets", "Resets requested"),
-        ("resets_failed", "resets", "Resets that failed"),
-        ("executions", "executions", "Executions (`inference_count`)"),
-        ("flops", "flops", "Floating point operations, twice the multiply-accumulates"),
-        ("time_in_use_seconds", "seconds", "Time the core was in use"),
-    ):
-        yield Quantity(
-            f"physical_core_{name}_total", unit, core, text, kind=Kind.COUNTER, source=source,
-            exported=False, needs=_LIVE,
-        )  # fmt: skip
     for state, text in (
         ("matmul", "multiplied matrices"),
         ("weight_load", "loaded weights"),

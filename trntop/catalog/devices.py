@@ -56,10 +56,6 @@ def devices() -> Iterator[Quantity]:
         needs="Neuron driver 2.30.2, Trainium2 or newer",
     )  # fmt: skip
     yield Quantity(
-        "device_host_memory_used_bytes", "bytes", device, "Host memory in use for the device",
-        source=sysfs, exported=False,
-    )  # fmt: skip
-    yield Quantity(
         "device_tensor_engine_busy_ratio", "ratio", device,
         "Share of time its tensor engines worked",
         provenance=derived,

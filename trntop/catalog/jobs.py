@@ -63,12 +63,12 @@ def jobs() -> Iterator[Quantity]:
     ):
         yield Quantity(
             f"job_{name}", unit, job, f"{text}, from the training log",
-            combine=Combine.MEAN, provenance=reported, source=LOG,
+            combine=Combine.MEAN, provenance=reported, source=LOG, detail=True,
         )  # fmt: skip
     yield Quantity(
         "job_step_pace_seconds", "seconds", job,
         "Duration of a step by the times at which the log's lines appeared",
-        provenance=Provenance.DERIVED, formula="1 ÷ job_logged_steps_per_second",
+        provenance=Provenance.DERIVED, formula="1 ÷ job_logged_steps_per_second", detail=True,
     )  # fmt: skip
     yield Quantity(
         "job_logged_step_total", "steps", job, "Newest training step in the log",

@@ -110,20 +110,6 @@ EFA_RATES = (
 """The counters whose change per second is kept as a column of its own."""
 
 # Neuron driver 2.24 to 2.30, neuron_sysfs_metrics.c.
-SYSFS_MEMORY_CATEGORIES = (
-    "model_code",
-    "tensors",
-    "constants",
-    "model_shared_scratchpad",
-    "nonshared_scratchpad",
-    "runtime_memory",
-    "driver_memory",
-    "collectives",
-    "notifications",
-    "dma_rings",
-    "uncategorized",
-)
-"""The driver's categories of HBM use per physical core."""
 CORE_FAILURES = (
     "failure",
     "timeout",

@@ -14,6 +14,7 @@ from trntop.catalog.names import (
 )
 from trntop.catalog.quantity import Combine, Entity, Kind, Provenance, Quantity
 
+_DETAIL_SUMS = ("node_hbm_peak_bytes_per_second", "node_executions_completed_per_second")
 _SMOOTH = {"physical_core_tensor_engine_busy_ratio": ", mean of 20 s"}
 """A second is shorter than a training step: `trntop.pipeline.smooth`."""
 
@@ -25,37 +26,37 @@ def nodes() -> Iterator[Quantity]:
         for state in ("total", "used"):
             yield Quantity(
                 f"node_{what}_{state}_bytes", "bytes", node, f"{state.capitalize()} {label}",
-                source=source,
+                source=source, detail=(what, state) != ("memory", "total"),
             )  # fmt: skip
     for mode in CPU_MODES:
         yield Quantity(
             f"node_vcpu_{mode}_ratio", "ratio", node,
-            f"Share of vCPU time in mode {mode.replace('_', ' ')}", source=source,
+            f"Share of vCPU time in mode {mode.replace('_', ' ')}", source=source, detail=True,
         )  # fmt: skip
     yield Quantity(
         "node_clock_offset_seconds", "seconds", node,
         "How far the node's clock is ahead of this one, by the quickest of its last frames; the "
         "way here makes it look behind by what it takes",
-        source=AGENT,
+        source=AGENT, detail=True,
     )  # fmt: skip
-    yield Quantity("node_vcpus", "vcpus", node, "vCPUs of the node", source=source)
+    yield Quantity("node_vcpus", "vcpus", node, "vCPUs of the node", source=source, detail=True)
     yield Quantity(
         "node_context_switches", "switches", node,
         "Context switches as neuron-monitor counts them; whether since boot or in the period is "
         "not documented",
-        source=source,
+        source=source, detail=True,
     )  # fmt: skip
     for status in EXECUTION_STATUSES:
         yield Quantity(
             f"node_executions_{status}_total", "executions", node,
             f"Executions {status.replace('_', ' ')} since the monitor started, all runtimes",
-            kind=Kind.COUNTER, source=source,
+            kind=Kind.COUNTER, source=source, detail=status != "completed",
         )  # fmt: skip
     for error in EXECUTION_ERRORS:
         yield Quantity(
             f"node_execution_errors_{error}_total", "errors", node,
             f"Execution errors of kind {error} since the monitor started, all runtimes",
-            kind=Kind.COUNTER, source=source,
+            kind=Kind.COUNTER, source=source, detail=True,
         )  # fmt: skip
     yield Quantity(
         "node_executions_failed_total", "executions", node,
@@ -110,7 +111,7 @@ def nodes() -> Iterator[Quantity]:
                     if name.endswith(u))  # fmt: skip
         yield Quantity(
             name, unit, node, f"Sum of {of}", combine=Combine.SUM, provenance=derived,
-            rollup_of=of,
+            rollup_of=of, detail=name in _DETAIL_SUMS,
         )  # fmt: skip
     for scope in ("total", "device"):
         for percentile in ("p50", "p99"):
@@ -118,12 +119,12 @@ def nodes() -> Iterator[Quantity]:
                 f"node_{scope}_latency_{percentile}_seconds", "seconds", node,
                 f"Worst {percentile} execution latency of its runtimes",
                 combine=Combine.MAX, provenance=derived,
-                rollup_of=f"runtime_{scope}_latency_{percentile}_seconds",
+                rollup_of=f"runtime_{scope}_latency_{percentile}_seconds", detail=scope == "total",
             )  # fmt: skip
     yield Quantity(
         "node_efa_tx_share_ratio", "ratio", node,
         "Transmitted bytes over the EFA devices' line rate",
-        provenance=derived,
+        provenance=derived, detail=True,
         formula="node_efa_tx_bytes_per_second ÷ node_efa_link_bytes_per_second",
     )  # fmt: skip
     yield Quantity(
@@ -175,19 +176,21 @@ def host() -> Iterator[Quantity]:
         "node_cpu_busy_ratio", "ratio", node, "Share of CPU time not idle", source=source,
     )  # fmt: skip
     yield Quantity(
-        "node_load1", "processes", node, "Load average over one minute", source=source,
+        "node_load1", "processes", node, "Load average over one minute", source=source, detail=True,
     )  # fmt: skip
     yield Quantity(
         "node_memory_available_bytes", "bytes", node, "Host memory that can be had", source=source,
     )  # fmt: skip
-    yield Quantity("node_processes", "processes", node, "Processes on the host", source=source)
+    yield Quantity(
+        "node_processes", "processes", node, "Processes on the host", source=source, detail=True,
+    )  # fmt: skip
     yield Quantity(
         "node_compilers", "processes", node, "Running neuronx-cc compiler processes",
         source=source,
     )  # fmt: skip
     yield Quantity(
         "node_compile_cache_modules", "modules", node,
-        "Compiled modules in the compile cache", source=source,
+        "Compiled modules in the compile cache", source=source, detail=True,
     )  # fmt: skip
     for name, text in (
         ("network_rx", "Bytes received on network interfaces, without loopback"),
@@ -198,7 +201,10 @@ def host() -> Iterator[Quantity]:
         ("lustre_written", "Bytes written to Lustre file systems"),
     ):
         counter = f"node_{name}_bytes_total"
-        yield Quantity(counter, "bytes", node, text, kind=Kind.COUNTER, source=source)
+        yield Quantity(
+            counter, "bytes", node, text, kind=Kind.COUNTER, source=source,
+            detail=name.startswith("network"),
+        )  # fmt: skip
         yield Quantity(
             f"node_{name}_bytes_per_second", "bytes_per_second", node, f"{text}, per second",
             provenance=derived, rate_of=counter, exported=False,

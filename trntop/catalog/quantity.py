@@ -87,6 +87,8 @@ class Quantity:
     """The driver, SDK or setting without which it is absent, beyond what its source needs."""
     exported: bool = True
     """Whether it has a series on the metrics page. Values keyed by pid never have."""
+    detail: bool = False
+    """Whether a node's or a job's value is on `/metrics/detail` instead of `/metrics`."""
 
     @property
     def metric(self) -> str:

@@ -19,12 +19,6 @@ def runtimes() -> Iterator[Quantity]:
             f"runtime_{place}_memory_used_bytes", "bytes", runtime, f"{label} used by the process",
             source=source, exported=False,
         )  # fmt: skip
-    for part in ("application_memory", "constants", "dma_buffers", "tensors"):
-        yield Quantity(
-            f"runtime_host_memory_{part}_bytes", "bytes", runtime,
-            f"Host memory used for {part.removesuffix('_memory').replace('_', ' ')}",
-            source=source, exported=False,
-        )  # fmt: skip
     for mode in ("user", "system"):
         yield Quantity(
             f"runtime_vcpu_{mode}_ratio", "ratio", runtime,

@@ -14,7 +14,7 @@ from trntop.catalog import MEMORY_CATEGORIES
 from trntop.core.errors import DecodeError
 from trntop.core.model import Column
 from trntop.sources import tolerant
-from trntop.sources.columns import SIZE, Layout, Number, Values
+from trntop.sources.columns import SIZE, Layout, Values
 from trntop.sources.neuron_report import Breakdown
 
 LAYOUT = Layout((tuple(f"neuroncore_memory_{name}_bytes" for name in MEMORY_CATEGORIES), SIZE))
@@ -31,8 +31,6 @@ _decoder = msgspec.json.Decoder(Breakdown)
 class Usage:
     """What one runtime uses. Arrays are shared and read-only."""
 
-    host: dict[str, Number]
-    """Bytes of host memory by part."""
     cores: tuple[str, ...]
     """The cores that it names, as the report spells them."""
     values: Values
@@ -63,11 +61,11 @@ def _read(text: bytes) -> Usage | None:
     try:
         breakdown, problems = tolerant.decode(text, _decoder)
     except DecodeError as error:
-        return Usage({}, (), np.empty((0, len(LAYOUT.names))), (f"usage_breakdown: {error}",))
+        return Usage((), np.empty((0, len(LAYOUT.names))), (f"usage_breakdown: {error}",))
     usage = breakdown.neuroncore_memory_usage
     values = LAYOUT.read([msgspec.structs.astuple(core) for core in usage.values()])
     values.setflags(write=False)
-    return Usage(breakdown.host, tuple(usage), values, problems)
+    return Usage(tuple(usage), values, problems)
 
 
 def columns(values: Values, unread: npt.NDArray[np.bool_] | None = None) -> dict[str, Column]:

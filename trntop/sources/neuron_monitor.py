@@ -97,7 +97,6 @@ _FACTS = {
 _IDENTITY = (
     *_FACTS.values(), "neuron_device_type", "neuron_device_version", "neuroncore_version",
 )  # fmt: skip
-_HOST_PARTS = ("application_memory", "constants", "dma_buffers", "tensors")
 _HOST_MEMORY = ("memory_total", "memory_used", "swap_total", "swap_used")
 _HOST_FIELDS = tuple(f"{name}_bytes" for name in _HOST_MEMORY)
 
@@ -113,7 +112,6 @@ _MEMORY = Layout(
         (
             "runtime_host_memory_used_bytes",
             "runtime_device_memory_used_bytes",
-            *(f"runtime_host_memory_{part}_bytes" for part in _HOST_PARTS),
             "runtime_loaded_models",
         ),
         SIZE,
@@ -398,10 +396,8 @@ class _Builder:
             assert group is not None
             used = group.neuron_runtime_used_bytes or UsedBytes()
             usage = core_memory.read(bytes(used.usage_breakdown))
-            host = {} if usage is None else usage.host
             device = used.device if used.neuron_device is None else used.neuron_device
-            parts = map(host.get, _HOST_PARTS)
-            rows.append((used.host, device, *parts, len(group.loaded_models)))
+            rows.append((used.host, device, len(group.loaded_models)))
             if usage is not None:
                 self._problems += usage.problems
                 indices, places = self._indices(usage.cores)

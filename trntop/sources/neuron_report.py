@@ -67,7 +67,6 @@ class CoreMemory(_Struct):
 class Breakdown(_Struct):
     """`usage_breakdown` of a runtime."""
 
-    host: dict[str, Number] = {}
     neuroncore_memory_usage: dict[str, CoreMemory] = {}
 
 

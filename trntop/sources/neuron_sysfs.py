@@ -15,13 +15,12 @@ from trntop.catalog import (
     CORE_STATUSES,
     NEURON_SYSFS,
     SYSFS_ECC,
-    SYSFS_MEMORY_CATEGORIES,
     Entity,
 )
 from trntop.core.model import Sample
 from trntop.core.text import clean
 from trntop.sources import tolerant
-from trntop.sources.columns import COUNTER, PERCENT, SIZE, Layout, Number, Range
+from trntop.sources.columns import PERCENT, SIZE, Layout, Number
 from trntop.sources.physical import indices, number_cores
 from trntop.sources.source import Role, Source
 
@@ -31,31 +30,17 @@ MAX_PERIOD = 86_400.0
 
 Numbers = dict[str, Number]
 
-_MEMORY = ("total", *SYSFS_MEMORY_CATEGORIES)
-_OTHER = {
-    "model_load_count": "model_loads",
-    "reset_req_count": "resets_requested",
-    "reset_fail_count": "resets_failed",
-    "inference_count": "executions",
-    "flop_count": "flops",
-    "nc_time_in_use": "time_in_use_seconds",
-}
-_COUNT = tuple(f"physical_core_{name}_total" for name in (*CORE_STATUSES, *_OTHER.values()))
 _CORES = Layout(
     (("physical_core_memory_used_bytes",), SIZE),
-    (tuple(f"physical_core_memory_{name}_bytes" for name in SYSFS_MEMORY_CATEGORIES), SIZE),
-    (("physical_core_host_memory_used_bytes",), SIZE),
-    (_COUNT[:-2], SIZE),
-    (_COUNT[-2:-1], COUNTER),
-    (_COUNT[-1:], Range(limit=SIZE.limit * 1e-6, scale=1e-6)),
+    (tuple(f"physical_core_{name}_total" for name in CORE_STATUSES), SIZE),
 )
-"""Counts of events are no larger than sizes; FLOPs are."""
+"""Counts of events are no larger than sizes."""
 _POWER = tuple(f"device_power_{name}_ratio" for name in ("min", "max", "mean"))
 _UNHEALTHY = "device_unhealthy_components"
 _DEVICES = Layout(
     (tuple(f"device_{name}_total" for name in SYSFS_ECC), SIZE),
     (_POWER, PERCENT),
-    ((_UNHEALTHY, "device_host_memory_used_bytes"), SIZE),
+    ((_UNHEALTHY,), SIZE),
 )
 VALID = "POWER_STATUS_VALID"
 _NO_POWER = {
@@ -67,9 +52,7 @@ NOT_REPORTED = "the Neuron driver does not report it"
 
 class _Core(msgspec.Struct, gc=False):
     device_mem: Numbers = {}
-    host_mem: Numbers = {}
     status: Numbers = {}
-    other_info: Numbers = {}
 
     def row(self) -> tuple[Number, ...]:
         """Its numbers in the order of `_CORES`."""
@@ -77,10 +60,8 @@ class _Core(msgspec.Struct, gc=False):
         if not status.keys().isdisjoint(CORE_STATUS_ALIASES):
             status = {CORE_STATUS_ALIASES.get(name, name): n for name, n in status.items()}
         return (
-            *map(self.device_mem.get, _MEMORY),
-            self.host_mem.get("total"),
+            self.device_mem.get("total"),
             *map(status.get, CORE_STATUSES),
-            *map(self.other_info.get, _OTHER),
         )
 
 
@@ -89,21 +70,16 @@ class _Device(msgspec.Struct, gc=False):
     power: str | None = None
     unhealthy_components: str | None = None
     hardware: Numbers = {}
-    host_mem: Numbers = {}
     cores: dict[str, _Core] = {}
     lost: str | None = None
     errors: list[str] = []
 
     def row(self) -> tuple[Number, ...]:
         """Its numbers in the order of `_DEVICES`."""
-        sizes = [
-            size for size in self.host_mem.values() if size is not None and 0 <= size <= SIZE.limit
-        ]
         return (
             *map(self.hardware.get, SYSFS_ECC),
             *_power(self.power),
             None if self.unhealthy_components is None else len(self.unhealthy()),
-            sum(sizes) if sizes else None,
         )
 
     def unhealthy(self) -> list[str]:

@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from tests.collectors.simulator.playing import START, Event, play
-from trntop.catalog import CORE_STATUSES, MEMORY_CATEGORIES, SYSFS_ECC, SYSFS_MEMORY_CATEGORIES
+from trntop.catalog import CORE_STATUSES, MEMORY_CATEGORIES, SYSFS_ECC
+from trntop.collectors.simulator.neuron_sysfs import MEMORY_NODES
 
 
 def both(spec: str, end: float) -> tuple[list[Event], list[Event]]:
@@ -39,7 +40,7 @@ def test_a_tree_has_every_part() -> None:
     assert set(device["hardware"]) == set(SYSFS_ECC)
     assert list(device["cores"]) == [str(core) for core in range(8)]
     for core in cores(payload):
-        assert set(core["device_mem"]) == {"total", *SYSFS_MEMORY_CATEGORIES}
+        assert set(core["device_mem"]) == {"total", *MEMORY_NODES}
         total = core["device_mem"].pop("total")
         assert total == sum(core["device_mem"].values())
         assert set(core["status"]) == set(CORE_STATUSES)

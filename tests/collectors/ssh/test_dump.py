@@ -155,11 +155,11 @@ def test_a_machine_without_cards(dump: Dump) -> None:
 def test_a_device_that_fails_is_told_as_here(dump: Dump) -> None:
     tree = b">sys/devices/virtual/neuron_device/\nneuron0/\nneuron0/neuron_core0/\n"
     reader = NeuronSysfsReader(dump)
-    dump.load(b">sys/module/neuron/\nversion:2.30.2.0\n" + tree + b"neuron0/core_count:1\n")
-    assert json.loads(reader())["devices"]["0"]["info"] == {"core_count": "1"}
+    dump.load(b">sys/module/neuron/\nversion:2.30.2.0\n" + tree + b"neuron0/serial_number:1\n")
+    assert json.loads(reader())["devices"]["0"]["info"] == {"serial_number": "1"}
     dump.load(
         b">sys/module/neuron/\nversion:2.30.2.0\n"
         + tree
-        + b"grep: neuron0/core_count: No such device\n"
+        + b"grep: neuron0/serial_number: No such device\n"
     )
     assert json.loads(reader())["devices"]["0"] == {"cores": {"0": {}}, "lost": "No such device"}
