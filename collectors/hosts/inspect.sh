@@ -36,9 +36,7 @@ limited() { timeout 5 "$@" 2>/dev/null; }
 
 # Installed tools, and what programs print of versions; of packages, those of the host.
 versions() {
-    for tool in fi_pingpong ib_send_lat; do
-        command -v "$tool" >/dev/null && part "tool.$tool"
-    done
+    command -v fi_pingpong >/dev/null && part tool.fi_pingpong
     command -v fi_info >/dev/null && part output.fi_info && limited fi_info --version
     set -- 'aws-neuronx-*' 'libnccl-ofi*' 'aws-ofi-*'
     command -v dpkg-query >/dev/null && part output.dpkg-query &&
@@ -59,7 +57,7 @@ inspect() {
     [ ! -d "$jobs" ] || { part jobs; cat "$jobs"/all "$jobs"/[0-9]* 2>/dev/null; }
     versions
     part list; list
-    part cards; (read_efa) 2>&1
+    part efa; (read_efa) 2>&1
     part devices; (read_neuron_sysfs) 2>&1
     part end
 }

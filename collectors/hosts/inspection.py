@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from trntop.check.model import Card, Inspection, UnreachableError
+from trntop.check.model import PROBE_TOOL, EfaDevice, Inspection, UnreachableError
 from trntop.core.errors import DecodeError
 from trntop.core.settings import Collect
 from trntop.core.text import clean
@@ -37,7 +37,7 @@ SECONDS = 15.0
 """For the whole inspection, less than `check.inspect_seconds`."""
 MAX_BYTES = 16 << 20
 """Longest output that is read."""
-PARTS = ("time", "files", "list", "cards", "devices", "end")
+PARTS = ("time", "files", "list", "efa", "devices", "end")
 """Parts of every complete output, in this order."""
 
 MODULES = ("efa", "ib_uverbs", "ib_core", "neuron")
@@ -45,7 +45,6 @@ INSTALLER = "opt/amazon/efa_installed_packages"
 HUGE_PAGES = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 PARENTS = ("slurmd", "containerd", "dockerd")
 """Programs whose limits jobs inherit."""
-TOOLS = ("fi_pingpong", "ib_send_lat")
 MAX_TEXT = 64
 MAX_BUSY = 16
 
@@ -142,7 +141,7 @@ def _parts(out: bytes, tag: bytes) -> dict[str, bytes]:
 def assembled(node: str, parts: Mapping[str, bytes], *, simulated: bool = False) -> Inspection:
     """An inspection from the parts of the script's output; missing parts are problems."""
     fields: Part = {"node": node, "time": _time(parts), "simulated": simulated, "problems": []}
-    for name, read in (("files", small_files), ("cards", cards), ("devices", devices)):
+    for name, read in (("files", small_files), ("efa", efa_devices), ("devices", devices)):
         if name in parts:
             dump = Dump()
             dump.load(parts[name])
@@ -176,7 +175,7 @@ def _time(parts: Mapping[str, bytes]) -> float:
         return time.time()
 
 
-def cards(files: Files) -> Part:
+def efa_devices(files: Files) -> Part:
     """EFA devices with their counters."""
     try:
         reading = msgspec.json.decode(efa.EfaReader(files)())
@@ -187,26 +186,26 @@ def cards(files: Files) -> Part:
             pass
         except OSError:
             return {"problems": [error.found]}
-        return {"cards": []}
+        return {"efa_devices": []}
     found, unhealthy, problems = [], {}, []
     driver = reading["driver"] or ""
-    for name, card in reading["devices"].items():
+    for name, efa_device in reading["devices"].items():
         label = clean(name, MAX_TEXT)
-        if why := card.get("error"):
+        if why := efa_device.get("error"):
             unhealthy[f"efa:{label}"] = f"no counter of {label} can be read: {clean(why)}"
-        problems += [f"{label}: {clean(why)}" for why in card.get("errors", ())]
+        problems += [f"{label}: {clean(why)}" for why in efa_device.get("errors", ())]
         found.append(
-            Card(
+            EfaDevice(
                 name=label,
-                rate_gbps=card.get("rate_gbps"),
+                rate_gbps=efa_device.get("rate_gbps"),
                 driver=driver,
-                p2p=_short(card.get("p2p")),
-                port=card["port"],
-                device=card["device"],
+                p2p=_short(efa_device.get("p2p")),
+                port=efa_device["port"],
+                device=efa_device["device"],
             )
         )
     return {
-        "cards": found,
+        "efa_devices": found,
         "unhealthy": unhealthy,
         "problems": problems,
         "versions": {"efa": driver} if driver else {},
@@ -299,7 +298,7 @@ def versions(parts: Mapping[str, bytes]) -> Part:
             found[_PACKAGES[package]] = _short(fields[0])
     if libfabric := _LIBFABRIC.search(output.get("output.fi_info", "")):
         found["libfabric"] = libfabric[1]
-    return {"versions": found, "tools": [tool for tool in TOOLS if f"tool.{tool}" in parts]}
+    return {"versions": found, "tools": [PROBE_TOOL] * (f"tool.{PROBE_TOOL}" in parts)}
 
 
 def busy(parts: Mapping[str, bytes]) -> Part:

@@ -12,9 +12,11 @@ from trntop.core.text import clean
 
 from ..child import obituary
 from .process import Ended
-from .tool import Failure, Run
+from .run import Failure, Run
 
 PROGRAM = "fi_pingpong"
+LISTENS = "SERVER: waiting for connection"
+"""Output of the server side once a client can connect."""
 
 _ENDPOINTS = {"efa": "rdm", "tcp": "msg"}
 """Over tcp, `rdm` would include some 18 ms of its own start in the messages."""
@@ -50,61 +52,75 @@ def _lost(acknowledged: str) -> int:
     return max(0, int(float(count.removesuffix(unit)) * _COUNTS[unit]) * {"+": 1, "-": -1}[sign])
 
 
-class FiPingpong:
-    program = PROGRAM
-    listens = "SERVER: waiting for connection"
-
-    def server(self, spec: ProbeSpec, port: int, messages: int) -> list[str]:
-        return [*_common(spec, spec.peer_card, messages), "-B", str(port)]
-
-    def client(self, spec: ProbeSpec, address: str, port: int, messages: int) -> list[str]:
-        return [*_common(spec, spec.card, messages), "-P", str(port), address]
-
-    def port_is_taken(self, ended: Ended) -> bool:
-        return ended.code == 98  # EADDRINUSE
-
-    def is_refused(self, ended: Ended) -> bool:
-        return ended.code == 111 and "failed to connect" in ended.errors  # ECONNREFUSED
-
-    def read(self, spec: ProbeSpec, ended: Ended, messages: int, where: str) -> Run | Failure:
-        if ended.code is None:
-            return _timeout(spec, ended, where)
-        if ended.code != 0:
-            return _failure(spec, ended, where)
-        try:
-            found = row(ended.out)
-        except ProbeError as error:
-            return Failure(str(error), "client")
-        if found is None:
-            # It skips a size that the provider does not support, and exits with 0.
-            return Failure(
-                f"{PROGRAM} measured nothing: provider {spec.provider} may not support messages of"
-                f" {spec.size_bytes} bytes",
-                "client",
-            )
-        lost, seconds = found
-        if not 0 < seconds < spec.seconds:
-            return Failure(f"{PROGRAM} printed an impossible latency", "client")
-        return Run({"mean": seconds}, messages, lost)
-
-    def server_error(self, spec: ProbeSpec, ended: Ended) -> str:
-        if ended.code == 0:
-            return ""
-        if ended.code is None:
-            if "SERVER: connected" not in ended.errors:
-                return f"no client connected within {ended.seconds:.0f} s"
-            return f"did not finish in {ended.seconds:.0f} s"
-        return _own_error(spec, ended) or f"{PROGRAM} {obituary(ended.code)}"
+def server(spec: ProbeSpec, port: int, messages: int) -> list[str]:
+    """Arguments of env(1) for the server side of a run."""
+    return [*_common(spec, spec.peer_efa_device, messages), "-B", str(port)]
 
 
-def _common(spec: ProbeSpec, card: str, messages: int) -> list[str]:
+def client(spec: ProbeSpec, address: str, port: int, messages: int) -> list[str]:
+    """Arguments of env(1) for the client side of a run."""
+    return [*_common(spec, spec.efa_device, messages), "-P", str(port), address]
+
+
+def port_is_taken(ended: Ended) -> bool:
+    """Whether the server side found its port in use."""
+    return ended.code == 98  # EADDRINUSE
+
+
+def is_refused(ended: Ended) -> bool:
+    """Whether no server listened for the client side, perhaps not yet."""
+    return ended.code == 111 and "failed to connect" in ended.errors  # ECONNREFUSED
+
+
+def read(spec: ProbeSpec, ended: Ended, messages: int, where: str) -> Run | Failure:
+    """The measurement of one run of the client side.
+
+    Args:
+        spec: the probe.
+        ended: how the client side ended.
+        messages: to be sent.
+        where: the server's host and port in words.
+    """
+    if ended.code is None:
+        return _timeout(spec, ended, where)
+    if ended.code != 0:
+        return _failure(spec, ended, where)
+    try:
+        found = row(ended.out)
+    except ProbeError as error:
+        return Failure(str(error), "client")
+    if found is None:
+        # It skips a size that the provider does not support, and exits with 0.
+        return Failure(
+            f"{PROGRAM} measured nothing: provider {spec.provider} may not support messages of"
+            f" {spec.size_bytes} bytes",
+            "client",
+        )
+    lost, seconds = found
+    if not 0 < seconds < spec.seconds:
+        return Failure(f"{PROGRAM} printed an impossible latency", "client")
+    return Run(seconds, messages, lost)
+
+
+def server_error(spec: ProbeSpec, ended: Ended) -> str:
+    """Why the server side failed; empty if it did not."""
+    if ended.code == 0:
+        return ""
+    if ended.code is None:
+        if "SERVER: connected" not in ended.errors:
+            return f"no client connected within {ended.seconds:.0f} s"
+        return f"did not finish in {ended.seconds:.0f} s"
+    return _own_error(spec, ended) or f"{PROGRAM} {obituary(ended.code)}"
+
+
+def _common(spec: ProbeSpec, efa_device: str, messages: int) -> list[str]:
     # An FI_PROVIDER of the environment would hide the provider of the probe, and with all of them
     # the program takes longer to start than to measure.
     command = [f"FI_PROVIDER={spec.provider}", PROGRAM, "-v", "-p", spec.provider]
     command += ["-e", _ENDPOINTS[spec.provider], "-S", str(spec.size_bytes), "-I", str(messages)]
-    if card and spec.provider == "efa":
+    if efa_device and spec.provider == "efa":
         # A domain is named after the device and the kind of endpoint.
-        command += ["-d", f"{card}-rdm"]
+        command += ["-d", f"{efa_device}-rdm"]
     return command
 
 
@@ -116,9 +132,11 @@ def _own_error(spec: ProbeSpec, ended: Ended) -> str:
         return f"{PROGRAM} is not executable by this user"
     calls = {match["call"]: match["text"] for match in _CALL.finditer(ended.errors)}
     if "fi_getinfo" in calls:
-        card = f" on device {spec.card}" if spec.card and spec.provider == "efa" else ""
+        efa_device = (
+            f" on device {spec.efa_device}" if spec.efa_device and spec.provider == "efa" else ""
+        )
         return (
-            f"libfabric has no provider {spec.provider}{card} for messages of"
+            f"libfabric has no provider {spec.provider}{efa_device} for messages of"
             f" {spec.size_bytes} bytes ({clean(calls['fi_getinfo'], 60)})"
         )
     if "bind" in calls:

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from msgspec import structs
 
 from trntop.check import load as loads
-from trntop.check.model import ProbeError, ProbeResult, ProbeSpec, Served, Tool
+from trntop.check.model import ProbeError, ProbeResult, ProbeSpec, Served
 from trntop.core.text import clean
 
-from .fi_pingpong import FiPingpong
-from .perftest import IbSendLat
+from . import fi_pingpong
 from .process import Process
-from .tool import Failure, PairTool, Run, check_spec, results
+from .run import Failure, Run, blank_result, check_spec, results
 from .turns import Turns
 
 PORTS = range(21000, 32000)
@@ -31,10 +30,8 @@ LEAD_SECONDS = 5.0
 """A server side lives longer than its client by this, the time until that one is started."""
 AGAIN_SECONDS = 0.05
 """Between two attempts to connect."""
-FIRST_SECONDS = 0.3
-"""Duration of the attempts for the first run: perftest reports that it waits before it does."""
-NEXT_SECONDS = 3.0
-"""For a further run, for which the server side is restarted."""
+RETRY_SECONDS = 3.0
+"""Duration of the attempts for a run after the first, for which the server side is restarted."""
 PORT_ATTEMPTS = 5
 LAST_WORDS_SECONDS = 0.3
 """For a server side to end by itself once its client has ended."""
@@ -43,7 +40,6 @@ WARM_UP = 100
 
 Wrap = Callable[[Sequence[str]], list[str]]
 
-_TOOLS: dict[Tool, PairTool] = {"fi_pingpong": FiPingpong(), "ib_send_lat": IbSendLat()}
 _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}", re.ASCII)
 
 
@@ -95,17 +91,16 @@ class Prober:
             ProbeError: the probe is not valid, or its server side does not start.
         """
         check_spec(spec)
-        tool = _TOOLS[spec.tool]
         name = secrets.token_hex(8)
         seconds = spec.seconds + LEAD_SECONDS
         self._turns.acquire(name, seconds)
         server = _Server(spec, time.monotonic() + seconds)
         try:
-            port = await self._listen_anywhere(server, tool)
+            port = await self._listen_anywhere(server)
         except BaseException:
             self._turns.release(name)
             raise
-        server.task = asyncio.create_task(self._serve_runs(server, tool, port))
+        server.task = asyncio.create_task(self._serve_runs(server, port))
         server.task.add_done_callback(lambda _: self._turns.release(name))
         self._evict_ended()
         self._servers[name] = server
@@ -166,27 +161,25 @@ class Prober:
             if server.task is None or server.task.done():
                 del self._servers[name]
 
-    async def _listen_anywhere(self, server: _Server, tool: PairTool) -> int:
+    async def _listen_anywhere(self, server: _Server) -> int:
         """Starts the first run's server side on a free port."""
         for port in random.sample(PORTS, PORT_ATTEMPTS):
-            error = await self._listen(server, tool, port, _runs(server.spec)[0])
+            error = await self._listen(server, port, _runs(server.spec)[0])
             if error is None:
                 return port
             if error:
                 raise ProbeError(f"the server side does not start: {error}")
         raise ProbeError(f"{PORT_ATTEMPTS} ports were in use, one after the other")
 
-    async def _listen(
-        self, server: _Server, tool: PairTool, port: int, messages: int
-    ) -> str | None:
+    async def _listen(self, server: _Server, port: int, messages: int) -> str | None:
         """Starts the server side of a run; None once it listens, else its error.
 
         The error is empty if the port is in use.
         """
-        command = tool.server(server.spec, port, messages)
+        command = fi_pingpong.server(server.spec, port, messages)
         process = await self._start(command, server.until - time.monotonic())
         try:
-            if await process.prints(tool.listens, LISTEN_SECONDS):
+            if await process.prints(fi_pingpong.LISTENS, LISTEN_SECONDS):
                 server.process = process
                 return None
         except BaseException:
@@ -194,16 +187,16 @@ class Prober:
             raise
         await process.end()
         ended = await process.wait()
-        if tool.port_is_taken(ended):
+        if fi_pingpong.port_is_taken(ended):
             return ""
-        return tool.server_error(server.spec, ended) or "it does not listen"
+        return fi_pingpong.server_error(server.spec, ended) or "it does not listen"
 
-    async def _serve_runs(self, server: _Server, tool: PairTool, port: int) -> str:
+    async def _serve_runs(self, server: _Server, port: int) -> str:
         """Serves one run after the other; returns the error of the server side."""
         for index, messages in enumerate(_runs(server.spec)):
             if index:
                 try:
-                    error = await self._listen(server, tool, port, messages)
+                    error = await self._listen(server, port, messages)
                 except ProbeError as failure:
                     return str(failure)
                 if error is not None:
@@ -215,34 +208,28 @@ class Prober:
             if server.stopped.is_set() and ended.code is None and index:
                 return ""  # the client ended after fewer runs
             if ended.code != 0:
-                return tool.server_error(server.spec, ended)
+                return fi_pingpong.server_error(server.spec, ended)
         return ""
 
     async def _measure(
         self, spec: ProbeSpec, peer: str, address: str, port: int
     ) -> list[ProbeResult]:
-        tool = _TOOLS[spec.tool]
-        load = self._load
+        blank = blank_result(spec, peer, self._load)
         until = time.monotonic() + spec.seconds
         runs: list[Run] = []
         for index, messages in enumerate(_runs(spec)):
             # A run that does not fit into the time would be cut off without a result.
-            if runs and 2 * runs[0].seconds["mean"] * messages > until - time.monotonic():
+            if runs and 2 * runs[0].seconds * messages > until - time.monotonic():
                 break
-            retry = NEXT_SECONDS if index else FIRST_SECONDS
-            run = await self._run(tool, spec, address, port, messages, until, retry)
+            retry = RETRY_SECONDS if index else 0.0
+            run = await self._run(spec, address, port, messages, until, retry)
             if isinstance(run, Failure):
-                return [_failed(spec, peer, run, load)]
+                return [structs.replace(blank, error=run.text, guilty=run.side)]
             runs.append(run)
-        counted = runs[1:] or runs
-        return [
-            structs.replace(result, load=load)
-            for result in results(tool.program, spec, peer, counted)
-        ]
+        return results(blank, runs[1:] or runs)
 
     async def _run(
         self,
-        tool: PairTool,
         spec: ProbeSpec,
         address: str,
         port: int,
@@ -251,12 +238,12 @@ class Prober:
         retry: float,
     ) -> Run | Failure:
         """One run of the client side; `retry`: seconds in which the server side may still start."""
-        command = tool.client(spec, address, port, messages)
+        command = fi_pingpong.client(spec, address, port, messages)
         last = min(time.monotonic() + retry, until)
         while True:
             ended = await (await self._start(command, until - time.monotonic())).wait()
-            if not tool.is_refused(ended) or time.monotonic() >= last:
-                return tool.read(spec, ended, messages, f"{address} port {port}")
+            if not fi_pingpong.is_refused(ended) or time.monotonic() >= last:
+                return fi_pingpong.read(spec, ended, messages, f"{address} port {port}")
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _start(self, command: Sequence[str], seconds: float) -> Process:
@@ -280,18 +267,3 @@ async def _stop(server: _Server, wait: float = 0.0) -> str:
     if server.process is not None:
         await server.process.end()
     return await server.task
-
-
-def _failed(spec: ProbeSpec, peer: str, failure: Failure, load: str) -> ProbeResult:
-    efa = spec.provider == "efa"
-    return ProbeResult(
-        tool=spec.tool,
-        peer=peer,
-        provider=spec.provider,
-        card=spec.card if efa else "",
-        peer_card=spec.peer_card if efa else "",
-        size_bytes=spec.size_bytes,
-        load=load,
-        error=failure.text,
-        guilty=failure.side,
-    )

@@ -56,18 +56,18 @@ def _headline(check: Check) -> Sequence[str]:
 def how(check: Check) -> str:
     """`quick, fi_pingpong over efa, 64 B`."""
     spec = check.plan.spec
-    each = ", each EFA device" if check.plan.per_card else ""
+    each = ", each EFA device" if check.plan.per_device else ""
     size = units.bytes_iec(spec.size_bytes)
     return f"{check.plan.extent}{each}, {spec.tool} over {spec.provider}, {size}"
 
 
 def _cards(place: Place) -> str:
     """`8 of 8`."""
-    if place.cards is None:
+    if place.efa_devices is None:
         return units.ABSENT
-    if place.expected_cards is None:
-        return str(place.cards)
-    return f"{place.cards} of {place.expected_cards}"
+    if place.expected_efa_devices is None:
+        return str(place.efa_devices)
+    return f"{place.efa_devices} of {place.expected_efa_devices}"
 
 
 def shown(check: Check) -> Sequence[Place]:

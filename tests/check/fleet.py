@@ -6,7 +6,7 @@ from collections.abc import Callable
 from msgspec import structs
 
 from trntop.check.model import (
-    Card,
+    EfaDevice,
     Inspection,
     ProbeError,
     ProbeResult,
@@ -32,8 +32,8 @@ COUNTERS = {
 DEVICE = {"cmds_err": 40, "no_completion_cmds": 0, "keep_alive_rcvd": 80_000}
 
 
-def card(place: int, **changes: object) -> Card:
-    made = Card(
+def efa_device(place: int, **changes: object) -> EfaDevice:
+    made = EfaDevice(
         name=f"rdmap{16 * (place + 1)}s27",
         rate_gbps=100.0,
         driver="2.17.3g",
@@ -49,7 +49,7 @@ def inspection(node: str, **changes: object) -> Inspection:
         node=node,
         time=NOW,
         instance_type="trn1.32xlarge",
-        cards=[card(place) for place in range(8)],
+        efa_devices=[efa_device(place) for place in range(8)],
         devices=16,
         versions={"efa": "2.17.3g", "libfabric": "2.1.0", "kernel": "6.1.0"},
         modules={"efa": True, "ib_uverbs": True, "ib_core": True, "neuron": True},
@@ -70,7 +70,7 @@ class Fleet:
 
     def __init__(self, count: int, answer: Callable[[str, str, str], Answer] | None = None) -> None:
         self.names = [f"trn-{place:03}" for place in range(1, count + 1)]
-        self.answer = answer or (lambda one, two, card: LATENCY)
+        self.answer = answer or (lambda one, two, efa_device: LATENCY)
         self.looks: dict[str, Callable[[int], Inspection]] = {}
         """Node → its inspection by how often it was looked at, where it is not as all are."""
         self.broken: dict[str, ProbeError] = {}
@@ -129,11 +129,11 @@ class FakeHost:
         await self._answer()
         if peer != self.name:
             self._begin()
-        self._fleet.probes.append((self.name, peer, spec.card))
+        self._fleet.probes.append((self.name, peer, spec.efa_device))
         await asyncio.sleep(0)
         if peer != self.name:
             self._fleet.running.remove(self.name)
-        answer = self._fleet.answer(self.name, peer, spec.card)
+        answer = self._fleet.answer(self.name, peer, spec.efa_device)
         if isinstance(answer, ProbeError):
             raise answer
         if isinstance(answer, ProbeResult):
@@ -143,7 +143,7 @@ class FakeHost:
                 tool=spec.tool,
                 peer="10.0.0.1",
                 provider=spec.provider,
-                card=spec.card,
+                efa_device=spec.efa_device,
                 size_bytes=spec.size_bytes,
                 seconds=seconds,
                 statistic=statistic,

@@ -21,8 +21,8 @@ def only(check: Check) -> Finding:
 
 
 def slow(node: str, times: float, rail: str = "") -> Callable[[str, str, str], float]:
-    def answer(one: str, two: str, card: str) -> float:
-        here = node in (one, two) and rail in ("", card)
+    def answer(one: str, two: str, efa_device: str) -> float:
+        here = node in (one, two) and rail in ("", efa_device)
         return LATENCY * times if here else LATENCY
 
     return answer
@@ -49,7 +49,7 @@ def test_slightly_slow_is_a_warning_and_less_is_nothing() -> None:
 def test_two_racks_make_nobody_slow(plan: Plan) -> None:
     """Within one 20 µs, across 32 µs; neighbours are in different ones."""
 
-    def answer(one: str, two: str, card: str) -> float:
+    def answer(one: str, two: str, efa_device: str) -> float:
         racks = [int(name[-3:]) % 2 for name in (one, two)]
         return 20e-6 if racks[0] == racks[1] else 32e-6
 
@@ -59,7 +59,7 @@ def test_two_racks_make_nobody_slow(plan: Plan) -> None:
 
 
 def test_many_slow_nodes_share_something() -> None:
-    def answer(one: str, two: str, card: str) -> float:
+    def answer(one: str, two: str, efa_device: str) -> float:
         return LATENCY * (4 if min(one, two) <= "trn-006" else 1)
 
     check = Fleet(16, answer).run(FULL)
@@ -70,7 +70,7 @@ def test_many_slow_nodes_share_something() -> None:
 
 
 def test_two_slow_nodes_at_once() -> None:
-    def answer(one: str, two: str, card: str) -> float:
+    def answer(one: str, two: str, efa_device: str) -> float:
         return LATENCY * (5 if {one, two} & {"trn-001", "trn-002"} else 1)
 
     check = Fleet(8, answer).run()
@@ -78,7 +78,7 @@ def test_two_slow_nodes_at_once() -> None:
 
 
 def test_a_slow_path_blames_no_node() -> None:
-    def answer(one: str, two: str, card: str) -> float:
+    def answer(one: str, two: str, efa_device: str) -> float:
         return LATENCY * (5 if {one, two} == {"trn-001", "trn-002"} else 1)
 
     check = Fleet(8, answer).run()
@@ -91,7 +91,7 @@ def test_a_slow_path_blames_no_node() -> None:
 
 @pytest.mark.parametrize("plan", [Plan(), FULL])
 def test_a_node_that_answers_nobody_is_named_and_its_partners_are_not(plan: Plan) -> None:
-    def answer(one: str, two: str, card: str) -> Answer:
+    def answer(one: str, two: str, efa_device: str) -> Answer:
         return failed("no data within 10 s", "path") if "trn-004" in (one, two) else LATENCY
 
     finding = only(Fleet(8, answer).run(plan))
@@ -100,7 +100,7 @@ def test_a_node_that_answers_nobody_is_named_and_its_partners_are_not(plan: Plan
 
 
 def test_a_side_that_fails_by_itself_is_to_blame() -> None:
-    def answer(one: str, two: str, card: str) -> Answer:
+    def answer(one: str, two: str, efa_device: str) -> Answer:
         if "trn-003" not in (one, two):
             return LATENCY
         side = "client" if one == "trn-003" else "server"
@@ -113,7 +113,7 @@ def test_a_side_that_fails_by_itself_is_to_blame() -> None:
 
 
 def test_losses_name_the_node_that_has_them() -> None:
-    def answer(one: str, two: str, card: str) -> Answer:
+    def answer(one: str, two: str, efa_device: str) -> Answer:
         if "trn-003" not in (one, two):
             return LATENCY
         return ProbeResult(tool="fi_pingpong", peer="?", seconds=LATENCY, size_bytes=64, lost=7)
@@ -126,7 +126,7 @@ def test_losses_name_the_node_that_has_them() -> None:
 def test_what_sometimes_fails_and_is_slow_otherwise() -> None:
     tries = {"trn-003": 0}
 
-    def answer(one: str, two: str, card: str) -> Answer:
+    def answer(one: str, two: str, efa_device: str) -> Answer:
         if "trn-003" not in (one, two):
             return LATENCY
         tries["trn-003"] += 1
@@ -182,7 +182,7 @@ def test_load_of_one_partner_excuses_nothing_where_idle_ones_see_it_too() -> Non
 
 
 def test_a_path_that_is_slow_under_load() -> None:
-    def answer(one: str, two: str, card: str) -> float:
+    def answer(one: str, two: str, efa_device: str) -> float:
         return LATENCY * (5 if {one, two} == {"trn-001", "trn-002"} else 1)
 
     fleet = Fleet(8, answer)
@@ -194,21 +194,21 @@ def test_a_path_that_is_slow_under_load() -> None:
 
 def test_a_slow_rail_is_named_with_its_card() -> None:
     fleet = Fleet(6, slow("trn-002", 4, "rdmap48s27"))
-    check = fleet.run(Plan(per_card=True))
+    check = fleet.run(Plan(per_device=True))
     finding = only(check)
     assert (finding.node, finding.component) == ("trn-002", "efa:rdmap48s27")
     assert finding.fault == "slow EFA device" and finding.text.startswith("rdmap48s27 with trn-")
     (place,) = [one for one in check.places if one.node == "trn-002"]
-    assert [name for name, one in place.card_outcomes.items() if one is not Outcome.PASS] == [
+    assert [name for name, one in place.efa_device_outcomes.items() if one is not Outcome.PASS] == [
         "rdmap48s27"
     ]
     # Once more is the rail probed that is in doubt, not the other seven.
     again = [one for one in check.trials if one.stage.startswith(("again", "suspects"))]
-    assert {one.card for one in again} == {"rdmap48s27"}
+    assert {one.efa_device for one in again} == {"rdmap48s27"}
 
 
 def test_all_cards_of_a_node_are_the_node() -> None:
-    finding = only(Fleet(6, slow("trn-002", 4)).run(Plan(per_card=True)))
+    finding = only(Fleet(6, slow("trn-002", 4)).run(Plan(per_device=True)))
     assert (finding.node, finding.component) == ("trn-002", "")
 
 

@@ -10,7 +10,7 @@ from trntop.check.plan import Plan, probe_seconds
 from trntop.core import units
 
 PAGE = Path(__file__).parents[2] / "docs/check.md"
-CARDS = 16
+EFA_DEVICES = 16
 
 
 @pytest.mark.parametrize("provider", ["efa", "tcp"])
@@ -25,9 +25,9 @@ def test_a_probe_never_takes_longer_than_its_deadline() -> None:
 
 
 def test_more_work_takes_longer() -> None:
-    quick, full, cards = Plan(), Plan(extent="full"), Plan(per_card=True)
+    quick, full, efa_devices = Plan(), Plan(extent="full"), Plan(per_device=True)
     assert quick.seconds(16)[0] < full.seconds(16)[0]
-    assert quick.seconds(16)[0] < cards.seconds(16, CARDS)[0]
+    assert quick.seconds(16)[0] < efa_devices.seconds(16, EFA_DEVICES)[0]
     assert quick.seconds(16)[0] < quick.seconds(16)[1]
     assert Plan(pairs=1).seconds(16)[0] > quick.seconds(16)[0]
     assert quick.seconds(1)[0] > 0 == quick.rounds(0).__len__()
@@ -35,7 +35,8 @@ def test_more_work_takes_longer() -> None:
 
 def row(count: int) -> str:
     times = (
-        plan.seconds(count, CARDS)[0] for plan in (Plan(), Plan(per_card=True), Plan(extent="full"))
+        plan.seconds(count, EFA_DEVICES)[0]
+        for plan in (Plan(), Plan(per_device=True), Plan(extent="full"))
     )
     return f"| {count:,} | " + " | ".join(map(units.span, times)) + " |"
 

@@ -49,9 +49,9 @@ def test_a_full_tournament_probes_every_pair() -> None:
 
 def test_cards_are_probed_one_after_another_with_their_like() -> None:
     fleet = Fleet(2)
-    check = fleet.run(Plan(per_card=True))
+    check = fleet.run(Plan(per_device=True))
     assert len(fleet.probes) == 8
-    assert {(one.card, one.peer_card) for one in check.trials} == {
+    assert {(one.efa_device, one.peer_efa_device) for one in check.trials} == {
         (f"rdmap{16 * place}s27",) * 2 for place in range(1, 9)
     }
 
@@ -136,7 +136,7 @@ def test_a_node_that_dies_during_the_check_is_not_asked_again(
     monkeypatch.setattr(runner, "CLOSE", 0.05)
     fleet = Fleet(6)
 
-    def answer(one: str, two: str, card: str) -> float:
+    def answer(one: str, two: str, efa_device: str) -> float:
         fleet.hanging.add("trn-003")
         return LATENCY
 
@@ -150,7 +150,7 @@ def test_a_node_that_dies_during_the_check_is_not_asked_again(
 
 
 def test_a_node_that_starts_no_probe_is_told_apart_from_one_that_is_gone() -> None:
-    def answer(one: str, two: str, card: str) -> float | ProbeError:
+    def answer(one: str, two: str, efa_device: str) -> float | ProbeError:
         return ProbeError("fi_pingpong is not installed") if one == "trn-003" else LATENCY
 
     fleet = Fleet(5, answer)
@@ -165,7 +165,7 @@ def test_a_node_that_starts_no_probe_is_told_apart_from_one_that_is_gone() -> No
 def test_a_node_that_gives_no_answer_once_is_not_gone() -> None:
     tries = iter(range(9))
 
-    def answer(one: str, two: str, card: str) -> float | ProbeError:
+    def answer(one: str, two: str, efa_device: str) -> float | ProbeError:
         if "trn-003" in (one, two) and next(tries) == 1:
             return UnreachableError("no answer within 12 s")
         return LATENCY
@@ -180,7 +180,7 @@ def test_a_node_that_gives_no_answer_once_is_not_gone() -> None:
 
 def test_a_node_without_the_tool_is_not_probed_and_has_no_fault() -> None:
     fleet = Fleet(4)
-    fleet.looks["trn-004"] = lambda _: inspection("trn-004", tools=["ib_send_lat"])
+    fleet.looks["trn-004"] = lambda _: inspection("trn-004", tools=[])
     check = fleet.run()
     assert told(check) == {}
     assert told(check, Outcome.UNKNOWN) == {"trn-004": "not probed, fi_pingpong is not installed"}
@@ -219,7 +219,7 @@ def test_busy_nodes_are_left_alone_unless_told() -> None:
 def test_a_passing_disturbance_is_seen_through() -> None:
     slow = iter([10 * LATENCY])
     fleet = Fleet(
-        8, lambda one, two, card: next(slow, LATENCY) if "trn-003" in (one, two) else LATENCY
+        8, lambda one, two, efa_device: next(slow, LATENCY) if "trn-003" in (one, two) else LATENCY
     )
     check = fleet.run()
     assert check.outcome is Outcome.PASS

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from tests.check.fleet import DEVICE, NOW, Fleet, card, inspection
+from tests.check.fleet import DEVICE, NOW, Fleet, efa_device, inspection
 from tests.check.test_runner import told
-from trntop.check.model import Action, Card, Finding, Inspection, Outcome, ProbeSpec
+from trntop.check.model import Action, EfaDevice, Finding, Inspection, Outcome, ProbeSpec
 from trntop.check.plan import Plan
 from trntop.check.result import Check
 from trntop.core.settings import Check as Limits
@@ -37,7 +37,7 @@ def look(**changes: object) -> Inspection:
 
 
 def test_a_missing_card() -> None:
-    finding = only(check_of(trn_002=look(cards=[card(place) for place in range(7)])))
+    finding = only(check_of(trn_002=look(efa_devices=[efa_device(place) for place in range(7)])))
     assert (finding.node, finding.outcome, finding.action) == (
         "trn-002", Outcome.FAIL, Action.REBOOT
     )  # fmt: skip
@@ -46,7 +46,10 @@ def test_a_missing_card() -> None:
 
 
 def test_fewer_cards_on_all_nodes_are_perhaps_meant() -> None:
-    few = {f"trn-00{place}": (inspection("", cards=[card(0)]),) * 2 for place in range(1, 7)}
+    few = {
+        f"trn-00{place}": (inspection("", efa_devices=[efa_device(0)]),) * 2
+        for place in range(1, 7)
+    }
     check = _check(6, few)
     assert check.outcome is Outcome.WARN
     assert check.findings[0].text.endswith("; most nodes have 1")
@@ -54,7 +57,7 @@ def test_fewer_cards_on_all_nodes_are_perhaps_meant() -> None:
 
 def test_no_card_at_all() -> None:
     bare = {
-        f"trn-00{place}": (inspection("", instance_type="", cards=[], devices=None),) * 2
+        f"trn-00{place}": (inspection("", instance_type="", efa_devices=[], devices=None),) * 2
         for place in (1, 2)
     }
     fleet = Fleet(2)
@@ -68,18 +71,18 @@ def test_a_type_nobody_knows_is_compared_with_the_others() -> None:
         f"trn-00{place}": (inspection("", instance_type="trn9.huge"),) * 2 for place in range(1, 5)
     }
     assert _check(4, seen).outcome is Outcome.PASS
-    fewer = inspection("", instance_type="trn9.huge", cards=[card(0)])
+    fewer = inspection("", instance_type="trn9.huge", efa_devices=[efa_device(0)])
     assert "1 found, 8 expected" in only(_check(4, seen | {"trn-002": (fewer, fewer)})).text
 
 
 def test_cards_that_cannot_be_seen() -> None:
-    check = check_of(trn_002=look(cards=None, problems=["/sys cannot be read"]))
+    check = check_of(trn_002=look(efa_devices=None, problems=["/sys cannot be read"]))
     assert only(check).outcome is Outcome.UNKNOWN
     assert any(one.text == "/sys cannot be read" for one in check.findings)
 
 
 def test_a_card_that_disappears_during_the_check() -> None:
-    before, after = look(), look(cards=[card(place) for place in range(7)])
+    before, after = look(), look(efa_devices=[efa_device(place) for place in range(7)])
     texts = told(_check(6, {"trn-002": (before, after)}))
     assert texts.keys() == {"trn-002"}
     components = [one.component for one in _check(6, {"trn-002": (before, after)}).findings]
@@ -87,13 +90,13 @@ def test_a_card_that_disappears_during_the_check() -> None:
 
 
 def test_a_slower_line_rate_counts_from_the_driver_on_that_tells_it() -> None:
-    slow = [card(0, rate_gbps=50.0), *(card(place) for place in range(1, 8))]
-    finding = only(check_of(trn_002=look(cards=slow)))
+    slow = [efa_device(0, rate_gbps=50.0), *(efa_device(place) for place in range(1, 8))]
+    finding = only(check_of(trn_002=look(efa_devices=slow)))
     assert finding.component == "efa:rdmap16s27"
     assert "50 Gb/s, 100 expected" in finding.text
     old = {"efa": "2.12.0g", "libfabric": "2.1.0", "kernel": "6.1.0"}
     older = [msgspec.structs.replace(one, driver="2.12.0g") for one in slow]
-    check = check_of(trn_002=look(cards=older, versions=old))
+    check = check_of(trn_002=look(efa_devices=older, versions=old))
     assert {one.check for one in check.findings if one.outcome is not Outcome.PASS} == {"versions"}
 
 
@@ -101,10 +104,10 @@ def test_a_slower_line_rate_counts_from_the_driver_on_that_tells_it() -> None:
 
 
 def counted(place: int = 0, seconds: float = 60.0, **counts: int) -> tuple[Inspection, Inspection]:
-    """A node on one card of which something was counted between the looks; traffic on all."""
+    """A node on one efa_device of which something was counted between the looks; traffic on all."""
 
-    def after(own: int) -> Card:
-        one = card(own)
+    def after(own: int) -> EfaDevice:
+        one = efa_device(own)
         port = one.port | {"tx_pkts": one.port["tx_pkts"] + 10_000}
         device = one.device | {"keep_alive_rcvd": one.device["keep_alive_rcvd"] + 12}
         for name, count in counts.items() if own == place else ():
@@ -112,7 +115,7 @@ def counted(place: int = 0, seconds: float = 60.0, **counts: int) -> tuple[Inspe
             where[name] = where.get(name, 0) + count
         return msgspec.structs.replace(one, port=port, device=device)
 
-    later = inspection("", cards=[after(own) for own in range(8)], time=NOW + seconds)
+    later = inspection("", efa_devices=[after(own) for own in range(8)], time=NOW + seconds)
     return inspection(""), later
 
 
@@ -140,11 +143,11 @@ def test_retransmits_everywhere_blame_no_card() -> None:
 
 def _everywhere(counter: str, count: int) -> tuple[Inspection, Inspection]:
     before, after = counted()
-    cards = [
+    efa_devices = [
         msgspec.structs.replace(one, port=one.port | {counter: one.port.get(counter, 0) + count})
-        for one in after.cards or ()
+        for one in after.efa_devices or ()
     ]
-    return before, msgspec.structs.replace(after, cards=cards)
+    return before, msgspec.structs.replace(after, efa_devices=efa_devices)
 
 
 @pytest.mark.parametrize(
@@ -152,13 +155,13 @@ def _everywhere(counter: str, count: int) -> tuple[Inspection, Inspection]:
 )
 def test_events_during_the_check(counter: str) -> None:
     before, after = counted(0, **{counter: 3})
-    if counter not in before.cards[0].port | before.cards[0].device:  # type: ignore[index]
+    if counter not in before.efa_devices[0].port | before.efa_devices[0].device:  # type: ignore[index]
         before, after = (
             msgspec.structs.replace(
                 one,
-                cards=[
+                efa_devices=[
                     msgspec.structs.replace(each, port={counter: 0} | each.port)
-                    for each in one.cards or ()
+                    for each in one.efa_devices or ()
                 ],
             )
             for one in (before, after)
@@ -169,9 +172,13 @@ def test_events_during_the_check(counter: str) -> None:
 
 
 def test_a_dead_admin_queue_fails_whenever_it_died() -> None:
-    dead = card(2, device=DEVICE | {"no_completion_cmds": 1})
+    dead = efa_device(2, device=DEVICE | {"no_completion_cmds": 1})
     finding = only(
-        check_of(trn_002=look(cards=[*map(card, (0, 1)), dead, *map(card, range(3, 8))]))
+        check_of(
+            trn_002=look(
+                efa_devices=[*map(efa_device, (0, 1)), dead, *map(efa_device, range(3, 8))]
+            )
+        )
     )
     assert (finding.outcome, finding.action) == (Outcome.FAIL, Action.REBOOT)
     assert finding.component == "efa:rdmap48s27"
@@ -221,7 +228,12 @@ def test_without_a_majority_nobody_is_odd() -> None:
         ({"memlock_bytes": 65536.0}, Outcome.WARN, "64.0 KiB, at least 16.0 GiB required"),
         ({"huge_pages": 0}, Outcome.WARN, "0 pages of 2 MiB reserved, 5,128 required"),
         (
-            {"cards": [card(0, p2p="NVIDIA"), *(card(place) for place in range(1, 8))]},
+            {
+                "efa_devices": [
+                    efa_device(0, p2p="NVIDIA"),
+                    *(efa_device(place) for place in range(1, 8)),
+                ]
+            },
             Outcome.WARN,
             "1 of 8 EFA devices cannot access Neuron device memory: p2p is NVIDIA",
         ),
@@ -246,9 +258,9 @@ def test_limits_are_settings() -> None:
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"cards": []}, "no EFA devices"),
-        ({"cards": [card(place) for place in range(7)]}, "EFA devices missing"),
-        ({"cards": None}, "EFA devices unknown"),
+        ({"efa_devices": []}, "no EFA devices"),
+        ({"efa_devices": [efa_device(place) for place in range(7)]}, "EFA devices missing"),
+        ({"efa_devices": None}, "EFA devices unknown"),
         ({"devices": 0}, "no Neuron devices"),
         ({"devices": 15}, "Neuron devices missing"),
         ({"unhealthy": {"device:3": "Neuron device 3: 2 HBM errors"}}, "Neuron device unhealthy"),

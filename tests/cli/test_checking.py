@@ -40,7 +40,9 @@ def given(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> list[Source]:
 
 
 def slow_fleet(count: int = 8) -> Fleet:
-    return Fleet(count, lambda one, two, card: LATENCY * (4 if "trn-003" in (one, two) else 1))
+    return Fleet(
+        count, lambda one, two, efa_device: LATENCY * (4 if "trn-003" in (one, two) else 1)
+    )
 
 
 def test_a_fleet_that_is_well(
@@ -103,8 +105,7 @@ def test_what_nodes_there_are_may_not_be_known(
             "invalid probe: size_bytes: 2000000000 is not between",
         ),
         (["trn-1", "--deadline", "1000", "--dry-run"], "seconds: 1000 is not between 0.5 and 300"),
-        (["trn-1", "--per-card", "--provider", "tcp"], "--per-card needs --provider efa"),
-        (["trn-1", "--tool", "ib_send_lat", "--provider", "tcp"], "needs --provider efa"),
+        (["trn-1", "--per-device", "--provider", "tcp"], "--per-device needs --provider efa"),
     ],
 )
 def test_bad_use_is_one_line(
@@ -135,15 +136,15 @@ def test_options_become_the_plan(
     monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     given(monkeypatch, Fleet(3))
-    options = "--tool ib_send_lat --size 1K --iterations 50 --repeats 2 --deadline 4 --full"
-    assert main(["check", "x", "--json", "--per-card", *options.split()]) == 0
+    options = "--size 1K --iterations 50 --repeats 2 --deadline 4 --full"
+    assert main(["check", "x", "--json", "--per-device", *options.split()]) == 0
     found = json.loads(capsysbinary.readouterr().out)
     assert found["schema"] == 1
     assert found["plan"]["spec"] == {
-        "tool": "ib_send_lat", "provider": "efa", "card": "", "peer_card": "", "size_bytes": 1000,
-        "iterations": 50, "repeats": 2, "seconds": 4.0,
+        "tool": "fi_pingpong", "provider": "efa", "efa_device": "", "peer_efa_device": "",
+        "size_bytes": 1000, "iterations": 50, "repeats": 2, "seconds": 4.0,
     }  # fmt: skip
-    assert (found["plan"]["extent"], found["plan"]["per_card"]) == ("full", True)
+    assert (found["plan"]["extent"], found["plan"]["per_device"]) == ("full", True)
     assert found["outcome"] == "pass"
     assert len(found["trials"]) == 3 * 8
     assert found["trials"][0]["results"][0]["peer"].startswith("trn-")
@@ -229,6 +230,6 @@ def test_this_machine_alone(tmp_path: Path) -> None:
         text=True,
         timeout=60,
     )
-    assert run.returncode in (1, 2, 3), run.stderr  # no EFA card here
+    assert run.returncode in (1, 2, 3), run.stderr  # no EFA efa_device here
     assert "Traceback" not in run.stderr
     assert run.stdout.splitlines()[-1].startswith(("WARN", "FAIL", "INCONCLUSIVE"))

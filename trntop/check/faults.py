@@ -81,30 +81,33 @@ REFUSED = Fault(
 BUSY = Fault(
     "busy", "busy", _UNKNOWN, "Check it when it is idle, or add --include-busy to probe it anyway."
 )
-TOOL_MISSING = Fault("tools", "probe tool missing", _UNKNOWN)
+TOOL_MISSING = Fault(
+    "tools", "probe tool missing", _UNKNOWN,
+    "Install the EFA installer or Debian's libfabric-bin.",
+)  # fmt: skip
 NOT_PROBED = Fault("latency", "not probed", _UNKNOWN)
 INCOMPLETE = Fault("time", "check incomplete", _UNKNOWN)
 
 # EFA and Neuron devices
 
 EFA_UNKNOWN = Fault(
-    "cards", "EFA devices unknown", _UNKNOWN,
+    "EFA devices", "EFA devices unknown", _UNKNOWN,
     "Run on the node: `ls /sys/class/infiniband`, `trntop doctor`.",
 )  # fmt: skip
-NO_EFA = Fault("cards", "no EFA devices", _FAIL, _RESTART, Action.REBOOT)
+NO_EFA = Fault("EFA devices", "no EFA devices", _FAIL, _RESTART, Action.REBOOT)
 NO_EFA_KNOWN = Fault(
-    "cards", "no EFA devices", _FAIL, "Add --provider tcp to probe over the ordinary network."
+    "EFA devices", "no EFA devices", _FAIL, "Add --provider tcp to probe over the ordinary network."
 )
 EFA_MISSING = Fault(
-    "cards", "EFA devices missing", _FAIL,
+    "EFA devices", "EFA devices missing", _FAIL,
     "{drain} Reboot it; if the device stays missing, stop and start the instance.", Action.REBOOT,
 )  # fmt: skip
 EFA_FEWER = Fault(
-    "cards", "EFA devices missing", _WARN,
+    "EFA devices", "EFA devices missing", _WARN,
     "Ignore this if the nodes were launched with fewer interfaces on purpose.",
 )  # fmt: skip
-EFA_LOST = Fault("cards", "EFA device lost", _FAIL, _RESTART, Action.ISOLATE)
-EFA_RATE = Fault("cards", "EFA link rate low", _FAIL, _RESTART, Action.ISOLATE)
+EFA_LOST = Fault("EFA devices", "EFA device lost", _FAIL, _RESTART, Action.ISOLATE)
+EFA_RATE = Fault("EFA devices", "EFA link rate low", _FAIL, _RESTART, Action.ISOLATE)
 EFA_DEAD = Fault(
     "admin queue", "EFA admin queue dead", _FAIL,
     "{drain} Reboot it; if it recurs, replace the instance.", Action.REBOOT,
@@ -112,7 +115,7 @@ EFA_DEAD = Fault(
 EFA_RESET = Fault("counters", "EFA driver reset", _WARN, action=Action.MONITOR)
 RETRANSMITS = Fault(
     "retransmits", "retransmits high", _WARN,
-    "Check again with --per-card --full; if it is slow too, drain it.", Action.MONITOR,
+    "Check again with --per-device --full; if it is slow too, drain it.", Action.MONITOR,
 )  # fmt: skip
 ALL_RETRANSMIT = Fault(
     "retransmits", "retransmits high", _WARN, "Check the network between the nodes."

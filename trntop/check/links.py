@@ -1,8 +1,8 @@
 """The quality of each link, and the faulty endpoints.
 
-An endpoint is a node, or one EFA device of it with `--per-card`. Links are compared with the median
-of the endpoints' best links, which a few slow links do not move. An endpoint that is bad with two
-partners that are healthy with others is faulty; otherwise the link is.
+An endpoint is a node, or one EFA device of it with `--per-device`. Links are compared with the
+median of the endpoints' best links, which a few slow links do not move. An endpoint that is bad
+with two partners that are healthy with others is faulty; otherwise the link is.
 """
 
 import math
@@ -40,7 +40,7 @@ class Quality(IntEnum):
 
 def is_best_run(result: ProbeResult) -> bool:
     """Whether it is the lowest mean of several runs: a disturbance raises the others."""
-    return result.tool == "fi_pingpong" and result.statistic == "min"
+    return result.statistic == "min"
 
 
 def representative(results: Iterable[ProbeResult]) -> ProbeResult | None:
@@ -113,7 +113,7 @@ class LinkAnalysis:
     def _collect(self, runs: Sequence[ProbeRun]) -> None:
         links: dict[frozenset[Endpoint], Link] = {}
         for run in runs:
-            client, server = (run.client, run.card), (run.server, run.peer_card)
+            client, server = (run.client, run.efa_device), (run.server, run.peer_efa_device)
             if run.busy:
                 self.busy[run.guilty] = run.error
                 continue

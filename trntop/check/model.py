@@ -5,7 +5,7 @@ All of it travels as JSON between a check and the agents of nodes, so every stru
 
 import re
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -31,7 +31,7 @@ class RefusedError(ProbeError):
 _FIRST_SENTENCE = re.compile(r"[:.;] ")
 """The end of the first sentence of a next step; commands follow it."""
 
-Tool = Literal["fi_pingpong", "ib_send_lat"]
+PROBE_TOOL: Final = "fi_pingpong"
 Side = Literal["", "client", "server", "path"]
 """Where a probe failed; empty if unknown."""
 
@@ -39,11 +39,11 @@ Side = Literal["", "client", "server", "path"]
 class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One probe between two nodes; each field is checked before it becomes an option."""
 
-    tool: Tool = "fi_pingpong"
+    tool: Literal["fi_pingpong"] = PROBE_TOOL
     provider: Literal["efa", "tcp"] = "efa"
-    card: str = ""
+    efa_device: str = ""
     """EFA device of the client; if empty, libfabric chooses one."""
-    peer_card: str = ""
+    peer_efa_device: str = ""
     """EFA device of the server."""
     size_bytes: int = 64
     iterations: int = 1000
@@ -59,8 +59,8 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tool: str
     peer: str
     provider: str = ""
-    card: str = ""
-    peer_card: str = ""
+    efa_device: str = msgspec.field(default="", name="card")
+    peer_efa_device: str = msgspec.field(default="", name="peer_card")
     size_bytes: int | None = None
     statistic: str = "mean"
     seconds: float | None = None
@@ -85,7 +85,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     load: str = ""
 
 
-class Card(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EfaDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One EFA device of a node."""
 
     name: str
@@ -106,7 +106,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """By the node's own clock, unix seconds."""
     simulated: bool = False
     instance_type: str = ""
-    cards: list[Card] | None = None
+    efa_devices: list[EfaDevice] | None = None
     devices: int | None = None
     """Number of Neuron devices."""
     unhealthy: dict[str, str] = {}
@@ -127,8 +127,10 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     problems: list[str] = []
     """Parts that could not be inspected, with the reason."""
 
-    def lacks(self, tool: Tool) -> bool:
-        return self.tools is not None and tool not in self.tools
+    @property
+    def lacks_tool(self) -> bool:
+        """Whether the probe tool is known to be missing."""
+        return self.tools is not None and PROBE_TOOL not in self.tools
 
 
 class Host(Protocol):
@@ -194,7 +196,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One result of a check about a node or about all; one that passes is a remark."""
 
     check: str
-    """Id of the test: `cards`, `versions`, `memlock`, `latency`, `retransmits`, …"""
+    """Id of the test: `EFA devices`, `versions`, `memlock`, `latency`, `retransmits`, …"""
     outcome: Outcome
     fault: str = ""
     """As it follows a node's name: `unreachable`, `memlock too low`; empty for a remark."""

@@ -29,7 +29,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     extent: Extent = "quick"
     """Two partners for each node, or each pair."""
-    per_card: bool = False
+    per_device: bool = False
     """Whether each EFA device is probed separately, with the device at the same position."""
     disturb: bool = False
     """Whether nodes with running jobs are also probed."""
@@ -42,21 +42,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds after which a check ends with partial results."""
 
     def may_probe(self, seen: Inspection | None) -> bool:
-        return (
-            seen is not None and (not seen.busy or self.disturb) and not seen.lacks(self.spec.tool)
-        )
+        return seen is not None and (not seen.busy or self.disturb) and not seen.lacks_tool
 
     def rounds(self, count: int) -> list[Round]:
         return schedule.tournament(count) if self.extent == "full" else schedule.quick(count)
 
-    def seconds(self, count: int, cards: int = 1) -> tuple[float, float]:
+    def seconds(self, count: int, efa_devices: int = 1) -> tuple[float, float]:
         """Seconds if all nodes are healthy, and if suspects are probed again.
 
         Args:
             count: number of nodes.
-            cards: EFA devices of each node, for `per_card`.
+            efa_devices: EFA devices of each node, for `per_device`.
         """
-        probe = probe_seconds(self.spec) * (cards if self.per_card else 1)
+        probe = probe_seconds(self.spec) * (efa_devices if self.per_device else 1)
         inspections = 2 * math.ceil(max(count, 1) / self.pairs) * INSPECTION
         rounds = [math.ceil(len(pairs) / self.pairs) for pairs in self.rounds(count)] or [1]
         healthy = inspections + sum(rounds) * probe

@@ -17,17 +17,16 @@ from trntop.recording.writer import Recorder
 def readings(check: Check) -> Iterator[Reading]:
     """One reading for each probe, of the node that was its client."""
     for run in sorted(check.trials, key=lambda run: run.time):
-        # With defaults: a result without `statistic` would not be known to be the mean.
+        devices: dict[str, object] = {"card": run.efa_device, "peer_card": run.peer_efa_device}
+        # A result without `statistic` would not be known to be the mean.
         results = [
-            msgspec.structs.asdict(result)
-            | {"card": result.card or run.card, "peer_card": result.peer_card or run.peer_card}
+            devices | {"statistic": result.statistic} | msgspec.to_builtins(result)
             for result in run.results
         ]
         document: dict[str, object] = {"results": results}
         if not results:
-            tool = check.plan.spec.tool
-            document = {
-                "tool": tool, "peer": run.server, "card": run.card, "error": run.error
+            document = devices | {
+                "tool": check.plan.spec.tool, "peer": run.server, "error": run.error
             }  # fmt: skip
         data = msgspec.json.encode(document)
         yield Reading(run.client, names.PROBE, run.time, data, check.simulated)

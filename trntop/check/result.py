@@ -33,9 +33,9 @@ class ProbeRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     client: str
     server: str
-    card: str = ""
+    efa_device: str = ""
     """EFA device of the client, if the check chose one."""
-    peer_card: str = ""
+    peer_efa_device: str = ""
     time: float
     """Unix seconds at its end, by the clock of the machine that checks."""
     stage: str
@@ -58,9 +58,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One-way latency with its best partner."""
     ratio: float | None = None
     """Its latency divided by the median of the nodes."""
-    cards: int | None = None
-    expected_cards: int | None = None
-    card_outcomes: dict[str, Outcome] = {}
+    efa_devices: int | None = None
+    expected_efa_devices: int | None = None
+    efa_device_outcomes: dict[str, Outcome] = {}
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

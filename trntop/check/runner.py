@@ -200,17 +200,21 @@ class _CheckRunner:
         await self._stage(stage, probes)
 
     async def _pair(self, stage: str, client: str, server: str) -> None:
-        cards = [("", "")]
-        if self._plan.per_card:
+        efa_devices = [("", "")]
+        if self._plan.per_device:
             # Each EFA device with the device at the same position on the other node.
             both = zip(self._cards(client), self._cards(server), strict=False)
-            cards = list(both) or cards
-        for card, peer_card in cards:
+            efa_devices = list(both) or efa_devices
+        for efa_device, peer_efa_device in efa_devices:
             if not (self._is_available(client) and self._is_available(server)):
                 return
-            if self._only and self._only.isdisjoint(((client, card), (server, peer_card))):
+            if self._only and self._only.isdisjoint(
+                ((client, efa_device), (server, peer_efa_device))
+            ):
                 continue
-            spec = structs.replace(self._plan.spec, card=card, peer_card=peer_card)
+            spec = structs.replace(
+                self._plan.spec, efa_device=efa_device, peer_efa_device=peer_efa_device
+            )
             self.runs.append(await self._probe(stage, client, server, spec))
 
     def _is_available(self, name: str) -> bool:
@@ -218,7 +222,9 @@ class _CheckRunner:
 
     def _cards(self, name: str) -> list[str]:
         seen = self.inspections[name].before
-        return sorted([card.name for card in (seen and seen.cards) or ()], key=units.natural)
+        return sorted(
+            [efa_device.name for efa_device in (seen and seen.efa_devices) or ()], key=units.natural
+        )
 
     async def _probe(self, stage: str, client: str, server: str, spec: ProbeSpec) -> ProbeRun:
         error = guilty = ""
@@ -240,8 +246,8 @@ class _CheckRunner:
         return ProbeRun(
             client=client,
             server=server,
-            card=spec.card,
-            peer_card=spec.peer_card,
+            efa_device=spec.efa_device,
+            peer_efa_device=spec.peer_efa_device,
             time=self._clock(),
             stage=stage,
             results=[structs.replace(result, peer=server) for result in results],

@@ -111,17 +111,19 @@ def _place(inspection: NodeInspection, found: Sequence[Finding], analysis: LinkA
     bests = [best for end in analysis.ends_of(inspection.node) if (best := analysis.best(end))]
     seconds = min((best.seconds for best in bests if best.seconds), default=None)
     seen = inspection.newest
-    cards = seen.cards if seen else None
+    efa_devices = seen.efa_devices if seen else None
     return Place(
         node=inspection.node,
         outcome=worst([finding.outcome for finding in own]),
         seconds=seconds,
         ratio=seconds / analysis.reference if seconds and analysis.reference else None,
-        cards=None if cards is None else len(cards),
-        expected_cards=devices.expected_cards(seen) if seen else None,
-        card_outcomes={
-            card.name: worst([each.outcome for each in own if each.component == f"efa:{card.name}"])
-            for card in cards or ()
+        efa_devices=None if efa_devices is None else len(efa_devices),
+        expected_efa_devices=devices.expected_efa_devices(seen) if seen else None,
+        efa_device_outcomes={
+            efa_device.name: worst(
+                [each.outcome for each in own if each.component == f"efa:{efa_device.name}"]
+            )
+            for efa_device in efa_devices or ()
         },
     )
 

@@ -27,7 +27,7 @@ from trntop.core.settings import Settings
 from trntop.core.source_spec import Origin, Source, parse
 from trntop.recording.writer import check_creatable
 
-CARDS = 16
+EFA_DEVICES = 16
 """EFA devices that a plan assumes: those of a trn2.48xlarge."""
 HANDLED = (signal.SIGTERM, signal.SIGHUP)
 """Signals that end a check as Ctrl-C does."""
@@ -50,7 +50,9 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
         "--quick", action="store_true", help="probe two peers of each node (default)"
     )
     extent.add_argument("--full", action="store_true", help="probe every pair of nodes")
-    parser.add_argument("--per-card", action="store_true", help="probe each EFA device separately")
+    parser.add_argument(
+        "--per-device", action="store_true", help="probe each EFA device separately"
+    )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the plan and its duration, probe nothing"
     )
@@ -65,10 +67,6 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     probe.add_argument(
         "--provider", choices=("efa", "tcp"), default="efa",
         help="libfabric provider: efa or tcp (default: efa)",
-    )  # fmt: skip
-    probe.add_argument(
-        "--tool", choices=("fi_pingpong", "ib_send_lat"), default="fi_pingpong", metavar="TOOL",
-        help="fi_pingpong (default) or ib_send_lat",
     )  # fmt: skip
     probe.add_argument(
         "--size", type=arguments.size, default=64, metavar="BYTES",
@@ -151,14 +149,11 @@ def _is_name(text: str) -> bool:
 
 
 def _plan(args: Namespace, settings: Settings) -> Plan:
-    from trntop.collectors.probes.tool import check_spec
+    from trntop.collectors.probes.run import check_spec
 
-    if args.per_card and args.provider != "efa":
-        raise UsageError("--per-card needs --provider efa")
-    if args.tool == "ib_send_lat" and args.provider != "efa":
-        raise UsageError("ib_send_lat needs --provider efa")
+    if args.per_device and args.provider != "efa":
+        raise UsageError("--per-device needs --provider efa")
     spec = ProbeSpec(
-        tool=args.tool,
         provider=args.provider,
         size_bytes=args.size,
         iterations=args.iterations,
@@ -171,7 +166,7 @@ def _plan(args: Namespace, settings: Settings) -> Plan:
         raise UsageError(f"invalid probe: {error}") from error
     return Plan(
         extent="full" if args.full else "quick",
-        per_card=args.per_card,
+        per_device=args.per_device,
         disturb=args.include_busy,
         spec=spec,
         pairs=settings.check.pairs,
@@ -189,11 +184,11 @@ def _hosts(sources: list[Source], settings: Settings) -> list[Host]:
 def _plan_text(plan: Plan, names: Sequence[str]) -> str:
     """The plan in words, and each of its rounds."""
     count = len(names)
-    healthy, suspect = plan.seconds(count, CARDS)
-    cards = f", each of {CARDS} EFA devices" if plan.per_card else ""
+    healthy, suspect = plan.seconds(count, EFA_DEVICES)
+    efa_devices = f", each of {EFA_DEVICES} EFA devices" if plan.per_device else ""
     rounds = plan.rounds(count)
     lines = [
-        f"{plan.extent} check of {count:,} {'node' if count == 1 else 'nodes'}{cards}:"
+        f"{plan.extent} check of {count:,} {'node' if count == 1 else 'nodes'}{efa_devices}:"
         f" {sum(map(len, rounds)):,} pairs in {len(rounds)} rounds, about {units.span(healthy)},"
         f" or {units.span(suspect)} if nodes are suspect"
     ]
@@ -205,7 +200,7 @@ def _plan_text(plan: Plan, names: Sequence[str]) -> str:
 
 
 def _warn_about_time(plan: Plan, count: int) -> None:
-    needed, _ = plan.seconds(count, CARDS)
+    needed, _ = plan.seconds(count, EFA_DEVICES)
     if needed > plan.time_limit:
         print(
             f"trntop: this check needs about {units.span(needed)} but stops after"

@@ -19,7 +19,7 @@ from tests.fakes.sysfs_tree import (
 )
 from trntop.check.model import Inspection, UnreachableError
 from trntop.collectors.hosts import inspection
-from trntop.collectors.hosts.inspection import cards, devices, small_files, versions
+from trntop.collectors.hosts.inspection import devices, efa_devices, small_files, versions
 from trntop.collectors.hosts.node import LocalHost
 from trntop.collectors.sysfs import Folder
 from trntop.core.settings import Collect, Settings
@@ -30,7 +30,7 @@ FAKE = Path(__file__).parents[2] / "fakes/neuron_ls.py"
 def inspected(root: Path) -> Inspection:
     """The inspection of the files below a root."""
     fields: dict[str, Any] = {"node": "a", "time": 0.0, "problems": []}
-    for read in (cards, devices, small_files):
+    for read in (efa_devices, devices, small_files):
         inspection._merge(fields, read(Folder(root)))
     return Inspection(**fields)
 
@@ -48,12 +48,12 @@ def test_a_fit_node(fit: Path) -> None:
     assert seen.problems == []
     assert seen.unhealthy == {}
     assert seen.instance_type == "trn2.48xlarge"
-    assert seen.cards is not None
-    assert len(seen.cards) == seen.devices == 16
-    card = seen.cards[0]
-    assert (card.rate_gbps, card.driver, card.p2p) == (200, "2.17.3g", "NEURON")
-    assert card.port["tx_bytes"] == 13000
-    assert card.device["no_completion_cmds"] == 0
+    assert seen.efa_devices is not None
+    assert len(seen.efa_devices) == seen.devices == 16
+    efa_device = seen.efa_devices[0]
+    assert (efa_device.rate_gbps, efa_device.driver, efa_device.p2p) == (200, "2.17.3g", "NEURON")
+    assert efa_device.port["tx_bytes"] == 13000
+    assert efa_device.device["no_completion_cmds"] == 0
     assert seen.versions == {
         "efa": "2.17.3g",
         "efa-installer": "1.43.3",
@@ -68,7 +68,7 @@ def test_a_fit_node(fit: Path) -> None:
 
 def test_an_empty_tree(tmp_path: Path) -> None:
     seen = inspected(tmp_path)
-    assert seen.cards == []
+    assert seen.efa_devices == []
     assert (seen.devices, seen.instance_type, seen.versions) == (None, "", {})
     assert seen.modules == dict.fromkeys(inspection.MODULES, False)
     assert (seen.memlock_bytes, seen.huge_pages, seen.uverbs) == (None, 0, False)
@@ -81,7 +81,7 @@ def test_an_empty_tree(tmp_path: Path) -> None:
 def test_a_folder_of_cards_that_cannot_be_listed(tmp_path: Path) -> None:
     write(tmp_path / "sys/class/infiniband", "a file")
     seen = inspected(tmp_path)
-    assert seen.cards is None
+    assert seen.efa_devices is None
     assert seen.problems[0] == "/sys/class/infiniband cannot be listed: Not a directory"
 
 
@@ -91,8 +91,8 @@ def test_a_card_whose_counters_cannot_be_read(tmp_path: Path) -> None:
         fail(path)
     fail(tmp_path / "sys/class/infiniband" / second / "ports/1/hw_counters/tx_bytes")
     seen = inspected(tmp_path)
-    assert seen.cards is not None
-    assert [card.name for card in seen.cards] == [first, second]
+    assert seen.efa_devices is not None
+    assert [efa_device.name for efa_device in seen.efa_devices] == [first, second]
     assert list(seen.unhealthy) == [f"efa:{first}"]
     assert seen.unhealthy[f"efa:{first}"].startswith(f"no counter of {first} can be read")
     assert any(problem.startswith(f"{second}: ports/1/") for problem in seen.problems)
@@ -171,8 +171,8 @@ async def test_this_machine(fit: Path, tmp_path: Path) -> None:
     assert "python3 train.py (pid 4242)" in seen.busy
     assert "hunter2" not in str(seen)
     assert seen.problems == []
-    assert seen.cards is not None
-    assert len(seen.cards) == seen.devices == 16
+    assert seen.efa_devices is not None
+    assert len(seen.efa_devices) == seen.devices == 16
     assert seen.versions["efa"] == "2.17.3g"
     assert seen.modules == dict.fromkeys(inspection.MODULES, True)
     assert seen.tools is not None
@@ -193,13 +193,13 @@ async def test_programs_that_are_not_installed(tmp_path: Path) -> None:
 async def test_a_read_that_hangs_costs_only_its_part(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (card,) = efa_tree(tmp_path, cards=1)
-    os.mkfifo(tmp_path / "sys/class/infiniband" / card / "ports/1/hw_counters/hangs")
+    (efa_device,) = efa_tree(tmp_path, cards=1)
+    os.mkfifo(tmp_path / "sys/class/infiniband" / efa_device / "ports/1/hw_counters/hangs")
     write(tmp_path / "proc/sys/kernel/osrelease", "6.1.0")
     monkeypatch.setattr(inspection, "SECONDS", 5.0)
     seen = await host(tmp_path).inspect()
-    assert seen.cards is None
-    assert seen.problems[-1] == "cards, devices: no response within 5 s, a read hangs"
+    assert seen.efa_devices is None
+    assert seen.problems[-1] == "efa_devices, devices: no response within 5 s, a read hangs"
     assert seen.versions["kernel"] == "6.1.0"
 
 

@@ -75,13 +75,13 @@ async def test_an_inspection_over_ssh(server: Sshd, machine: Path) -> None:
     assert seen.node == "trn-001"
     assert abs(seen.time - time.time()) < 5
     assert seen.instance_type == "trn1.32xlarge"
-    assert seen.cards is not None
-    assert [card.name for card in seen.cards][:2] == ["rdmap16s27", "rdmap16s28"]
-    assert len(seen.cards) == 4
-    assert seen.cards[0].rate_gbps == 100
-    assert seen.cards[0].p2p == "NEURON"
-    assert seen.cards[0].port["tx_bytes"] == 1000
-    assert seen.cards[0].device["completed_cmds"] == 100
+    assert seen.efa_devices is not None
+    assert [efa_device.name for efa_device in seen.efa_devices][:2] == ["rdmap16s27", "rdmap16s28"]
+    assert len(seen.efa_devices) == 4
+    assert seen.efa_devices[0].rate_gbps == 100
+    assert seen.efa_devices[0].p2p == "NEURON"
+    assert seen.efa_devices[0].port["tx_bytes"] == 1000
+    assert seen.efa_devices[0].device["completed_cmds"] == 100
     assert seen.devices == 2
     assert list(seen.unhealthy) == ["device:1"]
     assert seen.versions["efa"] == "2.17.3g"
@@ -99,7 +99,7 @@ async def test_an_inspection_over_ssh(server: Sshd, machine: Path) -> None:
 @needs_sshd
 async def test_a_node_that_has_nothing(server: Sshd, tmp_path: Path) -> None:
     seen = await over_ssh(server.ssh(), tmp_path)[0].inspect()
-    assert (seen.cards, seen.uverbs, seen.busy) == ([], False, None)
+    assert (seen.efa_devices, seen.uverbs, seen.busy) == ([], False, None)
     assert any("neuron-ls" in one for one in seen.problems)
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from trntop.check.model import ProbeError, ProbeResult, ProbeSpec, Served
 from trntop.collectors.probes import fi_pingpong, prober
-from trntop.collectors.probes.fi_pingpong import FiPingpong, row
+from trntop.collectors.probes.fi_pingpong import row
 from trntop.collectors.probes.prober import Prober
 from trntop.collectors.probes.process import Ended, Process
-from trntop.collectors.probes.tool import Failure
+from trntop.collectors.probes.run import Failure
 
 pytestmark = pytest.mark.xdist_group("machine")
 
@@ -63,15 +63,14 @@ def test_another_table(table: str) -> None:
 
 
 def test_commands() -> None:
-    efa = ProbeSpec(card="rdmap16s27", peer_card="rdmap32s27", size_bytes=64)
-    tool = FiPingpong()
-    assert tool.client(efa, "trn-002", 21001, 1000) == [
+    efa = ProbeSpec(efa_device="rdmap16s27", peer_efa_device="rdmap32s27", size_bytes=64)
+    assert fi_pingpong.client(efa, "trn-002", 21001, 1000) == [
         "FI_PROVIDER=efa", "fi_pingpong", "-v", "-p", "efa", "-e", "rdm", "-S", "64", "-I", "1000",
         "-d", "rdmap16s27-rdm", "-P", "21001", "trn-002",
     ]  # fmt: skip
-    assert tool.server(efa, 21001, 1000)[-4:] == ["-d", "rdmap32s27-rdm", "-B", "21001"]
-    tcp = ProbeSpec(provider="tcp", card="rdmap16s27")
-    assert "-d" not in tool.client(tcp, "trn-002", 21001, 1000)
+    assert fi_pingpong.server(efa, 21001, 1000)[-4:] == ["-d", "rdmap32s27-rdm", "-B", "21001"]
+    tcp = ProbeSpec(provider="tcp", efa_device="rdmap16s27")
+    assert "-d" not in fi_pingpong.client(tcp, "trn-002", 21001, 1000)
 
 
 @pytest.mark.parametrize(
@@ -101,15 +100,14 @@ def test_commands() -> None:
     ],
 )
 def test_failures_that_need_hardware(said: str, code: int, sentence: str, guilty: str) -> None:
-    failure = FiPingpong().read(ProbeSpec(), Ended(code, "", said, 1.0), 100, "x")
+    failure = fi_pingpong.read(ProbeSpec(), Ended(code, "", said, 1.0), 100, "x")
     assert isinstance(failure, Failure)
     assert sentence in failure.text
     assert failure.side == guilty
 
 
 def test_a_table_without_its_row_is_no_measurement() -> None:
-    tool = FiPingpong()
-    failure = tool.read(ProbeSpec(size_bytes=1 << 30), Ended(0, "", "", 1.0), 100, "x")
+    failure = fi_pingpong.read(ProbeSpec(size_bytes=1 << 30), Ended(0, "", "", 1.0), 100, "x")
     assert isinstance(failure, Failure)
     assert "provider efa may not support messages of 1073741824 bytes" in failure.text
 
@@ -231,11 +229,11 @@ async def test_a_listener_that_says_nothing(node: Prober) -> None:
 
 @needs_tool
 async def test_no_provider_on_both_sides(node: Prober) -> None:
-    spec = ProbeSpec(provider="efa", card="rdmap16s27", iterations=200, repeats=1, seconds=3)
+    spec = ProbeSpec(provider="efa", efa_device="rdmap16s27", iterations=200, repeats=1, seconds=3)
     (result,), complaint = await probe(node, spec)
     assert result.error.endswith("ended before the test")
     assert result.guilty == "server"
-    assert (result.card, result.provider) == ("rdmap16s27", "efa")
+    assert (result.efa_device, result.provider) == ("rdmap16s27", "efa")
     assert complaint.startswith("libfabric has no provider efa")
 
 
@@ -244,7 +242,7 @@ async def test_no_provider_on_the_client_s_side(
     node: Prober, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(fi_pingpong._ENDPOINTS, "tcp", "rdm")
-    spec = ProbeSpec(provider="efa", card="rdmap16s27", iterations=200, repeats=1, seconds=3)
+    spec = ProbeSpec(provider="efa", efa_device="rdmap16s27", iterations=200, repeats=1, seconds=3)
     (result,), _ = await probe(node, spec, BRIEF)
     assert result.error.startswith(
         "libfabric has no provider efa on device rdmap16s27 for messages of 64 bytes"
@@ -292,7 +290,7 @@ async def test_ports_that_are_taken(node: Prober, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(ProbeError, match="1 ports were in use"):
             await node.serve(BRIEF)
         ended = await (await Process.start(["fi_pingpong", "-B", str(port)], 3)).wait()
-    said = FiPingpong().server_error(BRIEF, ended)
+    said = fi_pingpong.server_error(BRIEF, ended)
     assert said == "cannot listen on the port (Address already in use)"
 
 

@@ -9,10 +9,9 @@ import pytest
 from msgspec import structs
 
 from trntop.check.model import BusyError, ProbeError, ProbeSpec, Served
-from trntop.collectors.probes import prober
-from trntop.collectors.probes.fi_pingpong import FiPingpong
+from trntop.collectors.probes import fi_pingpong, prober
 from trntop.collectors.probes.prober import Prober
-from trntop.collectors.probes.tool import Failure, Run, check_spec
+from trntop.collectors.probes.run import Failure, Run, check_spec
 from trntop.collectors.probes.turns import Turns
 
 pytestmark = pytest.mark.xdist_group("machine")
@@ -44,9 +43,9 @@ def tools() -> list[str]:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("card", "rdmap16s27; reboot"), ("card", "-h"), ("card", "a" * 40), ("card", "../x"),
-        ("peer_card", "rdmap16s27\n"), ("size_bytes", 0), ("size_bytes", 1 << 40),
-        ("iterations", 4), ("iterations", 10**9), ("repeats", 0), ("repeats", 1000),
+        ("efa_device", "rdmap16s27; reboot"), ("efa_device", "-h"), ("efa_device", "a" * 40),
+        ("efa_device", "../x"), ("peer_efa_device", "rdmap16s27\n"), ("size_bytes", 0),
+        ("size_bytes", 1 << 40),        ("iterations", 4), ("iterations", 10**9), ("repeats", 0), ("repeats", 1000),
         ("seconds", 0.0), ("seconds", 1e9), ("seconds", NAN),
     ],
 )  # fmt: skip
@@ -116,13 +115,13 @@ async def test_given_up_it_leaves_nothing(node: Prober) -> None:
 async def test_over_a_slow_link_what_fits_counts(
     node: Prober, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = FiPingpong.read
+    read = fi_pingpong.read
 
     def slow(*args: object, **kwargs: object) -> Run | Failure:
         run = read(*args, **kwargs)  # type: ignore[arg-type]
-        return run._replace(seconds={"mean": 0.5}) if isinstance(run, Run) else run
+        return run._replace(seconds=0.5) if isinstance(run, Run) else run
 
-    monkeypatch.setattr(FiPingpong, "read", slow)
+    monkeypatch.setattr(fi_pingpong, "read", slow)
     monkeypatch.setattr(prober, "WARM_UP", 10)
     server = await node.serve(SPEC)
     (result,) = await node.probe(SPEC, LOOPBACK, server)

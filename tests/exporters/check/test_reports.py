@@ -18,7 +18,7 @@ NASTY = "</td><b>*bold*</b> `x` [a](b) \x1b[31m\x00"
 
 @pytest.fixture(scope="module")
 def check() -> Check:
-    def answer(one: str, two: str, card: str) -> Answer:
+    def answer(one: str, two: str, efa_device: str) -> Answer:
         if {one, two} == {"trn-001", "trn-002"}:
             return failed("no data within 10 s", "path")
         return LATENCY * (4 if "trn-006" in (one, two) else 1)
@@ -58,7 +58,7 @@ def test_the_same_words_of_several_nodes_are_said_once(check: Check) -> None:
 
 
 def test_a_large_fleet_lists_whom_it_concerns() -> None:
-    fleet = Fleet(64, lambda one, two, card: LATENCY * (4 if "trn-050" in (one, two) else 1))
+    fleet = Fleet(64, lambda one, two, efa_device: LATENCY * (4 if "trn-050" in (one, two) else 1))
     page = text(fleet.run(), 100)
     assert f"and {64 - MAX_ROWS} more nodes that pass" in page
     assert page.splitlines()[3].startswith("trn-050")

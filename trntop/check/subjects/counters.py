@@ -38,13 +38,13 @@ class _Change:
     """What one EFA device counted between the inspections."""
 
     node: str
-    card: str
+    efa_device: str
     counts: Mapping[str, int]
     seconds: float
 
     @property
     def component(self) -> str:
-        return f"efa:{self.card}"
+        return f"efa:{self.efa_device}"
 
 
 def findings(inspections: Mapping[str, NodeInspection], limits: Limits) -> Iterator[Finding]:
@@ -55,7 +55,7 @@ def findings(inspections: Mapping[str, NodeInspection], limits: Limits) -> Itera
     for change in _changes(inspections):
         if any(count < 0 for count in change.counts.values()):
             yield faults.EFA_RESET.found(
-                f"counters of {change.card} restarted during the check",
+                f"counters of {change.efa_device} restarted during the check",
                 change.node,
                 component=change.component,
             )
@@ -67,13 +67,13 @@ def findings(inspections: Mapping[str, NodeInspection], limits: Limits) -> Itera
 
 
 def _dead(name: str, inspection: NodeInspection) -> Iterator[Finding]:
-    for card in (inspection.newest.cards if inspection.newest else None) or ():
-        if count := card.device.get(DEAD) or card.port.get(DEAD):
+    for efa_device in (inspection.newest.efa_devices if inspection.newest else None) or ():
+        if count := efa_device.device.get(DEAD) or efa_device.port.get(DEAD):
             yield faults.EFA_DEAD.found(
-                f"{count} admin commands of {card.name} never completed; it accepts no more until"
-                " its driver is reset",
+                f"{count} admin commands of {efa_device.name} never completed; it accepts no more"
+                " until its driver is reset",
                 name,
-                component=f"efa:{card.name}",
+                component=f"efa:{efa_device.name}",
             )
 
 
@@ -81,16 +81,19 @@ def _changes(inspections: Mapping[str, NodeInspection]) -> Iterator[_Change]:
     for name, inspection in inspections.items():
         if inspection.before is None or inspection.after is None:
             continue
-        first = {card.name: {**card.device, **card.port} for card in inspection.before.cards or ()}
-        for card in inspection.after.cards or ():
-            before = first.get(card.name, {})
+        first = {
+            efa_device.name: {**efa_device.device, **efa_device.port}
+            for efa_device in inspection.before.efa_devices or ()
+        }
+        for efa_device in inspection.after.efa_devices or ():
+            before = first.get(efa_device.name, {})
             counts = {
                 counter: value - before[counter]
-                for counter, value in {**card.device, **card.port}.items()
+                for counter, value in {**efa_device.device, **efa_device.port}.items()
                 if counter in before
             }
             seconds = inspection.after.time - inspection.before.time
-            yield _Change(name, card.name, counts, seconds)
+            yield _Change(name, efa_device.name, counts, seconds)
 
 
 def _events(changes: list[_Change], counter: str, name: str) -> Iterator[Finding]:
@@ -102,7 +105,7 @@ def _events(changes: list[_Change], counter: str, name: str) -> Iterator[Finding
     odd = [change for change in known if change.counts[counter] > FACTOR * usual]
     for change in odd:
         yield fault.found(
-            f"{change.card} counted {change.counts[counter]:,} ({counter}) in"
+            f"{change.efa_device} counted {change.counts[counter]:,} ({counter}) in"
             f" {units.span(change.seconds)}",
             change.node,
             component=change.component,
@@ -128,7 +131,7 @@ def _retransmits(changes: list[_Change], limits: Limits) -> Iterator[Finding]:
         count = change.counts["retrans_pkts"]
         if share > limits.retransmits and share > FACTOR * usual and count >= LEAST_PACKETS:
             yield faults.RETRANSMITS.found(
-                f"{change.card} retransmitted {units.percent(share)} of its packets"
+                f"{change.efa_device} retransmitted {units.percent(share)} of its packets"
                 f" ({count:,} of {change.counts['tx_pkts']:,}), peers {units.percent(usual)}",
                 change.node,
                 component=change.component,

@@ -16,7 +16,7 @@ REAL_RATES = (2, 13)
 """First EFA driver with the real link rate; older ones always report 100 Gb/s."""
 
 
-def expected_cards(seen: Inspection) -> int | None:
+def expected_efa_devices(seen: Inspection) -> int | None:
     """EFA devices of the instance type; None if unknown."""
     row = INSTANCE_TYPES.get(seen.instance_type)
     return row.efa_cards if row else None
@@ -47,8 +47,8 @@ def _usual(inspections: Mapping[str, NodeInspection]) -> dict[str, int]:
     counts: dict[str, Counter[int]] = {}
     for inspection in inspections.values():
         seen = inspection.newest
-        if seen is not None and seen.cards is not None:
-            counts.setdefault(seen.instance_type, Counter())[len(seen.cards)] += 1
+        if seen is not None and seen.efa_devices is not None:
+            counts.setdefault(seen.instance_type, Counter())[len(seen.efa_devices)] += 1
     common = {kind: (*own.most_common(1)[0], own.total()) for kind, own in counts.items()}
     return {kind: have for kind, (have, nodes, total) in common.items() if 2 * nodes > total > 1}
 
@@ -56,18 +56,20 @@ def _usual(inspections: Mapping[str, NodeInspection]) -> dict[str, int]:
 def _efa_count(
     name: str, seen: Inspection, usual: int | None, spec: ProbeSpec
 ) -> Iterator[Finding]:
-    expected = expected_cards(seen)
-    if seen.cards is None:
+    expected = expected_efa_devices(seen)
+    if seen.efa_devices is None:
         if expected != 0:
             yield faults.EFA_UNKNOWN.found("the inspection could not read them", name)
         return
-    have = len(seen.cards)
+    have = len(seen.efa_devices)
     if expected is None and (usual is None or have >= usual):
         if have == 0:
             if spec.provider == "efa":
                 yield faults.NO_EFA_KNOWN.found("the instance type is unknown", name)
             else:
-                yield faults.remark("cards", "no EFA devices; the instance type is unknown", name)
+                yield faults.remark(
+                    "EFA devices", "no EFA devices; the instance type is unknown", name
+                )
         return
     wanted = usual or 0 if expected is None else expected
     if have >= wanted:
@@ -83,26 +85,33 @@ def _efa_count(
 def _lost(name: str, inspection: NodeInspection) -> Iterator[Finding]:
     """EFA devices that disappeared during the check."""
     before, after = inspection.before, inspection.after
-    if before is None or after is None or after.cards is None:
+    if before is None or after is None or after.efa_devices is None:
         return
-    left = {card.name for card in after.cards}
-    for card in before.cards or ():
-        if card.name not in left:
+    left = {efa_device.name for efa_device in after.efa_devices}
+    for efa_device in before.efa_devices or ():
+        if efa_device.name not in left:
             yield faults.EFA_LOST.found(
-                f"{card.name} disappeared during the check", name, component=f"efa:{card.name}"
+                f"{efa_device.name} disappeared during the check",
+                name,
+                component=f"efa:{efa_device.name}",
             )
 
 
 def _rates(name: str, seen: Inspection) -> Iterator[Finding]:
     row = INSTANCE_TYPES.get(seen.instance_type)
     wanted = row.efa_gbps if row else None
-    for card in seen.cards or ():
-        real = numbers(card.driver or seen.versions.get("efa", "")) >= REAL_RATES
-        if real and wanted is not None and card.rate_gbps is not None and card.rate_gbps < wanted:
+    for efa_device in seen.efa_devices or ():
+        real = numbers(efa_device.driver or seen.versions.get("efa", "")) >= REAL_RATES
+        if (
+            real
+            and wanted is not None
+            and efa_device.rate_gbps is not None
+            and efa_device.rate_gbps < wanted
+        ):
             yield faults.EFA_RATE.found(
-                f"{card.name} runs at {card.rate_gbps:g} Gb/s, {wanted:g} expected",
+                f"{efa_device.name} runs at {efa_device.rate_gbps:g} Gb/s, {wanted:g} expected",
                 name,
-                component=f"efa:{card.name}",
+                component=f"efa:{efa_device.name}",
             )
 
 

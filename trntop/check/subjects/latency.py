@@ -69,8 +69,8 @@ def _label(end: Endpoint) -> str:
     return f"{end[0]} {end[1]}".rstrip()
 
 
-def _component(card: str) -> str:
-    return f"efa:{card}" if card else ""
+def _component(efa_device: str) -> str:
+    return f"efa:{efa_device}" if efa_device else ""
 
 
 def _too_many(count: int, total: int) -> bool:
@@ -91,13 +91,13 @@ def _failed_sides(analysis: LinkAnalysis, unreachable: Collection[str]) -> Itera
             f"on {names(nodes)}, so no single node is faulty: {joined}"
         )
         return
-    for (node, card), errors in failed.items():
+    for (node, efa_device), errors in failed.items():
         fault = faults.SIDE_FLAKY if analysis.of_node(node) else faults.SIDE_FAILED
         probes = "probe" if len(errors) == 1 else "probes"
         yield fault.found(
             f"{len(errors)} {probes} failed on this node's side: {_joined(errors)}",
             node,
-            component=_component(card),
+            component=_component(efa_device),
         )
 
 
@@ -157,18 +157,18 @@ def _faulty_node(analysis: LinkAnalysis, node: str) -> Iterator[Finding]:
 
 
 def _faulty_end(analysis: LinkAnalysis, end: Endpoint, links: Sequence[Link]) -> Finding:
-    node, card = end
+    node, efa_device = end
     sure = [link for link in links if link.quality is not Quality.UNSURE]
     loaded = len(_partners(sure, node)) < MIN_PARTNERS
     links = links if loaded else sure
     working = [link for link in links if link.best is not None]
-    prefix = f"{card} with" if card else "with"
+    prefix = f"{efa_device} with" if efa_device else "with"
     partners = names(_partners(links, node))
     if not working:
         errors = _joined([link.errors[0] for link in links])
-        fault = faults.EFA_FAILS if card else faults.NODE_FAILS
+        fault = faults.EFA_FAILS if efa_device else faults.NODE_FAILS
         text = f"{prefix} {partners}, which work with other nodes: {errors}"
-        return fault.found(text, node, component=_component(card))
+        return fault.found(text, node, component=_component(efa_device))
     slowest = max(working, key=lambda link: link.ratio or 0.0)
     text = f"{prefix} {partners}, which are healthy with other nodes: "
     text += _slowness(slowest, analysis)
@@ -176,12 +176,12 @@ def _faulty_end(analysis: LinkAnalysis, end: Endpoint, links: Sequence[Link]) ->
     if flaky:
         text += f"; {_trouble(flaky[0], node)}"
     if loaded:
-        fault = faults.EFA_LOADED if card else faults.NODE_LOADED
-        return fault.found(text + _LOADED, node, component=_component(card))
+        fault = faults.EFA_LOADED if efa_device else faults.NODE_LOADED
+        return fault.found(text + _LOADED, node, component=_component(efa_device))
     # A slow link may have been disturbed; only failures count at their worst.
     worst = max(link.quality for link in (links if flaky else working))
-    fault = faults.EFA_SLOW if card else faults.NODE_SLOW
-    return fault.found(text, node, component=_component(card), outcome=_OUTCOMES[worst])
+    fault = faults.EFA_SLOW if efa_device else faults.NODE_SLOW
+    return fault.found(text, node, component=_component(efa_device), outcome=_OUTCOMES[worst])
 
 
 def _partners(links: Sequence[Link], node: str) -> set[str]:

@@ -4,15 +4,11 @@ from collections.abc import Iterator, Mapping
 
 from trntop.check import faults
 from trntop.check.consensus import names
-from trntop.check.model import Finding, Tool
+from trntop.check.model import PROBE_TOOL, Finding
 from trntop.check.plan import Plan
 from trntop.check.result import NodeInspection
 
 MAX_JOBS = 3
-PACKAGES: Mapping[Tool, str] = {
-    "fi_pingpong": "the EFA installer or Debian's libfabric-bin",
-    "ib_send_lat": "perftest",
-}
 UNRESOLVED = "not resolve"
 """Part of the errors of the agent's client and of ssh for a host name without an address."""
 
@@ -38,12 +34,8 @@ def findings(inspections: Mapping[str, NodeInspection], plan: Plan) -> Iterator[
             yield fault.found(inspection.error, name)
         elif seen is not None and seen.busy and not plan.disturb:
             yield faults.BUSY.found(f"not probed, used by {_jobs(seen.busy)}", name)
-        elif seen is not None and seen.lacks(plan.spec.tool):
-            yield faults.TOOL_MISSING.found(
-                f"not probed, {plan.spec.tool} is not installed",
-                name,
-                next_step=f"Install {PACKAGES[plan.spec.tool]}.",
-            )
+        elif seen is not None and seen.lacks_tool:
+            yield faults.TOOL_MISSING.found(f"not probed, {PROBE_TOOL} is not installed", name)
     yield from _not_inspected(inspections)
 
 
