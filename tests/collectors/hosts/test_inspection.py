@@ -199,7 +199,7 @@ async def test_a_read_that_hangs_costs_only_its_part(
     monkeypatch.setattr(inspection, "SECONDS", 5.0)
     seen = await host(tmp_path).inspect()
     assert seen.efa_devices is None
-    assert seen.problems[-1] == "efa_devices, devices: no response within 5 s, a read hangs"
+    assert seen.problems[-1] == "efa, devices: no response within 5 s, a read hangs"
     assert seen.versions["kernel"] == "6.1.0"
 
 

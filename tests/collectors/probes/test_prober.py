@@ -45,7 +45,8 @@ def tools() -> list[str]:
     [
         ("efa_device", "rdmap16s27; reboot"), ("efa_device", "-h"), ("efa_device", "a" * 40),
         ("efa_device", "../x"), ("peer_efa_device", "rdmap16s27\n"), ("size_bytes", 0),
-        ("size_bytes", 1 << 40),        ("iterations", 4), ("iterations", 10**9), ("repeats", 0), ("repeats", 1000),
+        ("size_bytes", 1 << 40), ("iterations", 4), ("iterations", 10**9), ("repeats", 0),
+        ("repeats", 1000),
         ("seconds", 0.0), ("seconds", 1e9), ("seconds", NAN),
     ],
 )  # fmt: skip
