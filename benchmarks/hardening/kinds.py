@@ -1,14 +1,17 @@
 """The kinds of runs: how each is drawn from its seed, and what is wrong in it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 
 from benchmarks.hardening.physics import Fault, Job, Pauses, run
-from benchmarks.hardening.telemetry import FIRST_PID, World, cards
+from benchmarks.hardening.telemetry import FIRST_PID, HELD, World, cards
 from trntop.core.model import Column
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,6 @@ class Maker:
     def __init__(self, kind: str, seed: int) -> None:
         self.kind, self.seed = kind, seed
         self.rng = np.random.default_rng([seed, *kind.encode()])
-        self.healthy = kind in HEALTHY
         self.instance = "trn1.32xlarge" if self.chance(0.8) else "trn2.48xlarge"
 
     def between(self, low: float, high: float) -> float:
@@ -58,44 +60,62 @@ class Maker:
     def count(self, low: int = 4, high: int = 16) -> int:
         return int(self.rng.integers(low, high + 1))
 
-    def job(
-        self, nodes: range, *, name: str = "pretrain", stages: int = 1, uneven: float = 0.15,
-    ) -> Job:  # fmt: skip
-        """A job with the usual noise, checkpoints now and then, and telemetry of any kind."""
+    def pick(self, *values: T) -> T:
+        return values[int(self.rng.integers(len(values)))]
+
+    def job(self, nodes: range, stages: int = 1, uneven: float = 0.15) -> Job:
+        """A job with the usual noise, and checkpoints and hiccups now and then."""
         rng, size = self.rng, len(nodes)
         seconds = self.between(1.2, 5.0)
         stage = np.arange(size) * stages // size
         loads = 1.0 - uneven * rng.random(stages)
         loads[rng.integers(stages)] = 1.0
-        compute = seconds * (loads[stage] if stages > 1 else np.ones(size))
-        compute = compute * (1.0 + 0.003 * rng.normal(0, 1, size))
-        pauses = Pauses(
-            self.between(100, 300), self.between(4, 20), str(rng.choice(("disk", "lustre"))),
-            self.chance(0.5),
-        )  # fmt: skip
         return Job(
-            name=name, nodes=tuple(nodes), compute=compute, stage=stage,
-            first_step=int(rng.integers(500, 50_000)), micro=int(rng.choice((4, 8, 16, 32))),
-            comm=self.between(0.03, 0.09), hidden=self.between(0.02, 0.06),
-            step_bytes=seconds * self.between(0.5e9, 2e9), noise=self.between(0.002, 0.006),
-            bubble_busy=float(rng.choice((0.995, 0.5))) if stages > 1 else 0.995,
-            checkpoints=pauses if self.chance(0.7) else Pauses(),
-            hiccups=self.between(0, 4), lossy=0.002 * self.chance(0.3),
-            ranks=int(rng.choice((1, 2, 4), p=(0.6, 0.2, 0.2))),
+            nodes=tuple(nodes),
+            compute=seconds * loads[stage] * (1.0 + 0.003 * rng.normal(0, 1, size)),
+            stage=stage,
+            first_step=self.count(500, 50_000),
+            micro=self.pick(4, 8, 16, 32),
+            comm=self.between(0.03, 0.09),
+            hidden=self.between(0.02, 0.06),
+            step_bytes=seconds * self.between(0.5e9, 2e9),
+            noise=self.between(0.002, 0.006),
+            bubble_busy=self.pick(0.995, 0.5),
+            checkpoints=Pauses(
+                self.pick(np.inf, self.between(100, 300), self.between(100, 300)),
+                self.between(4, 20), self.pick("disk", "lustre"), self.chance(0.5),
+            ),
+            hiccups=self.between(0, 4),
+            lossy=0.002 * self.chance(0.3),
+            ranks=self.pick(1, 1, 1, 2, 4),
         )  # fmt: skip
+
+    def one(
+        self, nodes: range | None = None, stages: int = 1, uneven: float = 0.15,
+        slower: float = 1.0, period: float = 0.0, **changes: Any,
+    ) -> Run:  # fmt: skip
+        """A run of one healthy job with some attributes of its own."""
+        job = self.job(range(self.count()) if nodes is None else nodes, stages, uneven)
+        job = replace(job, compute=job.compute * slower, **changes)
+        return self.run([job], nodes=len(job.nodes), period=period)
 
     def run(
         self, jobs: list[Job], *, nodes: int, faults: tuple[Fault, ...] = (),
         truths: tuple[Truth, ...] = (), length: float = 0.0, period: float = 0.0,
         served: Mapping[int, Column] | None = None, probes: bool = False,
     ) -> Run:  # fmt: skip
-        length = length or self.between(720, 1200 if self.healthy else 800)
+        length = length or self.between(720, 1200)
         world = World(
-            names=tuple(f"trn-{n + 1:03}" for n in range(nodes)),
-            kind=self.instance, length=length, period=period or (5.0 if self.chance(0.3) else 1.0),
+            names=tuple(map(name, range(nodes))),
+            kind=self.instance,
+            length=length,
+            period=period or self.pick(1.0, 1.0, 5.0),
             tracks=[run(job, faults, length, self.rng) for job in jobs],
-            faults=faults, rng=self.rng, served=dict(served or {}), probes=probes,
-        )  # fmt: skip
+            faults=faults,
+            rng=self.rng,
+            served=dict(served or {}),
+            probes=probes,
+        )
         return Run(self.kind, self.seed, world, truths)
 
 
@@ -106,80 +126,20 @@ def name(node: int) -> str:
 # --- healthy ---------------------------------------------------------------------------------
 
 
-def _plain(m: Maker) -> Run:
-    n = m.count()
-    return m.run([m.job(range(n))], nodes=n)
-
-
 def _pipeline(m: Maker, *, declared: bool) -> Run:
-    stages = int(m.rng.choice((2, 4)))
-    n = stages * m.count(2, 4)
-    job = m.job(range(n), stages=stages, uneven=0.25)
-    job.declared, job.micro = declared, int(m.rng.choice((16, 32)))
-    return m.run([job], nodes=n)
-
-
-def _accumulation(m: Maker) -> Run:
-    n = m.count()
-    job = m.job(range(n))
-    job.micro, job.compute = int(m.rng.choice((64, 128))), job.compute * m.between(3, 8)
-    job.fusion = m.chance(0.2)
-    job.telemetry = str(m.rng.choice(("ranks", "rank0", "none")))
-    return m.run([job], nodes=n)
-
-
-def _evaluation(m: Maker) -> Run:
-    n = m.count()
-    job = m.job(range(n))
-    job.evaluations = Pauses(m.between(120, 300), m.between(15, 70), reported=m.chance(0.4))
-    job.telemetry = str(m.rng.choice(("ranks", "rank0", "none", "log")))
-    return m.run([job], nodes=n, period=5.0 if m.chance(0.6) else 1.0)
-
-
-def _experts(m: Maker) -> Run:
-    n = m.count()
-    job = m.job(range(n))
-    job.wander = m.between(0.015, 0.04)
-    job.telemetry = str(m.rng.choice(("ranks", "ranks", "none")))
-    return m.run([job], nodes=n)
-
-
-def _checkpoints(m: Maker) -> Run:
-    n = m.count()
-    job = m.job(range(n))
-    kind = str(m.rng.choice(("disk", "lustre", "s3", "async")))
-    job.checkpoints = Pauses(
-        m.between(80, 240), m.between(8, 40), kind, m.chance(0.4), m.chance(0.3), m.chance(0.3)
-    )
-    job.telemetry = str(m.rng.choice(("ranks", "rank0", "none", "log")))
-    return m.run([job], nodes=n)
-
-
-def _epochs(m: Maker) -> Run:
-    n = m.count()
-    job = m.job(range(n))
-    job.epochs = Pauses(m.between(120, 300), m.between(8, 40))
-    job.telemetry = str(m.rng.choice(("ranks", "rank0", "none", "log")))
-    return m.run([job], nodes=n)
-
-
-def _quiet(m: Maker, telemetry: str) -> Run:
-    n = m.count()
-    job = m.job(range(n))
-    job.telemetry, job.log_every = telemetry, int(m.rng.choice((1, 1, 10)))
-    job.wander = m.between(0, 0.01)
-    return m.run([job], nodes=n)
+    stages = m.pick(2, 4)
+    nodes = range(stages * m.count(2, 4))
+    return m.one(nodes, stages, uneven=0.25, declared=declared, micro=m.pick(16, 32))
 
 
 def _inference(m: Maker) -> Run:
     """Independent servers: load that wanders, and minutes without a request."""
     n, length = m.count(), m.between(720, 1200)
-    served = {}
-    seconds = int(length) + 10
+    served, seconds = {}, int(length) + 10
     for node in range(n):
         walk = np.cumsum(m.rng.normal(0, 0.03, seconds)) + m.between(-1, 1)
         load = np.clip(0.5 + 0.3 * np.tanh(walk), 0.02, 0.95)
-        for _ in range(int(m.rng.integers(0, 3))):
+        for _ in range(m.count(0, 2)):
             begin = int(m.between(60, length - 60))
             load[begin : begin + int(m.between(20, 240))] = 0.0
         served[node] = load
@@ -188,300 +148,277 @@ def _inference(m: Maker) -> Run:
 
 def _unnamed(m: Maker) -> Run:
     """Several jobs on 32 nodes that report nothing."""
-    cuts = [0, *sorted(m.rng.choice(np.arange(4, 29), int(m.rng.integers(1, 4)), False)), 32]
+    inner = m.rng.choice(np.arange(4, 29), m.count(1, 3), replace=False)
     jobs = []
-    for k, (a, b) in enumerate(pairwise(cuts)):
-        job = m.job(range(int(a), int(b)), name=f"job-{k}")
+    for first, last in pairwise([0, *sorted(inner.tolist()), 32]):
+        job = m.job(range(first, last))
         job.telemetry = "none"
         if m.chance(0.4):
-            job.begin = m.between(30, 300)
-            job.startup = m.between(20, 90)
+            job.begin, job.startup = m.between(30, 300), m.between(20, 90)
         jobs.append(job)
     return m.run(jobs, nodes=32, length=m.between(600, 900))
 
 
 def _elastic(m: Maker) -> Run:
     """A node is replaced: the job stops, and starts again with another node, from a checkpoint."""
-    n = m.count(5, 12)
+    n, length = m.count(5, 12), m.between(800, 1200)
+    gone, back = m.count(0, n - 1), m.count(5, 40)
     first = m.job(range(n))
-    first.telemetry = str(m.rng.choice(("ranks", "ranks", "rank0", "none")))
-    length = m.between(800, 1200)
+    first.telemetry = m.pick("ranks", "ranks", "rank0", "none")
     first.end = m.between(250, 450)
-    gone = int(m.rng.integers(n))
-    second = m.job(range(n))
-    for field in ("compute", "micro", "comm", "hidden", "step_bytes", "telemetry", "ranks"):
-        setattr(second, field, getattr(first, field))
-    second.nodes = tuple(node for node in range(n + 1) if node != gone)
     steps = int(first.end / (float(first.compute.max()) * 1.1))
-    second.first_step = first.first_step + max(steps - int(m.rng.integers(5, 40)), 0)
-    second.begin, second.startup = first.end + m.between(20, 90), m.between(20, 60)
-    second.loader = m.between(0, 20)
+    second = replace(
+        first,
+        nodes=tuple(node for node in range(n + 1) if node != gone),
+        first_step=first.first_step + max(steps - back, 0),
+        begin=first.end + m.between(20, 90),
+        end=np.inf,
+        startup=m.between(20, 60),
+        loader=m.between(0, 20),
+    )
     return m.run([first, second], nodes=n + 1, length=length)
 
 
-def _hiccups(m: Maker) -> Run:
-    n = m.count()
-    job = m.job(range(n))
-    job.hiccups = m.between(10, 40)
-    job.telemetry = str(m.rng.choice(("ranks", "ranks", "rank0", "log", "none")))
-    return m.run([job], nodes=n)
-
-
-def _warm_up(m: Maker) -> Run:
-    n = m.count()
-    job = m.job(range(n))
-    job.begin, job.startup = m.between(0, 60), m.between(20, 90)
-    job.loader, job.first_step = m.between(30, 150), int(m.rng.choice((1, 12_000)))
-    return m.run([job], nodes=n)
-
-
-def _recompile(m: Maker) -> Run:
-    n = m.count()
-    job = m.job(range(n))
-    job.recompile = (m.between(200, 500), m.between(20, 90))
-    job.telemetry = str(m.rng.choice(("ranks", "rank0")))
-    return m.run([job], nodes=n)
-
-
+ANY = ("ranks", "rank0", "none", "log")
 HEALTHY: Mapping[str, Callable[[Maker], Run]] = {
-    "plain": _plain,
+    "plain": lambda m: m.one(),
     "pipeline-declared": lambda m: _pipeline(m, declared=True),
     "pipeline-undeclared": lambda m: _pipeline(m, declared=False),
-    "accumulation": _accumulation,
-    "evaluation": _evaluation,
-    "experts": _experts,
-    "checkpoints": _checkpoints,
-    "epochs": _epochs,
-    "rank0": lambda m: _quiet(m, "rank0"),
-    "log": lambda m: _quiet(m, "log"),
-    "no-telemetry": lambda m: _quiet(m, "none"),
+    "accumulation": lambda m: m.one(
+        slower=m.between(3, 8), micro=m.pick(64, 128), fusion=m.chance(0.2), telemetry=m.pick(*ANY)
+    ),
+    "evaluation": lambda m: m.one(
+        evaluations=Pauses(m.between(120, 300), m.between(15, 70), reported=m.chance(0.4)),
+        telemetry=m.pick(*ANY),
+        period=m.pick(1.0, 5.0, 5.0),
+    ),
+    "experts": lambda m: m.one(
+        wander=m.between(0.015, 0.04), telemetry=m.pick("ranks", "ranks", "none")
+    ),
+    "checkpoints": lambda m: m.one(
+        checkpoints=Pauses(
+            m.between(80, 240), m.between(8, 40), m.pick("disk", "lustre", "s3", "async"),
+            m.chance(0.4), alone=m.chance(0.3), spin=m.chance(0.3),
+        ),
+        telemetry=m.pick(*ANY),
+    ),
+    "epochs": lambda m: m.one(
+        epochs=Pauses(m.between(120, 300), m.between(8, 40)), telemetry=m.pick(*ANY)
+    ),
+    "rank0": lambda m: m.one(telemetry="rank0", wander=m.between(0, 0.01)),
+    "log": lambda m: m.one(
+        telemetry="log", log_every=m.pick(1, 1, 10), wander=m.between(0, 0.01)
+    ),
+    "no-telemetry": lambda m: m.one(telemetry="none", wander=m.between(0, 0.01)),
     "inference": _inference,
     "unnamed-jobs": _unnamed,
     "elastic": _elastic,
-    "hiccups": _hiccups,
-    "loader-warm-up": _warm_up,
-    "recompile-reported": _recompile,
-}
+    "hiccups": lambda m: m.one(hiccups=m.between(10, 40), telemetry=m.pick("ranks", *ANY)),
+    "loader-warm-up": lambda m: m.one(
+        begin=m.between(0, 60), startup=m.between(20, 90), loader=m.between(30, 150),
+        first_step=m.pick(1, 12_000), telemetry=m.pick("ranks", *ANY),
+    ),
+    "recompile-reported": lambda m: m.one(
+        recompile=(m.between(200, 500), m.between(20, 90)), telemetry=m.pick("ranks", "rank0")
+    ),
+}  # fmt: skip
 
 # --- faulty ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Scene:
-    """A job with one fault on one of its nodes."""
+class Scene:
+    """A job of which one node has a fault for some minutes."""
 
-    m: Maker
-    job: Job
-    nodes: int
-    node: int
-    onset: float
-    end: float
+    def __init__(self, m: Maker, stages: int = 1, **changes: Any) -> None:
+        self.m = m
+        self.nodes = stages * m.count(2, 4) if stages > 1 else m.count(5, 16)
+        self.job = m.job(range(self.nodes), stages)
+        self.job.telemetry = m.pick("ranks", "ranks", "ranks", "rank0", "none")
+        for attribute, value in changes.items():
+            setattr(self.job, attribute, value)
+        self.onset = m.between(150, 300)
+        self.end = self.onset + m.between(150, 240)
+        # Elsewhere in a pipeline a slower node need not slow the job.
+        heaviest = self.job.stage[int(self.job.compute.argmax())]
+        self.stage = tuple(np.flatnonzero(self.job.stage == heaviest).tolist())
+        self.node = m.pick(*self.stage)
+        self.part = m.count(0, 7)
 
-    def make(
-        self, fault: Fault, *kinds: str, component: str | None = None, culprit: bool = True,
-        optional: bool = False, end: float = 0.0, probes: bool = False, period: float = 0.0,
+    def fault(self, what: str, depth: float = 0.0, way: str = "") -> Fault:
+        return Fault(what, self.onset, self.end, (self.node,), depth, way, self.part)
+
+    def everywhere(self, what: str, depth: float) -> Fault:
+        return Fault(what, self.onset, self.end, (), depth)
+
+    def run(
+        self, *faults: Fault, kinds: tuple[str, ...], component: str | None = None,
+        culprits: tuple[int, ...] | None = None, optional: bool = False, onset: float | None = None,
+        end: float | None = None, **options: Any,
     ) -> Run:  # fmt: skip
-        onset = max(fault.begin, 0.0)
-        culprits = (name(self.node),) if culprit else ()
-        truth = Truth(kinds, onset, end or fault.end, culprits, component, optional)
+        """The run, in which by default the node is to blame while its fault lasts."""
+        truth = Truth(
+            kinds,
+            max(faults[0].begin, 0.0) if onset is None else onset,
+            faults[0].end if end is None else end,
+            tuple(map(name, (self.node,) if culprits is None else culprits)),
+            component,
+            optional,
+        )
+        length = self.end + 60.0
         return self.m.run(
-            [self.job], nodes=self.nodes, faults=(fault,), truths=(truth,),
-            length=self.end + 60.0, probes=probes, period=period,
-        )  # fmt: skip
-
-    def fault(self, what: str, depth: float = 0.0, way: str = "", part: int = 0) -> Fault:
-        return Fault(what, self.onset, self.end, (self.node,), depth, way, part)
+            [self.job], nodes=self.nodes, faults=faults, truths=(truth,), length=length, **options
+        )
 
 
-def _scene(m: Maker, stages: int = 1, least: int = 5) -> _Scene:
-    n = stages * m.count(2, 4) if stages > 1 else m.count(least, 16)
-    job = m.job(range(n), stages=stages)
-    job.telemetry = str(m.rng.choice(("ranks", "ranks", "ranks", "rank0", "none")))
-    onset = m.between(150, 300)
-    heavy = np.flatnonzero(job.stage == job.stage[int(job.compute.argmax())])
-    node = int(m.rng.choice(heavy))
-    return _Scene(m, job, n, node, onset, onset + m.between(150, 240))
-
-
-def _slow_node(m: Maker) -> Run:
-    s = _scene(m)
-    s.job.telemetry = "ranks" if m.chance(0.7) else "none"
-    return s.make(s.fault("slow", m.between(0.09, 0.6)), "straggler")
-
-
-def _slow_stage_node(m: Maker) -> Run:
-    s = _scene(m, stages=int(m.rng.choice((2, 4))))
-    s.job.telemetry, s.job.declared = "ranks", m.chance(0.3)
-    return s.make(s.fault("slow", m.between(0.12, 0.6)), "straggler")
-
-
-def _slow_from_start(m: Maker) -> Run:
-    s = _scene(m)
-    s.job.telemetry = "ranks" if m.chance(0.7) else "none"
-    fault = Fault("slow", -1.0, s.end, (s.node,), m.between(0.18, 0.6))
-    return s.make(fault, "straggler")
+def _slow(m: Maker, *, stages: bool = False, started: bool = False) -> Run:
+    s = Scene(m, m.pick(2, 4) if stages else 1, declared=m.chance(0.3))
+    s.job.telemetry = "ranks" if stages or m.chance(0.7) else "none"
+    fault = s.fault("slow", m.between(0.18 if started else 0.1 if stages else 0.08, 0.6))
+    return s.run(replace(fault, begin=-1.0) if started else fault, kinds=("straggler",))
 
 
 def _slow_device(m: Maker) -> Run:
-    s = _scene(m)
-    s.job.telemetry, s.job.ranks = "ranks", 16
-    part = int(m.rng.integers(16))
-    fault = s.fault("slow-device", m.between(0.09, 0.6), part=part)
-    return s.make(fault, "straggler", component=f"device:{part}")
+    s = Scene(m, telemetry="ranks", ranks=16)
+    fault = s.fault("slow-device", m.between(0.08, 0.6))
+    return s.run(fault, kinds=("straggler",), component=f"device:{s.part}")
 
 
 def _throttled(m: Maker) -> Run:
-    """A service under full load; one device of it has a lower clock."""
-    n, part, length = m.count(), int(m.rng.integers(16)), 700.0
-    node, onset = int(m.rng.integers(n)), m.between(150, 300)
-    served = {k: np.full(int(length) + 10, 0.99) for k in range(n)}
-    fault = Fault("throttled", onset, onset + 240, (node,), 0.24, "", part)
-    truth = Truth(("straggler",), onset, fault.end, (name(node),), f"device:{part}")
-    return m.run([], nodes=n, faults=(fault,), truths=(truth,), length=length, served=served)
+    """Servers under full load; one device of one of them has a lower clock."""
+    s = Scene(m)
+    served = {node: np.full(int(s.end) + 100, 0.99) for node in range(s.nodes)}
+    fault, device = s.fault("throttled", 0.24), f"device:{s.part}"
+    truth = Truth(("straggler",), s.onset, s.end, (name(s.node),), device)
+    return m.run(
+        [], nodes=s.nodes, faults=(fault,), truths=(truth,), length=s.end + 60.0, served=served
+    )
 
 
-def _efa_degraded(m: Maker, way: str) -> Run:
-    s = _scene(m)
-    part = int(m.rng.integers(8))
-    depth = 0.45 if way == "share" else m.between(0.12, 0.6)
-    fault = s.fault("efa", depth, way, part)
+def _efa(m: Maker, way: str) -> Run:
+    s = Scene(m)
+    fault = s.fault("efa", 0.45 if way == "share" else m.between(0.12, 0.6), way)
     if way == "share":
-        fault = Fault("efa", -1.0, s.end, (s.node,), depth, way, part)
-    return s.make(fault, "efa_degraded", component=_card(m, part))
+        fault = replace(fault, begin=-1.0)
+    return s.run(fault, kinds=("efa_degraded",), component=_card(s))
+
+
+def _card(s: Scene) -> str:
+    return f"efa:{cards(s.m.instance)[s.part]}"
 
 
 def _efa_down(m: Maker) -> Run:
-    s = _scene(m)
-    part = int(m.rng.integers(8))
-    way = str(m.rng.choice(("gone", "state", "still")))
-    return s.make(s.fault("efa-down", way=way, part=part), "efa_down",
-                  component=_card(m, part))  # fmt: skip
-
-
-def _card(m: Maker, part: int) -> str:
-    return f"efa:{cards(m.instance)[part]}"
+    s = Scene(m)
+    fault = s.fault("efa-down", way=m.pick("gone", "state", "still"))
+    return s.run(fault, kinds=("efa_down",), component=_card(s))
 
 
 def _comm(m: Maker) -> Run:
-    s = _scene(m)
-    s.job.telemetry = str(m.rng.choice(("ranks", "rank0")))
-    fault = Fault("slow-comm", s.onset, s.end, (), m.between(0.4, 1.2) / s.job.comm - 1.0)
-    return s.make(fault, "comm_bound", culprit=False)
+    s = Scene(m, telemetry=m.pick("ranks", "rank0"))
+    fault = s.everywhere("slow-comm", m.between(0.4, 1.2) / s.job.comm - 1.0)
+    return s.run(fault, kinds=("comm_bound",), culprits=())
 
 
 def _comm_floor(m: Maker) -> Run:
     """Steps become so short that the wire is busy most of the time; nothing reports them."""
     m.instance = "trn1.32xlarge"
-    s = _scene(m)
-    s.job.telemetry, s.job.hidden, s.job.comm = "none", 0.02, m.between(0.12, 0.18)
+    s = Scene(m, telemetry="none", hidden=0.02, comm=m.between(0.12, 0.18))
     # At line rate while a collective runs: eight devices of 100 Gb/s.
     s.job.step_bytes = 0.95 * 8 * 12.5e9 * s.job.comm * float(s.job.compute.max())
-    fault = Fault("lighter", s.onset, s.end, (), m.between(0.75, 0.85))
-    return s.make(fault, "comm_bound", culprit=False)
+    fault = s.everywhere("lighter", m.between(0.75, 0.85))
+    return s.run(fault, kinds=("comm_bound",), culprits=())
 
 
 def _hang(m: Maker, way: str) -> Run:
-    s = _scene(m)
-    s.job.telemetry = "ranks" if way == "lost" else s.job.telemetry
-    return s.make(
-        s.fault("hang", way=way), "hang", optional=way != "host",
-        period=5.0 if way == "unsynchronized" else 0.0,
-    )  # fmt: skip
+    s = Scene(m)
+    if way == "lost":
+        s.job.telemetry = "ranks"
+    period = 5.0 if way == "unsynchronized" else 0.0
+    return s.run(s.fault("hang", way=way), kinds=("hang",), optional=way != "host", period=period)
 
 
 def _endless_save(m: Maker) -> Run:
-    s = _scene(m)
-    s.job.checkpoints = Pauses(m.between(60, 100), m.between(5, 15), "s3")
-    return s.make(s.fault("endless-save"), "checkpoint_stall", "hang", culprit=False)
+    s = Scene(m, checkpoints=Pauses(m.between(60, 100), m.between(5, 15), "s3"))
+    fault = s.everywhere("endless-save", 0.0)
+    return s.run(fault, kinds=("checkpoint_stall", "hang"), culprits=())
 
 
 def _loader_stall(m: Maker) -> Run:
-    s = _scene(m)
-    fault = Fault("loader-stall", s.onset, s.onset + 50.0, (s.node,))
-    return s.make(fault, "hang", "straggler")
+    s = Scene(m)
+    fault = replace(s.fault("loader-stall"), end=s.onset + 50.0)
+    return s.run(fault, kinds=("hang", "straggler"))
 
 
 def _slower(m: Maker) -> Run:
-    s = _scene(m)
-    s.job.telemetry = "log"
-    fault = Fault("slow", s.onset, s.end, (), 1 / 0.6 - 1)
-    return s.make(fault, "slowdown", culprit=False)
+    s = Scene(m, telemetry="log")
+    return s.run(s.everywhere("slow", 1 / 0.6 - 1), kinds=("slowdown",), culprits=())
 
 
 def _slow_stage(m: Maker) -> Run:
-    s = _scene(m, stages=int(m.rng.choice((2, 4))))
-    s.job.telemetry, s.job.declared = "ranks", True
-    nodes = tuple(np.flatnonzero(s.job.stage == s.job.stage[s.node]).tolist())
-    fault = Fault("slow", s.onset, s.end, nodes, m.between(0.15, 0.5))
-    truth = Truth(("straggler",), s.onset, s.end, tuple(map(name, nodes)), optional=True)
-    return m.run([s.job], nodes=s.nodes, faults=(fault,), truths=(truth,), length=s.end + 60)
+    s = Scene(m, m.pick(2, 4), telemetry="ranks", declared=True)
+    fault = replace(s.fault("slow", m.between(0.15, 0.5)), nodes=s.stage)
+    return s.run(fault, kinds=("straggler",), culprits=s.stage, optional=True)
 
 
 def _ecc(m: Maker) -> Run:
-    s, part = _scene(m), int(m.rng.integers(16))
-    fault = s.fault("ecc", way=str(m.rng.choice(("mem", "sram"))), part=part)
-    return s.make(fault, "ecc_uncorrected", component=f"device:{part}")
+    s = Scene(m)
+    fault = s.fault("ecc", way=m.pick("mem", "sram"))
+    return s.run(fault, kinds=("ecc_uncorrected",), component=f"device:{s.part}")
 
 
 def _device_lost(m: Maker) -> Run:
-    s, part = _scene(m), int(m.rng.integers(15))
-    lost = s.fault("device-lost", part=part)
-    hang = s.fault("hang", way="host")
-    truth = Truth(("device_lost",), s.onset, s.end, (name(s.node),), f"device:{part}")
-    return m.run([s.job], nodes=s.nodes, faults=(lost, hang), truths=(truth,), length=s.end + 60)
+    s = Scene(m)
+    lost, hang = s.fault("device-lost"), s.fault("hang", way="host")
+    return s.run(lost, hang, kinds=("device_lost",), component=f"device:{s.part}")
 
 
 def _errors(m: Maker) -> Run:
-    s = _scene(m)
-    return s.make(s.fault("errors", m.between(0.3, 3.0)), "execution_errors",
-                  component=f"runtime:{FIRST_PID + s.node}")  # fmt: skip
-
-
-def _filling(m: Maker) -> Run:
-    s, part = _scene(m), int(m.rng.integers(16))
-    fault = s.fault("filling", m.between(0.97, 0.995), part=part)
-    full = s.onset + (s.end - s.onset) * (0.95 - 0.7) / (fault.depth - 0.7)
-    run = s.make(fault, "memory_pressure", component=f"device:{part}", end=s.end + 60.0)
-    truth = run.truths[0]
-    early = Truth(truth.kinds, full, truth.end, truth.culprits, truth.component)
-    return Run(run.kind, run.seed, run.world, (early,))
-
-
-def _silent(m: Maker) -> Run:
-    s = _scene(m)
-    silent = s.fault("silent")
-    hang = s.fault("hang", way="host")
-    truth = Truth(("node_silent",), s.onset, s.end, (name(s.node),))
-    faults = (silent, hang) if m.chance(0.6) else (silent,)
-    return m.run([s.job], nodes=s.nodes, faults=faults, truths=(truth,), length=s.end + 60)
-
-
-def _slow_link(m: Maker) -> Run:
-    s = _scene(m)
-    fault = Fault("slow-link", 300.0, 600.0, (s.node,), m.between(1.0, 4.0))
-    peer = name((s.node + 1) % s.nodes)
-    truth = Truth(("latency_regression",), 300.0, 600.0, (name(s.node),), f"link:{peer}")
-    return m.run(
-        [s.job], nodes=s.nodes, faults=(fault,), truths=(truth,), length=660.0, probes=True
+    s = Scene(m)
+    runtime = f"runtime:{FIRST_PID + s.node}"
+    return s.run(
+        s.fault("errors", m.between(0.3, 3.0)), kinds=("execution_errors",), component=runtime
     )
 
 
+def _filling(m: Maker) -> Run:
+    s = Scene(m)
+    fault = s.fault("filling", m.between(0.97, 0.995))
+    full = s.onset + (s.end - s.onset) * (0.95 - HELD) / (fault.depth - HELD)
+    device = f"device:{s.part}"
+    return s.run(fault, kinds=("memory_pressure",), component=device, onset=full, end=s.end + 60)
+
+
+def _silent(m: Maker) -> Run:
+    """The node is down, and its job hangs; or only its agent is."""
+    s = Scene(m)
+    faults = [s.fault("silent"), s.fault("hang", way="host")]
+    return s.run(*faults[: m.count(1, 2)], kinds=("node_silent",))
+
+
+def _slow_link(m: Maker) -> Run:
+    s = Scene(m)
+    fault = Fault("slow-link", 300.0, 600.0, (s.node,), m.between(1.0, 4.0))
+    s.end, link = 600.0, f"link:{name((s.node + 1) % s.nodes)}"
+    return s.run(fault, kinds=("latency_regression",), component=link, probes=True)
+
+
 FAULTY: Mapping[str, Callable[[Maker], Run]] = {
-    "slow-node": _slow_node,
-    "slow-pipeline-node": _slow_stage_node,
-    "slow-from-start": _slow_from_start,
+    "slow-node": _slow,
+    "slow-pipeline-node": lambda m: _slow(m, stages=True),
+    "slow-from-start": lambda m: _slow(m, started=True),
+    "slow-pipeline-start": lambda m: _slow(m, stages=True, started=True),
     "slow-device": _slow_device,
     "throttled-device": _throttled,
-    "efa-degraded": lambda m: _efa_degraded(m, ""),
-    "efa-intermittent": lambda m: _efa_degraded(m, "intermittent"),
-    "efa-share-from-start": lambda m: _efa_degraded(m, "share"),
+    "efa-degraded": lambda m: _efa(m, ""),
+    "efa-intermittent": lambda m: _efa(m, "intermittent"),
+    "efa-share-from-start": lambda m: _efa(m, "share"),
     "efa-down": _efa_down,
     "comm-bound": _comm,
     "comm-bound-floor": _comm_floor,
-    **{
-        f"hang-{way}": (lambda m, way=way: _hang(m, way))  # type: ignore[misc]
-        for way in ("spin", "host", "killed", "lost", "unsynchronized")
-    },
+    "hang-spin": lambda m: _hang(m, "spin"),
+    "hang-host": lambda m: _hang(m, "host"),
+    "hang-killed": lambda m: _hang(m, "killed"),
+    "hang-lost": lambda m: _hang(m, "lost"),
+    "hang-unsynchronized": lambda m: _hang(m, "unsynchronized"),
     "endless-s3-save": _endless_save,
     "loader-stall": _loader_stall,
     "slower-than-past": _slower,

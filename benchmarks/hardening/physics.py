@@ -75,11 +75,11 @@ class Pauses:
 class Job:
     """A training job and how it behaves."""
 
-    name: str
     nodes: tuple[int, ...]
     compute: Column
     """Seconds of compute in a step."""
     stage: npt.NDArray[np.int64]
+    name: str = "pretrain"
     begin: float = 0.0
     end: float = np.inf
     first_step: int = 1000

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.hardening.physics import Fault, Job, Track
 from trntop.analysis.rule_inputs import rule_inputs
@@ -37,6 +38,8 @@ MFU = 0.45
 """Of the peak, while a core computes."""
 HELD = 0.7
 """Of the HBM, while a process lives."""
+SERVED = 0.03
+"""Seconds of an execution of an inference service."""
 FIRST_PID = 4000
 PACKET = 8000.0
 RETRANSMITS = 2e-6
@@ -99,9 +102,24 @@ def readings(world: World) -> Iterator[Reading]:
         streams.append(iter(_training(world, track)))
     silent = {world.names[n]: f for f in world.faults if f.what == "silent" for n in f.nodes}
     for reading in merge(*streams, key=attrgetter("time")):
+        if reading.time - START > world.length:
+            return  # the last step ends later
         fault = silent.get(reading.node)
         if fault is None or not fault.begin <= reading.time - START < fault.end:
             yield reading
+
+
+@dataclass(frozen=True, slots=True)
+class _Loads:
+    """What the cores and the host of a node do, `[report]`."""
+
+    busy: Column
+    work: Column
+    count: Column
+    """Executions of all cores."""
+    latency: Column
+    vcpu: Column
+    io_wait: Column
 
 
 class _Node:
@@ -165,81 +183,87 @@ class _Node:
         return np.asarray(found * (1.0 + 0.002 * self._rng.normal(0.0, 1.0, len(at))))
 
     def _monitor(self) -> Iterator[Reading]:
-        world, rng, node = self._world, self._rng, self._node
-        at = self._times(world.period)
-        apart = np.diff(at)
-        if node in world.served:
-            busy, work, count, vcpu, waits = self._serve(at)
-            latency = np.full(len(apart), 0.03)
-        else:
-            curve = self._curve(at)
-            growth = np.diff(curve, axis=0) / apart[:, None]
-            busy, work, vcpu, waits = growth[:, 0], growth[:, 1], growth[:, 4], growth[:, 5]
-            count = np.diff(np.floor(curve[:, 2])) * self._cores
-            latency = self._latency(at[1:])
-        share = 1.0 + 0.004 * rng.normal(0.0, 1.0, (len(apart), self._cores))
-        utilization = np.clip(busy[:, None] * share, 0.0, 1.0)
-        flops = work[:, None] * self._core_flops * (1.0 + 0.004 * rng.normal(0.0, 1.0, share.shape))
-        each = self._cores // self._row.devices
-        throttled, ecc = world.fault("throttled", node), world.fault("ecc", node)
-        filling, lost = world.fault("filling", node), world.fault("device-lost", node)
-        failing = world.fault("errors", node)
-        hbm = self._row.chip.hbm_bytes / each
-        for k, time in enumerate(at[1:].tolist()):
-            pid = self._pid(time)
+        at = self._times(self._world.period)
+        loads = self._served(at) if self._node in self._world.served else self._trained(at)
+        share = 1.0 + 0.004 * self._rng.normal(0.0, 1.0, (2, len(at) - 1, self._cores))
+        utilization = np.clip(loads.busy[:, None] * share[0], 0.0, 1.0)
+        flops = loads.work[:, None] * share[1] * self._core_flops
+        for fault in (f for f in self._world.faults if self._node in f.nodes):
+            now = np.flatnonzero([fault.active(time) for time in at[1:].tolist()])[:, None]
+            if fault.what == "throttled":
+                flops[now, self._of(fault.part)] *= 1.0 - fault.depth
+                loads.count[now] *= 1.0 - fault.depth / self._row.devices
+            elif fault.what == "device-lost":
+                utilization[now, self._of(fault.part)] = np.nan
+                flops[now, self._of(fault.part)] = np.nan
+        for k, (time, period) in enumerate(zip(at[1:].tolist(), np.diff(at).tolist(), strict=True)):
+            pid, lost = self._pid(time), self._world.fault("device-lost", self._node)
             gone = lost.part if lost is not None and lost.active(time) else None
-            base = _report(world.kind, node, pid, gone)
-            columns = dict(base.columns)
-            columns["neuroncore_utilization_ratio"] = utilization[k]
-            columns["neuroncore_flops_per_second"] = flops[k]
-            columns["node_vcpu_user_ratio"] = np.array([0.08 + vcpu[k]])
-            columns["node_vcpu_io_wait_ratio"] = np.array([waits[k]])
-            if throttled is not None and throttled.active(time):
-                cores = slice(throttled.part * each, (throttled.part + 1) * each)
-                flops[k, cores] *= 1.0 - throttled.depth
-                count[k] *= 1.0 - throttled.depth / self._row.devices
-            if gone is not None:
-                cores = slice(gone * each, (gone + 1) * each)
-                utilization[k, cores] = flops[k, cores] = np.nan
-            if ecc is not None and time >= ecc.begin:
-                name = f"device_{ecc.way}_ecc_uncorrected_events"
-                columns[name] = columns[name] + (np.arange(self._row.devices) == ecc.part)
-            if filling is not None and time >= filling.begin and pid:
-                grown = min((time - filling.begin) / (filling.end - filling.begin), 1.0)
-                used = columns["neuroncore_memory_used_bytes"].copy()
-                cores = slice(filling.part * each, (filling.part + 1) * each)
-                used[cores] = hbm * (HELD + (filling.depth - HELD) * grown)
-                columns["neuroncore_memory_used_bytes"] = used
+            base = _report(self._world.kind, self._node, pid, gone)
+            columns = base.columns | {
+                "neuroncore_utilization_ratio": utilization[k],
+                "neuroncore_flops_per_second": flops[k],
+                "node_vcpu_user_ratio": 0.08 + loads.vcpu[k : k + 1],
+                "node_vcpu_io_wait_ratio": loads.io_wait[k : k + 1],
+            }
             deltas = base.deltas
             if pid:
-                done = float(count[k])
-                bad = 0.0
-                if failing is not None and failing.active(time) and done:
-                    bad = float(min(rng.poisson(failing.depth * apart[k]), done))
-                deltas = deltas | {"node_executions_completed_total": done - bad}
-                for name in ("completed_per_second", "completed_with_err_per_second"):
-                    value = (bad if "err" in name else done - bad) / apart[k]
-                    columns[f"runtime_executions_{name}"] = np.array([value])
-                if bad:
-                    deltas |= {
-                        "node_executions_completed_with_err_total": bad,
-                        "node_execution_errors_hardware_total": bad,
-                        "node_executions_failed_total": bad,
-                    }
-                    columns["runtime_errors_hardware_per_second"] = np.array([bad / apart[k]])
-                if done:
-                    columns["runtime_device_latency_p50_seconds"] = latency[k : k + 1]
-                else:
-                    columns.pop("runtime_device_latency_p50_seconds")
-            sample = Sample(dict(base.keys), columns, deltas, base.facts, float(apart[k]))
+                columns["runtime_device_latency_p50_seconds"] = loads.latency[k : k + 1]
+                deltas = deltas | self._execute(time, period, float(loads.count[k]), columns)
+                self._break(time, columns)
+            sample = Sample(dict(base.keys), columns, deltas, base.facts, period)
             yield Decoded(self._name, NEURON_MONITOR, START + time, b"", True, sample)
 
-    def _serve(self, at: Column) -> tuple[Column, Column, Column, Column, Column]:
-        """Utilization, work, executions, vCPUs and I/O wait of an inference service."""
+    def _of(self, device: int) -> npt.NDArray[np.int64]:
+        """The cores of a device."""
+        each = self._cores // self._row.devices
+        return np.arange(device * each, (device + 1) * each)
+
+    def _execute(
+        self, time: float, period: float, done: float, columns: dict[str, Column]
+    ) -> dict[str, float]:
+        """The counts of a period, and their rates as columns."""
+        failing, bad = self._world.fault("errors", self._node), 0.0
+        if failing is not None and failing.active(time):
+            bad = float(min(self._rng.poisson(failing.depth * period), done))
+        if not done:
+            del columns["runtime_device_latency_p50_seconds"]
+        for name, value in (("completed", done - bad), ("completed_with_err", bad)):
+            columns[f"runtime_executions_{name}_per_second"] = np.array([value / period])
+        columns["runtime_errors_hardware_per_second"] = np.array([bad / period])
+        deltas = {"node_executions_completed_total": done - bad}
+        if bad:
+            for name in ("executions_completed_with_err", "execution_errors_hardware"):
+                deltas[f"node_{name}_total"] = bad
+            deltas["node_executions_failed_total"] = bad
+        return deltas
+
+    def _break(self, time: float, columns: dict[str, Column]) -> None:
+        """Memory errors, and memory that fills."""
+        if (ecc := self._world.fault("ecc", self._node)) and time >= ecc.begin:
+            name = f"device_{ecc.way}_ecc_uncorrected_events"
+            columns[name] = columns[name] + (np.arange(self._row.devices) == ecc.part)
+        if (filling := self._world.fault("filling", self._node)) and time >= filling.begin:
+            grown = min((time - filling.begin) / (filling.end - filling.begin), 1.0)
+            used = columns["neuroncore_memory_used_bytes"].copy()
+            used[self._of(filling.part)] *= 1.0 + (filling.depth / HELD - 1.0) * grown
+            columns["neuroncore_memory_used_bytes"] = used
+
+    def _trained(self, at: Column) -> "_Loads":
+        curve = self._curve(at)
+        growth = np.diff(curve, axis=0) / np.diff(at)[:, None]
+        count = np.diff(np.floor(curve[:, 2])) * self._cores
+        return _Loads(
+            growth[:, 0], growth[:, 1], count, self._latency(at[1:]), growth[:, 4], growth[:, 5]
+        )
+
+    def _served(self, at: Column) -> "_Loads":
+        """Of an inference service."""
         total = np.concatenate(([0.0], np.cumsum(self._world.served[self._node])))
         load = np.diff(np.interp(at, np.arange(len(total)), total)) / np.diff(at)
-        count = np.floor(load * np.diff(at) / 0.03) * self._cores
-        return load, 0.4 * load, count, 0.1 * load, np.zeros(len(load))
+        count = np.floor(load * np.diff(at) / SERVED) * self._cores
+        latency = np.full(len(load), SERVED)
+        return _Loads(load, 0.4 * load, count, latency, 0.1 * load, np.zeros(len(load)))
 
     def _efa(self) -> Iterator[Reading]:
         world, rng = self._world, self._rng
