@@ -14,6 +14,7 @@ from trntop.core.settings import Analysis, Check, Settings
 from trntop.pipeline.history import History
 from trntop.pipeline.jobs import means_of
 
+from .measures import COMM, EXPOSED, LOG_STEP, STEP, TOKENS
 from .view_history import HistoryUntil
 
 CHECK = Settings().check
@@ -37,19 +38,21 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobFigures:
-    """The numbers of a job: means over the nodes that report it."""
+    """The numbers of a job."""
 
     job: str
     nodes: int
-    step: float | None
-    step_seconds: float | None
-    step_pace_seconds: float | None
-    tokens_per_second: float | None
-    tokens_per_second_per_device: float | None
-    loss: float | None
-    mfu: float | None
-    comm_share: float | None
-    exposed_share: float | None
+    values: Mapping[str, float]
+    """Quantity → mean over the nodes that report it; the newest step."""
+
+    def value(self, quantity: str) -> float | None:
+        return self.values.get(quantity)
+
+    @property
+    def step_quantity(self) -> str:
+        """The step time, or the interval of the steps in the log if only that is known."""
+        is_logged = STEP not in self.values and LOG_STEP in self.values
+        return LOG_STEP if is_logged else STEP
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,15 +110,20 @@ class ViewModel:
         return {node: tuple(found) for node, found in table.items()}
 
     @cached_property
-    def job(self) -> JobFigures | None:
-        """The worst job: one with an incident, else with the largest comm share."""
+    def jobs(self) -> tuple[JobFigures, ...]:
+        """All jobs, worst first: those with an incident, then by comm share."""
         figures = [job_figures(self.cluster, job) for job in self.cluster.jobs]
         troubled = {incident.job: incident.severity.rank for incident in reversed(self.incidents)}
-        return max(
-            figures,
-            key=lambda job: (troubled.get(job.job, -1), job.comm_share or 0.0, job.nodes),
-            default=None,
-        )
+
+        def key(job: JobFigures) -> tuple[int, float, int]:
+            return troubled.get(job.job, -1), job.value(COMM) or 0.0, job.nodes
+
+        return tuple(sorted(figures, key=key, reverse=True))
+
+    @property
+    def job(self) -> JobFigures | None:
+        """The worst job."""
+        return next(iter(self.jobs), None)
 
     @cached_property
     def states(self) -> Mapping[State, int]:
@@ -157,35 +165,26 @@ class ViewModel:
 
 
 _MEANS = (
-    "job_step_seconds",
-    "job_step_pace_seconds",
-    "job_tokens_per_second",
+    STEP,
+    LOG_STEP,
+    TOKENS,
     "job_tokens_per_second_per_device",
     "job_loss",
     "job_mfu_ratio",
-    "job_comm_share_ratio",
-    "job_exposed_comm_share_ratio",
+    COMM,
+    EXPOSED,
 )
 
 
 def job_figures(cluster: Cluster, job: str) -> JobFigures:
     steps = cluster.job_column(job, "job_step")
-    steps = steps[~np.isnan(steps)]
-    means = means_of(cluster, job, _MEANS)
     known = {} if cluster.whole is None else cluster.whole.jobs.get(job, {})
-    return JobFigures(
-        job=job,
-        nodes=int(known.get("nodes", len(cluster.jobs.get(job, ())))),
-        step=known.get("job_step", float(steps.max()) if len(steps) else None),
-        step_seconds=means.get("job_step_seconds"),
-        step_pace_seconds=means.get("job_step_pace_seconds"),
-        tokens_per_second=means.get("job_tokens_per_second"),
-        tokens_per_second_per_device=means.get("job_tokens_per_second_per_device"),
-        loss=means.get("job_loss"),
-        mfu=means.get("job_mfu_ratio"),
-        comm_share=means.get("job_comm_share_ratio"),
-        exposed_share=means.get("job_exposed_comm_share_ratio"),
-    )
+    values = means_of(cluster, job, _MEANS)
+    if "job_step" in known:
+        values["job_step"] = known["job_step"]
+    elif not np.isnan(steps).all():
+        values["job_step"] = float(np.nanmax(steps))
+    return JobFigures(job, int(known.get("nodes", len(cluster.jobs.get(job, ())))), values)
 
 
 def worst(node: NodeView, view_model: ViewModel) -> Severity | None:

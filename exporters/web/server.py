@@ -211,7 +211,6 @@ def serve(
     sockets: Sequence[socket.socket],
     access: "Access | None" = None,
     *,
-    path: str = "/metrics",
     on_stop: Callable[[], None] | None = None,
     at_end: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
@@ -221,7 +220,6 @@ def serve(
         app: the application.
         sockets: listening ones; closed at the end.
         access: TLS and passwords; by default neither.
-        path: the page to announce on standard error.
         on_stop: called on the loop when the server is stopped.
         at_end: awaited after the last response.
     """
@@ -236,7 +234,7 @@ def serve(
         # After the handlers: a reader of the announcement may stop the server.
         for sock in sockets:
             address = url(sock, secure=secure)
-            print(f"trntop: serving {address}{path}", file=sys.stderr, flush=True)
+            print(f"trntop: serving {address}/metrics", file=sys.stderr, flush=True)
         try:
             await server.serve(sockets=list(sockets))
         finally:

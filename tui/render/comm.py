@@ -4,12 +4,10 @@ from collections.abc import Sequence
 
 from textual.strip import Strip
 
-from trntop.core import units
-
 from ..measures import COMM, EXPOSED
 from ..view_model import JobFigures, ViewModel
 from . import marks, trends
-from .context import RenderContext
+from .context import RenderContext, percent
 from .jobs import FOUND, NAME, NODES, STEP_SECONDS, JobRow, figure, share_bar
 from .line import line, wrap
 from .table import Column
@@ -25,8 +23,7 @@ def columns(view_model: ViewModel) -> tuple[Column[JobRow], ...]:
         Column("comm", "comm", 7, 95, share_bar(limits.comm_share),
                unit="%", wide=38, align="right"),
         Column("exposed", "exposed", 10, 90,
-               figure(lambda row: row.figures.exposed_share, units.percent, EXPOSED,
-                      limit=limits.exposed_comm_share),
+               figure(percent, EXPOSED, limit=limits.exposed_comm_share),
                unit="%", align="right"),
         FOUND,
     )  # fmt: skip
@@ -36,7 +33,7 @@ def shares(
     view_model: ViewModel, job: JobFigures | None, width: int, height: int, context: RenderContext
 ) -> Sequence[Strip]:
     """The comm share and its exposed part over time, with their limits."""
-    if job is None or job.comm_share is None:
+    if job is None or job.value(COMM) is None:
         return unknown(view_model, job, width, height, context)
     found = [trends.of_job(view_model, job.job, quantity) for quantity in (COMM, EXPOSED)]
     starts = marks.of_job(view_model, job.job, context)

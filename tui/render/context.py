@@ -68,6 +68,11 @@ def mark(quantity: str) -> str:
     return "" if provenance is Provenance.MEASURED else units.mark(provenance)
 
 
+def percent(ratio: float | None) -> str:
+    """A share in percent, for columns whose header has the unit."""
+    return bare(units.percent(ratio))
+
+
 def bare(text: str) -> str:
     """A formatted number without its unit, for columns whose header names it."""
     return text.partition(" ")[0]

@@ -14,7 +14,7 @@ from trntop.pipeline.smooth import TUNING
 
 from ..view_model import ViewModel
 from . import glyphs
-from .context import RenderContext, bare
+from .context import RenderContext, percent
 from .fleet_map import UTILIZATION_OF_CORE, device_utilization
 from .graph import bar
 from .line import Part, fit, line, wrapped
@@ -67,19 +67,19 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
         owned = node.inventory.core_device == device
         parts: list[Part] = [(f"{sign}{device!s:>2} ", style)]
         parts += _cells(frame, UTILIZATION_OF_CORE, owned, plan.core, plan.cores, context)
-        parts += context.number(bare(units.percent(mean)), "", 5)
+        parts += context.number(percent(mean), "", 5)
         if plan.engine:
             owned = node.inventory.physical_device == device
             parts.append((" ", palette.text))
             parts += _cells(frame, ENGINE_OF_CORE, owned, plan.engine, plan.engines, context)
-        parts += context.number(bare(units.percent(frame.at(ENGINE, index))), ENGINE, 5)
+        parts += context.number(percent(frame.at(ENGINE, index)), ENGINE, 5)
         parts += _memory(view_model, frame, index, plan, context)
         if plan.rate:
             parts += context.number(_gigabytes(frame.at(BANDWIDTH, index)), BANDWIDTH, plan.rate)
         share = frame.at(BANDWIDTH_SHARE, index)
-        parts += context.number(bare(units.percent(share)), BANDWIDTH_SHARE, 6)
+        parts += context.number(percent(share), BANDWIDTH_SHARE, 6)
         if plan.power:
-            parts += context.number(bare(units.percent(frame.at(POWER, index))), "", plan.power)
+            parts += context.number(percent(frame.at(POWER, index)), "", plan.power)
         lines.append(line(parts, width))
     for index, (severity, text) in faults.items():
         sign = glyphs.SEVERITIES[severity]

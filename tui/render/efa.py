@@ -14,7 +14,7 @@ from trntop.core.model import Incident, NodeView, Severity
 
 from ..view_model import ViewModel
 from . import glyphs
-from .context import RenderContext, bare
+from .context import RenderContext, percent
 from .graph import bar
 from .line import Part, fit, line, wrapped
 
@@ -91,12 +91,12 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
             lines.append(line([*parts, ("   lost", style)], width))
             continue
         tx, rate = frame.at(TX, index), frame.at(LINE_RATE, index)
-        parts += context.number(bare(units.gigabits(tx)), TX, 7)
+        parts += context.number(units.gigabits(tx, unit=False), TX, 7)
         parts.append((" ", palette.text))
         if bar_cells:
             share = None if tx is None or not rate else tx / rate
             parts += bar(share, bar_cells, palette.graph, palette.rule)
-        parts += context.number(bare(units.gigabits(frame.at(RX, index))), RX, 7)
+        parts += context.number(units.gigabits(frame.at(RX, index), unit=False), RX, 7)
         if peers:
             share = frame.at(PEERS, index)
             text = units.ABSENT if share is None else f"{100 * share:.0f}"
@@ -104,7 +104,7 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
             number = context.number(text, PEERS, peers)
             parts += _emphasized(number, style, when=severity is not None and low)
         retransmits = frame.at(RETRANSMIT, index)
-        number = context.number(bare(units.percent(retransmits)), RETRANSMIT, 7)
+        number = context.number(percent(retransmits), RETRANSMIT, 7)
         parts += _emphasized(number, style, when=bool(severity) and retransmits is not None)
         lines.append(line(parts, width))
     for severity, note in [*_missing(node), *_errors(view_model, node, found)]:

@@ -14,7 +14,7 @@ from trntop.core.model import Incident, NodeView, Severity
 
 from ..measures import RECEIVE, RETRANSMIT, TRANSMIT
 from . import efa, glyphs
-from .context import RenderContext, bare
+from .context import RenderContext, percent
 from .fabric import Fabric
 from .fleet import EFA_KINDS, ORDER
 from .graph import runs
@@ -252,7 +252,7 @@ def _rate(quantity: str, row: MapRow, width: int, context: RenderContext, /) -> 
 
 def _retransmit(row: MapRow, width: int, context: RenderContext) -> list[Part]:
     ratio = row.node.frame.value(RETRANSMIT)
-    number = context.number(bare(units.percent(ratio)), RETRANSMIT, width)
+    number = context.number(percent(ratio), RETRANSMIT, width)
     if row.retransmit_severity is not None and ratio is not None:
         number[0] = (number[0][0], context.palette.severity(row.retransmit_severity))
     return number

@@ -10,11 +10,12 @@ from trntop.core import units
 from trntop.core.model import Phase, Severity, Stage, State
 
 from .. import timecode
+from ..measures import COMM, EXPOSED, TOKENS
 from ..view_model import JobFigures, Mode, ViewModel
 from . import glyphs, prometheus, run
 from .context import RenderContext
 from .graph import Values, buckets, sparkline
-from .jobs import comm_bar, step_time
+from .jobs import comm_bar
 from .line import Part, flow, short
 
 SPARK_SECONDS = 4.0
@@ -186,42 +187,49 @@ def _job(
             return []
         return [(" ", palette.text), (sparkline(values), palette.graph)]
 
-    def share(value: float | None, most: float, quantity: str) -> list[Part]:
+    def share(quantity: str, most: float) -> list[Part]:
+        value = job.value(quantity)
         number = context.number(units.percent(value), quantity)
         if value is not None and value > most:
             number[0] = (number[0][0], palette.warning)
         return number
 
-    comm = share(job.comm_share, limit, "job_comm_share_ratio")
-    if job.comm_share is not None:
-        comm += [(" ", palette.text), *comm_bar(job.comm_share, limit, (8, 16, 24)[size], context)]
+    comm, comm_share = share(COMM, limit), job.value(COMM)
+    if comm_share is not None:
+        comm += [(" ", palette.text), *comm_bar(comm_share, limit, (8, 16, 24)[size], context)]
     elif estimated := _estimated(view_model):
         comm = [(estimated, palette.text)]
     if size and comm[0][0] != units.ABSENT:
         comm.append((f" limit {units.percent(limit)}", palette.faint))
-    exposed = share(job.exposed_share, limits.exposed_comm_share, "job_exposed_comm_share_ratio")
-    seconds, quantity = step_time(job)
+    quantity = job.step_quantity
+    seconds = job.value(quantity)
     step = context.number(units.seconds(seconds), quantity)
     if seconds is None:
         step.insert(0, ("step time ", palette.muted))
-    tokens = [*_tokens(job, context), *(spark("job_tokens_per_second") if size > 1 else [])]
+    tokens = [*_tokens(job, context), *(spark(TOKENS) if size > 1 else [])]
     return [
-        (60, [("step ", palette.muted), *context.number(units.count(job.step), "job_step")]),
+        (
+            60,
+            [
+                ("step ", palette.muted),
+                *context.number(units.count(job.value("job_step")), "job_step"),
+            ],
+        ),
         (90, [*step, *spark(quantity)]),
         (50, tokens),
         (95, [("comm ", palette.muted), *comm]),
-        (70, [("exposed ", palette.muted), *exposed]),
-        *run.progress(job.loss, job.mfu, context),
+        (70, [("exposed ", palette.muted), *share(EXPOSED, limits.exposed_comm_share)]),
+        *run.progress(job.value, context),
     ]
 
 
 def _tokens(job: JobFigures, context: RenderContext) -> list[Part]:
     """Of the whole job, else of one device."""
-    if (rate := job.tokens_per_second) is not None:
-        return context.number(f"{units.si(rate)} tok/s", "job_tokens_per_second")
-    if (rate := job.tokens_per_second_per_device) is not None:
-        text = f"{units.count(rate)} tok/s per device"
-        return context.number(text, "job_tokens_per_second_per_device")
+    if (rate := job.value(TOKENS)) is not None:
+        return context.number(f"{units.si(rate)} tok/s", TOKENS)
+    per_device = "job_tokens_per_second_per_device"
+    if (rate := job.value(per_device)) is not None:
+        return context.number(f"{units.count(rate)} tok/s per device", per_device)
     return [("tok/s ", context.palette.muted), *context.number(units.ABSENT)]
 
 

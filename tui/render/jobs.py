@@ -8,10 +8,10 @@ from trntop.core import units
 from trntop.core.model import Incident, Stage
 from trntop.pipeline.jobs import job_phase
 
-from ..measures import COMM, LOG_STEP, STEP, TOKENS
-from ..view_model import JobFigures, ViewModel, job_figures
+from ..measures import COMM, TOKENS
+from ..view_model import JobFigures, ViewModel
 from . import run
-from .context import RenderContext, bare
+from .context import RenderContext, percent
 from .graph import bar
 from .line import Part, fit
 from .table import Column
@@ -24,21 +24,6 @@ class JobRow:
     figures: JobFigures
     incidents: tuple[Incident, ...] = ()
     stage: Stage | None = None
-
-
-def worst_first(view_model: ViewModel) -> list[JobFigures]:
-    """All jobs; the header shows the first one."""
-    if view_model.job is None:
-        return []
-    if len(view_model.cluster.jobs) == 1:
-        return [view_model.job]
-    figures = [job_figures(view_model.cluster, job) for job in view_model.cluster.jobs]
-    troubled = {incident.job: incident.severity.rank for incident in reversed(view_model.incidents)}
-    return sorted(
-        figures,
-        key=lambda job: (troubled.get(job.job, -1), job.comm_share or 0.0, job.nodes),
-        reverse=True,
-    )
 
 
 def incidents_of(view_model: ViewModel, job: str) -> tuple[Incident, ...]:
@@ -102,17 +87,13 @@ def _stage(row: JobRow, width: int, context: RenderContext) -> list[Part]:
 
 
 def figure(
-    value: Callable[[JobRow], float | None],
-    form: Callable[[float | None], str],
-    quantity: str,
-    *,
-    limit: float | None = None,
+    form: Callable[[float | None], str], quantity: str, *, limit: float | None = None
 ) -> Callable[[JobRow, int, RenderContext], Sequence[Part]]:
     """A number of a job in a cell; above `limit` it is a warning."""
 
     def draw(row: JobRow, width: int, context: RenderContext) -> list[Part]:
-        found = value(row)
-        number = context.number(bare(form(found)), quantity, width)
+        found = row.figures.value(quantity)
+        number = context.number(form(found), quantity, width)
         if limit is not None and found is not None and found > limit:
             number[0] = (number[0][0], context.palette.warning)
         return number
@@ -120,16 +101,9 @@ def figure(
     return draw
 
 
-def step_time(figures: JobFigures) -> tuple[float | None, str]:
-    """The reported step time, else the interval of the steps in the log; and its quantity."""
-    if figures.step_seconds is None and figures.step_pace_seconds is not None:
-        return figures.step_pace_seconds, LOG_STEP
-    return figures.step_seconds, STEP
-
-
 def _step_seconds(row: JobRow, width: int, context: RenderContext) -> list[Part]:
-    seconds, quantity = step_time(row.figures)
-    return context.number(units.plain_seconds(seconds), quantity, width)
+    quantity = row.figures.step_quantity
+    return context.number(units.plain_seconds(row.figures.value(quantity)), quantity, width)
 
 
 def comm_bar(share: float | None, limit: float, cells: int, context: RenderContext) -> list[Part]:
@@ -145,13 +119,13 @@ def comm_bar(share: float | None, limit: float, cells: int, context: RenderConte
 
 def share_bar(limit: float) -> Callable[[JobRow, int, RenderContext], Sequence[Part]]:
     """The comm share as a bar and as a number."""
-    number = figure(lambda row: row.figures.comm_share, units.percent, COMM, limit=limit)
+    number = figure(percent, COMM, limit=limit)
 
     def draw(row: JobRow, width: int, context: RenderContext) -> list[Part]:
         cells = width - 6
         if cells < 6:
             return [*number(row, width, context)]
-        drawn = comm_bar(row.figures.comm_share, limit, cells, context)
+        drawn = comm_bar(row.figures.value(COMM), limit, cells, context)
         return [*drawn, (" ", context.palette.text), *number(row, 5, context)]
 
     return draw
@@ -160,10 +134,6 @@ def share_bar(limit: float) -> Callable[[JobRow, int, RenderContext], Sequence[P
 def _found(row: JobRow, width: int, context: RenderContext) -> list[Part]:
     node = row.incidents[0].node if row.incidents else None
     return context.worst_incident(row.incidents, width, node or "")
-
-
-def _tokens(row: JobRow, width: int, context: RenderContext) -> list[Part]:
-    return context.number(units.si(row.figures.tokens_per_second), TOKENS, width)
 
 
 NAME: Column[JobRow] = Column("job", "  job", 14, 100, _name, wide=28)
@@ -175,15 +145,11 @@ PROGRESS: tuple[Column[JobRow], ...] = (
     NAME,
     NODES,
     PHASE,
-    Column("number", "at step", 9, 50,
-           figure(lambda row: row.figures.step, units.count, "job_step"), align="right"),
+    Column("number", "at step", 9, 50, figure(units.count, "job_step"), align="right"),
     STEP_SECONDS,
-    Column("tokens", "tokens/s", 11, 90, _tokens, align="right"),
-    Column("mfu", "MFU", 6, 70,
-           figure(lambda row: row.figures.mfu, units.percent, "job_mfu_ratio"),
-           unit="%", align="right"),
-    Column("loss", "loss", 8, 65,
-           figure(lambda row: row.figures.loss, units.loss, "job_loss"), align="right"),
+    Column("tokens", "tokens/s", 11, 90, figure(units.si, TOKENS), align="right"),
+    Column("mfu", "MFU", 6, 70, figure(percent, "job_mfu_ratio"), unit="%", align="right"),
+    Column("loss", "loss", 8, 65, figure(units.loss, "job_loss"), align="right"),
     FOUND,
-)  # fmt: skip
+)
 """The list of jobs of the screen of training progress."""

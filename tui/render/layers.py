@@ -9,7 +9,7 @@ import numpy as np
 from trntop.core import units
 
 from . import rails
-from .context import bare
+from .context import percent
 from .efa import PEERS, RETRANSMIT, TX
 from .fabric import Fabric
 from .links import LATENCY
@@ -47,10 +47,6 @@ def top(values: rails.Table, before: float) -> float:
     return before if needed <= before <= HYSTERESIS * needed else needed
 
 
-def _percent(value: float) -> str:
-    return bare(units.percent(value))
-
-
 def _microseconds(seconds: float) -> str:
     number = 1e6 * seconds
     return f"{number:.1f}" if number < 99.95 else f"{number:.0f}" if number < 9999.5 else ">9ms"
@@ -75,13 +71,13 @@ def _latency_ends(fabric: Fabric, _top: float) -> tuple[str, str]:
 
 LAYERS = (
     Layer(
-        "transmitted, share of line rate", TX, lambda fabric: fabric.shares, _percent,
+        "transmitted, share of line rate", TX, lambda fabric: fabric.shares, percent,
         lambda value, _fabric, top: value / top,
         lambda _fabric, top: ("0", units.percent(top)),
     ),
     Layer(
         "retransmits, share of packets", RETRANSMIT, lambda fabric: fabric.rails.table(RETRANSMIT),
-        lambda value: _percent(value) if value else " ", _decades, _decade_ends,
+        lambda value: percent(value) if value else " ", _decades, _decade_ends,
     ),
     Layer(
         "traffic vs peers", PEERS, lambda fabric: fabric.rails.table(PEERS),

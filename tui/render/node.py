@@ -1,6 +1,7 @@
 """The other parts of the node screen: identity, processes, sources, incidents."""
 
 from collections.abc import Callable
+from functools import partial
 
 from rich.segment import Segment
 from textual.strip import Strip
@@ -96,8 +97,7 @@ def _activity(
     if share is None and (bounds := run.comm_bounds(frame)) != units.ABSENT:
         comm = [(f"{bounds} %", palette.text)]
     groups.append((90, [("comm ", palette.muted), *comm]))
-    loss, mfu = (job_worst(node, name) for name in ("job_loss", "job_mfu_ratio"))
-    return [*groups, *run.progress(loss, mfu, context)]
+    return [*groups, *run.progress(partial(job_worst, node), context)]
 
 
 def processes(

@@ -1,5 +1,7 @@
 """Phase, communication and progress of a job as text."""
 
+from collections.abc import Callable
+
 from rich.style import Style
 
 from trntop.core import units
@@ -41,14 +43,14 @@ def comm_bounds(frame: Frame) -> str:
 
 
 def progress(
-    loss: float | None, mfu: float | None, context: RenderContext
+    value: Callable[[str], float | None], context: RenderContext
 ) -> list[tuple[int, list[Part]]]:
     """Loss and MFU if reported, as groups for `flow`."""
     return [
-        (rank, [(f"{label} ", context.palette.muted), *context.number(form(value), quantity)])
-        for rank, label, value, form, quantity in (
-            (45, "loss", loss, units.loss, "job_loss"),
-            (40, "MFU", mfu, units.percent, "job_mfu_ratio"),
+        (rank, [(f"{label} ", context.palette.muted), *context.number(form(number), quantity)])
+        for rank, label, form, quantity in (
+            (45, "loss", units.loss, "job_loss"),
+            (40, "MFU", units.percent, "job_mfu_ratio"),
         )
-        if value is not None
+        if (number := value(quantity)) is not None
     ]

@@ -179,10 +179,9 @@ def node_trends(view_model: ViewModel, node: str) -> list[Trend]:
 
 def run_trends(view_model: ViewModel, job: JobFigures) -> list[Trend]:
     """What a training process reports of its progress."""
-    step = LOG_STEP if job.step_seconds is None else STEP
     found = (
         of_job(view_model, job.job, quantity)
-        for quantity in (step, "job_loss", TOKENS, "job_mfu_ratio", "job_grad_norm")
+        for quantity in (job.step_quantity, "job_loss", TOKENS, "job_mfu_ratio", "job_grad_norm")
     )
     return [trend for trend in found if trend is not None and trend.known]
 

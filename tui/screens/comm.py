@@ -14,6 +14,7 @@ from textual.strip import Strip
 from trntop.core.model import Incident
 
 from ..keys import key
+from ..measures import COMM
 from ..messages import NodeRequested
 from ..render import comm, slowest
 from ..render.jobs import comm_bound, comm_causes
@@ -105,7 +106,7 @@ class CommScreen(NodeListScreen):
     def _follow(self) -> None:
         self.job = self.jobs.current
         self.set_class(len(self.jobs.rows) > 1, "-several")
-        reported = self.job is not None and self.job.comm_share is not None
+        reported = self.job is not None and self.job.value(COMM) is not None
         self.ranks.display, self.nodes.display = reported, not reported
         name = f"{self.job.job} · " if self.job else ""
         self.query_one("#shares", Panel).entitle(f"{name}comm share of step")

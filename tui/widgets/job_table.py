@@ -31,7 +31,7 @@ class JobTable(RowTable[JobFigures]):
 
     def find_rows(self) -> Sequence[JobFigures]:
         assert self.view_model is not None
-        found = jobs.worst_first(self.view_model)
+        found = self.view_model.jobs
         many = len(found) > 1
         self.set_class(many, "-many")
         if many != self.can_focus:

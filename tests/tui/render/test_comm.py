@@ -9,6 +9,7 @@ from tests.tui.scenes import view_model
 from trntop.core.model import Severity, View
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
+from trntop.tui.measures import COMM, EXPOSED
 from trntop.tui.render import comm, jobs, table
 from trntop.tui.render.context import RenderContext
 from trntop.tui.view_model import JobFigures, ViewModel
@@ -72,19 +73,19 @@ class TestJobs:
     def rows(self, view: View, width: int = 140) -> list[str]:
         shown = of(view)
         fitted = table.layout(comm.columns(shown), width)
-        found = [jobs.row_of(shown, one) for one in jobs.worst_first(shown)]
+        found = [jobs.row_of(shown, one) for one in shown.jobs]
         return text(table.row(fitted, row, width, PEN, cursor=False) for row in found).splitlines()
 
     def test_the_first_is_the_header_s(self) -> None:
         shown = of(make_view())
-        assert jobs.worst_first(shown) == [shown.job]
-        assert jobs.worst_first(of(make_view(jobs=()))) == []
+        assert shown.jobs == (shown.job,)
+        assert of(make_view(jobs=())).jobs == ()
 
     def test_worst_first(self) -> None:
         nodes = [make_node(index, jobs=(job,)) for index, job in enumerate("abc")]
         one = make_incident("straggler", job="b", node="trn-001")
         shown = of(view_of(*nodes, incidents=[one]))
-        found = jobs.worst_first(shown)
+        found = shown.jobs
         assert found[0].job == "b" == (shown.job.job if shown.job else "")
         first, *others = self.rows(shown.view)
         assert first.split()[:2] == ["▲", "b"]
@@ -107,8 +108,5 @@ class TestJobs:
 
 
 def figures(job: str, *, comm: float | None = None, exposed: float | None = None) -> JobFigures:
-    return JobFigures(
-        job=job, nodes=1, step=None, step_seconds=None, step_pace_seconds=None,
-        tokens_per_second=None, tokens_per_second_per_device=None, loss=None, mfu=None,
-        comm_share=comm, exposed_share=exposed,
-    )  # fmt: skip
+    values = {COMM: comm, EXPOSED: exposed}
+    return JobFigures(job, 1, {name: value for name, value in values.items() if value is not None})

@@ -122,7 +122,7 @@ def test_a_row_per_job() -> None:
     fitted = table.layout(jobs.PROGRESS, 140)
     rows = [
         table.row(fitted, jobs.row_of(shown, one), 140, PEN, cursor=False).text
-        for one in jobs.worst_first(shown)
+        for one in shown.jobs
     ]
     assert "training" in rows[0]
     assert "971 k" in rows[1]
