@@ -57,30 +57,6 @@ def bounds(values: Values) -> tuple[float, float]:
     return math.floor(low / unit - 0.2) * unit, math.ceil(top / unit + 0.2) * unit
 
 
-def curve(
-    values: Values, height: int, context: RenderContext, low: float, top: float
-) -> list[Strip]:
-    """A curve of one cell per value between `low` and `top`."""
-    levels = "▁─▔"
-    steps = height * len(levels)
-    scale = steps / (top - low) if top > low else 0.0
-    places = [
-        -1 if value != value else min(steps - 1, max(0, int((value - low) * scale)))
-        for value in values.tolist()
-    ]
-    rows = []
-    for row in reversed(range(height)):
-        cells: list[Part] = []
-        for place in places:
-            inside = place - row * len(levels)
-            shown = place >= 0 and 0 <= inside < len(levels)
-            cells.append(
-                (levels[inside], context.palette.graph) if shown else (" ", context.palette.faint)
-            )
-        rows.append(line(runs(cells), len(places)))
-    return rows
-
-
 def framed(
     body: Sequence[Strip],
     labels: Sequence[tuple[float, str]],

@@ -97,26 +97,27 @@ def chart(
     height: int,
     context: RenderContext,
     *,
+    low: float = 0.0,
     top: float,
     limit: float | None = None,
     over: Sequence[Style] | None = None,
 ) -> list[Strip]:
-    """A graph of `height` lines and one cell per value, from 0 to `top`.
+    """A graph of `height` lines and one cell per value, from `low` to `top`.
 
     Columns above `limit` have the shades `over`; the limit is a dotted line.
     """
     palette = context.palette
     steps = len(glyphs.COLUMN) - 1
-    scale = height * steps / top if top > 0 else 0.0
+    scale = height * steps / (top - low) if top > low else 0.0
     levels = [
-        -1 if value != value else min(height * steps, max(1, round(value * scale)))
+        -1 if value != value else min(height * steps, max(1, round((value - low) * scale)))
         for value in values.tolist()
     ]
     shades = (palette.area, over or palette.over[Severity.WARNING])
     above = [limit is not None and value > limit for value in values.tolist()]
     at = None
-    if limit is not None and 0 < limit < top:
-        at = height - 1 - int(limit * scale) // steps
+    if limit is not None and low < limit < top:
+        at = height - 1 - int((limit - low) * scale) // steps
     rows = []
     for row in reversed(range(height)):
         cells: list[Part] = []

@@ -28,7 +28,7 @@ from ..measures import (
 )
 from ..view_model import JobFigures, ViewModel
 from . import marks
-from .axes import Form, Mark, bounds, curve, framed, nice, series
+from .axes import Form, Mark, bounds, framed, nice, series
 from .context import RenderContext
 from .graph import Values, chart
 from .line import Part, beside, flow, length, line, short
@@ -53,7 +53,7 @@ class Kind:
     """Fixed end of the axis; None follows the limit and the values."""
     limit: Callable[[Analysis], float] | None = None
     grounded: bool = True
-    """Whether the axis starts at 0; other quantities are drawn as a curve."""
+    """Whether the axis starts at 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,9 +307,6 @@ def _chart(
         labels.insert(0, (trend.limit / top, form(trend.limit)))
     gutter = max((len(text) for _, text in labels), default=0) + 2
     values, slot = series(trend.times, trend.values, now, width - gutter, seconds)
-    if trend.kind.grounded:
-        over = palette.over[trend.severity]
-        body = chart(values, room, context, top=top, limit=trend.limit, over=over)
-    else:
-        body = curve(values, room, context, low, top)
+    over = palette.over[trend.severity]
+    body = chart(values, room, context, low=low, top=top, limit=trend.limit, over=over)
     return [head, *framed(body, labels, slot, now, gutter, context, marks)]

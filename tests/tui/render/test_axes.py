@@ -35,18 +35,6 @@ def test_a_range_around_values() -> None:
     assert low < 0 < top
 
 
-def test_a_steady_curve_is_a_level_within() -> None:
-    low, top = axes.bounds(np.full(4, 2.3))
-    rows = text(axes.curve(np.full(4, 2.3), 5, PEN, low, top)).splitlines()
-    assert [bool(row.strip()) for row in rows].count(True) == 1
-    assert not rows[0].strip()
-
-
-def test_a_curve_has_a_point_per_value() -> None:
-    values = np.array([0.0, 0.5, np.nan, 1.0])
-    assert text(axes.curve(values, 2, PEN, 0.0, 1.0)).splitlines() == [" ▁ ▔", "▁"]
-
-
 def test_values_stand_beside_their_heights() -> None:
     body = chart(np.full(30, 1.0), 4, PEN, top=2.0)
     drawn = axes.framed(body, [(0.5, "25 %"), (1.0, "50 %"), (0.0, "0 %")], 10, NOON, 6, PEN)

@@ -364,12 +364,12 @@ class TestHost:
     def test_a_line_per_subject(self) -> None:
         lines = drawn(host.draw, make_node(0), 80).splitlines()
         assert lines == [
-            "cpu       ━━╸───────── 21 % of 192 vCPUs  load 40.5  812 processes",
-            "memory    ━━────────── 300 GiB of 2.00 TiB  1.66 TiB available",
+            "cpu       ━━╸───────── 21 %  192 vCPUs  load 40.5  812 processes",
+            "memory    ━━────────── 300 GiB  of 2.00 TiB  1.66 TiB available",
             "network   rx 10.0 MB/s d  tx 20.0 MB/s d",
             "disk      read 30.0 MB/s d  written 40.0 MB/s d",
             "lustre    read 50.0 MB/s d  written 60.0 MB/s d",
-            "compiler  none running  12 modules in the cache",
+            "compiler  0 running  12 modules in the cache",
         ]
 
     def test_what_asks_for_a_look(self) -> None:
