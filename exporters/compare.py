@@ -1,4 +1,4 @@
-"""Two runs side by side: as a table for terminals, as Markdown, as JSON."""
+"""Two runs side by side: as a table and as JSON."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,6 @@ from trntop.core import units
 
 from .document import SCHEMA, Document, incident
 from .grid import Column, fill, lines, plural
-from .markdown import inner, moment, table
 
 SIMULATED = "SIMULATED"
 UNMARKED = "  "
@@ -28,20 +27,6 @@ def text(found: Comparison, width: int) -> str:
         fill(columns, row)
     head = [f"A  {_named(found.a)}", f"B  {_named(found.b)}", ""]
     return "\n".join([*head, *(line.rstrip() for line in lines(columns, width)), "", *_marks()])
-
-
-def markdown(found: Comparison) -> str:
-    """A page that can be pasted into a ticket."""
-    a, b = found.a, found.b
-    rows = [["", "A", "B", "B / A", "B is"], *map(list, _rows(found))]
-    blocks = [
-        "# trntop compare",
-        f"- A: {inner(_named(a))}, from {moment(a.first)}\n"
-        f"- B: {inner(_named(b))}, from {moment(b.first)}",
-        table([[inner(cell) for cell in row] for row in rows]),
-        "\n".join(_marks()),
-    ]
-    return "\n\n".join(blocks) + "\n"
 
 
 def document(found: Comparison) -> Document:
@@ -75,7 +60,7 @@ def _side(side: Side) -> Document:
         "job": side.job or None,
         "job_nodes": side.job_nodes,
         "price_per_node_hour": side.price,
-        "incidents": [incident(one) for one in side.incidents],
+        "incidents": [incident(found) for found in side.incidents],
     }
 
 

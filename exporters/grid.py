@@ -1,9 +1,10 @@
 """Tables and wrapped text for terminals and pipes."""
 
 import textwrap
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+from rich.cells import cell_len, set_cell_size
 
 from trntop.catalog import CATALOG
 from trntop.core import units
@@ -27,7 +28,7 @@ class Column:
 
     def width(self) -> int:
         """Cells of its widest text."""
-        return max(cells(text) for text in (self.title, self.unit, *self.cells))
+        return max(cell_len(text) for text in (self.title, self.unit, *self.cells))
 
 
 def lines(columns: Sequence[Column], width: int) -> list[str]:
@@ -111,7 +112,7 @@ def wrapped(text: str, width: int, indent: str, bullet: str = "") -> list[str]:
     # textwrap counts characters; wide ones take two cells.
     return textwrap.wrap(
         text,
-        width if cells(text) == len(text) else width // 2,
+        width if cell_len(text) == len(text) else width // 2,
         initial_indent=indent + bullet,
         subsequent_indent=indent + " " * len(bullet),
     )
@@ -122,41 +123,21 @@ def packed(groups: Sequence[str], width: int, lead: str) -> list[str]:
     rows: list[str] = []
     line = lead
     for group in groups:
-        if line.strip() and line != lead and cells(line) + len(GAP) + cells(group) > width:
+        if line.strip() and line != lead and cell_len(line) + len(GAP) + cell_len(group) > width:
             rows.append(line)
-            line = " " * cells(lead)
+            line = " " * cell_len(lead)
         line += ("" if line.isspace() or line == lead else GAP) + group
     return [fit(row, width) for row in (*rows, line)]
 
 
-def cells(text: str) -> int:
-    """Cells a terminal gives to `text`."""
-    if text.isascii():
-        return len(text)
-    return sum(_cell(char) for char in text)
-
-
-def _cell(char: str) -> int:
-    if unicodedata.combining(char):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
-
-
 def _pad(text: str, width: int, *, left: bool) -> str:
     text = fit(text, width)
-    blanks = " " * (width - cells(text))
+    blanks = " " * (width - cell_len(text))
     return text + blanks if left else blanks + text
 
 
 def fit(text: str, width: int) -> str:
     """`text` in at most `width` cells, cut with an ellipsis."""
-    if cells(text) <= width:
+    if cell_len(text) <= width:
         return text
-    kept = ""
-    room = width - 1
-    for char in text:
-        room -= _cell(char)
-        if room < 0:
-            break
-        kept += char
-    return kept + "…"
+    return set_cell_size(text, width - 1).rstrip() + "…"

@@ -8,9 +8,9 @@ import re
 import time
 from collections.abc import Sequence
 
-from trntop.core import units
+from rich.cells import cell_len
 
-from .grid import cells
+from trntop.core import units
 
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
 _LEADING = re.compile(r"^(#|[-+=](?=\s|$|[-+=])|\d{1,9}(?=[.)]))")
@@ -51,12 +51,12 @@ def moment(unix: float) -> str:
 
 def table(rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table whose columns also line up as plain text; the last one is not padded."""
-    widths = [max(cells(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
+    widths = [max(cell_len(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
 
     def line(row: Sequence[str]) -> str:
         *padded, last = row
         for place, width in enumerate(widths):
-            padded[place] += " " * (width - cells(padded[place]))
+            padded[place] += " " * (width - cell_len(padded[place]))
         return f"| {' | '.join(padded)} | {last} |"
 
     rule = f"|{'|'.join('-' * (width + 2) for width in widths)}|------|"

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 
+from rich.cells import cell_len
+
 from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import NodeView, Phase, Runtime
 from trntop.pipeline.jobs import holders
 
-from .grid import Column, cells, fill, lines, part, wrapped
+from .grid import Column, fill, lines, part, wrapped
 
 MAX_NEAR = 4
 """Limit of the nearest EFA devices listed for a device."""
@@ -195,7 +197,7 @@ def _sources(node: NodeView, width: int) -> list[str]:
     shown = [title]
     for source, row in zip(node.frame.sources, rows, strict=True):
         reason = source.reason
-        if reason and cells(row) + cells(reason) + 2 <= width:
+        if reason and cell_len(row) + cell_len(reason) + 2 <= width:
             shown.append(f"{row}  {reason}")
         else:
             shown += [row, *wrapped(reason, width, "    ")]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.core import units
-from trntop.core.model import Cluster, Evidence, Incident, Severity, SourceState, State, View
+from trntop.core.model import Cluster, Incident, Severity, SourceState, State, View
 from trntop.pipeline.jobs import job_value
 from trntop.sources import DEVICE_SOURCES, LOCAL_SOURCES, PROBES
 
@@ -114,29 +114,15 @@ def _open(last: View, incidents: Sequence[Incident]) -> Iterator[str]:
         age = units.span(last.time - incident.opened_at)
         yield f"### {number}. {plain(incident.kind)}, {incident.severity}, for {age}"
         yield plain(incident.summary)
-        lines = [f"- Since {moment(incident.opened_at)}{_detection(incident)}"]
+        detection = f" ({', '.join(incident.detection)})" if incident.detection else ""
+        lines = [f"- Since {moment(incident.opened_at)}{detection}"]
         if where := _where(incident):
             lines.append(f"- Location: {where}")
-        lines += [f"- {plain(_evidence(evidence))}" for evidence in incident.evidence]
+        lines += [f"- {plain(evidence.located)}" for evidence in incident.evidence]
         if advice.get(incident.kind):
             lines.append(f"- Next step: {plain(advice[incident.kind])}")
             lines.append(f"- Runbook: `trntop rules {incident.kind}`")
         yield "\n".join(lines)
-
-
-def _detection(incident: Incident) -> str:
-    parts = []
-    if incident.detected_at is not None and incident.detected_at > incident.opened_at:
-        parts.append(f"detected after {units.span(incident.detected_at - incident.opened_at)}")
-    if incident.returns:
-        parts.append(f"recurred {plural(incident.returns, 'time')}")
-    return f" ({', '.join(parts)})" if parts else ""
-
-
-def _evidence(evidence: Evidence) -> str:
-    if evidence.node and evidence.node not in evidence.text:
-        return f"{evidence.node}: {evidence.text}"
-    return evidence.text
 
 
 def _where(incident: Incident) -> str:
@@ -174,7 +160,7 @@ def _closed(incidents: Sequence[Incident]) -> Iterator[str]:
         yield "### Evidence"
         yield "\n".join(
             f"- {moment(incident.opened_at)} {plain(incident.kind)}: "
-            + "; ".join(plain(_evidence(evidence)) for evidence in incident.evidence[:MAX_EVIDENCE])
+            + "; ".join(plain(evidence.located) for evidence in incident.evidence[:MAX_EVIDENCE])
             for incident in detailed
         )
 

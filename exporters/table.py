@@ -9,7 +9,6 @@ from trntop.catalog import Provenance
 from trntop.core import units
 from trntop.core.model import (
     Cluster,
-    Evidence,
     Frame,
     Incident,
     NodeView,
@@ -124,32 +123,16 @@ def _incident_lines(incident: Incident, width: int, utc: bool, *, evidence: bool
         lasted = f" for {units.span(incident.closed_at - incident.opened_at)}"
     head = f"{units.clock(incident.opened_at, utc=utc)}  {word}  {incident.kind}{lasted}"
     if evidence:
-        head += _detection(incident)
+        head = ", ".join((head, *incident.detection))
     where = " ".join(
         part for part in (incident.node, incident.component, incident.job) if part is not None
     )
     rows = [fit(f"{head}  {where}", width)]
     rows += wrapped(incident.summary, width, " " * 10)
     if evidence:
-        for evidence_item in incident.evidence:
-            rows += wrapped(_evidence(evidence_item), width, " " * 12, "- ")
+        for piece in incident.evidence:
+            rows += wrapped(piece.located, width, " " * 12, "- ")
     return rows
-
-
-def _detection(incident: Incident) -> str:
-    """Time to detection, and recurrences."""
-    found = ""
-    if incident.detected_at is not None and incident.detected_at > incident.opened_at:
-        found = f", detected after {units.span(incident.detected_at - incident.opened_at)}"
-    if incident.returns:
-        found += f", recurred {plural(incident.returns, 'time')}"
-    return found
-
-
-def _evidence(evidence: Evidence) -> str:
-    if evidence.node and evidence.node not in evidence.text:
-        return f"{evidence.node}: {evidence.text}"
-    return evidence.text
 
 
 def _counts(incidents: Sequence[Incident]) -> str:

@@ -3,10 +3,9 @@
 import re
 from datetime import UTC, datetime, timedelta
 
+from trntop.core import durations
+
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
-_AWAY = re.compile(r"([+-])((?:\s*\d+(?:\.\d+)?\s*(?:h|min|m|s)?)+)")
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(h|min|m|s)?")
-_SECONDS = {"h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, None: 1.0}
 
 FORMS = "14:03:12, +5m or -30s"
 
@@ -24,9 +23,8 @@ def parse(text: str, now: float, span: tuple[float, float] | None = None, *, utc
         ValueError: `text` is neither.
     """
     text = text.strip()
-    if away := _AWAY.fullmatch(text):
-        seconds = sum(float(number) * _SECONDS[unit or None] for number, unit in _parts(away[2]))
-        return now + seconds if away[1] == "+" else now - seconds
+    if text[:1] in ("+", "-") and (away := durations.parse(text[1:])) is not None:
+        return now + away if text[0] == "+" else now - away
     if (clock := _CLOCK.fullmatch(text)) is None:
         raise ValueError(f"enter a time such as {FORMS}")
     hour, minute, second = (int(part or 0) for part in clock.groups())
@@ -38,10 +36,6 @@ def parse(text: str, now: float, span: tuple[float, float] | None = None, *, utc
     if span is not None:
         days = [day for day in days if span[0] <= day <= span[1]] or days
     return min(days, key=lambda day: abs(day - now))
-
-
-def _parts(text: str) -> list[tuple[str, str]]:
-    return _PART.findall(text)
 
 
 def position(time: float, span: tuple[float, float]) -> str:

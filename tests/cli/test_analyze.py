@@ -43,7 +43,7 @@ def test_times_that_can_be_said(text: str, meant: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "24:00", "12:60", "noon", "30", "-5m", "5 m", "m", "2025-13-01", "1e5s", "9" * 99]
+    "text", ["", "24:00", "12:60", "noon", "30", "-5m", "m", "2025-13-01", "1e5s", "9" * 99]
 )
 def test_times_that_cannot(text: str) -> None:
     with pytest.raises(UsageError, match="is not a valid time; use 14:03"):

@@ -82,15 +82,6 @@ def test_a_narrow_terminal_loses_the_ratio_before_the_verdict() -> None:
     assert all(len(line) <= 60 for line in shown.splitlines()[3:-1])
 
 
-def test_markdown() -> None:
-    page = exported.markdown(found())
-    assert page.startswith(MARKDOWN)
-    rows = [row for row in page.splitlines() if row.startswith("| ")]
-    assert "| step time, median | 4.28 s r" in page
-    assert {row.count("|") for row in rows} == {6}
-    assert page.endswith("within 2 %\n")
-
-
 def test_json() -> None:
     shown = exported.document(found())
     assert document.encode(shown)

@@ -3,6 +3,7 @@ import math
 import re
 
 import pytest
+from rich.cells import cell_len
 
 from tests.builders import NOON, make_incident, make_node, make_view, node_name, view_of
 from trntop.catalog import (
@@ -15,7 +16,6 @@ from trntop.catalog import (
     Entity,
 )
 from trntop.core.model import Process, Runtime, Severity, State, View
-from trntop.exporters.grid import cells
 from trntop.exporters.table import LEGEND, incidents_text, snapshot_text
 
 CRITICAL = make_incident("node_silent", severity=Severity.CRITICAL, component=None)
@@ -196,7 +196,7 @@ def test_nothing_heard() -> None:
 def test_fits_the_width(view: View, width: int) -> None:
     for text in (shown(view, width), incidents_text(view.incidents, width, utc=True)):
         for line in text.splitlines():
-            assert cells(line) <= width, line
+            assert cell_len(line) <= width, line
             assert line == line.rstrip()
 
 

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from trntop.core import durations
 from trntop.core.text import clean
 
 Parser = argparse.ArgumentParser
@@ -62,14 +63,12 @@ def positive(text: str) -> float:
 
 
 def duration(text: str) -> float:
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
-    factor = units.get(text[-1:].lower())
-    try:
-        return positive(text if factor is None else text[:-1]) * (factor or 1.0)
-    except argparse.ArgumentTypeError:
+    seconds = durations.parse(text)
+    if not seconds:
         raise argparse.ArgumentTypeError(
             f"{clean(text, 40)} is not a valid duration; use 300 or 5m"
-        ) from None
+        )
+    return seconds
 
 
 def size(text: str) -> int:

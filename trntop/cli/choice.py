@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from trntop.analysis.rulebook import RULEBOOK
+from trntop.core import durations
 from trntop.core.errors import UsageError
 from trntop.core.model import Incident
 from trntop.core.settings import Settings
@@ -16,9 +17,6 @@ from trntop.core.text import clean
 
 DAY = 86_400.0
 
-_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": DAY}
-_PART = r"(\d{1,6}(?:\.\d{1,3})?)(s|min|m|h|d)"
-_SPAN = re.compile(f"(?:{_PART}){{1,4}}")
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 
 Since = Callable[[float], float]
@@ -79,8 +77,7 @@ def since(text: str) -> Since:
     Raises:
         UsageError: it is not valid.
     """
-    if _SPAN.fullmatch(text):
-        seconds = sum(float(number) * _UNITS[unit] for number, unit in re.findall(_PART, text))
+    if not text.isdecimal() and (seconds := durations.parse(text)) is not None:
         return lambda end: end - seconds
     if clock := _CLOCK.fullmatch(text.removesuffix("Z")):
         hours, minutes, rest = (int(part or 0) for part in clock.groups())

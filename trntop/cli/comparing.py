@@ -11,15 +11,14 @@ from trntop.analysis import compare as comparing
 from trntop.analysis.rule_inputs import rule_inputs
 from trntop.cli import arguments, opening
 from trntop.cli.snapshots import write
+from trntop.core import durations
 from trntop.core.errors import RecordingError, UsageError
 from trntop.core.settings import Settings
 from trntop.core.source_spec import Source, parse_all
 from trntop.core.text import clean
 from trntop.session.monitor import Monitor, play
 
-_TIME = r"(?:\d+(?:\.\d+)?[smh]?)"
-_STRETCH = re.compile(rf"(?P<source>.+)@(?P<start>{_TIME})?-(?P<end>{_TIME})?")
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_STRETCH = re.compile(r"(?P<source>.+)@(?P<start>\d[\w.]*)?-(?P<end>\d[\w.]*)?")
 
 
 def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +27,7 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
             side, metavar=side.upper(),
             help="a recording or sim:SCENARIO; SOURCE@10m-20m selects a part of it",
         )  # fmt: skip
-    arguments.output_form(parser, "Markdown, for a ticket")
+    arguments.output_form(parser)
     for side in "ab":
         parser.add_argument(
             f"--price-{side}", type=arguments.positive, metavar="DOLLARS",
@@ -59,10 +58,7 @@ def split(text: str) -> tuple[Source, comparing.Stretch]:
     found = None if Path(text).exists() else _STRETCH.fullmatch(text)
     if found:
         text = found["source"]
-        start, end = found["start"], found["end"]
-        stretch = comparing.Stretch(
-            0.0 if start is None else _seconds(start), math.inf if end is None else _seconds(end)
-        )
+        stretch = comparing.Stretch(_seconds(found["start"], 0.0), _seconds(found["end"], math.inf))
     if stretch.end <= stretch.start:
         raise UsageError(f"the time range of {clean(text, 80)} ends before it starts")
     (source,) = parse_all([text])
@@ -91,9 +87,13 @@ def _summed(
     return side
 
 
-def _seconds(text: str) -> float:
-    unit = text[-1] if text[-1] in _SECONDS else "s"
-    return float(text.rstrip("smh")) * _SECONDS[unit]
+def _seconds(text: str | None, default: float) -> float:
+    if text is None:
+        return default
+    seconds = durations.parse(text)
+    if seconds is None:
+        raise UsageError(f"{clean(text, 40)} is not a valid time; use 10m or 90s")
+    return seconds
 
 
 def _write(args: Namespace, found: comparing.Comparison) -> None:
@@ -102,8 +102,6 @@ def _write(args: Namespace, found: comparing.Comparison) -> None:
 
     if args.json:
         write(document.encode(exported.document(found)))
-    elif args.markdown:
-        print(exported.markdown(found), end="")
     else:
         width = max(80, shutil.get_terminal_size((100, 24)).columns)
         print(exported.text(found, width))

@@ -33,6 +33,7 @@ from trntop.catalog import (
     Quantity,
     inputs,
 )
+from trntop.core import units
 
 Column = npt.NDArray[np.float64]
 Key = int | str
@@ -615,6 +616,12 @@ class Evidence:
     value: float | None = None
     limit: float | None = None
 
+    @property
+    def located(self) -> str:
+        """The text, after its node if it does not name it."""
+        is_named = self.node is None or self.node in self.text
+        return self.text if is_named else f"{self.node}: {self.text}"
+
 
 @dataclass(frozen=True, slots=True)
 class Incident:
@@ -640,6 +647,15 @@ class Incident:
     @property
     def open(self) -> bool:
         return self.closed_at is None
+
+    @property
+    def detection(self) -> list[str]:
+        """Time to detection, and recurrences."""
+        delay = 0.0 if self.detected_at is None else self.detected_at - self.opened_at
+        found = [f"detected after {units.span(delay)}"] if delay >= 1 else []
+        if self.returns:
+            found.append(f"recurred {self.returns} time{'s' * (self.returns > 1)}")
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

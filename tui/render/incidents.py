@@ -208,9 +208,7 @@ def _evidence(
     if incident.evidence:
         lines += [line([], width), line([("evidence", palette.muted)], width)]
     for evidence in incident.evidence:
-        named = evidence.node is None or evidence.node in evidence.text
-        text = evidence.text if named else f"{evidence.node}: {evidence.text}"
-        lines += wrapped(text, page, palette.text, [("· ", palette.faint)])
+        lines += wrapped(evidence.located, page, palette.text, [("· ", palette.faint)])
     return [strip.adjust_cell_length(width) for strip in lines]
 
 
@@ -239,10 +237,4 @@ def _when(view_model: ViewModel, incident: Incident) -> str:
     else:
         until = units.clock(incident.closed_at, utc=view_model.utc)
         parts = [f"{since} to {until}{zone}, for {duration}"]
-    detected = incident.detected_at
-    if detected is not None and detected - incident.opened_at >= 1:
-        parts.append(f"detected after {units.span(detected - incident.opened_at)}")
-    if incident.returns:
-        times = "once" if incident.returns == 1 else f"{incident.returns} times"
-        parts.append(f"closed and reopened {times}")
-    return "; ".join(parts)
+    return "; ".join([*parts, *incident.detection])

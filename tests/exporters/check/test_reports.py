@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+from rich.cells import cell_len
 
 from tests.check.fleet import LATENCY, Answer, Fleet, failed, inspection
 from trntop.check.model import UnreachableError
@@ -11,7 +12,6 @@ from trntop.check.result import Check
 from trntop.exporters.check.groups import groups
 from trntop.exporters.check.markdown import markdown
 from trntop.exporters.check.text import MAX_ROWS, text
-from trntop.exporters.grid import cells
 
 NASTY = "</td><b>*bold*</b> `x` [a](b) \x1b[31m\x00"
 
@@ -41,7 +41,7 @@ def test_text_keeps_to_its_width(check: Check) -> None:
         head, *_ = page.split("\n\n")
         assert "fi_pingpong over efa, 64 B" in head and "took" in head
         lines = page.splitlines()
-        assert all(cells(line) <= width for line in lines[:-1]), width
+        assert all(cell_len(line) <= width for line in lines[:-1]), width
     assert lines[-1] == check.verdict
     assert lines[lines.index("") + 2].split()[:2] == ["trn-006", "fail"]
 

@@ -60,7 +60,7 @@ def test_an_open_incident_in_full() -> None:
     assert said.startswith("● critical  efa_degraded\ntrn-007 rdmap96s27: 2.1 % retransmits")
     assert "location  trn-007 efa:rdmap96s27\n" in said
     assert "when      since 11:59:16 UTC, for 44 s; detected after 12 s;" in said
-    assert "closed and reopened 2 times" in " ".join(said.split())
+    assert "recurred 2 times" in " ".join(said.split())
     assert "next      Probe the node" in said
     assert "evidence\n· trn-007: retransmits 2.1 %" in said
     assert "runbook  one EFA device is degraded\n\nWhat it means" in said
