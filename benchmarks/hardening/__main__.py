@@ -24,17 +24,19 @@ def pairs(kinds: list[str], seeds: range | None, first: int) -> Iterator[tuple[s
             yield kind, seed
 
 
-def outcomes(wanted: Iterator[tuple[str, int]], hours: float, jobs: int) -> Iterator[Outcome]:
+def outcomes(
+    wanted: Iterator[tuple[str, int]], hours: float, jobs: int, period: float
+) -> Iterator[Outcome]:
     """Outcomes of runs, until their node-hours add up."""
     with ProcessPoolExecutor(jobs) as pool:
         total = 0.0
-        waiting = [pool.submit(analyze, *pair) for pair in islice(wanted, 2 * jobs)]
+        waiting = [pool.submit(analyze, *pair, period) for pair in islice(wanted, 2 * jobs)]
         while waiting:
             outcome = waiting.pop(0).result()
             total += outcome.node_hours
             yield outcome
             if total < hours:
-                waiting += [pool.submit(analyze, *pair) for pair in islice(wanted, 1)]
+                waiting += [pool.submit(analyze, *pair, period) for pair in islice(wanted, 1)]
 
 
 def _seeds(text: str) -> range:
@@ -55,6 +57,9 @@ def main() -> int:
     parser.add_argument("--hours", type=float, metavar="N", help="as many node-hours as this")
     parser.add_argument("--verbose", action="store_true", help="each false alarm and each miss")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument(
+        "--period", type=float, default=1.0, help="`collect.period`: 5 needs a third of the time"
+    )
     args = parser.parse_args()
     chosen = kinds.get(args.kind) or ([args.kind] if args.kind else [*HEALTHY, *FAULTY])
     if unknown := set(chosen) - {*HEALTHY, *FAULTY}:
@@ -62,7 +67,8 @@ def main() -> int:
     first = TUNED if args.tune else REPORTED
     seeds = args.seeds or (None if args.hours else range(first, first + RUNS))
     known = []
-    for one in outcomes(pairs(chosen, seeds, first), args.hours or float("inf"), args.jobs):
+    hours = args.hours or float("inf")
+    for one in outcomes(pairs(chosen, seeds, first), hours, args.jobs, args.period):
         known.append(one)
         for line in one.lines() if args.verbose else ():
             print(line, flush=True)

@@ -86,18 +86,25 @@ class Outcome:
                 yield f"NAMED  {run}: {alarm.node} {alarm.component}, it was {who}: {alarm.summary}"
 
 
-def analyze(kind: str, seed: int) -> Outcome:
-    """Draws a run and plays it through the monitor."""
+def analyze(kind: str, seed: int, period: float = 1.0) -> Outcome:
+    """Draws a run and plays it through the monitor.
+
+    Args:
+        kind: of the run.
+        seed: of the run.
+        period: seconds between ticks, and between the reports of a node at least.
+    """
     begin = time.process_time()
     run = draw(kind, seed)
-    found = alarms(readings(run.world))
+    run.world.period = max(run.world.period, period)
+    found = alarms(readings(run.world), period)
     return outcome(run, found, time.process_time() - begin)
 
 
-def alarms(stream: Iterable[Reading]) -> list[Alarm]:
+def alarms(stream: Iterable[Reading], period: float = 1.0) -> list[Alarm]:
     """The incidents of a stream."""
     last: dict[str, Incident] = {}
-    for view in play(stream, DirectMonitor()):
+    for view in play(stream, DirectMonitor(period)):
         last.update((incident.id, incident) for incident in view.incidents)
     return [_alarm(incident) for incident in last.values()]
 

@@ -60,8 +60,8 @@ class Decoded(Reading):
 class DirectMonitor(Monitor):
     """A monitor that takes decoded readings as well, and computes only what the rules read."""
 
-    def __init__(self) -> None:
-        super().__init__(Settings(), wanted=rule_inputs())
+    def __init__(self, period: float = 1.0) -> None:
+        super().__init__(Settings(), period, wanted=rule_inputs())
 
     def feed(self, reading: Reading) -> None:
         if not isinstance(reading, Decoded):
