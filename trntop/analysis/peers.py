@@ -5,6 +5,7 @@ same work. What sets it apart for ever (another rack, another clock) is its bias
 away; what remains is judged by a cumulative sum, and by the size of the effect.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trntop.core.model import Column
-from trntop.pipeline.axis import Along
-from trntop.pipeline.statistics import Cusum, Members, sampled
+from trntop.pipeline.axis import Along, Places
+from trntop.pipeline.statistics import Cusum, Members, group_median, sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,13 @@ class PeerTuning:
     bias_rounds: int = 60
     """Rounds over which the bias is a mean."""
     noise_rounds: int = 20
+    slow_weight: float = 0.1
+    """Weight of the newest round in the slow mean that shows wandering load: independent rounds
+    leave a share of `slow_noise` of their deviation in it.
+    """
+    slow_noise: float = (slow_weight / (2.0 - slow_weight)) ** 0.5
+    wander_factor: float = 4.0
+    """Standard deviations of wandering load that an effect must exceed."""
     effect_weight: float = 0.35
     """Weight of the newest round in the mean effect."""
     cleared: float = 0.5
@@ -50,6 +58,22 @@ class PeerTuning:
 
 
 TUNING = PeerTuning()
+
+
+@dataclass(slots=True)
+class _Spread:
+    """Standard deviation of values around their median: a mean over some rounds."""
+
+    spread: float = 0.0
+    _rounds: int = 0
+
+    def learn(self, values: Column) -> None:
+        if len(values) < 3:
+            return
+        values = sampled(values)
+        spread = 1.4826 * float(np.median(np.abs(values - np.median(values))))
+        self._rounds = min(self._rounds + 1, TUNING.noise_rounds)
+        self.spread += (spread - self.spread) / self._rounds
 
 
 class Peers(Members):
@@ -60,7 +84,7 @@ class Peers(Members):
     """
 
     BLANK: ClassVar = dict.fromkeys(
-        ("bias", "count", "effect", "since", "value", "_streak", "_peak", "_calm"), 0.0
+        ("bias", "count", "effect", "since", "value", "_slow", "_streak", "_peak", "_calm"), 0.0
     )
     bias: Column
     """Its long-term deviation."""
@@ -72,6 +96,8 @@ class Peers(Members):
     """When it began to deviate, round after round; 0 while it does not."""
     value: Column
     """Above 1 where it stands out."""
+    _slow: Column
+    """A slow mean of its residuals."""
     _streak: Column
     """Rounds since it began."""
     _peak: Column
@@ -87,12 +113,30 @@ class Peers(Members):
     def clear(self) -> None:
         super().clear()
         self._cusum.clear()
-        self._noise: dict[str, tuple[float, int]] = {}
-        """Standard deviation of a residual, and the rounds it was learned from, by population."""
+        self._noise: dict[str, _Spread] = defaultdict(_Spread)
+        """Of a residual, by population."""
+        self._wander: dict[str, _Spread] = defaultdict(_Spread)
+        """Of the slow mean of residuals."""
+
+    def deviation(self, values: Column, groups: Places) -> Column:
+        """By which share each value is above the median of its group, `[n]`.
+
+        The median is that of the values without the members' biases, so members of one group may
+        do different work: a round in which some of them lag does not move it from one sort of
+        member to another. NaN also where the median is 0.
+        """
+        median = group_median(values / (1.0 + self.bias), groups)
+        return values / np.where(median > 0, median, np.nan) - 1.0
 
     def noise(self, population: str = "") -> float:
         """Standard deviation of a round without its bias, as a share."""
-        return max(self._noise.get(population, (0.0, 0))[0], TUNING.min_noise)
+        return max(self._noise[population].spread, TUNING.min_noise)
+
+    def wander(self, population: str = "") -> float:
+        """Standard deviation of a mean over some rounds: what load that shifts from one member to
+        another leaves in it.
+        """
+        return self._wander[population].spread
 
     def round(
         self, time: float, axis: Along, off: Column, pace: float, population: str = ""
@@ -112,12 +156,17 @@ class Peers(Members):
         judged = known & (self.count >= TUNING.learning)
         # A member's first deviation is its bias, not noise.
         usable = judged if judged.sum() >= 3 else known & (self.count > 0)
-        self._learn_noise(residual[usable], population)
+        self._noise[population].learn(residual[usable])
+        slow = self._slow + TUNING.slow_weight * (residual - self._slow)
+        self._slow = np.where(judged, slow, self._slow)
+        self._wander[population].learn(self._slow[judged])
         clip = TUNING.clip if pace < TUNING.slow_rounds else TUNING.clip_slow
-        standard = np.clip(residual / self.noise(population), -clip, clip)
+        scale = max(self.noise(population), self.wander(population) / TUNING.slow_noise)
+        standard = np.clip(residual / scale, -clip, clip)
         score = self._cusum.step(time, axis, np.where(judged, standard, np.nan))
         # The first rounds of an effect count equally: their mean is not that of the time before.
-        off_now = residual > TUNING.ongoing * self._least
+        least = max(self._least, TUNING.wander_factor * self.wander(population))
+        off_now = residual > TUNING.ongoing * least
         self._streak = np.where(judged, np.where(off_now, self._streak + 1, 0), self._streak)
         fresh = (self._streak > 0) & ~(self.value > 1.0)
         weight = np.where(
@@ -126,7 +175,8 @@ class Peers(Members):
             TUNING.effect_weight,
         )
         self.effect = np.where(judged, self.effect + weight * (residual - self.effect), self.effect)
-        self._judge(time, judged, residual, score, 3 if pace < TUNING.slow_rounds else 2)
+        enough = 3 if pace < TUNING.slow_rounds else 2
+        self._judge(time, judged, residual, score, least, enough)
         calm = known & (score < TUNING.cusum_limit / 3) & ~(self.value > 1.0)
         self.count = self.count + known
         weight = 1.0 / np.clip(self.count, 1.0, TUNING.bias_rounds)
@@ -135,31 +185,23 @@ class Peers(Members):
         )
         self.bias = np.where(calm, self.bias + weight * np.clip(residual, -odd, odd), self.bias)
 
-    def _learn_noise(self, residual: Column, population: str) -> None:
-        if len(residual) < 3:
-            return
-        residual = sampled(residual)
-        spread = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
-        noise, rounds = self._noise.get(population, (0.0, 0))
-        rounds = min(rounds + 1, TUNING.noise_rounds)
-        self._noise[population] = noise + (spread - noise) / rounds, rounds
-
     def _judge(
         self,
         time: float,
         judged: npt.NDArray[np.bool_],
         residual: Column,
         score: Column,
+        least: float,
         enough: int,
     ) -> None:
         """Members stand out until `enough` rounds without an effect."""
-        off = residual > TUNING.ongoing * self._least
+        off = residual > TUNING.ongoing * least
         begins = judged & off & (self.since == 0)
         self.since = np.where(begins, time, np.where(judged & ~off, 0.0, self.since))
         self._peak = np.where(self.since > 0, np.fmax(self._peak, np.nan_to_num(residual)), 0.0)
         found = self.value > 1.0
-        size = self.effect / self._least
-        near = residual < TUNING.cleared * self._least
+        size = self.effect / least
+        near = residual < TUNING.cleared * least
         self._calm = np.where(judged, np.where(near, self._calm + 1, 0.0), self._calm)
         over = found & ((size < TUNING.cleared) | (self._calm >= enough))
         sure = np.where(

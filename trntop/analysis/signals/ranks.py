@@ -14,7 +14,7 @@ from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence, NodeView
 from trntop.pipeline.axis import Axis, PartAxis, Places
-from trntop.pipeline.statistics import Mask, Members, excess, group_mean, group_median
+from trntop.pipeline.statistics import Mask, Members, group_mean
 from trntop.pipeline.tick import Tick
 
 
@@ -26,8 +26,12 @@ class RankTuning:
     """Share of a job's ranks that have reported a step before it is compared."""
     timeout_steps: float = 1.0
     """Steps after which the others are not waited for any longer."""
-    half: float = 0.5
-    """Share of a node's ranks from which the whole node is slow, not a part of it."""
+    late_quorum: float = 0.5
+    """The quorum from then on."""
+    whole: float = 0.5
+    """Share of the limit from which the effect on a node's median rank shows that the whole node
+    is slow, not a part of it.
+    """
 
 
 TUNING = RankTuning()
@@ -105,8 +109,8 @@ class Ranks(Members):
         """The newest steps of the jobs when the ranks were last compared."""
         self._first: dict[str, float] = {}
         """Job → when the first of the waiting records came."""
-        self._grouped: set[str] = set()
-        """Jobs whose roles are known."""
+        self._settled: set[str] = set()
+        """Jobs of which ranks that were slow from the start are known."""
         self.worst: Column = np.empty(0)
         self.reporting: Mask = np.empty(0, bool)
         """Nodes that report steps of a job that others report, too, `[node]`."""
@@ -152,9 +156,8 @@ class Ranks(Members):
         job = layout.jobs[int(layout.pair_job[pair])]
         ranks = np.flatnonzero(mine & (layout.pair == pair))
         view = tick.view(node)
-        whole = self._whole.value[pair] > 1.0 or slow.sum() > TUNING.half * len(ranks)
         component = None
-        if whole or not slow.any():
+        if np.median(self._single.effect[ranks]) > TUNING.whole * self._least or not slow.any():
             effect, since = float(self._whole.effect[pair]), float(self._whole.since[pair])
             if self._whole.value[pair] <= 1.0:
                 effect = float(np.median(self._single.effect[ranks]))
@@ -225,29 +228,45 @@ class Ranks(Members):
         if count >= TUNING.quorum * int(known.sum()):
             return True
         patience = max(2.0, TUNING.timeout_steps * float(np.median(seconds[waiting])))
-        return count >= TUNING.half * int(known.sum()) and now - first >= patience
+        return count >= TUNING.late_quorum * int(known.sum()) and now - first >= patience
 
     def _compare(self, tick: Tick, layout: _Layout, job: str, chosen: Mask) -> None:
         stage, *_ = tick.columns(("rank_pipeline_stage", *_REPORTED))
         mine = np.flatnonzero(layout.job == layout.jobs.index(job))
         if not np.isnan(stage[mine]).any():
             self._role[mine] = stage[mine].astype(np.int64)
-            self._grouped.add(job)
-        groups = self._role.copy()
+            self._settled.add(job)
         compute, own, step = (np.where(chosen, column, np.nan) for column in _times(tick))
-        off = np.fmax(excess(compute, groups), excess(own, groups))
-        off = np.where(np.isnan(off), excess(step, groups), off)
+        off = self._deviation(layout, compute, own, step)
         self._reported = np.where(chosen, np.stack(tick.columns(tuple(_REPORTED))), self._reported)
         pace = float(np.median(step[chosen]))
         self._single.round(tick.time, layout.axis, off, pace, job)
         whole = self._of_nodes(layout, compute, own, off)
         self._whole.round(tick.time, layout.pairs, whole, pace, job)
         if (
-            job not in self._grouped
+            job not in self._settled
             and self._single.count[mine].min(initial=np.inf) >= PEERS.learning
         ):
-            self._group(layout, job, mine)
-            self._grouped.add(job)
+            self._find_lone(layout, job, mine)
+            self._settled.add(job)
+
+    def _deviation(self, layout: _Layout, compute: Column, own: Column, step: Column) -> Column:
+        """By which share each rank is slower than its peers, `[rank]`.
+
+        Compute time counts. The rest of what is not communication holds the bubble of a pipeline,
+        so it counts only where it alone sets one node apart, as slow loading of data does.
+        """
+        peers = self._single
+        off = peers.deviation(compute, self._role)
+        outside = peers.deviation(own, self._role)
+        off = np.where(np.isnan(off), outside, off)
+        off = np.where(np.isnan(off), peers.deviation(step, self._role), off)
+        half = 0.5 * self._least
+        odd = np.unique(layout.pair[outside - off > half])
+        known = np.unique(layout.pair[~np.isnan(off)])
+        if len(odd) == 1 and len(known) > 2 and not (off - peers.bias > half).any():
+            off = np.where(layout.pair == odd[0], np.fmax(off, outside), off)
+        return off
 
     def _of_nodes(self, layout: _Layout, compute: Column, own: Column, off: Column) -> Column:
         """By which share whole nodes are off, `[pair]`; of one of two, by its own past."""
@@ -261,18 +280,15 @@ class Ranks(Members):
             mean = np.where(two, self._pairs.off(layout, seconds, self._whole.value > 0.3), mean)
         return mean
 
-    def _group(self, layout: _Layout, job: str, mine: Places) -> None:
-        """Finds ranks of one role, once a job's steady times are known."""
+    def _find_lone(self, layout: _Layout, job: str, mine: Places) -> None:
+        """Finds a node that has been slow from the start, once a job's steady times are known."""
         levels = self._single.bias[mine]
-        noise = self._single.noise(job)
-        found = roles(levels, noise)
+        found = roles(levels, self._single.noise(job))
         lone = lone_slow(levels, found, layout.pair[mine])
-        main = int(np.argmax(np.bincount(found[found >= 0]))) if (found >= 0).any() else 0
-        found[lone] = main
-        self._role[mine] = np.maximum(found, 0)
-        usual = group_median(np.where(lone, np.nan, levels), np.maximum(found, 0))
+        if not lone.any():
+            return
         bias = self._single.bias.copy()
-        bias[mine] = np.where(lone, 0.0, (1.0 + levels) / (1.0 + usual) - 1.0)
+        bias[mine[lone]] = np.median(levels[~lone])
         self._single.bias = bias
         # The nodes' biases follow from their ranks'.
         whole = group_mean(bias[mine], layout.pair[mine], len(layout.pairs))
