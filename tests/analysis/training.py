@@ -336,6 +336,7 @@ class Job:
                 10.0 if pause is None else float(pause.completed)
             )
             values["node_neuroncore_flops_per_second"] = sum(use) * 1e9
+            values["node_efa_tx_bytes_per_second"] = 1e9 if pause is None else 0.0
         for name, value in (("mean", sum(use) / len(use)), ("min", min(use)), ("max", max(use))):
             values[f"node_neuroncore_utilization_{name}_ratio"] = value / 100.0
         if self.host:

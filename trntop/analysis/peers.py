@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from trntop.core.model import Column
+from trntop.core.model import NO_VALUE, Column
 from trntop.pipeline.axis import Along, Places
 from trntop.pipeline.statistics import Cusum, Members, group_median, sampled
 
@@ -49,7 +49,7 @@ class PeerTuning:
     leave a share of `slow_noise` of their deviation in it.
     """
     slow_noise: float = (slow_weight / (2.0 - slow_weight)) ** 0.5
-    wander_factor: float = 4.0
+    wander_factor: float = 10.0
     """Standard deviations of wandering load that an effect must exceed."""
     effect_weight: float = 0.35
     """Weight of the newest round in the mean effect."""
@@ -85,7 +85,7 @@ class Peers(Members):
 
     BLANK: ClassVar = dict.fromkeys(
         ("bias", "count", "effect", "since", "value", "_slow", "_streak", "_peak", "_calm"), 0.0
-    )
+    ) | {"_first": NO_VALUE}
     bias: Column
     """Its long-term deviation."""
     count: Column
@@ -96,6 +96,8 @@ class Peers(Members):
     """When it began to deviate, round after round; 0 while it does not."""
     value: Column
     """Above 1 where it stands out."""
+    _first: Column
+    """The deviations in its first rounds, `[round, n]`."""
     _slow: Column
     """A slow mean of its residuals."""
     _streak: Column
@@ -112,6 +114,7 @@ class Peers(Members):
 
     def clear(self) -> None:
         super().clear()
+        self._first = np.empty((TUNING.learning, 0))
         self._cusum.clear()
         self._noise: dict[str, _Spread] = defaultdict(_Spread)
         """Of a residual, by population."""
@@ -178,12 +181,14 @@ class Peers(Members):
         enough = 3 if pace < TUNING.slow_rounds else 2
         self._judge(time, judged, residual, score, least, enough)
         calm = known & (score < TUNING.cusum_limit / 3) & ~(self.value > 1.0)
+        learning = np.flatnonzero(known & (self.count < TUNING.learning))
         self.count = self.count + known
         weight = 1.0 / np.clip(self.count, 1.0, TUNING.bias_rounds)
-        odd = np.where(
-            self.count > TUNING.learning, TUNING.outlier * self.noise(population), np.inf
-        )
+        odd = TUNING.outlier * self.noise(population)
         self.bias = np.where(calm, self.bias + weight * np.clip(residual, -odd, odd), self.bias)
+        if len(learning):  # the median: a hiccup, or a round that began late, is no bias
+            self._first[self.count[learning].astype(int) - 1, learning] = off[learning]
+            self.bias[learning] = np.nanmedian(self._first[:, learning], axis=0)
 
     def _judge(
         self,

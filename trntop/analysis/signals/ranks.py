@@ -157,10 +157,12 @@ class Ranks(Members):
         ranks = np.flatnonzero(mine & (layout.pair == pair))
         view = tick.view(node)
         component = None
-        if np.median(self._single.effect[ranks]) > TUNING.whole * self._least or not slow.any():
+        usual = float(np.median(self._single.effect[ranks]))
+        whole = self._whole.value[pair] > 1.0 and usual > TUNING.whole * self._least
+        if whole or not slow.any():
             effect, since = float(self._whole.effect[pair]), float(self._whole.since[pair])
             if self._whole.value[pair] <= 1.0:
-                effect = float(np.median(self._single.effect[ranks]))
+                effect = usual
             if since <= 0:
                 begins = self._single.since[ranks]
                 since = float(begins[begins > 0].min(initial=np.inf))
