@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.harness import Stretch, stretches
-from tests.reports import monitor_reading, report, runtime, step_reading
+from tests.reports import efa_reading, monitor_reading, report, runtime, step_reading
 from trntop.analysis.detectors.idle import IdleAllocation
 from trntop.core.model import Reading
 from trntop.core.settings import Analysis
@@ -15,8 +15,13 @@ from trntop.core.settings import Analysis
 GIB = 1 << 30
 
 
-def idle(readings: Iterable[Reading], limit: float = 60.0) -> list[Stretch]:
-    return stretches(IdleAllocation(Analysis(idle=limit), 1.0), readings)
+def idle(readings: Iterable[Reading], limit: float = 60.0, efa: bool = True) -> list[Stretch]:
+    """On a node that exchanges data with others, unless it has no EFA device."""
+    stream = list(readings)
+    for t in range(0, 40 * efa, 5):
+        device = {"port": {"tx_bytes": 1_000_000_000 * t, "rx_bytes": 0}}
+        stream.append(efa_reading({"devices": {"rdmap16s27": device}}, float(t), "n"))
+    return stretches(IdleAllocation(Analysis(idle=limit), 1.0), stream)
 
 
 def process(busy: bool, pid: int = 100, cores: tuple[int, ...] = (0, 1)) -> dict[str, Any]:
@@ -47,6 +52,12 @@ def test_the_only_process_of_a_node() -> None:
     assert found.verdict.since == pytest.approx(41, abs=1)
     assert found.verdict.component == "runtime:100"
     assert found.verdict.fields["who"] == "process 100 holds 4.00 GiB of HBM and 2 cores"
+
+
+def test_a_process_that_serves_requests_may_wait_for_them() -> None:
+    served = alone(lambda t: t < 40)
+    assert idle(served, efa=False) == []
+    assert idle(served, efa=False, limit=9.0)[0].verdict.component == "runtime:100"
 
 
 def test_one_of_several_is_named() -> None:

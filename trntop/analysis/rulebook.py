@@ -195,7 +195,8 @@ RULEBOOK: tuple[Rule, ...] = (
     ),
     Rule(
         "idle_allocation", Severity.WARNING,
-        "a process holds memory of cores that are idle for {idle:g} s, and nothing explains it",
+        "a process holds memory of cores that are idle for {idle:g} s, and nothing explains it; 15 "
+        "times as long if it has worked without other nodes, as one that serves requests does",
         IdleAllocation, hold=0.0, clear_hold=10.0, pace=5.0,
         summary="{node}: {who}, idle since {since} (neuron-monitor)",
         many="{nodes} hold idle cores (neuron-monitor)",

@@ -9,7 +9,7 @@ from trntop.catalog import Entity, Provenance
 from trntop.core.model import NO_VALUE, Column, Phase
 from trntop.pipeline.axis import PartAxis, Places
 from trntop.pipeline.phase import INPUTS, Observation, Run, median
-from trntop.pipeline.statistics import Ewma, Members
+from trntop.pipeline.statistics import Ewma, Mask, Members
 from trntop.pipeline.tick import Tick
 
 
@@ -28,6 +28,10 @@ class RunTuning:
     """Seconds between two comparisons."""
     same_rate: float = 0.08
     """Share by which the rates of nodes of one job may differ."""
+    min_traffic: float = 1e6
+    """EFA bytes/s that show that a node without a known job works with others: nodes that serve
+    requests do not, and are as busy as their requests.
+    """
 
 
 TUNING = RunTuning()
@@ -37,7 +41,10 @@ _NO_PLACES: Places = np.empty(0, np.int64)
 class _Nodes(Members):
     """What is known of each node."""
 
-    BLANK: ClassVar = dict.fromkeys(("active", "last_rate", "usual_rate", "steps"), NO_VALUE)
+    BLANK: ClassVar = {
+        **dict.fromkeys(("active", "last_rate", "usual_rate", "steps"), NO_VALUE),
+        "cooperates": False,
+    }
     active: Column
     """When it last computed."""
     last_rate: Column
@@ -46,12 +53,14 @@ class _Nodes(Members):
     """The same as a mean over the reports before."""
     steps: Column
     """The newest step that it has reported."""
+    cooperates: Mask
+    """Whether it works with others: it is part of a job, or has exchanged data over EFA."""
 
 
 class Runs:
     """All runs, tick by tick."""
 
-    inputs = INPUTS
+    inputs = INPUTS | {"node_efa_tx_bytes_per_second"}
 
     def __init__(self) -> None:
         self.clear()
@@ -116,6 +125,8 @@ class Runs:
         usual = np.where(np.isnan(nodes.usual_rate), rates, nodes.usual_rate)
         usual = usual + TUNING.rate_weight * (rates - usual)
         nodes.usual_rate = np.where(works, usual, nodes.usual_rate)
+        nodes.cooperates |= tick.column("node_efa_tx_bytes_per_second") > TUNING.min_traffic
+        nodes.cooperates[[tick.nodes.place[node] for node in self.job_of]] = True
         steps = tick.column("job_step")
         known = ~np.isnan(steps)
         nodes.steps[tick.parts(Entity.JOB).owner[known]] = steps[known]

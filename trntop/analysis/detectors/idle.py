@@ -30,6 +30,8 @@ class IdleTuning:
     """Bytes per second from or to disks or Lustre at which a run loads or saves something."""
     same_pause: float = 10.0
     """Seconds before its job's pause from which a process's idling belongs to it."""
+    serving_factor: float = 15.0
+    """Times the limit for which a process that has worked alone may idle: it serves requests."""
 
 
 TUNING = IdleTuning()
@@ -44,7 +46,8 @@ _EXPLAINS = (Stage.COMPILING, Stage.WARMING_UP, Stage.CHECKPOINTING, Stage.EVALU
 class IdleAllocation:
     """Seconds for which a process has held memory of cores and executed nothing, per node.
 
-    The longest counts; all idle processes of a node are one matter.
+    The longest counts; all idle processes of a node are one matter. Those of a process that has
+    worked alone, without other nodes, count less.
     """
 
     inputs = frozenset(
@@ -66,6 +69,8 @@ class IdleAllocation:
         self._axis = PartAxis(Axis(), ())
         self._since: Column = np.empty(0)
         """When each process fell idle, NaN while it works, `[process]`."""
+        self._alone: Column = np.empty(0)
+        """1 for a process that has worked without other nodes, `[process]`."""
         self._nodes = Axis()
 
     def signal(self, tick: Tick) -> Signal:
@@ -73,6 +78,7 @@ class IdleAllocation:
         axis = tick.parts(Entity.RUNTIME)
         if axis is not self._axis:
             self._since = carried(self._since, self._axis, axis)
+            self._alone = np.nan_to_num(carried(self._alone, self._axis, axis))
             self._axis = axis
         self._nodes = tick.nodes
         known = ~np.isnan(tick.column("node_neuroncore_utilization_max_ratio"))
@@ -82,9 +88,16 @@ class IdleAllocation:
             np.fmin(self._since, tick.time),
             np.where(known[axis.owner], np.nan, self._since),
         )
+        works = tick.column("runtime_executions_completed_per_second") > 0
+        self._alone[works] = ~tick.runs.nodes.cooperates[axis.owner[works]]
         values = np.where(known, 0.0, np.nan)
-        np.fmax.at(values, axis.owner[idle], tick.time - self._since[idle])
+        np.fmax.at(values, axis.owner[idle], self._lasted(tick.time)[idle])
         return Signal(tick.nodes, values, self._limit, 0.0)
+
+    def _lasted(self, now: float) -> Column:
+        """Seconds for which each process has idled, as they count, `[process]`."""
+        lasted: Column = (now - self._since) / np.where(self._alone > 0, TUNING.serving_factor, 1.0)
+        return lasted
 
     def _idle(self, tick: Tick, axis: PartAxis) -> npt.NDArray[np.bool_]:
         """Which processes hold cores that do nothing now, and nothing explains it."""
@@ -114,7 +127,8 @@ class IdleAllocation:
         view, place = tick.view(node), self._nodes.place[key]
         own = slice(self._axis.starts[place], self._axis.starts[place + 1])
         since = dict(zip(self._axis.parts[place], self._since[own].tolist(), strict=True))
-        idle = [pid for pid, begin in since.items() if tick.time - begin > self._limit]
+        lasted = self._lasted(tick.time)[own].tolist()
+        idle = [pid for pid, time in zip(since, lasted, strict=True) if time > self._limit]
         held = {pid: _held(view, pid) for pid in idle}
         cores = {
             core
@@ -151,6 +165,7 @@ class IdleAllocation:
     def reset(self) -> None:
         """Forgets since when processes idle."""
         self._since[:] = np.nan
+        self._alone[:] = 0.0
 
 
 def _held(view: NodeView, pid: Key) -> float:

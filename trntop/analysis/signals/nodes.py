@@ -28,10 +28,6 @@ class NodeTuning:
     """Blocks over which it is a mean."""
     min_steps: float = 2.0
     """Steps that a block has at least, where their length is known: parts of steps differ."""
-    min_traffic: float = 1e6
-    """EFA bytes/s that show that a node without a known job works with others: nodes that serve
-    requests do not, and are as busy as their requests.
-    """
 
 
 TUNING = NodeTuning()
@@ -39,9 +35,8 @@ _COLUMNS = (
     "node_device_latency_p50_seconds",
     "node_neuroncore_flops_per_second",
     "node_neuroncore_utilization_mean_ratio",
-    "node_efa_tx_bytes_per_second",
 )
-LATENCY, FLOPS, UTILIZATION, EFA = range(4)
+LATENCY, FLOPS, UTILIZATION = range(3)
 _PHRASES = (
     "an execution takes {:.3g} s, peers {:.3g} s",
     "{:.3g} FLOP/s, peers {:.3g}",
@@ -70,8 +65,6 @@ class Nodes:
         self._groups: Places = np.zeros(0, np.int64)
         """The same, less those that behave otherwise."""
         self._grouped = False
-        self._together: Mask = np.empty(0, bool)
-        """Nodes that work with others."""
         self._usual: Column = np.empty(0)
         """Median utilization of each node's group."""
         self.worst: Column = np.empty(0)
@@ -131,8 +124,6 @@ class Nodes:
         numbers: dict[Hashable, int] = {}
         groups = [numbers.setdefault(kind, len(numbers)) for kind in kinds.values()]
         self._groups = np.array(groups, np.int64)
-        linked = {node for node, there in zip(self._kinds, self._together, strict=True) if there}
-        self._together = np.array([node in tick.job_of or node in linked for node in kinds], bool)
         self._kinds, self._grouped = kinds, False
         # A new node is assumed to do what its group does.
         self._usual = np.where(np.isnan(usual), group_median(usual, self._groups), usual)
@@ -143,9 +134,8 @@ class Nodes:
 
     def _compare(self, tick: Tick) -> None:
         self._means = self._block.mean
-        self._together |= self._means[EFA] > TUNING.min_traffic
         sizes = np.bincount(self._groups[~tick.quiet], minlength=int(self._groups.max()) + 1)
-        enough = (sizes[self._groups] >= 3) & self._together & self._steady()
+        enough = (sizes[self._groups] >= 3) & tick.runs.nodes.cooperates & self._steady()
         pace = tick.time - self._begin
         for columns, peers in zip(_SIGNS, self._peers, strict=True):
             off = np.fmin.reduce([self._excess(column) for column in columns])
