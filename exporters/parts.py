@@ -1,15 +1,15 @@
 """The parts of a single node as text: devices, EFA devices, processes, sources."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 
 from trntop.catalog import Entity
 from trntop.core import units
-from trntop.core.model import NodeView, Phase, Runtime
+from trntop.core.model import NodeView, Phase, Process, Runtime
 from trntop.pipeline.jobs import holders
 
-from .grid import Column, fill, lines, part, wrapped
+from .grid import Column, Format, lines, part, wrapped
 
 MAX_NEAR = 4
 """Limit of the nearest EFA devices listed for a device."""
@@ -25,7 +25,9 @@ def _milliseconds(duration: float | None) -> str:
     return units.ABSENT if duration is None else f"{1e3 * duration:.1f}"
 
 
-_DEVICE = (
+Spec = tuple[str, str, str, Format, int]
+"""Title, unit, quantity, format and rank of a column."""
+_DEVICE: tuple[Spec, ...] = (
     ("HBM", "% ", "device_memory_used_ratio", units.percent, 0),
     ("used", "GiB ", "device_memory_used_bytes", units.gib, 0),
     ("of", "GiB ", "device_memory_total_bytes", units.gib, 3),
@@ -34,8 +36,8 @@ _DEVICE = (
     ("TE", "% ", "device_tensor_engine_busy_ratio", units.percent, 0),
     ("power", "% ", "device_power_mean_ratio", units.percent, 1),
 )
-"""Title, unit, quantity, format and rank of the columns of a device."""
-_EFA = (
+_UNHEALTHY: tuple[Spec, ...] = (("unhealthy", "", "device_unhealthy_components", units.count, 4),)
+_EFA: tuple[Spec, ...] = (
     ("out", "Gb/s ", "efa_tx_bytes_per_second", units.gigabits, 0),
     ("in", "Gb/s ", "efa_rx_bytes_per_second", units.gigabits, 0),
     ("line", "Gb/s ", "efa_link_bytes_per_second", units.gigabits, 4),
@@ -46,14 +48,12 @@ _EFA = (
     ("impaired", "1/s ", "efa_impaired_remote_conn_events_per_second", units.count, 2),
     ("unresponsive", "1/s ", "efa_unresponsive_remote_events_per_second", units.count, 5),
 )
-"""The same of an EFA device."""
-_RUNTIME = (
+_RUNTIME: tuple[Spec, ...] = (
     ("exec", "1/s ", "runtime_executions_completed_per_second", units.count, 0),
     ("p50", "ms ", "runtime_total_latency_p50_seconds", _milliseconds, 0),
     ("p99", "ms ", "runtime_total_latency_p99_seconds", _milliseconds, 0),
     ("HBM", "GiB ", "runtime_device_memory_used_bytes", units.gib, 1),
 )
-"""The same of a Neuron process."""
 
 
 def blocks(node: NodeView, width: int, *, utc: bool) -> Iterator[list[str]]:
@@ -78,34 +78,30 @@ def _phase(phase: Phase, width: int, *, utc: bool) -> list[str]:
     return wrapped(f"{phase.stage} {mark}{since}: {phase.why}", width, "")
 
 
-def _devices(node: NodeView) -> list[Column]:
-    frame = node.frame
-    columns = [
-        Column("device"),
-        *(Column(title, unit, rank=rank) for title, unit, _, _, rank in _DEVICE),
-        Column("ECC", "uncorr. "),
-        Column("unhealthy", "", rank=4),
-        Column("NUMA", rank=5),
-        Column("PCI", left=True, rank=6),
-        Column("near EFA", left=True, rank=7),
-        Column("", left=True),
+def _values(node: NodeView, specs: Sequence[Spec], places: Sequence[int]) -> list[Column]:
+    return [
+        Column(title, unit, rank=rank, cells=[part(node.frame, name, at, form) for at in places])
+        for title, unit, name, form, rank in specs
     ]
-    for index, device in enumerate(node.inventory.of(Entity.DEVICE)):
-        link = node.inventory.device_links.get(int(device), {})
-        fill(
-            columns,
-            (
-                str(device),
-                *(part(frame, quantity, index, form) for _, _, quantity, form, _ in _DEVICE),
-                f"{units.count(frame.uncorrected(index))} ",
-                part(frame, "device_unhealthy_components", index, units.count),
-                link.get("numa_node", ""),
-                link.get("pci", ""),
-                ", ".join(node.inventory.near_cards(int(device))[:MAX_NEAR]),
-                _problem(link),
-            ),
-        )
-    return columns
+
+
+def _devices(node: NodeView) -> list[Column]:
+    frame, inventory = node.frame, node.inventory
+    devices = [int(device) for device in inventory.of(Entity.DEVICE)]
+    places = range(len(devices))
+    links = [inventory.device_links.get(device, {}) for device in devices]
+    near = [", ".join(inventory.near_cards(device)[:MAX_NEAR]) for device in devices]
+    errors = [f"{units.count(frame.uncorrected(place))} " for place in places]
+    return [
+        Column("device", cells=[str(device) for device in devices]),
+        *_values(node, _DEVICE, places),
+        Column("ECC", "uncorr. ", cells=errors),
+        *_values(node, _UNHEALTHY, places),
+        Column("NUMA", rank=5, cells=[link.get("numa_node", "") for link in links]),
+        Column("PCI", left=True, rank=6, cells=[link.get("pci", "") for link in links]),
+        Column("near EFA", left=True, rank=7, cells=near),
+        Column("", left=True, cells=[_problem(link) for link in links]),
+    ]
 
 
 def _problem(link: Mapping[str, str]) -> str:
@@ -114,91 +110,69 @@ def _problem(link: Mapping[str, str]) -> str:
 
 
 def _efa_devices(node: NodeView) -> list[Column]:
-    columns = [
-        Column("EFA device", left=True),
-        *(Column(title, unit, rank=rank) for title, unit, _, _, rank in _EFA),
-        Column("NUMA", rank=6),
-        Column("", left=True),
+    names = [str(name) for name in node.inventory.of(Entity.EFA)]
+    places = sorted(range(len(names)), key=lambda place: units.natural(names[place]))
+    links = [node.inventory.efa_links.get(names[place], {}) for place in places]
+    states = [link.get("state", ACTIVE) for link in links]
+    problems = [
+        "lost" if place in node.lost_cards else "" if ACTIVE in state else state
+        for place, state in zip(places, states, strict=True)
     ]
-    lost = node.lost_cards
-    devices = enumerate(node.inventory.of(Entity.EFA))
-    for index, device in sorted(devices, key=lambda pair: units.natural(str(pair[1]))):
-        link = node.inventory.efa_links.get(str(device), {})
-        state = link.get("state", ACTIVE)
-        fill(
-            columns,
-            (
-                str(device),
-                *(part(node.frame, quantity, index, form) for _, _, quantity, form, _ in _EFA),
-                link.get("numa_node", ""),
-                "lost" if index in lost else "" if ACTIVE in state else state,
-            ),
-        )
-    return columns
+    return [
+        Column("EFA device", left=True, cells=[names[place] for place in places]),
+        *_values(node, _EFA, places),
+        Column("NUMA", rank=6, cells=[link.get("numa_node", "") for link in links]),
+        Column("", left=True, cells=problems),
+    ]
 
 
 def _processes(node: NodeView) -> list[Column]:
     """One row per process that has a Neuron runtime or holds devices."""
     inventory = node.inventory
-    holders = {process.pid: process for process in inventory.processes}
     runtimes = {runtime.pid: runtime for runtime in inventory.runtimes}
-    places = {pid: place for place, pid in enumerate(inventory.of(Entity.RUNTIME))}
-    columns = [
-        Column("process", left=True),
-        Column("pid"),
-        Column("devices", left=True, rank=2),
-        Column("cores", left=True, rank=3),
-        *(Column(title, unit, rank=rank) for title, unit, _, _, rank in _RUNTIME),
-        Column("runtime", left=True, rank=4),
-        Column("programs, * running", left=True, rank=5),
+    processes = {process.pid: process for process in inventory.processes}
+    pids = sorted(runtimes.keys() | processes.keys())
+    held = [processes.get(pid) or Process(pid, "") for pid in pids]
+    run = [runtimes.get(pid) or Runtime(pid, "") for pid in pids]
+    names = [
+        f"{process.command or runtime.tag or '-'} {runtime.error}".rstrip()
+        for process, runtime in zip(held, run, strict=True)
     ]
-    for pid in sorted(runtimes.keys() | holders.keys()):
-        holder, runtime = holders.get(pid), runtimes.get(pid)
-        place = places.get(pid, len(places))
-        name = (holder.command if holder else "") or (runtime.tag if runtime else "") or "-"
-        fill(
-            columns,
-            (
-                f"{name} {runtime.error}" if runtime and runtime.error else name,
-                str(pid),
-                units.ranges(holder.devices) if holder else "",
-                units.ranges(runtime.cores) if runtime else "",
-                *(part(node.frame, quantity, place, form) for _, _, quantity, form, _ in _RUNTIME),
-                holder.runtime_version if holder else "",
-                _programs(runtime),
-            ),
-        )
-    return columns
+    places = {pid: place for place, pid in enumerate(inventory.of(Entity.RUNTIME))}
+    return [
+        Column("process", left=True, cells=names),
+        Column("pid", cells=[str(pid) for pid in pids]),
+        Column("devices", left=True, rank=2, cells=[units.ranges(one.devices) for one in held]),
+        Column("cores", left=True, rank=3, cells=[units.ranges(one.cores) for one in run]),
+        *_values(node, _RUNTIME, [places.get(pid, len(places)) for pid in pids]),
+        Column("runtime", left=True, rank=4, cells=[one.runtime_version for one in held]),
+        Column("programs, * running", left=True, rank=5, cells=[_programs(one) for one in run]),
+    ]
 
 
-def _programs(runtime: Runtime | None) -> str:
-    return ", ".join(neff.name + "*" * neff.running for neff in (runtime.neffs if runtime else ()))
+def _programs(runtime: Runtime) -> str:
+    return ", ".join(neff.name + "*" * neff.running for neff in runtime.neffs)
 
 
 def _sources(node: NodeView, width: int) -> list[str]:
     """One row per source, with the reason if it or a part of it has no data."""
+    sources, now = node.frame.sources, node.frame.time
     columns = [
-        Column("source", left=True),
-        Column("state", left=True),
-        Column("age"),
-        Column("every"),
+        Column("source", left=True, cells=[source.name for source in sources]),
+        Column("state", left=True, cells=[str(source.state) for source in sources]),
+        Column("age", cells=[units.age(source.age(now)) for source in sources]),
+        Column("every", cells=[_period(source.period) for source in sources]),
     ]
-    for source in node.frame.sources:
-        fill(
-            columns,
-            (
-                source.name,
-                str(source.state),
-                units.age(source.age(node.frame.time)),
-                units.ABSENT if source.period is None else f"{round(source.period, 1):g} s",
-            ),
-        )
     title, *rows = lines(columns, width)
     shown = [title]
-    for source, row in zip(node.frame.sources, rows, strict=True):
+    for source, row in zip(sources, rows, strict=True):
         reason = source.reason
         if reason and cell_len(row) + cell_len(reason) + 2 <= width:
             shown.append(f"{row}  {reason}")
         else:
             shown += [row, *wrapped(reason, width, "    ")]
     return shown
+
+
+def _period(seconds: float | None) -> str:
+    return units.ABSENT if seconds is None else f"{round(seconds, 1):g} s"

@@ -20,10 +20,17 @@ from trntop.core.model import (
 from trntop.pipeline.jobs import job_mean, job_value
 
 from . import parts
-from .grid import GAP, Column, Format, fill, fit, lines, mark, part, plural, value, wrapped
+from .grid import GAP, Column, Format, fit, lines, mark, part, plural, value, wrapped
 
 MIN_WIDTH = 40
 LEGEND = "r reported, d derived, ~ estimated, no mark measured; – unknown"
+UTILIZATION = "node_neuroncore_utilization_mean_ratio"
+TENSOR_ENGINE = "node_tensor_engine_busy_mean_ratio"
+BANDWIDTH = "node_hbm_bandwidth_ratio"
+TRANSMIT = "node_efa_tx_bytes_per_second"
+COMM = "job_comm_share_ratio"
+EXPOSED = "job_exposed_comm_share_ratio"
+TOKENS_PER_DEVICE = "job_tokens_per_second_per_device"
 STEP = "job_step_seconds"
 INTERVAL = "job_step_pace_seconds"
 MAX_DOWN = 8
@@ -31,9 +38,9 @@ MAX_DOWN = 8
 
 _GLYPHS = {Severity.CRITICAL: "●", Severity.WARNING: "▲", Severity.INFO: "◦"}
 _EXPLAINED = (
-    ("TE", "node_tensor_engine_busy_mean_ratio"),
-    ("HBM bw", "node_hbm_bandwidth_ratio"),
-    ("comm", "job_comm_share_ratio"),
+    ("TE", TENSOR_ENGINE),
+    ("HBM bw", BANDWIDTH),
+    ("comm", COMM),
 )
 """Quantities whose absence is explained."""
 
@@ -152,57 +159,51 @@ def _counts(incidents: Sequence[Incident]) -> str:
 
 def _fleet(view: View) -> list[Column]:
     """One row per node."""
-    columns = [
-        Column("node", left=True),
-        Column("state", left=True),
-        Column("phase", left=True, rank=5),
-        Column("util", "% "),
-        Column("TE", "% "),
-        Column("HBM", "max % "),
-        Column("HBM bw", "% ", rank=1),
-        Column("busy", "cores ", rank=9),
-        Column("EFA out", "Gb/s ", rank=2),
-        Column("comm", "% of step ", rank=3),
-        Column("exposed", "% of step ", rank=8),
-        Column("step", "s ", rank=4),
-        Column("incidents", rank=6),
-    ]
+    nodes = list(view.cluster.nodes.values())
+    frames = [node.frame for node in nodes]
+    jobs = [(frame, _worst_job(frame)) for frame in frames]
     troubled = [incident.node for incident in view.open_incidents]
-    for node in view.cluster.nodes.values():
-        frame = node.frame
-        job = _worst_job(frame)
-        count = troubled.count(node.name)
-        fill(
-            columns,
-            (
-                node.name,
-                _state(node),
-                str(frame.phase.stage) if frame.phase is not None else units.ABSENT,
-                _node_value(frame, "node_neuroncore_utilization_mean_ratio", units.percent),
-                _node_value(frame, "node_tensor_engine_busy_mean_ratio", units.percent),
-                _node_value(frame, "node_device_memory_used_max_ratio", units.percent),
-                _node_value(frame, "node_hbm_bandwidth_ratio", units.percent),
-                _busy(frame),
-                _node_value(frame, "node_efa_tx_bytes_per_second", units.gigabits),
-                _comm(frame, job),
-                part(frame, "job_exposed_comm_share_ratio", job, units.percent),
-                part(frame, _step_time(frame, job), job, units.plain_seconds),
-                str(count) if count else "",
-            ),
-        )
-    return columns
+    counts = [troubled.count(node.name) for node in nodes]
+
+    def numbers(quantity: str, form: Format) -> list[str]:
+        return [value(quantity, frame.value(quantity), form) for frame in frames]
+
+    return [
+        Column("node", left=True, cells=[node.name for node in nodes]),
+        Column("state", left=True, cells=[_state(node) for node in nodes]),
+        Column("phase", left=True, rank=5, cells=[_phase(frame) for frame in frames]),
+        Column("util", "% ", cells=numbers(UTILIZATION, units.percent)),
+        Column("TE", "% ", cells=numbers(TENSOR_ENGINE, units.percent)),
+        Column("HBM", "max % ", cells=numbers("node_device_memory_used_max_ratio", units.percent)),
+        Column("HBM bw", "% ", rank=1, cells=numbers(BANDWIDTH, units.percent)),
+        Column("busy", "cores ", rank=9, cells=[_busy(frame) for frame in frames]),
+        Column("EFA out", "Gb/s ", rank=2, cells=numbers(TRANSMIT, units.gigabits)),
+        Column("comm", "% of step ", rank=3, cells=[_comm(*job) for job in jobs]),
+        Column("exposed", "% of step ", rank=8, cells=[_exposed(*job) for job in jobs]),
+        Column("step", "s ", rank=4, cells=[_step(*job) for job in jobs]),
+        Column("incidents", rank=6, cells=[str(count or "") for count in counts]),
+    ]
+
+
+def _phase(frame: Frame) -> str:
+    return units.ABSENT if frame.phase is None else str(frame.phase.stage)
+
+
+def _exposed(frame: Frame, job: int) -> str:
+    return part(frame, EXPOSED, job, units.percent)
 
 
 def _comm(frame: Frame, job: int) -> str:
     """The reported share, else the estimated range."""
-    if frame.at("job_comm_share_ratio", job) is None:
+    if frame.at(COMM, job) is None:
         return f"{units.share_bounds(*frame.comm_bounds)} "
-    return part(frame, "job_comm_share_ratio", job, units.percent)
+    return part(frame, COMM, job, units.percent)
 
 
-def _step_time(frame: Frame, job: int) -> str:
-    """The quantity that has it: as the job reports it, else the interval of its log lines."""
-    return STEP if frame.at(STEP, job) is not None else INTERVAL
+def _step(frame: Frame, job: int) -> str:
+    """As the job reports it, else the interval of its log lines."""
+    quantity = STEP if frame.at(STEP, job) is not None else INTERVAL
+    return part(frame, quantity, job, units.plain_seconds)
 
 
 def _state(node: NodeView) -> str:
@@ -210,10 +211,6 @@ def _state(node: NodeView) -> str:
     if node.state in (State.FRESH, State.ENDED, State.NO_DATA) or age is None:
         return str(node.state)
     return f"{node.state} {units.age(age)}"
-
-
-def _node_value(frame: Frame, quantity: str, form: Format) -> str:
-    return value(quantity, frame.value(quantity), form)
 
 
 def _busy(frame: Frame) -> str:
@@ -227,7 +224,7 @@ def _busy(frame: Frame) -> str:
 
 def _worst_job(frame: Frame) -> int:
     """Index of the node's job that spends the largest share of its step in communication."""
-    shares = frame.columns.get("job_comm_share_ratio")
+    shares = frame.columns.get(COMM)
     if shares is None or np.isnan(shares).all():
         return 0
     return int(np.nanargmax(shares))
@@ -241,41 +238,34 @@ def _jobs(cluster: Cluster) -> list[Column]:
 
     A column that no job reports is left out.
     """
+    jobs = list(cluster.jobs)
+
+    def means(quantity: str, form: Format) -> list[str]:
+        return [value(quantity, job_mean(cluster, job, quantity), form) for job in jobs]
+
     columns = [
-        Column("job", left=True),
-        Column("step"),
-        Column("time", "s "),
-        Column("tokens", "1/s "),
-        Column("per device", "1/s ", rank=3),
-        Column("loss", rank=1),
-        Column("MFU", "% ", rank=2),
-        Column("comm", "% "),
-        Column("exposed", "% "),
+        Column("job", left=True, cells=jobs),
+        Column("step", cells=[_newest_step(cluster, job) for job in jobs]),
+        Column("time", "s ", cells=[_mean_step(cluster, job) for job in jobs]),
+        Column("tokens", "1/s ", cells=means("job_tokens_per_second", units.count)),
+        Column("per device", "1/s ", rank=3, cells=means(TOKENS_PER_DEVICE, units.count)),
+        Column("loss", rank=1, cells=means("job_loss", units.loss)),
+        Column("MFU", "% ", rank=2, cells=means("job_mfu_ratio", units.percent)),
+        Column("comm", "% ", cells=means(COMM, units.percent)),
+        Column("exposed", "% ", cells=means(EXPOSED, units.percent)),
     ]
-    for job, names in cluster.jobs.items():
-        steps = [job_value(cluster.nodes[name], job, "job_step") for name in names]
-        newest = max((step for step in steps if step is not None), default=None)
-        time = STEP if job_mean(cluster, job, STEP) is not None else INTERVAL
-        fill(
-            columns,
-            (
-                job,
-                value("job_step", newest, units.count),
-                *(
-                    value(quantity, job_mean(cluster, job, quantity), form)
-                    for quantity, form in (
-                        (time, units.plain_seconds),
-                        ("job_tokens_per_second", units.count),
-                        ("job_tokens_per_second_per_device", units.count),
-                        ("job_loss", units.loss),
-                        ("job_mfu_ratio", units.percent),
-                        ("job_comm_share_ratio", units.percent),
-                        ("job_exposed_comm_share_ratio", units.percent),
-                    )
-                ),
-            ),
-        )
     return [column for column in columns if column.rank == 0 or any(map(_known, column.cells))]
+
+
+def _newest_step(cluster: Cluster, job: str) -> str:
+    steps = [job_value(cluster.nodes[name], job, "job_step") for name in cluster.jobs[job]]
+    newest = max((step for step in steps if step is not None), default=None)
+    return value("job_step", newest, units.count)
+
+
+def _mean_step(cluster: Cluster, job: str) -> str:
+    quantity = STEP if job_mean(cluster, job, STEP) is not None else INTERVAL
+    return value(quantity, job_mean(cluster, job, quantity), units.plain_seconds)
 
 
 def _known(cell: str) -> bool:

@@ -16,7 +16,7 @@ from trntop.cli import arguments
 from trntop.cli.opening import settings_of
 from trntop.core import units
 from trntop.core.errors import UsageError
-from trntop.exporters.grid import Column, fill, lines
+from trntop.exporters.grid import Column, lines
 from trntop.pipeline import profiles
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def import_trace(args: Namespace) -> int:
         document = {"schema": 1, "files": files, "steps": steps, "total": totals}
         print(msgspec.json.encode(document).decode())
     else:
-        print(_table(_step_columns(), map(_step, steps)), end="\n\n")
+        print(_table(_steps(steps)), end="\n\n")
         for total in totals:
             print(_sentence(total))
     return _record(args, steps) if args.output else 0
@@ -96,37 +96,31 @@ def _print_notes(captures: list["Capture"]) -> None:
         )
 
 
-def _step_columns() -> list[Column]:
+def _steps(steps: Sequence["Step"]) -> list[Column]:
+    def seconds(values: Iterable[float]) -> list[str]:
+        return [units.seconds(value) for value in values]
+
+    def shares(pairs: Iterable[tuple[float, float]]) -> list[str]:
+        return [units.percent(_ratio(part, whole)) for part, whole in pairs]
+
+    numbers = [units.ABSENT if step.step is None else str(step.step) for step in steps]
+    comm = [step.comm_seconds for step in steps]
+    exposed = [step.exposed_comm_seconds for step in steps]
+    times = [step.step_seconds for step in steps]
+    compute = [step.compute_seconds for step in steps]
     return [
-        Column("node", left=True),
-        Column("rank"),
-        Column("step"),
-        Column("time", rank=2),
-        Column("compute", rank=3),
-        Column("comm", rank=1),
-        Column("overlap", rank=5),
-        Column("exposed", rank=4),
-        Column("comm/step"),
-        Column("exposed/step"),
-        Column("comm/compute", rank=6),
+        Column("node", left=True, cells=[step.node for step in steps]),
+        Column("rank", cells=[str(step.rank) for step in steps]),
+        Column("step", cells=numbers),
+        Column("time", rank=2, cells=seconds(times)),
+        Column("compute", rank=3, cells=seconds(compute)),
+        Column("comm", rank=1, cells=seconds(comm)),
+        Column("overlap", rank=5, cells=seconds(step.overlap_seconds for step in steps)),
+        Column("exposed", rank=4, cells=seconds(exposed)),
+        Column("comm/step", cells=shares(zip(comm, times, strict=True))),
+        Column("exposed/step", cells=shares(zip(exposed, times, strict=True))),
+        Column("comm/compute", rank=6, cells=shares(zip(comm, compute, strict=True))),
     ]
-
-
-def _step(step: "Step") -> tuple[str, ...]:
-    comm, exposed = step.comm_seconds, step.exposed_comm_seconds
-    return (
-        step.node,
-        str(step.rank),
-        units.ABSENT if step.step is None else str(step.step),
-        units.seconds(step.step_seconds),
-        units.seconds(step.compute_seconds),
-        units.seconds(comm),
-        units.seconds(step.overlap_seconds),
-        units.seconds(exposed),
-        units.percent(_ratio(comm, step.step_seconds)),
-        units.percent(_ratio(exposed, step.step_seconds)),
-        units.percent(_ratio(comm, step.compute_seconds)),
-    )
 
 
 def _ratio(part: float, whole: float) -> float | None:
@@ -207,19 +201,15 @@ def profile_list(args: Namespace) -> int:
     if not known:
         print(f"trntop: no saved profiles in {path}", file=sys.stderr)
         return 0
-    rows = (
-        (
-            profile.name or units.ABSENT,
-            profile.uuid or units.ABSENT,
-            units.bytes_iec(profile.hbm_read_bytes),
-            units.bytes_iec(profile.hbm_write_bytes),
-            units.seconds(profile.seconds),
-            units.seconds(profile.comm_seconds),
-        )
-        for profile in known
-    )
-    titles = ("uuid", "read", "written", "time", "comm")
-    print(_table([Column("name", left=True), *map(Column, titles)], rows))
+    columns = [
+        Column("name", left=True, cells=[one.name or units.ABSENT for one in known]),
+        Column("uuid", cells=[one.uuid or units.ABSENT for one in known]),
+        Column("read", cells=[units.bytes_iec(one.hbm_read_bytes) for one in known]),
+        Column("written", cells=[units.bytes_iec(one.hbm_write_bytes) for one in known]),
+        Column("time", cells=[units.seconds(one.seconds) for one in known]),
+        Column("comm", cells=[units.seconds(one.comm_seconds) for one in known]),
+    ]
+    print(_table(columns))
     return 0
 
 
@@ -238,9 +228,7 @@ def _path(args: Namespace) -> Path:
     return profiles.path_of(settings_of(args).collect, os.environ)
 
 
-def _table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
-    for row in rows:
-        fill(columns, row)
+def _table(columns: Sequence[Column]) -> str:
     # A file or a pipe gets all columns.
     width = shutil.get_terminal_size((sys.maxsize, 24)).columns
     return "\n".join(line.rstrip() for line in lines(columns, width))
