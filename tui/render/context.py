@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.style import Style
+
 from trntop.catalog import CATALOG, Provenance
 from trntop.core import units
 from trntop.core.model import Incident, Severity, State
@@ -18,13 +20,16 @@ class RenderContext:
 
     palette: Palette
 
-    def number(self, text: str, quantity: str = "", width: int = 0) -> list[Part]:
+    def number(
+        self, text: str, quantity: str = "", width: int = 0, style: Style | None = None
+    ) -> list[Part]:
         """A formatted number and the mark of its provenance, right-aligned in `width` cells.
 
         Args:
             text: as `trntop.core.units` formats it; the dash for an absent value is drawn faint.
             quantity: catalog name whose provenance is marked; empty for none.
             width: cells for number and mark together; 0 takes what is needed.
+            style: of the number, unless it is absent.
         """
         sign = mark(quantity) if quantity else ""
         absent = text == units.ABSENT
@@ -32,7 +37,7 @@ class RenderContext:
             sign = ""
         room = max(0, width - (1 if quantity else 0))
         shown = fit(text, room, "right") if room else text
-        parts: list[Part] = [(shown, self.palette.faint if absent else self.palette.text)]
+        parts: list[Part] = [(shown, self.palette.faint if absent else style or self.palette.text)]
         if quantity and (width or sign):
             # After a unit a bare letter would read as a part of it.
             lead = " " if not width and " " in text else ""

@@ -174,15 +174,13 @@ def _memory(
     limit = view_model.limits.memory
     full = ratio is not None and ratio > limit
     parts: list[Part] = []
+    warning = context.palette.warning if full else None
     if plan.bar:
-        style = context.palette.warning if full else context.palette.graph
+        style = warning or context.palette.graph
         parts.append((" ", context.palette.text))
         parts += bar(ratio, plan.bar, style, context.palette.rule, limit=limit,
                      limit_style=context.palette.faint)  # fmt: skip
-    number = context.number(units.gib(used), USED, 8)
-    if full:
-        number[0] = (number[0][0], context.palette.warning)
-    return parts + number
+    return parts + context.number(units.gib(used), USED, 8, warning)
 
 
 def _gigabytes(rate: float | None) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import numpy as np
-from rich.style import Style
 from textual.strip import Strip
 
 from trntop.analysis.detectors.efa import PEER_FACTOR
@@ -16,7 +15,7 @@ from ..view_model import ViewModel
 from . import glyphs
 from .context import RenderContext, percent
 from .graph import bar
-from .line import Part, fit, line, wrapped
+from .line import fit, line, wrapped
 
 TX = "efa_tx_bytes_per_second"
 RX = "efa_rx_bytes_per_second"
@@ -101,20 +100,14 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
             share = frame.at(PEERS, index)
             text = units.ABSENT if share is None else f"{100 * share:.0f}"
             low = share is not None and share < view_model.limits.card_traffic
-            number = context.number(text, PEERS, peers)
-            parts += _emphasized(number, style, when=severity is not None and low)
+            parts += context.number(text, PEERS, peers, style if low else None)
         retransmits = frame.at(RETRANSMIT, index)
-        number = context.number(percent(retransmits), RETRANSMIT, 7)
-        parts += _emphasized(number, style, when=bool(severity) and retransmits is not None)
+        parts += context.number(percent(retransmits), RETRANSMIT, 7, style)
         lines.append(line(parts, width))
     for severity, note in [*_missing(node), *_errors(view_model, node, found)]:
         sign, style = glyphs.SEVERITIES[severity], palette.severity(severity)
         lines += wrapped(note, width, style, [(f"{sign} ", style)])
     return lines
-
-
-def _emphasized(number: list[Part], style: Style, *, when: bool) -> list[Part]:
-    return [(number[0][0], style), *number[1:]] if when else number
 
 
 def severities(view_model: ViewModel, node: NodeView) -> dict[int, Severity]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from rich.style import Style
 from textual.strip import Strip
 
 from trntop.catalog import CATALOG, Entity
@@ -108,9 +109,11 @@ def _label(text: str, context: RenderContext) -> Part:
     return f"{text:<{LABEL}}", context.palette.muted
 
 
-def _right(text: str, quantity: str, width: int, context: RenderContext) -> list[Part]:
+def _right(
+    text: str, quantity: str, width: int, context: RenderContext, style: Style | None = None
+) -> list[Part]:
     """A number with its unit and mark, right-aligned."""
-    parts = context.number(text, quantity)
+    parts = context.number(text, quantity, style=style)
     return [(" " * max(0, width - length(parts)), context.palette.text), *parts]
 
 
@@ -133,16 +136,16 @@ def _traffic(
         lines.append(flow(groups, width, gap))
     severity = efa.severities(fabric.view_model, node).get(place)
     share = frame.at(efa.PEERS, place)
-    peers = context.number(units.percent(share), efa.PEERS)
     # Low traffic alone is normal: many jobs use the devices unevenly.
-    if severity is not None and share is not None and share < limits.card_traffic:
-        peers[0] = (peers[0][0], palette.severity(severity))
+    low = severity is not None and share is not None and share < limits.card_traffic
+    style = palette.severity(severity) if low else None
+    peers = context.number(units.percent(share), efa.PEERS, style=style)
     of_peers = (" of the traffic of its peers", palette.muted)
     lines.append(line([_label("carries", context), *peers, of_peers], width))
     retransmits = frame.at(efa.RETRANSMIT, place)
-    number = context.number(units.percent(retransmits), efa.RETRANSMIT)
-    if retransmits is not None and retransmits > limits.retransmits:
-        number[0] = (number[0][0], palette.severity(severity or Severity.WARNING))
+    above = retransmits is not None and retransmits > limits.retransmits
+    style = palette.severity(severity or Severity.WARNING) if above else None
+    number = context.number(units.percent(retransmits), efa.RETRANSMIT, style=style)
     limit = (f" limit {units.percent(limits.retransmits)}", palette.faint)
     lines.append(line([_label("retx", context), *number, limit], width))
     if found := fabric.links.of_device(node.name, name):
@@ -219,10 +222,7 @@ def _counters(
         parts: list[Part] = [(fit(words, 22), style if wrong else palette.muted)]
         if quantity in CATALOG:
             shown = units.bytes_rate(rate) if in_bytes else units.si(rate)
-            number = _right(shown, quantity, 14, context)
-            if wrong:
-                number[1] = (number[1][0], style)
-            parts += number
+            parts += _right(shown, quantity, 14, context, style)
         else:
             parts.append((" " * 14, palette.text))
         text = units.bytes_iec(total) if in_bytes else units.si(total)

@@ -252,10 +252,9 @@ def _rate(quantity: str, row: MapRow, width: int, context: RenderContext, /) -> 
 
 def _retransmit(row: MapRow, width: int, context: RenderContext) -> list[Part]:
     ratio = row.node.frame.value(RETRANSMIT)
-    number = context.number(percent(ratio), RETRANSMIT, width)
-    if row.retransmit_severity is not None and ratio is not None:
-        number[0] = (number[0][0], context.palette.severity(row.retransmit_severity))
-    return number
+    severity = row.retransmit_severity
+    style = context.palette.severity(severity) if severity else None
+    return context.number(percent(ratio), RETRANSMIT, width, style)
 
 
 def _note(row: MapRow, width: int, context: RenderContext) -> list[Part]:

@@ -189,10 +189,8 @@ def _job(
 
     def share(quantity: str, most: float) -> list[Part]:
         value = job.value(quantity)
-        number = context.number(units.percent(value), quantity)
-        if value is not None and value > most:
-            number[0] = (number[0][0], palette.warning)
-        return number
+        style = palette.warning if value is not None and value > most else None
+        return context.number(units.percent(value), quantity, style=style)
 
     comm, comm_share = share(COMM, limit), job.value(COMM)
     if comm_share is not None:

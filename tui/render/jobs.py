@@ -93,10 +93,9 @@ def figure(
 
     def draw(row: JobRow, width: int, context: RenderContext) -> list[Part]:
         found = row.figures.value(quantity)
-        number = context.number(form(found), quantity, width)
-        if limit is not None and found is not None and found > limit:
-            number[0] = (number[0][0], context.palette.warning)
-        return number
+        above = limit is not None and found is not None and found > limit
+        style = context.palette.warning if above else None
+        return context.number(form(found), quantity, width, style)
 
     return draw
 

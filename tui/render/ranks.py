@@ -307,11 +307,9 @@ def _lead(limit: float, row: RankRow, width: int, context: RenderContext, /) -> 
 
 def _step(row: RankRow, width: int, context: RenderContext) -> list[Part]:
     step = row.value(row.ranks.step)
-    number = context.number(units.count(step), "rank_step", width)
     # Ranks end a step at slightly different moments.
-    if row.ranks.newest - step > 1:
-        number[0] = (number[0][0], context.palette.warning)
-    return number
+    style = context.palette.warning if row.ranks.newest - step > 1 else None
+    return context.number(units.count(step), "rank_step", width, style)
 
 
 def _seconds(field: str, quantity: str) -> Draw:

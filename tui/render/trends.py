@@ -288,11 +288,9 @@ def _chart(
 ) -> list[Strip]:
     """A title with the newest value, the graph and its axes."""
     palette, form, newest = context.palette, trend.kind.form, trend.newest
-    number = context.number(form(newest), trend.quantity)
-    if newest is not None:
-        above = trend.limit is not None and newest > trend.limit
-        style = palette.severity(trend.severity) if above else palette.strong
-        number[0] = (number[0][0], style)
+    above = newest is not None and trend.limit is not None and newest > trend.limit
+    style = palette.severity(trend.severity) if above else palette.strong
+    number = context.number(form(newest), trend.quantity, style=style)
     title = short(trend.title, width - length(number) - 1)
     limit: list[Part] = []
     if trend.limit is not None:
