@@ -279,7 +279,7 @@ def _linked(inventory: Inventory, entity: Entity, table: Table) -> Iterator[Docu
     )
     for index, key in enumerate(inventory.of(entity)):
         link = links.get(key)
-        near = inventory.near_cards(int(key)) if entity is Entity.DEVICE else ()
+        near = inventory.near_efa_devices(int(key)) if entity is Entity.DEVICE else ()
         yield {
             "device": key,
             **({"link": dict(link)} if link else {}),

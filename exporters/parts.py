@@ -90,7 +90,7 @@ def _devices(node: NodeView) -> list[Column]:
     devices = [int(device) for device in inventory.of(Entity.DEVICE)]
     places = range(len(devices))
     links = [inventory.device_links.get(device, {}) for device in devices]
-    near = [", ".join(inventory.near_cards(device)[:MAX_NEAR]) for device in devices]
+    near = [", ".join(inventory.near_efa_devices(device)[:MAX_NEAR]) for device in devices]
     errors = [f"{units.count(frame.uncorrected(place))} " for place in places]
     return [
         Column("device", cells=[str(device) for device in devices]),
@@ -115,7 +115,7 @@ def _efa_devices(node: NodeView) -> list[Column]:
     links = [node.inventory.efa_links.get(names[place], {}) for place in places]
     states = [link.get("state", ACTIVE) for link in links]
     problems = [
-        "lost" if place in node.lost_cards else "" if ACTIVE in state else state
+        "lost" if place in node.lost_efa_devices else "" if ACTIVE in state else state
         for place, state in zip(places, states, strict=True)
     ]
     return [
@@ -142,11 +142,15 @@ def _processes(node: NodeView) -> list[Column]:
     return [
         Column("process", left=True, cells=names),
         Column("pid", cells=[str(pid) for pid in pids]),
-        Column("devices", left=True, rank=2, cells=[units.ranges(one.devices) for one in held]),
-        Column("cores", left=True, rank=3, cells=[units.ranges(one.cores) for one in run]),
+        Column(
+            "devices", left=True, rank=2, cells=[units.ranges(process.devices) for process in held]
+        ),
+        Column("cores", left=True, rank=3, cells=[units.ranges(runtime.cores) for runtime in run]),
         *_values(node, _RUNTIME, [places.get(pid, len(places)) for pid in pids]),
-        Column("runtime", left=True, rank=4, cells=[one.runtime_version for one in held]),
-        Column("programs, * running", left=True, rank=5, cells=[_programs(one) for one in run]),
+        Column("runtime", left=True, rank=4, cells=[process.runtime_version for process in held]),
+        Column(
+            "programs, * running", left=True, rank=5, cells=[_programs(runtime) for runtime in run]
+        ),
     ]
 
 

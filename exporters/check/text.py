@@ -61,7 +61,7 @@ def how(check: Check) -> str:
     return f"{check.plan.extent}{each}, {spec.tool} over {spec.provider}, {size}"
 
 
-def _cards(place: Place) -> str:
+def _devices(place: Place) -> str:
     """`8 of 8`."""
     if place.efa_devices is None:
         return units.ABSENT
@@ -86,7 +86,7 @@ def row(check: Check, place: Place) -> tuple[str, ...]:
     return (
         place.node,
         str(place.outcome),
-        _cards(place),
+        _devices(place),
         units.seconds(place.seconds),
         units.ABSENT if place.ratio is None else f"{place.ratio:.2f}",
         ", ".join(dict.fromkeys(faults)),

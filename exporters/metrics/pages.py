@@ -74,8 +74,8 @@ class Exposition:
     def render(self, view: View | None) -> "Rendered":
         """The pages of a view; without one, the series of the exporter itself."""
         cluster = view.cluster if view is not None else Cluster()
-        self._nodes = {name: self._node(one) for name, one in cluster.nodes.items()}
-        nodes = [(one, self._nodes[name]) for name, one in cluster.nodes.items()]
+        self._nodes = {name: self._node(view) for name, view in cluster.nodes.items()}
+        nodes = [(view, self._nodes[name]) for name, view in cluster.nodes.items()]
         return Rendered(lambda page: self._compose(page, view, nodes))
 
     def _node(self, view: NodeView) -> _Node:
@@ -105,7 +105,7 @@ class Exposition:
             self._add_nodes(sheet, view, nodes)
         elif page is Page.DETAIL:
             sheet.add(status.DEVICE, [line for _, node in nodes for line in node.identity.devices])
-            sheet.add(status.SOURCE_EVENTS, status.source_events(one for one, _ in nodes))
+            sheet.add(status.SOURCE_EVENTS, status.source_events(view for view, _ in nodes))
         else:
             held = [line for _, node in nodes for line in node.identity.allocated_cores]
             sheet.add(allocations.CORES, held)
@@ -113,8 +113,8 @@ class Exposition:
             name = metric.quantity.name
             present = [
                 (column, node.templates)
-                for one, node in nodes
-                if (column := one.frame.columns.get(name)) is not None
+                for view, node in nodes
+                if (column := view.frame.columns.get(name)) is not None
             ]
             if sum(len(column) for column, _ in present) > sheet.left:
                 # Counted before rendering, to save the time for families that do not fit.
@@ -137,18 +137,19 @@ class Exposition:
     def _add_nodes(
         self, sheet: "_Sheet", view: View, nodes: Sequence[tuple[NodeView, _Node]]
     ) -> None:
-        views = [one for one, _ in nodes]
+        views = [view for view, _ in nodes]
         identities = [node.identity for _, node in nodes]
         sheet.add(status.INCIDENTS, status.counts(self._rules, views, view.open_incidents))
         for family, lines in status.incidents(
             view.open_incidents, simulated=view.cluster.simulated
         ):
             sheet.add(family, lines, MAX_INCIDENTS)
-        sheet.add(status.INSTANCE, [one.instance for one in identities])
+        sheet.add(status.INSTANCE, [identity.instance for identity in identities])
         sheet.add(status.PHASE, status.phases(views))
-        sheet.add(status.JOB, [line for one in identities for line in one.jobs])
+        sheet.add(status.JOB, [line for identity in identities for line in identity.jobs])
         sheet.add(
-            allocations.DEVICES, [line for one in identities for line in one.allocated_devices]
+            allocations.DEVICES,
+            [line for identity in identities for line in identity.allocated_devices],
         )
         for family, lines in status.sources(list(zip(views, identities, strict=True))):
             sheet.add(family, lines)

@@ -100,10 +100,10 @@ def _nodes() -> Iterator[Recording]:
         metric = f"{METRIC_PREFIX}{name}"
         yield Recording(f"node:{metric}:rate{WINDOW}", f"rate({metric}_total[{WINDOW}])")
     compute = f"{METRIC_PREFIX}job_compute_seconds"
-    beside = f"ignoring {labels_of(*BY_PLACE)} group_left ()"
+    matching = f"ignoring {labels_of(*BY_PLACE)} group_left ()"
     yield Recording(
         PEERS,
-        f"{compute}\n/ {beside}\n"
+        f"{compute}\n/ {matching}\n"
         f"(\n  {over('quantile', f'0.5, {compute}')}\n"
         f"  and\n  {over('count', compute)} >= {FEWEST_PEERS}\n)",
     )

@@ -367,7 +367,7 @@ def test_the_cards_nearest_to_a_device() -> None:
     inventory = Inventory(
         "n", keys={Entity.EFA: tuple(cards)}, efa_links=cards, device_links=devices_at
     )
-    near = [inventory.near_cards(device) for device in range(5)]
+    near = [inventory.near_efa_devices(device) for device in range(5)]
     assert near == [("a", "b"), ("a", "b", "c"), (), (), ()]
 
 

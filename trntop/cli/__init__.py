@@ -183,9 +183,10 @@ def parse(given: list[str]) -> argparse.Namespace:
         if not near and len(words) > len(given):
             # Options of other commands too, if none was named: trntop --json.
             similar = (
-                (one, _similar_option(wrong, parser_of(one).format_help())) for one in COMMANDS
+                (other, _similar_option(wrong, parser_of(other).format_help()))
+                for other in COMMANDS
             )
-            near = next((f"trntop {one} {option}" for one, option in similar if option), None)
+            near = next((f"trntop {other} {option}" for other, option in similar if option), None)
         hint = f"; did you mean {near}?" if near else f" (see {args.prog} --help)"
         raise UsageError(f"unknown option {clean(wrong, 40)}{hint}")
     return args

@@ -193,7 +193,8 @@ def _plan_text(plan: Plan, names: Sequence[str]) -> str:
         f" or {units.span(suspect)} if nodes are suspect"
     ]
     lines += [
-        f"  round {number}: " + " ".join(f"{names[one]}>{names[two]}" for one, two in pairs)
+        f"  round {number}: "
+        + " ".join(f"{names[first]}>{names[second]}" for first, second in pairs)
         for number, pairs in enumerate(rounds, 1)
     ]
     return "\n".join(lines)

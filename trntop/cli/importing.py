@@ -202,12 +202,12 @@ def profile_list(args: Namespace) -> int:
         print(f"trntop: no saved profiles in {path}", file=sys.stderr)
         return 0
     columns = [
-        Column("name", left=True, cells=[one.name or units.ABSENT for one in known]),
-        Column("uuid", cells=[one.uuid or units.ABSENT for one in known]),
-        Column("read", cells=[units.bytes_iec(one.hbm_read_bytes) for one in known]),
-        Column("written", cells=[units.bytes_iec(one.hbm_write_bytes) for one in known]),
-        Column("time", cells=[units.seconds(one.seconds) for one in known]),
-        Column("comm", cells=[units.seconds(one.comm_seconds) for one in known]),
+        Column("name", left=True, cells=[profile.name or units.ABSENT for profile in known]),
+        Column("uuid", cells=[profile.uuid or units.ABSENT for profile in known]),
+        Column("read", cells=[units.bytes_iec(profile.hbm_read_bytes) for profile in known]),
+        Column("written", cells=[units.bytes_iec(profile.hbm_write_bytes) for profile in known]),
+        Column("time", cells=[units.seconds(profile.seconds) for profile in known]),
+        Column("comm", cells=[units.seconds(profile.comm_seconds) for profile in known]),
     ]
     print(_table(columns))
     return 0

@@ -245,7 +245,7 @@ class Inventory:
         """EC2 instance type, empty when unknown."""
         return self.facts.get("instance_type", "")
 
-    def near_cards(self, device: int) -> tuple[str, ...]:
+    def near_efa_devices(self, device: int) -> tuple[str, ...]:
         """The EFA devices nearest to a device: on its PCI bus, else on its NUMA node.
 
         Empty if neither is known. The EFA device that a core uses is known only to its runtime
@@ -253,13 +253,13 @@ class Inventory:
         """
         place = self.device_links.get(device, {})
         bus, numa = place.get("pci", "").rpartition(":")[0], place.get("numa_node", "")
-        cards = {str(card): self.efa_links.get(str(card), {}) for card in self.of(Entity.EFA)}
+        devices = {str(name): self.efa_links.get(str(name), {}) for name in self.of(Entity.EFA)}
         on_bus = [
             name
-            for name, link in cards.items()
+            for name, link in devices.items()
             if bus and link.get("pci", "").startswith(f"{bus}:")
         ]
-        on_node = [name for name, link in cards.items() if numa and link.get("numa_node") == numa]
+        on_node = [name for name, link in devices.items() if numa and link.get("numa_node") == numa]
         return tuple(on_bus or on_node)
 
     def held_devices(self, allocation: Allocation) -> tuple[int, ...]:
@@ -448,7 +448,7 @@ class NodeView:
         return STALE_PERIODS * min(periods, default=0.0)
 
     @property
-    def lost_cards(self) -> frozenset[int]:
+    def lost_efa_devices(self) -> frozenset[int]:
         """Indices of the EFA devices that are listed, but can no longer be read."""
         counts = self.frame.columns.get("efa_tx_bytes_total")
         lost = () if counts is None else np.flatnonzero(np.isnan(counts)).tolist()

@@ -181,11 +181,13 @@ class SummaryTracker:
 
         If the newest sample is old, the summaries show its age.
         """
-        found = sorted(self._open.values(), key=lambda one: (-one.severity.rank, one.opened_at))
+        found = sorted(
+            self._open.values(), key=lambda found: (-found.severity.rank, found.opened_at)
+        )
         if self._is_old(now):
             age = units.age(now - self._as_of)
-            found = [replace(one, summary=f"{one.summary} (as of {age} ago)") for one in found]
-        over = sorted(self._closed.values(), key=lambda one: -(one.closed_at or 0.0))
+            found = [replace(item, summary=f"{item.summary} (as of {age} ago)") for item in found]
+        over = sorted(self._closed.values(), key=lambda found: -(found.closed_at or 0.0))
         return (*found, *over)
 
     def _is_old(self, now: float) -> bool:
@@ -254,7 +256,7 @@ class SummaryTracker:
             *past.scalars.values(),
             *(values for table in past.nodes.values() for values in table.values()),
         ]
-        if len(past.times) > MAX_TIMES or any(len(one) != len(past.times) for one in lines):
+        if len(past.times) > MAX_TIMES or any(len(line) != len(past.times) for line in lines):
             raise DecodeError("a backfill with different numbers of values and times")
         self._history.fill(
             past.times,
@@ -264,10 +266,10 @@ class SummaryTracker:
         )
 
 
-def _urgency(one: RemoteIncident) -> tuple[int, float, str, str, str, str]:
+def _urgency(incident: RemoteIncident) -> tuple[int, float, str, str, str, str]:
     """Sorts by severity, then by start."""
-    where = one.job or "", one.node or "", one.component or ""
-    return -one.severity.rank, one.opened_at, one.kind, *where
+    where = incident.job or "", incident.node or "", incident.component or ""
+    return -incident.severity.rank, incident.opened_at, incident.kind, *where
 
 
 def _known(values: Mapping[str, float]) -> dict[str, float]:

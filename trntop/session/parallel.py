@@ -281,7 +281,9 @@ class _Share:
                 node=name,
                 time=time,
                 columns={column: own[place] for column, place in known.places},
-                sources=tuple([SourceState(one[0], State(one[1]), *one[2:]) for one in sources]),
+                sources=tuple(
+                    [SourceState(name, State(state), *rest) for name, state, *rest in sources]
+                ),
                 simulated=simulated,
                 reasons=reasons,
                 phase=phase,

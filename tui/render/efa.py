@@ -49,7 +49,7 @@ def near_devices(node: NodeView) -> dict[str, tuple[list[int], list[int]]]:
     found: dict[str, tuple[list[int], list[int]]] = {}
     for neuron in map(int, inventory.of(Entity.DEVICE)):
         bus = inventory.device_links.get(neuron, {}).get("pci", "").rpartition(":")[0]
-        for name in inventory.near_cards(neuron):
+        for name in inventory.near_efa_devices(neuron):
             on_bus = bool(bus) and inventory.efa_links[name].get("pci", "").startswith(f"{bus}:")
             found.setdefault(name, ([], []))[not on_bus].append(neuron)
     return found
@@ -86,7 +86,7 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
         severity = found.get(index)
         style = palette.severity(severity) if severity else palette.text
         parts = context.name(names[index], name_cells + 2, severity)
-        if index in node.lost_cards:
+        if index in node.lost_efa_devices:
             lines.append(line([*parts, ("   lost", style)], width))
             continue
         tx, rate = frame.at(TX, index), frame.at(LINE_RATE, index)
@@ -116,7 +116,7 @@ def severities(view_model: ViewModel, node: NodeView) -> dict[int, Severity]:
     Low traffic alone is normal: many jobs use the devices unevenly.
     """
     found = dict.fromkeys(outliers(node, view_model.limits.retransmits), Severity.WARNING)
-    found |= dict.fromkeys(node.lost_cards, Severity.CRITICAL)
+    found |= dict.fromkeys(node.lost_efa_devices, Severity.CRITICAL)
     named = incidents(view_model, node)
     return found | {place: incident.severity for place, incident in named.items()}
 

@@ -77,7 +77,7 @@ def _health(
         # The alert line has the summary; the evidence is shorter.
         evidence = incident.evidence[0].text if incident.evidence else incident.summary
         text = f"{incident.kind} since {since}, for {duration}: {evidence}"
-    elif place in node.lost_cards:
+    elif place in node.lost_efa_devices:
         severity, text = Severity.CRITICAL, "lost: listed, but its counters cannot be read"
     elif state := efa.link_state(node, name):
         text = f"link not up: {state}"

@@ -77,7 +77,7 @@ def worst_first(fabric: Fabric, layer: Layer) -> list[NodeView]:
     def key(node: NodeView) -> tuple[int, int, int, int]:
         found = [i.severity.rank for i in by_node.get(node.name, ()) if _is_fabric_incident(i)]
         return (
-            -slow.get(node.name, -1), -max(found, default=-1), -len(node.lost_cards),
+            -slow.get(node.name, -1), -max(found, default=-1), -len(node.lost_efa_devices),
             ORDER.index(node.state),
         )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 Source: `4.validation_and_observability/3.efa-node-exporter/amazon_efa_linux.go` in
 https://github.com/aws-samples/awsome-distributed-training. Counters without `_total`, with the
-labels `device` and `port`, and one `node_amazonefa_info` a card. The counters of the admin queue
+labels `device` and `port`, and one `node_amazonefa_info` a device. The counters of the admin queue
 are published by it only where the driver keeps them with the port's (before 1.14.0), here always.
 Its `node_amazonefa_lifespan` is a setting of the kernel and not kept.
 """
@@ -17,7 +17,7 @@ from ..exposition import Block, Family, labels, number
 from .places import Pairs, placed
 
 PORT = "1"
-"""An EFA card has one port."""
+"""An EFA device has one port."""
 
 _UNKNOWN_THERE = ("alloc_mr_err", "get_dma_mr_err")
 
@@ -34,14 +34,14 @@ _COUNTERS = {
 
 
 def families(cluster: Cluster) -> Iterator[Block]:
-    """The cards of all nodes."""
+    """The EFA devices of all nodes."""
     info: list[str] = []
     counters: dict[str, list[str]] = {name: [] for name in _COUNTERS}
     for view, place in placed(cluster, lambda _: ()):
-        info += [f"{_INFO.name}{labels(pairs)} 1\n" for pairs in _cards(view, place)]
+        info += [f"{_INFO.name}{labels(pairs)} 1\n" for pairs in _present(view, place)]
         ports = [
-            labels([("device", str(card)), ("port", PORT), *place])
-            for card in view.inventory.of(Entity.EFA)
+            labels([("device", str(device)), ("port", PORT), *place])
+            for device in view.inventory.of(Entity.EFA)
         ]
         for name, family in _COUNTERS.items():
             column = view.frame.columns.get(name)
@@ -58,11 +58,11 @@ def families(cluster: Cluster) -> Iterator[Block]:
             yield family, counters[name]
 
 
-def _cards(view: NodeView, place: Pairs) -> Iterator[Pairs]:
-    """The cards that are there: not those that went silent, nor all while EFA is not read."""
+def _present(view: NodeView, place: Pairs) -> Iterator[Pairs]:
+    """The devices with counters: without silent ones, and none while EFA is not read."""
     sent = view.frame.columns.get("efa_tx_bytes_total")
     if sent is None:
         return
-    for card, value in zip(view.inventory.of(Entity.EFA), sent.tolist(), strict=True):
+    for device, value in zip(view.inventory.of(Entity.EFA), sent.tolist(), strict=True):
         if math.isfinite(value):
-            yield (("device", str(card)), *place)
+            yield (("device", str(device)), *place)
