@@ -231,7 +231,7 @@ class Scene:
 
     def __init__(self, m: Maker, stages: int = 1, **changes: Any) -> None:
         self.m = m
-        self.nodes = stages * m.count(2, 4) if stages > 1 else m.count(5, 16)
+        self.nodes = stages * m.count(3, 5) if stages > 1 else m.count(5, 16)
         self.job = m.job(range(self.nodes), stages)
         self.job.telemetry = m.pick("ranks", "ranks", "ranks", "rank0", "none")
         for attribute, value in changes.items():
