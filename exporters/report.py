@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.core import units
-from trntop.core.model import Cluster, Incident, Severity, SourceState, State, View
+from trntop.core.model import Cluster, Incident, Severity, View
 from trntop.pipeline.jobs import job_value
 from trntop.sources import DEVICE_SOURCES, LOCAL_SOURCES, PROBES
 
 from .grid import plural
 from .markdown import moment, plain, table
+from .silence import down_sources, is_down, sources_of
 
 MAX_DETAILED = 20
 """Closed incidents with their evidence."""
@@ -81,8 +82,8 @@ def _verdict(last: View, incidents: Sequence[Incident], chosen: str) -> str:
     if not lasting:
         healthy = f"{clock}: HEALTHY: no {selected}open incidents"
         lost = any(
-            _is_down(source) and (source.time is not None or source.name in DEVICE_SOURCES)
-            for _, source in _sources(last.cluster)
+            is_down(source) and (source.time is not None or source.name in DEVICE_SOURCES)
+            for _, source in sources_of(last.cluster.nodes.values())
         )
         return f"{healthy}, but some sources are down." if lost else f"{healthy}."
     critical = sum(incident.severity is Severity.CRITICAL for incident in lasting)
@@ -193,29 +194,12 @@ def _kinds(kinds: Counter[str]) -> str:
 # Not monitored
 
 
-def _sources(cluster: Cluster) -> Iterator[tuple[str, SourceState]]:
-    """Each source of each node."""
-    for view in cluster.nodes.values():
-        for source in view.frame.sources:
-            yield view.name, source
-
-
-def _is_down(source: SourceState) -> bool:
-    return source.state not in (State.FRESH, State.LATE, State.ENDED)
-
-
 def _not_monitored(cluster: Cluster) -> Iterator[str]:
-    found: dict[tuple[str, str], list[str]] = {}
-    there = set()
-    for node, source in _sources(cluster):
-        there.add(source.name)
-        if _is_down(source):
-            why = f"{source.state}: {source.reason}" if source.reason else str(source.state)
-            found.setdefault((source.name, why), []).append(node)
     lines = [
         f"- {source} of {plural(len(nodes), 'node')} ({_names(nodes)}), {plain(why)}"
-        for (source, why), nodes in found.items()
+        for (source, why), nodes in down_sources(cluster.nodes.values()).items()
     ]
+    there = {source.name for _, source in sources_of(cluster.nodes.values())}
     if missing := [name for name in (*LOCAL_SOURCES, *PROBES) if name not in there]:
         lines.append(f"- Available on no node: {', '.join(missing)}")
     if lines:

@@ -13,7 +13,6 @@ from trntop.core.model import (
     Incident,
     NodeView,
     Severity,
-    SourceState,
     State,
     View,
 )
@@ -21,6 +20,7 @@ from trntop.pipeline.jobs import job_mean, job_value
 
 from . import parts
 from .grid import GAP, Column, Format, fit, lines, mark, part, plural, value, wrapped
+from .silence import down_sources
 
 MIN_WIDTH = 40
 LEGEND = "r reported, d derived, ~ estimated, no mark measured; – unknown"
@@ -33,8 +33,6 @@ EXPOSED = "job_exposed_comm_share_ratio"
 TOKENS_PER_DEVICE = "job_tokens_per_second_per_device"
 STEP = "job_step_seconds"
 INTERVAL = "job_step_pace_seconds"
-MAX_DOWN = 8
-"""Limit of the sources listed as down; the others are counted."""
 
 _GLYPHS = {Severity.CRITICAL: "●", Severity.WARNING: "▲", Severity.INFO: "◦"}
 _EXPLAINED = (
@@ -302,24 +300,9 @@ def _of_nodes(names: Sequence[str], total: int) -> str:
 
 
 def _down(nodes: Sequence[NodeView], width: int) -> list[str]:
-    """The sources without fresh values, and the reasons."""
-    down: list[tuple[str, SourceState]] = [
-        (node.name, source)
-        for node in nodes
-        for source in node.frame.sources
-        if source.state not in (State.FRESH, State.ENDED)
-    ]
-    rows = [
+    """The sources without values, and the reasons."""
+    return [
         line
-        for name, source in down[:MAX_DOWN]
-        for line in wrapped(f"{name}  {_reason(source)}", width, "")
+        for (source, why), names in down_sources(nodes).items()
+        for line in wrapped(f"{source} {why}{_of_nodes(names, len(nodes))}", width, "")
     ]
-    if len(down) > MAX_DOWN:
-        rows.append(f"and {plural(len(down) - MAX_DOWN, 'source')} more")
-    return rows
-
-
-def _reason(source: SourceState) -> str:
-    """A source and the reason; many reasons already begin with its name."""
-    why = source.reason or str(source.state)
-    return why if why.startswith(source.name) else f"{source.name}: {why}"

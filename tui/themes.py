@@ -27,7 +27,6 @@ DARK = Theme(
         "level-mid": "#20566b",
         "level-high": "#4fa9a8",
         "border": "#2a3744",
-        "border-blurred": "#22303c",
     },
 )
 
@@ -49,7 +48,6 @@ DEUTERANOPIA = Theme(
         "level-mid": "#1b4a7a",
         "level-high": "#4f9ddb",
         "border": "#293548",
-        "border-blurred": "#212c3d",
     },
 )
 
@@ -71,7 +69,6 @@ LIGHT = Theme(
         "level-mid": "#8cc0cc",
         "level-high": "#2d8793",
         "border": "#c7d0d8",
-        "border-blurred": "#d4dbe2",
     },
 )
 
@@ -95,7 +92,6 @@ CONTRAST = Theme(
         "muted-contrast": "12",
         "faint-contrast": "9",
         "border": "#b2b2b2",
-        "border-blurred": "#8a8a8a",
     },
 )
 
@@ -111,7 +107,6 @@ ANSI = replace(
         "level-mid": "ansi_blue",
         "level-high": "ansi_cyan",
         "border": "ansi_bright_black",
-        "border-blurred": "ansi_bright_black",
     },
 )
 """The 16 colors of the terminal."""

@@ -49,9 +49,6 @@ def test_all_text_can_be_read(theme: Theme) -> None:
     ):  # fmt: skip
         for ground in grounds:
             assert contrast(front(getattr(made, name)), ground) >= least.get(name, 4.5), name
-    foot = Color.parse(theme.variables["footer-background"])
-    for name in ("footer-key-foreground", "footer-description-foreground"):
-        assert contrast(Color.parse(theme.variables[name]), foot) >= 4.5
     for style in (*made.cells, made.badge):
         assert style.bgcolor is not None
         assert contrast(front(style), Color.from_rich_color(style.bgcolor)) >= 4.5

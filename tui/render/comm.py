@@ -9,8 +9,15 @@ from ..view_model import JobFigures, ViewModel
 from . import marks, trends
 from .context import RenderContext, percent
 from .jobs import FOUND, NAME, NODES, STEP_SECONDS, JobRow, figure, share_bar
-from .line import line, wrap
+from .line import wrapped
 from .table import Column
+
+HOW_TO_KNOW = (
+    "Mark the sections: with steps.compute() and with steps.collective() in the training loop, see "
+    "docs/steps.md.",
+    "Until then the share is estimated (~) from outside: at least what the traffic of the EFA "
+    "devices needs, at most the utilization without tensor-engine work.",
+)
 
 
 def columns(view_model: ViewModel) -> tuple[Column[JobRow], ...]:
@@ -54,12 +61,7 @@ def unknown(
         why = f"{gone[0]} no longer reports its steps."
     else:
         why = "No job reports its steps, so the communication share of a step is unknown."
-    texts = [
-        (why, palette.text),
-        ("Mark the sections: with steps.compute() and with steps.collective() in the training "
-         "loop, see docs/steps.md.", palette.muted),
-        ("Until then the share is estimated (~) from outside: at least what the traffic of the EFA "
-         "devices needs, at most the utilization without tensor-engine work.", palette.muted),
-    ]  # fmt: skip
-    rows = [line([(part, style)], width) for text, style in texts for part in wrap(text, width)]
+    rows = wrapped(why, width, palette.text)
+    for text in HOW_TO_KNOW:
+        rows += wrapped(text, width, palette.muted)
     return rows[:height] if height else rows

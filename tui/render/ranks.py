@@ -6,14 +6,14 @@ the others wait for it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
 
 from trntop.catalog import Entity
 from trntop.core import units
-from trntop.core.model import Cluster, Column, Key, Severity
+from trntop.core.model import Column, Key, Severity
 
 from ..view_model import ViewModel, worst
 from . import table
@@ -34,59 +34,43 @@ MANY = 64
 Draw = Callable[["RankRow", int, RenderContext], Sequence[Part]]
 
 
-class RankFinder:
-    """Finds the ranks of a job; keeps their order until one is added or removed."""
+@lru_cache(maxsize=2)
+def ranks_of(view_model: ViewModel, job: str) -> "JobRanks":
+    """The ranks of a job."""
+    cluster = view_model.cluster
+    nodes = cluster.jobs.get(job, ())
+    keys = tuple(cluster.nodes[name].inventory.of(Entity.RANK) for name in nodes)
+    names, owners, places = _ordered(job, keys)
+    frames = [cluster.nodes[name].frame for name in nodes]
 
-    def __init__(self) -> None:
-        self._job = ""
-        self._keys: tuple[tuple[Key, ...], ...] = ()
-        self._nodes: tuple[str, ...] = ()
-        self._names: tuple[str, ...] = ()
-        self._node: Places = np.empty(0, np.int64)
-        self._places: Places = np.empty(0, np.int64)
-        """Places of the ranks among all ranks of the nodes of the job."""
-        self._view_model: ViewModel | None = None
-        self._found: JobRanks | None = None
+    def column(quantity: str) -> Column:
+        parts = [
+            frame.columns.get(quantity, np.full(len(names), np.nan))
+            for frame, names in zip(frames, keys, strict=True)
+        ]
+        return np.concatenate(parts)[places] if parts else np.empty(0)
 
-    def find(self, view_model: ViewModel, job: str) -> "JobRanks":
-        if self._found is None or view_model is not self._view_model or job != self._job:
-            self._follow(view_model.cluster, job)
-            self._view_model, self._found = view_model, self._read(view_model.cluster)
-        return self._found
+    return JobRanks(
+        nodes, names, owners,
+        step=column("rank_step"), seconds=column("rank_step_seconds"),
+        compute=column(COMPUTE), comm=column("rank_comm_seconds"), exposed=column(EXPOSED),
+        stage=column("rank_pipeline_stage"),
+    )  # fmt: skip
 
-    def _follow(self, cluster: Cluster, job: str) -> None:
-        nodes = cluster.jobs.get(job, ())
-        keys = tuple(cluster.nodes[name].inventory.of(Entity.RANK) for name in nodes)
-        if (job, nodes, keys) == (self._job, self._nodes, self._keys):
-            return
-        self._job, self._nodes, self._keys = job, nodes, keys
-        everything = [(owner, str(key)) for owner, names in enumerate(keys) for key in names]
-        found = sorted(
-            (owner, units.natural(rank), rank, place)
-            for place, (owner, key) in enumerate(everything)
-            for of_job, _, rank in (key.rpartition("/"),)
-            if of_job == job
-        )
-        self._names = tuple(rank for _, _, rank, _ in found)
-        self._node = np.array([owner for owner, *_ in found], np.int64)
-        self._places = np.array([place for *_, place in found], np.int64)
 
-    def _read(self, cluster: Cluster) -> "JobRanks":
-        frames = [cluster.nodes[name].frame for name in self._nodes]
-
-        def column(quantity: str) -> Column:
-            parts = [
-                frame.columns.get(quantity, np.full(len(keys), np.nan))
-                for frame, keys in zip(frames, self._keys, strict=True)
-            ]
-            return np.concatenate(parts)[self._places] if parts else np.empty(0)
-
-        return JobRanks(
-            self._nodes, self._names, self._node,
-            step=column("rank_step"), seconds=column("rank_step_seconds"),
-            compute=column(COMPUTE), comm=column("rank_comm_seconds"), exposed=column(EXPOSED),
-            stage=column("rank_pipeline_stage"),
-        )  # fmt: skip
+@lru_cache(maxsize=2)
+def _ordered(job: str, keys: tuple[tuple[Key, ...], ...]) -> tuple[tuple[str, ...], Places, Places]:
+    """Names of the ranks, the index of the node of each, and its place among all ranks."""
+    everything = [(owner, str(key)) for owner, names in enumerate(keys) for key in names]
+    found = sorted(
+        (owner, units.natural(rank), rank, place)
+        for place, (owner, key) in enumerate(everything)
+        for of_job, _, rank in (key.rpartition("/"),)
+        if of_job == job
+    )
+    names = tuple(rank for _, _, rank, _ in found)
+    owners = np.array([owner for owner, *_ in found], np.int64)
+    return names, owners, np.array([place for *_, place in found], np.int64)
 
 
 @dataclass(frozen=True, eq=False)

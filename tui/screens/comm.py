@@ -18,7 +18,7 @@ from ..measures import COMM
 from ..messages import NodeRequested
 from ..render import comm, slowest
 from ..render.jobs import comm_bound, comm_causes
-from ..render.ranks import RankFinder
+from ..render.ranks import ranks_of
 from ..view_model import JobFigures, ViewModel
 from ..widgets.drawn import Panel, of_job
 from ..widgets.fleet_table import FleetTable
@@ -58,18 +58,17 @@ class CommScreen(NodeListScreen):
     def body(self) -> ComposeResult:
         jobs = JobTable(comm.columns, id="jobs")
         jobs.add_class("panel").entitle("jobs · worst first · Tab: to the ranks")
-        finder = RankFinder()
 
         def draw_slowest(
             panel: Panel, view_model: ViewModel, width: int, height: int
         ) -> Sequence[Strip]:
             job = panel.job.job if panel.job else ""
-            ranks = finder.find(view_model, job)
+            ranks = ranks_of(view_model, job)
             return slowest.draw(view_model, job, ranks, width, height, panel.context)
 
         shares = Panel(of_job(comm.shares), "comm share of step", id="shares")
         cause = Panel(draw_slowest, "slowest rank", id="slowest")
-        ranks = RankTable(finder, id="ranks")
+        ranks = RankTable(id="ranks")
         nodes = FleetTable(NODE_COLUMNS, id="nodes")
         for panel in (shares, cause, ranks):
             panel.data_bind(CommScreen.job, BaseScreen.view_model)

@@ -21,10 +21,7 @@ class RankTable(RowTable[int]):
     per_node: reactive[bool | None] = reactive(None, repaint=False)
     """Whether each node has one row; None decides by the number of ranks."""
 
-    def __init__(self, finder: ranks.RankFinder, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._finder = finder
-        self._ranks: ranks.JobRanks | None = None
+    _ranks: ranks.JobRanks | None = None
 
     @property
     def by_node(self) -> bool:
@@ -59,7 +56,7 @@ class RankTable(RowTable[int]):
 
     def find_rows(self) -> Sequence[int]:
         assert self.view_model is not None
-        found = self._ranks = self._finder.find(self.view_model, self.job.job if self.job else "")
+        found = self._ranks = ranks.ranks_of(self.view_model, self.job.job if self.job else "")
         order = found.slowest if self.by_node else found.order
         if self.selection.narrow:
             names = self.selection.names(self.view_model)

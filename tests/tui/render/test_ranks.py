@@ -15,7 +15,7 @@ from trntop.tui.render.line import length
 
 
 def job_ranks(*nodes: NodeView) -> ranks.JobRanks:
-    return ranks.RankFinder().find(scene_of(*nodes), JOB)
+    return ranks.ranks_of(scene_of(*nodes), JOB)
 
 
 def rows(
@@ -76,7 +76,7 @@ class TestCrew:
         nodes = crew_of(3, 2)
         bad = make_incident("straggler", job=JOB, node="trn-001", severity=Severity.CRITICAL)
         shown = scene_of(*nodes, incidents=[bad])
-        found = ranks.RankFinder().find(shown, JOB)
+        found = ranks.ranks_of(shown, JOB)
         rank = float(Severity.CRITICAL.rank)
         assert ranks.severity_ranks(shown, found).tolist() == [-1, -1, rank, rank, -1, -1]
         assert len(ranks.severity_ranks(scene_of(make_node(0)), job_ranks(make_node(0)))) == 0
@@ -92,15 +92,13 @@ class TestCrew:
 
     def test_another_job_has_other_ranks(self) -> None:
         view_model = scene_of(crewed(0, [COMPUTE]), crewed(1, [COMPUTE] * 2, job="other"))
-        roster = ranks.RankFinder()
-        assert len(roster.find(view_model, JOB)) == 1
-        assert len(roster.find(view_model, "other")) == 2
-        assert len(roster.find(view_model, "nobody")) == 0
+        assert len(ranks.ranks_of(view_model, JOB)) == 1
+        assert len(ranks.ranks_of(view_model, "other")) == 2
+        assert len(ranks.ranks_of(view_model, "nobody")) == 0
 
     def test_ranks_that_come_are_seen(self) -> None:
-        roster = ranks.RankFinder()
-        assert len(roster.find(scene_of(crewed(0, [COMPUTE])), JOB)) == 1
-        assert len(roster.find(scene_of(*crew_of(2, 4)), JOB)) == 8
+        assert len(ranks.ranks_of(scene_of(crewed(0, [COMPUTE])), JOB)) == 1
+        assert len(ranks.ranks_of(scene_of(*crew_of(2, 4)), JOB)) == 8
 
     def test_a_node_without_ranks_has_none(self) -> None:
         found = job_ranks(crewed(0, [COMPUTE]), make_node(1))
@@ -177,7 +175,7 @@ class TestTable:
 class TestSlowest:
     def drawn(self, *nodes: NodeView, incidents: Sequence[Incident] = (), height: int = 20) -> str:
         view_model = scene_of(*nodes, incidents=incidents)
-        found = ranks.RankFinder().find(view_model, JOB)
+        found = ranks.ranks_of(view_model, JOB)
         lines = slowest.draw(view_model, JOB, found, 100, height, PEN)
         assert len(lines) <= height
         return text(lines)
@@ -202,7 +200,7 @@ class TestSlowest:
     def test_what_does_not_fit_into_its_first_line_is_left_out_whole(self) -> None:
         one = make_incident("efa_degraded", job=JOB, node="trn-001")
         view_model = scene_of(*crew_of(), incidents=[one])
-        job_ranks = ranks.RankFinder().find(view_model, JOB)
+        job_ranks = ranks.ranks_of(view_model, JOB)
         for width, end in ((60, "1 min"), (47, "1 min"), (46, "11:59:00"), (39, "rdmap32s27")):
             head = text(slowest.draw(view_model, JOB, job_ranks, width, 20, PEN)[:1]).rstrip()
             assert head.endswith(end), width
