@@ -80,7 +80,8 @@ def expand(text: str, fleet: Fleet) -> list[str]:
     if scheme not in ("http", "https", "ssh"):
         raise UsageError(f"{shown(text)}: only http, https and ssh are supported")
     if user is not None and (scheme != "ssh" or not _USER.fullmatch(user)):
-        raise UsageError(f"{shown(text)}: an address cannot contain a user or password; {SECRETS}")
+        hint = "ssh uses your keys" if scheme == "ssh" else SECRETS
+        raise UsageError(f"{shown(text)}: an address cannot contain a password; {hint}")
     if path and (not _PATH.fullmatch(path) or (scheme == "ssh" and path != "/")):
         raise UsageError(f"{shown(text)}: {clean(path, 40)} is not a valid path")
     port = _port(match["port"], text)

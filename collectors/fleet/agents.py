@@ -1,4 +1,4 @@
-"""Named nodes: `http://trn-[001-016]:10042`, `trn-[001-016]`, `trn-001:10042`."""
+"""Named nodes: `http://trn-[001-016]:10042`, `trn-[001-016]`, `ssh://ada@trn-[001-016]`."""
 
 import re
 
@@ -13,7 +13,7 @@ from .addresses import SECRETS, expand, shown
 from .target import Target, named
 from .watch import Listed, Watch
 
-_URL = re.compile(r"(?:(https?)://)?([^/]*)(/.*)?", re.IGNORECASE | re.DOTALL)
+_URL = re.compile(r"(?:(https?|ssh)://)?([^/]*)(/.*)?", re.IGNORECASE | re.DOTALL)
 _SEPARATOR = re.compile(r"[\s,]+(?![^\[]*\])")
 
 
@@ -34,11 +34,11 @@ def targets(text: str, fleet: Fleet) -> list[Target]:
     Raises:
         UsageError: it is not valid, or contains a password.
     """
-    if "@" in text:
-        raise UsageError(f"{shown(text)}: an address cannot contain a password; {SECRETS}")
     match = _URL.fullmatch(text.strip())
     assert match is not None
     scheme, path = (match[1] or "http").lower(), match[3] or ""
+    if "@" in text and scheme != "ssh":
+        raise UsageError(f"{shown(text)}: an address cannot contain a password; {SECRETS}")
     addresses = []
     for pattern in _SEPARATOR.split(match[2]):
         addresses += expand(f"{scheme}://{pattern}{path}", fleet)

@@ -14,11 +14,10 @@ from typing import NoReturn
 import aiohttp
 
 from trntop.catalog import EFA_EXPORTER, NEURON_EXPORTER
-from trntop.core.errors import DecodeError
 from trntop.core.model import Reading, State, Status
 from trntop.core.text import clean
 from trntop.session.collector import Sink
-from trntop.sources import exporter_page, neuron_page
+from trntop.sources import exporter_page
 
 from . import connection
 from .target import FindError, Target
@@ -74,16 +73,12 @@ async def poll(
         raise FindError(_stranger(page, target))
     if taken := register(*sources):
         raise TakenError(taken)
-    percent: frozenset[str] = frozenset()
     failures = 0
     # Spreads the polls of all nodes over the period.
     due = loop.time() + PERIOD * (1 + zlib.crc32(target.address.encode()) / 2**32)
     while True:
         for source in sources:
-            data = page
-            if source == NEURON_EXPORTER:
-                data, percent = _marked(page, percent)
-            sink.reading(Reading(target.name, source, sink.now(), data))
+            sink.reading(Reading(target.name, source, sink.now(), page))
         while True:
             await asyncio.sleep(due - loop.time())
             due = max(due + PERIOD, loop.time())
@@ -147,18 +142,6 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
         if len(page) > MAX_BYTES:
             raise FindError(f"a page of more than {MAX_BYTES >> 20} MiB")
     return bytes(page)
-
-
-def _marked(page: bytes, percent: frozenset[str]) -> tuple[bytes, frozenset[str]]:
-    """The page with a note of the families in percent, and these families."""
-    try:
-        now = percent | exporter_page.percents(page, neuron_page.FAMILIES)
-    except DecodeError:
-        now = percent
-    if not percent:
-        return page, now
-    note = f"{exporter_page.NOTE}{' '.join(sorted(percent))}\n"
-    return note.encode() + page, now
 
 
 def _stranger(page: bytes, target: Target) -> str:

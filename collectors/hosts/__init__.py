@@ -54,14 +54,10 @@ def hosts_of(sources: Sequence[Source], settings: Settings) -> list[Host]:
 
 def _targets(source: Source, settings: Settings) -> Sequence[Target]:
     match source.origin:
-        case Origin.AGENT:
+        case Origin.AGENT | Origin.SSH:
             from ..fleet import agents
 
             return agents.targets(source.text, settings.fleet)
-        case Origin.SSH:
-            from ..ssh import address
-
-            return address.targets(source.text)
         case Origin.NODES_FILE | Origin.DNS | Origin.SLURM | Origin.EC2:
             from ..fleet import finders
 

@@ -94,7 +94,7 @@ class SshHost(Prober):
 
     def __init__(self, target: Target, settings: Settings) -> None:
         super().__init__(target.name, self._over_ssh, ())
-        (self._address,) = parse(target.address)
+        self._address = parse(target.address)
         self._settings = settings
         self._shell = Shell(self._command(script.SHELL), command.environment(os.environ))
 

@@ -1,6 +1,6 @@
 """Nodes without trntop, over the system's OpenSSH: one connection for each.
 
-address    nodes of an `ssh://` source
+address    the target of a connection
 command    the command line of ssh, and its errors
 script     the script on the node (node.sh)
 answers    its answers, separated from all other text
@@ -15,6 +15,7 @@ from trntop.core.settings import Settings
 from trntop.core.source_spec import Source
 from trntop.session.collector import Collector
 
+from ..fleet import agents
 from ..fleet.target import Target
 from . import address
 from .node import SshNode
@@ -27,16 +28,13 @@ def collectors(source: Source, settings: Settings) -> list[Collector]:
         UsageError: the source is not valid.
         SettingsError: `fleet.ssh` is not a command.
     """
-    return [connect(target, settings) for target in address.targets(source.text)]
+    return [connect(target, settings) for target in agents.targets(source.text, settings.fleet)]
 
 
 def connect(target: Target, settings: Settings) -> SshNode:
     """The collector of one node of a list.
 
     Raises:
-        UsageError: its address is not one of ssh.
         SettingsError: `fleet.ssh` is not a command.
     """
-    where, *more = address.parse(target.address)
-    assert not more
-    return SshNode(target.name, where, settings)
+    return SshNode(target.name, address.parse(target.address), settings)

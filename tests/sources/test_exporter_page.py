@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from trntop.core.errors import DecodeError
-from trntop.sources.exporter_page import MAX_BYTES, NOTE, indexed, percents, read
+from trntop.sources.exporter_page import MAX_BYTES, indexed, read
 
 NAMES = ("a_ratio", "b_total", "c")
 LABELS = st.dictionaries(
@@ -77,26 +77,6 @@ def test_problems_are_few_and_clean() -> None:
     page = read(b"c x\x1b]0;PWNED\x07\n" * 1000, NAMES)
     assert len(page.problems) == 16
     assert "\x1b" not in page.problems[0]
-
-
-def test_shares_in_percent_are_found_family_by_family() -> None:
-    text = b'a_ratio{x="1"} 0.5\na_ratio{x="2"} 97\nb_total 500\nd_ratio 0.9\n'
-    page = read(text, (*NAMES, "d_ratio"))
-    assert page.percent == {"a_ratio"}
-    assert (page.ratio("a_ratio"), page.ratio("d_ratio")) == (0.01, 1)
-    assert len(page.problems) == 1
-    assert percents(text, NAMES) == {"a_ratio"}
-
-
-def test_what_was_seen_before_counts_where_the_page_does_not_show_it() -> None:
-    page = read(f"{NOTE}a_ratio d_ratio\na_ratio 0.9\n".encode(), NAMES)
-    assert page.ratio("a_ratio") == 0.01
-    assert not page.problems
-
-
-@pytest.mark.parametrize("value", ["NaN", "+Inf", "1.5", "-3"])
-def test_nothing_else_is_taken_for_percent(value: str) -> None:
-    assert not read(f"a_ratio {value}\n".encode(), NAMES).percent
 
 
 def test_indices_are_numbers_below_the_limit() -> None:

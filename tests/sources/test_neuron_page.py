@@ -7,7 +7,6 @@ from tests.builders import make_view
 from trntop.catalog import ECC_EVENTS, LATENCY_PERCENTILES, MEMORY_CATEGORIES, Entity
 from trntop.core.errors import DecodeError
 from trntop.exporters.metrics.compat import neuron_monitor
-from trntop.sources.exporter_page import NOTE
 from trntop.sources.neuron_page import decode
 
 PLACE = (
@@ -85,29 +84,8 @@ def test_a_damaged_share_is_absent(bad: str) -> None:
     lines = [core(number, "1", 0.5) for number in range(3)]
     lines.append(core(3, "1", 0).replace(" 0\n", f" {bad}\n"))
     values = decode(page_of(*lines)).columns["neuroncore_utilization_ratio"]
-    if bad in ("1.4e16", "1e308"):  # then this page is one of percents
-        assert np.isnan(values[3])
-    else:
-        assert values[:3].tolist() == [0.5] * 3
-        assert np.isnan(values[3])
-
-
-def test_percent_is_told_apart_and_said() -> None:
-    lines = [core(number, "1", 40.0 + number) for number in range(4)]
-    sample = decode(page_of(*lines))
-    values = sample.columns["neuroncore_utilization_ratio"].tolist()
-    assert values == pytest.approx([0.40, 0.41, 0.42, 0.43])
-    assert sample.problems == (
-        "neuroncore_utilization_ratio is in percent on this page, read as such",
-    )
-
-
-def test_percent_is_remembered_where_the_page_is_idle() -> None:
-    lines = [core(number, "1", 1.0) for number in range(4)]
-    note = f"{NOTE}neuroncore_utilization_ratio\n".encode()
-    sample = decode(note + page_of(*lines))
-    assert sample.columns["neuroncore_utilization_ratio"].tolist() == [0.01] * 4
-    assert not sample.problems
+    assert values[:3].tolist() == [0.5] * 3
+    assert np.isnan(values[3])
 
 
 def test_a_core_beyond_the_hardware_is_left_out_and_said() -> None:

@@ -124,15 +124,14 @@ def _runtimes(page: Page) -> list[report.RuntimeProcess]:
     runtimes = []
     for tag, pid in zip(tags, pids, strict=True):
         own = {name: by_tag.get(tag, []) for name, by_tag in of_tag.items()}
-        percent = 100 * page.ratio(UTILIZATION)
         cores = {
-            str(core): report.Core(neuroncore_utilization=one.value * percent)
+            str(core): report.Core(neuroncore_utilization=100 * one.value)
             for core, one in indexed(own[UTILIZATION], "neuroncore", MAX_CORES)
         }
         latencies: dict[str, Number] = {
             one.labels.get("percentile", ""): one.value for one in own[_LATENCY]
         }
-        modes = _modes(own[_RUNTIME_VCPU], page.ratio(_RUNTIME_VCPU))
+        modes = _modes(own[_RUNTIME_VCPU])
         groups = report.RuntimeReport(
             neuroncore_counters=report.Counters(neuroncores_in_use=cores) if cores else None,
             execution_stats=report.Execution(
@@ -168,7 +167,7 @@ def _system(page: Page) -> report.System:
             if event in ECC_EVENTS:
                 events.setdefault(device, {})[event] = one.value
     devices = [report.DeviceCounters(device, **counts) for device, counts in sorted(events.items())]
-    modes = _modes(page.of(_VCPU), page.ratio(_VCPU))
+    modes = _modes(page.of(_VCPU))
     host: dict[str, Any] = {
         name.removeprefix("system_"): page.of(name)[0].value for name in _HOST if page.of(name)
     }
@@ -197,9 +196,9 @@ def _count_executions(page: Page, sample: Sample) -> None:
         sample.columns["node_executions_failed_total"] = total
 
 
-def _modes(series: Iterable[Series], ratio: float) -> dict[str, Number]:
+def _modes(series: Iterable[Series]) -> dict[str, Number]:
     """Percent of CPU time by mode."""
-    return {one.labels.get("usage_type", ""): 100 * ratio * one.value for one in series}
+    return {one.labels.get("usage_type", ""): 100 * one.value for one in series}
 
 
 def _by(series: Iterable[Series], label: str) -> dict[str, list[Series]]:

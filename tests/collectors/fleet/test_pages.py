@@ -15,7 +15,6 @@ from trntop.collectors.fleet.target import FindError, Target
 from trntop.core.model import State
 from trntop.core.settings import Fleet
 from trntop.sources import DECODERS
-from trntop.sources.exporter_page import NOTE
 
 NEURON = b'neuron_hardware_info{neuron_device_count="1",neuroncore_per_device_count="2"} 1\n'
 CORES = NEURON + b'neuroncore_utilization_ratio{neuroncore="%d",runtime_tag="1"} %s\n'
@@ -133,17 +132,6 @@ async def test_a_page_is_handed_over_as_it_came(monkeypatch: pytest.MonkeyPatch)
     for reading in sink.readings:
         assert reading.data == NEURON + EFA
         DECODERS[reading.source](reading.data)
-
-
-async def test_percent_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [response(CORES % (0, value)) for value in (b"0.9", b"90", b"1", b"0.5")]
-    async with polled(giving(*answers), monkeypatch) as (sink, _):
-        await sink.until(lambda: len(sink.readings) >= 5)
-    samples = [DECODERS[one.source](one.data) for one in sink.readings[:4]]
-    loads = [sample.columns["neuroncore_utilization_ratio"][0] for sample in samples]
-    assert loads == pytest.approx([0.9, 0.9, 0.01, 0.005])
-    assert [len(sample.problems) for sample in samples] == [0, 1, 0, 0], "said once"
-    assert sink.readings[2].data.startswith(NOTE.encode())
 
 
 async def test_a_page_that_fails_says_so_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def settings(tmp_path: Path, command: str, connect: float = 5.0, **some: object)
 
 
 def node(one: Settings, name: str = "trn-1", **options: float) -> SshNode:
-    (address,) = addresses(f"ssh://{name}")
+    address = addresses(f"ssh://{name}")
     return SshNode(name, address, one, backoff=Backoff(0.1), retry_interval=0.2, **options)
 
 
