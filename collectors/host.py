@@ -1,5 +1,6 @@
 """The host: CPUs, memory, interfaces, disks, Lustre, the compiler."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from .compiler import CompileCache, cache_folder, processes
 from .local_source import Context, LocalSource
 from .lustre import client_bytes
 from .polled import AbsentError, Polled
-from .sysfs import first_line
+from .sysfs import Files, Folder, first_line, line_of, reason, text
 
 PERIOD = 10.0
 """Seconds between reads, by default."""
@@ -24,11 +25,84 @@ BUDGET = 0.2
 
 DMI = ("sys_vendor", "product_name", "board_asset_tag")
 
+_IDLE, _IOWAIT = 3, 4
+"""Columns of /proc/stat."""
+_GUEST = slice(8, 10)
+"""Columns that are also part of user and nice."""
 _UNREADABLE = (OSError, ValueError, TypeError, RuntimeError, LookupError, psutil.Error)
 """Raised by psutil for kernel files that are missing or have another format."""
 
 
-class HostReader:
+class KernelReader:
+    """What the kernel's files state of a host: firmware, CPUs and memory.
+
+    Args:
+        files: `/proc` and `/sys`.
+        period: seconds between reads.
+    """
+
+    def __init__(self, files: Files, period: float) -> None:
+        self._files = files
+        self._period = period
+        self._cpu_seconds: tuple[int, int] | None = None
+        """Busy and all CPU time at the last read, in ticks."""
+
+    def __call__(self) -> bytes:
+        """The payload of one read.
+
+        Raises:
+            AbsentError: neither CPUs nor memory can be read.
+        """
+        return msgspec.json.encode(self.report())
+
+    def report(self) -> dict[str, Any]:
+        """The payload, not encoded."""
+        report: dict[str, Any] = {"period": self._period}
+        errors: list[str] = []
+        for part in self._parts():
+            try:
+                report |= part()
+            except _UNREADABLE as error:
+                why = reason(error) if isinstance(error, OSError | ValueError) else str(error)
+                errors.append(f"{part.__name__.strip('_')}: {clean(why)}")
+        if "cpu" not in report and "memory" not in report:
+            raise AbsentError(f"/proc cannot be read ({errors[0]})", self.remedy)
+        return report | {"errors": errors}
+
+    remedy = ""
+
+    def _parts(self) -> tuple[Callable[[], dict[str, Any]], ...]:
+        return self._firmware, self._cpu, self._memory
+
+    def _cpus(self) -> int | None:
+        return psutil.cpu_count()
+
+    def _firmware(self) -> dict[str, Any]:
+        # On EC2 the firmware has the instance type and id.
+        texts = {name: line_of(self._files, f"sys/class/dmi/id/{name}") for name in DMI}
+        return {"dmi": texts} if any(texts.values()) else {}
+
+    def _cpu(self) -> dict[str, Any]:
+        cpu: dict[str, float | None] = {"count": self._cpus()}
+        words = self._files.read("proc/stat").partition(b"\n")[0].split()
+        times = [int(word) for word in words[1:]]
+        whole = sum(times) - sum(times[_GUEST])
+        busy = whole - times[_IDLE] - times[_IOWAIT]
+        before, self._cpu_seconds = self._cpu_seconds, (busy, whole)
+        if before and whole > before[1]:
+            cpu["busy"] = min(1.0, max(0.0, (busy - before[0]) / (whole - before[1])))
+        cpu["load1"] = float(self._files.read("proc/loadavg").split()[0])
+        return {"cpu": cpu}
+
+    def _memory(self) -> dict[str, Any]:
+        sizes = {}
+        for line in text(self._files.read("proc/meminfo")).splitlines():
+            name, _, size = line.partition(":")
+            sizes[name] = int(size.split()[0]) * 1024
+        return {"memory": {"total": sizes["MemTotal"], "available": sizes["MemAvailable"]}}
+
+
+class HostReader(KernelReader):
     """Gives the payload of source `host`; a part that cannot be read is an error in it.
 
     Bytes are counted once, at physical interfaces and disks: the traffic of a pod also passes its
@@ -42,6 +116,8 @@ class HostReader:
         period: seconds between reads.
     """
 
+    remedy = "mount the host's /proc there"
+
     def __init__(
         self,
         root: Path = Path("/"),
@@ -49,71 +125,24 @@ class HostReader:
         *,
         period: float = PERIOD,
     ) -> None:
+        super().__init__(Folder(root), period)
         self._root = root
         self._proc = root / "proc"
-        self._period = period
         folder = cache_folder(root, compile_cache)
         self._cache = CompileCache(folder) if folder else None
-        self._cpu_seconds: tuple[float, float] | None = None
-        """Busy and all CPU time at the last read."""
         if root != Path("/"):
             psutil.PROCFS_PATH = str(self._proc)
 
-    def __call__(self) -> bytes:
-        return msgspec.json.encode(self.report())
-
     def report(self) -> dict[str, Any]:
-        """The payload, not encoded.
-
-        Raises:
-            AbsentError: neither CPUs nor memory can be read.
-        """
-        report: dict[str, Any] = {"period": self._period}
-        errors: list[str] = []
-        for part in (
-            self._machine,
-            self._cpu,
-            self._memory,
-            self._network,
-            self._disk,
-            self._processes,
-            self._modules,
-        ):
-            try:
-                report |= part()
-            except _UNREADABLE as error:
-                errors.append(f"{part.__name__.strip('_')}: {error}")
-        if "cpu" not in report and "memory" not in report:
-            raise AbsentError(
-                f"{self._proc} cannot be read ({clean(errors[0])})", "mount the host's /proc there"
-            )
-        lustre, lustre_errors = client_bytes(self._root)
+        """The payload, not encoded."""
+        report = super().report()
+        lustre, errors = client_bytes(self._root)
         if lustre:
             report["lustre"] = lustre
-        return report | {"errors": errors + lustre_errors}
+        return report | {"errors": report["errors"] + errors}
 
-    def _machine(self) -> dict[str, Any]:
-        # On EC2 the firmware has the instance type and id.
-        folder = self._root / "sys/class/dmi/id"
-        lines = {name: first_line(folder / name) for name in DMI}
-        return {"dmi": lines} if any(lines.values()) else {}
-
-    def _cpu(self) -> dict[str, Any]:
-        cpu: dict[str, float | None] = {"count": psutil.cpu_count()}
-        times = psutil.cpu_times()
-        # Guest time is included in user time.
-        whole = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-        busy = whole - times.idle - getattr(times, "iowait", 0.0)
-        before, self._cpu_seconds = self._cpu_seconds, (busy, whole)
-        if before and whole > before[1]:
-            cpu["busy"] = min(1.0, max(0.0, (busy - before[0]) / (whole - before[1])))
-        if load := first_line(self._proc / "loadavg").split():
-            cpu["load1"] = float(load[0])
-        return {"cpu": cpu}
-
-    def _memory(self) -> dict[str, Any]:
-        memory = psutil.virtual_memory()
-        return {"memory": {"total": memory.total, "available": memory.available}}
+    def _parts(self) -> tuple[Callable[[], dict[str, Any]], ...]:
+        return *super()._parts(), self._network, self._disk, self._processes, self._modules
 
     def _network(self) -> dict[str, Any]:
         # psutil reads the network namespace of this process, which may be a pod.

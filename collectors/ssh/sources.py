@@ -28,7 +28,7 @@ from ..polled import Polled
 from ..tensor_engine import TensorEngineReader
 from ..worker import StuckError
 from .dump import Dump
-from .host import HostReader
+from .host import RemoteHostReader
 from .link import Link
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ def sources(node: str, link: Link, settings: Collect) -> list[Collector]:
         Polled(
             node,
             HOST,
-            HostReader(host, settings.host_period),
+            RemoteHostReader(host, settings.host_period),
             settings.host_period,
             worker=RemoteReads(link, HOST, host),
         ),

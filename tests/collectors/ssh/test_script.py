@@ -27,7 +27,7 @@ from trntop.collectors.neuron_monitor import NeuronMonitor
 from trntop.collectors.neuron_sysfs import NeuronSysfsReader
 from trntop.collectors.ssh import script, sources
 from trntop.collectors.ssh.dump import Dump
-from trntop.collectors.ssh.host import HostReader as RemoteHostReader
+from trntop.collectors.ssh.host import RemoteHostReader
 from trntop.collectors.ssh.link import Link
 from trntop.collectors.tensor_engine import TensorEngineReader
 from trntop.collectors.worker import StuckError
