@@ -11,12 +11,10 @@ import numpy.typing as npt
 
 from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS
 
-from .activity import Activity
 from .effects import Effect
 from .fleet import EfaDevice, Fleet
-from .hook import Hook, Simulated, World
-from .script import Fault, Script
-from .spec import Simulation
+from .script import Fault
+from .simulated import Simulated, World
 from .template import Template, inset, slot
 
 DRIVER, OLDER_DRIVER = "2.17.3g", "2.17.2g"
@@ -60,11 +58,13 @@ _PLACE = {name: place for place, name in enumerate(_NAMES)}
 Counts = npt.NDArray[np.int64]
 
 
-class EfaDevices:
+class EfaDevices(Simulated):
     """All EFA devices of all nodes."""
 
-    def __init__(self, fleet: Fleet, script: Script, simulation: Simulation) -> None:
+    def __init__(self, world: World) -> None:
+        fleet, script, simulation = world.fleet, world.script, world.simulation
         self._fleet = fleet
+        self._machines = world.machines
         self._script = script
         self._noise = simulation.noise
         self._rng = np.random.default_rng([simulation.seed, 7])
@@ -88,11 +88,12 @@ class EfaDevices:
         self._skewed: Fault | None = None
         self._counts = self._since_boot(shape)
 
-    def observe(self, time: float, activity: Activity) -> None:
+    def observe(self, time: float) -> None:
         """Advances to about `time`."""
         while self._reloads and self._reloads[0][0] <= time:
             self._counts[self._reloads.pop(0)[1]] = 0
         self._skewed = self._script.at(Effect.VERSION_SKEW, time)
+        activity = self._machines.activity
         weights = self._weights.copy()
         retransmits = np.full(weights.shape, RETRANSMITS)
         timeouts = np.full(weights.shape, TIMEOUTS)
@@ -219,13 +220,3 @@ def _device(device: EfaDevice, fleet: Fleet, state: str) -> Any:
         "port": dict.fromkeys(EFA_PORT_COUNTERS, slot()),
         "device": dict.fromkeys(EFA_DEVICE_COUNTERS, slot()),
     }
-
-
-def _make(world: World) -> Simulated | None:
-    if not world.fleet.efa:
-        return None
-    devices, machines = EfaDevices(world.fleet, world.script, world.simulation), world.machines
-    return Simulated(devices.payload, lambda time: devices.observe(time, machines.activity))
-
-
-HOOK = Hook(_make, order=8)

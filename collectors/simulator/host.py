@@ -9,8 +9,7 @@ from trntop.catalog import CPU_MODES
 
 from .activity import Stall
 from .fleet import Fleet
-from .hook import Hook, Simulated, World
-from .machines import Machines
+from .simulated import Simulated, World
 from .template import Template, dumps, slot
 from .vcpus import USAGE
 
@@ -45,14 +44,17 @@ MODULE_SECONDS = 4.0
 _IDLE = CPU_MODES.index("idle")
 
 
-class Hosts:
+class Hosts(Simulated):
     """All hosts."""
 
-    def __init__(self, fleet: Fleet, machines: Machines, seed: int, starts: list[float]) -> None:
+    every = EVERY
+
+    def __init__(self, world: World) -> None:
+        fleet = world.fleet
         self._fleet = fleet
-        self._machines = machines
-        self._starts = starts
-        self._rng = np.random.default_rng([seed, 14])
+        self._machines = world.machines
+        self._starts = world.starts
+        self._rng = np.random.default_rng([world.seed, 14])
         self._template = Template(_host(fleet))
         self._command = COMMAND.format(TARGETS[fleet.chip.name])
         self._processes = int(PROCESSES_PER_VCPU * fleet.vcpus) + 200
@@ -61,7 +63,7 @@ class Hosts:
         self._load = np.full(fleet.nodes, fleet.vcpus * sum(USAGE[Stall.NONE].values()) / 100.0)
         self._compiled = np.zeros(fleet.nodes)
 
-    def observe(self) -> None:
+    def observe(self, time: float) -> None:
         """Advances by one second."""
         activity = self._machines.activity
         compiling = activity.stalled[Stall.COMPILE].mean(axis=1)
@@ -118,11 +120,3 @@ def _host(fleet: Fleet) -> Any:
         "compilers": slot("%s"),
         "compile_cache": {"path": CACHE, "modules": slot(), "partial": False},
     }
-
-
-def _make(world: World) -> Simulated:
-    hosts = Hosts(world.fleet, world.machines, world.seed, world.starts)
-    return Simulated(hosts.payload, lambda _: hosts.observe())
-
-
-HOOK = Hook(_make, every=EVERY, order=4)

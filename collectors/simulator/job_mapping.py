@@ -5,9 +5,7 @@ Whole nodes are allocated. The bystander is free until an idle process occupies 
 
 import numpy as np
 
-from .hook import Hook, Simulated
-from .machines import Machines
-from .script import Script
+from .simulated import Simulated, World
 from .template import dumps
 
 EVERY = 10
@@ -15,12 +13,15 @@ EVERY = 10
 FIRST_IDS = (20_000, 90_000)
 
 
-class JobMapping:
+class JobMapping(Simulated):
     """The job ids of all nodes."""
 
-    def __init__(self, machines: Machines, script: Script, seed: int) -> None:
-        self._machines = machines
-        first = int(np.random.default_rng([seed, 26]).integers(*FIRST_IDS))
+    every = EVERY
+
+    def __init__(self, world: World) -> None:
+        script = world.script
+        self._machines = world.machines
+        first = int(np.random.default_rng([world.seed, 26]).integers(*FIRST_IDS))
         self._ids = {node: first + job.index for job in script.jobs for node in job.nodes.tolist()}
         self._later = first + len(script.jobs)
 
@@ -29,10 +30,3 @@ class JobMapping:
         job = self._ids.get(node, self._later)
         files = {} if node == self._machines.empty else {"all": [str(job)]}
         return dumps({"period": EVERY, "files": files, "errors": []}).encode()
-
-
-HOOK = Hook(
-    lambda world: Simulated(JobMapping(world.machines, world.script, world.seed).payload),
-    every=EVERY,
-    order=7,
-)

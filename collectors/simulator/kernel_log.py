@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from .effects import Effect
-from .fleet import Fleet
-from .hook import Hook, Simulated
-from .script import Fault, Script
+from .script import Fault
+from .simulated import Simulated, World
 from .template import dumps
 
 EVERY = 10
@@ -21,14 +20,20 @@ WORDS = {
 """By variant."""
 
 
-class KernelLogs:
-    """The kernels of all nodes."""
+class KernelLogs(Simulated):
+    """The kernels of all nodes: payloads without messages, and the messages as they come."""
 
-    def __init__(self, fleet: Fleet, script: Script, seed: int, starts: list[float]) -> None:
-        self._fleet = fleet
-        self._instances = fleet.instances(seed)
-        self._script = script
-        self._starts = starts
+    every = EVERY
+
+    def __init__(self, world: World) -> None:
+        self._fleet = world.fleet
+        self._instances = world.fleet.instances(world.seed)
+        self._script = world.script
+        self._starts = world.starts
+
+    def payload(self, node: int) -> bytes:
+        """A payload without messages."""
+        return _payload([])
 
     def lines(self, second: float) -> Iterator[tuple[float, int, bytes]]:
         """Time, node and payload of the messages of a second."""
@@ -38,7 +43,7 @@ class KernelLogs:
                 time = fault.begin + LAG
                 text = self._text(words[fault.way], fault)
                 line = {"time": round(self._starts[fault.node] + time, 6), "text": text}
-                yield time, fault.node, payload([line])
+                yield time, fault.node, _payload([line])
 
     def _text(self, word: str, fault: Fault) -> str:
         """The format of AWS's runtime guide."""
@@ -55,10 +60,5 @@ class KernelLogs:
         return self._fleet.owned(fault.runtime).start // self._fleet.cores_per_device
 
 
-def payload(lines: list[dict[str, Any]]) -> bytes:
-    """The payload of some messages."""
+def _payload(lines: list[dict[str, Any]]) -> bytes:
     return dumps({"period": EVERY, "via": "/dev/kmsg", "lines": lines}).encode()
-
-
-HOOK = Hook(lambda _: Simulated(lambda _: payload([])), every=EVERY, order=5)
-"""Payloads without messages; `KernelLogs` has the others."""

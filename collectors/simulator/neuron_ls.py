@@ -1,8 +1,6 @@
 """Output of `neuron-ls -j -a`: devices, links, processes."""
 
-from .fleet import Fleet
-from .hook import Hook, Simulated
-from .machines import Machines
+from .simulated import Simulated, World
 from .template import dumps
 
 EVERY = 60
@@ -11,13 +9,16 @@ RUNTIME, OLDER_RUNTIME = "2.34.10", "2.33.13"
 COMMAND = "python3 train.py --config pretrain.toml"
 
 
-class NeuronLs:
+class NeuronLs(Simulated):
     """The devices of all nodes."""
 
-    def __init__(self, fleet: Fleet, machines: Machines, seed: int) -> None:
+    every = EVERY
+
+    def __init__(self, world: World) -> None:
+        fleet = world.fleet
         self._fleet = fleet
-        self._machines = machines
-        self._instances = fleet.instances(seed)
+        self._machines = world.machines
+        self._instances = fleet.instances(world.seed)
 
     def payload(self, node: int) -> bytes:
         """The payload of one node."""
@@ -56,10 +57,3 @@ class NeuronLs:
                 }
             )
         return dumps(devices).encode()
-
-
-HOOK = Hook(
-    lambda world: Simulated(NeuronLs(world.fleet, world.machines, world.seed).payload),
-    every=EVERY,
-    order=0,
-)

@@ -11,9 +11,7 @@ import numpy.typing as npt
 
 from . import report
 from .activity import MICROBATCHES
-from .fleet import Fleet
-from .hook import Hook, Simulated, World
-from .machines import Machines
+from .simulated import Simulated, World
 from .template import Template, dumps
 
 FIRST_PERIOD = 0.00047258
@@ -33,12 +31,13 @@ CONTEXT_SWITCHES = 170_000
 """Per second."""
 
 
-class NeuronMonitors:
+class NeuronMonitors(Simulated):
     """The neuron-monitor of all nodes."""
 
-    def __init__(self, fleet: Fleet, machines: Machines, seed: int) -> None:
+    def __init__(self, world: World) -> None:
+        fleet, seed = world.fleet, world.seed
         self._fleet = fleet
-        self._machines = machines
+        self._machines = world.machines
         self._rng = np.random.default_rng([seed, 11])
         self._report = Template(report.report(fleet, fleet.runtimes))
         self._empty = Template(report.report(fleet, 0))
@@ -51,7 +50,7 @@ class NeuronMonitors:
         self._cores: npt.NDArray[np.float64]
         self._noise: list[list[float]]
 
-    def observe(self) -> None:
+    def observe(self, time: float) -> None:
         """Advances by one second."""
         self._count += 1
         self._cores = self._counters()
@@ -140,11 +139,3 @@ class NeuronMonitors:
             seconds[name] += late
         seen = {name: round(value + LAUNCH_SECONDS, 6) for name, value in seconds.items()}
         return dumps(seen), dumps({name: round(value, 6) for name, value in seconds.items()})
-
-
-def _make(world: World) -> Simulated:
-    monitors = NeuronMonitors(world.fleet, world.machines, world.seed)
-    return Simulated(monitors.payload, lambda _: monitors.observe())
-
-
-HOOK = Hook(_make, order=1)

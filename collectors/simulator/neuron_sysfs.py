@@ -20,9 +20,8 @@ from trntop.core.instances import TRAINIUM2
 from . import report
 from .activity import MICROBATCHES, Activity, Stall
 from .fleet import ULTRASERVER_NODES, Fleet
-from .hook import Hook, Simulated, World
-from .machines import Machines
 from .memory import HOST_BYTES
+from .simulated import Simulated, World
 from .template import Template, inset, slot
 from .training import FIRST_STEP
 
@@ -59,14 +58,17 @@ _NAMES = {
 """device_name, instance_type and arch_type by chip."""
 
 
-class NeuronSysfs:
+class NeuronSysfs(Simulated):
     """All devices of all nodes."""
 
-    def __init__(self, fleet: Fleet, machines: Machines, seed: int, starts: list[float]) -> None:
+    every = EVERY
+
+    def __init__(self, world: World) -> None:
+        fleet = world.fleet
         self._fleet = fleet
-        self._machines = machines
-        self._starts = list(map(int, starts))
-        self._rng = np.random.default_rng([seed, 13])
+        self._machines = world.machines
+        self._starts = list(map(int, world.starts))
+        self._rng = np.random.default_rng([world.seed, 13])
         self._templates: dict[int | None, Template] = {}
         """By lost device."""
         before = FIRST_STEP * MICROBATCHES
@@ -79,7 +81,7 @@ class NeuronSysfs:
         self._levels = [np.full((fleet.nodes, fleet.devices), level) for level in steady]
         self._power = self._minute()
 
-    def observe(self) -> None:
+    def observe(self, time: float) -> None:
         """Advances by one second."""
         machines, lnc = self._machines, self._fleet.lnc
         activity = machines.activity
@@ -205,11 +207,3 @@ def _core(host_bytes: int) -> Any:
             "reset_fail_count": 0,
         },
     }
-
-
-def _make(world: World) -> Simulated:
-    trees = NeuronSysfs(world.fleet, world.machines, world.seed, world.starts)
-    return Simulated(trees.payload, lambda _: trees.observe())
-
-
-HOOK = Hook(_make, every=EVERY, order=3)

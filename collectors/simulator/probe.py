@@ -5,9 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .effects import Effect
-from .fleet import Fleet
-from .hook import Hook, Simulated, World
-from .script import Script
+from .simulated import Simulated, World
 from .template import Template, inset, slot
 
 EVERY = 60
@@ -21,13 +19,14 @@ LATE_SHARE = 0.005
 LATE = 1.8
 
 
-class Probes:
+class Probes(Simulated):
     """The probes of all nodes."""
 
-    def __init__(self, fleet: Fleet, script: Script, seed: int) -> None:
+    def __init__(self, world: World) -> None:
+        fleet = world.fleet
         self._fleet = fleet
-        self._script = script
-        self._rng = rng = np.random.default_rng([seed, 19])
+        self._script = world.script
+        self._rng = rng = np.random.default_rng([world.seed, 19])
         shape = (fleet.nodes, fleet.nodes)
         self._usual = SECONDS * np.clip(rng.normal(1.0, PAIR_SPREAD, shape), 0.8, 1.2)
         self._turns = [
@@ -48,7 +47,7 @@ class Probes:
             }
         )
 
-    def payloads(self, second: int, node: int, span: int) -> Iterator[bytes]:
+    def payloads(self, second: int, node: int, span: int, *, first: bool) -> Iterator[bytes]:
         """The results of a node in the `span` of seconds up to `second`."""
         for turn, peer in self._turns[node]:
             if (second - turn) % EVERY < span:
@@ -59,12 +58,3 @@ class Probes:
                 if fault is not None and (fault.node, fault.peer) == (node, peer):
                     seconds *= 1.0 + fault.depth_at(second)
                 yield self._template.fill((self._fleet.names[peer], seconds)).encode()
-
-
-def _make(world: World) -> Simulated | None:
-    if not world.simulation.probed or not world.fleet.efa:
-        return None
-    return Simulated(results=Probes(world.fleet, world.script, world.seed).payloads)
-
-
-HOOK = Hook(_make, order=9)

@@ -2,8 +2,8 @@
 
 from .activity import MICROBATCHES
 from .fleet import Fleet
-from .hook import Hook, Simulated, World
 from .programs import neff, uuid
+from .simulated import Simulated, World
 from .template import dumps
 from .training import COMM, COMPUTE
 
@@ -30,13 +30,18 @@ def payload(fleet: Fleet, seed: int, job: int) -> bytes:
     return dumps({"period": EVERY, "profiles": [profile]}).encode()
 
 
-def _make(world: World) -> Simulated:
-    profiles = [payload(world.fleet, world.seed, 0)] * world.fleet.nodes
-    for job in world.script.jobs:
-        profile = payload(world.fleet, world.seed, job.index)
-        for node in job.nodes.tolist():
-            profiles[node] = profile
-    return Simulated(profiles.__getitem__)
+class Profiles(Simulated):
+    """The profiles of all nodes."""
 
+    every = EVERY
 
-HOOK = Hook(_make, every=EVERY, order=6)
+    def __init__(self, world: World) -> None:
+        self._profiles = [payload(world.fleet, world.seed, 0)] * world.fleet.nodes
+        for job in world.script.jobs:
+            profile = payload(world.fleet, world.seed, job.index)
+            for node in job.nodes.tolist():
+                self._profiles[node] = profile
+
+    def payload(self, node: int) -> bytes:
+        """The payload of one node."""
+        return self._profiles[node]

@@ -1,30 +1,50 @@
 """The simulated sources, polled each second or at an interval."""
 
-from collections.abc import Iterator
-from importlib import import_module
-from pkgutil import iter_modules
+from collections.abc import Callable, Iterator, Mapping
 
-from trntop.sources import SOURCES
+from trntop.catalog import (
+    EFA_SOURCE,
+    HOST,
+    JOB_MAPPING,
+    KERNEL_LOG,
+    NEURON_LS,
+    NEURON_MONITOR,
+    NEURON_SYSFS,
+    PROBE,
+    PROFILES,
+    TENSOR_ENGINE,
+)
 
 from .activity import Activity
+from .efa import EfaDevices
 from .fleet import Fleet
-from .hook import Hook, World
+from .host import Hosts
+from .job_mapping import JobMapping
+from .kernel_log import KernelLogs
 from .machines import Machines
+from .neuron_ls import NeuronLs
+from .neuron_monitor import NeuronMonitors
+from .neuron_sysfs import NeuronSysfs
+from .probe import Probes
+from .profiles import Profiles
 from .script import Script
+from .simulated import Simulated, World
 from .spec import Simulation
+from .tensor_engine import TensorEngines
 
-
-def hooks() -> dict[str, Hook]:
-    """Source → the `HOOK` of the module of its name, in the order of the stream."""
-    package = __name__.rpartition(".")[0]
-    names = {source.name.replace("-", "_"): source.name for source in SOURCES}
-    found: dict[str, Hook] = {}
-    for module in iter_modules(import_module(package).__path__):
-        if module.name in names:
-            hook = getattr(import_module(f"{package}.{module.name}"), "HOOK", None)
-            if hook is not None:
-                found[names[module.name]] = hook
-    return dict(sorted(found.items(), key=lambda item: item[1].order))
+SIMULATED: Mapping[str, Callable[[World], Simulated]] = {
+    NEURON_LS: NeuronLs,
+    NEURON_MONITOR: NeuronMonitors,
+    TENSOR_ENGINE: TensorEngines,
+    NEURON_SYSFS: NeuronSysfs,
+    HOST: Hosts,
+    KERNEL_LOG: KernelLogs,
+    PROFILES: Profiles,
+    JOB_MAPPING: JobMapping,
+    EFA_SOURCE: EfaDevices,
+    PROBE: Probes,
+}
+"""In the order of the payloads of one moment; changing it changes the stream of a seed."""
 
 
 class Sources:
@@ -49,28 +69,23 @@ class Sources:
         self._joins = joins
         self._machines = Machines(fleet, script, simulation.seed)
         world = World(fleet, script, simulation, self._machines, starts)
-        self._sources = [
-            (name, hook.every, made)
-            for name, hook in hooks().items()
-            if (made := hook.make(world)) is not None
-        ]
+        absent = set() if fleet.efa else {EFA_SOURCE, PROBE}
+        if not simulation.probed:
+            absent.add(PROBE)
+        self._sources = {
+            name: make(world) for name, make in SIMULATED.items() if name not in absent
+        }
+        self.kernels = KernelLogs(world)
 
     def observe(self, time: float, activity: Activity, compiling: list[float | None]) -> None:
         """Advances by one second, up to about `time`."""
         self._machines.observe(time, activity, compiling)
-        for _, _, source in self._sources:
-            if source.observe is not None:
-                source.observe(time)
+        for source in self._sources.values():
+            source.observe(time)
 
     def payloads(self, second: int, node: int, span: int = 1) -> Iterator[tuple[str, bytes]]:
-        """The payloads of a node in a second, polled for the `span` up to it.
-
-        All sources report in the first second; later the long, rare ones are spread over the nodes.
-        """
+        """Source and payload of a node in a second, polled for the `span` up to it."""
         first = second == self._joins[node]
-        for name, every, source in self._sources:
-            if source.payload is not None and (first or (second - node) % every < span):
-                yield name, source.payload(node)
-            if source.results is not None:
-                for result in source.results(second, node, span):
-                    yield name, result
+        for name, source in self._sources.items():
+            for payload in source.payloads(second, node, span, first=first):
+                yield name, payload

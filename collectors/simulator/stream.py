@@ -14,7 +14,6 @@ from .activity import Step
 from .effects import Effect
 from .fleet import Fleet
 from .jobs import Job
-from .kernel_log import KernelLogs
 from .log import TrainingLog
 from .script import Script, Truth
 from .sources import Sources
@@ -52,7 +51,6 @@ def simulate(
     training = Training(fleet, script, simulation)
     sources = Sources(fleet, script, simulation, starts, joins)
     emitters = [_Emitters(fleet, job, simulation, starts) for job in script.jobs]
-    kernels = KernelLogs(fleet, script, seed, starts)
     rng = np.random.default_rng([seed, 9])
     losses = np.random.default_rng([seed, 23])
     # Separate: a source added later did not change the losses of the others.
@@ -68,7 +66,7 @@ def simulate(
         after = second + offsets + rng.uniform(-WOBBLE, WOBBLE, fleet.nodes)
         for job, step in training.run(second + 1.0):
             waiting += emitters[job.index].events(step, lags)
-        for time, node, line in kernels.lines(second):
+        for time, node, line in sources.kernels.lines(second):
             waiting.append((time, node, partial(_one, KERNEL_LOG, line)))
         middle = second + 0.5
         sources.observe(middle, training.activity(before, after), training.compiling(middle))

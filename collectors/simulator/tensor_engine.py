@@ -11,9 +11,8 @@ import numpy as np
 from trntop.core.model import Column
 
 from .fleet import Fleet
-from .hook import Hook, Simulated, World
-from .machines import Machines
 from .neuron_sysfs import GONE
+from .simulated import Simulated, World
 from .template import Template, inset
 
 CLOCK = 1.4e9
@@ -26,13 +25,14 @@ MAX_UPTIME = 12 * 86_400.0
 BUSY_BEFORE = 0.5
 
 
-class TensorEngines:
+class TensorEngines(Simulated):
     """All engines of all nodes. `observe` takes one second of all, `payload` writes one node."""
 
-    def __init__(self, fleet: Fleet, machines: Machines, seed: int) -> None:
+    def __init__(self, world: World) -> None:
+        fleet = world.fleet
         self._fleet = fleet
-        self._machines = machines
-        rng = np.random.default_rng([seed, 12])
+        self._machines = world.machines
+        rng = np.random.default_rng([world.seed, 12])
         self._core_flops = fleet.chip.bf16_flops_per_second / fleet.cores_per_device
         # Payloads of 128 cores are written each second, so the physical cores behind a logical
         # one, and the row groups of a core, share their numbers.
@@ -44,7 +44,7 @@ class TensorEngines:
         self._cycles = np.zeros((fleet.nodes, fleet.cores, 3), np.int64)
         self._run(BUSY_BEFORE * rng.uniform(0.9, 1.1, (fleet.nodes, fleet.cores)), cycles)
 
-    def observe(self) -> None:
+    def observe(self, time: float) -> None:
         """Advances by one second."""
         machines = self._machines
         cycles = CLOCK * machines.activity.elapsed[:, None]
@@ -81,11 +81,3 @@ def _engines(fleet: Fleet, lost: int | None) -> Any:
         }
     }
     return payload if lost is None else payload | {"errors": [f"neuron{lost}: {GONE}"]}
-
-
-def _make(world: World) -> Simulated:
-    engines = TensorEngines(world.fleet, world.machines, world.seed)
-    return Simulated(engines.payload, lambda _: engines.observe())
-
-
-HOOK = Hook(_make, order=2)

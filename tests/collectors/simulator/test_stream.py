@@ -4,7 +4,7 @@ import pytest
 
 from trntop.catalog import EFA_SOURCE, LOG, POD_RESOURCES, STEPS
 from trntop.collectors.simulator import parse, simulate
-from trntop.collectors.simulator.sources import hooks
+from trntop.collectors.simulator.sources import SIMULATED
 from trntop.core.instances import INSTANCE_TYPES
 from trntop.core.model import Reading
 from trntop.session.monitor import SparsePast
@@ -72,7 +72,7 @@ def test_any_instance_type_plays(instance_type: str, scenario: str) -> None:
     row = INSTANCE_TYPES[instance_type]
     events = readings(f"sim:{scenario}?nodes=1&type={instance_type}&minutes=0.2", 1000)
     sources = {reading.source for reading in events}
-    simulated = {STEPS, LOG, *hooks()} - ({EFA_SOURCE} if not row.efa_cards else set())
+    simulated = {STEPS, LOG, *SIMULATED} - ({EFA_SOURCE} if not row.efa_cards else set())
     assert sources == {*LOCAL_SOURCES} & simulated
 
 
@@ -103,4 +103,4 @@ def test_a_sparse_past_holds_the_same_events_in_fewer_payloads() -> None:
 
 
 def test_the_kubelet_alone_is_not_simulated() -> None:
-    assert {*LOCAL_SOURCES} - {STEPS, LOG, *hooks()} == {POD_RESOURCES}
+    assert {*LOCAL_SOURCES} - {STEPS, LOG, *SIMULATED} == {POD_RESOURCES}
