@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import aiohttp
 import msgspec
@@ -18,6 +18,9 @@ from trntop.session.collector import Sink
 from . import connection
 from .agent import Agent
 from .target import Finder, FindError, Target
+
+if TYPE_CHECKING:
+    from trntop.collectors.ssh.node import SshNode
 
 JOIN_SECONDS = 0.002
 """Delay between two new nodes, so that a thousand do not connect at once."""
@@ -48,23 +51,11 @@ class Listed:
         """See `Finder`."""
 
 
-class _Owner(Protocol):
-    """Reads from one address."""
-
-    source: str
-    """The source whose state it reports."""
-
-    @property
-    def nodes(self) -> Set[str]:
-        """Its nodes, or the one that shows its state."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Watched:
     target: Target
     task: asyncio.Task[None]
-    owner: _Owner
+    owner: "Agent | SshNode"
 
 
 class Watch:
@@ -169,7 +160,7 @@ class Watch:
             )
 
     def _add(self, session: aiohttp.ClientSession, target: Target, sink: Sink) -> None:
-        owner: _Owner
+        owner: Agent | SshNode
         if target.address.startswith("ssh:"):
             from trntop.collectors import ssh
 
@@ -191,7 +182,7 @@ class Watch:
             sink.remove(node, watched.target.address)
 
 
-def _report_defect(task: asyncio.Task[None], owner: _Owner, sink: Sink) -> None:
+def _report_defect(task: asyncio.Task[None], owner: "Agent | SshNode", sink: Sink) -> None:
     """A defect only affects the nodes of one address."""
     if task.cancelled() or (error := task.exception()) is None:
         return

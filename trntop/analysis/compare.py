@@ -8,8 +8,9 @@ records can be compared with a Trainium run: what one side lacks is absent there
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ HOUR = 3600.0
 MILLION = 1e6
 
 Form = Callable[[float | None], str]
+Reduce = Callable[[npt.NDArray[np.float64]], Any]
 
 
 class Better(Enum):
@@ -33,16 +35,6 @@ class Better(Enum):
     LESS = -1
     NEITHER = 0
     MORE = 1
-
-
-class Over(StrEnum):
-    """What becomes of the numbers of all ticks."""
-
-    MEDIAN = "median"
-    P95 = "p95"
-    MEAN = "mean"
-    MOST = "max"
-    LAST = "last"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +46,11 @@ class Subject:
     quantities: tuple[str, ...]
     """Catalog names, the best first; the first that a side has counts."""
     form: Form
-    over: Over = Over.MEAN
+    over: Reduce = np.mean
+    """Of the values of all ticks, or steps."""
     better: Better = Better.NEITHER
-    total: bool = False
-    """Whether the nodes' values are added up, instead of their mean."""
+    across: Reduce = np.mean
+    """Of the values of all nodes at one tick."""
 
 
 def _shares(*rows: tuple[str, str, str, Better]) -> tuple[Subject, ...]:
@@ -67,11 +60,19 @@ def _shares(*rows: tuple[str, str, str, Better]) -> tuple[Subject, ...]:
     )
 
 
+def _p95(values: npt.NDArray[np.float64]) -> Any:
+    return np.percentile(values, 95)
+
+
+def _last(values: npt.NDArray[np.float64]) -> Any:
+    return values[-1]
+
+
 _STEP = ("job_step_seconds", "job_step_pace_seconds")
 _LESS, _MORE, _NEITHER = Better.LESS, Better.MORE, Better.NEITHER
 SUBJECTS: tuple[Subject, ...] = (
-    Subject("step_seconds_median", "step time, median", _STEP, units.seconds, Over.MEDIAN, _LESS),
-    Subject("step_seconds_p95", "step time, p95", _STEP, units.seconds, Over.P95, _LESS),
+    Subject("step_seconds_median", "step time, median", _STEP, units.seconds, np.median, _LESS),
+    Subject("step_seconds_p95", "step time, p95", _STEP, units.seconds, _p95, _LESS),
     Subject("tokens_per_second", "tokens/s", ("job_tokens_per_second",), units.si, better=_MORE),
     Subject(
         "tokens_per_second_per_device", "tokens/s per device",
@@ -84,7 +85,7 @@ SUBJECTS: tuple[Subject, ...] = (
         ("comm_share_floor", "comm share, at least", "node_comm_share_floor_ratio", _NEITHER),
         ("comm_share_ceiling", "comm share, at most", "node_comm_share_ceiling_ratio", _NEITHER),
     ),
-    Subject("loss", "loss, last", ("job_loss",), units.loss, Over.LAST),
+    Subject("loss", "loss, last", ("job_loss",), units.loss, _last),
     *_shares(
         ("utilization", "utilization", "node_neuroncore_utilization_mean_ratio", _NEITHER),
         ("tensor_engine_busy", "tensor engine busy", "node_tensor_engine_busy_mean_ratio", _MORE),
@@ -93,19 +94,19 @@ SUBJECTS: tuple[Subject, ...] = (
     ),
     Subject(
         "efa_transmit", "EFA sent, all nodes", ("node_efa_tx_bytes_per_second",), units.gigabits,
-        total=True,
+        across=np.sum,
     ),
     Subject(
         "efa_receive", "EFA received, all nodes", ("node_efa_rx_bytes_per_second",),
-        units.gigabits, total=True,
+        units.gigabits, across=np.sum,
     ),
     Subject(
         "efa_retransmits", "EFA retransmits, worst device", ("node_efa_retransmit_max_ratio",),
-        units.percent, Over.MOST, _LESS,
+        units.percent, np.max, _LESS, np.max,
     ),
     Subject("power", "power, of the most", ("node_device_power_mean_ratio",), units.percent),
 )  # fmt: skip
-WANTED = frozenset(name for one in SUBJECTS for name in one.quantities) | {"job_step"}
+WANTED = frozenset(name for subject in SUBJECTS for name in subject.quantities) | {"job_step"}
 """The quantities that are read, in addition to those of the analysis."""
 
 COST = "cost_per_million_tokens"
@@ -144,7 +145,7 @@ class Side:
     @property
     def kinds(self) -> dict[str, int]:
         """Kind of incident → how many there were."""
-        return dict(Counter(one.kind for one in self.incidents).most_common())
+        return dict(Counter(incident.kind for incident in self.incidents).most_common())
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +183,12 @@ class Comparison:
 
     a: Side
     b: Side
-    pairs: tuple[Pair, ...] = field(default=())
+    pairs: tuple[Pair, ...]
 
 
 def compare(a: Side, b: Side) -> Comparison:
     """Both sides' numbers in one order; what neither has is left out."""
-    lines = [(one.name, one.title, one.form, one.better) for one in SUBJECTS]
+    lines = [(subject.name, subject.title, subject.form, subject.better) for subject in SUBJECTS]
     lines.insert(4, (COST, "cost per M tokens", dollars, Better.LESS))
     pairs = (Pair(*row, a.figures.get(row[0]), b.figures.get(row[0])) for row in lines)
     return Comparison(a, b, tuple(pair for pair in pairs if pair.a or pair.b))
@@ -225,7 +226,7 @@ def summary(
         if view.time - begun > stretch.end:
             break
         if view.time - begun >= stretch.start and not view.ended:
-            sums.take(view)
+            sums.append(view)
     return sums.side(source, price)
 
 
@@ -247,14 +248,14 @@ class _Sums:
         """Job → on how many nodes it was at most."""
         self._incidents: dict[str, Incident] = {}
 
-    def take(self, view: View) -> None:
-        """Takes a tick."""
+    def append(self, view: View) -> None:
+        """Adds a tick."""
         self._first = self._first or view
         if self._last is not None:
             self._seconds += view.time - self._last.time
         self._last = view
         for job in view.cluster.jobs:
-            self._take_job(view.cluster, job)
+            self._append_job(view.cluster, job)
         for subject in SUBJECTS:
             name = subject.quantities[0]
             if name.startswith("job_"):
@@ -262,21 +263,20 @@ class _Sums:
             column = view.cluster.column(name)
             known = column[~np.isnan(column)]
             if len(known):
-                how = np.max if subject.over is Over.MOST else np.sum if subject.total else np.mean
-                self._nodes.setdefault(name, array("d")).append(float(how(known)))
+                self._nodes.setdefault(name, array("d")).append(float(subject.across(known)))
         # Their numbers grow while they are open: the newest count.
-        self._incidents |= {one.id: one for one in view.incidents}
+        self._incidents |= {incident.id: incident for incident in view.incidents}
 
-    def _take_job(self, cluster: Cluster, job: str) -> None:
+    def _append_job(self, cluster: Cluster, job: str) -> None:
         kept = self._jobs.setdefault(job, {})
         names = cluster.jobs[job]
         steps = (job_value(cluster.nodes[name], job, "job_step") for name in names)
-        step = max((one for one in steps if one is not None), default=None)
+        step = max((step for step in steps if step is not None), default=None)
         new = step is None or step != self._steps.get(job)
         if step is not None:
             self._steps[job] = step
         reported = False
-        for name in {quantity for one in SUBJECTS for quantity in one.quantities}:
+        for name in WANTED:
             if name.startswith("job_") and (value := job_mean(cluster, job, name)) is not None:
                 reported = True
                 # A long step must not count more often than a short one.
@@ -290,7 +290,7 @@ class _Sums:
         """What it comes to."""
         if self._first is None or self._last is None:
             return None
-        job = max(self._ticks, key=lambda one: (self._ticks[one], one), default="")
+        job = max(self._ticks, key=lambda name: (self._ticks[name], name), default="")
         cluster = self._last.cluster
         types = Counter(node.inventory.instance_type for node in cluster.nodes.values())
         simulated = self._first.cluster.simulated or cluster.simulated
@@ -308,14 +308,14 @@ class _Sums:
             last=self._last.time,
             seconds=self._seconds,
             nodes=len(cluster.nodes),
-            types=tuple(one for one, _ in types.most_common() if one),
+            types=tuple(kind for kind, _ in types.most_common() if kind),
             job=job,
             job_nodes=nodes,
             figures=figures,
             incidents=tuple(
-                one
-                for one in self._incidents.values()
-                if one.closed_at is None or one.closed_at >= begun
+                incident
+                for incident in self._incidents.values()
+                if incident.closed_at is None or incident.closed_at >= begun
             ),
             price=price,
         )
@@ -326,20 +326,10 @@ class _Sums:
             for name in subject.quantities:
                 values = of_job.get(name) or self._nodes.get(name)
                 if values:
-                    value = _summed(np.frombuffer(values), subject.over)
+                    value = float(subject.over(np.frombuffer(values)))
                     found[subject.name] = Figure(value, CATALOG[name].provenance)
                     break
         return found
-
-
-def _summed(values: npt.NDArray[np.float64], over: Over) -> float:
-    if over is Over.MEDIAN:
-        return float(np.median(values))
-    if over is Over.P95:
-        return float(np.percentile(values, 95))
-    if over is Over.MOST:
-        return float(values.max())
-    return float(values[-1] if over is Over.LAST else values.mean())
 
 
 def kinds(sides: Sequence[Side]) -> list[str]:
