@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from trntop.catalog import EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, EFA_SOURCE, Entity
-from trntop.core.versions import numbers
 from trntop.session.collector import Examination
 from trntop.sources import efa
 
@@ -25,6 +24,8 @@ from .sysfs import Entry, Files, Readable, Root, files_of, first_line, line_of
 
 FOLDER = "sys/class/infiniband"
 VERSION = "sys/module/efa/version"
+PORT = "ports/1"
+"""An EFA device has one port."""
 AMAZON = "0x1d0f"
 """PCI vendor; other InfiniBand devices and NVLink bridges are in the same directory."""
 EFA_DEVICES = "0xefa"
@@ -32,8 +33,6 @@ EFA_DEVICES = "0xefa"
 MAX_DEVICES = 256
 MAX_ERRORS = 4
 """Unreadable counters listed per device."""
-SPLIT = (1, 14)
-"""Since this driver the counters of the device have their own directory."""
 
 _KNOWN = EFA_PORT_COUNTERS.keys() | EFA_DEVICE_COUNTERS.keys()
 DRIVER_REMEDY = "load the EFA driver (modprobe efa), on an instance with EFA attached"
@@ -110,26 +109,16 @@ def _find(files: Files, folder: str, inode: int) -> _Device | None:
     device = _Device(inode, {"pci": _pci(files, pci)})
     with contextlib.suppress(ValueError):
         device.facts["numa_node"] = int(line_of(files, f"{pci}/numa_node"))
-    port = min(
-        (
-            entry.name
-            for entry in _listed(files, f"{folder}/ports")
-            if _listed(files, f"{folder}/ports/{entry.name}/hw_counters")
-        ),
-        key=lambda name: (len(name), name),
-        default="1",
-    )
-    for place, path in (("port", f"ports/{port}/hw_counters"), ("device", "hw_counters")):
+    for place, path in (("port", f"{PORT}/hw_counters"), ("device", "hw_counters")):
         device.counters[place] = tuple(
             (name, f"{path}/{name}", files.held(f"{folder}/{path}/{name}"))
             for name in sorted(entry.name for entry in _listed(files, f"{folder}/{path}"))
             if name in _KNOWN
         )
-    provider = "p2p" if any(entry.name == "p2p" for entry in _listed(files, pci)) else "gdr"
     for name, path in (
-        ("rate", f"{folder}/ports/{port}/rate"),
-        ("state", f"{folder}/ports/{port}/state"),
-        ("p2p", f"{pci}/{provider}"),
+        ("rate", f"{folder}/{PORT}/rate"),
+        ("state", f"{folder}/{PORT}/state"),
+        ("p2p", f"{pci}/p2p"),
     ):
         device.texts[name] = files.held(path)
     return device
@@ -144,14 +133,12 @@ def _listed(files: Files, folder: str) -> list[Entry]:
 
 def _pci(files: Files, device: str) -> str | None:
     """The PCI address."""
-    try:
+    with contextlib.suppress(OSError):
         for line in sysfs.text(files.read(f"{device}/uevent")).splitlines():
             key, _, value = line.partition("=")
             if key == "PCI_SLOT_NAME":
                 return value.strip()
-    except OSError:
-        pass
-    return files.target(device) or None
+    return None
 
 
 def _read(device: _Device) -> dict[str, Any]:
@@ -221,8 +208,6 @@ def examine(root: Path = Path("/")) -> Examination:
         )
         if column not in sample.columns
     ]
-    if driver != "unknown" and numbers(driver) < SPLIT:
-        found += "; its device counters are among those of the port, as before 1.14.0"
     if lacks:
         found += f"; this driver lacks {' and '.join(lacks)}"
     return Examination(EFA_SOURCE, True, found, "update the EFA driver" if lacks else "")

@@ -132,10 +132,6 @@ class Files(Protocol):
         """
         ...
 
-    def target(self, path: str) -> str:
-        """The name of the target of the link `path`; empty if it is not a link."""
-        ...
-
     def read(self, path: str) -> bytes:
         """The content of a file.
 
@@ -178,11 +174,6 @@ class Folder:
     def inode(self, path: str) -> int:
         """See `Files`."""
         return Path(self._root, path).stat().st_ino
-
-    def target(self, path: str) -> str:
-        """See `Files`."""
-        place = Path(self._root, path)
-        return place.resolve().name if place.is_symlink() else ""
 
     def read(self, path: str) -> bytes:
         """See `Files`."""

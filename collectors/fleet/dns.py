@@ -7,15 +7,15 @@ from trntop.core.errors import UsageError
 from trntop.core.settings import Fleet
 from trntop.core.text import clean
 
-from ..worker import StuckError, Worker
+from ..worker import StuckError
 from .addresses import Place, checked_host, checked_ip, host_address, targets_of
-from .target import FindError, Target
+from .target import Finder, FindError, Target
 
 DEADLINE = 10.0
 """Seconds for a response of the resolver."""
 
 
-class Dns:
+class Dns(Finder):
     """The addresses of a name.
 
     Args:
@@ -34,11 +34,9 @@ class Dns:
             self._name = checked_host(name)
         except UsageError as error:
             raise UsageError(f"dns:{error}") from None
-        self.text = f"dns:{clean(text, 80)}"
-        self.period: float | None = fleet.refresh
+        super().__init__(f"dns:{clean(text, 80)}", fleet.refresh)
         self._port = int(port) if port else None
         self._fleet = fleet
-        self._worker = Worker("trntop dns")
 
     async def find(self) -> list[Target]:
         """See `Finder`."""
@@ -61,7 +59,3 @@ class Dns:
         if not places:
             raise FindError(f"{self.text}: {refused}")
         return targets_of(places)
-
-    def close(self) -> None:
-        """See `Finder`."""
-        self._worker.close()

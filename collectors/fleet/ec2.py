@@ -20,9 +20,9 @@ from trntop.core.settings import Fleet
 from trntop.core.text import clean
 
 from .. import aws
-from ..worker import StuckError, Worker
+from ..worker import StuckError
 from .addresses import Place, checked_host, checked_ip, host_address, targets_of
-from .target import FindError, Target
+from .target import Finder, FindError, Target
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def filters_of(text: str) -> list[dict[str, Any]]:
     return [{"Name": name, "Values": values} for name, values in filters.items()]
 
 
-class Ec2:
+class Ec2(Finder):
     """The instances that match filters.
 
     Args:
@@ -85,17 +85,11 @@ class Ec2:
 
     def __init__(self, text: str, fleet: Fleet) -> None:
         self._filters = filters_of(text)
-        self.text = f"ec2:{clean(text, 80)}"
-        self.period: float | None = fleet.refresh
+        super().__init__(f"ec2:{clean(text, 80)}", fleet.refresh)
         self._fleet = fleet
-        self._worker = Worker("trntop ec2")
         self._client: Any = None
         self._names: dict[str, str] = {}
         """Instance → its name, which it keeps."""
-
-    def close(self) -> None:
-        """See `Finder`."""
-        self._worker.close()
 
     async def find(self) -> list[Target]:
         """The instances now.

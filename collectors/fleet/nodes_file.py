@@ -14,9 +14,9 @@ from trntop.core.errors import UsageError
 from trntop.core.settings import Fleet
 from trntop.core.text import clean
 
-from ..worker import StuckError, Worker
+from ..worker import StuckError
 from .addresses import Place, expand, targets_of
-from .target import FindError, Target
+from .target import Finder, FindError, Target
 
 MAX_BYTES = 16 << 20
 DEADLINE = 30.0
@@ -25,7 +25,7 @@ DEADLINE = 30.0
 _WORDS = re.compile(r"(?:\[[^\[\]]*\]|[^\s,\[\]])+|[\[\]]")
 
 
-class NodesFile:
+class NodesFile(Finder):
     """The nodes listed in a file.
 
     Args:
@@ -34,11 +34,9 @@ class NodesFile:
     """
 
     def __init__(self, path: Path, fleet: Fleet) -> None:
-        self.text = f"@{clean(str(path))}"
-        self.period: float | None = fleet.refresh
+        super().__init__(f"@{clean(str(path))}", fleet.refresh)
         self._path = path
         self._fleet = fleet
-        self._worker = Worker("trntop nodes file")
         self._version: tuple[int, int, int] | None = None
         self._targets: list[Target] = []
 
@@ -46,12 +44,8 @@ class NodesFile:
         """See `Finder`."""
         try:
             return await self._worker.call(self.read, DEADLINE)
-        except StuckError as error:
-            raise FindError(f"{self.text[1:]}: {error}") from None
-
-    def close(self) -> None:
-        """See `Finder`."""
-        self._worker.close()
+        except StuckError:
+            raise FindError(f"{self.text[1:]}: no response for {DEADLINE:g} s") from None
 
     def read(self) -> list[Target]:
         """The nodes of the file.

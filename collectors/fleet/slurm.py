@@ -15,7 +15,7 @@ from trntop.remote.hostlist import expand_all
 
 from ..child import OutputError, obituary, output
 from .addresses import Place, host_address, targets_of
-from .target import FindError, Target
+from .target import Finder, FindError, Target
 
 DEADLINE = 10.0
 """Seconds for scontrol: a busy controller is slow."""
@@ -24,7 +24,7 @@ _JOB = re.compile(r"\d{1,10}(?:[_+]\d{1,10})?", re.ASCII)
 _FIELD = re.compile(r"(?:^|\s)(JobId|JobName|JobState|Reason|Partition|NodeList)=(\S*)")
 
 
-class Slurm:
+class Slurm(Finder):
     """The nodes of one job.
 
     Args:
@@ -39,8 +39,7 @@ class Slurm:
     def __init__(self, job: str, fleet: Fleet, deadline: float = DEADLINE) -> None:
         if not _JOB.fullmatch(job):
             raise UsageError(f"slurm:{clean(job, 40)} is not a valid job id")
-        self.text = f"slurm:{job}"
-        self.period: float | None = fleet.refresh
+        super().__init__(f"slurm:{job}", fleet.refresh)
         self._job = job
         self._fleet = fleet
         self._deadline = deadline
@@ -71,9 +70,6 @@ class Slurm:
             return targets_of(Place(host_address(host, self._fleet), shown) for host in hosts)
         except UsageError as error:
             raise FindError(f"{self.text}: {error}") from None
-
-    def close(self) -> None:
-        """See `Finder`."""
 
     async def _show_job(self) -> str:
         program = shutil.which("scontrol")

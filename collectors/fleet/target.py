@@ -4,11 +4,12 @@ import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from trntop.core.errors import TrntopError
 from trntop.core.text import clean
+
+from ..worker import Worker
 
 
 class FindError(TrntopError):
@@ -27,13 +28,18 @@ class Target:
     """Facts of the list about the node: its instance id, zone, state, …"""
 
 
-class Finder(Protocol):
-    """A list of nodes."""
+class Finder:
+    """A list of nodes.
 
-    text: str
-    """The text of the user, cleaned."""
-    period: float | None
-    """Seconds between refreshes; None if the list never changes."""
+    Args:
+        text: the text of the user, cleaned.
+        period: seconds between refreshes; None if the list never changes.
+    """
+
+    def __init__(self, text: str, period: float | None) -> None:
+        self.text = text
+        self.period = period
+        self._worker = Worker(f"trntop {self.text}")
 
     async def find(self) -> list[Target]:
         """The nodes now.
@@ -41,11 +47,11 @@ class Finder(Protocol):
         Raises:
             FindError: the reason why the list cannot be read.
         """
-        ...
+        raise NotImplementedError
 
     def close(self) -> None:
         """Releases what the list uses."""
-        ...
+        self._worker.close()
 
 
 def named(addresses: Iterable[str]) -> list[Target]:

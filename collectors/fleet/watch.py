@@ -30,7 +30,7 @@ MANY = 2000
 log = logging.getLogger(__name__)
 
 
-class Listed:
+class Listed(Finder):
     """A list that never changes.
 
     Args:
@@ -39,16 +39,12 @@ class Listed:
     """
 
     def __init__(self, text: str, targets: Iterable[Target]) -> None:
-        self.text = text
-        self.period: float | None = None
+        super().__init__(text, None)
         self._targets = list(targets)
 
     async def find(self) -> list[Target]:
         """See `Finder`."""
         return self._targets
-
-    def close(self) -> None:
-        """See `Finder`."""
 
 
 @dataclass(frozen=True, slots=True)

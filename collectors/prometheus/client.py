@@ -64,8 +64,6 @@ class Row(msgspec.Struct, gc=False):
     metric: dict[str, str] = {}
     value: tuple[float, str] | None = None
     values: tuple[tuple[float, str], ...] = ()
-    histogram: msgspec.Raw = msgspec.Raw()
-    histograms: msgspec.Raw = msgspec.Raw()
 
 
 class _Data(msgspec.Struct):
@@ -212,10 +210,7 @@ class Client:
         notes = [clean(text, MAX_TEXT) for text in response.warnings or ()]
         if response.partial:
             notes.append("partial response: a part of its storage is not available")
-        series = data.result
-        if lost := sum(bool(bytes(row.histogram) or bytes(row.histograms)) for row in series):
-            notes.append(f"{lost} histograms are skipped")
-        return Result(series, notes)
+        return Result(data.result, notes)
 
     async def _request(self, method: str, path: str, body: bytes, seconds: float) -> bytes:
         """The body of a response.
@@ -317,23 +312,9 @@ def _refusal(response: aiohttp.ClientResponse, body: bytes) -> BackendError:
     return BackendError(f"{status}: no reason given", wait)
 
 
-_ERROR_TYPES = {
-    "bad_data": "the query is not valid for this server",
-    "execution": "the server cannot evaluate the query",
-    "422": "the server cannot evaluate the query",
-    "timeout": "the query timed out",
-    "canceled": "the server canceled the query",
-    "unavailable": "the server is not available now",
-    "not_found": "the server does not support this query",
-    "too_many_requests": "too many queries",
-}
-"""By the API's `errorType`; VictoriaMetrics has the status there."""
-
-
 def _failure(answer: _Response, wait: float | None) -> BackendError:
-    text = _ERROR_TYPES.get(answer.error_type, "the server responds with an error")
     other = answer.error_type in ("bad_data", "not_found")
-    return BackendError(f"{text}{_detail(answer.error)}", wait, other=other)
+    return BackendError(f"the server reports an error{_detail(answer.error)}", wait, other=other)
 
 
 def _detail(text: str) -> str:

@@ -128,10 +128,6 @@ class Dump:
         self._listed(path.encode())
         return self._shape
 
-    def target(self, path: str) -> str:
-        """See `Files`; a dump has no links."""
-        return ""
-
     def read(self, path: str) -> bytes:
         """See `Files`."""
         return self.at(path.encode())

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trntop.check.consensus import names
 from trntop.check.model import Action, Finding, Outcome
+from trntop.check.names import names
 from trntop.check.verdict import path
 
 MAX_STEPS = 4

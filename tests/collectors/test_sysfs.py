@@ -69,8 +69,6 @@ def test_a_folder_of_this_machine(tmp_path: Path) -> None:
     assert folder.read("sys/mtu") == folder.held("sys/mtu").read() == b"9001\n1500\n"
     assert line_of(folder, "sys/mtu") == "9001"
     assert line_of(folder, "sys/none") == ""
-    assert folder.target("sys/class/net/link") == "class"
-    assert folder.target("sys/mtu") == ""
     assert folder.inode("sys/class/net/link") == folder.inode("sys/class")
     with folder.within("sys") as inside:
         assert inside("mtu") == b"9001\n1500\n"

@@ -67,7 +67,6 @@ def efa_tree(
     root: Path,
     cards: int = 16,
     driver: str = "2.17.3g",
-    layout: str = "split",
     mellanox: bool = True,
     rate: int = 200,
 ) -> list[str]:
@@ -77,19 +76,18 @@ def efa_tree(
         root: where `sys` is made.
         cards: how many, two to a PCI bus.
         driver: version; before 2.17.0 there are no SRD counters.
-        layout: `split`, or `old` with the device counters among the port's (before 1.14.0).
         mellanox: whether a card of another maker stands beside them.
         rate: Gb/s.
     """
     write(root / "sys/module/efa/version", driver)
-    names = [efa_card(root, index, driver, layout, rate) for index in range(cards)]
+    names = [efa_card(root, index, driver, rate) for index in range(cards)]
     if mellanox:
         folder = _pci_device(root, 0x90, 0, "ibp144s0", "0x15b3", "0x101b")
         write(folder / "ports/1/hw_counters/out_of_buffer", 0)
     return sorted(names)
 
 
-def efa_card(root: Path, index: int, driver: str, layout: str = "split", rate: int = 200) -> str:
+def efa_card(root: Path, index: int, driver: str, rate: int = 200) -> str:
     """One card, its name."""
     bus, slot = 16 * (1 + index // 2), 27 + index % 2
     name = f"rdmap{bus}s{slot}"
@@ -103,9 +101,11 @@ def efa_card(root: Path, index: int, driver: str, layout: str = "split", rate: i
     for counter in EFA_PORT_COUNTERS:
         if srd or counter not in SRD_COUNTERS:
             write(port / "hw_counters" / counter, 1000 * (index + 1))
-    own = folder / "hw_counters" if layout == "split" else port / "hw_counters"
     for counter in EFA_DEVICE_COUNTERS:
-        write(own / counter, 0 if counter.endswith(("_err", "completion_cmds")) else 100)
+        write(
+            folder / "hw_counters" / counter,
+            0 if counter.endswith(("_err", "completion_cmds")) else 100,
+        )
     write(port / "hw_counters/lifespan", 12)
     return name
 

@@ -39,11 +39,6 @@ def test_every_counter_of_the_driver_is_read() -> None:
     assert columns.keys() == {*(f"efa_{name}_total" for name in names), "node_efa_cards"}
 
 
-def test_device_counters_among_the_port_s_before_1_14() -> None:
-    sample = decode(encode(efa_payload(a={"tx_bytes": 1, "keep_alive_rcvd": 87})))
-    assert sample.columns["efa_keep_alive_rcvd_total"].tolist() == [87]
-
-
 def test_a_card_that_cannot_be_read_is_absent_and_named() -> None:
     payload = efa_payload(a={"tx_bytes": 1}, b={"tx_bytes": 2})
     payload["devices"]["b"]["error"] = "Admin queue is closed"

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trntop import __version__
 from trntop.check import faults
-from trntop.check.consensus import names
 from trntop.check.links import LinkAnalysis
 from trntop.check.model import Finding, Outcome
+from trntop.check.names import names
 from trntop.check.plan import Plan
 from trntop.check.result import Check, NodeInspection, Place, ProbeRun
 from trntop.check.subjects import counters, devices, latency, reach, setup, versions

@@ -59,8 +59,7 @@ def _counters(name: str, fields: Collection[str]) -> Any:
     return msgspec.defstruct(name, [(field, Number, None) for field in fields], gc=False)
 
 
-_PORT = _counters("_Port", (*EFA_PORT_COUNTERS, *EFA_DEVICE_COUNTERS))
-"""Any counter may be among the port's."""
+_PORT = _counters("_Port", EFA_PORT_COUNTERS)
 _DEVICE = _counters("_Device", EFA_DEVICE_COUNTERS)
 _COUNTED = msgspec.defstruct(
     "_Counted",
@@ -113,11 +112,7 @@ def _values(device: Any) -> tuple[Number, ...]:
         return (None,) * len(_LAYOUT.names)
     port: tuple[Number, ...] = msgspec.structs.astuple(device.port)
     own: tuple[Number, ...] = msgspec.structs.astuple(device.device)
-    ports = len(EFA_PORT_COUNTERS)
-    if None not in own:
-        return port[:ports] + own
-    pairs = zip(own, port[ports:], strict=True)
-    return port[:ports] + tuple([there if here is None else here for here, there in pairs])
+    return port + own
 
 
 @lru_cache(maxsize=64)

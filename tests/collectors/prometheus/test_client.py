@@ -140,17 +140,6 @@ def test_numbers_that_are_none_are_absent_and_warnings_are_told() -> None:
     assert any("partial" in note for note in found.notes)
 
 
-def test_histograms_are_left_out_and_said() -> None:
-    rows = [
-        {"metric": {"n": "1"}, "histogram": [1.0, {"count": "2", "sum": "3", "buckets": []}]},
-        {"metric": {"n": "2"}, "value": [1.0, "2"]},
-    ]
-    with engine(lambda _: success({"resultType": "vector", "result": rows})) as server:
-        found = ask(server)
-    assert [*found.rows()] == [({"n": "2"}, 2.0)]
-    assert "1 histogram" in found.notes[0]
-
-
 def test_secrets_come_from_files_and_the_tenant_from_the_settings(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("abc123\n")

@@ -351,7 +351,7 @@ def test_a_node_of_which_all_cannot_be_had_says_so() -> None:
 
         view = await watched.until(told)
         source = view.cluster.nodes["trn-001"].frame.sources[0]
-        assert source.reason.startswith("only its roll-ups: the server cannot evaluate the query")
+        assert source.reason.startswith("only its roll-ups: the server reports an error")
         assert source.state is State.FRESH
         assert not watched.whole.problem, "of the others all is well"
 

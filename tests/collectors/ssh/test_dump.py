@@ -46,7 +46,6 @@ def test_files_and_folders(dump: Dump) -> None:
         Entry("e", shape, True, False),
     ]
     assert line_of(dump, "a/b/c") == "1"
-    assert dump.target("a/b") == ""
     with dump.within("a/b") as read:
         assert read("c") == b"1\n2"
 

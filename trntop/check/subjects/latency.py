@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Sequence
 
 from trntop.check import faults
-from trntop.check.consensus import names
 from trntop.check.links import (
     MIN_PARTNERS,
     Endpoint,
@@ -13,6 +12,7 @@ from trntop.check.links import (
     is_best_run,
 )
 from trntop.check.model import Finding, Outcome, ProbeResult
+from trntop.check.names import names
 from trntop.core import units
 
 _OUTCOMES = {

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from trntop.check import faults
-from trntop.check.consensus import names
 from trntop.check.model import PROBE_TOOL, Finding
+from trntop.check.names import names
 from trntop.check.plan import Plan
 from trntop.check.result import NodeInspection
 

@@ -1,10 +1,11 @@
 """Versions that differ between nodes."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from trntop.check import faults
-from trntop.check.consensus import names, split
 from trntop.check.model import Finding
+from trntop.check.names import names
 from trntop.check.result import NodeInspection
 from trntop.core.versions import numbers
 
@@ -33,15 +34,18 @@ def findings(inspections: Mapping[str, NodeInspection]) -> Iterator[Finding]:
 
 
 def _differences(software: str, values: Mapping[str, str]) -> Iterator[Finding]:
-    found = split(values)
-    if found is None:
+    counts = Counter(values.values()).most_common()
+    if len(counts) < 2:
         return
-    if found.most is None:
-        groups = "; ".join(f"{value} on {names(nodes)}" for value, nodes in found.groups())
+    most, count = counts[0]
+    if 2 * count <= len(values):
+        groups = "; ".join(
+            f"{value} on {names(node for node, own in values.items() if own == value)}"
+            for value, _ in counts
+        )
         yield faults.VERSIONS.found(f"{software}: {groups}")
         return
-    for node, value in found.odd.items():
-        own = f"{software} {value}" if value != NONE else f"no {software} was found"
-        yield faults.VERSIONS.found(
-            f"{own}, {found.count} of {len(values)} nodes have {found.most}", node
-        )
+    for node, value in values.items():
+        if value != most:
+            own = f"{software} {value}" if value != NONE else f"no {software} was found"
+            yield faults.VERSIONS.found(f"{own}, {count} of {len(values)} nodes have {most}", node)
