@@ -27,7 +27,7 @@ HEARTBEAT = 10.0
 """Seconds between readings without a relevant message."""
 GATHER = 1.0
 """Least seconds between readings: a burst becomes one reading."""
-RECHECK = 60.0
+RETRY_INTERVAL = 60.0
 """Seconds between attempts to read the log."""
 FIRST_MESSAGE = 5.0
 """Seconds for the first message of journalctl."""
@@ -80,7 +80,7 @@ class KernelLog:
         journal: arguments that make journalctl follow the kernel's messages.
         heartbeat: seconds between readings without a relevant message.
         gather: least seconds between readings.
-        recheck: seconds between attempts to read the log.
+        retry_interval: seconds between attempts to read the log.
         first_message: seconds for the first message of journalctl.
         opener: opens `/dev/kmsg`.
     """
@@ -95,7 +95,7 @@ class KernelLog:
         journal: Sequence[str] = JOURNAL,
         heartbeat: float = HEARTBEAT,
         gather: float = GATHER,
-        recheck: float = RECHECK,
+        retry_interval: float = RETRY_INTERVAL,
         first_message: float = FIRST_MESSAGE,
         opener: Opener = open_kmsg,
     ) -> None:
@@ -104,7 +104,7 @@ class KernelLog:
         self._journal = journal
         self._heartbeat = heartbeat
         self._gather = gather
-        self._recheck = recheck
+        self._retry_interval = retry_interval
         self._first_message = first_message
         self._opener = opener
 
@@ -128,7 +128,7 @@ class KernelLog:
                 except UnreadableError as error:
                     reasons.append(str(error))
             self._report(sink, State.DOWN, "; ".join([*reasons, REMEDY]))
-            await asyncio.sleep(self._recheck)
+            await asyncio.sleep(self._retry_interval)
 
     async def _follow(
         self, sink: Sink, messages: "_Messages", via: str, ended: asyncio.Future[str]

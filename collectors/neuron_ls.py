@@ -21,7 +21,7 @@ from .executable import NotRunnableError, locate
 from .local_source import LocalSource
 
 PERIOD = 60.0
-RECHECK = 300.0
+RETRY_INTERVAL = 300.0
 """Seconds between attempts to run a missing program."""
 DEADLINE = 10.0
 """Seconds for one run."""
@@ -128,7 +128,7 @@ class NeuronLs:
         command: its name, path, or argument list.
         period: seconds between runs.
         deadline: seconds for one run.
-        recheck: seconds between attempts to run a missing program.
+        retry_interval: seconds between attempts to run a missing program.
         run: runs it; None is on this machine.
     """
 
@@ -141,13 +141,13 @@ class NeuronLs:
         period: float = PERIOD,
         *,
         deadline: float = DEADLINE,
-        recheck: float = RECHECK,
+        retry_interval: float = RETRY_INTERVAL,
         run: Run | None = None,
     ) -> None:
         self.node = node
         self._lister = Lister(run or partial(run_here, command, deadline))
         self._period = period
-        self._recheck = recheck
+        self._retry_interval = retry_interval
         self._counts = Counter(runs=0, failures=0)
 
     async def run(self, sink: Sink) -> None:
@@ -165,7 +165,7 @@ class NeuronLs:
             payload = await self._lister.ask()
         except (NotRunnableError, OSError) as error:
             self._report(sink, State.DOWN, getattr(error, "strerror", None) or str(error))
-            return self._recheck
+            return self._retry_interval
         except FailedError as error:
             self._counts["runs"] += 1
             self._counts["failures"] += 1

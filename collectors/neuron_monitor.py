@@ -20,7 +20,7 @@ from .neuron_config import configuration_file
 from .neuron_examination import examine
 from .pace import hold
 
-RECHECK = 30.0
+RETRY_INTERVAL = 30.0
 """Seconds between attempts to run a missing program."""
 MIN_SILENCE = 15.0
 SILENT_PERIODS = 3
@@ -41,8 +41,8 @@ class NeuronMonitor:
         command: its name, path, or argument list.
         period: seconds between reports.
         silence: seconds without a report after which the process hangs.
-        patience: seconds between SIGTERM and SIGKILL for a process that hangs.
-        recheck: seconds between attempts to run a missing program.
+        timeout: seconds between SIGTERM and SIGKILL for a process that hangs.
+        retry_interval: seconds between attempts to run a missing program.
         backoff: the waits between restarts.
         launch: starts it; None is on this machine.
     """
@@ -56,8 +56,8 @@ class NeuronMonitor:
         period: float = 1.0,
         *,
         silence: float | None = None,
-        patience: float = TERM_SECONDS,
-        recheck: float = RECHECK,
+        timeout: float = TERM_SECONDS,
+        retry_interval: float = RETRY_INTERVAL,
         backoff: Backoff | None = None,
         launch: Launch | None = None,
     ) -> None:
@@ -65,8 +65,8 @@ class NeuronMonitor:
         self._launch = launch or partial(_launched, command, period)
         self._period = period
         self._silence = silence or max(SILENT_PERIODS * period, MIN_SILENCE)
-        self._patience = patience
-        self._recheck = recheck
+        self._timeout = timeout
+        self._retry_interval = retry_interval
         self._backoff = backoff or Backoff()
 
     async def run(self, sink: Sink) -> None:
@@ -81,10 +81,10 @@ class NeuronMonitor:
                 run.counts["restarts"] += 1
                 run.restarted = f"restarted: {reason}"
             except NotRunnableError as error:
-                wait = self._recheck
+                wait = self._retry_interval
                 run.report(State.DOWN, str(error))
             except OSError as error:
-                wait = self._recheck
+                wait = self._retry_interval
                 run.report(State.DOWN, f"cannot start neuron-monitor: {error.strerror or error}")
             await asyncio.sleep(wait)
 
@@ -105,7 +105,7 @@ class NeuronMonitor:
             except TimeoutError:
                 reason = f"neuron-monitor sent no report for {self._silence:g} s"
                 run.report(State.DOWN, reason)
-                await child.end(self._patience)
+                await child.end(self._timeout)
             finally:
                 await child.end(GRACE)
                 run.intake.close()

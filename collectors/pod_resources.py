@@ -130,7 +130,7 @@ LOCAL = LocalSource(
         PERIOD,
         # The call has its own timeout; a restarted kubelet is back soon.
         deadline=DEADLINE + 2.0,
-        recheck=PERIOD,
+        retry_interval=PERIOD,
     ),
     lambda settings: examine(Path(settings.pod_resources)),
 )

@@ -40,7 +40,7 @@ class Polled:
             not have the source.
         period: seconds between reads.
         deadline: seconds after which a read counts as stuck.
-        recheck: seconds between reads of an absent source.
+        retry_interval: seconds between reads of an absent source.
         worker: calls `read`; None is a thread of this machine.
     """
 
@@ -52,7 +52,7 @@ class Polled:
         period: float,
         *,
         deadline: float = 5.0,
-        recheck: float = 30.0,
+        retry_interval: float = 30.0,
         worker: Caller | None = None,
     ) -> None:
         self.node = node
@@ -60,7 +60,7 @@ class Polled:
         self._read = read
         self._period = period
         self._deadline = deadline
-        self._recheck = recheck
+        self._retry_interval = retry_interval
         self._worker = worker or Worker(f"trntop {source}")
         self._counts = Counter(skipped=0, stuck=0)
         self._stuck_since: float | None = None
@@ -100,12 +100,12 @@ class Polled:
         except (AbsentError, OSError) as error:
             self._stuck_since = None
             self._report(sink, State.DOWN, getattr(error, "strerror", None) or str(error))
-            return self._recheck
+            return self._retry_interval
         except Exception as error:  # a defect of a reader must not end it
             log.exception("reading %s", self.source)
             self._stuck_since = None
             self._report(sink, State.DOWN, f"internal error: {type(error).__name__}")
-            return self._recheck
+            return self._retry_interval
         self._stuck_since = None
         sink.reading(Reading(self.node, self.source, began, payload))
         self._report(sink, State.FRESH)

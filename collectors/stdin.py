@@ -1,10 +1,7 @@
 """neuron-monitor's output on standard input: `neuron-monitor | trntop export -`."""
 
 import asyncio
-import math
 import os
-import stat
-from functools import partial
 
 from trntop.catalog import NEURON_MONITOR
 from trntop.core.errors import UsageError
@@ -14,7 +11,6 @@ from trntop.session.collector import Sink
 
 from .intake import Intake
 from .pace import hold, rest
-from .worker import Worker
 
 CHUNK_BYTES = 1 << 18
 GARBAGE = "no line on standard input is a report of neuron-monitor"
@@ -25,8 +21,8 @@ DEFAULT_PERIOD = 1.0
 class StandardInput:
     """The collector of reports on standard input.
 
-    At the end of input it returns, with one of two states: ended (a file: its values stay) or down
-    (a live stream has stopped: its values become stale).
+    At the end of input it returns, with one of two states: ended (input came all at once: its
+    values stay) or down (a live stream has stopped: its values become stale).
 
     Args:
         node: name of the node of the reports.
@@ -41,10 +37,8 @@ class StandardInput:
     def __init__(self, node: str, descriptor: int = 0) -> None:
         self.node = node
         self._descriptor = descriptor
-        self._worker = Worker("trntop standard input")
-        """Reads files, which may be on a network file system."""
         try:
-            self._file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            os.fstat(descriptor)
         except OSError as error:
             raise UsageError("standard input is closed; `-` reads a pipe or a file") from error
         if os.isatty(descriptor):
@@ -78,7 +72,6 @@ class StandardInput:
         finally:
             reading.cancel()
             await asyncio.wait([reading])
-            self._worker.close()
 
     def _verdict(
         self, intake: Intake, last: bytes, reading: asyncio.Task[float]
@@ -91,7 +84,7 @@ class StandardInput:
             return State.DOWN, f"standard input cannot be read: {error.strerror}"
         if not reports:
             return State.DOWN, "standard input ended without a report"
-        if self._file or seconds < period_of(last):
+        if seconds < period_of(last):
             return State.ENDED, "standard input ended"
         return State.DOWN, f"standard input closed after {reports} reports"
 
@@ -115,9 +108,8 @@ class StandardInput:
         try:
             loop.add_reader(self._descriptor, ready.set)
         except PermissionError:
-            # A file, or /dev/null: epoll does not accept them.
-            read = partial(os.read, self._descriptor, CHUNK_BYTES)
-            return await self._worker.call(read, math.inf)
+            # /dev/null, which epoll does not accept; a file is a recording (`core.source_spec`).
+            return os.read(self._descriptor, CHUNK_BYTES)
         try:
             await ready.wait()
         finally:

@@ -40,9 +40,9 @@ BURST = 0.05
 """Seconds of work at a time."""
 MAX_SENDERS = 512
 """Connections, far more than a node has ranks."""
-RECHECK = 30.0
+RETRY_INTERVAL = 30.0
 """Seconds between two checks of the socket."""
-OBSERVER_RECHECK = 1.0
+OBSERVER_RETRY = 1.0
 """The same of an observer, which must not delay an agent."""
 
 SOCKET_REMEDY = "set collect.steps_socket to a path that can be written"
@@ -193,7 +193,7 @@ class StepsCollector:
         node: name of this machine.
         path: of the socket; None is the first of `trntop.steps.sockets` that works.
         observer: listen next to the socket of an agent, while there is none.
-        recheck: seconds between two checks of the socket.
+        retry_interval: seconds between two checks of the socket.
     """
 
     source = STEPS
@@ -204,12 +204,12 @@ class StepsCollector:
         path: Path | None = None,
         *,
         observer: bool = False,
-        recheck: float | None = None,
+        retry_interval: float | None = None,
     ) -> None:
         self.node = node
         self._path = path
         self._observer = observer
-        self._recheck = recheck or (OBSERVER_RECHECK if observer else RECHECK)
+        self._retry_interval = retry_interval or (OBSERVER_RETRY if observer else RETRY_INTERVAL)
         self._counts = {"oversize": 0, "pauses": 0, "turned_away": 0}
         self._received = False
 
@@ -221,7 +221,7 @@ class StepsCollector:
                 box = open_mailbox(self._path, observer=self._observer)
             except NoPlaceError as error:
                 self._report(sink, State.DOWN, str(error))
-                await asyncio.sleep(self._recheck)
+                await asyncio.sleep(self._retry_interval)
                 continue
             receiver = _Receiver(box.socket)
             receiving = asyncio.create_task(self._receive(receiver, sink))
@@ -233,7 +233,7 @@ class StepsCollector:
                     )
                     reason = receiver.problem or ("" if self._received else waiting)
                     self._report(sink, state, reason)
-                    await asyncio.wait([receiving], timeout=self._recheck)
+                    await asyncio.wait([receiving], timeout=self._retry_interval)
                     if receiving.done():
                         receiving.result()
             except NoPlaceError:

@@ -7,8 +7,8 @@ recordings), only http, https and ssh, and no link-local addresses, where clouds
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from trntop.core.errors import UsageError
 from trntop.core.settings import Fleet
@@ -39,15 +39,6 @@ _METADATA = (
     # The same services of EC2 over IPv6: metadata, time, DNS, credentials of pods.
     ipaddress.ip_network("fd00:ec2::/32"),
 )
-
-
-class Place(NamedTuple):
-    """One node of a list."""
-
-    address: str
-    facts: Mapping[str, str] = {}
-    name: str = ""
-    """The name in the list, if it has one."""
 
 
 def shown(text: str) -> str:
@@ -148,30 +139,23 @@ def checked_ip(text: str) -> str:
     return str(address)
 
 
-def targets_of(places: Iterable[Place]) -> list[Target]:
-    """Targets with unique names, one for each address.
-
-    The name is that in the list if it is unique, else the host, else the address.
+def targets_of(listed: Iterable[Target]) -> list[Target]:
+    """The nodes of a list, each address once, with names that are unique.
 
     Raises:
-        UsageError: there are more than `MAX_HOSTS`.
+        UsageError: there are too many.
     """
-    unique: dict[str, Place] = {}
-    for place in places:
-        unique.setdefault(place.address, place)
+    unique: dict[str, Target] = {}
+    for target in listed:
+        unique.setdefault(target.address, target)
         if len(unique) > MAX_HOSTS:
             raise UsageError(f"more than {MAX_HOSTS:,} nodes")
     by_host = named(unique)
-    count = Counter(
-        place.name or target.name for place, target in zip(unique.values(), by_host, strict=True)
-    )
+    pairs = list(zip(unique.values(), by_host, strict=True))
+    count = Counter(target.name or host.name for target, host in pairs)
     return with_unique_names(
         [
-            Target(
-                place.name if place.name and count[place.name] == 1 else target.name,
-                place.address,
-                place.facts,
-            )
-            for place, target in zip(unique.values(), by_host, strict=True)
+            target if count[target.name] == 1 else replace(target, name=host.name)
+            for target, host in pairs
         ]
     )

@@ -8,7 +8,7 @@ from trntop.core.settings import Fleet
 from trntop.core.text import clean
 
 from ..worker import StuckError
-from .addresses import Place, checked_host, checked_ip, host_address, targets_of
+from .addresses import checked_host, checked_ip, host_address, targets_of
 from .target import Finder, FindError, Target
 
 DEADLINE = 10.0
@@ -55,7 +55,7 @@ class Dns(Finder):
                 refused = str(error)
             else:
                 reached = host_address(address, self._fleet, self._port)
-                places.append(Place(reached, {"address": address}, address))
+                places.append(Target(address, reached, {"address": address}))
         if not places:
             raise FindError(f"{self.text}: {refused}")
         return targets_of(places)

@@ -21,7 +21,7 @@ from trntop.core.text import clean
 
 from .. import aws
 from ..worker import StuckError
-from .addresses import Place, checked_host, checked_ip, host_address, targets_of
+from .addresses import checked_host, checked_ip, host_address, targets_of
 from .target import Finder, FindError, Target
 
 log = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ class Ec2(Finder):
         self._name(instances)
         return targets_of(
             [
-                Place(address, _facts(instance) | statuses.get(key, {}), self._names[key])
+                Target(self._names[key], address, _facts(instance) | statuses.get(key, {}))
                 for key, instance in instances.items()
                 if (address := self._address(instance))
             ]

@@ -15,7 +15,7 @@ from trntop.core.settings import Fleet
 from trntop.core.text import clean
 
 from ..worker import StuckError
-from .addresses import Place, expand, targets_of
+from .addresses import expand, targets_of
 from .target import Finder, FindError, Target
 
 MAX_BYTES = 16 << 20
@@ -78,10 +78,10 @@ class NodesFile(Finder):
         return self._targets
 
 
-def _places(text: str, name: str, fleet: Fleet) -> Iterator[Place]:
+def _places(text: str, name: str, fleet: Fleet) -> Iterator[Target]:
     for number, line in enumerate(text.split("\n"), 1):
         for word in _WORDS.findall(line.partition("#")[0]):
             try:
-                yield from map(Place, expand(word, fleet))
+                yield from (Target("", address) for address in expand(word, fleet))
             except UsageError as error:
                 raise UsageError(f"{name}, line {number}: {error}") from None

@@ -14,7 +14,7 @@ from trntop.core.text import clean
 from trntop.remote.hostlist import expand_all
 
 from ..child import OutputError, obituary, output
-from .addresses import Place, host_address, targets_of
+from .addresses import host_address, targets_of
 from .target import Finder, FindError, Target
 
 DEADLINE = 10.0
@@ -67,7 +67,7 @@ class Slurm(Finder):
         }
         try:
             hosts = expand_all(nodes)
-            return targets_of(Place(host_address(host, self._fleet), shown) for host in hosts)
+            return targets_of(Target("", host_address(host, self._fleet), shown) for host in hosts)
         except UsageError as error:
             raise FindError(f"{self.text}: {error}") from None
 

@@ -21,7 +21,7 @@ class Target:
     """One node to monitor."""
 
     name: str
-    """Cleaned, and unique in a list."""
+    """Cleaned, and unique among targets; a finder may leave it empty."""
     address: str
     """`http://HOST:PORT`, `https://HOST:PORT/PATH` or `ssh://[USER@]HOST[:PORT]`."""
     facts: Mapping[str, str] = field(default_factory=dict)

@@ -225,7 +225,7 @@ async def test_a_way_that_opens_later_is_found(kernel: Kernel, sink: Notebook) -
             raise refusals.pop()
         return kernel.opener(path)
 
-    followed = KernelLog("n", journal=NO_JOURNAL, gather=0.02, recheck=0.05, opener=opener)
+    followed = KernelLog("n", journal=NO_JOURNAL, gather=0.02, retry_interval=0.05, opener=opener)
     async with running(followed, sink):
         await sink.until(lambda: sink.readings)
     assert sink.reasons(State.DOWN)[0].startswith("/dev/kmsg: Operation not permitted; ")

@@ -59,10 +59,10 @@ def sink() -> Notebook:
 
 
 def collector(
-    silence: float = 5.0, patience: float = 0.1, first: float = 0.02, period: float = PERIOD
+    silence: float = 5.0, timeout: float = 0.1, first: float = 0.02, period: float = PERIOD
 ) -> NeuronMonitor:
     return NeuronMonitor(
-        "n", COMMAND, period, silence=silence, patience=patience, backoff=Backoff(first)
+        "n", COMMAND, period, silence=silence, timeout=timeout, backoff=Backoff(first)
     )
 
 
@@ -185,7 +185,7 @@ async def test_ignored_term_is_followed_by_kill(fake: Fake, sink: Notebook) -> N
 
 async def test_quitting_while_the_watchdog_is_patient(fake: Fake, sink: Notebook) -> None:
     fake.does("ignore-term")
-    async with running(collector(silence=1.0, patience=60), sink) as task:
+    async with running(collector(silence=1.0, timeout=60), sink) as task:
         await sink.until(lambda: sink.readings)
         os.kill(fake.pids[-1], signal.SIGSTOP)
         await sink.until(lambda: sink.reasons(State.DOWN))

@@ -254,7 +254,7 @@ async def test_the_last_answer_stands_while_a_kubelet_restarts(
     (folder / "answer").write_bytes(ANSWER)
     sink = Notebook()
     reader = PodResourcesReader(folder / "k.sock")
-    collector = Polled("n", POD_RESOURCES, reader, 0.05, deadline=5.0, recheck=0.05)
+    collector = Polled("n", POD_RESOURCES, reader, 0.05, deadline=5.0, retry_interval=0.05)
     with kubelet():
         async with running(collector, sink):
             await sink.until(lambda: len(sink.readings) > 1)

@@ -24,7 +24,7 @@ async def test_what_is_absent_is_looked_for_again() -> None:
         return b"{}"
 
     sink = Notebook()
-    async with running(Polled("n", "efa", read, 60.0, recheck=0.002), sink):
+    async with running(Polled("n", "efa", read, 60.0, retry_interval=0.002), sink):
         await sink.until(lambda: len(sink.statuses) >= 2)
         assert sink.reasons(State.DOWN)[0] == "no EFA device in /sys/class/infiniband"
         assert not sink.readings
@@ -42,7 +42,7 @@ async def test_an_error_is_named_and_tried_again() -> None:
         return b"{}"
 
     sink = Notebook()
-    async with running(Polled("n", "host", read, 60.0, recheck=0.002), sink):
+    async with running(Polled("n", "host", read, 60.0, retry_interval=0.002), sink):
         await sink.until(lambda: sink.readings)
     assert sink.reasons(State.DOWN) == ["Permission denied"]
 

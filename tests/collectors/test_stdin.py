@@ -75,19 +75,6 @@ async def test_what_came_at_once_was_a_file(pipe: tuple[int, int]) -> None:
     assert sink.counts["skipped"] == 1
 
 
-async def test_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "reports"
-    path.write_bytes(ONE * 2000)
-    sink = Notebook()
-    file = os.open(path, os.O_RDONLY)
-    try:
-        await asyncio.wait_for(StandardInput("n", file).run(sink), 5)
-    finally:
-        os.close(file)
-    assert sink.statuses[-1].state is State.ENDED
-    assert sink.counts["reports"] == 2000
-
-
 async def test_no_report_at_all() -> None:
     sink = Notebook()
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -104,7 +104,7 @@ async def test_what_a_dead_agent_left_is_replaced(sink: Notebook, path: Path) ->
 
 async def test_a_second_agent_says_so_and_takes_over_later(sink: Notebook, path: Path) -> None:
     first = Mailbox(path)
-    async with running(StepsCollector("n", path, recheck=0.01), sink):
+    async with running(StepsCollector("n", path, retry_interval=0.01), sink):
         await sink.until(lambda: sink.reasons(State.DOWN))
         assert sink.reasons(State.DOWN)[0] == (
             f"another agent listens on {path}; end it, or set collect.steps_socket here and"
@@ -132,7 +132,7 @@ class TestGuest:
                         pass
                     await asyncio.sleep(0.01)
 
-        async with running(StepsCollector("n", path, observer=True, recheck=0.01), sink):
+        async with running(StepsCollector("n", path, observer=True, retry_interval=0.01), sink):
             await train(sink)
             async with running(StepsCollector("n", path), agents):
                 await sink.until(lambda: sink.reasons(State.DOWN))
@@ -163,14 +163,14 @@ class TestGuest:
         beside = path.with_name("observer.sock")
         first = open_mailbox(path, observer=True)
         assert first.path == beside
-        async with running(StepsCollector("n", path, observer=True, recheck=0.01), sink):
+        async with running(StepsCollector("n", path, observer=True, retry_interval=0.01), sink):
             await sink.until(lambda: sink.reasons(State.DOWN))
             assert sink.statuses[-1].reason == f"another dashboard receives it at {beside}"
             first.close()
             await sink.until(lambda: sink.reasons(State.STARTING))
 
     async def test_it_survives_what_is_no_socket(self, sink: Notebook, path: Path) -> None:
-        async with running(StepsCollector("n", path, observer=True, recheck=0.01), sink):
+        async with running(StepsCollector("n", path, observer=True, retry_interval=0.01), sink):
             await sink.until(lambda: sink.statuses)
             path.write_text("precious")
             await sink.until(lambda: sink.reasons(State.DOWN))
@@ -189,7 +189,7 @@ class TestGuest:
 
 
 async def test_a_socket_that_was_removed_is_made_again(sink: Notebook, path: Path) -> None:
-    async with running(StepsCollector("n", path, recheck=0.01), sink):
+    async with running(StepsCollector("n", path, retry_interval=0.01), sink):
         await sink.until(lambda: sink.statuses)
         path.unlink()
         await sink.until(path.exists)
@@ -263,7 +263,7 @@ class TestPlaces:
 
 
 async def test_long_and_broken_messages(sink: Notebook, path: Path, sender: socket.socket) -> None:
-    async with running(StepsCollector("n", path, recheck=0.01), sink):
+    async with running(StepsCollector("n", path, retry_interval=0.01), sink):
         await sink.until(lambda: sink.statuses)
         sender.connect(str(path))
         for message in (b"x" * 5000, b"{", b"y" * 4096, b"z" * 4097):
@@ -282,7 +282,7 @@ async def test_descriptors_that_run_out_are_waited_for(
         tries.append(1)
         raise OSError(24, "Too many open files")
 
-    async with running(StepsCollector("n", path, recheck=0.01), sink):
+    async with running(StepsCollector("n", path, retry_interval=0.01), sink):
         await sink.until(lambda: sink.statuses)
         with monkeypatch.context() as context:
             context.setattr(socket.socket, "accept", full)
@@ -298,7 +298,7 @@ async def test_senders_are_counted(
     sink: Notebook, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_SENDERS", 2)
-    async with running(StepsCollector("n", path, recheck=0.01), sink):
+    async with running(StepsCollector("n", path, retry_interval=0.01), sink):
         await sink.until(lambda: sink.statuses)
         emitters = [Steps(f"unix:{path}", rank=rank) for rank in range(3)]
         for emitter in emitters:
@@ -330,7 +330,7 @@ async def test_a_flood_is_throttled(
                 while not over.is_set():
                     one.send(b"{}")
 
-    async with running(StepsCollector("n", path, recheck=0.05), sink):
+    async with running(StepsCollector("n", path, retry_interval=0.05), sink):
         await sink.until(lambda: sink.statuses)
         thread = threading.Thread(target=flood)
         thread.start()

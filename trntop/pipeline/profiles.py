@@ -211,7 +211,7 @@ def read_summary(path: Path, name: str = "", uuid: str = "") -> Summary:
         DecodeError: it cannot be used; names the file, the field and the reason.
     """
     try:
-        found = list(_summaries(_parse(_read(path)), _DEPTH))
+        found = list(_summaries(msgspec.json.decode(_read(path)), _DEPTH))
         if not found:
             raise DecodeError("no summary of a profile: no `hbm_read_bytes` in it")
         figures = [_checked(summary) for summary in found]
@@ -219,6 +219,8 @@ def read_summary(path: Path, name: str = "", uuid: str = "") -> Summary:
         raise DecodeError(f"{path}: {error.strerror}") from error
     except DecodeError as error:
         raise DecodeError(f"{path}: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"{path}: not JSON: {clean(str(error))}") from None
     name = name or _text(found[0], _NAMES)
     uuid = uuid or _text(found[0], _UUIDS)
     guess = "" if uuid else path.name.removesuffix(".json")
@@ -231,13 +233,6 @@ def read_summary(path: Path, name: str = "", uuid: str = "") -> Summary:
         comm_seconds=_mean([one.cc_op_active_time for one in figures]),
     )
     return Summary(profile, bool(name or uuid), len(figures))
-
-
-def _parse(data: bytes) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(f"not JSON: {clean(str(error))}") from None
 
 
 def _summaries(tree: Any, depth: int) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,6 @@ import time
 import pytest
 
 from trntop.collectors.fleet.addresses import (
-    Place,
     checked_host,
     checked_ip,
     expand,
@@ -11,7 +10,7 @@ from trntop.collectors.fleet.addresses import (
     shown,
     targets_of,
 )
-from trntop.collectors.fleet.target import named
+from trntop.collectors.fleet.target import Target, named
 from trntop.core.errors import UsageError
 from trntop.core.settings import Fleet
 from trntop.remote.hostlist import MAX_HOSTS
@@ -116,14 +115,14 @@ def test_other_addresses_may_be_asked() -> None:
 
 def test_names_are_short_where_they_can_be() -> None:
     addresses = ["http://trn-1.a:1", "http://trn-1.b:1", "http://trn-2.a:1", "http://trn-3.a:1"]
-    places = [*map(Place, addresses), Place("http://trn-3.a:2"), Place("http://trn-3.a:2")]
+    places = [Target("", address) for address in (*addresses, *["http://trn-3.a:2"] * 2)]
     names = [target.name for target in targets_of(places)]
     assert names == ["trn-1.a", "trn-1.b", "trn-2", "trn-3.a:1", "trn-3.a:2"]
 
 
 def test_names_of_the_list_count_where_they_are_one_nodes() -> None:
-    places = [Place("http://10.0.0.1:1", {"a": "b"}, "x"), Place("http://10.0.0.2:1", {}, "y"),
-              Place("http://10.0.0.3:1", {}, "y")]  # fmt: skip
+    places = [Target("x", "http://10.0.0.1:1", {"a": "b"}), Target("y", "http://10.0.0.2:1"),
+              Target("y", "http://10.0.0.3:1")]  # fmt: skip
     targets = targets_of(places)
     assert [target.name for target in targets] == ["x", "10.0.0.2", "10.0.0.3"]
     assert targets[0].facts == {"a": "b"}
@@ -145,7 +144,7 @@ def test_names_of_the_list_count_where_they_are_one_nodes() -> None:
     ],
 )
 def test_no_two_have_one_name(places: list[tuple[str, str]], names: list[str]) -> None:
-    found = targets_of(Place(f"http://{host}:1", {}, name) for host, name in places)
+    found = targets_of(Target(name, f"http://{host}:1") for host, name in places)
     assert [target.name for target in found] == names
 
 
@@ -157,5 +156,5 @@ def test_no_two_have_one_name_however_they_are_shortened() -> None:
 def test_a_list_has_an_end() -> None:
     began = time.monotonic()
     with pytest.raises(UsageError, match="more than"):
-        targets_of(Place(f"http://trn-{number}:1") for number in range(MAX_HOSTS + 2))
+        targets_of(Target("", f"http://trn-{number}:1") for number in range(MAX_HOSTS + 2))
     assert time.monotonic() - began < 10

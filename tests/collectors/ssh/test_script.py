@@ -303,8 +303,8 @@ async def test_nothing_is_left_when_nobody_asks_any_more(
     reading: bool,
 ) -> None:
     """The other machine has vanished: the connection stands, and may not take answers either."""
-    patience = 3 if reading else 1
-    monkeypatch.setattr(script, "TIMEOUT", patience)
+    timeout = 3 if reading else 1
+    monkeypatch.setattr(script, "TIMEOUT", timeout)
     monkeypatch.setenv("FAKE_NEURON_MONITOR", "hang")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with _folders() as folders:
@@ -316,7 +316,7 @@ async def test_nothing_is_left_when_nobody_asks_any_more(
             async with _flushing(link):
                 await asyncio.to_thread(wait_until, lambda: _fakes(pid) == 1)
                 if reading:
-                    await asyncio.sleep(patience + 1.2)
+                    await asyncio.sleep(timeout + 1.2)
                     assert _fakes(pid) == 1, "as long as it is asked it stays"
             everything = descendants(pid)
             if not reading:
