@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, Self, cast
 
 from trntop.core.text import clean
 
-from .pace import rest
+from .throttle import rest
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 LINGER = 0.1

@@ -21,7 +21,7 @@ from trntop.sources.kernel_log import KINDS, MAX_LINES, relevant
 
 from .child import GRACE, Child, obituary
 from .local_source import LocalSource
-from .pace import rest
+from .throttle import rest
 
 HEARTBEAT = 10.0
 """Seconds between readings without a relevant message."""

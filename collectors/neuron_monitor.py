@@ -18,7 +18,7 @@ from .intake import Intake
 from .local_source import LocalSource
 from .neuron_config import configuration_file
 from .neuron_examination import examine
-from .pace import hold
+from .throttle import hold
 
 RETRY_INTERVAL = 30.0
 """Seconds between attempts to run a missing program."""

@@ -10,7 +10,7 @@ from trntop.recording.envelope import longest_period
 from trntop.session.collector import Sink
 
 from .intake import Intake
-from .pace import hold, rest
+from .throttle import hold, rest
 
 CHUNK_BYTES = 1 << 18
 GARBAGE = "no line on standard input is a report of neuron-monitor"

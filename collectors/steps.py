@@ -26,7 +26,7 @@ from trntop.session.collector import Examination, Sink
 from trntop.steps import OBSERVER, sockets
 
 from .local_source import LocalSource
-from .pace import rest
+from .throttle import rest
 
 MAX_BYTES = 4096
 """Longest record."""

@@ -167,8 +167,13 @@ class Folder:
         """See `Files`."""
         with os.scandir(f"{self._root}/{folder}") as found:
             return [
-                Entry(one.name, one.inode(), one.is_dir(follow_symlinks=False), one.is_symlink())
-                for one in found
+                Entry(
+                    entry.name,
+                    entry.inode(),
+                    entry.is_dir(follow_symlinks=False),
+                    entry.is_symlink(),
+                )
+                for entry in found
             ]
 
     def inode(self, path: str) -> int:

@@ -75,7 +75,7 @@ class EfaDevices(Simulated):
         for job in script.jobs:
             # A single node has the traffic of one of a pair.
             peers = max(len(job.nodes), 2)
-            parameters = PARAMETERS * fleet.flops_ratio * job.pace
+            parameters = PARAMETERS * fleet.flops_ratio * job.step_ratio
             self._step_bytes[job.nodes] = BYTES_PER_PARAMETER * parameters * (peers - 1) / peers
         self._templates: dict[tuple[int, str] | None, Template] = {}
         chance = np.random.default_rng([simulation.seed, 21])

@@ -9,7 +9,7 @@ from trntop.core.model import Column
 
 from .fleet import Fleet
 
-PACES = (0.6, 1.5)
+STEP_RATIOS = (0.6, 1.5)
 """Step time of the other jobs, relative to the first."""
 LIGHTEST = 0.9
 """Compute of the lightest pipeline stage, relative to the heaviest."""
@@ -23,7 +23,7 @@ class Job:
     name: str
     nodes: npt.NDArray[np.int64]
     """Indices in the fleet."""
-    pace: float
+    step_ratio: float
     """Relative step time."""
     stage: npt.NDArray[np.int64]
     """Pipeline stage of each node."""
@@ -56,9 +56,9 @@ def jobs_of(
 
 def _job(index: int, name: str, nodes: npt.NDArray[np.int64], stages: int, seed: int) -> Job:
     rng = np.random.default_rng([seed, 17, index])
-    pace = float(rng.uniform(*PACES)) if index else 1.0
+    step_ratio = float(rng.uniform(*STEP_RATIOS)) if index else 1.0
     stage = np.arange(len(nodes)) * stages // len(nodes)
     # One stage is the heaviest, like one with large embeddings.
     loads = rng.uniform(LIGHTEST, 0.98, stages)
     loads[rng.integers(stages)] = 1.0
-    return Job(index, name, nodes, pace, stage, loads[stage])
+    return Job(index, name, nodes, step_ratio, stage, loads[stage])

@@ -49,7 +49,7 @@ class TrainingLog:
             grad_norm=GRAD_NORM * (1.0 + GRAD_NOISE * float(self._rng.normal())),
             gib=share * self._chip.hbm_bytes / 2**30,
             percent=100.0 * share,
-            tps=round(round(TOKENS_PER_RANK * self._job.pace) / (step.end - step.begin)),
+            tps=round(round(TOKENS_PER_RANK * self._job.step_ratio) / (step.end - step.begin)),
             tflops=mfu * self._chip.bf16_flops_per_second / 1e12,
             mfu=100.0 * mfu,
         )

@@ -60,7 +60,7 @@ class StepTelemetry:
         self._shape = (len(job.nodes), fleet.devices)
         self._job = job
         self._starts = [starts[node] for node in job.nodes.tolist()]
-        self._tokens = round(TOKENS_PER_RANK * job.pace) * len(job.nodes) * fleet.devices
+        self._tokens = round(TOKENS_PER_RANK * job.step_ratio) * len(job.nodes) * fleet.devices
         self._noise = RANK_NOISE * simulation.noise
         self._rng = np.random.default_rng([simulation.seed, 8, job.index])
         self._stages = job.stage.tolist()

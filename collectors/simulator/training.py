@@ -125,8 +125,8 @@ class TrainingLoop:
     def _step(self, begin: float) -> Step:
         compute, speed = self._compute(begin)
         comm, slower = self._comm(begin)
-        pace = self._job.pace
-        hidden = min(HIDDEN_SHARE * comm, MAX_HIDDEN * pace)
+        step_ratio = self._job.step_ratio
+        hidden = min(HIDDEN_SHARE * comm, MAX_HIDDEN * step_ratio)
         length = float(compute.max()) + comm - hidden
         pause = self._pause(begin, compute, length)
         whole = pause.why is not Stall.HANG
@@ -167,7 +167,7 @@ class TrainingLoop:
         if 0.0 < begin < 3.0 * warmup:
             since = begin / warmup - COMPILING_SHARE
             slower *= 1.0 + FIRST_STEPS_SLOW * math.exp(-since / (1.0 - COMPILING_SHARE))
-        compute = (COMPUTE * job.pace * job.load * usual)[:, None] * slower
+        compute = (COMPUTE * job.step_ratio * job.load * usual)[:, None] * slower
         return compute, 1.0 / slower
 
     def _comm(self, begin: float) -> tuple[float, float]:
@@ -187,11 +187,13 @@ class TrainingLoop:
             slower *= 1.0 + bound.depth_at(begin)
         if self._blip():
             slower *= 1.0 + self._chance.uniform(*BLIP_COMM)
-        return COMM * self._job.pace * scatter * slower, slower
+        return COMM * self._job.step_ratio * scatter * slower, slower
 
     def _blip(self) -> bool:
         """Whether this step has a blip of one of the two kinds."""
-        chance = 0.5 * self._simulation.blips * (COMPUTE + COMM) * self._job.pace / BLIP_SECONDS
+        chance = (
+            0.5 * self._simulation.blips * (COMPUTE + COMM) * self._job.step_ratio / BLIP_SECONDS
+        )
         return chance > 0.0 and bool(self._chance.random() < chance)
 
     def _pause(self, begin: float, compute: Column, length: float) -> _Pause:

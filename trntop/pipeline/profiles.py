@@ -108,8 +108,8 @@ def add(path: Path, profile: NeffProfile, *, make_folder: bool = False) -> NeffP
         SettingsError: the file cannot be read or written, is full, or has no folder.
     """
     known = load(path)
-    former = next((one for one in known if _same(one, profile)), None)
-    kept = [one for one in known if one is not former]
+    former = next((entry for entry in known if _same(entry, profile)), None)
+    kept = [entry for entry in known if entry is not former]
     if len(kept) >= decoder.MAX_PROFILES:
         raise SettingsError(f"{path}: holds {len(kept):,} profiles; remove some first")
     if not (make_folder or path.parent.is_dir()):
@@ -126,20 +126,20 @@ def remove(path: Path, name: str) -> NeffProfile:
         SettingsError: the file cannot be read or written.
     """
     known = load(path)
-    gone = next((one for one in known if name and name in (one.name, one.uuid)), None)
+    gone = next((entry for entry in known if name and name in (entry.name, entry.uuid)), None)
     if gone is None:
-        names = ", ".join(one.name or one.uuid for one in known[:8])
+        names = ", ".join(entry.name or entry.uuid for entry in known[:8])
         names += ", …" if len(known) > 8 else ""
         raise UsageError(f"{path}: no profile of {clean(name)}; it holds {names or 'none'}")
-    _write(path, [one for one in known if one is not gone])
+    _write(path, [entry for entry in known if entry is not gone])
     return gone
 
 
-def _same(one: NeffProfile, other: NeffProfile) -> bool:
+def _same(entry: NeffProfile, other: NeffProfile) -> bool:
     """Whether two profiles are of one program, as `find` would take them."""
-    if one.uuid and other.uuid:
-        return one.uuid == other.uuid
-    return bool(one.name) and one.name == other.name
+    if entry.uuid and other.uuid:
+        return entry.uuid == other.uuid
+    return bool(entry.name) and entry.name == other.name
 
 
 def _read(path: Path) -> bytes:
@@ -227,10 +227,10 @@ def read_summary(path: Path, name: str = "", uuid: str = "") -> Summary:
     profile = NeffProfile(
         name=clean(PurePath(name).name or guess),
         uuid=clean(uuid, 64),
-        hbm_read_bytes=sum(one.hbm_read_bytes for one in figures) / len(figures),
-        hbm_write_bytes=sum(one.hbm_write_bytes for one in figures) / len(figures),
-        seconds=_mean([one.total_time for one in figures]),
-        comm_seconds=_mean([one.cc_op_active_time for one in figures]),
+        hbm_read_bytes=sum(entry.hbm_read_bytes for entry in figures) / len(figures),
+        hbm_write_bytes=sum(entry.hbm_write_bytes for entry in figures) / len(figures),
+        seconds=_mean([entry.total_time for entry in figures]),
+        comm_seconds=_mean([entry.cc_op_active_time for entry in figures]),
     )
     return Summary(profile, bool(name or uuid), len(figures))
 

@@ -35,28 +35,28 @@ def decode(data: bytes) -> Sample:
     """
     page = read(data, _FAMILIES)
     failed = any(
-        one.value == 0 for one in page.of(_SUCCESS) if one.labels.get("collector") == "amazonefa"
+        row.value == 0 for row in page.of(_SUCCESS) if row.labels.get("collector") == "amazonefa"
     )
     named = [name for name in page.families if name != _SUCCESS]
     if not named and not failed:
         raise DecodeError("no page of the EFA node exporter")
-    series = [one for name in named for one in page.of(name)]
-    labels = {one.labels.get("device", "") for one in series}
+    series = [row for name in named for row in page.of(name)]
+    labels = {row.labels.get("device", "") for row in series}
     devices = sorted(labels - {""})[:MAX_DEVICES]
     place = {device: index for index, device in enumerate(devices)}
     sample = Sample(period=PERIOD, problems=page.problems)
     # As trntop's own pages under these names state.
-    sample.simulated = any(one.labels.get("provenance") == "simulated" for one in series[:1])
+    sample.simulated = any(row.labels.get("provenance") == "simulated" for row in series[:1])
     if failed:
         sample.unusable = "node_exporter's collector amazonefa failed"
         return sample
     sample.keys[Entity.EFA] = tuple(clean(device, 64) for device in devices)
     for family, name in _COUNTERS.items():
         column = np.full(len(devices), np.nan)
-        for one in page.of(family):
-            index = place.get(one.labels.get("device", ""))
+        for row in page.of(family):
+            index = place.get(row.labels.get("device", ""))
             if index is not None:
-                column[index] = one.value
+                column[index] = row.value
         if not np.isnan(column).all():
             sample.columns[f"efa_{name}_total"] = within(column, COUNTER)
     readable = sample.columns.get("efa_tx_bytes_total", np.full(len(devices), np.nan))

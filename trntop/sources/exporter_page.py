@@ -115,10 +115,10 @@ def index_of(labels: dict[str, str], label: str, limit: int) -> int | None:
 
 def indexed(series: list[Series], label: str, limit: int) -> Iterator[tuple[int, Series]]:
     """The series that have an index below `limit` in a label, and which."""
-    for one in series:
-        index = _INDICES.get(one.labels.get(label, ""), limit)
+    for row in series:
+        index = _INDICES.get(row.labels.get(label, ""), limit)
         if index < limit:
-            yield index, one
+            yield index, row
 
 
 def within(values: Values, bounds: Range) -> Values:

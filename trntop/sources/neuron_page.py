@@ -114,8 +114,8 @@ def _runtimes(page: Page) -> list[report.RuntimeProcess]:
     """The processes, in the order of the page; a group without series could not be read."""
     families = (_RUNTIME_MEMORY, _RUNTIME_VCPU, _LATENCY, UTILIZATION)
     tags = list(dict.fromkeys(
-        tag for name in families for one in page.of(name)
-        if (tag := one.labels.get("runtime_tag"))
+        tag for name in families for row in page.of(name)
+        if (tag := row.labels.get("runtime_tag"))
     ))[:MAX_RUNTIMES]  # fmt: skip
     pids = [int(tag) if tag.isascii() and tag.isdigit() and len(tag) < 10 else None for tag in tags]
     if len(set(pids)) < len(pids):  # 7 and 007
@@ -125,11 +125,11 @@ def _runtimes(page: Page) -> list[report.RuntimeProcess]:
     for tag, pid in zip(tags, pids, strict=True):
         own = {name: by_tag.get(tag, []) for name, by_tag in of_tag.items()}
         cores = {
-            str(core): report.Core(neuroncore_utilization=100 * one.value)
-            for core, one in indexed(own[UTILIZATION], "neuroncore", MAX_CORES)
+            str(core): report.Core(neuroncore_utilization=100 * row.value)
+            for core, row in indexed(own[UTILIZATION], "neuroncore", MAX_CORES)
         }
         latencies: dict[str, Number] = {
-            one.labels.get("percentile", ""): one.value for one in own[_LATENCY]
+            row.labels.get("percentile", ""): row.value for row in own[_LATENCY]
         }
         modes = _modes(own[_RUNTIME_VCPU])
         groups = report.RuntimeReport(
@@ -145,11 +145,11 @@ def _runtimes(page: Page) -> list[report.RuntimeProcess]:
 
 
 def _memory(own: dict[str, list[Series]]) -> report.Memory:
-    used = {one.labels.get("memory_location", ""): one.value for one in own[_RUNTIME_MEMORY]}
+    used = {row.labels.get("memory_location", ""): row.value for row in own[_RUNTIME_MEMORY]}
     cores: dict[str, dict[str, float]] = {}
     for name, category in _MEMORY.items():
-        for core, one in indexed(own[name], "neuroncore", MAX_CORES):
-            cores.setdefault(str(core), {})[category] = one.value
+        for core, row in indexed(own[name], "neuroncore", MAX_CORES):
+            cores.setdefault(str(core), {})[category] = row.value
     breakdown = {"neuroncore_memory_usage": cores}
     return report.Memory(
         neuron_runtime_used_bytes=report.UsedBytes(
@@ -163,9 +163,9 @@ def _memory(own: dict[str, list[Series]]) -> report.Memory:
 def _system(page: Page) -> report.System:
     events: dict[int, dict[str, float]] = {}
     for event, series in _by(page.of(_ECC), "event_type").items():
-        for device, one in indexed(series, "neuron_device_index", MAX_DEVICES):
+        for device, row in indexed(series, "neuron_device_index", MAX_DEVICES):
             if event in ECC_EVENTS:
-                events.setdefault(device, {})[event] = one.value
+                events.setdefault(device, {})[event] = row.value
     devices = [report.DeviceCounters(device, **counts) for device, counts in sorted(events.items())]
     modes = _modes(page.of(_VCPU))
     host: dict[str, Any] = {
@@ -185,7 +185,7 @@ def _count_executions(page: Page, sample: Sample) -> None:
         (_ERRORS, "error_type", EXECUTION_ERRORS, "node_execution_errors"),
     ):
         by = _by(page.of(family), label)
-        counts = {name: sum(one.value for one in by[name]) for name in outcomes if name in by}
+        counts = {name: sum(row.value for row in by[name]) for name in outcomes if name in by}
         for name, count in counts.items():
             sample.columns[f"{quantity}_{name}_total"] = within(np.array([count]), COUNTER)
         if counts:
@@ -198,14 +198,14 @@ def _count_executions(page: Page, sample: Sample) -> None:
 
 def _modes(series: Iterable[Series]) -> dict[str, Number]:
     """Percent of CPU time by mode."""
-    return {one.labels.get("usage_type", ""): 100 * one.value for one in series}
+    return {row.labels.get("usage_type", ""): 100 * row.value for row in series}
 
 
 def _by(series: Iterable[Series], label: str) -> dict[str, list[Series]]:
     """Series by the value of a label."""
     groups: dict[str, list[Series]] = {}
-    for one in series:
-        groups.setdefault(one.labels.get(label, ""), []).append(one)
+    for row in series:
+        groups.setdefault(row.labels.get(label, ""), []).append(row)
     return groups
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from trntop.collectors.pace import NAP, hold, rest
+from trntop.collectors.throttle import NAP, hold, rest
 
 
 @pytest.mark.parametrize(("period", "seconds"), [(0.1, 0.025), (1.0, 0.25), (60.0, 0.25)])
