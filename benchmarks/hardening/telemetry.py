@@ -141,7 +141,7 @@ class _Node:
 
     def streams(self) -> list[Iterator[Reading]]:
         made = [self._monitor(), self._host()]
-        if self._row.efa_cards:
+        if self._row.efa_devices:
             made.append(self._efa())
         if self._world.probes:
             made.append(self._probes())
@@ -412,7 +412,7 @@ _MOVING = tuple(
 @cache
 def cards(kind: str) -> list[str]:
     """The EFA devices of an instance type, in the order of their names."""
-    count = INSTANCE_TYPES[kind].efa_cards or 0
+    count = INSTANCE_TYPES[kind].efa_devices or 0
     return sorted(f"rdmap{16 * (n // 2 + 1)}s{27 + n % 2}" for n in range(count))
 
 

@@ -31,7 +31,7 @@ WORK_REQUEST = {"send": 16 << 10, "read": 256 << 10, "write": 1 << 20}
 SEND_SHARE = 0.04
 READ_SHARE = 0.02
 
-CARD_IMBALANCE = 0.01
+DEVICE_IMBALANCE = 0.01
 DEVICE_NOISE = 0.01
 
 RETRANSMITS = 2e-6
@@ -69,7 +69,7 @@ class EfaDevices(Simulated):
         self._noise = simulation.noise
         self._rng = np.random.default_rng([simulation.seed, 7])
         shape = (fleet.nodes, len(fleet.efa))
-        self._weights = self._rng.normal(1.0, CARD_IMBALANCE * self._noise, shape)
+        self._weights = self._rng.normal(1.0, DEVICE_IMBALANCE * self._noise, shape)
         self._step_bytes = np.zeros((fleet.nodes, 1))
         """Of each node in a step of its job, in each direction."""
         for job in script.jobs:

@@ -53,7 +53,7 @@ class Fleet:
         """Logical cores of one node."""
         self.vcpus = row.vcpus or DEFAULT_VCPUS
         self.efa_gbps = row.efa_gbps or 0.0
-        self.efa = _efa_devices(row.efa_cards or 0)
+        self.efa = _efa_devices(row.efa_devices or 0)
         self.nodes = nodes
         width = max(3, len(str(nodes - 1)))
         self.names = tuple(f"trn-{node:0{width}d}" for node in range(nodes))

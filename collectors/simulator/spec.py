@@ -108,7 +108,7 @@ class Simulation(msgspec.Struct, frozen=True):
                 raise UsageError(f"{name}={getattr(self, name)} is not valid: at most {most}")
         if not self.job.isprintable():
             raise UsageError(f"job={self.job!r} has characters that are not printable")
-        if self.play.needs_efa and not row.efa_cards:
+        if self.play.needs_efa and not row.efa_devices:
             raise UsageError(
                 f"scenario {self.scenario!r} needs EFA devices, {self.instance_type} has none"
             )

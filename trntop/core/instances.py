@@ -32,7 +32,7 @@ class InstanceType:
     chip: Chip
     devices: int
     vcpus: int | None
-    efa_cards: int | None
+    efa_devices: int | None
     efa_gbps: float | None
     """Line rate of one EFA device, in Gb/s."""
 

@@ -179,7 +179,7 @@ def _peer_ratio(inventory: Inventory, sent: Column) -> Column | None:
 @formula("node_efa_cards_expected", "node_efa_cards")
 def _devices_expected(inventory: Inventory, _: Column) -> Column | None:
     row = INSTANCE_TYPES.get(inventory.instance_type)
-    return None if row is None or row.efa_cards is None else np.array([float(row.efa_cards)])
+    return None if row is None or row.efa_devices is None else np.array([float(row.efa_devices)])
 
 
 @formula("node_efa_tx_imbalance_ratio", "efa_tx_sibling_ratio")

@@ -72,7 +72,7 @@ def test_any_instance_type_plays(instance_type: str, scenario: str) -> None:
     row = INSTANCE_TYPES[instance_type]
     events = readings(f"sim:{scenario}?nodes=1&type={instance_type}&minutes=0.2", 1000)
     sources = {reading.source for reading in events}
-    simulated = {STEPS, LOG, *SIMULATED} - ({EFA_SOURCE} if not row.efa_cards else set())
+    simulated = {STEPS, LOG, *SIMULATED} - ({EFA_SOURCE} if not row.efa_devices else set())
     assert sources == {*LOCAL_SOURCES} & simulated
 
 

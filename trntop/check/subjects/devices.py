@@ -19,7 +19,7 @@ REAL_RATES = (2, 13)
 def expected_efa_devices(seen: Inspection) -> int | None:
     """EFA devices of the instance type; None if unknown."""
     row = INSTANCE_TYPES.get(seen.instance_type)
-    return row.efa_cards if row else None
+    return row.efa_devices if row else None
 
 
 def findings(inspections: Mapping[str, NodeInspection], spec: ProbeSpec) -> Iterator[Finding]:
