@@ -78,6 +78,8 @@ class Failure(NamedTuple):
     reason: str
     lasting: bool = False
     """Whether the user must act before it can work."""
+    lasted: float = 0.0
+    """Seconds for which the node responded."""
 
 
 _FAILURES = tuple(

@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Set
-from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,6 +19,7 @@ from trntop.session.collector import Sink
 from ..backoff import Backoff
 from . import command, script, sources
 from .address import Address
+from .command import Failure
 from .link import Link
 
 AT_ONCE = 16
@@ -39,17 +39,6 @@ DESCRIPTORS = 4
 """Open files of a connection: three pipes, and the process."""
 
 _gates: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = WeakKeyDictionary()
-
-
-@dataclass(frozen=True, slots=True)
-class _Lost:
-    """How a connection ended."""
-
-    reason: str
-    lasted: float = 0.0
-    """Seconds for which the node responded."""
-    lasting: bool = False
-    """Whether the user must act first."""
 
 
 class SshNode:
@@ -126,14 +115,14 @@ class SshNode:
             self._report(sink, State.DOWN, f"{lost.reason}; next attempt in {wait:.0f} s")
             await asyncio.sleep(wait)
 
-    async def _connect(self, sink: Sink) -> _Lost:
+    async def _connect(self, sink: Sink) -> Failure:
         """One connection, to its end."""
         environ = command.environment(os.environ)
         async with _gate():
             try:
                 link = await Link.open(self._argv, environ, self._settings.collect)
             except OSError as error:
-                return _Lost(f"cannot run ssh: {error.strerror or error}", lasting=True)
+                return Failure(f"cannot run ssh: {error.strerror or error}", lasting=True)
             try:
                 lost = await self._wait_ready(link)
             except BaseException:
@@ -144,7 +133,7 @@ class SshNode:
         finally:
             await self._leave(link)
 
-    async def _wait_ready(self, link: Link) -> _Lost | None:
+    async def _wait_ready(self, link: Link) -> Failure | None:
         """Waits for the script to start; why it does not."""
         limit = LOGIN * self._settings.fleet.connect
         either: list[asyncio.Future[Any]] = [link.ready, link.ended]
@@ -156,9 +145,9 @@ class SshNode:
             return None
         if link.ended.done():
             return self._ended(link)
-        return _Lost(f"no shell responded within {limit:g} s")
+        return Failure(f"no shell responded within {limit:g} s")
 
-    async def _stay(self, link: Link, sink: Sink) -> _Lost:
+    async def _stay(self, link: Link, sink: Sink) -> Failure:
         """Reads the sources until the connection is lost."""
         loop = asyncio.get_running_loop()
         began = link.last_seen = loop.time()
@@ -171,11 +160,11 @@ class SshNode:
         try:
             while True:
                 if link.answers.broken:
-                    return _Lost(link.answers.broken, link.last_seen - began)
+                    return Failure(link.answers.broken, lasted=link.last_seen - began)
                 left = link.last_seen + self._silence - loop.time()
                 if left <= 0:
                     reason = f"no response for {self._silence:.0f} s: the node hangs"
-                    return _Lost(reason, link.last_seen - began)
+                    return Failure(reason, lasted=link.last_seen - began)
                 awaited: list[asyncio.Future[Any]] = [link.ended, *tasks]
                 await asyncio.wait(awaited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 for task in tasks:
@@ -183,7 +172,7 @@ class SshNode:
                         task.result()  # they end only by a defect
                 if link.ended.done():
                     lost = self._ended(link)
-                    return replace(lost, lasted=link.last_seen - began)
+                    return lost._replace(lasted=link.last_seen - began)
         finally:
             link.close()
             for task in tasks:
@@ -207,11 +196,10 @@ class SshNode:
         link.close()
         await link.end(END_SECONDS)
 
-    def _ended(self, link: Link) -> _Lost:
+    def _ended(self, link: Link) -> Failure:
         if link.failure:
-            return _Lost(f"the script could not start: {link.failure}", lasting=True)
-        failure = command.why(link.answers.noise, link.ended.result(), self._address)
-        return _Lost(failure.reason, lasting=failure.lasting)
+            return Failure(f"the script could not start: {link.failure}", lasting=True)
+        return command.why(link.answers.noise, link.ended.result(), self._address)
 
     def _report(self, sink: Sink, state: State, reason: str = "") -> None:
         sink.status(Status(self.node, SSH, state, reason, dict(self._counts)))

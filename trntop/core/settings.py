@@ -21,6 +21,7 @@ from msgspec import inspect as types
 
 from trntop.core.custom_rule import MAX_RULES, OwnRule
 from trntop.core.errors import SettingsError
+from trntop.core.folders import user_folder
 from trntop.core.suggest import unknown
 
 MAX_FILE_BYTES = 1 << 20
@@ -352,13 +353,10 @@ def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
         return path
     if named := environ.get("TRNTOP_CONFIG"):
         return Path(named)
-    folder = environ.get("XDG_CONFIG_HOME", "")
-    # The XDG specification ignores relative paths.
-    if not folder.startswith("/"):
-        folder = f"{environ['HOME']}/.config" if environ.get("HOME") else ""
-    file = Path(folder, "trntop", "config.toml")
+    folder = user_folder(environ, "XDG_CONFIG_HOME", ".config")
+    file = folder / "config.toml" if folder else None
     # os.path.exists, unlike Path.exists, returns False for a directory without permission.
-    return file if folder and os.path.exists(file) else None  # noqa: PTH110
+    return file if file and os.path.exists(file) else None  # noqa: PTH110
 
 
 def _from_file(path: Path, reserved: Container[str]) -> tuple[dict[str, Any], tuple[OwnRule, ...]]:

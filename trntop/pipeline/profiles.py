@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from trntop.core.errors import DecodeError, SettingsError, UsageError
+from trntop.core.folders import user_folder
 from trntop.core.model import Neff, NeffProfile
 from trntop.core.settings import Collect
 from trntop.core.text import clean
@@ -65,11 +66,8 @@ def path_of(settings: Collect, environ: Mapping[str, str]) -> Path:
 
 def default_path(environ: Mapping[str, str]) -> Path:
     """`trntop/profiles.json` in `$XDG_DATA_HOME`, else `~/.local/share`, else `/var/lib`."""
-    folder = environ.get("XDG_DATA_HOME", "")
-    # The XDG specification has relative paths ignored.
-    if not folder.startswith("/"):
-        folder = f"{environ['HOME']}/.local/share" if environ.get("HOME") else "/var/lib"
-    return Path(folder, "trntop", "profiles.json")
+    folder = user_folder(environ, "XDG_DATA_HOME", ".local/share") or Path("/var/lib/trntop")
+    return folder / "profiles.json"
 
 
 def load(path: Path) -> tuple[NeffProfile, ...]:

@@ -115,10 +115,10 @@ def test_no_window_asks_and_messages_are_english() -> None:
     ],
 )
 def test_complaints_in_words(said: str, reason: str, lasting: bool) -> None:
-    assert why(said.split("\n"), 255, NODE) == (reason, lasting)
+    assert why(said.split("\n"), 255, NODE)[:2] == (reason, lasting)
 
 
 def test_ends_of_others() -> None:
-    assert why(["sh: not found"], 127, NODE) == ("it has no POSIX shell: sh: not found", True)
+    assert why(["sh: not found"], 127, NODE)[:2] == ("it has no POSIX shell: sh: not found", True)
     assert why(["bye"], 3, NODE).reason == "the shell there exited with code 3: bye"
     assert why([], -9, NODE).reason == "ssh ended by signal 9"
