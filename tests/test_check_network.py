@@ -143,7 +143,7 @@ def test_all_are_fit(cluster: Cluster) -> None:
     assert (code, check.verdict) == (0, "PASS: 8 nodes are fit"), errors
     assert check.simulated
     assert {
-        place.node: (place.cards, place.expected_cards) for place in check.places
+        place.node: (place.efa_devices, place.expected_efa_devices) for place in check.places
     } == dict.fromkeys(NAMES, (8, 8))
     assert len(check.trials) >= len(NAMES)
     assert cluster.left() == {}
