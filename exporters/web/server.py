@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from trntop import __version__
 from trntop.catalog import Page
@@ -187,7 +186,7 @@ class Server(QuietServer):
 
         context = None if access is None else access.context
         config = uvicorn.Config(
-            _nosniff(app if access is None else access.guard(app)),
+            app if access is None else access.guard(app),
             http=HttpConnection,
             ssl_context_factory=None if context is None else lambda *_: context,
             ws="none",
@@ -197,6 +196,7 @@ class Server(QuietServer):
             log_level="error",
             access_log=False,
             server_header=False,
+            headers=[("X-Content-Type-Options", "nosniff")],
             proxy_headers=False,
             backlog=BACKLOG,
             timeout_keep_alive=IDLE_SECONDS,
@@ -246,17 +246,3 @@ def serve(
     finally:
         if access is not None:
             access.close()
-
-
-def _nosniff(app: ASGIApp) -> ASGIApp:
-    """Sets `X-Content-Type-Options` on every response, errors included."""
-
-    async def with_header(scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_header(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["X-Content-Type-Options"] = "nosniff"
-            await send(message)
-
-        await app(scope, receive, send_with_header)
-
-    return with_header

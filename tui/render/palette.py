@@ -79,20 +79,13 @@ def level_of(ratio: float) -> int:
 
 def palette(variables: Mapping[str, str]) -> Palette:
     """The styles for a theme's variables (`App.theme_variables`)."""
-    names = (
-        "background", "foreground", "primary", "accent", "success", "warning", "error", "surface",
-        "secondary",
-    )  # fmt: skip
-    base = tuple(_color(variables.get(name, "")) for name in names)
-    scale = tuple(
-        _color(variables.get(name, ""), base[default])
-        for name, default in (("level-low", 0), ("level-mid", 2), ("level-high", 1))
-    )
-    quiet = tuple(
-        float(variables.get(name, default))
-        for name, default in (("muted-contrast", MUTED), ("faint-contrast", FAINT))
-    )
-    return _palette(base, scale, quiet)
+    return _palette(tuple((name, variables[name]) for name in _VARIABLES if name in variables))
+
+
+_VARIABLES = (
+    "background", "foreground", "primary", "accent", "success", "warning", "error", "surface",
+    "secondary", "level-low", "level-mid", "level-high", "muted-contrast", "faint-contrast",
+)  # fmt: skip
 
 
 def _color(text: str, default: Color | None = None) -> Color:
@@ -118,10 +111,13 @@ def luminance(color: Color) -> float:
 
 
 @lru_cache(maxsize=8)
-def _palette(
-    base: tuple[Color, ...], scale: tuple[Color, ...], quiet: tuple[float, ...]
-) -> Palette:
+def _palette(items: tuple[tuple[str, str], ...]) -> Palette:
+    variables = dict(items)
+    base = [_color(variables.get(name, "")) for name in _VARIABLES[:9]]
     background, foreground, primary, accent, success, warning, error, surface, secondary = base
+    low = _color(variables.get("level-low", ""), background)
+    middle = _color(variables.get("level-mid", ""), primary)
+    high = _color(variables.get("level-high", ""), foreground)
     own = any(color.ansi is not None for color in base)
 
     def front(color: Color, *, bold: bool = False) -> Style:
@@ -159,18 +155,17 @@ def _palette(
             for step in range(SHADES)
         )
 
-    low, middle, high = scale
     steps = []
     for step in range(LEVELS):
         place = 2 * step / (LEVELS - 1)
-        if any(color.ansi is not None for color in scale):
+        if any(color.ansi is not None for color in (low, middle, high)):
             steps.append(low if place < 0.7 else middle if place < 1.4 else high)
         else:
             steps.append(low.blend(middle, place) if place <= 1 else middle.blend(high, place - 1))
     return Palette(
         text=front(foreground),
-        muted=front(foreground) if own else readable(quiet[0]),
-        faint=readable(quiet[1]),
+        muted=front(foreground) if own else readable(float(variables.get("muted-contrast", MUTED))),
+        faint=readable(float(variables.get("faint-contrast", FAINT))),
         dim=readable(DIM),
         strong=front(foreground, bold=True),
         accent=front(accent),
