@@ -6,8 +6,7 @@ import platform
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from itertools import dropwhile
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,7 @@ from trntop.sources import BY_NAME
 if TYPE_CHECKING:
     from trntop.collectors.checks import SavedCheck
     from trntop.collectors.probing import Probing
+    from trntop.collectors.simulator import Simulation
 
 WARM_UP = 124.0
 """Seconds of history that an endless simulation starts with, so that no graph is empty."""
@@ -71,49 +71,34 @@ class Streams:
 
         self.sparse = WARM_UP_PAST if endless(sources) and len(sources) == 1 else None
         """The coarse steps of their warm-up, if any."""
-        self._recordings: list[Recording] = []
-        self._plain: dict[str, str] = {}
+        self._streams: list[Recording | _Simulated] = []
+        plain: dict[str, str] = {}
         """Node → file, for files without node names."""
-        self._makers: list[Callable[[], Iterable[Reading]]] = []
-        self._later: list[Callable[[float], Iterable[Reading]]] = []
-        """The same from a start time."""
-        self._spans: list[Callable[[], Span | None]] = []
         for source in sources:
-            if source.origin is Origin.RECORDING:
-                recording = open_recording(source.text)
-                if recording.plain:
-                    self._register(recording.node, source.text)
-                self._recordings.append(recording)
-                self._makers.append(partial(iter, recording))
-                self._later.append(recording.iter_from)
-                self._spans.append(recording.span)
-            else:
-                simulation = simulator.parse(source.text)
-                start = time.time() - (WARM_UP if simulation.minutes is None else 0.0)
-                make = partial(simulator.simulate, simulation, start, self.sparse)
-                self._makers.append(make)
-                self._later.append(partial(_skipped, make))
-                self._spans.append(partial(_span, start, simulation.minutes))
-
-    def _register(self, node: str, text: str) -> None:
-        """Rejects two files without node names that would become the same node."""
-        if other := self._plain.get(node):
-            raise UsageError(
-                f"{clean(other)} and {clean(text)} have the same node name {node}; rename one file"
-            )
-        self._plain[node] = text
+            if source.origin is Origin.SIMULATION:
+                self._streams.append(_Simulated(simulator.parse(source.text), self.sparse))
+                continue
+            recording = open_recording(source.text)
+            self._streams.append(recording)
+            if recording.plain and recording.node in plain:
+                raise UsageError(
+                    f"{clean(plain[recording.node])} and {clean(source.text)} have the same node"
+                    f" name {recording.node}; rename one file"
+                )
+            if recording.plain:
+                plain[recording.node] = source.text
 
     def __call__(self) -> Iterable[Reading]:
         """The readings from the start."""
-        return _merged([make() for make in self._makers])
+        return _merged([iter(stream) for stream in self._streams])
 
     def since(self, time: float) -> Iterable[Reading]:
         """The readings from `time` on."""
-        return _merged([make(time) for make in self._later])
+        return _merged([stream.iter_from(time) for stream in self._streams])
 
     def span(self) -> Span | None:
         """Times of the first and the last reading; None if unknown without reading everything."""
-        spans = [find() for find in self._spans]
+        spans = [stream.span() for stream in self._streams]
         known = [span for span in spans if span is not None]
         if len(known) < len(spans):
             return None
@@ -121,26 +106,37 @@ class Streams:
 
     def notes(self) -> list[str]:
         """Losses in damaged files, as far as read."""
-        return [
-            f"{clean(recording.path.name)}: {note}"
-            for recording in self._recordings
-            if (note := recording.damage.note())
-        ]
+        return [note for stream in self._streams if (note := stream.note())]
 
 
-def _merged(streams: list[Iterable[Reading]]) -> Iterable[Reading]:
+class _Simulated:
+    """A simulation with the interface of a recording."""
+
+    def __init__(self, simulation: "Simulation", sparse: SparsePast | None) -> None:
+        self._simulation = simulation
+        self._sparse = sparse
+        self._start = time.time() - (WARM_UP if simulation.minutes is None else 0.0)
+
+    def __iter__(self) -> Iterator[Reading]:
+        from trntop.collectors.simulator import simulate
+
+        return simulate(self._simulation, self._start, self._sparse)
+
+    def iter_from(self, time: float) -> Iterator[Reading]:
+        return dropwhile(lambda reading: reading.time < time, self)
+
+    def span(self) -> Span | None:
+        minutes = self._simulation.minutes
+        return None if minutes is None else (self._start, self._start + 60 * minutes)
+
+    def note(self) -> str:
+        return ""
+
+
+def _merged(streams: list[Iterator[Reading]]) -> Iterable[Reading]:
     return (
         streams[0] if len(streams) == 1 else heapq.merge(*streams, key=lambda reading: reading.time)
     )
-
-
-def _span(start: float, minutes: float | None) -> Span | None:
-    return None if minutes is None else (start, start + 60 * minutes)
-
-
-def _skipped(make: Callable[[], Iterable[Reading]], time: float) -> Iterable[Reading]:
-    """The readings of a stream from `time` on."""
-    return dropwhile(lambda reading: reading.time < time, make())
 
 
 def endless(sources: list[Source]) -> bool:

@@ -155,6 +155,11 @@ class Recording:
             path = path.with_suffix("")
         return clean(path.name)
 
+    def note(self) -> str:
+        """Losses of the latest iteration so far, after the name of the file; empty without any."""
+        note = self.damage.note()
+        return note and f"{clean(self.path.name)}: {note}"
+
     def iter_from(self, time: float) -> Iterator[Reading]:
         """The readings from the first one at or after `time` on.
 
