@@ -32,7 +32,7 @@ def test_the_table_has_every_rule_with_the_numbers_in_force(
     out = said(capsys, "--config", config)
     rows = {line.split()[0]: line.split()[1:4] for line in out.splitlines() if line[:1].isalpha()}
     assert list(rows) == ["kind", *(rule.kind for rule in RULEBOOK), "hot_host"]
-    assert rows["comm_bound"] == ["warning", "10", "off"]
+    assert rows["comm_bound"] == ["warning", "5", "off"]
     assert rows["hot_host"] == ["warning", "30", "own"]
     assert "node_cpu_busy_ratio > 0.9, until 0.855" in out
     assert all(len(line) <= 100 for line in out.splitlines())

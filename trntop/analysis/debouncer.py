@@ -33,8 +33,9 @@ class Change:
 
 
 class Debouncer:
-    """Opens a subject whose value stays above the limit for `hold` seconds; closes it when the
-    value stays at or below `clear` for `clear_hold` seconds. An absent value does neither.
+    """Opens a subject whose value stays above the limit for `hold` seconds, or reaches `at_once`;
+    closes it when the value stays at or below `clear` for `clear_hold` seconds. An absent value
+    does neither.
 
     Only subjects above the limit or open are tracked, so a tick costs one comparison of columns
     while all is well.
@@ -84,7 +85,8 @@ class Debouncer:
             track.below_since = None
             if track.above_since is None:
                 track.above_since = now
-            if track.open_since is None and now - track.above_since >= self._hold:
+            lasts = now - track.above_since >= self._hold or value >= signal.at_once
+            if track.open_since is None and lasts:
                 track.open_since = track.above_since
                 return Change(key, True, track.open_since)
         elif track.open_since is None:

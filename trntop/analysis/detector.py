@@ -1,5 +1,6 @@
 """The shape of a detector: one value per subject and tick, and a verdict on a subject."""
 
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,6 +21,8 @@ class Signal:
     """Above this the condition holds."""
     clear: float
     """At or below this it has passed."""
+    at_once: float = math.inf
+    """From this on the condition need not last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from trntop.analysis.custom import rule_of
-from trntop.analysis.detectors import comm
 from trntop.analysis.detectors.comm import CommBound
 from trntop.analysis.detectors.devices import DeviceLost, EccUncorrected
 from trntop.analysis.detectors.efa import EfaDegraded, EfaDown
@@ -35,13 +34,14 @@ RULEBOOK: tuple[Rule, ...] = (
     Rule(
         "comm_bound", Severity.WARNING,
         "comm share of step time above {comm_share:.0%}, or exposed comm share above "
-        "{exposed_comm_share:.0%} (then critical), mean of {window:g} s over the job's nodes",
-        CommBound, hold=comm.TUNING.hold, clear_hold=10.0,
-        summary="{job}: communication takes {share} of step time{exposed}{culprit}",
+        "{exposed_comm_share:.0%} (then critical): the mean over the job's nodes and {window:g} s "
+        "for {hold:g} s, or all nodes in two steps if 1.5 times above",
+        CommBound, hold=None, clear_hold=10.0,
+        summary="{job}: communication takes {share}{before}{exposed}{culprit}",
         advice="Check retransmits and rails on the EFA screen; then batch size and bucket sizes.",
         needs=("job_comm_share_ratio", "job_exposed_comm_share_ratio"),
         ends_with_job=True,
-        settings=("comm_share", "exposed_comm_share", "window"),
+        settings=("comm_share", "exposed_comm_share", "window", "hold"),
         inhibited_by=dict.fromkeys(
             ("efa_degraded", "efa_down", "latency_regression", "straggler", "node_silent",
              "device_lost", "hang", "recompile", "checkpoint_stall"),

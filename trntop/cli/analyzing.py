@@ -56,13 +56,11 @@ def analyze(args: Namespace) -> int:
 
 def _warn_if_too_short(seconds: float, settings: Settings) -> None:
     """Without this, a run too short for a rule would pass for healthy."""
-    from trntop.analysis.detectors.comm import TUNING
-
-    needed = settings.analysis.window + TUNING.hold
+    needed = settings.analysis.window + settings.analysis.hold
     if seconds < needed:
         print(
             f"trntop: {seconds:.3g} s are too short to evaluate comm_bound: it needs {needed:g} s"
-            f" (analysis.window + {TUNING.hold:g} s)",
+            " (analysis.window + analysis.hold)",
             file=sys.stderr,
         )
 

@@ -24,11 +24,19 @@ class CommTuning:
 
     least_limit: float = 1e-9
     """A limit of 0 flags any communication at all."""
-    hold: float = 10.0
-    """Seconds above the limit: detectors of a cause need less."""
+    cause: float = 5.0
+    """Seconds longer for which the mean must exceed the limit where not all nodes do: others wait
+    for a slow node, which itself waits least and is named first.
+    """
+    far: float = 1.5
+    """Times the limit from which the newest steps of all nodes are enough."""
+    far_seconds: float = 6.0
+    """Seconds that those steps take, at least."""
     least_steps: int = 3
     """Steps in a mean at least: a single one may be an outlier."""
     most_steps: int = 600
+    near: float = 0.02
+    """Distance from its limit within which a share has a decimal."""
 
 
 TUNING = CommTuning()
@@ -36,8 +44,11 @@ _SHARES = ("job_comm_share_ratio", "job_exposed_comm_share_ratio")
 
 
 class CommBound:
-    """The share of step time in which collectives ran, per job: mean over its nodes and over the
-    steps of a window, but of three at least.
+    """The share of step time in which collectives ran, per job.
+
+    Its mean over the nodes and over the steps of `analysis.window`, three at least, must exceed
+    the limit for `analysis.hold` seconds, and so must the lower median and the newest two of these
+    steps. Where every node is 1.5 times above the limit, two steps and 6 s are enough.
     """
 
     inputs = frozenset(_SHARES)
@@ -55,7 +66,7 @@ class CommBound:
         axis = tick.parts(Entity.JOB)
         if axis is not self._axis:
             self._follow(axis)
-        shares: list[Column] = []
+        shares: list[tuple[Column, Column]] = []
         awake = np.bincount(self._job, ~tick.quiet[axis.owner], len(self._jobs))
         excess = np.full(len(self._jobs), np.nan)
         for place, job in enumerate(map(str, self._jobs.keys)):
@@ -63,15 +74,21 @@ class CommBound:
             if not awake[place] or run is None or not run.usual:
                 continue
             steps = self._steps.setdefault(job, _Steps())
-            if steps.newest != run.step or run.step != run.step:
-                share, exposed = shares = shares or [
-                    group_mean(column, self._job, len(self._jobs))
-                    for column in tick.columns(_SHARES)
-                ]
-                steps.append(tick.time, float(share[place]), float(exposed[place]), run.step)
-                steps.drop(tick.time - max(self._settings.window, TUNING.least_steps * run.usual))
-            excess[place] = steps.excess(self._settings)
-        return Signal(self._jobs, excess, 1.0, self._settings.clear_ratio)
+            shares = shares or [self._of_jobs(column) for column in tick.columns(_SHARES)]
+            means = [float(mean[place]) for mean, _ in shares]
+            least = [float(least[place]) for _, least in shares]
+            steps.update(tick.time, run.step, means, least)
+            steps.drop(tick.time - max(self._settings.window, TUNING.least_steps * run.usual))
+            excess[place] = steps.excess(tick.time, self._settings)
+        return Signal(self._jobs, excess, 1.0, self._settings.clear_ratio, TUNING.far)
+
+    def _of_jobs(self, values: Column) -> tuple[Column, Column]:
+        """Mean and least over the nodes of each job, `[job]`; a single node is no least."""
+        size = len(self._jobs)
+        least = np.full(size, np.inf)
+        np.fmin.at(least, self._job, values)
+        several = np.bincount(self._job[~np.isnan(values)], minlength=size) > 1
+        return group_mean(values, self._job, size), np.where(several, least, np.nan)
 
     def _follow(self, axis: PartAxis) -> None:
         names = [str(job) for jobs in axis.parts for job in jobs]
@@ -85,17 +102,18 @@ class CommBound:
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         settings, job = self._settings, str(key)
         place = self._jobs.place[job]
-        share, exposed = self._steps[job].means()
+        steps = self._steps[job]
+        share, exposed = steps.means()
         nodes = int((self._job == place).sum())
         critical = exposed > settings.exposed_comm_share
         limits = settings.comm_share, settings.exposed_comm_share
         texts = (
-            f"comm share {units.percent(share)} of step time, "
+            f"comm share {_percent(share, limits[0])} of step time, "
             f"mean of {settings.window:g} s over {nodes} node{'s' * (nodes != 1)}",
-            f"exposed comm share {units.percent(exposed)}",
+            f"exposed comm share {_percent(exposed, limits[1])}",
         )
         evidence = [
-            Evidence(f"{text}; limit {units.percent(limit)}", None, quantity, value, limit)
+            Evidence(f"{text}; limit {100 * limit:.1f} %", None, quantity, value, limit)
             for text, quantity, value, limit in zip(
                 texts, _SHARES, (share, exposed), limits, strict=True
             )
@@ -104,56 +122,115 @@ class CommBound:
         return Verdict(
             fields={
                 "job": job,
-                "share": f"{100 * share:.0f} %",
-                "exposed": f", exposed {100 * exposed:.0f} %" if critical else "",
+                "share": f"{_percent(share, limits[0])} of step time",
+                "before": "" if steps.before is None else f", before {units.percent(steps.before)}",
+                "exposed": f", exposed {_percent(exposed, limits[1])}" if critical else "",
                 "culprit": NO_CULPRIT,
             },
             severity=Severity.CRITICAL if critical else Severity.WARNING,
             job=job,
             evidence=tuple(evidence),
+            since=steps.since,
         )
 
     def reset(self) -> None:
         self._steps.clear()
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a job: its comm share and its exposed comm share."""
+
+    time: float
+    means: list[float]
+    least: list[float]
+    """Of the node that has least."""
+
+
 class _Steps:
     """The shares of a job's newest steps."""
 
     def __init__(self) -> None:
-        self._rows: deque[tuple[float, float, float]] = deque(maxlen=TUNING.most_steps)
-        """Time, comm share, exposed share."""
-        self.newest = float("nan")
+        self._rows: deque[Step] = deque(maxlen=TUNING.most_steps)
+        self._number = float("nan")
+        self.since: float | None = None
+        """When the steps above a limit began."""
+        self.before: float | None = None
+        """Mean comm share of the steps before those."""
+        self._above: float | None = None
+        """Since when the means exceed a limit."""
 
-    def append(self, time: float, share: float, exposed: float, step: float) -> None:
-        self.newest = step
-        self._rows.append((time, share, exposed))
+    def update(self, time: float, number: float, means: list[float], least: list[float]) -> None:
+        """Adds a step, or what the last nodes report of the newest one; any tick may bring one
+        where steps have no numbers.
+        """
+        if number == self._number:
+            time = self._rows.pop().time
+        self._number = number
+        self._rows.append(Step(time, means, least))
 
     def drop(self, before: float) -> None:
         """Drops what is older, but for the least number of steps."""
-        while len(self._rows) > TUNING.least_steps and self._rows[0][0] <= before:
+        while len(self._rows) > TUNING.least_steps and self._rows[0].time <= before:
             self._rows.popleft()
 
     def means(self) -> tuple[float, float]:
-        """Mean comm share and exposed share; NaN where none is known."""
-        return _mean([row[1] for row in self._rows]), _mean([row[2] for row in self._rows])
+        """Mean comm share and exposed share since the onset; NaN where none is known."""
+        rows = [row for row in self._rows if self.since is None or row.time >= self.since]
+        return _mean([row.means[0] for row in rows]), _mean([row.means[1] for row in rows])
 
-    def excess(self, settings: Settings) -> float:
-        """The larger share as a multiple of its limit; NaN before there are steps enough.
+    def excess(self, now: float, settings: Settings) -> float:
+        """The larger share as a multiple of its limit, above 1 once it has lasted; NaN before
+        there are steps enough.
 
         A few slow steps raise the mean of many, so their median and the newest two must be above
         the limit as well.
         """
-        if len(self._rows) < TUNING.least_steps:
-            return float("nan")
-        excess = float("nan")
-        for place, limit in ((1, settings.comm_share), (2, settings.exposed_comm_share)):
-            values = [row[place] for row in self._rows if row[place] == row[place]]
-            if values:
-                least = min(_mean(values), statistics.median_low(values), *values[-2:])
-                least /= max(limit, TUNING.least_limit)
+        excess, far, everywhere = float("nan"), False, False
+        for place, limit in enumerate((settings.comm_share, settings.exposed_comm_share)):
+            limit = max(limit, TUNING.least_limit)
+            values = [row.means[place] for row in self._rows]
+            known = [value for value in values if value == value]
+            if known and len(values) >= TUNING.least_steps:
+                least = min(_mean(known), statistics.median_low(known), *known[-2:]) / limit
                 excess = least if excess != excess else max(excess, least)
-        return excess
+            newest = min(row.least[place] for row in list(self._rows)[-2:])
+            everywhere |= newest > limit
+            far |= self._is_far(place, TUNING.far * limit)
+        if not far and not excess > 1.0:
+            self._above = self.since = self.before = None
+            return excess
+        if self._above is None:
+            self._above = now
+            self._find_onset(settings)
+        if far:
+            return float(np.fmax(excess, TUNING.far))
+        lasts = everywhere or now - self._above >= TUNING.cause
+        return min(excess, 0.99 * TUNING.far) if lasts else 1.0
+
+    def _is_far(self, place: int, limit: float) -> bool:
+        """Whether the newest steps of all nodes, two and some seconds, are far above a limit."""
+        for row in reversed(self._rows):
+            if not row.least[place] > limit:
+                return False
+            if self._rows[-1].time - row.time >= TUNING.far_seconds:
+                return True
+        return False
+
+    def _find_onset(self, settings: Settings) -> None:
+        limits = settings.comm_share, settings.exposed_comm_share
+        rows = list(self._rows)
+        while rows and any(
+            value > limit for value, limit in zip(rows[-1].means, limits, strict=True)
+        ):
+            self.since = rows.pop().time
+        before = _mean([row.means[0] for row in rows])
+        self.before = before if before == before else None
+
+
+def _percent(share: float, limit: float) -> str:
+    """Near its limit with a decimal."""
+    return f"{100 * share:.{int(abs(share - limit) < TUNING.near)}f} %"
 
 
 def _mean(values: list[float]) -> float:
