@@ -9,7 +9,8 @@ from tests.analysis.training import SPINS, Job, Pause, analyzed
 from tests.reports import step_reading
 from trntop.analysis.detectors.comm import CommBound
 from trntop.core.model import Cluster, Incident, Reading, Severity
-from trntop.core.settings import Analysis
+from trntop.core.settings import Analysis, Settings
+from trntop.session.monitor import Monitor, play
 
 
 def steps(
@@ -72,6 +73,29 @@ def test_jobs_are_apart() -> None:
 def test_one_slow_step_is_no_incident() -> None:
     stream = steps(0, 60, 0.6, 0.2) + steps(60, 64, 1.6, 0.2) + steps(64, 120, 0.6, 0.2)
     assert bound(stream) == []
+
+
+def test_two_steps_of_all_nodes_far_above_the_limit_are_enough() -> None:
+    (incident,) = analyzed_steps(steps(0, 60, 0.4, 0.2) + steps(60, 120, 3.0, 0.2))
+    assert incident.opened_at == pytest.approx(60, abs=1)
+    assert incident.detected_at is not None
+    assert incident.detected_at <= 60 + 2 * 4 + 2
+    assert "communication takes 75 % of step time, before 10 %" in incident.summary
+
+
+def test_the_node_for_which_the_others_wait_is_named_if_nothing_else_is() -> None:
+    slow = [one for one in steps(0, 180, 0.2, 0.1) if one.node == "job3"]
+    others = [one for one in steps(0, 180, 2.0, 1.9) if one.node != "job3"]
+    (incident,) = analyzed_steps(slow + others)
+    assert incident.detected_at is not None
+    assert incident.detected_at > 90
+    assert incident.summary.endswith("; job3 waits least")
+
+
+def analyzed_steps(readings: list[Reading]) -> list[Incident]:
+    monitor = Monitor(Settings())
+    *_, view = play(sorted(readings, key=lambda reading: reading.time), monitor)
+    return [incident for incident in view.incidents if incident.kind == "comm_bound"]
 
 
 def without(clusters: Iterable[Cluster], begin: float, end: float) -> Iterable[Cluster]:

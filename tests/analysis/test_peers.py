@@ -292,3 +292,38 @@ def test_the_median_of_a_node(widths: tuple[int, ...], absent: tuple[int, ...]) 
 
 def _parts(width: int) -> tuple[int, ...]:
     return tuple(range(width))
+
+
+def test_a_hiccup_in_the_first_rounds_is_no_offset() -> None:
+    rounds = Rounds(2.0, 0.005)
+    rounds.run(2)
+    rounds.run(1, lambda since: one(1.0))
+    rounds.run(10)
+    assert abs(rounds.peers.bias[3]) < 0.02
+
+
+def test_load_that_wanders_is_no_straggler() -> None:
+    """Of each member, slowly: an expert that is asked more often for a minute."""
+    rounds = Rounds(2.0, 0.005, size=12)
+    wander = np.random.default_rng(7)
+    load = np.zeros(12)
+
+    def walk(_since: float) -> npt.NDArray[np.float64]:
+        load[:] = 0.95 * load + 0.012 * wander.standard_normal(12)
+        return load
+
+    assert rounds.run(400, walk) == {}
+
+
+def test_half_of_the_members_may_do_twice_the_work() -> None:
+    """A round in which one of the others lags moves the plain median from one half to the other."""
+    peers, axis = Peers(LEAST), Axis([f"n{index}" for index in range(8)])
+    peers.follow(axis)
+    work = np.array([1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0])
+    groups = np.zeros(8, np.int64)
+    for number in range(30):
+        values = work * np.where((np.arange(8) == 1) & (number % 7 == 6), 1.5, 1.0)
+        off = peers.deviation(values, groups)
+        peers.round(2.0 * number, axis, off, 2.0)
+        if number > TUNING.learning:
+            assert np.abs(np.delete(peers.deviation(values, groups) - peers.bias, 1)).max() < 0.01

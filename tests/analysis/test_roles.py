@@ -34,8 +34,8 @@ def test_a_lone_slow_node_among_many() -> None:
 
 
 def test_all_ranks_of_one_node() -> None:
-    levels = [0.0] * 12 + [0.4] * 4
-    assert lone(levels, [rank // 4 for rank in range(16)]) == [False] * 12 + [True] * 4
+    levels = [0.0] * 16 + [0.4] * 4
+    assert lone(levels, [rank // 4 for rank in range(20)]) == [False] * 16 + [True] * 4
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_all_ranks_of_one_node() -> None:
         [0.0, 0.2, 0.4, 0.6],  # each node a stage of its own
         [0.0] * 6 + [0.4] * 2,  # two nodes are slower: a stage
         [0.0] * 7 + [-0.4],  # a faster one holds nobody back
-        [0.0, 0.0, 0.4],  # too few to tell
+        [0.0, 0.0, 0.0, 0.4],  # too few to tell
         [0.0] * 7 + [0.08],  # that little may be its design
         [NAN] * 8,
         [0.0] * 8,

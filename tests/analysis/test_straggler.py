@@ -138,6 +138,15 @@ def test_a_lone_slow_node_from_the_start() -> None:
     assert only(job, 100).node == "n5"
 
 
+@pytest.mark.parametrize("tell", [True, False])
+def test_a_stage_that_slows_down_as_a_whole_is_one_incident(tell: bool) -> None:
+    ratios = {node: 0.2 * (node // 3) for node in range(9)}
+    slow = tuple(Slow(node, 0.3, BEGIN) for node in (3, 4, 5))
+    incident = only(Job(nodes=9, ratios=ratios, slow=slow, tell_stages=tell))
+    assert incident.node is None
+    assert incident.summary.startswith("3 of 9 nodes of job became slower than their peers")
+
+
 def test_four_stages_on_four_nodes() -> None:
     ratios = {1: 0.2, 2: 0.4, 3: 0.1}
     assert stragglers(Job(ratios=ratios).clusters(120)) == ()

@@ -266,7 +266,8 @@ class IncidentGroups:
             return False
         nodes = {one.verdict.node for one in members if one.verdict.node is not None}
         size = self._sizes.get(members[0].verdict.job) or self._sizes.get(None, 0)
-        return len(nodes) >= max(TUNING.min_nodes, self._together * size)
+        share = self._together if rule.many_share is None else rule.many_share
+        return len(nodes) >= max(TUNING.min_nodes, share * size)
 
     def _withdraw(self, group: IncidentGroup, cause: IncidentGroup) -> None:
         """Makes a group the consequence of another."""

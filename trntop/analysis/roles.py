@@ -20,11 +20,11 @@ class RoleTuning:
     """Share of the median time by which two roles lie apart, at least."""
     gap_noise: float = 5.0
     """The same in standard deviations of a single time."""
-    main: float = 0.75
+    main: float = 0.8
     """Share of ranks of one role, compared with which a lone slow one is a straggler."""
     lone: float = 0.15
     """Share by which such a one must be slower: less may be its design."""
-    min_nodes: int = 4
+    min_nodes: int = 5
 
 
 TUNING = RoleTuning()

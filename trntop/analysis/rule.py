@@ -39,6 +39,8 @@ class Rule:
     """The first step."""
     many: str = ""
     """The sentence where many nodes show the same at once; empty where that cannot be."""
+    many_share: float | None = None
+    """Share of a job's nodes that are many, three at least; None: `analysis.together`."""
     ends_with_job: bool = False
     """Whether it is about how a job gets on, and over when that is."""
     pace: float = 0.0

@@ -55,6 +55,7 @@ RULEBOOK: tuple[Rule, ...] = (
         Straggler, hold=0.0, clear_hold=0.0,
         summary="{where} is {slower} slower than its peers{wait} ({basis})",
         many="{nodes} became slower than their peers ({basis})",
+        many_share=0.0,  # a stage of a pipeline slows down as a whole
         advice="Check clocks, power, data loading and other processes of the node; then drain it.",
         needs=("rank_step_seconds", "job_step_seconds", "neuroncore_utilization_ratio"),
         ends_with_job=True,

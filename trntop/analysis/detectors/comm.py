@@ -25,9 +25,11 @@ class CommTuning:
     least_limit: float = 1e-9
     """A limit of 0 flags any communication at all."""
     cause: float = 5.0
-    """Seconds longer for which the mean must exceed the limit where not all nodes do: others wait
-    for a slow node, which itself waits least and is named first.
-    """
+    """Seconds longer for which the mean must exceed the limit where not all nodes do."""
+    waits_least: float = 0.6
+    """Share of the mean below which the least share shows that the others wait for its node."""
+    waiting: float = 90.0
+    """Seconds longer in that case: the slow node itself is named first."""
     far: float = 1.5
     """Times the limit from which the newest steps of all nodes are enough."""
     far_seconds: float = 6.0
@@ -125,13 +127,23 @@ class CommBound:
                 "share": f"{_percent(share, limits[0])} of step time",
                 "before": "" if steps.before is None else f", before {units.percent(steps.before)}",
                 "exposed": f", exposed {_percent(exposed, limits[1])}" if critical else "",
-                "culprit": NO_CULPRIT,
+                "culprit": self._culprit(place, tick),
             },
             severity=Severity.CRITICAL if critical else Severity.WARNING,
             job=job,
             evidence=tuple(evidence),
             since=steps.since,
         )
+
+    def _culprit(self, job: int, tick: Tick) -> str:
+        """The node for which the others wait: it waits least."""
+        shares = np.where(self._job == job, tick.column(_SHARES[0]), np.nan)
+        if np.isnan(shares).all() or not np.nanmin(shares) < TUNING.waits_least * np.nanmean(
+            shares
+        ):
+            return NO_CULPRIT
+        node = tick.nodes.keys[tick.parts(Entity.JOB).owner[np.nanargmin(shares)]]
+        return f"; {node} waits least"
 
     def reset(self) -> None:
         self._steps.clear()
@@ -194,8 +206,7 @@ class _Steps:
             if known and len(values) >= TUNING.least_steps:
                 least = min(_mean(known), statistics.median_low(known), *known[-2:]) / limit
                 excess = least if excess != excess else max(excess, least)
-            newest = min(row.least[place] for row in list(self._rows)[-2:])
-            everywhere |= newest > limit
+            everywhere |= min(row.least[place] for row in list(self._rows)[-2:]) > limit
             far |= self._is_far(place, TUNING.far * limit)
         if not far and not excess > 1.0:
             self._above = self.since = self.before = None
@@ -205,7 +216,10 @@ class _Steps:
             self._find_onset(settings)
         if far:
             return float(np.fmax(excess, TUNING.far))
-        lasts = everywhere or now - self._above >= TUNING.cause
+        newest = self._rows[-1]
+        waited_for = newest.least[0] < TUNING.waits_least * newest.means[0]
+        longer = TUNING.waiting if waited_for else 0.0 if everywhere else TUNING.cause
+        lasts = now - self._above >= longer
         return min(excess, 0.99 * TUNING.far) if lasts else 1.0
 
     def _is_far(self, place: int, limit: float) -> bool:

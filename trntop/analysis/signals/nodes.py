@@ -8,7 +8,7 @@ import numpy as np
 from trntop.analysis.detector import Verdict
 from trntop.analysis.peers import TUNING as PEERS
 from trntop.analysis.peers import Peers
-from trntop.analysis.roles import roles
+from trntop.analysis.roles import lone_slow, roles
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence
 from trntop.pipeline.axis import Axis, Places
@@ -153,14 +153,25 @@ class Nodes:
         return sign * excess(np.where(means > 0, means, np.nan), self._groups)
 
     def _group(self) -> None:
-        """Separates nodes that do something else: those of another job that reports no steps."""
+        """Separates nodes that do something else: those of another job that reports no steps.
+
+        One that is far slower than nearly all others is slow from the start.
+        """
+        slow = np.zeros(len(self._groups), bool)
         peers = self._peers[LATENCY]
         levels = np.where(peers.count >= PEERS.learning, peers.bias, np.nan)
-        both = np.stack([self._groups, roles(levels, peers.noise())])
+        found = roles(levels, peers.noise())
+        for group in np.unique(self._groups):
+            mine = np.flatnonzero(self._groups == group)
+            lone = mine[lone_slow(levels[mine], found[mine], mine)]
+            if len(lone):
+                found[lone] = np.argmax(np.bincount(found[mine][found[mine] >= 0]))
+                slow[lone] = True
+        both = np.stack([self._groups, found])
         self._groups = np.unique(both, axis=1, return_inverse=True)[1].ravel().astype(np.int64)
         for signal in self._peers:
             usual = group_median(signal.bias, self._groups)
-            signal.bias = (1.0 + signal.bias) / (1.0 + usual) - 1.0
+            signal.bias = np.where(slow, 0.0, (1.0 + signal.bias) / (1.0 + usual) - 1.0)
 
     def _steady(self) -> Mask:
         """Nodes whose group worked through the block as usual, without a pause."""

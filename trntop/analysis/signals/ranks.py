@@ -14,7 +14,7 @@ from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence, NodeView
 from trntop.pipeline.axis import Axis, PartAxis, Places
-from trntop.pipeline.statistics import Mask, Members, group_mean
+from trntop.pipeline.statistics import Mask, Members, group_mean, group_median
 from trntop.pipeline.tick import Tick
 
 
@@ -86,12 +86,12 @@ class Ranks(Members):
     inputs = frozenset(
         ("job_step", "rank_pipeline_stage", "rank_step", "rank_step_seconds", *_REPORTED)
     )
-    BLANK: ClassVar = {"_seen": NO_VALUE, "_waiting": False, "_role": 0, "_reported": NO_VALUE}
+    BLANK: ClassVar = {"_seen": NO_VALUE, "_waiting": False, "_stage": 0, "_reported": NO_VALUE}
     _seen: Column
     """Step and seconds, as one number that identifies a record."""
     _waiting: Mask
     """Ranks whose newest record was not compared yet."""
-    _role: Places
+    _stage: Places
     _reported: Column
     """`[quantity, rank]`, of the step that was compared last."""
 
@@ -236,8 +236,7 @@ class Ranks(Members):
         stage, *_ = tick.columns(("rank_pipeline_stage", *_REPORTED))
         mine = np.flatnonzero(layout.job == layout.jobs.index(job))
         if not np.isnan(stage[mine]).any():
-            self._role[mine] = stage[mine].astype(np.int64)
-            self._settled.add(job)
+            self._stage[mine] = stage[mine].astype(np.int64)
         compute, own, step = (np.where(chosen, column, np.nan) for column in _times(tick))
         off = self._deviation(layout, compute, own, step)
         self._reported = np.where(chosen, np.stack(tick.columns(tuple(_REPORTED))), self._reported)
@@ -259,10 +258,12 @@ class Ranks(Members):
         so it counts only where it alone sets one node apart, as slow loading of data does.
         """
         peers = self._single
-        off = peers.deviation(compute, self._role)
-        outside = peers.deviation(own, self._role)
+        # Of all stages of a pipeline: one of them may slow down as a whole.
+        off, outside, whole = (
+            peers.deviation(values, layout.job) for values in (compute, own, step)
+        )
         off = np.where(np.isnan(off), outside, off)
-        off = np.where(np.isnan(off), peers.deviation(step, self._role), off)
+        off = np.where(np.isnan(off), whole, off)
         half = 0.5 * self._least
         odd = np.unique(layout.pair[outside - off > half])
         known = np.unique(layout.pair[~np.isnan(off)])
@@ -284,13 +285,15 @@ class Ranks(Members):
 
     def _find_lone(self, layout: _Layout, job: str, mine: Places) -> None:
         """Finds a node that has been slow from the start, once a job's steady times are known."""
-        levels = self._single.bias[mine]
+        stage = self._stage[mine]
+        usual = group_median(self._single.bias[mine], stage)
+        levels = (1.0 + self._single.bias[mine]) / (1.0 + usual) - 1.0
         found = roles(levels, self._single.noise(job))
         lone = lone_slow(levels, found, layout.pair[mine])
         if not lone.any():
             return
         bias = self._single.bias.copy()
-        bias[mine[lone]] = np.median(levels[~lone])
+        bias[mine[lone]] = usual[lone]
         self._single.bias = bias
         # The nodes' biases follow from their ranks'.
         whole = group_mean(bias[mine], layout.pair[mine], len(layout.pairs))
