@@ -64,7 +64,10 @@ def fleet(
         lost = {one for since, ones in (missing or {}).items() if time >= since for one in ones}
         for node in range(nodes):
             devices = {
-                name(card): {"port": {key: int(value[node, card]) for key, value in counts.items()}}
+                name(card): {
+                    "port": {key: int(value[node, card]) for key, value in counts.items()},
+                    "device": {"no_completion_cmds": int(counts["no_completion_cmds"][node, card])},
+                }
                 | facts(time, node, card)
                 for card in range(cards)
                 if (node, card) not in lost
