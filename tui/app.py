@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from threading import Thread
-from time import monotonic
+from time import monotonic, process_time
 from typing import ClassVar, Literal
 
 from textual import on
@@ -82,6 +82,7 @@ class TrntopApp(TerminalApp):
         self._redraw_pending = False
         """Whether the newest view waits for the terminal."""
         self._drawn_at = 0.0
+        self._measured = monotonic(), process_time()
         self._stopping: Thread | None = None
         self.session = session
         self.playhead = Playhead(session, self._redraw, self._warn)
@@ -328,7 +329,10 @@ class TrntopApp(TerminalApp):
     def action_help(self) -> None:
         from .screens.help import HelpScreen, keys_of
 
-        self.push_screen(HelpScreen(keys_of(self.screen.active_bindings.values())))
+        keys = keys_of(self.screen.active_bindings.values())
+        (wall, cpu), self._measured = self._measured, (monotonic(), process_time())
+        share = (self._measured[1] - cpu) / max(self._measured[0] - wall, 1.0)
+        self.push_screen(HelpScreen(keys, share))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disables the key of the shown screen, and speed without a recording."""

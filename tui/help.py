@@ -58,6 +58,6 @@ filter, then faults only, then goes back. Lists start at the last selected node.
 `s`, `S` or a click on a title sorts. `e` explains every value: its formula, inputs
 and sources.
 
-On a slow connection, trntop skips pictures, never readings or incidents. *LOADING* shows how much
-of the history has arrived.
+**trntop itself** uses {share} of a CPU core. On a slow connection, it skips pictures, never
+readings or incidents. *LOADING* shows how much of the history has arrived.
 """

@@ -28,6 +28,7 @@ class Members(msgspec.Struct):
     distributedInfo: Raw = Raw()  # noqa: N815
     baseTimeNanoseconds: Raw = Raw()  # noqa: N815
     hostname: Raw = Raw()
+    events: Raw = Raw()
 
 
 _members = msgspec.json.Decoder(Members)
@@ -60,10 +61,7 @@ def read(path: Path) -> Members:
         raise RecordingError(f"{str(path)!r} is not a path") from error
     if not content or content.isspace():
         raise RecordingError(f"{path}: not a trace: it is empty")
-    members = _parse(path, content)
-    if not memoryview(members.traceEvents).nbytes:
-        raise RecordingError(f"{path}: not a trace of torch.profiler: it has no `traceEvents`")
-    return members
+    return _parse(path, content)
 
 
 def _parse(path: Path, content: bytearray) -> Members:
@@ -93,6 +91,10 @@ def items(path: Path, data: Raw, kind: type[T]) -> Iterator[T | None]:
             yield decoder.decode(piece)
         except _DAMAGE:
             yield None
+
+
+def present(data: Raw) -> bool:
+    return memoryview(data).nbytes > 0
 
 
 def value(data: Raw, kind: type[T]) -> T | None:

@@ -110,6 +110,7 @@ def read(path: Path, members: Members, order: int) -> Capture:
         node=_host(path, members) or f"rank-{rank}",
         rank=rank,
         epoch=epoch,
+        start=0,
         stop=stop,
         compute=union(_intervals([e for e in kernels if e.name in computing], origin)),
         comm=union(_intervals([e for e in kernels if e.name in collectives], origin)),

@@ -42,21 +42,24 @@ class Capture:
     rank: int
     epoch: int
     """Unix nanoseconds."""
+    start: int
     stop: int
     """End of the last activity, including copies."""
-    compute: Intervals
-    """A union."""
-    comm: Intervals
-    """A union."""
+    compute: Intervals | None
+    """A union; None if unknown."""
+    comm: Intervals | None
+    """A union; None if unknown."""
     windows: tuple[Window, ...] = ()
     """In order, without overlap."""
     notes: tuple[str, ...] = ()
     """Damage and guesses."""
+    waits: bool = False
+    """Compute includes waiting for collectives, so overlap and exposed time are unknown."""
 
     @property
     def steps(self) -> tuple[Window, ...]:
         """Its windows; without marks, the capture is one step without a number."""
-        return self.windows or (Window(None, 0, self.stop),)
+        return self.windows or (Window(None, self.start, self.stop),)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,10 +71,10 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     time: float
     """Unix seconds of its end."""
     step_seconds: float
-    compute_seconds: float
-    comm_seconds: float
-    overlap_seconds: float
-    exposed_comm_seconds: float
+    compute_seconds: float | None
+    comm_seconds: float | None
+    overlap_seconds: float | None
+    exposed_comm_seconds: float | None
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,10 +87,10 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     """Marked steps."""
     seconds: float
     """From the first device activity to the end of the last."""
-    compute_seconds: float
-    comm_seconds: float
-    overlap_seconds: float
-    exposed_comm_seconds: float
+    compute_seconds: float | None
+    comm_seconds: float | None
+    overlap_seconds: float | None
+    exposed_comm_seconds: float | None
     overlap_ratio: float | None
     """overlap ÷ comm; None without communication."""
     outside_seconds: float
@@ -125,18 +128,19 @@ def steps_of(capture: Capture) -> list[Step]:
 
 def total_of(capture: Capture) -> Total:
     """The whole of a capture."""
-    parts = _parts(capture, 0, capture.stop)
-    comm = parts["comm_seconds"]
-    busy = union(np.concatenate((capture.compute, capture.comm)))
+    parts = _parts(capture, capture.start, capture.stop)
+    comm, both = parts["comm_seconds"], parts["overlap_seconds"]
+    known = [part for part in (capture.compute, capture.comm) if part is not None]
+    busy = union(np.concatenate(known))
     inside = sum(length(clip(busy, window.start, window.stop)) for window in capture.steps)
     return Total(
         file=str(capture.path),
         node=capture.node,
         rank=capture.rank,
         steps=len(capture.windows),
-        seconds=capture.stop / NANO,
+        seconds=(capture.stop - capture.start) / NANO,
         **parts,
-        overlap_ratio=parts["overlap_seconds"] / comm if comm else None,
+        overlap_ratio=both / comm if comm and both is not None else None,
         outside_seconds=(length(busy) - inside) / NANO,
     )
 
@@ -161,7 +165,7 @@ def refuse_duplicates(captures: Iterable[Capture]) -> None:
 
 def gap(captures: Iterable[Capture]) -> tuple[float, Path, Path] | None:
     """The longest gap between captures: seconds, the file before it and the one after."""
-    spans = sorted((each.epoch, each.epoch + each.stop, each.path) for each in captures)
+    spans = sorted((one.epoch + one.start, one.epoch + one.stop, one.path) for one in captures)
     longest = None
     reach, last = spans[0][1:]
     for start, stop, path in spans[1:]:
@@ -174,18 +178,23 @@ def gap(captures: Iterable[Capture]) -> tuple[float, Path, Path] | None:
 
 def readings(steps: Iterable[Step], job: str) -> Iterator[Reading]:
     """Steps as readings of source `steps`, by time."""
-    for step in sorted(steps, key=lambda step: step.time):
+    for step in sorted(steps, key=lambda one: one.time):
         members = msgspec.structs.asdict(step) | {"node": None, "job": job}
         record = {name: value for name, value in members.items() if value is not None}
         yield Reading(step.node, STEPS, step.time, msgspec.json.encode(record))
 
 
-def _parts(capture: Capture, start: int, stop: int) -> dict[str, float]:
-    compute, comm = clip(capture.compute, start, stop), clip(capture.comm, start, stop)
-    both = overlap(compute, comm)
+def _parts(capture: Capture, start: int, stop: int) -> dict[str, float | None]:
+    compute = None if capture.compute is None else clip(capture.compute, start, stop)
+    comm = None if capture.comm is None else clip(capture.comm, start, stop)
+    both = None
+    if compute is not None and comm is not None and not capture.waits:
+        both = overlap(compute, comm)
     return {
-        "compute_seconds": length(compute) / NANO,
-        "comm_seconds": length(comm) / NANO,
-        "overlap_seconds": both / NANO,
-        "exposed_comm_seconds": (length(comm) - both) / NANO,
+        "compute_seconds": None if compute is None else length(compute) / NANO,
+        "comm_seconds": None if comm is None else length(comm) / NANO,
+        "overlap_seconds": None if both is None else both / NANO,
+        "exposed_comm_seconds": (
+            None if comm is None or both is None else (length(comm) - both) / NANO
+        ),
     }

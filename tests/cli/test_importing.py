@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.collectors.traces.synthetic import BASE, gemm, kineto, nccl, step
+from tests.collectors.traces.synthetic import BASE, gemm, kineto, nccl, nrt, step, system_trace
 from tests.pipeline.test_profiles import GIB, GOLDEN
 from trntop.cli import main
 from trntop.core import units
@@ -91,11 +91,14 @@ def test_one_step_of_one_rank_is_not_counted_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     marked = [str(kineto(tmp_path / n, [step(3, 0, 10), gemm(0, 5)])) for n in ("a", "b")]
-    unmarked = [str(kineto(tmp_path / n, [gemm(0, 5)])) for n in ("x", "y")]
+    runs = [nrt("nc_exec_running", phase, time, 1) for phase, time in (("start", 0), ("stop", 9))]
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+    unmarked = [str(system_trace(tmp_path / n / "trn-0.json", runs)) for n in ("x", "y")]
     for files, what in (
         (marked, "step 3 of rank 3 on rank-3"),
         ([marked[0], marked[0]], "step 3 of rank 3 on rank-3"),
-        (unmarked, "a step of rank 3 on rank-3"),
+        (unmarked, "a step of rank 0 on trn-0"),
     ):
         assert main(["import", "trace", *files]) == 2
         captured = capsys.readouterr()
@@ -103,6 +106,21 @@ def test_one_step_of_one_rank_is_not_counted_twice(
         assert (captured.err.count("\n"), captured.out) == (1, "")
     later = kineto(tmp_path / "c", [step(4, 0, 10), gemm(0, 5)])
     assert main(["import", "trace", marked[0], str(later)]) == 0
+
+
+@pytest.mark.parametrize("marks", [[step(1, 0, 10)], []])
+def test_executions_are_not_counted_in_a_trace_of_torch(
+    marks: list[dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    path = kineto(tmp_path / "a.json", [*marks, gemm(0, 5)])
+    assert main(["import", "trace", "--executions", "4", str(path)]) == 0
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"trntop: {path}: ")
+    assert "--executions does not apply" in said
 
 
 def test_traces_of_different_times_are_imported_and_no_node_is_silent_between_them(
@@ -195,12 +213,31 @@ def test_where_the_recording_goes_is_looked_at_first(
         assert (captured.err.count("\n"), captured.out) == (1, "")
 
 
+def test_what_to_know_of_a_trace_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = [
+        nrt("nc_exec_running", phase, time, core, core)
+        for core in range(4)
+        for phase, time in (("start", 0), ("stop", 10), ("start", 20), ("stop", 30))
+    ]
+    path = system_trace(tmp_path / "trn-000.json", events)
+    assert main(["import", "trace", "--json", "--executions", "1", str(path)]) == 0
+    captured = capsys.readouterr()
+    assert len(json.loads(captured.out)["steps"]) == 8
+    assert captured.err.splitlines() == [
+        f"trntop: {path}: no cc_running events in it: communication is unknown"
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (["import"], "trntop import needs a command: trace"),
         (["import", "trace"], "missing FILE"),
         (["import", "trace", "none.json"], "none.json: No such file or directory"),
+        (["import", "trace", "x", "--executions", "1.5"], "1.5 is not a whole number above 0"),
+        (["import", "trace", "x", "--executions", "9999999999"], "is not a whole number above 0"),
         (["profile", "add"], "missing FILE"),
         (["profile", "add", "a", "b", "--neff", "n"], "need exactly one FILE"),
         (["profile", "remove", "x"], "no profile of x; it holds none"),

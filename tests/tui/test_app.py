@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import re
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 from textual.events import Key
 from textual.pilot import Pilot
+from textual.widgets import Markdown
 
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
 from tests.tui import moments
@@ -278,6 +280,10 @@ async def test_a_collection_that_stopped_says_so() -> None:
         assert "collection stopped: KeyError: 'x'" in picture(app)
 
 
+def reading(app: TrntopApp) -> str:
+    return app.screen.query_one("#reading", Markdown).source
+
+
 async def test_help() -> None:
     app = make_app(nodes=1)
     async with running(app) as pilot:
@@ -285,6 +291,7 @@ async def test_help() -> None:
         await pilot.pause()
         assert isinstance(app.screen, HelpScreen)
         assert "Keys on this screen" in picture(app)
+        assert re.search(r"\*\*trntop itself\*\* uses [<\d.]+ % of a CPU core", reading(app))
         assert "j Down k Up" in picture(app).splitlines()[-1]
         keys = text(app.screen.query_one(KeyList).draw(100, 0))
         assert "Quit trntop" in keys

@@ -60,6 +60,7 @@ def compare(drawn: dict[str, str], moment: str, size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 async def test_screens(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trntop.tui.app.process_time", lambda: 0.0)  # help shows its growth
     screens = SCREENS | PANELS
     compare(await draw(moments.session("incident"), size, screens), "incident", size)
 

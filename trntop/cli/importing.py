@@ -47,6 +47,10 @@ def add_trace_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--job", default="trace", help="name of the job in the recording (default: trace)"
     )
+    parser.add_argument(
+        "--executions", type=arguments.count, metavar="N",
+        help="executions of a core per step (nrt; default: the whole trace is one step)",
+    )  # fmt: skip
 
 
 def import_trace(args: Namespace) -> int:
@@ -56,7 +60,7 @@ def import_trace(args: Namespace) -> int:
     if args.output:
         # Known before minutes are spent on reading traces.
         _check_output(args)
-    captures = traces.load(args.files)
+    captures = traces.load(args.files, args.executions)
     _print_notes(captures)
     steps = [step for capture in captures for step in traces.steps_of(capture)]
     totals = [traces.total_of(capture) for capture in captures]
@@ -97,10 +101,10 @@ def _print_notes(captures: list["Capture"]) -> None:
 
 
 def _steps(steps: Sequence["Step"]) -> list[Column]:
-    def seconds(values: Iterable[float]) -> list[str]:
+    def seconds(values: Iterable[float | None]) -> list[str]:
         return [units.seconds(value) for value in values]
 
-    def shares(pairs: Iterable[tuple[float, float]]) -> list[str]:
+    def shares(pairs: Iterable[tuple[float | None, float | None]]) -> list[str]:
         return [units.percent(_ratio(part, whole)) for part, whole in pairs]
 
     numbers = [units.ABSENT if step.step is None else str(step.step) for step in steps]
@@ -123,8 +127,8 @@ def _steps(steps: Sequence["Step"]) -> list[Column]:
     ]
 
 
-def _ratio(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
 
 
 def _sentence(total: "Total") -> str:
@@ -235,7 +239,11 @@ def _table(columns: Sequence[Column]) -> str:
 
 
 _SUBCOMMANDS = (
-    (import_trace, "traces of torch.profiler", add_trace_arguments),
+    (
+        import_trace,
+        "traces of torch.profiler or of the Neuron runtime",
+        add_trace_arguments,
+    ),
     (profile_add, "save summary-json files of neuron-explorer", add_add_arguments),
     (profile_list, "list saved profiles", lambda parser: None),
     (profile_remove, "delete a saved profile", add_remove_arguments),

@@ -12,6 +12,8 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widgets import Markdown
 
+from trntop.core import units
+
 from ..help import READING
 from ..keys import PREFIX, key
 from ..render.line import Part, fit, line
@@ -83,14 +85,15 @@ class HelpScreen(ModalScreen[None]):
         key("k", "scroll(-1)", "Up", "Scroll up"),
     ]
 
-    def __init__(self, keys: Sequence[Key]) -> None:
+    def __init__(self, keys: Sequence[Key], cpu_share: float) -> None:
         super().__init__()
         self._keys = keys
+        self._reading = READING.format(share=units.percent(cpu_share))
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="help"):
             yield Vertical(Markdown("## Keys on this screen"), KeyList(self._keys), id="keys")
-            yield Markdown(READING, id="reading")
+            yield Markdown(self._reading, id="reading")
         yield KeysBar()
 
     def action_scroll(self, lines: int) -> None:

@@ -41,3 +41,19 @@ def kineto(path: Path, events: Iterable[Any], **members: Any) -> Path:
     given = {key: value for key, value in (document | members).items() if value is not None}
     path.write_text(json.dumps(given))
     return path
+
+
+def nrt(kind: str, phase: str, time: int, tracking_id: int | None = None, core: int = 0) -> Event:
+    """An event of the runtime's system trace; times in nanoseconds after `BASE`.
+
+    No public capture of `cc_running` exists: its form is that of `nc_exec_running`.
+    """
+    return {
+        "event_type": kind, "phase": phase, "tracking_id": tracking_id, "nc_idx": core,
+        "timestamp_ns": BASE + time, "data": {"exec_id": 1, "device_core_idx": core},
+    }  # fmt: skip
+
+
+def system_trace(path: Path, events: Iterable[Any], member: str = "events") -> Path:
+    path.write_text(json.dumps({member: list(events)}))
+    return path

@@ -16,12 +16,12 @@ from trntop.recording import envelope
 from trntop.recording.writer import Recorder
 
 CUT = "its JSON is incomplete: cut off, or still being written"
-NO_EVENTS = "not a trace of torch.profiler: it has no `traceEvents`"
+NEITHER = "not a trace: it has neither `traceEvents` (torch.profiler) nor `events` (Neuron runtime)"
 
 
-def refusal(path: Path) -> str:
+def refusal(path: Path, form: str = "auto") -> str:
     with pytest.raises(RecordingError) as caught:
-        load([path])
+        load([path], form)
     assert str(caught.value).startswith(f"{path}: ")
     return str(caught.value).removeprefix(f"{path}: ")
 
@@ -43,8 +43,9 @@ def test_compression_is_told_by_the_first_bytes(tmp_path: Path, suffix: str) -> 
         ("rank 0 started", "not a trace: JSON is malformed: invalid character (byte 0)"),
         ('{"traceEvents": [{"ph": "X"', CUT),
         ('"trace"', "not a trace: no JSON object with events in it"),
-        ("{}", NO_EVENTS),
+        ("{}", NEITHER),
         ('{"traceEvents": {"a": 1}}', "not a trace: its events are not a list"),
+        ('{"events": 3}', "not a trace: its events are not a list"),
         ("[" * 100_000, "not a trace: nested too deeply"),
     ],
 )  # fmt: skip
