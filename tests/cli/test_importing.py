@@ -153,7 +153,7 @@ def test_two_steps_are_too_short_to_judge(
     capsys.readouterr()
     assert main(["analyze", str(output)]) == 0
     (said,) = capsys.readouterr().err.splitlines()
-    assert "too short to evaluate comm_bound: it needs 30 s" in said
+    assert "too short to evaluate comm_bound: it needs 25 s" in said
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.zst"])
