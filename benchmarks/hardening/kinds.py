@@ -218,9 +218,6 @@ HEALTHY: Mapping[str, Callable[[Maker], Run]] = {
         begin=m.between(0, 60), startup=m.between(20, 90), loader=m.between(30, 150),
         first_step=m.pick(1, 12_000), telemetry=m.pick("ranks", *ANY),
     ),
-    "recompile-reported": lambda m: m.one(
-        recompile=(m.between(200, 500), m.between(20, 90)), telemetry=m.pick("ranks", "rank0")
-    ),
 }  # fmt: skip
 
 # --- faulty ----------------------------------------------------------------------------------
@@ -342,6 +339,13 @@ def _endless_save(m: Maker) -> Run:
     return s.run(fault, kinds=("checkpoint_stall", "hang"), culprits=())
 
 
+def _recompile(m: Maker) -> Run:
+    """A run under way compiles again, for longer than the rule allows."""
+    begin, seconds = m.between(200, 500), m.between(20, 90)
+    run = m.one(recompile=(begin, seconds), telemetry=m.pick("ranks", "rank0"))
+    return replace(run, truths=(Truth(("recompile",), begin, begin + seconds),))
+
+
 def _loader_stall(m: Maker) -> Run:
     s = Scene(m)
     fault = replace(s.fault("loader-stall"), end=s.onset + 50.0)
@@ -421,6 +425,7 @@ FAULTY: Mapping[str, Callable[[Maker], Run]] = {
     "hang-unsynchronized": lambda m: _hang(m, "unsynchronized"),
     "endless-s3-save": _endless_save,
     "loader-stall": _loader_stall,
+    "recompile": _recompile,
     "slower-than-past": _slower,
     "slow-stage": _slow_stage,
     "ecc": _ecc,

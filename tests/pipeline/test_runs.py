@@ -156,6 +156,23 @@ def test_two_jobs() -> None:
     assert watched.tick.quiet.tolist() == [True] * 4 + [False] * 3
 
 
+def faster(clusters: Iterable[Cluster], share: float) -> Iterable[Cluster]:
+    for cluster in clusters:
+        for view in cluster.nodes.values():
+            columns = view.frame.columns
+            assert isinstance(columns, dict)
+            columns["node_executions_completed_per_second"] *= 1.0 + share
+        yield cluster
+
+
+def test_nodes_that_report_nothing_are_grouped_by_their_rates() -> None:
+    one, other = Job(prefix="a", reporting=0), Job(prefix="b", nodes=3, reporting=0)
+    clusters = list(together(one.clusters(80), faster(other.clusters(80), 0.2)))
+    assert Watch().see(clusters[:30]).runs.lockstep == {}
+    expected = dict.fromkeys(("a0", "a1", "a2", "a3"), "a0")
+    assert Watch().see(clusters).runs.lockstep == expected | dict.fromkeys(("b0", "b1", "b2"), "b0")
+
+
 def test_the_next_job_on_the_same_nodes() -> None:
     """One rank reports of each: the other nodes go over to the second job with it."""
     first = Job(name="first", reporting=1).clusters(60)

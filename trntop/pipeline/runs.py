@@ -1,5 +1,6 @@
 """The runs of a cluster: which nodes work on which job, and what each job is doing."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -28,6 +29,10 @@ class RunTuning:
     """Seconds between two comparisons."""
     same_rate: float = 0.08
     """Share by which the rates of nodes of one job may differ."""
+    lockstep_gap: float = 0.05
+    """Share by which the rates of two jobs that report nothing lie apart."""
+    lockstep_left: float = 0.12
+    """Share by which a node is off its group from which it is no longer in lockstep with it."""
     min_traffic: float = 1e6
     """EFA bytes/s that show that a node without a known job works with others: nodes that serve
     requests do not, and are as busy as their requests.
@@ -81,6 +86,10 @@ class Runs:
         self._version = -1
         self._announcing: list[int] = []
         """Places of nodes whose training processes ever announced a stage."""
+        self.lockstep: dict[str, str] = {}
+        """Nodes that belong to no known job → a node with which they execute in lockstep."""
+        self._in_step: dict[str, str] = {}
+        """The same by the last comparison alone."""
         self._next_match = float("-inf")
         self._jobs: PartAxis | None = None
 
@@ -182,6 +191,7 @@ class Runs:
         if tick.time < self._next_match or self._rates.age.max(initial=0.0) < TUNING.min_rate_age:
             return
         self._next_match = tick.time + TUNING.match_interval
+        self._find_lockstep(tick, rates)
         place = tick.nodes.place
         usual = {
             job: median(
@@ -205,3 +215,38 @@ class Runs:
         if sure:
             self.job_of = self.job_of | sure
             self._assign(tick)
+
+    def _find_lockstep(self, tick: Tick, rates: Column) -> None:
+        """Groups nodes that belong to no known job by their rates of executions.
+
+        Twice in a row, as jobs; a node then stays until its rate departs from that of its group.
+        """
+        nodes = list(map(str, tick.nodes.keys))
+        free = self.nodes.cooperates & (rates > 0) & (self._rates.age >= TUNING.min_rate_age)
+        free[[tick.nodes.place[node] for node in self.job_of]] = False
+        rate = {nodes[place]: float(rates[place]) for place in np.flatnonzero(free).tolist()}
+        usual: dict[str, list[float]] = {}
+        for node, first in self.lockstep.items():
+            if node in rate:
+                usual.setdefault(first, []).append(rate[node])
+        kept = {
+            node: first
+            for node, first in self.lockstep.items()
+            if node in rate
+            and abs(rate[node] / float(np.median(usual[first])) - 1) < TUNING.lockstep_left
+        }
+        ordered = sorted(rate, key=rate.__getitem__)
+        groups: list[list[str]] = []
+        for before, node in zip([None, *ordered], ordered, strict=False):
+            if before is None or rate[node] > rate[before] * (1.0 + TUNING.lockstep_gap):
+                groups.append([])
+            groups[-1].append(node)
+        found: dict[str, str] = {}
+        for group in groups:
+            names = Counter(kept[node] for node in group if node in kept)
+            name = names.most_common(1)[0][0] if names else min(group)
+            found |= {node: kept.get(node, name) for node in group}
+        sure = {node: first for node, first in found.items() if self._in_step.get(node) == first}
+        self._in_step = found
+        if (lockstep := sure | kept) != self.lockstep:
+            self.lockstep = lockstep

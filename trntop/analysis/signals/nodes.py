@@ -57,11 +57,12 @@ class Nodes:
         self._block = Mean((len(_COLUMNS), 0))
         self._axis: Axis | None = None
         self._jobs: Mapping[str, str] | None = None
+        self._lockstep: Mapping[str, str] = {}
         self._begin = 0.0
         self._end: float | None = None
         self._means: Column = np.zeros((len(_COLUMNS), 0))
-        self._kinds: dict[str, tuple[str | None, str]] = {}
-        """Node → its job and instance type."""
+        self._kinds: dict[str, tuple[str, str]] = {}
+        """Node → its job, or a node in lockstep with it, and its instance type."""
         self._groups: Places = np.zeros(0, np.int64)
         """The same, less those that behave otherwise."""
         self._grouped = False
@@ -79,7 +80,7 @@ class Nodes:
             self._block = Mean((len(_COLUMNS), len(tick.nodes)))
             for peers in self._peers:
                 peers.follow(tick.nodes)
-        if tick.job_of is not self._jobs:
+        if tick.job_of is not self._jobs or tick.runs.lockstep is not self._lockstep:
             self._learn_kinds(tick)
         if reporting.all():
             self.worst = np.full(len(tick.nodes), np.nan)
@@ -113,10 +114,10 @@ class Nodes:
 
     def _learn_kinds(self, tick: Tick) -> None:
         """Groups nodes of one job and instance type; all start over if a node changes its group."""
-        self._jobs = tick.job_of
+        self._jobs, self._lockstep = jobs, lockstep = tick.job_of, tick.runs.lockstep
         kinds = {
-            view.name: (tick.job_of.get(view.name), view.inventory.instance_type)
-            for view in tick.views
+            name: (jobs.get(name) or lockstep.get(name) or name, view.inventory.instance_type)
+            for name, view in zip(map(str, tick.nodes.keys), tick.views, strict=True)
         }
         known = zip(self._kinds, self._usual.tolist(), strict=True)
         usual = np.array([dict(known).get(node, NO_VALUE) for node in kinds])
