@@ -77,7 +77,7 @@ def test_busy_cores_without_executions_are_a_stall() -> None:
     assert run(*ticks[:45]).stage is Stage.TRAINING  # type: ignore[union-attr]
     phase = run(*ticks)
     assert phase is not None
-    assert (phase.stage, phase.since, phase.why) == (Stage.STALLED, 19.0, "all its cores are busy")
+    assert (phase.stage, phase.since, phase.why) == (Stage.STALLED, 19.0, "all cores are busy")
 
 
 @pytest.mark.parametrize("util", [0.0, 0.02])

@@ -199,14 +199,43 @@ def test_nodes_join_and_leave() -> None:
     watched.see(stream())
     assert watched.run.places.tolist() == [0, 1, 2]
     assert all(phase is Stage.TRAINING for time, phase in watched.did["job"] if time > 15)
-    assert watched.runs.nodes.steps.tolist() == [watched.run.step] * 3
 
 
-def test_the_newest_step_of_each_node() -> None:
-    watched = watch(Job(pauses=(Pause(60, 100, SPINS, behind=2),)), 100)
-    steps = watched.runs.nodes.steps.tolist()
-    assert steps[2] == steps[0] - 1
-    assert steps[0] == steps[1] == steps[3]
+def test_the_node_whose_cores_fell_idle() -> None:
+    watched = watch(Job(pauses=(Pause(60, 100, SPINS, of={2: 0.0}),)), 100)
+    busy, idle = watched.runs.nodes.idle_since[[0, 2]].tolist()
+    assert busy != busy
+    assert idle == pytest.approx(62, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("pause", "during", "after"),
+    [
+        (Pause(80, 60, vcpu=CALM | {"io_wait": 20.0}), Stage.CHECKPOINTING, Stage.IDLE),
+        (Pause(80, 60, compilers=3), Stage.COMPILING, Stage.IDLE),
+        (Pause(80, 60, 90.0, completed=5), Stage.EVALUATING, Stage.IDLE),
+    ],
+)
+def test_an_explanation_needs_evidence_that_is_renewed(
+    pause: Pause, during: Stage, after: Stage
+) -> None:
+    begin, quiet = 80 + 60, Pause(140, 100)
+    watched = watch(Job(pauses=(pause, quiet), host=True), 200)
+    assert watched.at(begin - 2) is during
+    assert watched.at(begin + 30) is after
+
+
+def test_an_announced_evaluation_without_executions_ends() -> None:
+    watched = watch(Job(pauses=(Pause(80, 1000, stage="evaluating"),)), 420)
+    assert watched.at(350) is Stage.EVALUATING
+    assert watched.at(415) is Stage.IDLE
+
+
+def test_the_disks_of_an_idle_node_do_not_explain_that_the_others_wait() -> None:
+    busy_disks = CALM | {"io_wait": 20.0}
+    pause = Pause(80, 60, SPINS, of={1: 0.0}, vcpu=busy_disks)
+    watched = watch(Job(pauses=(pause,), host=True), 110)
+    assert watched.at(105) is Stage.STALLED
 
 
 def test_clear() -> None:

@@ -42,15 +42,26 @@ class PhaseTuning:
     """Warm-up of a run that reports no steps."""
     io_wait: float = 0.04
     writing: float = 100e6
-    """Rise of I/O wait, and bytes/s to disks, that indicate a checkpoint."""
+    writing_factor: float = 3.0
+    """Rise of I/O wait, and bytes/s to disks or the network (S3, EFS), that indicate a checkpoint;
+    bytes/s also as a multiple of the usual ones.
+    """
     host_busy: float = 0.15
     """Rise of host CPU use that indicates a compilation."""
+    host_idle: float = 0.03
+    """Rise of host CPU use up to which the hosts of a paused run do nothing either."""
     baseline_interval: float = 5.0
     """Seconds between two updates of what is usual on the hosts while the run trains."""
     baseline_weight: float = 0.1
     step_times: int = 16
     """Steps of which the usual step time is the median."""
     kept_pauses: int = 16
+    evidence: float = 15.0
+    """Seconds for which evidence of a compilation or checkpoint counts: hosts report at intervals.
+    """
+    max_silence: float = 300.0
+    """Seconds without an execution after which an announced evaluation or warm-up explains nothing.
+    """
     min_pause: float = 10.0
     """Seconds of a pause after which a new explanation starts a new pause."""
     regular: float = 0.25
@@ -76,8 +87,10 @@ INPUTS = frozenset(
         "node_disk_written_bytes_per_second",
         "node_executions_completed_per_second",
         "node_lustre_written_bytes_per_second",
+        "node_network_tx_bytes_per_second",
         "node_neuroncore_flops_per_second",
         "node_neuroncore_utilization_mean_ratio",
+        "node_neuroncore_utilization_min_ratio",
         "node_runtimes",
         "node_vcpu_io_wait_ratio",
         "node_vcpu_system_ratio",
@@ -85,12 +98,16 @@ INPUTS = frozenset(
     )
 )
 
-_EXPLAINED = (Stage.COMPILING, Stage.CHECKPOINTING, Stage.EVALUATING)
-_PAUSES = (*_EXPLAINED, Stage.WARMING_UP)
+_HOST_WORK = (Stage.COMPILING, Stage.CHECKPOINTING)
+_EXECUTING = (Stage.EVALUATING, Stage.WARMING_UP)
 """Stages that a process may announce and that explain why no step ends."""
 _UNDER_WAY = (Stage.TRAINING, Stage.CHECKPOINTING, Stage.EVALUATING)
 """A run that saves or evaluates in between does not start over."""
-_BASELINES = ("io_wait", "host", "writing")
+_WRITES = {
+    "writing": "heavy writes to disk",
+    "node_network_tx_bytes_per_second": "heavy uploads",
+}
+_BASELINES = ("io_wait", "host", *_WRITES)
 _ABSENT = np.array([np.nan])
 _NODE = np.zeros(1, np.int64)
 
@@ -102,14 +119,20 @@ class Observation:
         time: of the tick.
         column: quantity → values, `[node]`, or along the parts of jobs.
         announced: places of nodes → the stage that a training process there announced.
+        reported: place → when neuron-monitor last reported on a node; by default at each tick.
     """
 
     def __init__(
-        self, time: float, column: Callable[[str], Column], announced: Mapping[int, Stage]
+        self,
+        time: float,
+        column: Callable[[str], Column],
+        announced: Mapping[int, Stage],
+        reported: Callable[[int], float | None] = lambda place: None,
     ) -> None:
         self.time = time
         self.column = column
         self._announced = announced
+        self._reported = reported
         self.rates = works = column("node_executions_completed_per_second")
         unknown = np.isnan(works)
         if unknown.any():
@@ -135,9 +158,14 @@ class Observation:
             values = column("node_vcpu_io_wait_ratio" if what == "io_wait" else what)
         return largest(values[places])
 
+    def executed(self, places: Places) -> float | None:
+        """When any of some nodes last reported an execution, if they report any now."""
+        active = places[self.executes[places]].tolist()
+        return max((self._reported(place) or self.time for place in active), default=None)
+
     def announced(self, places: Places) -> Stage | None:
         for place in self._announced.keys() & places.tolist() if self._announced else ():
-            if (stage := self._announced[place]) in _PAUSES:
+            if (stage := self._announced[place]) in (*_HOST_WORK, *_EXECUTING):
                 return stage
         return None
 
@@ -152,6 +180,8 @@ class Run:
     """Its nodes on the tick's axis."""
     reports: Places = field(default_factory=lambda: np.empty(0, np.int64))
     """Its parts on the tick's axis of jobs."""
+    cooperates: bool = True
+    """Whether its nodes work together: those that serve requests do not."""
     stage: Stage | None = None
     """STALLED: cores are busy without progress; IDLE: cores are idle without an explanation."""
     why: str = ""
@@ -171,12 +201,14 @@ class Run:
     """Time of the newest report."""
     executed: float = float("-inf")
     """When an execution last completed on any of its nodes."""
-    turned: float | None = None
-    """When a pause changed its explanation."""
+    all_busy: bool = False
+    """Whether in this pause every core of all its nodes is busy."""
+    hosts_idle: bool = False
+    """Whether in this pause its hosts have no more to do than in training."""
     pauses: deque[tuple[float, float]] = field(
         default_factory=lambda: deque(maxlen=TUNING.kept_pauses)
     )
-    """Begin and seconds of each pause."""
+    """Begin and seconds of each pause that did not end with busy cores."""
     longest_spin: float = 0.0
     """Seconds of the longest pause that ended with busy cores."""
     step: float = float("nan")
@@ -186,6 +218,12 @@ class Run:
     """Steps since it began, restarted or paused."""
     baseline: dict[str, float] = field(default_factory=dict)
     """What is usual on its hosts while it trains."""
+    _spent: dict[Stage | None, float] = field(default_factory=dict)
+    """Seconds that this pause has spent in each stage."""
+    _pause_begin: float = 0.0
+    _updated: float = 0.0
+    _evidence_time: float = float("-inf")
+    """When a compilation or checkpoint was last evident."""
     _baseline_time: float = float("-inf")
     _step_times: deque[float] = field(default_factory=lambda: deque(maxlen=TUNING.step_times))
     _warm: bool = False
@@ -218,20 +256,24 @@ class Run:
         if not len(self.places):
             self.stage, self.why, self.paused = None, "", 0.0
             return
-        if seen.executes[self.places].any():
-            self.executed = now
+        if self.moved is None or now - self.moved <= self.usual:
+            if seen.executes[self.places].any():
+                self.executed = now
+        elif (executed := seen.executed(self.places)) is not None:
+            self.executed = max(self.executed, executed)
         if self._progresses(seen):
             self._end_pause(now)
             self.steps += 1
             self.seen = self.moved = now
-            self.turned = None
+            self._spent.clear()
             if self.began is None:
                 self.began = now
                 self._first = first
                 self._warm = first if np.isnan(self.step) else self.step > TUNING.warm_up_steps
             self.paused = 0.0
-        announced = seen.announced(self.places)
+        announced = self._announced(seen)
         self.announced = announced is not None
+        elapsed, self._updated = now - self._updated, now
         if self.moved is None:
             compiling = announced is None and bool(seen.most("node_compilers", self.places))
             self.stage = Stage.COMPILING if compiling else announced
@@ -259,7 +301,7 @@ class Run:
             self.ended = True
             return
         stage, why = (announced, "reported by the job") if announced else self._explain(seen)
-        self._note_pause(stage, why, now)
+        self._note_pause(stage, why, now, elapsed)
 
     def phase(self, now: float) -> Phase | None:
         """What the screen shows: a short pause is still training."""
@@ -315,37 +357,53 @@ class Run:
         return True
 
     def _end_pause(self, now: float) -> None:
-        """Keeps the length of a pause; the steps after it warm up."""
-        if self.paused > 0:
+        """Keeps the length of a pause; the steps after it warm up. An evaluation works."""
+        if self.paused > 0 and self.stage is not Stage.EVALUATING:
             if self.stage is Stage.STALLED:
                 self.longest_spin = max(self.longest_spin, self.paused)
-            self.pauses.append((now - self.paused, self.paused))
-            long = self.paused > TUNING.long_pause
+            else:
+                self.pauses.append((self._pause_begin, now - self._pause_begin))
+            long = now - self._pause_begin > TUNING.long_pause
             self.steps = 0 if long else TUNING.warm_up_steps - 1
             self._warm &= not long
 
-    def _note_pause(self, stage: Stage | None, why: str, now: float) -> None:
-        """Since when it pauses: a pause may change its explanation."""
+    def _announced(self, seen: Observation) -> Stage | None:
+        """The stage that its processes announced, while it may explain a pause."""
+        stage = seen.announced(self.places)
+        active = self.executed if self.moved is None else max(self.executed, self.moved)
+        silent = self.moved is not None and seen.time - active > TUNING.max_silence
+        return None if stage in _EXECUTING and silent else stage
+
+    def _note_pause(self, stage: Stage | None, why: str, now: float, elapsed: float) -> None:
+        """How long it has paused: each stage of a pause counts its own time."""
         assert self.moved is not None
-        begin, before = self.moved + self.usual, self.stage
-        if before in _EXPLAINED and stage is Stage.IDLE:
-            stage, why = before, self.why  # cores are still idle: the explanation holds
+        begin, before, spent = self.moved + self.usual, self.stage, self._spent
+        if stage in _HOST_WORK:
+            self._evidence_time = now
+        elif (
+            stage is Stage.IDLE
+            and before in _HOST_WORK
+            and now - self._evidence_time <= TUNING.evidence
+        ):
+            stage, why = before, self.why
         if stage is Stage.EVALUATING:
-            if self.executed >= now and self.paused > TUNING.paused_seconds:
+            if self.paused > TUNING.paused_seconds and self.executed > now - self.paused:
                 self._end_pause(now)  # its next step has begun
             # It works. A pause may yet come, and begins with the last execution.
-            self.turned = max(begin, self.executed)
-        elif stage is not before and (
-            before in (Stage.COMPILING, Stage.CHECKPOINTING)
-            or (
-                stage in _EXPLAINED
-                and before is not Stage.TRAINING
-                and self.paused > TUNING.min_pause
-            )
-        ):
-            self.turned = now
+            self._pause_begin = max(begin, self.executed)
+            spent.clear()
+            spent[stage] = now - self._pause_begin
+        elif not spent:
+            self._pause_begin = begin
+            spent[stage] = now - begin
+        elif stage in spent:
+            spent[stage] += elapsed
+        elif before in _HOST_WORK or (stage in _HOST_WORK and self.paused > TUNING.min_pause):
+            spent[stage] = 0.0
+        else:
+            spent[stage] = spent.get(before, 0.0) + elapsed
         self.stage, self.why = stage, why
-        self.paused = max(0.0, now - (begin if self.turned is None else self.turned))
+        self.paused = max(0.0, spent[stage])
 
     def _is_warm(self, now: float) -> bool:
         since = self.pauses[-1][0] + self.pauses[-1][1] if self.pauses else self.began
@@ -389,19 +447,24 @@ class Run:
         ):
             return Stage.EVALUATING, "executions continue without steps"
         busy = float((known > TUNING.busy).mean())
+        lowest = seen.column("node_neuroncore_utilization_min_ratio")[places]
+        self.all_busy = busy == 1 and len(known) == len(places) and not (lowest < TUNING.busy).any()
         if seen.most("node_compilers", places):
             return Stage.COMPILING, "compilers run"
-        writing = seen.most("writing", places) or 0.0
-        if writing > max(TUNING.writing, 3 * self.baseline.get("writing", 0.0)):
-            return Stage.CHECKPOINTING, "heavy writes to disk"
+        for name, why in _WRITES.items():
+            usual = TUNING.writing_factor * self.baseline.get(name, 0.0)
+            if (seen.most(name, places) or 0.0) > max(TUNING.writing, usual):
+                return Stage.CHECKPOINTING, why
+        if busy >= TUNING.busy or (len(known) > 2 and busy > 1 / 3):
+            which = "all cores" if busy == 1 else f"cores of {units.percent(busy)} of nodes"
+            return Stage.STALLED, f"{which} are busy"
         if self._rise("io_wait", seen) > TUNING.io_wait:
             return Stage.CHECKPOINTING, "host CPUs wait for disks"
-        if busy >= TUNING.busy or (busy > 0 and len(known) > 2 and busy > 1 / 3):
-            which = "all its cores" if busy == 1 else f"cores of {units.percent(busy)} of its nodes"
-            return Stage.STALLED, f"{which} are busy"
-        if self._rise("host", seen) > TUNING.host_busy:
+        rise = self._rise("host", seen)
+        self.hosts_idle = "host" in self.baseline and rise < TUNING.host_idle
+        if rise > TUNING.host_busy:
             return Stage.COMPILING, "host CPUs are busy, cores are idle"
-        if self._is_due(seen.time - self.paused):
+        if self._is_due(self._pause_begin if self._spent else seen.time - self.paused):
             return Stage.CHECKPOINTING, "cores are idle at the time of its usual pause"
         return Stage.IDLE, "cores are idle"
 
@@ -457,7 +520,7 @@ class NodePhase:
             return None
         for job, (stage, since) in inventory.stages.items():
             current = since >= self._begun and now - since <= TUNING.max_announcement
-            if stage in _PAUSES and current:
+            if stage in (*_HOST_WORK, *_EXECUTING) and current:
                 return job, stage, since
         return None
 

@@ -6,10 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from trntop.catalog import Entity, Provenance
-from trntop.core.model import NO_VALUE, Column, Phase
+from trntop.catalog import NEURON_MONITOR, Entity, Provenance
+from trntop.core.model import NO_VALUE, Column, NodeView, Phase
 from trntop.pipeline.axis import PartAxis, Places
 from trntop.pipeline.phase import INPUTS, Observation, Run, median
+from trntop.pipeline.phase import TUNING as PHASE
 from trntop.pipeline.statistics import Ewma, Mask, Members
 from trntop.pipeline.tick import Tick
 
@@ -47,17 +48,17 @@ class _Nodes(Members):
     """What is known of each node."""
 
     BLANK: ClassVar = {
-        **dict.fromkeys(("active", "last_rate", "usual_rate", "steps"), NO_VALUE),
+        **dict.fromkeys(("active", "idle_since", "last_rate", "usual_rate"), NO_VALUE),
         "cooperates": False,
     }
     active: Column
     """When it last computed."""
+    idle_since: Column
+    """When its cores became idle; NaN while they are busy."""
     last_rate: Column
     """Executions per second that it reported then."""
     usual_rate: Column
     """The same as a mean over the reports before."""
-    steps: Column
-    """The newest step that it has reported."""
     cooperates: Mask
     """Whether it works with others: it is part of a job, or has exchanged data over EFA."""
 
@@ -107,12 +108,15 @@ class Runs:
             for place, phase in phases
             if phase is not None and phase.provenance is Provenance.REPORTED
         }
-        seen = Observation(tick.time, tick.column, announced)
+        seen = Observation(
+            tick.time, tick.column, announced, lambda place: newest_report(tick.views[place])[0]
+        )
         self._note_activity(tick, seen)
         self._rates.push(tick.time, tick.nodes, seen.rates)
         self._match(tick)
         for job, run in self.by_job.items():
             run.reports = _NO_PLACES if job is None else self._reports.get(job, _NO_PLACES)
+            run.cooperates = job is not None or bool(self.nodes.cooperates[run.places].any())
             run.update(seen)
             if run.quiet:
                 tick.quiet[run.places] = True
@@ -136,9 +140,9 @@ class Runs:
         nodes.usual_rate = np.where(works, usual, nodes.usual_rate)
         nodes.cooperates |= tick.column("node_efa_tx_bytes_per_second") > TUNING.min_traffic
         nodes.cooperates[[tick.nodes.place[node] for node in self.job_of]] = True
-        steps = tick.column("job_step")
-        known = ~np.isnan(steps)
-        nodes.steps[tick.parts(Entity.JOB).owner[known]] = steps[known]
+        utilization = tick.column("node_neuroncore_utilization_mean_ratio")
+        since = np.where(utilization > PHASE.busy, NO_VALUE, np.fmin(nodes.idle_since, tick.time))
+        nodes.idle_since = np.where(np.isnan(utilization), nodes.idle_since, since)
 
     def _follow(self, tick: Tick) -> None:
         """Assigns nodes to jobs again when a node or a job joins or leaves."""
@@ -250,3 +254,11 @@ class Runs:
         self._in_step = found
         if (lockstep := sure | kept) != self.lockstep:
             self.lockstep = lockstep
+
+
+def newest_report(view: NodeView) -> tuple[float | None, float]:
+    """When neuron-monitor last reported on a node, and the seconds between its reports."""
+    for source in view.frame.sources:
+        if source.name == NEURON_MONITOR:
+            return source.time, source.period or 0.0
+    return None, 0.0

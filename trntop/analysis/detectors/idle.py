@@ -143,8 +143,11 @@ class IdleAllocation:
             if len(idle) == 1
             else f"{len(idle)} of {len(since)} processes hold"
         )
-        # Only the job that it reports: an idle process is often left over.
-        jobs = view.inventory.of(Entity.JOB)
+        # Only a job that it reports or has stopped with: an idle process is often left over.
+        jobs, began = view.inventory.of(Entity.JOB), min(since[pid] for pid in idle)
+        run = tick.runs.run_of(node)
+        if run is not None and run.paused and began > tick.time - run.paused - TUNING.same_pause:
+            jobs = (run.job or "",) * (run.job is not None)
         commands = {process.pid: f" ({process.command})" for process in view.inventory.processes}
         return Verdict(
             fields={"node": node, "who": f"{who} {what}"},
@@ -159,7 +162,7 @@ class IdleAllocation:
                 )
                 for pid in idle[:TUNING.listed]
             ),
-            since=min(since[pid] for pid in idle),
+            since=began,
         )  # fmt: skip
 
     def reset(self) -> None:

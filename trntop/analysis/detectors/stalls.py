@@ -1,6 +1,6 @@
 """Jobs without progress: they hang, compile in the middle of a run, or a checkpoint stalls."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -8,14 +8,12 @@ import numpy as np
 
 from trntop.analysis.detector import Signal, Verdict
 from trntop.analysis.sentence import NO_CULPRIT
-from trntop.catalog import NEURON_MONITOR
 from trntop.core import units
-from trntop.core.model import Column, Evidence, NodeView, Stage
+from trntop.core.model import Column, Evidence, Stage
 from trntop.core.settings import Analysis as Settings
 from trntop.pipeline.axis import Axis, Places
-from trntop.pipeline.phase import TUNING as PHASE
 from trntop.pipeline.phase import Run
-from trntop.pipeline.runs import Runs
+from trntop.pipeline.runs import Runs, newest_report
 from trntop.pipeline.tick import Tick
 
 
@@ -23,6 +21,14 @@ from trntop.pipeline.tick import Tick
 class StallTuning:
     """How long a job may pause before it has stalled."""
 
+    spin_limit: float = 6.0
+    """Seconds without progress while all cores of all nodes wait in a collective."""
+    wait_limit: float = 11.0
+    """The same while some cores are idle: the host of a node may be late by up to 10 s."""
+    min_reports: float = 1.2
+    """Periods of neuron-monitor's reports that such a pause must last: one is of it alone."""
+    quiet_limit: float = 30.0
+    """Seconds of idle cores and idle hosts of a job whose usual pauses are known."""
     idle_limit: float = 60.0
     """Seconds of unexplained idle cores that may be a pause of the job's own."""
     under_way: float = 20.0
@@ -56,19 +62,20 @@ class _Stalls:
         runs = tick.runs.by_job
         if tuple(runs) != self._jobs.keys:
             self._jobs = Axis(tuple(runs))
-        values: Column = np.array([self._excess(run) for run in runs.values()], np.float64)
+        values: Column = np.array([self._excess(run, tick) for run in runs.values()], np.float64)
         return Signal(self._jobs, values, 1.0, 0.999)
 
-    def _excess(self, run: Run) -> float:
+    def _excess(self, run: Run, tick: Tick) -> float:
         if run.stage is None and not run.ended:
             return float("nan")
-        limit = self._limit(run)
-        if limit is None or run.paused <= 0 or run.began is None or run.moved is None:
+        if run.paused <= 0 or run.began is None or run.moved is None:
+            return 0.0
+        if (limit := self._limit(run, tick)) is None:
             return 0.0
         least = TUNING.under_way if run.job else TUNING.under_way_without_steps
         return run.paused / limit if run.moved - run.began >= least else 0.0
 
-    def _limit(self, run: Run) -> float | None:
+    def _limit(self, run: Run, tick: Tick) -> float | None:
         """Seconds that a pause in its stage may last; None: forever."""
         raise NotImplementedError
 
@@ -84,9 +91,9 @@ class _Stalls:
     ) -> Verdict:  # fmt: skip
         run = tick.runs.by_job[cast(str | None, key)]
         nodes, usual = len(run.places), run.usual_pause
+        step = f", a usual step takes {units.seconds(run.usual)}" if run.usual else ""
         stopped = Evidence(
-            f"no progress for {units.span(tick.time - (run.moved or tick.time))}, "
-            f"a usual step takes {units.seconds(run.usual)}; {run.why}",
+            f"no progress for {units.span(tick.time - (run.moved or tick.time))}{step}; {run.why}",
             quantity="job_step" if run.job else "node_executions_completed_per_second",
         )
         return Verdict(
@@ -105,24 +112,55 @@ class _Stalls:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Suspects:
+    """The nodes of a stalled run that differ from the others."""
+
+    stopped: float | None
+    """Time of the run's newest progress: identifies the pause."""
+    nodes: tuple[str, ...] = ()
+    reason: str = ""
+
+
 class Hang(_Stalls):
     """A job without progress and without an explanation."""
 
     inputs = Runs.inputs | {"node_neuroncores"}
 
-    def _limit(self, run: Run) -> float | None:
+    def __init__(self, settings: Settings, period: float) -> None:
+        super().__init__(settings, period)
+        self.reset()
+
+    def reset(self) -> None:
+        self._suspects: dict[Hashable, _Suspects] = {}
+
+    def _limit(self, run: Run, tick: Tick) -> float | None:
         hang = self._settings.hang
         if run.stage is Stage.STALLED:
-            return max(hang, TUNING.busy_factor * run.usual, TUNING.busy_factor * run.longest_spin)
-        if run.stage is Stage.IDLE and run.job is not None:
-            factor = TUNING.pause_factor
-            return max(TUNING.idle_limit, factor * hang, factor * run.longest_pause)
+            least = max(
+                TUNING.spin_limit if run.all_busy else TUNING.wait_limit,
+                TUNING.min_reports * _period(run.places, tick),
+            )
+            factor = TUNING.busy_factor
+            return max(min(hang, least), factor * run.usual, factor * run.longest_spin)
+        if run.stage is Stage.IDLE and run.cooperates:
+            longest = TUNING.pause_factor * run.longest_pause
+            if run.hosts_idle and run.usual_pause is not None:
+                return max(TUNING.quiet_limit, longest)
+            return max(TUNING.idle_limit, TUNING.pause_factor * hang, longest)
         return None
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
-        """Names the node that blocks the others, if one differs from them."""
-        suspects, reason = _suspects(tick.runs.by_job[cast(str | None, key)], tick)
-        names = [str(tick.nodes.keys[place]) for place in suspects]
+        """Names the node that blocks the others, if one differs from them.
+
+        What happens to the nodes after the job has stalled, such as that they are killed one by
+        one, does not change who stopped it.
+        """
+        run = tick.runs.by_job[cast(str | None, key)]
+        suspects = self._suspects.get(key)
+        if suspects is None or suspects.stopped != run.moved:
+            suspects = self._suspects[key] = _find_suspects(run, tick)
+        names, reason = suspects.nodes, suspects.reason
         reasons = reason.replace("is ", "are ", 1) if len(names) > 1 else reason
         culprit = f"; {_listed(names)} {reasons}" if names else NO_CULPRIT
         evidence = [Evidence(f"{name} {reason}", name) for name in names]
@@ -133,7 +171,7 @@ class Hang(_Stalls):
 class Recompile(_Stalls):
     """A run under way that compiles again."""
 
-    def _limit(self, run: Run) -> float | None:
+    def _limit(self, run: Run, tick: Tick) -> float | None:
         if run.stage is not Stage.COMPILING or (run.job is None and len(run.places) < 2):
             return None  # a single node without a job is no training run
         return self._settings.compilation
@@ -142,7 +180,7 @@ class Recompile(_Stalls):
 class CheckpointStall(_Stalls):
     """A checkpoint that takes far longer than usual."""
 
-    def _limit(self, run: Run) -> float | None:
+    def _limit(self, run: Run, tick: Tick) -> float | None:
         if run.stage is not Stage.CHECKPOINTING:
             return None
         usual = run.usual_pause
@@ -151,26 +189,31 @@ class CheckpointStall(_Stalls):
         return max(TUNING.min_checkpoint, TUNING.pause_factor * usual)
 
 
-def _suspects(run: Run, tick: Tick) -> tuple[list[int], str]:
-    """The nodes of a run that differ from the others since it stopped, and how."""
+def _find_suspects(run: Run, tick: Tick) -> _Suspects:
+    """The nodes of a run that have differed from the others since it stopped."""
     places = run.places
-    if len(places) < 2:
-        return [], ""
-    most = max(1.0, TUNING.max_share * len(places))
-    utilization = tick.column("node_neuroncore_utilization_mean_ratio")[places]
-    idle = places[utilization < PHASE.busy]
-    if 0 < len(idle) <= most and (utilization >= PHASE.busy).any():
-        return idle.tolist(), "is idle"
-    steps = tick.runs.nodes.steps[places]
-    behind = places[steps < np.fmax.reduce(steps, initial=-np.inf)]
-    if 0 < len(behind) <= most:
-        return behind.tolist(), "is a step behind"
+    none = _Suspects(run.moved)
+    if len(places) < 2 or run.stage is not Stage.STALLED:
+        return none
+    since = tick.runs.nodes.idle_since[places]
+    settled = 2.0 * max(1.0, _period(places, tick))
+    idle = places[since <= tick.time - run.paused + settled]
+    if len(idle):
+        few = len(idle) <= max(1.0, TUNING.max_share * len(places))
+        names = tuple(str(tick.nodes.keys[place]) for place in idle) if few else ()
+        return _Suspects(run.moved, names, "is idle")
     stopped, uncertainty = _stopped(places, tick)
     if (~np.isnan(stopped)).sum() >= 2:
         order = np.argsort(np.where(np.isnan(stopped), np.inf, stopped))
         if stopped[order[1]] - stopped[order[0]] >= TUNING.min_lead + uncertainty:
-            return [int(places[order[0]])], "stopped first"
-    return [], ""
+            name = str(tick.nodes.keys[places[order[0]]])
+            return _Suspects(run.moved, (name,), "likely stopped first")
+    return none
+
+
+def _period(places: Places, tick: Tick) -> float:
+    """The longest time between two reports of neuron-monitor on some nodes."""
+    return max((newest_report(tick.views[place])[1] for place in places.tolist()), default=0.0)
 
 
 def _stopped(places: Places, tick: Tick) -> tuple[Column, float]:
@@ -181,7 +224,7 @@ def _stopped(places: Places, tick: Tick) -> tuple[Column, float]:
     nodes = tick.runs.nodes
     last, usual = nodes.last_rate[places], nodes.usual_rate[places]
     worked = np.nan_to_num(np.clip(last / usual, 0.0, 1.0))
-    reports = [_newest_report(tick.views[place]) for place in places.tolist()]
+    reports = [newest_report(tick.views[place]) for place in places.tolist()]
     late = np.array([tick.time - (time or tick.time) for time, _ in reports])
     periods = np.array([period for _, period in reports])
     # Reports come at a fixed distance from our ticks.
@@ -193,15 +236,7 @@ def _stopped(places: Places, tick: Tick) -> tuple[Column, float]:
     return stopped, 1.5 * float(execution.max(initial=0.0)) + max(0.0, float(periods.max()) - 1.0)
 
 
-def _newest_report(view: NodeView) -> tuple[float | None, float]:
-    """When neuron-monitor last reported on a node, and the seconds between its reports."""
-    for source in view.frame.sources:
-        if source.name == NEURON_MONITOR:
-            return source.time, source.period or 0.0
-    return None, 0.0
-
-
-def _listed(names: list[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     if len(names) <= 2:
         return " and ".join(names)
     return f"{names[0]} and {len(names) - 1} more"
