@@ -69,8 +69,8 @@ RULEBOOK: tuple[Rule, ...] = (
     ),
     Rule(
         "hang", Severity.CRITICAL,
-        "no step for {hang:g} s beyond the usual step time while cores are busy, or for 60 s while "
-        "they are idle, and nothing explains it",
+        "no step for up to {hang:g} s beyond the usual step time while cores are busy, or for up "
+        "to 60 s while they are idle, and nothing explains it",
         Hang, hold=0.0, clear_hold=0.0,
         summary="{job} stalled{step}, no progress for {paused}{culprit} ({why})",
         advice="Run py-spy dump on the named node or on all; find the rank outside the collective.",
@@ -86,7 +86,7 @@ RULEBOOK: tuple[Rule, ...] = (
         "recompile", Severity.WARNING,
         "a job that has been training compiles for more than {compilation:g} s",
         Recompile, hold=0.0, clear_hold=0.0,
-        summary="{job} has been compiling for {paused}{step}: {why}",
+        summary="{job}: compiling for {paused}{step} ({why})",
         advice="Find the graph that changed: batch size, sequence length; check the compile cache.",
         needs=_PROGRESS,
         ends_with_job=True,

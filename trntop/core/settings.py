@@ -108,8 +108,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     straggler: Share = 0.07
     """A node, rank or core is a straggler if it is slower than its peers by this share."""
     hang: Annotated[float, Meta(ge=1, le=86400)] = 15.0
-    """Seconds without a step, beyond the usual step time, after which a job hangs if its cores are
-    busy.
+    """Seconds without a step, beyond the usual step time, after which a job hangs at the latest if
+    its cores are busy.
     """
     compilation: Annotated[float, Meta(ge=1, le=86400)] = 10.0
     """Seconds of compilation during a run after which the compilation counts as unexpected."""

@@ -357,8 +357,8 @@ class Run:
         return True
 
     def _end_pause(self, now: float) -> None:
-        """Keeps the length of a pause; the steps after it warm up. An evaluation works."""
-        if self.paused > 0 and self.stage is not Stage.EVALUATING:
+        """Keeps the length of a pause; the steps after it warm up."""
+        if self.paused > (TUNING.paused_seconds if self.stage is Stage.EVALUATING else 0.0):
             if self.stage is Stage.STALLED:
                 self.longest_spin = max(self.longest_spin, self.paused)
             else:
@@ -387,7 +387,7 @@ class Run:
         ):
             stage, why = before, self.why
         if stage is Stage.EVALUATING:
-            if self.paused > TUNING.paused_seconds and self.executed > now - self.paused:
+            if before is not stage and self.executed > now - self.paused:
                 self._end_pause(now)  # its next step has begun
             # It works. A pause may yet come, and begins with the last execution.
             self._pause_begin = max(begin, self.executed)

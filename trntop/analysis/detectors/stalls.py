@@ -28,7 +28,10 @@ class StallTuning:
     min_reports: float = 1.2
     """Periods of neuron-monitor's reports that such a pause must last: one is of it alone."""
     quiet_limit: float = 30.0
-    """Seconds of idle cores and idle hosts of a job whose usual pauses are known."""
+    quiet_factor: float = 2.0
+    """Seconds, and times the longest pause, of idle cores and idle hosts of a job whose usual
+    pauses are known.
+    """
     idle_limit: float = 60.0
     """Seconds of unexplained idle cores that may be a pause of the job's own."""
     under_way: float = 20.0
@@ -144,10 +147,10 @@ class Hang(_Stalls):
             factor = TUNING.busy_factor
             return max(min(hang, least), factor * run.usual, factor * run.longest_spin)
         if run.stage is Stage.IDLE and run.cooperates:
-            longest = TUNING.pause_factor * run.longest_pause
+            longest, factor = run.longest_pause, TUNING.pause_factor
             if run.hosts_idle and run.usual_pause is not None:
-                return max(TUNING.quiet_limit, longest)
-            return max(TUNING.idle_limit, TUNING.pause_factor * hang, longest)
+                return max(TUNING.quiet_limit, TUNING.quiet_factor * longest)
+            return max(TUNING.idle_limit, factor * hang, factor * longest)
         return None
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
