@@ -123,3 +123,12 @@ def test_processes_without_work_are_idle() -> None:
 
 def test_where_nothing_tells_there_is_no_phase() -> None:
     assert run((1.0, {})) is None
+
+
+def test_steps_whose_duration_is_not_reported_are_as_long_as_they_are_apart() -> None:
+    ticks = [
+        (float(t), {"util": 0.9, "executed": 4.0, "step": 1200.0 + t // 20}) for t in range(200)
+    ]
+    phase = run(*ticks)
+    assert phase is not None
+    assert phase.stage is Stage.TRAINING

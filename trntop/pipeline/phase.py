@@ -347,11 +347,15 @@ class Run:
             return False  # lower: the rank that was ahead is silent, or the job started over
         if newest <= self.step:
             self.steps, self.began, self._warm = 0, seen.time, False  # from a checkpoint
-        if (seconds := median(seen.column("job_step_seconds")[self.reports])) is not None:
-            apart = seen.time - self.moved if self.moved is not None else 0.0
+        seconds = median(seen.column("job_step_seconds")[self.reports])
+        apart = seen.time - self.moved if self.moved is not None else 0.0
+        if np.isnan(self.step):
+            apart = 0.0
+        elif seconds is not None:
             # A log may have each tenth step only.
-            first = np.isnan(self.step)
-            self._step_times.append(seconds if first else max(seconds, min(apart, 20 * seconds)))
+            apart = max(seconds, min(apart, 20 * seconds))
+        if known := apart or seconds:
+            self._step_times.append(known)
             self.usual = float(np.median(self._step_times))
         self.step = newest
         return True
