@@ -168,7 +168,12 @@ def test_a_hang(step: float) -> None:
 def test_the_node_that_idles_while_the_others_wait() -> None:
     incident = hung(of={2: 0.0})
     assert incident.node == "n2"
-    assert "n2 is idle" in incident.summary
+    assert incident.summary.endswith("; n2 is idle")
+
+
+def test_a_long_name_of_the_job_leaves_the_node_and_the_verb() -> None:
+    incident = hung(of={2: 0.0}, prefix="ip-10-0-123-14", name="llama3-405b-pretrain-" * 4)
+    assert incident.summary.endswith("; ip-10-0-123-142 is idle")
 
 
 def test_two_nodes_of_many_that_idle() -> None:

@@ -30,6 +30,8 @@ class PhaseTuning:
     paused_steps: float = 1.5
     paused_seconds: float = 3.0
     """A run pauses when a step takes more than so many usual ones and so many seconds."""
+    step_slack: float = 1.0
+    """Seconds after which a step is late: from then on the times of reports are read."""
     idle_without_steps: float = 6.0
     """Seconds without an execution after which a run that reports no steps pauses."""
     long_execution: float = 0.6
@@ -256,7 +258,8 @@ class Run:
         if not len(self.places):
             self.stage, self.why, self.paused = None, "", 0.0
             return
-        if self.moved is None or now - self.moved <= self.usual:
+        on_time = self.moved is None or now - self.moved <= self.usual + TUNING.step_slack
+        if self.job is None or on_time:
             if seen.executes[self.places].any():
                 self.executed = now
         elif (executed := seen.executed(self.places)) is not None:

@@ -1,6 +1,6 @@
 """Jobs without progress: they hang, compile in the middle of a run, or a checkpoint stalls."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -90,7 +90,7 @@ class _Stalls:
 
     def _verdict(
         self, key: Hashable, tick: Tick, *, node: str | None = None, culprit: str = "",
-        evidence: Iterable[Evidence] = (),
+        evidence: Sequence[Evidence] = (),
     ) -> Verdict:  # fmt: skip
         run = tick.runs.by_job[cast(str | None, key)]
         nodes, usual = len(run.places), run.usual_pause
@@ -104,6 +104,7 @@ class _Stalls:
                 "job": run.job or f"{nodes} node{'s' * (nodes != 1)}",
                 "why": run.why,
                 "culprit": culprit,
+                "basis": "" if evidence else f" ({run.why})",
                 "paused": units.span(run.paused),
                 "usual": "" if usual is None else f", usually {units.span(usual)}",
                 "step": "" if run.step != run.step else f" at step {units.count(run.step)}",
