@@ -188,6 +188,23 @@ def test_the_cores_of_one_device_fall_back() -> None:
     assert (incident.node, incident.component) == ("n1", "device:3")
 
 
+def test_a_device_that_does_less_while_it_is_as_busy() -> None:
+    incident = only(Job(devices=8, flops=(Dull(1, (6, 7), 0.76, BEGIN),)))
+    assert (incident.node, incident.component) == ("n1", "device:3")
+    assert incident.evidence[0].quantity == "neuroncore_flops_per_second"
+
+
+def test_the_device_that_others_wait_for_stays_busy() -> None:
+    others = tuple(core for core in range(16) if core not in (6, 7))
+    incident = only(Job(devices=8, flops=(), dull=(Dull(1, others, 0.82, BEGIN),)))
+    assert (incident.node, incident.component) == ("n1", "device:3")
+
+
+@pytest.mark.parametrize("cores", [(), tuple(range(8)), tuple(range(16))])
+def test_flops_of_no_lone_device(cores: tuple[int, ...]) -> None:
+    assert stragglers(Job(devices=8, flops=(Dull(1, cores, 0.76, BEGIN),)).clusters(120)) == ()
+
+
 def test_one_core_stops() -> None:
     incident = only(Job(devices=8, dull=(Dull(2, (9,), 0.0, BEGIN),)), 160)
     assert (incident.node, incident.component) == ("n2", "core:9")

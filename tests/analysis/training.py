@@ -144,6 +144,8 @@ class Job:
     """Per node, of two cores each."""
     slow: tuple[Slow, ...] = ()
     dull: tuple[Dull, ...] = ()
+    flops: tuple[Dull, ...] | None = None
+    """Cores that do less, however busy they are; None: no FLOP/s are reported."""
     pauses: tuple[Pause, ...] = ()
     ratios: Mapping[int, float] = field(default_factory=dict)
     """What a node computes beyond the others by design, as a share."""
@@ -345,6 +347,11 @@ class Job:
             values["node_disk_written_bytes_per_second"] = written
         columns = {name: np.array([value]) for name, value in values.items()}
         columns["neuroncore_utilization_ratio"] = np.array(use) / 100.0
+        if self.flops is not None:
+            flops = columns["neuroncore_flops_per_second"] = np.full(len(use), 1e12)
+            for one in self.flops:
+                if one.node == node and one.lasts(t):
+                    flops[list(one.cores)] *= one.factor
         return columns
 
     def _told(self, node: int, t: float, told: dict[int, "Record"]) -> dict[str, Column]:

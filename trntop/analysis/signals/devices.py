@@ -8,7 +8,7 @@ from trntop.analysis.detector import Verdict
 from trntop.analysis.peers import Peers
 from trntop.catalog import Entity
 from trntop.core import units
-from trntop.core.model import Column, Evidence
+from trntop.core.model import NO_VALUE, Column, Evidence
 from trntop.pipeline.axis import PartAxis, Places
 from trntop.pipeline.statistics import Mask, Mean, node_median
 from trntop.pipeline.tick import Tick
@@ -26,27 +26,41 @@ class DeviceTuning:
     """Share of a node's devices of which more are no single fault, but another division of work."""
     stopped: float = 0.05
     """Utilization below which a device does not work slowly, but not at all."""
+    min_busy: float = 0.5
+    """Utilization that a device must have for its FLOP/s to be compared."""
+    flops_factor: float = 2.0
+    """Multiple of the limit of a rank by which FLOP/s must deviate: experts shift work from device
+    to device, and all that wait for one another look busy.
+    """
 
 
 TUNING = DeviceTuning()
+_UTILIZATION, _FLOPS = "neuroncore_utilization_ratio", "neuroncore_flops_per_second"
 
 
 class Devices:
-    """The devices of a node compared with each other, by their cores' utilization."""
+    """The devices of a node compared with each other.
 
-    inputs = frozenset(("neuroncore_utilization_ratio",))
+    By their cores' utilization, and by their FLOP/s per utilization: a device with a lower clock,
+    or one that the others wait for, is as busy as they are, or busier, and does less in that time.
+    """
+
+    inputs = frozenset((_UTILIZATION, _FLOPS))
 
     def __init__(self, least: float) -> None:
-        self._peers = Peers(least)
+        self._by_use = Peers(least)
+        self._by_flops = Peers(TUNING.flops_factor * least)
         self._cores: PartAxis | None = None
         self._axis: PartAxis | None = None
         self._device: Places = np.empty(0, np.int64)
         """Place of the device of each core on the axis of devices, beyond the last one for cores
         of none, `[core]`.
         """
-        self._block = Mean()
-        """Of the utilization of each core in this block, `[core]`."""
+        self._use, self._flops = Mean(), Mean()
+        """Of the utilization and FLOP/s of each core in this block, `[core]`."""
         self._means: Column = np.empty(0)
+        self._rates: Column = np.empty(0)
+        """Utilization, and FLOP/s per core at full utilization, `[device]`."""
         self._end: float | None = None
         self.worst: Column = np.empty(0)
 
@@ -56,39 +70,50 @@ class Devices:
         if cores is not self._cores or devices is not self._axis:
             self._follow(tick, cores, devices)
         quiet = np.repeat(tick.quiet, cores.sizes) if tick.quiet.any() else None
-        self._block.add(tick.column("neuroncore_utilization_ratio"), quiet)
+        self._use.add(tick.column(_UTILIZATION), quiet)
+        self._flops.add(tick.column(_FLOPS), quiet)
         if self._end is None or tick.time >= self._end:
             self._compare(tick, devices)
-            self._block.clear()
+            self._use.clear()
+            self._flops.clear()
             self._end = tick.time + TUNING.block
             self.worst = np.full(len(tick.nodes), np.nan)
-            np.fmax.at(self.worst, devices.owner, self._peers.value)
+            values = np.fmax(self._by_use.value, self._by_flops.value)
+            np.fmax.at(self.worst, devices.owner, values)
 
     def verdict(self, node: str, place: int, tick: Tick) -> Verdict:
         """Names the device."""
         axis = self._axis
         assert axis is not None
         mine = np.flatnonzero(axis.owner == place)
-        worst = int(mine[np.argmax(self._peers.value[mine])])
+        use, flops = self._by_use, self._by_flops
+        peers = use if use.value[mine].max() >= flops.value[mine].max() else flops
+        worst = int(mine[np.argmax(peers.value[mine])])
         device = axis.key(worst)[1]
-        own, usual = float(self._means[worst]), float(np.nanmedian(self._means[mine]))
-        text = (
-            f"cores of device {device} are {units.percent(own)} utilized, "
-            f"of the node's median device {units.percent(usual)}"
-        )
-        slower = units.percent(float(self._peers.effect[worst]))
+        means, quantity = (self._means, _UTILIZATION) if peers is use else (self._rates, _FLOPS)
+        own, usual = float(means[worst]), float(np.nanmedian(means[mine]))
+        if peers is use:
+            text = (
+                f"cores of device {device} are {units.percent(own)} utilized, "
+                f"of the node's median device {units.percent(usual)}"
+            )
+        else:
+            text = (
+                f"cores of device {device} do {units.flops(own)} per core while busy, "
+                f"of the node's median device {units.flops(usual)}"
+            )
         fields = {
             "where": f"device {device} of {node}",
-            "slower": slower,
+            "slower": units.percent(float(peers.effect[worst])),
             "basis": "neuron-monitor",
         }
-        evidence = Evidence(text, node, "neuroncore_utilization_ratio", own, usual)
-        since = float(self._peers.since[worst]) or None
+        evidence = Evidence(text, node, quantity, own, usual)
+        since = float(peers.since[worst]) or None
         return Verdict.at(tick, node, fields, evidence, component=f"device:{device}", since=since)
 
     def _follow(self, tick: Tick, cores: PartAxis, devices: PartAxis) -> None:
         self._cores, self._axis = cores, devices
-        self._block = Mean(len(cores))
+        self._use, self._flops = Mean(len(cores)), Mean(len(cores))
         places = []
         for node, view in enumerate(tick.views):
             owner = view.inventory.core_device
@@ -99,21 +124,37 @@ class Devices:
             places += [first + one if one >= 0 else -1 for one in known]
         device = np.array(places, np.int64)
         self._device = np.where(device >= 0, device, len(devices))
-        self._peers.follow(devices)
+        self._by_use.follow(devices)
+        self._by_flops.follow(devices)
         self._end = None
 
     def _compare(self, tick: Tick, axis: PartAxis) -> None:
-        size = len(axis) + 1
-        sums = np.bincount(self._device, self._block.total, size)[:-1]
-        counts = np.bincount(self._device, self._block.counts, size)[:-1]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            means = np.where(counts > 0, sums / counts, np.nan)
-        self._means = means
+        self._means = means = self._by_device(self._use)
         usual = node_median(means, axis)
         works = (usual > TUNING.min_median) & (means > TUNING.stopped)
-        off = np.where(works, 1.0 - means / np.where(works, usual, 1.0), np.nan)
-        off[_several(axis, off - self._peers.bias)] = np.nan
-        self._peers.round(tick.time, axis, off, TUNING.block)
+        self._judge(self._by_use, tick.time, axis, means, np.where(works, usual, NO_VALUE))
+        busy = np.where(means >= TUNING.min_busy, means, NO_VALUE)
+        self._rates = rates = self._by_device(self._flops) / busy
+        usual = node_median(rates, axis)
+        usual[~(usual > 0)] = NO_VALUE
+        self._judge(self._by_flops, tick.time, axis, rates, usual)
+
+    def _by_device(self, block: Mean) -> Column:
+        """The mean of the cores of each device, `[device]`."""
+        size = len(self._by_use.value) + 1
+        sums = np.bincount(self._device, block.total, size)[:-1]
+        counts = np.bincount(self._device, block.counts, size)[:-1]
+        means: Column = np.full(len(sums), NO_VALUE)
+        np.divide(sums, counts, out=means, where=counts > 0)
+        return means
+
+    def _judge(
+        self, peers: Peers, time: float, axis: PartAxis, values: Column, usual: Column
+    ) -> None:
+        """Takes a round of values of which one below its node's usual one is slower."""
+        off = 1.0 - values / usual
+        off[_several(axis, off - peers.bias)] = NO_VALUE
+        peers.round(time, axis, off, TUNING.block)
 
 
 def _several(axis: PartAxis, off: Column) -> Mask:
