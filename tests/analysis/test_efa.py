@@ -153,6 +153,22 @@ class TestResends:
 
         assert degraded(fleet(change, seconds=80, pace=pace)) == []
 
+    @pytest.mark.parametrize(("nodes", "found"), [(slice(1, 2), 1), (slice(None), 0)])
+    def test_bursts_again_and_again(self, nodes: slice, found: int) -> None:
+        def change(time: float, rates: Rates) -> None:
+            if time >= 20 and (time - 20) % 30 < 10:
+                packets = rates["tx_bytes"][nodes] / PACKET
+                rates["retrans_pkts"][nodes] = 0.03 * packets * (np.arange(8) == 2)
+
+        stretches = degraded(fleet(change, seconds=130, pace=5.0))
+        assert [one.key for one in stretches] == [("n1", name(2))] * found
+        for one in stretches:
+            assert 80 <= one.begin <= 95
+            assert one.verdict.since is not None
+            assert abs(one.verdict.since - 20) <= 5
+            assert " retransmits on average over " in one.verdict.fields["symptom"]
+            assert " in 3 bursts (limit 0.2 %, peers 0" in one.verdict.fields["symptom"]
+
     def test_few_packets_say_nothing(self) -> None:
         def change(time: float, rates: Rates) -> None:
             for counter in ("tx_bytes", "rx_bytes"):
@@ -220,6 +236,39 @@ class TestLostTraffic:
         (found,) = degraded(fleet(lossy(0.15, 100), seconds=160, pace=pace))
         assert found.key == ("n1", name(2))
         assert found.begin <= 120 + pace
+
+    def test_less_than_all_others_from_the_start(self) -> None:
+        (found,) = degraded(fleet(lossy(0.45, 0, 150), seconds=250, pace=5.0))
+        assert found.key == ("n1", name(2))
+        assert 60 <= found.begin <= 80
+        assert found.end <= 200
+        assert found.verdict.fields["symptom"].startswith(
+            ("carries 44", "carries 45", "carries 46")
+        )
+        assert found.verdict.since is not None
+        assert found.verdict.since <= 10
+
+    @pytest.mark.parametrize(
+        ("share", "uneven", "options"),
+        [
+            (0.2, 0.0, {}),
+            (0.45, 0.3, {}),
+            (0.45, 0.0, {"nodes": 2}),
+            (0.45, 0.0, {"cards": 3}),
+        ],
+    )
+    def test_a_start_that_may_be_by_design(
+        self, share: float, uneven: float, options: dict[str, int]
+    ) -> None:
+        readings = fleet(lossy(share, 0), seconds=150, pace=5.0, uneven=uneven, **options)
+        assert degraded(readings) == []
+
+    def test_the_same_device_on_several_nodes_is_design(self) -> None:
+        def change(time: float, rates: Rates) -> None:
+            for counter in ("tx_bytes", "rx_bytes"):
+                rates[counter][:2, 2] *= 0.55
+
+        assert degraded(fleet(change, seconds=150, pace=5.0)) == []
 
     def test_the_words(self) -> None:
         (found,) = degraded(fleet(lossy(0.4, 60), seconds=90))

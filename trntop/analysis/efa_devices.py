@@ -179,6 +179,8 @@ class EfaDevices(Members):
         self._inventories: list[Inventory | None] = []
         self._source = 0
         """Place of the devices' source among those of most nodes."""
+        self.job_of: Mapping[str, str] = {}
+        """Node → its job, where known."""
         self._tick = -1
         self._polled = False
 
@@ -197,6 +199,7 @@ class EfaDevices(Members):
 
     def _poll(self, tick: Tick) -> None:
         axis, nodes = tick.parts(Entity.EFA), self.axis.nodes
+        self.job_of = tick.job_of
         if self.follow(axis):
             self._read_times = carried(self._read_times, nodes, axis.nodes)
             self.inactive = np.zeros(len(axis), bool)

@@ -1,4 +1,4 @@
-"""Whether an EFA device carries less of its node's traffic than it used to."""
+"""Whether an EFA device carries less of its node's traffic than it used to, or than all others."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -51,6 +51,20 @@ class ShareTuning:
     pattern_seconds: float = 10.0
     effect_weight: float = 0.5
     """Weight of the newest reading in the reported loss."""
+    low: float = 0.72
+    """Part of its peers' traffic below which a device that always had so little is degraded, if it
+    is alone: devices of a job that uses all alike are within 2 %.
+    """
+    alike: float = 0.05
+    alike_share: float = 0.75
+    """Difference, as a logarithm, and share of the devices that must be so near to one another."""
+    low_seconds: float = 60.0
+    """Seconds of traffic that such a device is judged by."""
+    min_devices: int = 4
+    min_nodes: int = 3
+    """Devices of the node, and nodes of the job with a device of this name, that are compared: a
+    job may use its devices unevenly by design.
+    """
 
 
 TUNING = ShareTuning()
@@ -60,17 +74,20 @@ class Shares(Members):
     """Each device's traffic relative to its peers', against its own usual share of it.
 
     The logarithm of the ratio is judged: its usual value is the device's bias, learned while it is
-    healthy; the rest is summed up (CUSUM), so that a small loss is found if it lasts.
+    healthy; the rest is summed up (CUSUM), so that a small loss is found if it lasts. A usual value
+    that is far below those of all others, on the node and on the other nodes, is a loss from the
+    start.
 
     Args:
         limit: part of its usual share below which a device has lost traffic.
     """
 
     BLANK: ClassVar = dict.fromkeys(
-        ("_bias", "_count", "_learned", "_noise", "_mean", "_drift", "_run", "_odd", "_loss"), 0.0
-    ) | dict.fromkeys(("value", "_healthy", "_active"), NO_VALUE)
-    value: Column
-    """Above 1 where a device has lost traffic; NaN before its share is known."""
+        ("_bias", "_count", "_learned", "_noise", "_mean", "_drift", "_run", "_odd", "_loss",
+         "_low"), 0.0,
+    ) | dict.fromkeys(("_value", "_healthy", "_active", "_begun"), NO_VALUE)  # fmt: skip
+    _value: Column
+    """Above 1 where a device has lost traffic that it had; NaN before its share is known."""
     _bias: Column
     """Its usual logarithm."""
     _count: Column
@@ -87,10 +104,14 @@ class Shares(Members):
     """Seconds in which many devices were off."""
     _loss: Column
     """The newest loss, as a logarithm."""
+    _low: Column
+    """Above 1 where a device has had less than all others from the start, else 0."""
     _healthy: Column
     """When it last lacked no traffic."""
     _active: Column
     """When it last carried traffic."""
+    _begun: Column
+    """When its share began to be learned."""
 
     def __init__(self, limit: float) -> None:
         # Half of the loss to be found is allowed for, as is best for a cumulative sum.
@@ -110,15 +131,25 @@ class Shares(Members):
         return super().follow(axis)
 
     @property
+    def value(self) -> Column:
+        """Above 1 where a device has lost traffic; NaN before its share is known."""
+        return np.fmax(self._value, np.where(self._low > 1.0, self._low, NO_VALUE))
+
+    @property
     def since(self) -> Column:
         """When the loss began."""
-        return self._cusum.since
+        return np.where(self._low > 1.0, self._begun, self._cusum.since)
 
     @property
     def loss(self) -> Column:
-        """Part of its usual share that a device has lost recently."""
-        lost: Column = 1.0 - np.exp(-self._loss)
+        """Part of its share that a device lacks: of its usual one, or of its peers'."""
+        lost: Column = 1.0 - np.exp(np.where(self._low > 1.0, self._usual, -self._loss))
         return lost
+
+    @property
+    def _usual(self) -> Column:
+        """The logarithm of its share, the higher one of its usual and its recent one."""
+        return np.fmax(self._bias, self._bias - self._mean)
 
     def update(self, time: float, devices: EfaDevices) -> None:
         self.follow(devices.axis)
@@ -129,6 +160,7 @@ class Shares(Members):
         active = devices.busy & ~devices.idle & np.isfinite(ratio)
         self._forget(active & (time - self._active > TUNING.reset_after))
         self._active[active] = time
+        self._begun = np.where(active & np.isnan(self._begun), time, self._begun)
         lack = np.where(active, self._bias - ratio, NO_VALUE)
         known = (self._learned >= TUNING.learning) & (self._count >= TUNING.learning_readings)
         judged = active & known
@@ -146,6 +178,28 @@ class Shares(Members):
         self._judge(time, lack, judged & (standard > 0.5), judged, score)
         self._learn(lack, active & ~pattern & (score == 0), devices.elapsed)
         self._forget(self._odd > TUNING.pattern_seconds)
+        self._low = self._judge_usual(devices)
+
+    def _judge_usual(self, devices: EfaDevices) -> Column:
+        """Above 1 where a device alone has far less than all others."""
+        usual, limit = self._usual, np.log(TUNING.low)
+        known = (self._learned >= TUNING.low_seconds) & (self._count >= TUNING.learning_readings)
+        low = known & (usual < limit * np.where(self._low > 1.0, 0.5, 1.0))
+        if not low.any():
+            return np.zeros(len(low))
+        peers, axis = devices.peers, devices.axis
+        many = peers.count(known)
+        alike = peers.count(known & (np.abs(usual) <= TUNING.alike))
+        jobs: dict[str | None, int] = {}
+        of = [jobs.setdefault(devices.job_of.get(str(key)), len(jobs)) for key in axis.nodes.keys]
+        rails = peers.rails.of * len(jobs) + np.array(of)[axis.owner]
+        nodes, same = np.bincount(rails[known]), np.bincount(rails[known & (usual < 0.5 * limit)])
+        low &= (many >= TUNING.min_devices) & (axis.sizes[axis.owner] >= TUNING.min_devices)
+        low &= (alike >= TUNING.alike_share * many) & (peers.count(low) == 1)
+        place = np.flatnonzero(low)
+        alone = (nodes[rails[place]] >= TUNING.min_nodes) & (same[rails[place]] == 1)
+        low[place] = alone
+        return np.where(low, np.maximum(usual / limit, 1.0 + 1e-9), 0.0)
 
     def _scale(self, weight: Column) -> Column:
         """One unit of the cumulative sum, in logarithms."""
@@ -171,14 +225,14 @@ class Shares(Members):
         effect = self._loss + TUNING.effect_weight * (lack - self._loss)
         # The first reading of a loss includes, in part, the time before it.
         self._loss = np.where(judged, np.where(self._run <= 2, lack, effect), self._loss)
-        found = self.value > 1.0
+        found = self._value > 1.0
         lasts = self._run >= TUNING.min_readings
         lasts &= time - self._healthy >= TUNING.min_duration
         value = score / TUNING.cusum_limit
         value = np.where(lasts | (found & (value > TUNING.cleared)), value, np.minimum(value, 0.99))
         # Once found, a loss remains one until it is gone.
         value = np.where(found & (value > TUNING.cleared), np.maximum(value, 1.0 + 1e-9), value)
-        self.value = np.where(judged, value, self.value)
+        self._value = np.where(judged, value, self._value)
 
     def _learn(self, lack: Column, healthy: Mask, elapsed: Column) -> None:
         self._count += healthy

@@ -108,8 +108,9 @@ RULEBOOK: tuple[Rule, ...] = (
     Rule(
         "efa_degraded", Severity.WARNING,
         "an EFA device retransmits more than {retransmits:.1%} of its packets and 8 times its "
-        "peers' share, or counts errors, for 12 s, or carries less than {card_traffic:.0%} of its "
-        "usual share of traffic",
+        "peers' share, for 12 s or on average over bursts of 45 s or more, or counts errors for "
+        "12 s, or carries less than {card_traffic:.0%} of its usual share of traffic, or, alone, "
+        "less than 72 % of its peers' traffic from the start",
         EfaDegraded, hold=2.0, clear_hold=10.0,
         summary="{node} {card}: {symptom}",
         many="{nodes}: EFA devices degraded",

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from trntop.analysis.detector import Signal, Verdict
+from trntop.analysis.efa_bursts import Bursts
 from trntop.analysis.efa_devices import RETRANSMITTED, SENT, EfaDevices, EfaPeers
 from trntop.analysis.efa_shares import Shares
 from trntop.catalog.efa import ERROR_KINDS
@@ -136,7 +137,7 @@ class _EfaDetector:
 
 
 class EfaDegraded(_EfaDetector):
-    """The worst of three signs per device, each as a multiple of its limit."""
+    """The worst of four signs per device, each as a multiple of its limit."""
 
     inputs = EfaDevices.inputs.union(_NEWEST)
 
@@ -146,18 +147,22 @@ class EfaDegraded(_EfaDetector):
         self._shares = Shares(settings.card_traffic)
         self._sums = Sums(TUNING.window)
         self._retransmitting = Onset()
+        self._bursts = Bursts()
         self._onset = Onset()
         self._newest: Column = np.zeros(0)
         """Retransmits in the newest reading as a share of the packets: a window lags behind."""
         self._retransmits: Column = np.zeros(0)
         self._errors: Column = np.zeros(0)
         """Retransmits and errors as multiples of their limits."""
+        self._in_bursts: Column = np.zeros(0)
+        """Mean retransmits of devices with lasting bursts, as a multiple of the limit; else 0."""
         self._error_rate: Column = np.zeros(0)
         self._since: Column = np.zeros(0)
 
     def reset(self) -> None:
         for part in (self._devices, self._shares, self._onset, self._retransmitting, self._sums):
             part.clear()
+        self._bursts.clear()
 
     def _judge(self, tick: Tick) -> tuple[Column, Column]:
         devices = self._devices
@@ -165,13 +170,14 @@ class EfaDegraded(_EfaDetector):
         self._count(tick)
         found = np.fmax(self._retransmits, self._errors)
         self._onset.step(devices.middle, devices.axis, found - TUNING.clear)
-        lost = self._shares.value > 1.0
-        self._since = np.fmin(
+        self._since = np.fmin.reduce((
             np.where(found > 1.0, self._onset.since, NO_VALUE),
-            np.where(lost, self._shares.since, NO_VALUE),
-        )
+            np.where(self._shares.value > 1.0, self._shares.since, NO_VALUE),
+            np.where(self._in_bursts > 1.0, self._bursts.since, NO_VALUE),
+        ))  # fmt: skip
         down = devices.lost | devices.inactive | devices.idle  # another rule's
-        return np.where(down, 0.0, np.fmax(found, self._shares.value)), self._since
+        value = np.fmax(np.fmax(found, self._in_bursts), self._shares.value)
+        return np.where(down, 0.0, value), self._since
 
     def _count(self, tick: Tick) -> None:
         """Packets and errors of the newest seconds."""
@@ -186,6 +192,8 @@ class EfaDegraded(_EfaDetector):
         telling = np.where(allowed >= TUNING.min_expected, again - allowed, NO_VALUE)
         self._retransmitting.step(devices.middle, devices.axis, telling)
         np.copyto(new, 0.0, where=np.isnan(new))
+        self._bursts.update(devices.middle, devices.axis, (again, sent), seconds, telling)
+        self._in_bursts = self._judge_bursts()
         again, sent, failed, failing, seen = self._sums.push(tick.time, devices.axis, new)
         share = _over(again, sent)
         ratio, per_second = tick.columns(_NEWEST)
@@ -197,6 +205,14 @@ class EfaDegraded(_EfaDetector):
         self._retransmits = stands_out(share, self._limit, sure, devices.peers)
         sure = (failed >= TUNING.min_errors) & (failing >= TUNING.min_duration)
         self._errors = stands_out(self._error_rate, TUNING.errors_per_second, sure, devices.peers)
+
+    def _judge_bursts(self) -> Column:
+        lasting = self._bursts.lasting
+        if not lasting.any():
+            return np.zeros(len(lasting))
+        lasting &= self._bursts.retransmitted >= TUNING.min_retransmits
+        value = stands_out(self._bursts.share, self._limit, lasting, self._devices.peers)
+        return np.where(lasting, value, 0.0)
 
     def _new_errors(self) -> Column:
         """Errors per second of all kinds; NaN where no kind is known."""
@@ -216,14 +232,17 @@ class EfaDegraded(_EfaDetector):
         # Retransmits are the strongest sign; then lost traffic.
         signs = [
             *self._by_retransmits(node, place, places),
+            *self._by_bursts(tick.time, node, place, places),
             *self._by_loss(node, places),
             *self._by_errors(node, places),
         ]
         retransmits = self._retransmits[places] > 1.0
         retransmits &= self._newest[places] >= TUNING.critical_retransmits
+        bursts = self._in_bursts[places] > 1.0
+        bursts &= self._bursts.share[places] >= TUNING.critical_retransmits
         loss = self._shares.value[places] > 1.0
         loss &= self._shares.loss[places] >= TUNING.critical_loss
-        critical = bool((retransmits | loss).any())
+        critical = bool((retransmits | bursts | loss).any())
         since = self._since[places]
         return self._verdict(
             tick, place, places, signs[0][0] if signs else "differs from its peers",
@@ -237,11 +256,30 @@ class EfaDegraded(_EfaDetector):
         if not (self._retransmits[places] > 1.0).any():
             return []
         ratio = float(np.nanmean(self._newest[places]))
-        others = float(self._devices.peers.median(self._newest)[place])
+        limits = self._limits(self._newest, place, places)
+        text = f"{units.percent(ratio)} retransmits {limits}"
+        return [(text, Evidence(text, node, "efa_retransmit_ratio", ratio, self._limit))]
+
+    def _by_bursts(
+        self, now: float, node: str, place: int, places: Places
+    ) -> list[tuple[str, Evidence]]:
+        bad = places[self._in_bursts[places] > 1.0]
+        if not len(bad):
+            return []
+        ratio = float(np.nanmean(self._bursts.share[bad]))
+        seconds = now - float(np.nanmin(self._bursts.since[bad]))
+        count = int(self._bursts.count[bad].max())
+        limits = self._limits(self._bursts.share, place, places)
+        text = f"{units.percent(ratio)} retransmits on average over {units.span(seconds)}"
+        text += f", in {count} bursts {limits}"
+        return [(text, Evidence(text, node, "efa_retransmit_ratio", ratio, self._limit))]
+
+    def _limits(self, shares: Column, place: int, places: Places) -> str:
+        """The limit, and the median of its peers where one device is named."""
+        others = float(self._devices.peers.median(shares)[place])
         known = len(places) == 1 and others == others
         peers = f", peers {units.percent(others)}" if known else ""
-        text = f"{units.percent(ratio)} retransmits (limit {units.percent(self._limit)}{peers})"
-        return [(text, Evidence(text, node, "efa_retransmit_ratio", ratio, self._limit))]
+        return f"(limit {units.percent(self._limit)}{peers})"
 
     def _by_loss(self, node: str, places: Places) -> list[tuple[str, Evidence]]:
         if not (self._shares.value[places] > 1.0).any():
