@@ -27,6 +27,8 @@ class StallTuning:
     """The same while some cores are idle: the host of a node may be late by up to 10 s."""
     min_reports: float = 1.2
     """Periods of neuron-monitor's reports that such a pause must last: one is of it alone."""
+    late_report: float = 2.0
+    """Seconds, beyond the period, after which a report is late."""
     quiet_limit: float = 30.0
     quiet_factor: float = 2.0
     """Seconds, and times the longest pause, of idle cores and idle hosts of a job whose usual
@@ -145,6 +147,8 @@ class Hang(_Stalls):
                 TUNING.spin_limit if run.all_busy else TUNING.wait_limit,
                 TUNING.min_reports * _period(run.places, tick),
             )
+            if _is_silent(run.places, tick):
+                least = hang  # its silence may be the cause
             factor = TUNING.busy_factor
             return max(min(hang, least), factor * run.usual, factor * run.longest_spin)
         if run.stage is Stage.IDLE and run.cooperates:
@@ -218,6 +222,15 @@ def _find_suspects(run: Run, tick: Tick) -> _Suspects:
 def _period(places: Places, tick: Tick) -> float:
     """The longest time between two reports of neuron-monitor on some nodes."""
     return max((newest_report(tick.views[place])[1] for place in places.tolist()), default=0.0)
+
+
+def _is_silent(places: Places, tick: Tick) -> bool:
+    """Whether a report of neuron-monitor on any of some nodes is late."""
+    reports = (newest_report(tick.views[place]) for place in places.tolist())
+    return any(
+        time is not None and tick.time - time > TUNING.late_report + period
+        for time, period in reports
+    )
 
 
 def _stopped(places: Places, tick: Tick) -> tuple[Column, float]:
