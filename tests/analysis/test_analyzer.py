@@ -347,7 +347,18 @@ def probes() -> list[Reading]:
     return readings
 
 
+def slower() -> list[Reading]:
+    """Steps of 2 s, then of 3 s."""
+    times = [2.0 * number for number in range(60)] + [120.0 + 3.0 * number for number in range(40)]
+    return [
+        step_reading(time, node=f"n{node}", rank=node, step=number, seconds=2.0 + (time >= 123))
+        for number, time in enumerate(times)
+        for node in range(3)
+    ]
+
+
 STREAMS: dict[str, Any] = {
+    "slowdown": slower,
     "comm_bound": lambda: steps(0, 100, 1.4, 1.2),
     "straggler": lambda: Job(slow=(Slow(1, 0.3, 40),)).readings(80),
     "hang": lambda: Job(pauses=(Pause(40, 90, SPINS, of={1: 0.0}),)).readings(90),

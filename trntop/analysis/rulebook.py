@@ -11,6 +11,7 @@ from trntop.analysis.detectors.idle import IdleAllocation
 from trntop.analysis.detectors.latency import LatencyRegression
 from trntop.analysis.detectors.memory import MemoryPressure
 from trntop.analysis.detectors.silence import NodeSilent
+from trntop.analysis.detectors.slowdown import Slowdown
 from trntop.analysis.detectors.stalls import CheckpointStall, Hang, Recompile
 from trntop.analysis.detectors.straggler import Straggler
 from trntop.analysis.detectors.versions import VersionSkew
@@ -66,6 +67,23 @@ RULEBOOK: tuple[Rule, ...] = (
             "node_silent": Scope(), "hang": Scope(), "recompile": Scope(),
             "checkpoint_stall": Scope(),
         },
+    ),
+    Rule(
+        "slowdown", Severity.WARNING,
+        "the steps of a job take {slowdown:.0%} longer than in its past, 1 to 10 minutes, and "
+        "nothing else explains it",
+        Slowdown, hold=20.0, clear_hold=0.0,
+        summary="{job} is {slower} slower than before: {now} per step, before {before}",
+        advice="Compare storage, host CPU, network and clocks of all nodes before and after.",
+        needs=("job_step_seconds",),
+        ends_with_job=True,
+        settings=("slowdown",),
+        inhibited_by=dict.fromkeys(
+            ("comm_bound", "straggler", "efa_degraded", "efa_down", "latency_regression", "hang",
+             "node_silent", "device_lost", "recompile", "checkpoint_stall", "memory_pressure",
+             "ecc_uncorrected", "execution_errors"),
+            _STOPS,
+        ),
     ),
     Rule(
         "hang", Severity.CRITICAL,

@@ -107,6 +107,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """An incident clears only below its limit times this factor; prevents flapping."""
     straggler: Share = 0.07
     """A node, rank or core is a straggler if it is slower than its peers by this share."""
+    slowdown: Share = 0.2
+    """A job is slower than its past if its steps take longer by this share."""
     hang: Annotated[float, Meta(ge=1, le=86400)] = 15.0
     """Seconds without a step, beyond the usual step time, after which a job hangs at the latest if
     its cores are busy.
