@@ -17,6 +17,8 @@ from trntop.pipeline.tick import Axes, Tick
 
 NEARLY = 0.9
 """Share of its worst value at which a condition is described again."""
+HELD = 1.0 + 1e-6
+"""Times the limit up to which a value only keeps its incident open."""
 
 
 SLACK = 0.25
@@ -138,7 +140,9 @@ class Analyzer:
         worse: dict[str, IncidentGroup] = {}  # many detections may be of one group
         for key, detection in running.open.items():
             value = value_of(signal, key)
-            if detection.group is None or not value > max(signal.limit, NEARLY * detection.worst):
+            if detection.group is None or not value > max(
+                HELD * signal.limit, NEARLY * detection.worst
+            ):
                 continue
             detection.worst = max(value, detection.worst)
             detection.verdict = running.detector.verdict(key, tick)

@@ -49,7 +49,7 @@ class PeerTuning:
     leave a share of `slow_noise` of their deviation in it.
     """
     slow_noise: float = (slow_weight / (2.0 - slow_weight)) ** 0.5
-    wander_factor: float = 10.0
+    wander_factor: float = 11.0
     """Standard deviations of wandering load that an effect must exceed."""
     effect_weight: float = 0.35
     """Weight of the newest round in the mean effect."""

@@ -24,6 +24,12 @@ class NodeTuning:
     """Seconds whose values are compared as one."""
     min_of_usual: float = 0.8
     """Share of its usual utilization below which a group has paused."""
+    paused: float = 0.9
+    """The same of one node."""
+    max_paused: float = 0.2
+    """Share of a group's nodes, one at least, that may have paused: at the edges of a pause,
+    reports that come at different times show it on some nodes only.
+    """
     usual_blocks: float = 20.0
     """Blocks over which it is a mean."""
     min_steps: float = 2.0
@@ -138,8 +144,11 @@ class Nodes:
         sizes = np.bincount(self._groups[~tick.quiet], minlength=int(self._groups.max()) + 1)
         enough = (sizes[self._groups] >= 3) & tick.runs.nodes.cooperates & self._steady()
         pace = tick.time - self._begin
+        edge = self._edge(sizes)
         for columns, peers in zip(_SIGNS, self._peers, strict=True):
             off = np.fmin.reduce([self._excess(column) for column in columns])
+            if UTILIZATION in columns:
+                off[edge] = np.nan
             peers.round(tick.time, tick.nodes, np.where(enough, off, np.nan), pace)
         if not self._grouped and any(
             peers.count.max(initial=0.0) >= PEERS.learning for peers in self._peers
@@ -173,6 +182,13 @@ class Nodes:
         for signal in self._peers:
             usual = group_median(signal.bias, self._groups)
             signal.bias = np.where(slow, 0.0, (1.0 + signal.bias) / (1.0 + usual) - 1.0)
+
+    def _edge(self, sizes: Places) -> Mask:
+        """Nodes whose group has begun or ended a pause in the block."""
+        paused = self._means[UTILIZATION] < TUNING.paused * self._usual
+        many = np.bincount(self._groups[paused], minlength=len(sizes))
+        edge: Mask = (many > np.maximum(1.0, TUNING.max_paused * sizes))[self._groups]
+        return edge
 
     def _steady(self) -> Mask:
         """Nodes whose group worked through the block as usual, without a pause."""
