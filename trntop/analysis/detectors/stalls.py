@@ -21,7 +21,7 @@ from trntop.pipeline.tick import Tick
 class StallTuning:
     """How long a job may pause before it has stalled."""
 
-    spin_limit: float = 6.0
+    spin_limit: float = 8.0
     """Seconds without progress while all cores of all nodes wait in a collective."""
     wait_limit: float = 11.0
     """The same while some cores are idle: the host of a node may be late by up to 10 s."""
