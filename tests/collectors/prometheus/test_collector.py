@@ -194,7 +194,7 @@ def test_a_node_that_cannot_be_scraped_is_down() -> None:
         view = await watched.until(
             lambda view: (
                 "trn-003" in view.cluster.nodes
-                and view.cluster.nodes["trn-002"].state is not State.FRESH
+                and view.cluster.nodes["trn-002"].frame.sources[0].state is State.DOWN
             )
         )
         for name in ("trn-002", "trn-003"):
