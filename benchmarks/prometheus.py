@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -120,6 +120,11 @@ class _Ear:
 
     def remove(self, node: str, owner: str = "") -> None:
         self.monitor.remove(node)
+
+    wants_past = False
+
+    def past(self, readings: Iterable[Reading]) -> None:
+        raise AssertionError
 
     def warn(self, text: str) -> None:
         print(text, file=sys.stderr)

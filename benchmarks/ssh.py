@@ -26,7 +26,7 @@ from benchmarks.terminal import TICKS, TRNTOP, cpu_seconds, rss_mib
 from tests.fakes import sysfs_tree
 from tests.sshd import descendants, sshd
 from trntop.catalog import EFA_SOURCE, HOST, NEURON_MONITOR, NEURON_SYSFS, TENSOR_ENGINE
-from trntop.collectors.ssh.link import Link
+from trntop.collectors.ssh.connection import Connection
 from trntop.core.settings import Collect
 
 NODES = 64
@@ -98,22 +98,22 @@ def run(*, quick: bool) -> list[Figure]:
 async def _over_there(root: Path, seconds: float) -> tuple[float, dict[str, str]]:
     """CPU in percent of the script with all it starts, and its dumps."""
     settings = Collect(root=str(root), neuron_monitor="none", neuron_ls="none")
-    link = await Link.open(["sh", "-s"], os.environ, settings)
+    connection = await Connection.open(["sh", "-s"], os.environ, settings)
     try:
-        await asyncio.wait_for(link.ready, 10)
-        answers = {source: (await link.request(source)).decode() for source in BEATS}
-        pid = link._transport.get_pid()
+        await asyncio.wait_for(connection.ready, 10)
+        answers = {source: (await connection.request(source)).decode() for source in BEATS}
+        pid = connection._transport.get_pid()
         before, began = _with_children(pid), time.monotonic()
         beat = 0
         while (passed := time.monotonic() - began) < seconds:
             due = [source for source, period in BEATS.items() if beat % period == 0]
-            await asyncio.gather(*(link.request(source) for source in due))
+            await asyncio.gather(*(connection.request(source) for source in due))
             beat += 1
             await asyncio.sleep(max(0.0, beat - (time.monotonic() - began)))
         used = _with_children(pid) - before
     finally:
-        link.close()
-        await link.end(0.2)
+        connection.close()
+        await connection.end(0.2)
     return 100 * used / passed, answers
 
 

@@ -79,7 +79,7 @@ class Agent:
         self.listens.set()
 
 
-def overhead(target: str, sections: int, repeats: int) -> float:
+def overhead(target: str, sections: int, repeats: int, kind: str | None = None) -> float:
     """Median microseconds of a step with so many sections of each kind and nothing in them."""
     emitter = Steps(target)
     times = []
@@ -89,7 +89,7 @@ def overhead(target: str, sections: int, repeats: int) -> float:
             for _ in range(sections):
                 with emitter.compute():
                     pass
-                with emitter.collective():
+                with emitter.collective(kind, bytes=1 << 26, ranks=64):
                     pass
             step.report(loss=2.5)
         times.append(time.perf_counter() - began)
@@ -123,11 +123,12 @@ def run(*, quick: bool) -> list[Figure]:
         path = Path(folder) / "steps.sock"
         live = f"unix:{path}"
 
-        def cost(target: str, sections: int) -> float:
-            return loop.submit(overhead, target, sections, repeats).result()
+        def cost(target: str, sections: int, kind: str | None = None) -> float:
+            return loop.submit(overhead, target, sections, repeats, kind).result()
 
         with Agent(path):
             one, eight = cost(live, 1), cost(live, 8)
+            named = cost(live, 1, "all_reduce")
         cores = min(RANKS, os.cpu_count() or 1)
         with Agent(path):
             own = ranks(live, steps, cores)
@@ -140,9 +141,10 @@ def run(*, quick: bool) -> list[Figure]:
         file = f"file:{folder}/steps.jsonl"
         return [
             Figure("a step, 1 + 1 sections, agent listening", one, "µs", BUDGET),
+            Figure("the same, the collective with its kind and bytes", named, "µs", BUDGET),
             Figure("the same with 8 + 8 sections", eight, "µs"),
             Figure("a step, 1 + 1 sections, nobody listening", cost(live, 1), "µs", BUDGET),
-            Figure("a step, 1 + 1 sections, switched off", cost("off", 1), "µs", BUDGET),
+            Figure("a step, 1 + 1 sections, switched off", cost("off", 1), "µs", 2.0),
             Figure("a step, 1 + 1 sections, into a file", cost(file, 1), "µs", BUDGET),
             Figure(f"a step of {cores} working processes, a core each", own, "µs", BUDGET),
             Figure(f"a step of {RANKS} working processes", heard, "µs", None, beside),

@@ -61,23 +61,23 @@ class Child(asyncio.SubprocessProtocol):
     Create it with `start`, then await `end`.
     """
 
-    def __init__(self, take: Callable[[bytes], None]) -> None:
+    def __init__(self, on_output: Callable[[bytes], None]) -> None:
         loop = asyncio.get_running_loop()
         self._loop = loop
-        self._take = take
+        self._on_output = on_output
         self.ended: asyncio.Future[int] = loop.create_future()
         """The return code (negative: the signal), once the child is dead and its output read."""
         self.errors = LastLine()
         self._closed: asyncio.Future[None] = loop.create_future()
 
     @classmethod
-    async def start(cls, argv: Sequence[str], take: Callable[[bytes], None]) -> Self:
+    async def start(cls, argv: Sequence[str], on_output: Callable[[bytes], None]) -> Self:
         """Starts `argv` with empty standard input; `take` receives its output.
 
         Raises:
             OSError: the program cannot be executed.
         """
-        return await cls._started(lambda: cls(take), argv, asyncio.subprocess.DEVNULL)
+        return await cls._started(lambda: cls(on_output), argv, asyncio.subprocess.DEVNULL)
 
     @classmethod
     async def _started(
@@ -146,7 +146,7 @@ class Child(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         started = self._loop.time()
         if fd == STDOUT:
-            self._take(data)
+            self._on_output(data)
         else:
             self.errors.feed(data)
         pipe = cast(asyncio.ReadTransport, self._transport.get_pipe_transport(fd))

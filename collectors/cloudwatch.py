@@ -209,9 +209,12 @@ class ContainerInsights:
             "RecentlyActive": "PT3H",
         }
         answers = aws.pages(self._client, "cloudwatch:ListMetrics", "list_metrics", arguments)
-        listed = (one for page in answers for one in page.get("Metrics", ()))
-        for one in islice(listed, 4 * MAX_NODES):
-            yield {str(each["Name"]): str(each["Value"]) for each in one.get("Dimensions", ())}
+        listed = (metric for page in answers for metric in page.get("Metrics", ()))
+        for found in islice(listed, 4 * MAX_NODES):
+            yield {
+                str(dimension["Name"]): str(dimension["Value"])
+                for dimension in found.get("Dimensions", ())
+            }
 
     def _minutes(self, now: datetime) -> Iterator[Minute]:
         """The new minutes of all nodes."""
@@ -227,7 +230,9 @@ class ContainerInsights:
                 "StartTime": end - timedelta(seconds=BACK * PERIOD),
                 "EndTime": end,
                 "ScanBy": "TimestampDescending",
-                "MetricDataQueries": [self._query(index, *one) for index, one in enumerate(batch)],
+                "MetricDataQueries": [
+                    self._query(index, *query) for index, query in enumerate(batch)
+                ],
             }
             for page in aws.pages(
                 self._client, "cloudwatch:GetMetricData", "get_metric_data", arguments

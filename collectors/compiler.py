@@ -82,19 +82,17 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def cache_folder(root: Path, setting: str = "") -> Path | None:
+def cache_url(root: Path, setting: str = "") -> str:
     """The compile cache: the setting, else the compiler's variable, else its default.
 
-    None if it is not on a file system.
+    A path, or a URL such as `s3://bucket/cache`, whose modules are not counted.
 
     Args:
         root: directory of the default cache.
-        setting: a path, or empty.
+        setting: a path or a URL, or empty.
     """
-    place = setting or os.environ.get("NEURON_COMPILE_CACHE_URL", "").removeprefix("file://")
-    if not place:
-        return root / DEFAULT_CACHE
-    return Path(place) if place.startswith("/") else None
+    place = setting or os.environ.get("NEURON_COMPILE_CACHE_URL", "")
+    return place.removeprefix("file://") or str(root / DEFAULT_CACHE)
 
 
 class CompileCache:

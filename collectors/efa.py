@@ -111,7 +111,7 @@ def _find(files: Files, folder: str, inode: int) -> _Device | None:
         device.facts["numa_node"] = int(line_of(files, f"{pci}/numa_node"))
     for place, path in (("port", f"{PORT}/hw_counters"), ("device", "hw_counters")):
         device.counters[place] = tuple(
-            (name, f"{path}/{name}", files.held(f"{folder}/{path}/{name}"))
+            (name, f"{path}/{name}", files.keep_open(f"{folder}/{path}/{name}"))
             for name in sorted(entry.name for entry in _listed(files, f"{folder}/{path}"))
             if name in _KNOWN
         )
@@ -120,7 +120,7 @@ def _find(files: Files, folder: str, inode: int) -> _Device | None:
         ("state", f"{folder}/{PORT}/state"),
         ("p2p", f"{pci}/p2p"),
     ):
-        device.texts[name] = files.held(path)
+        device.texts[name] = files.keep_open(path)
     return device
 
 

@@ -28,7 +28,7 @@ def locate(command: str | Sequence[str], folder: Path = NEURON_TOOLS) -> list[st
     A name is searched on PATH, then in `folder`.
 
     Raises:
-        NotRunnableError: it is missing; the text says where it was searched.
+        NotRunnableError: it is missing; the text names where it was searched.
     """
     program, *arguments = [command] if isinstance(command, str) else command
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(folder)))

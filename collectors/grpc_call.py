@@ -86,7 +86,7 @@ def call(path: Path, method: str, seconds: float) -> bytes:
                 chunk = stream.recv(_CHUNK)
                 if not chunk:
                     raise CallError("the connection was closed during the response")
-                _take(answer, connection, connection.receive_data(chunk))
+                _handle(answer, connection, connection.receive_data(chunk))
         except TimeoutError:
             raise CallError(f"no response within {seconds:g} s") from None
         except h2.exceptions.ProtocolError as error:
@@ -102,7 +102,7 @@ def _wait(stream: socket.socket, deadline: float) -> None:
     stream.settimeout(left)
 
 
-def _take(answer: _Answer, connection: "H2Connection", events: Sequence["Event"]) -> None:
+def _handle(answer: _Answer, connection: "H2Connection", events: Sequence["Event"]) -> None:
     import h2.events
 
     for event in events:

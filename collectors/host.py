@@ -1,4 +1,4 @@
-"""The host: CPUs, memory, interfaces, disks, Lustre, the compiler."""
+"""The host: CPUs, memory, interfaces, disks, Lustre, NFS, the compiler."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -12,9 +12,9 @@ from trntop.catalog import HOST
 from trntop.core.text import clean
 from trntop.session.collector import Examination
 
-from .compiler import CompileCache, cache_folder, processes
+from . import lustre, nfs
+from .compiler import CompileCache, cache_url, processes
 from .local_source import Context, LocalSource
-from .lustre import client_bytes
 from .polled import AbsentError, Polled
 from .sysfs import Files, Folder, first_line, line_of, reason, text
 
@@ -128,18 +128,21 @@ class HostReader(KernelReader):
         super().__init__(Folder(root), period)
         self._root = root
         self._proc = root / "proc"
-        folder = cache_folder(root, compile_cache)
-        self._cache = CompileCache(folder) if folder else None
+        self._cache_url = cache_url(root, compile_cache)
+        remote = "://" in self._cache_url
+        self._cache = None if remote else CompileCache(Path(self._cache_url))
         if root != Path("/"):
             psutil.PROCFS_PATH = str(self._proc)
 
     def report(self) -> dict[str, Any]:
         """The payload, not encoded."""
         report = super().report()
-        lustre, errors = client_bytes(self._root)
-        if lustre:
-            report["lustre"] = lustre
-        return report | {"errors": report["errors"] + errors}
+        for name, client_bytes in (("lustre", lustre.client_bytes), ("nfs", nfs.client_bytes)):
+            volumes, errors = client_bytes(self._root)
+            if volumes:
+                report[name] = volumes
+            report["errors"] += errors
+        return report
 
     def _parts(self) -> tuple[Callable[[], dict[str, Any]], ...]:
         return *super()._parts(), self._network, self._disk, self._processes, self._modules
@@ -176,7 +179,7 @@ class HostReader(KernelReader):
 
     def _modules(self) -> dict[str, Any]:
         if self._cache is None:
-            return {}
+            return {"compile_cache": {"path": self._cache_url}}
         try:
             modules, partial = self._cache.count(BUDGET)
         except FileNotFoundError:
@@ -206,16 +209,23 @@ def examine(root: Path = Path("/"), compile_cache: str = "") -> Examination:
     except AbsentError as error:
         return Examination(HOST, False, error.found, error.remedy)
     interfaces = ", ".join(map(clean, report.get("network", ()))) or "no physical interface"
-    cache = report.get("compile_cache")
     parts = [
         f"{report['cpu']['count']} CPUs" if "cpu" in report else "no CPU times",
         f"{report['processes']['count']} processes" if "processes" in report else "no processes",
         f"network {interfaces}",
         "disks" if "disk" in report else "no disk",
         f"{len(report['lustre'])} Lustre mounts" if "lustre" in report else "no Lustre",
-        f"{cache['modules']} modules in {clean(cache['path'])}" if cache else "no compile cache",
+        f"{len(report['nfs'])} NFS mounts" if "nfs" in report else "no NFS",
+        _cache_text(report.get("compile_cache", {})),
     ]
     return Examination(HOST, True, "; ".join([", ".join(parts), *map(clean, report["errors"])]))
+
+
+def _cache_text(cache: dict[str, Any]) -> str:
+    if not cache:
+        return "no compile cache"
+    path = clean(cache["path"])
+    return f"{cache['modules']} modules in {path}" if "modules" in cache else f"cache at {path}"
 
 
 def _collect(context: Context) -> Polled:

@@ -73,7 +73,7 @@ def examine(folder: Path) -> Examination:
         return Examination(JOB_MAPPING, False, error.found, error.remedy)
     except OSError as error:
         return Examination(JOB_MAPPING, False, f"{clean(str(folder))}: {reason(error)}", REMEDY)
-    jobs = [one.holder for one in sample.facts["allocations"]]
+    jobs = [allocation.holder for allocation in sample.facts["allocations"]]
     held = f"held by {', '.join(jobs[:4])}{', …' * (len(jobs) > 4)}" if jobs else "held by no job"
     return Examination(JOB_MAPPING, True, "; ".join([held, *sample.problems]))
 

@@ -37,7 +37,7 @@ MAX_TEXT = 1024
 MAX_BATCH = 256
 """Records read at a time."""
 JOURNAL = ("journalctl", "-k", "-f", "-n", "1", "-o", "json")
-"""Starts with the newest message: without one, journalctl may not see any, and does not say so."""
+"""Starts with the newest message: without one, journalctl may not see any, and is silent."""
 REMEDY = (
     "run as root or with CAP_SYSLOG, set kernel.dmesg_restrict=0,"
     " or join the group systemd-journal or adm"

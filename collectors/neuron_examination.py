@@ -51,14 +51,14 @@ def examine(
         return Examination(
             NEURON_MONITOR, False, f"cannot be started: {error.strerror or error}", TRY_REMEDY
         )
-    except _NoReportError as error:
+    except NoReportError as error:
         remedy = TRY_REMEDY if driver else DRIVER_REMEDY
         return Examination(NEURON_MONITOR, False, f"{error}; {_driver(driver)}", remedy)
     found = f"{version or 'unknown version'} at {clean(argv[0])}, {_driver(driver)}: {summary}"
     return Examination(NEURON_MONITOR, devices > 0, found, "" if devices else DRIVER_REMEDY)
 
 
-class _NoReportError(Exception):
+class NoReportError(Exception):
     """The reason why there is no report."""
 
 
@@ -73,10 +73,16 @@ async def _run(argv: Sequence[str], seconds: float) -> tuple[str, bytes]:
         text = (await output([*argv, "--version"], VERSION_SECONDS)).data.decode(errors="replace")
         number = re.search(r"\d+(?:\.\d+)+", text)
         version = number[0] if number else ""
-    return version, await _first_report(argv, seconds)
+    return version, await first_report(argv, seconds)
 
 
-async def _first_report(argv: Sequence[str], seconds: float) -> bytes:
+async def first_report(argv: Sequence[str], seconds: float) -> bytes:
+    """The first report of neuron-monitor.
+
+    Raises:
+        NoReportError: there is none within `seconds`.
+        OSError: it cannot be started.
+    """
     intake = Intake(time.monotonic)
     with configuration_file(1.0) as config:
         child = await Child.start([*argv, "-c", str(config)], intake.feed)
@@ -96,7 +102,7 @@ async def _first_report(argv: Sequence[str], seconds: float) -> bytes:
         reason += f", {skipped} parts of its output are not reports"
     if error := child.errors.text():
         reason += f"; its last error: {error}"
-    raise _NoReportError(reason)
+    raise NoReportError(reason)
 
 
 def _summary(report: bytes) -> tuple[int, str]:
@@ -104,7 +110,7 @@ def _summary(report: bytes) -> tuple[int, str]:
     try:
         sample = neuron_monitor.decode(report)
     except DecodeError as error:
-        raise _NoReportError(f"its report cannot be read: {error}") from error
+        raise NoReportError(f"its report cannot be read: {error}") from error
     devices = len(sample.keys.get(Entity.DEVICE, ()))
     cores = len(sample.keys.get(Entity.CORE, ()))
     kind = sample.facts["facts"].get("neuron_device_type", "Neuron")

@@ -143,12 +143,12 @@ class NeuronMonitor:
 
 @contextlib.asynccontextmanager
 async def _launched(
-    command: Sequence[str] | str, period: float, take: Callable[[bytes], None]
+    command: Sequence[str] | str, period: float, on_output: Callable[[bytes], None]
 ) -> AsyncIterator[Child]:
     """neuron-monitor as a child of this process."""
     argv = locate(command)
     with configuration_file(period) as config:
-        yield await Child.start([*argv, "-c", str(config)], take)
+        yield await Child.start([*argv, "-c", str(config)], on_output)
 
 
 class _Run:

@@ -17,8 +17,9 @@ from trntop.session.collector import Examination
 from trntop.sources import neuron_sysfs
 
 from . import sysfs
+from .file_events import FileEvents
 from .local_source import Context, LocalSource
-from .neuron_tree import CORE_NODES, DEVICE_NODES, GONE, Device, Node, Tree
+from .neuron_tree import CORE_NODES, DEVICE_NODES, GONE, HARDWARE_EVENT, Device, Node, Tree
 from .polled import AbsentError, Polled
 from .sysfs import Files, Root, files_of, line_of
 
@@ -44,7 +45,19 @@ class NeuronSysfsReader:
     def __init__(self, root: Root = Path("/"), period: float = 10.0) -> None:
         self._period = period
         self._files = files_of(root)
+        self._prefix = str(root).rstrip("/") if isinstance(root, Path) else ""
         self._tree = Tree(root, DEVICE_NODES, CORE_NODES)
+
+    @property
+    def events(self) -> list[str]:
+        """The files in which the driver announces hardware errors, as of the last reading."""
+        return [
+            f"{self._prefix}/{device.folder}/{node.path}"
+            for index, device in self._tree.devices.items()
+            if index not in self._tree.gone
+            for node in device.nodes
+            if node.name == HARDWARE_EVENT
+        ]
 
     def __call__(self) -> bytes:
         """One reading of all devices.
@@ -87,9 +100,11 @@ def _read(files: Files, device: Device, forbidden: set[str]) -> dict[str, Any]:
     result = _blank(device)
     errors = list(device.unread)
     failed = 0
+    # It counts how often the driver saw one of its error counts change; those are read themselves.
+    nodes = [node for node in device.nodes if node.name != HARDWARE_EVENT]
     try:
         with files.within(device.folder) as read:
-            for node in device.nodes:
+            for node in nodes:
                 try:
                     _put(result, node, read(node.path))
                 except PermissionError:
@@ -101,7 +116,7 @@ def _read(files: Files, device: Device, forbidden: set[str]) -> dict[str, Any]:
                     errors.append(f"{node.path}: {sysfs.reason(error)}")
     except OSError as error:
         return _gone(device, sysfs.reason(error))
-    if failed and failed == len(device.nodes):
+    if failed and failed == len(nodes):
         return _gone(device, errors[-1])
     if errors:
         more = len(errors) - MAX_ERRORS
@@ -164,7 +179,8 @@ def _collect(context: Context) -> Polled:
     period = context.settings.sysfs_period
     # Some nodes query the firmware, which may be slow.
     reader = NeuronSysfsReader(context.root, period)
-    return Polled(context.node, NEURON_SYSFS, reader, period, deadline=period)
+    events = FileEvents(lambda: reader.events)
+    return Polled(context.node, NEURON_SYSFS, reader, period, deadline=period, events=events)
 
 
 LOCAL = LocalSource(_collect, lambda settings: examine(Path(settings.root)))

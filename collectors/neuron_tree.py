@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from trntop.catalog import CORE_STATUS_ALIASES, CORE_STATUSES, SYSFS_ECC
+from trntop.catalog import CORE_STATUS_ALIASES, CORE_STATUSES, HEALTH_STATUS, SYSFS_ECC
 
 from .polled import AbsentError
 from .sysfs import Root, files_of, line_of
@@ -39,12 +39,18 @@ def _rows(below: str, names: tuple[str, ...], group: str) -> Table:
     return {(below, name): (group, name) for name in names}
 
 
+HARDWARE_EVENT = "hw_error_event"
+"""The file that newer drivers `sysfs_notify` when a count of memory errors changes: their metrics
+thread compares the registers (neuron_sysfs_metrics.c, `nsysfsmetric_health_status_tick`).
+"""
+
 DEVICE_NODES: Table = {
     **_rows("", ("serial_number", "arch_type", "device_name", "connected_devices"), "info"),
     ("", "device_type"): ("info", "device_name"),  # its name in the guide's prose
     ("power", "utilization"): ("", "power"),
     **_rows("", ("unhealthy_components",), ""),
     **_rows("", tuple(SYSFS_ECC), "hardware"),
+    **_rows("health_status", (*HEALTH_STATUS, HARDWARE_EVENT), "health_status"),
 }
 CORE_NODES: Table = {
     ("", "device_mem"): ("device_mem", "total"),

@@ -74,8 +74,8 @@ class PodResourcesReader:
 def _pods(answer: bytes) -> Iterator[dict[str, Any]]:
     """ListPodResourcesResponse: the pods with Neuron devices."""
     for pod in all_of(answer, 1):
-        containers = [_container(one) for one in all_of(pod, 3)]
-        held = [one for one in containers if one.keys() - {"name"}]
+        containers = [_container(content) for content in all_of(pod, 3)]
+        held = [content for content in containers if content.keys() - {"name"}]
         if held:
             yield {"namespace": text_of(pod, 2), "name": text_of(pod, 1), "containers": held}
 
@@ -83,7 +83,7 @@ def _pods(answer: bytes) -> Iterator[dict[str, Any]]:
 def _container(container: bytes) -> dict[str, Any]:
     """ContainerResources: its Neuron devices."""
     devices = [
-        {"resource": resource, "ids": [one.decode(errors="replace") for one in all_of(given, 2)]}
+        {"resource": resource, "ids": [text.decode(errors="replace") for text in all_of(given, 2)]}
         for given in all_of(container, 2)
         if (resource := text_of(given, 1)) in _RESOURCES
     ]

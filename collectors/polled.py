@@ -9,6 +9,7 @@ from collections.abc import Callable
 from trntop.core.model import Reading, State, Status
 from trntop.session.collector import Sink
 
+from .file_events import FileEvents
 from .worker import Caller, StuckError, Worker
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Polled:
         deadline: seconds after which a read counts as stuck.
         retry_interval: seconds between reads of an absent source.
         worker: calls `read`; None is a thread of this machine.
+        events: announces changes that are read at once.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Polled:
         deadline: float = 5.0,
         retry_interval: float = 30.0,
         worker: Caller | None = None,
+        events: FileEvents | None = None,
     ) -> None:
         self.node = node
         self.source = source
@@ -62,6 +65,7 @@ class Polled:
         self._deadline = deadline
         self._retry_interval = retry_interval
         self._worker = worker or Worker(f"trntop {source}")
+        self._events = events
         self._counts = Counter(skipped=0, stuck=0)
         self._stuck_since: float | None = None
 
@@ -76,9 +80,14 @@ class Polled:
                 beats = max(1, math.ceil(late / step))
                 self._counts["skipped"] += beats - 1
                 due += beats * step
-                await asyncio.sleep(due - loop.time())
+                if self._events is None:
+                    await asyncio.sleep(due - loop.time())
+                elif await self._events.wait(due - loop.time()):
+                    due = loop.time()
         finally:
             self._worker.close()
+            if self._events is not None:
+                self._events.close()
 
     async def _read_once(self, sink: Sink) -> float:
         """One read; seconds from its start to the next read."""

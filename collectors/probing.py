@@ -128,7 +128,7 @@ class Probing:
         node: name of this machine as a node.
         here: this machine, by its name among the agents; its side is the client's.
         others: the agents that it may probe.
-        every: seconds between two probes.
+        interval: seconds between two probes.
         spec: of each probe.
         busy_reason: from the newest view, why there is no probe now; empty otherwise.
     """
@@ -140,14 +140,14 @@ class Probing:
         node: str,
         here: Host,
         others: Sequence[Host],
-        every: float,
+        interval: float,
         spec: ProbeSpec,
         busy_reason: Callable[[View | None], str],
     ) -> None:
         self.node = node
         self._here = here
         self._others = others
-        self._every = every
+        self._interval = interval
         self._spec = spec
         self._busy_reason = busy_reason
         self._view: View | None = None
@@ -164,7 +164,7 @@ class Probing:
                 self._report(sink, State.DOWN, "--probe-peers names no other node")
                 return
             while True:
-                await asyncio.sleep(wait(self._here.name, self._every, sink.now()))
+                await asyncio.sleep(wait(self._here.name, self._interval, sink.now()))
                 await self._turn(sink, partner)
         finally:
             await asyncio.gather(*map(_close, (*self._others, self._here)))
@@ -215,15 +215,14 @@ def next_on_ring(here: Host, others: Sequence[Host]) -> Host | None:
     return None if partner is here else partner
 
 
-def wait(node: str, every: float, now: float) -> float:
+def wait(node: str, interval: float, now: float) -> float:
     """Seconds from `now` to a node's next turn: one in each interval, at a time that changes.
 
     At the same time in each, two nodes of which one is busy with the other would stay so.
     """
-    interval = now // every
+    turn = now // interval
     turns = (
-        (number + _hash(f"{node} {number:.0f}") / 2**64) * every
-        for number in (interval, interval + 1)
+        (number + _hash(f"{node} {number:.0f}") / 2**64) * interval for number in (turn, turn + 1)
     )
     return next(turn for turn in turns if turn > now) - now
 

@@ -51,7 +51,7 @@ def all_of(message: bytes, number: int) -> list[bytes]:
     Raises:
         WireError: the message is cut off or damaged.
     """
-    return [content for one, content in fields(message) if one == number]
+    return [content for field_number, content in fields(message) if field_number == number]
 
 
 def text_of(message: bytes, number: int) -> str:

@@ -57,7 +57,7 @@ def reason(error: OSError | ValueError) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else "not a number"
 
 
-class Held:
+class OpenFile:
     """A small file that is read repeatedly; its descriptor stays open.
 
     The kernel renders the text for each read from the start, and reading an open file costs an
@@ -140,7 +140,7 @@ class Files(Protocol):
         """
         ...
 
-    def held(self, path: str) -> Readable:
+    def keep_open(self, path: str) -> Readable:
         """A file that is read repeatedly."""
         ...
 
@@ -184,9 +184,9 @@ class Folder:
         """See `Files`."""
         return read(f"{self._root}/{path}")
 
-    def held(self, path: str) -> Held:
+    def keep_open(self, path: str) -> OpenFile:
         """See `Files`."""
-        return Held(f"{self._root}/{path}")
+        return OpenFile(f"{self._root}/{path}")
 
     @contextlib.contextmanager
     def within(self, folder: str) -> Iterator[Callable[[str], bytes]]:

@@ -161,7 +161,7 @@ class Tail:
         problem = ""
         if len(self._paths) > MAX_FILES:
             problem = f"only the newest {MAX_FILES} of {len(self._paths)} files are followed"
-        self._match(first=first, forget=rescan)
+        self._match(first=first, drop_missing=rescan)
         lines: dict[str, list[bytes]] = {}
         ages: dict[str, float] = {}
         for file in self._files.values():
@@ -185,12 +185,12 @@ class Tail:
                     times[path] = os.stat(path).st_mtime  # noqa: PTH116
         return sorted(times, key=times.__getitem__, reverse=True)
 
-    def _match(self, *, first: bool, forget: bool) -> None:
+    def _match(self, *, first: bool, drop_missing: bool) -> None:
         """Updates the files to what their paths lead to now.
 
         Args:
             first: this is the first poll.
-            forget: drop files without a path; otherwise the next search may find a new one.
+            drop_missing: drop files without a path; otherwise the next search may find a new one.
         """
         known, self._files = self._files, {}
         for path in self._paths[:MAX_FILES]:
@@ -209,7 +209,7 @@ class Tail:
                 file = _File(path, status.st_size, start, lines)
             self._files[identity] = file
         for identity, file in known.items():
-            if identity not in self._files and not forget:
+            if identity not in self._files and not drop_missing:
                 file.size = file.position
                 self._files[identity] = file
 

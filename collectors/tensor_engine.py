@@ -67,7 +67,7 @@ class _Cores:
     def __init__(self, files: Files, device: Device) -> None:
         self.device = device
         self._files = {
-            node.core: files.held(f"{device.folder}/{node.path}") for node in device.nodes
+            node.core: files.keep_open(f"{device.folder}/{node.path}") for node in device.nodes
         }
 
     def read(self, errors: list[str]) -> dict[str, str | None]:

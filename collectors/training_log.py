@@ -13,7 +13,8 @@ from trntop.core.errors import SettingsError
 from trntop.core.model import Reading, State, Status
 from trntop.core.text import clean
 from trntop.session.collector import Examination, Sink
-from trntop.sources.log import FIELDS, number, plain, recognize
+from trntop.sources.log import FIELDS, MAX_TIMEOUTS, number, plain, recognize
+from trntop.sources.log_events import Compilations, collective_timeout
 
 from .local_source import Context, LocalSource
 from .tail import MAX_CHUNK, Tail
@@ -136,6 +137,8 @@ class _Reader:
         """Whether a line of a known format was found."""
         self._tail = Tail(files, look_back=LOOK_BACK)
         self._job = clean(job)
+        self._compilations: dict[str, Compilations] = {}
+        """Of each file."""
         self._patterns = patterns
         # The rest of a path distinguishes the files of a pattern.
         self._folders = [_MAGIC.split(each, 1)[0].rpartition("/")[0] for each in files]
@@ -149,10 +152,10 @@ class _Reader:
         payloads = [
             (
                 news.ages.get(path, 0.0),
-                msgspec.json.encode({"file": self._label(path), "job": self._job, "lines": chosen}),
+                msgspec.json.encode({"file": self._label(path), "job": self._job, **found}),
             )
             for path, lines in news.lines.items()
-            if (chosen := self._newest(lines))
+            if (found := self._found(path, lines))
         ]
         payloads.sort(key=itemgetter(0), reverse=True)
         self.recognized |= bool(payloads)
@@ -161,6 +164,19 @@ class _Reader:
     def _label(self, path: str) -> str:
         lengths = [len(folder) for folder in self._folders if path.startswith(folder)]
         return clean(path[max(lengths, default=0) :].lstrip("/"))
+
+    def _found(self, path: str, lines: Sequence[bytes]) -> dict[str, object]:
+        """The newest line of each format, and counts of events."""
+        found: dict[str, object] = {}
+        if newest := self._newest(lines):
+            found["lines"] = newest
+        compilations = self._compilations.setdefault(path, Compilations())
+        texts = [plain(line.decode(errors="replace")) for line in lines if _is_event(line)]
+        if sum(map(compilations.add, texts)):
+            found["compilations"] = compilations.take()
+        if timeouts := [text for text in texts if collective_timeout(text)]:
+            found["timeouts"] = {"count": len(timeouts), "lines": timeouts[:MAX_TIMEOUTS]}
+        return found
 
     def _newest(self, lines: Sequence[bytes]) -> list[dict[str, object]]:
         """The newest line of each format, in their order."""
@@ -190,6 +206,10 @@ class _Reader:
                     for name, digits in match.groupdict().items()
                 }
         return values
+
+
+def _is_event(line: bytes) -> bool:
+    return b"C_WRAPPER||" in line or b"atchdog" in line
 
 
 def _following(files: int) -> str:

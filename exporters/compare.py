@@ -88,7 +88,7 @@ def _rows(found: Comparison) -> list[Sequence[str]]:
 
 
 def _counted(title: str, a: int, b: int) -> Sequence[str]:
-    verdict = "alike" if a == b else "better" if b < a else "worse"
+    verdict = "similar" if a == b else "better" if b < a else "worse"
     return title, f"{a}{UNMARKED}", f"{b}{UNMARKED}", "", verdict
 
 
@@ -126,4 +126,4 @@ def _marks() -> list[str]:
         f"{units.mark(provenance)} {provenance.value}"
         for provenance in (Provenance.REPORTED, Provenance.DERIVED, Provenance.ESTIMATED)
     ]
-    return [f"{', '.join(known)}; {units.ABSENT} unknown in this run; alike: within 2 %"]
+    return [f"{', '.join(known)}; {units.ABSENT} unknown in this run; similar: within 2 %"]

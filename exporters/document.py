@@ -11,10 +11,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from trntop.catalog import Entity, of_entity
+from trntop.analysis.coverage import lack
+from trntop.analysis.rulebook import NEXT_STEPS
+from trntop.analysis.runbook import location
+from trntop.catalog import Entity, Provenance, of_entity
 from trntop.core.model import (
     ClusterTotals,
     Compilation,
+    Coverage,
     Evidence,
     Frame,
     Incident,
@@ -50,6 +54,7 @@ def snapshot(view: View) -> Document:
         "cluster": None if whole is None else _whole(whole, view.time),
         "nodes": [_node(node) for node in view.cluster.nodes.values()],
         "incidents": [incident(found) for found in view.incidents],
+        **_coverage(view.coverage, view.time),
         "problems": [] if view.cluster.has_values else view.cluster.problems,
     }
 
@@ -59,6 +64,8 @@ def analysis(
     duration_seconds: float,
     incidents: Iterable[Incident],
     *,
+    coverage: Coverage = Coverage(),  # noqa: B008 — frozen
+    now: float = 0.0,
     simulated: bool = False,
     problems: Sequence[str] = (),
 ) -> Document:
@@ -68,6 +75,8 @@ def analysis(
         nodes: how many nodes.
         duration_seconds: of the stream.
         incidents: those to report.
+        coverage: from when on the rules had enough data.
+        now: the end of the stream.
         simulated: whether any values are.
         problems: why there was nothing to analyze; empty if there was.
     """
@@ -76,6 +85,59 @@ def analysis(
         "simulated": simulated,
         "nodes": nodes,
         "duration_seconds": _number(duration_seconds),
+        "incidents": [incident(found) for found in incidents],
+        **_coverage(coverage, now),
+        "problems": list(problems),
+    }
+
+
+def _coverage(coverage: Coverage, now: float) -> Document:
+    """From when on incidents can have been found: by all rules, and by each of them."""
+    since = coverage.since
+    return {
+        "judged_from": _number(since) if since is not None and since <= now else None,
+        "rules": [
+            {
+                "kind": rule.kind,
+                "judged_from": _number(rule.since) if rule.judges(now) else None,
+                "needs": lack(rule, now),
+            }
+            for rule in coverage.rules
+        ],
+    }
+
+
+def day(
+    incidents: Iterable[Incident],
+    *,
+    judge: str,
+    nodes: int,
+    now: float | None,
+    since: float | None,
+    behind: float,
+    simulated: bool,
+    problems: Iterable[str],
+) -> Document:
+    """The incidents of the last day.
+
+    Args:
+        incidents: open ones first.
+        judge: what evaluated the rules: `agent`, `aggregator` or `prometheus`.
+        nodes: how many it watches.
+        now: the time; None before the first tick.
+        since: the start of the watch; earlier incidents are those of earlier runs.
+        behind: seconds by which it is behind; 0 if it is not.
+        simulated: whether any values are.
+        problems: why it has no live values; empty if it has.
+    """
+    return {
+        "schema": SCHEMA,
+        "judge": judge,
+        "time": _number(now),
+        "since": _number(since),
+        "behind_seconds": _number(behind) if behind else None,
+        "simulated": simulated,
+        "nodes": nodes,
         "incidents": [incident(found) for found in incidents],
         "problems": list(problems),
     }
@@ -119,11 +181,18 @@ def _existing(node: NodeView) -> Document:
 
 
 def incident(incident: Incident) -> Document:
-    """One incident; `closed_at` is null while it is open; `returns` counts its recurrences."""
+    """One incident; `closed_at` is null while it is open; `returns` counts its recurrences.
+
+    `next_step` and `runbook`, a path in the project, are null for custom rules.
+    """
     names = ("id", "kind", "severity", "job", "node", "component", "opened_at", "closed_at",
              "detected_at", "returns", "summary")  # fmt: skip
-    evidence = [_evidence(piece) for piece in incident.evidence]
-    return {**_members(incident, names), "evidence": evidence}
+    return {
+        **_members(incident, names),
+        "next_step": NEXT_STEPS.get(incident.kind),
+        "runbook": location(incident.kind),
+        "evidence": [_evidence(piece) for piece in incident.evidence],
+    }
 
 
 def encode(document: Document, *, pretty: bool = False) -> bytes:
@@ -184,7 +253,7 @@ def _node(node: NodeView) -> Document:
         "compilation": _compilation(inventory.compilation),
         "sources": [_source(source, frame.time) for source in frame.sources],
         "provenance": {
-            quantity.name: str(frame.provenance(quantity))
+            quantity.name: str(_provenance(node, quantity.name))
             for entity in Entity
             for quantity in of_entity(entity)
             if quantity.name in tables[entity]
@@ -203,6 +272,10 @@ def _node(node: NodeView) -> Document:
         "links": list(_keyed(inventory, Entity.LINK, tables[Entity.LINK])),
         "ranks": list(_keyed(inventory, Entity.RANK, tables[Entity.RANK])),
     }
+
+
+def _provenance(node: NodeView, name: str) -> Provenance:
+    return Provenance.SIMULATED if node.frame.simulated else node.inventory.provenance(name)
 
 
 def _phase(phase: Phase | None) -> Document | None:

@@ -8,7 +8,7 @@ from rich.cells import cell_len, set_cell_size
 
 from trntop.catalog import CATALOG
 from trntop.core import units
-from trntop.core.model import Frame
+from trntop.core.model import Frame, Inventory
 
 GAP = "  "
 
@@ -84,19 +84,23 @@ def _total(columns: Sequence[Column], widths: dict[int, int]) -> int:
 # Values
 
 
-def value(quantity: str, number: float | None, form: Format) -> str:
+def value(
+    quantity: str, number: float | None, form: Format, inventory: Inventory | None = None
+) -> str:
     """A number without its unit, then its provenance mark or a blank."""
     text = form(number).partition(" ")[0]
-    return text + (mark(quantity) or " " if text != units.ABSENT else " ")
+    return text + (mark(quantity, inventory) or " " if text != units.ABSENT else " ")
 
 
-def part(frame: Frame, quantity: str, index: int, form: Format) -> str:
+def part(
+    frame: Frame, quantity: str, index: int, form: Format, inventory: Inventory | None = None
+) -> str:
     """`value` of one part."""
-    return value(quantity, frame.at(quantity, index), form)
+    return value(quantity, frame.at(quantity, index), form, inventory)
 
 
-def mark(quantity: str) -> str:
-    return units.mark(CATALOG[quantity].provenance)
+def mark(quantity: str, inventory: Inventory | None = None) -> str:
+    return units.mark(inventory.provenance(quantity) if inventory else CATALOG[quantity].provenance)
 
 
 # Text

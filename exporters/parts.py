@@ -17,10 +17,6 @@ ACTIVE = "ACTIVE"
 """Link state of a working EFA device."""
 
 
-def _gigabytes(rate: float | None) -> str:
-    return units.count(None if rate is None else rate / 1e9)
-
-
 def _milliseconds(duration: float | None) -> str:
     return units.ABSENT if duration is None else f"{1e3 * duration:.1f}"
 
@@ -32,7 +28,7 @@ _DEVICE: tuple[Spec, ...] = (
     ("used", "GiB ", "device_memory_used_bytes", units.gib, 0),
     ("of", "GiB ", "device_memory_total_bytes", units.gib, 3),
     ("HBM bw", "% ", "device_hbm_bandwidth_ratio", units.percent, 0),
-    ("", "GB/s ", "device_hbm_bytes_per_second", _gigabytes, 2),
+    ("", "GB/s ", "device_hbm_bytes_per_second", units.gigabytes, 2),
     ("TE", "% ", "device_tensor_engine_busy_ratio", units.percent, 0),
     ("power", "% ", "device_power_mean_ratio", units.percent, 1),
 )
@@ -80,7 +76,12 @@ def _phase(phase: Phase, width: int, *, utc: bool) -> list[str]:
 
 def _values(node: NodeView, specs: Sequence[Spec], places: Sequence[int]) -> list[Column]:
     return [
-        Column(title, unit, rank=rank, cells=[part(node.frame, name, at, form) for at in places])
+        Column(
+            title,
+            unit,
+            rank=rank,
+            cells=[part(node.frame, name, at, form, node.inventory) for at in places],
+        )
         for title, unit, name, form, rank in specs
     ]
 
@@ -135,7 +136,7 @@ def _processes(node: NodeView) -> list[Column]:
     held = [processes.get(pid) or Process(pid, "") for pid in pids]
     run = [runtimes.get(pid) or Runtime(pid, "") for pid in pids]
     names = [
-        f"{process.command or runtime.tag or '-'} {runtime.error}".rstrip()
+        f"{process.command or runtime.name or '-'} {runtime.error}".rstrip()
         for process, runtime in zip(held, run, strict=True)
     ]
     places = {pid: place for place, pid in enumerate(inventory.of(Entity.RUNTIME))}

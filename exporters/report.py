@@ -6,10 +6,11 @@ All times are UTC: the next shift may be in another time zone. Untrusted text is
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from trntop.analysis.rulebook import RULEBOOK
+from trntop.analysis.coverage import beginning, summary
+from trntop.analysis.rulebook import NEXT_STEPS
 from trntop.core import units
 from trntop.core.model import Cluster, Incident, Severity, View
-from trntop.pipeline.jobs import job_value
+from trntop.pipeline.jobs import newest_step
 from trntop.sources import DEVICE_SOURCES, LOCAL_SOURCES, PROBES
 
 from .grid import plural
@@ -66,6 +67,7 @@ def _head(
         f"- Nodes: {len(cluster.nodes)}{f', {named}' if named else ''} ({_names(cluster.names)})",
         f"- Time: {moment(first.time)} to {moment(last.time)}, {units.span(seconds)} of data",
     ]
+    lines += [f"- {text}" for text in summary(last.coverage, last.time)]
     lines += [f"- Job: {_job(cluster, job, names)}" for job, names in cluster.jobs.items()]
     if chosen:
         lines.append(f"- Only incidents {plain(chosen)}")
@@ -81,6 +83,8 @@ def _verdict(last: View, incidents: Sequence[Incident], chosen: str) -> str:
     selected = "selected " if chosen else ""
     if not lasting:
         healthy = f"{clock}: HEALTHY: no {selected}open incidents"
+        if beginning(last.coverage, last.time, utc=True):
+            return f"{clock}: INCONCLUSIVE, too little data for the rules."
         lost = any(
             is_down(source) and (source.time is not None or source.name in DEVICE_SOURCES)
             for _, source in sources_of(last.cluster.nodes.values())
@@ -94,10 +98,26 @@ def _verdict(last: View, incidents: Sequence[Incident], chosen: str) -> str:
 
 
 def _job(cluster: Cluster, job: str, names: Sequence[str]) -> str:
-    steps = [job_value(cluster.nodes[name], job, "job_step") for name in names]
-    newest = max((step for step in steps if step is not None), default=None)
+    newest = newest_step(cluster, job)
     step = "" if newest is None else f", step {units.count(newest)}"
-    return f"{plain(job)}, {plural(len(names), 'node')}{step}"
+    return f"{plain(job)}, {plural(len(names), 'node')}{step}{_compiled(cluster, names)}"
+
+
+def _compiled(cluster: Cluster, names: Sequence[str]) -> str:
+    """The compile time and the cache lookups that the training logs of a job's nodes report."""
+
+    def known(quantity: str) -> list[float]:
+        found = (cluster.nodes[name].frame.value(quantity) for name in names)
+        return [value for value in found if value is not None]
+
+    seconds = known("node_compile_seconds_total")
+    hits, misses = (sum(known(f"node_compile_cache_{kind}_total")) for kind in ("hits", "misses"))
+    if not seconds and not hits and not misses:
+        return ""
+    return (
+        f"; compiled for {units.span(max(seconds, default=0.0))} on the longest node, "
+        f"{units.count(hits)} cache hits, {units.count(misses)} misses"
+    )
 
 
 # Incidents
@@ -110,7 +130,6 @@ def _open(last: View, incidents: Sequence[Incident]) -> Iterator[str]:
     )
     if lasting:
         yield "## Open"
-    advice = {rule.kind: rule.advice for rule in RULEBOOK}
     for number, incident in enumerate(lasting, 1):
         age = units.span(last.time - incident.opened_at)
         yield f"### {number}. {plain(incident.kind)}, {incident.severity}, for {age}"
@@ -120,8 +139,8 @@ def _open(last: View, incidents: Sequence[Incident]) -> Iterator[str]:
         if where := _where(incident):
             lines.append(f"- Location: {where}")
         lines += [f"- {plain(evidence.located)}" for evidence in incident.evidence]
-        if advice.get(incident.kind):
-            lines.append(f"- Next step: {plain(advice[incident.kind])}")
+        if step := NEXT_STEPS.get(incident.kind):
+            lines.append(f"- Next step: {plain(step)}")
             lines.append(f"- Runbook: `trntop rules {incident.kind}`")
         yield "\n".join(lines)
 
@@ -167,17 +186,18 @@ def _closed(incidents: Sequence[Incident]) -> Iterator[str]:
 
 
 def _nodes(incidents: Sequence[Incident]) -> Iterator[str]:
-    here: dict[str, Counter[str]] = {}
+    by_node: dict[str, Counter[str]] = {}
     for incident in incidents:
         if incident.node is not None:
-            here.setdefault(incident.node, Counter())[incident.kind] += 1
-    if not here:
+            by_node.setdefault(incident.node, Counter())[incident.kind] += 1
+    if not by_node:
         return
     yield "## Offending nodes"
     rows = [["node", "incidents", "kinds"]]
-    worst = sorted(here, key=lambda node: (-here[node].total(), units.natural(node)))
+    worst = sorted(by_node, key=lambda node: (-by_node[node].total(), units.natural(node)))
     rows += [
-        [plain(node), f"{here[node].total()}", _kinds(here[node])] for node in worst[:MAX_ROWS]
+        [plain(node), f"{by_node[node].total()}", _kinds(by_node[node])]
+        for node in worst[:MAX_ROWS]
     ]
     yield table(rows)
     if len(worst) > MAX_ROWS:
@@ -199,8 +219,8 @@ def _not_monitored(cluster: Cluster) -> Iterator[str]:
         f"- {source} of {plural(len(nodes), 'node')} ({_names(nodes)}), {plain(why)}"
         for (source, why), nodes in down_sources(cluster.nodes.values()).items()
     ]
-    there = {source.name for _, source in sources_of(cluster.nodes.values())}
-    if missing := [name for name in (*LOCAL_SOURCES, *PROBES) if name not in there]:
+    present = {source.name for _, source in sources_of(cluster.nodes.values())}
+    if missing := [name for name in (*LOCAL_SOURCES, *PROBES) if name not in present]:
         lines.append(f"- Available on no node: {', '.join(missing)}")
     if lines:
         yield "## Not monitored"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from trntop.analysis.rulebook import NEXT_STEPS
 from trntop.catalog import Provenance
 from trntop.core import units
 from trntop.core.model import (
@@ -16,7 +17,7 @@ from trntop.core.model import (
     State,
     View,
 )
-from trntop.pipeline.jobs import job_mean, job_value
+from trntop.pipeline.jobs import job_mean, newest_step
 
 from . import parts
 from .grid import GAP, Column, Format, fit, lines, mark, part, plural, value, wrapped
@@ -137,6 +138,9 @@ def _incident_lines(incident: Incident, width: int, utc: bool, *, evidence: bool
     if evidence:
         for piece in incident.evidence:
             rows += wrapped(piece.located, width, " " * 12, "- ")
+        if step := NEXT_STEPS.get(incident.kind):
+            rows += wrapped(f"Next step: {step}", width, " " * 10)
+            rows.append(f"{'':10}Runbook: trntop rules {incident.kind}")
     return rows
 
 
@@ -173,7 +177,7 @@ def _fleet(view: View) -> list[Column]:
         Column("util", "% ", cells=numbers(UTILIZATION, units.percent)),
         Column("TE", "% ", cells=numbers(TENSOR_ENGINE, units.percent)),
         Column("HBM", "max % ", cells=numbers("node_device_memory_used_max_ratio", units.percent)),
-        Column("HBM bw", "% ", rank=1, cells=numbers(BANDWIDTH, units.percent)),
+        Column("HBM bw", "% ", rank=1, cells=[_bandwidth(node) for node in nodes]),
         Column("busy", "cores ", rank=9, cells=[_busy(frame) for frame in frames]),
         Column("EFA out", "Gb/s ", rank=2, cells=numbers(TRANSMIT, units.gigabits)),
         Column("comm", "% of step ", rank=3, cells=[_comm(*job) for job in jobs]),
@@ -185,6 +189,17 @@ def _fleet(view: View) -> list[Column]:
 
 def _phase(frame: Frame) -> str:
     return units.ABSENT if frame.phase is None else str(frame.phase.stage)
+
+
+def _bandwidth(node: NodeView) -> str:
+    """The share of the peak HBM bandwidth, else the estimated floor."""
+    if node.frame.value(BANDWIDTH) is None:
+        return f"{_floor(node.frame)} "
+    return part(node.frame, BANDWIDTH, 0, units.percent, node.inventory)
+
+
+def _floor(frame: Frame) -> str:
+    return units.share_bounds(frame.value("node_hbm_bandwidth_floor_ratio"), None)
 
 
 def _exposed(frame: Frame, job: int) -> str:
@@ -241,9 +256,10 @@ def _jobs(cluster: Cluster) -> list[Column]:
     def means(quantity: str, form: Format) -> list[str]:
         return [value(quantity, job_mean(cluster, job, quantity), form) for job in jobs]
 
+    steps = [value("job_step", newest_step(cluster, job), units.count) for job in jobs]
     columns = [
         Column("job", left=True, cells=jobs),
-        Column("step", cells=[_newest_step(cluster, job) for job in jobs]),
+        Column("step", cells=steps),
         Column("time", "s ", cells=[_mean_step(cluster, job) for job in jobs]),
         Column("tokens", "1/s ", cells=means("job_tokens_per_second", units.count)),
         Column("per device", "1/s ", rank=3, cells=means(TOKENS_PER_DEVICE, units.count)),
@@ -253,12 +269,6 @@ def _jobs(cluster: Cluster) -> list[Column]:
         Column("exposed", "% ", cells=means(EXPOSED, units.percent)),
     ]
     return [column for column in columns if column.rank == 0 or any(map(_known, column.cells))]
-
-
-def _newest_step(cluster: Cluster, job: str) -> str:
-    steps = [job_value(cluster.nodes[name], job, "job_step") for name in cluster.jobs[job]]
-    newest = max((step for step in steps if step is not None), default=None)
-    return value("job_step", newest, units.count)
 
 
 def _mean_step(cluster: Cluster, job: str) -> str:
@@ -280,9 +290,8 @@ def _unknown(nodes: Sequence[NodeView], width: int) -> list[str]:
         frame = node.frame
         for label, quantity in _EXPLAINED:
             if quantity not in frame.columns:
-                estimated = (
-                    label == "comm" and units.share_bounds(*frame.comm_bounds) != units.ABSENT
-                )
+                bounds = {"comm": units.share_bounds(*frame.comm_bounds), "HBM bw": _floor(frame)}
+                estimated = bounds.get(label, units.ABSENT) != units.ABSENT
                 sign = units.mark(Provenance.ESTIMATED) if estimated else units.ABSENT
                 why = frame.why_absent(quantity)
                 found.setdefault((f"{sign} {label}", why), []).append(node.name)

@@ -10,8 +10,10 @@ from tests.serving import served
 from trntop.core.model import Cluster, View
 from trntop.exporters.metrics.pages import Exposition
 from trntop.exporters.web.access import Access
+from trntop.exporters.web.history import Past
 from trntop.exporters.web.server import build_app
 from trntop.exporters.web.stream import Streams
+from trntop.session.incident_log import IncidentLog
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: "
 
@@ -22,12 +24,17 @@ class FakeAgent:
     Args:
         view: the first.
         relay: whether it stands in for other machines.
+        log: the incidents of its day.
     """
 
-    def __init__(self, view: View | None = None, *, relay: bool = False) -> None:
+    def __init__(
+        self, view: View | None = None, *, relay: bool = False, log: IncidentLog | None = None
+    ) -> None:
         self.view: View | None = make_view(1) if view is None else view
-        self.streams = Streams(lambda: self.view, 1.0, relay=relay)
-        self.app = build_app(lambda: self.view, Exposition(20_000), self.streams)
+        self.log = log
+        self.streams = Streams(lambda: self.view, 1.0, relay=relay, log=log)
+        self.past = Past(1.0, relay=relay)
+        self.app = build_app(lambda: self.view, Exposition(20_000), self.streams, past=self.past)
         self.port = 0
 
     @property
@@ -42,7 +49,11 @@ class FakeAgent:
     def show(self, view: View | None) -> None:
         """Another view, or none."""
         self.view = view
+        if self.log is not None and view is not None:
+            self.log(view)
         self.streams.publish(view or make_view(0))
+        if view is not None:
+            self.past.append(view)
 
 
 def moved(view: View, seconds: float) -> View:
@@ -58,10 +69,14 @@ def moved(view: View, seconds: float) -> View:
 
 @contextlib.asynccontextmanager
 async def agent(
-    view: View | None = None, access: Access | None = None, *, relay: bool = False
+    view: View | None = None,
+    access: Access | None = None,
+    *,
+    relay: bool = False,
+    log: IncidentLog | None = None,
 ) -> AsyncIterator[FakeAgent]:
     """A real agent on loopback."""
-    one = FakeAgent(view, relay=relay)
+    one = FakeAgent(view, relay=relay, log=log)
     async with served(one.app, access, one.streams.stop) as port:
         one.port = port
         yield one

@@ -201,14 +201,14 @@ def make_node(
         )
         for source, one in of.items()
     )
-    why = hbm.why_unknown(values, inventory)
+    why = hbm.why_unknown(values, inventory, {})
     frame = Frame(
         name,
         time,
         values,
         sources,
         simulated,
-        reasons=dict.fromkeys(hbm.QUANTITIES, why) if why else {},
+        reasons=dict.fromkeys(hbm.HBM_QUANTITIES, why) if why else {},
         phase=_phase(values, inventory, time),
     )
     return NodeView(inventory, frame)
@@ -242,7 +242,7 @@ def _device_links(devices: int) -> dict[int, dict[str, str]]:
 def _profiles(devices: int, runtimes: int) -> tuple[NeffProfile, ...]:
     """Of a NEFF that takes 38 % of what the devices' HBM can do."""
     moved = 0.38 * 2.9e12 * devices / max(200 * runtimes, 1)
-    return (NeffProfile(NEFF.name, NEFF.uuid, 0.6 * moved, 0.4 * moved, 0.05),)
+    return (NeffProfile(NEFF.name, NEFF.uuid, 0.6 * moved, 0.4 * moved, 0.005),)
 
 
 def make_view(
@@ -424,7 +424,8 @@ def _host_columns(index: int) -> dict[str, Column]:
         "node_compile_cache_modules": 12.0,
     }
     for place, name in enumerate(("network_rx", "network_tx", "disk_read", "disk_written",
-                                  "lustre_read", "lustre_written")):  # fmt: skip
+                                  "lustre_read", "lustre_written",
+                                  "nfs_read", "nfs_written")):  # fmt: skip
         node[f"node_{name}_bytes_total"] = 1e12 * (place + 1) + index
         node[f"node_{name}_bytes_per_second"] = 1e7 * (place + 1)
     return {name: np.array([value]) for name, value in node.items()}

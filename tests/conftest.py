@@ -1,5 +1,6 @@
 """What holds for the whole suite: no user's files are read, and work is shared out by file."""
 
+import gc
 import os
 import re
 import shutil
@@ -84,6 +85,12 @@ def pytest_collection(session: pytest.Session) -> None:
             // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
         )
         config.args = [*paths[first:], *paths[:first]]
+
+
+def pytest_collection_finish() -> None:
+    """Frees the garbage collector of what stays: a quarter of the suite's CPU."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,6 +10,7 @@ from trntop.analysis.rule_inputs import rule_inputs
 from trntop.collectors.simulator import Simulation, parse, simulate
 from trntop.core.model import View
 from trntop.core.settings import Settings
+from trntop.exporters.web.history import Past
 from trntop.session.monitor import Monitor, SparsePast, play
 
 START = 1.76e9
@@ -49,6 +50,8 @@ class Played:
     views: tuple[View, ...]
     """One every `SPACING` seconds."""
     last: View
+    past: Past
+    """What an aggregator of these nodes hands over at the end."""
 
 
 @cache
@@ -57,7 +60,9 @@ def played(name: str) -> Played:
     simulation = parse(f"sim:{name}?{SCENARIOS.get(name, 'nodes=3&minutes=3')}&{SMALL}")
     monitor = Monitor(Settings(), wanted=rule_inputs(), sparse=CALM)
     kept: list[View] = []
+    past = Past(1.0, relay=True)
     for view in play(simulate(simulation, START, CALM), monitor):
         if not kept or view.time >= kept[-1].time + SPACING:
             kept.append(view)
-    return Played(simulation, tuple(kept), view)
+        past.append(view)
+    return Played(simulation, tuple(kept), view, past)

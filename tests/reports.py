@@ -144,7 +144,7 @@ def step_reading(
     comm: float = 0.6,
     exposed: float = 0.2,
     compute: float | None = None,
-    **extra: float,
+    **extra: object,
 ) -> Reading:
     """A step; `extra` are more fields of the record, such as `pipeline_stage`."""
     record = {

@@ -139,13 +139,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def test_all_are_fit(cluster: Cluster) -> None:
     code, check = cluster.check()
-    errors = [look.error for look in check.looks]
+    errors = [look.error for look in check.inspections]
     assert (code, check.verdict) == (0, "PASS: 8 nodes are fit"), errors
     assert check.simulated
     assert {
-        place.node: (place.efa_devices, place.expected_efa_devices) for place in check.places
+        place.node: (place.efa_devices, place.expected_efa_devices) for place in check.nodes
     } == dict.fromkeys(NAMES, (8, 8))
-    assert len(check.trials) >= len(NAMES)
+    assert len(check.probe_runs) >= len(NAMES)
     assert cluster.left() == {}
 
 
@@ -173,7 +173,7 @@ def test_each_fault_is_named_and_nobody_else(cluster: Cluster) -> None:
     code, check = cluster.check()
     text = markdown(check)
     assert code == 2, text
-    places = {place.node: place.outcome for place in check.places}
+    places = {place.node: place.outcome for place in check.nodes}
     good = dict.fromkeys(set(NAMES) - {SLOW, LOSSY, HUNG, CLOSED}, Outcome.PASS)
     bad = dict.fromkeys((SLOW, LOSSY, HUNG), Outcome.FAIL)
     assert places == {**good, **bad, CLOSED: Outcome.UNKNOWN}, text

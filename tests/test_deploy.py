@@ -1,5 +1,6 @@
 """What is shipped under deploy/: read by the real programs where they are installed."""
 
+import fnmatch
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import yaml
 
 from trntop.catalog import Page
 from trntop.cli import parse
+from trntop.collectors.fleet.agents import targets
 from trntop.collectors.job_mapping import JobMappingReader
 from trntop.core.instances import INSTANCE_TYPES
 from trntop.core.settings import Settings, load
@@ -27,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
 SYSTEMD = DEPLOY / "systemd"
 HOOK = DEPLOY / "slurm" / "job_mapping.sh"
+NODES = DEPLOY / "slurm" / "nodes.sh"
 SCRAPES = sorted((DEPLOY / "prometheus").glob("scrape-*.yml"))
 COMPOSE = DEPLOY / "compose" / "compose.yaml"
 
@@ -62,7 +65,7 @@ def directives(path: Path) -> dict[str, list[str]]:
 @pytest.fixture
 def units(tmp_path: Path) -> Path:
     """The units with a program that this machine has."""
-    for unit in SYSTEMD.iterdir():
+    for unit in (*SYSTEMD.glob("*.service"), *SYSTEMD.glob("*.socket")):
         text = unit.read_text().replace("/opt/trntop/bin/trntop", sys.executable)
         (tmp_path / unit.name).write_text(text)
     return tmp_path
@@ -78,10 +81,11 @@ def test_systemd_takes_the_units(units: Path) -> None:
 def test_the_service_exposes_little(units: Path) -> None:
     # Tenths: 1.9 when this was written. What keeps it from less is the network, /proc and the
     # devices, which are the agent's purpose.
-    run(
-        "systemd-analyze", "security", "--offline=true", "--threshold=20", "--no-pager",
-        units / "trntop.service",
-    )  # fmt: skip
+    for unit in ("trntop.service", "trntop-aggregator.service"):
+        run(
+            "systemd-analyze", "security", "--offline=true", "--threshold=20", "--no-pager",
+            units / unit,
+        )  # fmt: skip
 
 
 def test_the_service_reaches_what_it_reads() -> None:
@@ -110,6 +114,29 @@ def test_the_service_starts_the_exporter_on_its_socket() -> None:
     assert directives(SYSTEMD / "trntop.socket")["ListenStream"] == list(Settings().export.listen)
 
 
+def test_the_aggregator_starts_with_the_example_of_its_environment(tmp_path: Path) -> None:
+    service = directives(SYSTEMD / "trntop-aggregator.service")
+    environment = {
+        name: value for name, (value,) in directives(SYSTEMD / "trntop-aggregator.env").items()
+    }
+    (file,) = service["EnvironmentFile"]
+    assert f"/etc/{service['ConfigurationDirectory'][0]}/aggregator.env" == file
+    (command,) = service["ExecStart"]
+    # As systemd does: braces for one word, none for several.
+    words = re.sub(r"\$\{(\w+)\}|\$(\w+)", lambda one: environment[one[1] or one[2]], command)
+    args = understood(words.split()[1:])
+    assert args.command == "export"
+    assert targets(args.sources[0], Settings().fleet)
+    assert not {name for name in environment if name.startswith("TRNTOP_")}, "a setting"
+    # Beside the agent of the same machine: neither its address nor its journal.
+    assert args.listen != list(Settings().export.listen)
+    (state,) = [
+        one.partition("=")[2] for line in service["Environment"] for one in line.split()
+        if one.startswith("XDG_STATE_HOME=")
+    ]  # fmt: skip
+    assert state == f"/var/lib/{service['StateDirectory'][0]}"
+
+
 # Kubernetes
 
 
@@ -133,14 +160,14 @@ def pod_of(objects: dict[str, dict[str, Any]]) -> tuple[dict[str, Any], dict[str
 
 
 @needs("kubectl")
-@pytest.mark.parametrize("folder", ["", "unprivileged", "operator"])
+@pytest.mark.parametrize("folder", ["", "unprivileged", "operator", "hyperpod"])
 def test_kubernetes_objects_fit_together(folder: str) -> None:
     objects = kustomized(folder)
     spec, container = pod_of(objects)
     everything = {"Namespace", "ServiceAccount", "ConfigMap", "Service", "DaemonSet"}
     assert everything <= set(objects)
     for kind, one in objects.items():
-        if kind != "Namespace":
+        if kind != "Namespace" and not kind.startswith("Cluster"):
             assert one["metadata"]["namespace"] == objects["Namespace"]["metadata"]["name"]
     labels = objects["DaemonSet"]["spec"]["template"]["metadata"]["labels"]
     assert objects["DaemonSet"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
@@ -149,7 +176,7 @@ def test_kubernetes_objects_fit_together(folder: str) -> None:
     (service_port,) = objects["Service"]["spec"]["ports"]
     assert service_port["targetPort"] == port["name"]
     assert spec["serviceAccountName"] == objects["ServiceAccount"]["metadata"]["name"]
-    assert not spec["automountServiceAccountToken"]
+    assert spec["automountServiceAccountToken"] is (folder == "hyperpod")
     (config,) = [one["configMap"] for one in spec["volumes"] if "configMap" in one]
     assert config["name"] == objects["ConfigMap"]["metadata"]["name"]
     args = understood(container["args"])
@@ -159,11 +186,29 @@ def test_kubernetes_objects_fit_together(folder: str) -> None:
 
 
 @needs("kubectl")
+def test_on_hyperpod_agents_may_read_nodes_and_know_theirs() -> None:
+    objects = kustomized("hyperpod")
+    (subject,) = objects["ClusterRoleBinding"]["subjects"]
+    account = objects["ServiceAccount"]["metadata"]
+    assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
+    assert objects["ClusterRole"]["rules"] == [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}
+    ]
+    (variable,) = pod_of(objects)[1]["env"]
+    assert (variable["name"], variable["valueFrom"]["fieldRef"]["fieldPath"]) == (
+        "NODE_NAME", "spec.nodeName",
+    )  # fmt: skip
+
+
+@needs("kubectl")
 def test_agents_run_where_neuron_devices_are() -> None:
     spec, _ = pod_of(kustomized(""))
     affinity = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    ((expression,),) = [term["matchExpressions"] for term in affinity["nodeSelectorTerms"]]
-    assert expression["values"] == list(INSTANCE_TYPES)
+    (label,), (instance_type,) = [
+        term["matchExpressions"] for term in affinity["nodeSelectorTerms"]
+    ]
+    assert label["key"] == "neuron.amazonaws.com/present"
+    assert instance_type["values"] == list(INSTANCE_TYPES)
 
 
 @needs("kubectl")
@@ -214,7 +259,68 @@ def test_the_operator_scrapes_each_page_once() -> None:
     assert len(jobs) == len(monitor["endpoints"])
 
 
+@needs("kubectl")
+def test_the_aggregator_finds_the_agents_by_their_service() -> None:
+    done = run("kubectl", "kustomize", DEPLOY / "kubernetes" / "aggregator")
+    objects = {
+        (one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(done.stdout)
+    }
+    agents, own = objects["Service", "trntop"], objects["Service", "trntop-aggregator"]
+    deployment = objects["Deployment", "trntop-aggregator"]["spec"]
+    spec = deployment["template"]["spec"]
+    (container,) = spec["containers"]
+    args = understood(container["args"])
+    namespace = agents["metadata"]["namespace"]
+    assert args.sources == [f"dns:{agents['metadata']['name']}.{namespace}.svc"]
+    # A headless service, so that the name has the addresses of all agents; their port is ours.
+    assert agents["spec"]["clusterIP"] == "None"
+    assert agents["spec"]["publishNotReadyAddresses"]
+    assert agents["spec"]["ports"][0]["port"] == Settings().fleet.port
+    labels = deployment["template"]["metadata"]["labels"]
+    assert own["spec"]["selector"] == deployment["selector"]["matchLabels"] == labels
+    assert not agents["spec"]["selector"].items() <= labels.items()
+    assert args.state in {one["mountPath"] for one in container["volumeMounts"]}
+    (claim,) = [
+        one["persistentVolumeClaim"]["claimName"] for one in spec["volumes"]
+        if "persistentVolumeClaim" in one
+    ]  # fmt: skip
+    assert ("PersistentVolumeClaim", claim) in objects
+    assert spec["serviceAccountName"] == objects["ServiceAccount", "trntop"]["metadata"]["name"]
+    assert deployment["replicas"] == 1
+    assert deployment["strategy"] == {"type": "Recreate"}
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert (
+        container["image"]
+        == objects["DaemonSet", "trntop"]["spec"]["template"]["spec"]["containers"][0]["image"]
+    )
+
+
 # Prometheus
+
+
+AGGREGATOR = DEPLOY / "prometheus" / "aggregator.yml"
+
+
+def test_of_an_aggregator_that_has_agents_beside_it_only_incidents_are_scraped() -> None:
+    """Its other series are the agents', and would count twice."""
+    (job,) = yaml.safe_load(AGGREGATOR.read_text())["scrape_configs"]
+    assert job["job_name"].startswith("trntop")
+    (rule,) = job["metric_relabel_configs"]
+    kept = re.compile(rule["regex"])
+    page = (ROOT / "tests/exporters/metrics/golden/efa-degraded.prom").read_text()
+    names = set(re.findall(r"^# TYPE (\S+)", page, re.MULTILINE)) | {"trntop_aggregated"}
+    assert {name for name in names if kept.fullmatch(name) and not name.startswith("process_")} == {
+        "trn_incidents", "trn_incident_active", "trn_incident_opened_timestamp_seconds",
+        "trntop_build_info", "trntop_nodes", "trntop_aggregated", "trntop_series_dropped",
+    }  # fmt: skip
+    shown = yaml.safe_load((COMPOSE.parent / "prometheus.yml").read_text())["scrape_configs"]
+    (demo,) = [one for one in shown if one["job_name"] == job["job_name"]]
+    for name in ("relabel_configs", "metric_relabel_configs"):
+        assert demo[name] == job[name]
+    # Under the job of the agents, whose alerts on the same incident are then the same.
+    (rule,) = job["relabel_configs"]
+    agents = yaml.safe_load((AGGREGATOR.parent / "scrape-static.yml").read_text())
+    assert rule == {"target_label": "job", "replacement": agents["scrape_configs"][0]["job_name"]}
 
 
 @pytest.mark.parametrize("file", SCRAPES, ids=lambda file: file.stem)
@@ -230,7 +336,7 @@ def test_each_page_is_a_job(file: Path) -> None:
 
 
 @needs("promtool")
-@pytest.mark.parametrize("file", SCRAPES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [*SCRAPES, AGGREGATOR], ids=lambda file: file.stem)
 def test_prometheus_takes_the_scrape_configs(file: Path, tmp_path: Path) -> None:
     document = yaml.safe_load(file.read_text())
     for job in document["scrape_configs"]:
@@ -248,8 +354,9 @@ def test_ec2_finds_every_trainium() -> None:
     (file,) = [file for file in SCRAPES if file.stem == "scrape-ec2"]
     (ec2,) = yaml.safe_load(file.read_text())["scrape_configs"][0]["ec2_sd_configs"]
     filters = {one["name"]: one["values"] for one in ec2["filters"]}
-    known = [name for name in INSTANCE_TYPES if name.startswith("trn")]
-    assert filters["instance-type"] == known
+    (pattern,) = filters["instance-type"]
+    training = {name for name in INSTANCE_TYPES if not name.startswith("inf")}
+    assert set(fnmatch.filter(INSTANCE_TYPES, pattern)) == training
 
 
 # The demo with compose
@@ -280,6 +387,9 @@ def test_compose_names_what_exists() -> None:
     assert (COMPOSE.parent / build["context"] / build["dockerfile"]).is_file()
     assert (COMPOSE.parent / build["context"]).resolve() == ROOT
     assert understood(document["services"]["trntop"]["command"]).sources == ["sim:demo"]
+    aggregator = understood(document["services"]["aggregator"]["command"])
+    assert aggregator.sources == ["http://trntop:10042"]
+    assert f"incidents:{aggregator.state}" in document["services"]["aggregator"]["volumes"]
 
 
 def test_compose_is_taken_by_docker() -> None:
@@ -299,9 +409,9 @@ def test_the_demos_prometheus_takes_its_files(tmp_path: Path) -> None:
     done = run("promtool", "check", "config", tmp_path / "prometheus.yml")
     assert "1 rule files found" in done.stdout
     document = yaml.safe_load((tmp_path / "prometheus.yml").read_text())
-    assert [job.get("metrics_path", "/metrics") for job in document["scrape_configs"]] == [
-        page.path for page in Page
-    ]
+    *pages, aggregator = document["scrape_configs"]
+    assert [job.get("metrics_path", "/metrics") for job in pages] == [page.path for page in Page]
+    assert aggregator["job_name"] == "trntop-aggregator"
     addressed = [*document["scrape_configs"], *document["alerting"]["alertmanagers"]]
     for one in addressed:
         (target,) = one["static_configs"][0]["targets"]
@@ -424,8 +534,30 @@ def slurm(request: pytest.FixtureRequest, tmp_path: Path) -> Slurm:
 
 
 @needs("shellcheck")
-def test_the_hook_is_clean() -> None:
-    run("shellcheck", HOOK)
+@pytest.mark.parametrize("hook", [HOOK, NODES], ids=lambda hook: hook.stem)
+def test_the_hook_is_clean(hook: Path) -> None:
+    run("shellcheck", hook)
+
+
+def test_an_aggregator_reads_the_nodes_of_running_jobs(tmp_path: Path) -> None:
+    def listed(*lines: str) -> str:
+        """The file after a hook, if squeue prints these lines."""
+        squeue = tmp_path / "squeue"
+        squeue.write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines))
+        squeue.chmod(0o755)
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        done = run(NODES, env={"PATH": path, "TRNTOP_NODES_FILE": str(tmp_path / "nodes")})
+        assert done.stderr == ""
+        return (tmp_path / "nodes").read_text()
+
+    assert listed("trn-[003-004]", "trn-[001-002]", "", "trn-[003-004]") == (
+        "trn-[001-002]\ntrn-[003-004]\n"
+    )
+    assert listed("trn-007") == "trn-007\n"
+    # Without jobs the previous nodes stay.
+    assert listed() == "trn-007\n"
+    assert (tmp_path / "nodes").stat().st_mode & 0o777 == 0o644
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["nodes", "squeue"]
 
 
 def test_the_hook_can_be_run() -> None:

@@ -48,11 +48,15 @@ class Pane:
             words += ["-e", f"{name}={value}"]
         subprocess.run([*words, command], check=True, timeout=10, env=os.environ)
 
+    @property
+    def pid(self) -> int:
+        """Of the program in it: trntop, or its shell."""
+        show = [*self._tmux, "display-message", "-p", "#{pane_pid}"]
+        return int(subprocess.run(show, capture_output=True, text=True, check=True).stdout)
+
     def child(self) -> int:
         """Pid of the program that the pane's shell runs."""
-        show = [*self._tmux, "display-message", "-p", "#{pane_pid}"]
-        pid = subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip()
-        return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+        return int(Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()[0])
 
     def text(self) -> str:
         run = subprocess.run(
@@ -115,7 +119,7 @@ def live(pane: Pane, mode: str, *arguments: str) -> None:
 def test_a_newcomer_finds_the_sick_card_in_the_demo(pane: Pane) -> None:
     pane.start("demo")
     shown = pane.until("SIMULATED", "retransmits", seconds=30)
-    (alert,) = (line for line in shown.splitlines() if "retransmits" in line)
+    alert, *_ = (line for line in shown.splitlines() if "retransmits" in line)
     card = re.search(r"rdmap\w+", alert)[0]  # type: ignore[index]
     pane.press("Enter")
     pane.until("EFA devices", card, "devices and cores")
@@ -127,7 +131,7 @@ def test_a_newcomer_finds_the_sick_card_in_the_demo(pane: Pane) -> None:
 
 def test_a_live_source_is_shown(pane: Pane) -> None:
     live(pane, "ok")
-    pane.until("training", "worst first")
+    pane.until("executing", "worst first")
     pane.press("q")
     pane.gone()
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests import make_fixtures
 from tests.make_fixtures import FOLDER, RECORDINGS, TEXTS
-from trntop.catalog import POD_RESOURCES
+from trntop.catalog import KUBERNETES_NODE, POD_RESOURCES
 from trntop.core.model import Reading
 from trntop.core.settings import Settings
 from trntop.recording.envelope import is_report
@@ -53,7 +53,7 @@ def test_one_recording_holds_every_source() -> None:
     counts = Counter(
         reading.source for reading in readings(FOLDER / "every-source-1-node.jsonl.zst")
     )
-    assert set(counts) == set(LOCAL_SOURCES) - {POD_RESOURCES}
+    assert set(counts) == set(LOCAL_SOURCES) - {KUBERNETES_NODE, POD_RESOURCES}
     assert counts["tensor-engine"] == counts["neuron-monitor"] == 40
 
 

@@ -25,11 +25,11 @@ def test_every_kind_is_drawn_alike() -> None:
 
 def test_every_scenario_and_way_is_drawn() -> None:
     ways = {
-        (phase.effect, phase.way or TRAITS[phase.effect].ways[0])
+        (phase.effect, phase.variant or TRAITS[phase.effect].variants[0])
         for one in drawn()
         for phase in one.play.phases
     }
-    assert ways == {(effect, way) for effect, trait in TRAITS.items() for way in trait.ways}
+    assert ways == {(effect, way) for effect, trait in TRAITS.items() for way in trait.variants}
 
 
 def test_two_faults_are_of_two_kinds_and_come_one_after_the_other() -> None:

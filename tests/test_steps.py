@@ -18,6 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trntop import steps
+from trntop.catalog import STEPS
+from trntop.core.model import Reading
+from trntop.core.settings import Settings
+from trntop.session.monitor import Monitor
 from trntop.sources.steps import decode
 from trntop.steps import Steps
 
@@ -114,6 +118,61 @@ class TestRecords:
             "comm_seconds": 1.5, "overlap_seconds": 1.0, "exposed_comm_seconds": 0.5,
             "tokens": 4096, "loss": 2.5, "mfu": 0.4,
         }  # fmt: skip
+
+    def test_collectives_by_kind(self, emitter: Steps, clock: Clock, file: Path) -> None:
+        with emitter.step(), emitter.compute():
+            with emitter.collective("reduce_scatter", bytes=1000):
+                clock.now += 1
+                with emitter.collective("all_reduce", bytes=4000, ranks=8):
+                    clock.now += 2
+            with emitter.collective("AllReduce", bytes=2000, ranks=2):
+                clock.now += 1
+            with emitter.collective("send_recv", bytes=7):
+                clock.now += 1
+            with emitter.collective("barrier"):
+                clock.now += 1
+            clock.now += 4
+        (record,) = records(file)
+        assert record["comm_seconds"] == 6
+        assert record["reduction_seconds"] == 4
+        assert record["collectives"] == {
+            "all_reduce": {"count": 2, "seconds": 3, "bytes": 6000, "bus_bytes": 9000},
+            "reduce_scatter": {"count": 1, "seconds": 3, "bytes": 1000},
+            "send_recv": {"count": 1, "seconds": 1, "bytes": 7, "bus_bytes": 7},
+        }
+        assert decode(json.dumps(record).encode()).columns["job_all_reduce_calls"].item() == 2
+
+    def test_bytes_of_a_kind_are_unknown_if_those_of_one_call_are(
+        self, emitter: Steps, clock: Clock, file: Path
+    ) -> None:
+        for _ in range(2):
+            with emitter.step():
+                for size in (1000, None):
+                    with emitter.collective("all_gather", bytes=size, ranks=2):
+                        clock.now += 1
+        with emitter.step(), emitter.collective("all_gather", bytes=8, ranks=2):
+            clock.now += 1
+        assert [record["collectives"]["all_gather"] for record in records(file)] == [
+            {"count": 2, "seconds": 2},
+            {"count": 2, "seconds": 2},
+            {"count": 1, "seconds": 1, "bytes": 8, "bus_bytes": 4},
+        ]
+
+    def test_a_collective_counts_in_the_step_in_which_it_ends(
+        self, emitter: Steps, clock: Clock, file: Path
+    ) -> None:
+        section = emitter.collective("all_to_all", bytes=8)
+        with emitter.step():
+            clock.now += 1
+            section.__enter__()
+            clock.now += 1
+        with emitter.step():
+            clock.now += 2
+            section.__exit__()
+        assert [record["collectives"]["all_to_all"] for record in records(file)] == [
+            {"count": 0, "seconds": 1},
+            {"count": 1, "seconds": 2, "bytes": 8},
+        ]
 
     def test_it_is_what_the_decoder_reads(self, emitter: Steps, clock: Clock, file: Path) -> None:
         with emitter.step(7, tokens=4096), emitter.collective(), emitter.compute():
@@ -237,6 +296,61 @@ class TestRecords:
         assert decode(lines[2]).part.endswith("/0")
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("all_reduce", "all_reduce"),
+        ("allreduce_coalesced", "all_reduce"),
+        ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL", "reduce_scatter"),
+        ("_reduce_scatter_base", "reduce_scatter"),
+        ("_allgather_base", "all_gather"),
+        ("all-to-all", "all_to_all"),
+        ("all_to_allv", "all_to_all"),
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "send_recv"),
+        ("collective_permute", "send_recv"),
+        ("broadcast", None),
+        ("", None),
+    ],
+)
+def test_kinds_by_the_names_of_frameworks(name: str, kind: str | None) -> None:
+    assert steps.kind_of(name) == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "ranks", "size", "microseconds", "algbw", "busbw"),
+    [
+        # all_reduce_perf on 8 GPUs, kvcache-ai/Mooncake pull request 3484, in GB/s.
+        ("all_reduce", 8, 33554432, 195.40, 171.72, 300.51),
+        ("all_reduce", 8, 8388608, 81.16, 103.36, 180.88),
+        # The guide of nccom-test, whose GB are GiB: 40.69 of them are 43.69.
+        ("all_reduce", 2, 33554432, 768, 43.69, 43.69),
+        # The factors of nccl-tests' doc/PERFORMANCE.md for the same size and time.
+        ("reduce_scatter", 8, 33554432, 195.40, 171.72, 171.72 * 7 / 8),
+        ("all_gather", 8, 33554432, 195.40, 171.72, 171.72 * 7 / 8),
+        ("all_to_all", 8, 33554432, 195.40, 171.72, 171.72 * 7 / 8),
+        ("send_recv", 8, 33554432, 195.40, 171.72, 171.72),
+    ],
+)
+def test_bandwidths_are_those_of_nccl_tests(
+    kind: str, ranks: int, size: int, microseconds: float, algbw: float, busbw: float
+) -> None:
+    clock, m = Clock(), Monitor(Settings())
+    emitter = Steps("unix:/nowhere", job="j", clock=clock)
+    emitter._send = lambda record: m.feed(  # type: ignore[method-assign]
+        Reading("n", STEPS, 100.0, record.encode())
+    )
+    with emitter.step(), emitter.collective(kind, bytes=size, ranks=ranks):
+        clock.now += microseconds / 1e6
+    columns = m.tick(100.0).cluster.nodes["n"].frame.columns
+    found = [
+        columns[f"job_{kind}_{name}_bytes_per_second"].item() / 1e9 for name in ("algbw", "busbw")
+    ]
+    assert found == pytest.approx([algbw, busbw], rel=2e-4)
+    assert columns[f"job_{kind}_share_ratio"].item() == 1
+    reduction = kind in ("all_reduce", "reduce_scatter")
+    assert columns["job_reduction_share_ratio"].item() == reduction
+
+
 EVENTS = ["open compute", "open collective", "close compute", "close collective", "step"]
 
 
@@ -244,7 +358,7 @@ EVENTS = ["open compute", "open collective", "close compute", "close collective"
 def test_intervals_are_those_of_a_raster(events: list[tuple[int, str]]) -> None:
     """Any nesting and overlap, against a look at each unit of time by itself."""
     clock = Clock()
-    emitter = Steps("off", clock=clock)
+    emitter = Steps("unix:/nowhere", clock=clock)
     sent: list[str] = []
     emitter._send = sent.append  # type: ignore[method-assign]
     sections = {"compute": emitter.compute(), "collective": emitter.collective()}
@@ -283,7 +397,7 @@ def test_intervals_are_those_of_a_raster(events: list[tuple[int, str]]) -> None:
 
 
 def test_sections_of_several_threads_are_united() -> None:
-    emitter = Steps("off", clock=(clock := Clock()))
+    emitter = Steps("unix:/nowhere", clock=(clock := Clock()))
     sent: list[str] = []
     emitter._send = sent.append  # type: ignore[method-assign]
     gate = threading.Barrier(5, timeout=5)
@@ -308,7 +422,7 @@ def test_sections_of_several_threads_are_united() -> None:
         clock.now += 1
     record = json.loads(sent[0])
     assert record["comm_seconds"] == 3
-    assert emitter._meter._open == [0, 0, 0]
+    assert not any(emitter._meter._open.values())
 
 
 class TestSocket:

@@ -54,6 +54,7 @@ def snapshot(*sources: str) -> dict[str, dict[str, object]]:
     return {str(node["node"]): node for node in nodes}
 
 
+@pytest.mark.slow
 def test_a_relay_stands_in_for_its_nodes(tmp_path: Path) -> None:
     with (
         export("sim:healthy?nodes=1&type=trn1.2xlarge") as one,

@@ -75,7 +75,7 @@ def test_a_word_that_resembles_nothing_gets_no_suggestion(
     ("line", "answer"),
     [
         ("import", "trntop import needs a command: trace"),
-        ("profile", "trntop profile needs a command: add, list, remove"),
+        ("profile", "trntop profile needs a command: add, scan, list, remove"),
         ("record -o /nonexist/x sim:healthy", "directory /nonexist does not exist"),
         ("import trace /dev/null -o /nonexist/x", "directory /nonexist does not exist"),
         ("check --write /nonexist/x", "directory /nonexist does not exist"),

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import inspect as types
 from msgspec import structs
 
-from trntop.core.custom_rule import MAX_RULES, OwnRule
+from trntop.core.custom_rule import MAX_RULES, CustomRule
 from trntop.core.settings import RULE_TYPES, SECTIONS, TYPES, Settings, expected, variable_of
 
 
@@ -60,7 +60,7 @@ def _describe_rules() -> list[str]:
         "",
         "## `[[rules]]`",
         "",
-        inspect.getdoc(OwnRule) or "",
+        inspect.getdoc(CustomRule) or "",
         f"In the file only, at most {MAX_RULES}; `trntop rules` lists them with the others.",
         "",
         "```toml",
@@ -70,8 +70,8 @@ def _describe_rules() -> list[str]:
         "hold = 30",
         "```",
     ]
-    meanings = _field_docs(OwnRule)
-    for field in structs.fields(OwnRule):
+    meanings = _field_docs(CustomRule)
+    for field in structs.fields(CustomRule):
         lines += [
             "",
             f"### `{field.name}`",

@@ -6,7 +6,7 @@
         with steps.step(tokens=TOKENS_OF_THE_WHOLE_JOB) as step:
             with steps.compute():
                 loss = forward_and_backward(batch)
-            with steps.collective():
+            with steps.collective("all_reduce", bytes=GRADIENT_BYTES, ranks=WORLD_SIZE):
                 reduce_gradients()
             step.report(loss=loss.item())
     with steps.checkpoint():
@@ -26,6 +26,7 @@ This file needs only Python 3.9: it may be copied into a training script's direc
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import math
@@ -38,18 +39,26 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 
 __all__ = [
+    "KINDS",
+    "REDUCTIONS",
     "Step",
     "Steps",
+    "bus_factor",
     "checkpoint",
     "collective",
     "compute",
     "default",
+    "kind_of",
     "lost",
     "sockets",
     "stage",
     "step",
 ]
 
+KINDS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv")
+"""Kinds of collectives; `send_recv` is also a permutation."""
+REDUCTIONS = ("all_reduce", "reduce_scatter")
+"""Those that the all-reduce share of a step counts."""
 MAX_NAME = 128
 """Characters of a name: a record is far shorter than 4 KiB."""
 OBSERVER = "observer.sock"
@@ -58,6 +67,12 @@ RETRY = 1.0
 """Minimum seconds between two attempts to connect."""
 
 _COMPUTE, _COLLECTIVE = 1, 2
+_BITS = {kind: 4 << place for place, kind in enumerate(KINDS)}
+"""The bits of states: `_COLLECTIVE` is one without a kind."""
+_REDUCTION = sum(_BITS[kind] for kind in REDUCTIONS)
+_WORDS = tuple((kind.replace("_", ""), kind) for kind in KINDS) + tuple(
+    (word, "send_recv") for word in ("send", "recv", "permute")
+)
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
 _JOBS = ("TRNTOP_JOB", "SLURM_JOB_NAME")
 
@@ -70,17 +85,37 @@ def sockets(environ: Mapping[str, str] = os.environ) -> list[str]:
     return [f"{folder}/steps.sock" for folder in folders]
 
 
+@functools.lru_cache(256)
+def kind_of(name: str) -> str | None:
+    """The kind of a collective by a framework's name: `AllReduce`, `_allgather_base`; or None."""
+    text = name.lower().replace("_", "").replace("-", "")
+    return next((kind for word, kind in _WORDS if word in text), None)
+
+
+def bus_factor(kind: str, ranks: float) -> float:
+    """Bus bandwidth ÷ algorithm bandwidth among so many ranks; NaN without their number.
+
+    As nccl-tests defines it (doc/PERFORMANCE.md), for a size of the whole array.
+    """
+    if kind == "send_recv":
+        return 1.0
+    if not ranks >= 1:
+        return math.nan
+    return (2 if kind == "all_reduce" else 1) * (ranks - 1) / ranks
+
+
 class _Meter:
-    """Adds up the time spent in each state: nothing open, compute, a collective, or both.
+    """Adds up the time of a step in each state: the set of kinds of sections that are open.
 
     These are the unions of the sections, however they nest and overlap.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._open = [0, 0, 0]
+        self._open: dict[int, int] = {}
         self._state = 0
-        self._spent = [0.0, 0.0, 0.0, 0.0]
+        self._spent: dict[int, float] = {}
+        self._calls: dict[int, list[float]] = {}
         self._since = clock()
         self.renew_lock()
 
@@ -93,21 +128,37 @@ class _Meter:
         """Opens (+1) or closes (-1) a section."""
         with self._lock:
             self._advance()
-            self._open[kind] += change
-            if self._open[kind]:
+            self._open[kind] = count = self._open.get(kind, 0) + change
+            if count:
                 self._state |= kind
             else:
                 self._state &= ~kind
 
-    def read(self) -> tuple[float, list[float]]:
-        """Now, and the seconds spent in each state until now."""
+    def count(self, kind: int, size: float, bus_size: float) -> None:
+        """Adds a finished collective: 1, its bytes and its bytes on the bus."""
+        with self._lock:
+            calls = self._calls.setdefault(kind, [0, 0, 0])
+            calls[0] += 1
+            calls[1] += size
+            calls[2] += bus_size
+
+    def begin(self) -> float:
+        """Starts a step, now."""
         with self._lock:
             self._advance()
-            return self._since, self._spent.copy()
+            self._spent.clear()
+            self._calls.clear()
+            return self._since
+
+    def read(self) -> tuple[float, dict[int, float], dict[int, list[float]]]:
+        """Now, and of the step until now the seconds in each state and the calls of each kind."""
+        with self._lock:
+            self._advance()
+            return self._since, self._spent.copy(), self._calls.copy()
 
     def _advance(self) -> None:
         now = self._clock()
-        self._spent[self._state] += now - self._since
+        self._spent[self._state] = self._spent.get(self._state, 0.0) + now - self._since
         self._since = now
 
 
@@ -125,6 +176,21 @@ class _Section:
 
     def __exit__(self, *_: object) -> None:
         self._change(self._kind, -1)
+
+
+class _Collective(_Section):
+    """A collective of a known kind; NaN where its bytes, or those on the bus, are unknown."""
+
+    __slots__ = ("_meter", "_sizes")
+
+    def __init__(self, meter: _Meter, kind: str, size: float, ranks: float) -> None:
+        super().__init__(meter, _BITS[kind])
+        self._meter = meter
+        self._sizes = size, size * bus_factor(kind, ranks)
+
+    def __exit__(self, *_: object) -> None:
+        self._change(self._kind, -1)
+        self._meter.count(self._kind, *self._sizes)
 
 
 class Step:
@@ -154,12 +220,28 @@ class Step:
                 self._values[name] = number
 
     def __enter__(self) -> Step:
-        self._begin = self._steps._meter.read()
+        self._begin = self._steps._meter.begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self._steps._finish(self.number, self._begin, self._values)
+
+
+class _Off(Step):
+    """A step of an emitter that is switched off."""
+
+    __slots__ = ()
+
+    def report(self, *, tokens: object = None, loss: object = None, mfu: object = None) -> None:
+        pass
+
+    def __enter__(self) -> Step:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._steps._next = self.number + 1
 
 
 class Steps:
@@ -195,8 +277,10 @@ class Steps:
         """Records that could not be sent."""
         self._channel = _channel(target, self.rank)
         self._meter = _Meter(clock)
-        self._compute = _Section(self._meter, _COMPUTE)
-        self._collective = _Section(self._meter, _COLLECTIVE)
+        self._off = target == "off"
+        nothing = contextlib.nullcontext()
+        self._compute = nothing if self._off else _Section(self._meter, _COMPUTE)
+        self._collective = nothing if self._off else _Section(self._meter, _COLLECTIVE)
         self._stages: list[tuple[str, float]] = []
         self._next = 1
         self._head = f'{{"job":{json.dumps(self.job)},"rank":{self.rank}'
@@ -213,15 +297,41 @@ class Steps:
             tokens: consumed by the whole job in this step.
         """
         given = _number(number)
-        return Step(self, self._next if given is None else int(given), tokens)
+        kind = _Off if self._off else Step
+        return kind(self, self._next if given is None else int(given), tokens)
 
-    def compute(self) -> _Section:
+    def compute(self) -> contextlib.AbstractContextManager[None]:
         """A section in which this rank computes."""
         return self._compute
 
-    def collective(self) -> _Section:
-        """A section in which a collective runs."""
-        return self._collective
+    def collective(
+        self,
+        kind: str | None = None,
+        *,
+        bytes: object = None,  # noqa: A002
+        ranks: object = None,
+    ) -> contextlib.AbstractContextManager[None]:
+        """A section in which a collective runs.
+
+        Args:
+            kind: one of `KINDS`, or a framework's name for it; a collective of another kind only
+                counts as communication.
+            bytes: its size as nccl-tests counts it: of the whole array, so of a reduce-scatter the
+                input and of an all-gather the output.
+            ranks: that take part in it; without them its bus bandwidth is unknown.
+        """
+        if self._off:
+            return self._collective
+        known = kind if kind in _BITS else kind_of(kind) if isinstance(kind, str) else None
+        if known is None:
+            return self._collective
+        size, group = _number(bytes), _number(ranks)
+        return _Collective(
+            self._meter,
+            known,
+            math.nan if size is None else size,
+            math.nan if group is None else group,
+        )
 
     def checkpoint(self) -> contextlib.AbstractContextManager[None]:
         """The stage in which a checkpoint is written."""
@@ -242,13 +352,19 @@ class Steps:
         """Closes the socket or file; the next record opens it again."""
         self._channel.close()
 
-    def _finish(
-        self, number: int, begin: tuple[float, list[float]], values: Mapping[str, float]
-    ) -> None:
-        started, before = begin
-        ended, after = self._meter.read()
-        compute, exposed, overlap = (after[state] - before[state] for state in (1, 2, 3))
-        record = f'{self._head},"step":{number},"step_seconds":{ended - started:.9f}'
+    def _finish(self, number: int, begin: float, values: Mapping[str, float]) -> None:
+        ended, spent, calls = self._meter.read()
+        compute = exposed = overlap = 0.0
+        states = 0
+        for state, seconds in spent.items():
+            states |= state
+            if state == _COMPUTE:
+                compute += seconds
+            elif state & _COMPUTE:
+                overlap += seconds
+            elif state:
+                exposed += seconds
+        record = f'{self._head},"step":{number},"step_seconds":{ended - begin:.9f}'
         # A section that was never marked is unknown, not zero; without compute the covered part of
         # the communication is unknown too.
         if compute + overlap:
@@ -257,6 +373,8 @@ class Steps:
             record += f',"comm_seconds":{exposed + overlap:.9f}'
             if compute + overlap:
                 record += f',"overlap_seconds":{overlap:.9f},"exposed_comm_seconds":{exposed:.9f}'
+        if states > (_COMPUTE | _COLLECTIVE):
+            record += _by_kind(spent, calls)
         for name, value in values.items():
             record += f',"{name}":{value!r}'
         self._send(f'{record},"time":{time.time():.6f}}}')
@@ -430,6 +548,23 @@ def _number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def _by_kind(spent: Mapping[int, float], calls: Mapping[int, list[float]]) -> str:
+    """The members of a record about kinds of collectives."""
+    kinds = []
+    for kind, bit in _BITS.items():
+        seconds = sum([spent[state] for state in spent if state & bit])
+        if seconds:
+            count, size, bus_size = calls.get(bit, (0, math.nan, math.nan))
+            text = f'"{kind}":{{"count":{count},"seconds":{seconds:.9f}'
+            if size == size:
+                text += f',"bytes":{size!r}'
+            if bus_size == bus_size:
+                text += f',"bus_bytes":{bus_size!r}'
+            kinds.append(f"{text}}}")
+    reduction = sum([spent[state] for state in spent if state & _REDUCTION])
+    return f',"reduction_seconds":{reduction:.9f},"collectives":{{{",".join(kinds)}}}'
+
+
 _emitters: weakref.WeakSet[Steps] = weakref.WeakSet()
 _default: Steps | None = None
 
@@ -452,14 +587,19 @@ def step(number: int | None = None, *, tokens: object = None) -> Step:
     return default().step(number, tokens=tokens)
 
 
-def compute() -> _Section:
+def compute() -> contextlib.AbstractContextManager[None]:
     """A section in which this rank computes."""
     return default().compute()
 
 
-def collective() -> _Section:
-    """A section in which a collective runs."""
-    return default().collective()
+def collective(
+    kind: str | None = None,
+    *,
+    bytes: object = None,  # noqa: A002
+    ranks: object = None,
+) -> contextlib.AbstractContextManager[None]:
+    """A section in which a collective runs: see `Steps.collective`."""
+    return default().collective(kind, bytes=bytes, ranks=ranks)
 
 
 def checkpoint() -> contextlib.AbstractContextManager[None]:

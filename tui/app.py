@@ -9,7 +9,6 @@ from time import monotonic, process_time
 from typing import ClassVar, Literal
 
 from textual import on
-from textual.app import App
 from textual.command import Provider
 
 from trntop.core.folders import state_folder
@@ -36,10 +35,10 @@ LOADING_SECONDS = 0.5
 """Interval of redraws while a stream catches up."""
 
 
-def _jump() -> "type[Provider]":
-    from .commands import Jump
+def _commands() -> "type[Provider]":
+    from .commands import Commands
 
-    return Jump
+    return Commands
 
 
 def _screen(mode: str) -> BaseScreen:
@@ -61,10 +60,7 @@ class TrntopApp(TerminalApp):
     TITLE = "trntop"
     CSS_PATH = "screens/base.tcss"
     DEFAULT_MODE = "cluster"
-    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
-        *App.COMMANDS,
-        _jump,
-    }
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_commands}
     BINDINGS = BINDINGS
 
     def __init__(
@@ -139,11 +135,12 @@ class TrntopApp(TerminalApp):
     def _view_changed(self, event: ViewChanged) -> None:
         seek_ended = self.playhead.update()
         self._watched.append(event.view)
-        if self._bell.rings(event.view):
+        loading = self.playhead.loaded(event.view) is not None
+        if not loading and self._bell.rings(event.view):
             self.bell()
         if self.playhead.pinned:
             return
-        if self.playhead.loaded(event.view) is not None and not seek_ended:
+        if loading and not seek_ended:
             # Redraws would slow down the stream.
             if not self.terminal_busy and monotonic() - self._drawn_at > LOADING_SECONDS:
                 self._drawn_at = monotonic()
@@ -197,7 +194,7 @@ class TrntopApp(TerminalApp):
             notes=tuple(session.notes()),
             limits=self.settings.analysis,
             check=self.settings.check,
-            own_rules=self.settings.rules,
+            custom_rules=self.settings.rules,
             utc=self._utc,
         )
 
@@ -314,10 +311,14 @@ class TrntopApp(TerminalApp):
         if not isinstance(screen, BaseScreen):
             return
         incident = screen.incident if screen.NAME == "incidents" else None
-        text = screen.subject if incident is None else incident.summary
+        text = shown = screen.subject or ""
+        if incident is not None and self._view_model is not None:
+            from .render.incidents import as_markdown
+
+            text, shown = as_markdown(self._view_model, incident), f"Markdown of {incident.summary}"
         if text:
             self.copy_to_clipboard(text)
-            self._report_result(f"copied to the clipboard: {text}", good=True)
+            self._report_result(f"copied to the clipboard: {shown}", good=True)
 
     def action_picture(self) -> None:
         self._files.screenshot(self.export_screenshot(), self.session.view.time)

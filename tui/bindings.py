@@ -29,19 +29,20 @@ BINDINGS: list[BindingType] = [
         "Next tick",
         "The next tick in the history; a paused recording advances one tick",
     ),
-    hidden_key("ctrl+g,colon", "time_code", "Go to", "Go to a time, such as 14:03:12 or -5m"),
+    key("colon,ctrl+g", "time_code", "Time", "Go to a time, such as 14:03:12 or -5m"),
     hidden_key("o", "onset", "Onset", "Go to the start of the incident"),
     hidden_key("l", "live", "Live", "Return to live data"),
     hidden_key("plus,equals_sign", "speed(1)", "Faster", "Replay faster"),
     hidden_key("minus", "speed(-1)", "Slower", "Replay slower"),
     hidden_key(
-        "y", "copy", "Copy", "Copy the node name, or the incident summary, to the clipboard"
+        "y", "copy", "Copy", "Copy the node name, or the incident as Markdown, to the clipboard"
     ),
-    hidden_key("x", "picture", "Screenshot", "Save the screen as SVG"),
+    hidden_key("x", "picture", "Screenshot", "Save the screen as SVG in the pictures folder"),
     hidden_key("ctrl+z", "suspend_process", "Suspend", "Suspend; type fg in the shell to resume"),
-    hidden_key("w", "write", "Write", "Save the last minutes of raw readings as a recording"),
-    hidden_key("r", "report", "Report", "Save the shift report as Markdown"),
+    hidden_key("w", "write", "Record", "Write the last minutes of raw readings to a recording"),
+    hidden_key("r", "report", "Report", "Write report: the shift as Markdown"),
     hidden_key("t", "theme", "Theme", "The next theme"),
+    key("ctrl+p", "command_palette", "Commands", "All commands, nodes and themes"),
     key("question_mark", "help", "Help", "How to read the screen, and all keys"),
     key("q,ctrl+c", "quit", "Quit", "Quit trntop"),
 ]

@@ -3,12 +3,14 @@
 They are written in a thread, because a disk may hang.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from trntop.core import units
 from trntop.core.errors import TrntopError
+from trntop.core.folders import user_folder
 from trntop.core.model import Cluster, View
 from trntop.recording.blackbox import free_path, save, stamp, write_new
 from trntop.session.monitor import MAX_CATCH_UP
@@ -81,9 +83,13 @@ class Files:
         self._start(write)
 
     def screenshot(self, svg: str, time: float) -> None:
+        """To the user's pictures, unless a directory is set."""
 
         def write() -> str:
-            path = free_path(self._path(), f"trntop-{stamp(time)}", ".svg")
+            pictures = user_folder(os.environ, "XDG_PICTURES_DIR", "Pictures")
+            folder = self._path() if self._folder or pictures is None else pictures
+            folder.mkdir(parents=True, exist_ok=True)
+            path = free_path(folder, f"trntop-{stamp(time)}", ".svg")
             write_new(path, [svg.encode()])
             return f"saved the screenshot to {path}"
 

@@ -4,14 +4,13 @@ A measure has one value per node in the base unit of the catalog, and a format f
 is that of its column and of its field in a filter.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from trntop.catalog import CATALOG, Entity
-from trntop.core import units
 from trntop.core.model import NO_VALUE, Cluster, Column, NodeView
 
 UTILIZATION = "node_neuroncore_utilization_mean_ratio"
@@ -48,7 +47,7 @@ class Measure:
     """In columns."""
     scale: float
     """The unit in base units."""
-    form: Callable[[float | None], str]
+    decimals: int
     help: str
     fallback: str = ""
     """The quantity to use if the first is absent."""
@@ -105,12 +104,12 @@ def largest(cluster: Cluster, quantity: str) -> Column:
     return found
 
 
-def _share(name: str, title: str, quantity: str, what: str) -> Measure:
-    return Measure(name, title, quantity, "%", PERCENT, units.percent, what)
+def _share(name: str, title: str, quantity: str, what: str, decimals: int = 0) -> Measure:
+    return Measure(name, title, quantity, "%", PERCENT, decimals, what)
 
 
 def _rate(name: str, title: str, quantity: str, what: str) -> Measure:
-    return Measure(name, title, quantity, "Gb/s", GIGABIT, units.gigabits, what)
+    return Measure(name, title, quantity, "Gb/s", GIGABIT, 0, what)
 
 
 MEASURES: Mapping[str, Measure] = {
@@ -122,10 +121,10 @@ MEASURES: Mapping[str, Measure] = {
         _share("hbm_bw", "HBM bw", BANDWIDTH, "share of the peak bandwidth, mean of 20 s"),
         _rate("efa_tx", "EFA tx", TRANSMIT, "sent by all EFA devices"),
         _rate("efa_rx", "EFA rx", RECEIVE, "received by all EFA devices"),
-        _share("retx", "retx", RETRANSMIT, "retransmitted packets of the worst EFA device"),
+        _share("retx", "retx", RETRANSMIT, "retransmitted packets of the worst EFA device", 1),
         _share("comm", "comm", COMM, "share of a step in which a collective runs"),
         _share("exposed", "exposed", EXPOSED, "share of a step spent in collectives alone"),
-        Measure("step", "step", STEP, "s", 1.0, units.plain_seconds, "time of a step", LOG_STEP),
+        Measure("step", "step", STEP, "s", 1.0, 2, "time of a step", LOG_STEP),
         _share("power", "power", POWER, "share of the maximum power of the devices, mean"),
         _share("cpu", "cpu", PROCESSOR, "processors of the host busy"),
     )

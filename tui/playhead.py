@@ -91,10 +91,12 @@ class Playhead:
         return tuple(item for item in self._session.view.incidents if item.id not in known)
 
     def loaded(self, view: View) -> float | None:
-        """The share of the history that a stream has caught up with; None once it has."""
-        playback, span = self._session.playback, self.history.span
-        if playback is None or not playback.catch_up or span is None:
+        """The share of the history that has been loaded; None once it is."""
+        span = self.history.span
+        if not self._session.loading:
             return None
+        if span is None:
+            return 0.0
         return min(1.0, (view.time - span[0]) / max(1.0, self._session.clock.now() - span[0]))
 
     @property

@@ -44,7 +44,7 @@ class TerminalApp(App[int]):
         self._painting_paused: ExitStack | None = None
         """Open while nothing is painted."""
         self._paint_missed = False
-        """Whether a paint was requested meanwhile, which Textual forgets."""
+        """Whether a paint was requested meanwhile, which Textual drops."""
         self._transition: ExitStack | None = None
         """Open while the screen changes."""
         self._exiting = False

@@ -1,8 +1,8 @@
 """The color themes; no other module has colors.
 
-A busy core is normal, so the scale of levels is blue and green; warning and error are for what
-needs attention, and error has the higher contrast. `trntop-deuteranopia` uses blue and orange only,
-`trntop-contrast` the highest contrast.
+The scale of levels is how far a value is from its peers: quiet for equal, bright for far off.
+Warning and error are for what needs attention, and error has the higher contrast.
+`trntop-deuteranopia` uses blue and orange only, `trntop-contrast` the highest contrast.
 """
 
 from dataclasses import replace
@@ -23,9 +23,9 @@ DARK = Theme(
     warning="#d49a45",
     error="#ff8080",
     variables={
-        "level-low": "#14222d",
-        "level-mid": "#20566b",
-        "level-high": "#4fa9a8",
+        "level-low": "#1d3b48",
+        "level-mid": "#3d8a92",
+        "level-high": "#d9f5f0",
         "border": "#2a3744",
     },
 )
@@ -44,9 +44,9 @@ DEUTERANOPIA = Theme(
     warning="#b39b00",
     error="#ffb070",
     variables={
-        "level-low": "#111c2c",
-        "level-mid": "#1b4a7a",
-        "level-high": "#4f9ddb",
+        "level-low": "#1a3350",
+        "level-mid": "#3f7fc0",
+        "level-high": "#e6f3ff",
         "border": "#293548",
     },
 )
@@ -65,9 +65,9 @@ LIGHT = Theme(
     warning="#9f5b00",
     error="#c42b2b",
     variables={
-        "level-low": "#dfe8ec",
-        "level-mid": "#8cc0cc",
-        "level-high": "#2d8793",
+        "level-low": "#cfdde3",
+        "level-mid": "#6fa9b5",
+        "level-high": "#0d3f49",
         "border": "#c7d0d8",
     },
 )
@@ -86,9 +86,9 @@ CONTRAST = Theme(
     warning="#d7a520",
     error="#ff9c9c",
     variables={
-        "level-low": "#303030",
+        "level-low": "#444444",
         "level-mid": "#0087af",
-        "level-high": "#5fd7d7",
+        "level-high": "#ffffff",
         "muted-contrast": "12",
         "faint-contrast": "9",
         "border": "#b2b2b2",
@@ -103,9 +103,9 @@ ANSI = replace(
     error="ansi_bright_red",
     variables={
         **BUILTIN_THEMES["ansi-dark"].variables,
-        "level-low": "ansi_bright_black",
-        "level-mid": "ansi_blue",
-        "level-high": "ansi_cyan",
+        "level-low": "ansi_blue",
+        "level-mid": "ansi_cyan",
+        "level-high": "ansi_bright_white",
         "border": "ansi_bright_black",
     },
 )

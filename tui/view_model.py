@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-import numpy as np
-
 from trntop.catalog import DEVICE_SOURCES
-from trntop.core.custom_rule import OwnRule
+from trntop.core.custom_rule import CustomRule
 from trntop.core.model import Cluster, Incident, NodeView, Phase, Severity, Stage, State, View
 from trntop.core.settings import Analysis, Check, Settings
 from trntop.pipeline.history import History
-from trntop.pipeline.jobs import means_of
+from trntop.pipeline.jobs import means_of, newest_step
 
 from .measures import COMM, EXPOSED, LOG_STEP, STEP, TOKENS
 from .view_history import HistoryUntil
@@ -64,7 +62,7 @@ class ViewModel:
     limits: Analysis
     check: Check = CHECK
     """Limits of slow links."""
-    own_rules: tuple[OwnRule, ...] = ()
+    custom_rules: tuple[CustomRule, ...] = ()
     """Custom rules."""
     description: str = ""
     mode: Mode = Mode.LIVE
@@ -108,6 +106,14 @@ class ViewModel:
             if incident.node is not None:
                 table.setdefault(incident.node, []).append(incident)
         return {node: tuple(found) for node, found in table.items()}
+
+    def by_part(self, node: NodeView, places: Mapping[str, int]) -> dict[int, Incident]:
+        """Place of a part → its worst open incident, for components in `places`."""
+        return {
+            places[component]: incident
+            for incident in reversed(self.by_node.get(node.name, ()))
+            if (component := incident.component or "") in places
+        }
 
     @cached_property
     def jobs(self) -> tuple[JobFigures, ...]:
@@ -177,13 +183,10 @@ _MEANS = (
 
 
 def job_figures(cluster: Cluster, job: str) -> JobFigures:
-    steps = cluster.job_column(job, "job_step")
     known = {} if cluster.whole is None else cluster.whole.jobs.get(job, {})
     values = means_of(cluster, job, _MEANS)
-    if "job_step" in known:
-        values["job_step"] = known["job_step"]
-    elif not np.isnan(steps).all():
-        values["job_step"] = float(np.nanmax(steps))
+    if (step := known.get("job_step", newest_step(cluster, job))) is not None:
+        values["job_step"] = step
     return JobFigures(job, int(known.get("nodes", len(cluster.jobs.get(job, ())))), values)
 
 

@@ -233,21 +233,25 @@ class _Loop:
         nodes = np.array(self._job.nodes)
         return np.isin(nodes, fault.nodes) if fault.nodes else np.ones(self._size, bool)
 
-    def _compute(self, begin: float) -> Column:
-        """Seconds of compute of each node in a step."""
+    def _compute(self, begin: float) -> tuple[Column, Column]:
+        """Seconds of compute of each node in a step, and the share of the usual operations per
+        second that it does in them: a slow node does the same work in more time, a loaded one does
+        more work.
+        """
         job, rng = self._job, self._rng
         self._load = 0.95 * self._load + np.sqrt(1 - 0.95**2) * rng.normal(0, 1, self._size)
         factor = 1.0 + job.noise * rng.normal(0, 1, self._size) + job.wander * self._load
         factor = np.maximum(factor, 0.8)
+        slower = np.ones(self._size)
         for fault in self._faults:
             if fault.what in ("slow", "slow-device") and fault.active(begin):
-                factor[self._mask(fault)] *= 1.0 + fault.depth
+                slower[self._mask(fault)] *= 1.0 + fault.depth
             if fault.what == "lighter" and fault.active(begin):
                 factor *= 1.0 - fault.depth
         if job.loader:
             age = max(begin - job.begin - job.startup, 0.0) / job.loader
-            factor *= 1.0 + 0.6 * np.exp(-3.0 * age) * rng.uniform(0.5, 1.5, self._size)
-        return job.compute * factor
+            slower *= 1.0 + 0.6 * np.exp(-3.0 * age) * rng.uniform(0.5, 1.5, self._size)
+        return job.compute * factor * slower, 1.0 / slower
 
     def _delays(self, begin: float, compute: Column) -> Column:
         """Seconds by which the hosts of nodes begin late."""
@@ -263,7 +267,7 @@ class _Loop:
 
     def _step(self, begin: float) -> float:
         job, track = self._job, self._track
-        compute = self._compute(begin)
+        compute, work = self._compute(begin)
         late = self._delays(begin, compute)
         longest = float(compute.max())
         slowest = float((compute + late).max())
@@ -283,7 +287,7 @@ class _Loop:
         track.until(begin + gap + late, cpu=0.04)
         track.until(
             begin + gap + late + compute,
-            busy=BUSY, work=1.0, executions=executions, wire=hidden_bytes / compute, cpu=0.02,
+            busy=BUSY, work=work, executions=executions, wire=hidden_bytes / compute, cpu=0.02,
         )  # fmt: skip
         track.until(begin + gap + slowest, busy=job.bubble_busy if job.piped else WAITING)
         end = begin + gap + slowest + comm
@@ -344,7 +348,7 @@ class _Loop:
 
     def _hang(self, fault: Fault, begin: float) -> float:
         """The others wait in a collective that the culprit does not reach."""
-        track, compute = self._track, self._compute(begin)
+        track, compute = self._track, self._compute(begin)[0]
         mine, end = self._mask(fault), np.full(self._size, min(fault.end, self._end))
         if fault.way == "killed":
             # A watchdog ends the processes, one after the other.

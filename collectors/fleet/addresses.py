@@ -41,7 +41,7 @@ _METADATA = (
 )
 
 
-def shown(text: str) -> str:
+def masked(text: str) -> str:
     """An address without its possible secrets."""
     return clean(_QUERY.sub(r"\1…", _MASKED.sub(r"\1…@", text)), 80)
 
@@ -55,26 +55,26 @@ def expand(text: str, fleet: Fleet) -> list[str]:
         UsageError: it is not valid, or not allowed.
     """
     if len(text) > MAX_LENGTH:
-        raise UsageError(f"{shown(text)}: longer than {MAX_LENGTH} characters")
+        raise UsageError(f"{masked(text)}: longer than {MAX_LENGTH} characters")
     if not text.isprintable() or " " in text or "\\" in text:
-        raise UsageError(f"{shown(text)}: an address cannot contain blanks or control characters")
+        raise UsageError(f"{masked(text)}: an address cannot contain blanks or control characters")
     if "://" not in text:
         match = _HOST_PORT.fullmatch(text)
         if match is None or text.lower().startswith(("javascript:", "data:", "file:")):
-            raise UsageError(f"{shown(text)}: not a host list or an address")
+            raise UsageError(f"{masked(text)}: not a host list or an address")
         port = _port(match["port"], text)
         return [host_address(host, fleet, port) for host in _hosts(match["host"])]
     match = _ADDRESS.fullmatch(text)
     if match is None:
-        raise UsageError(f"{shown(text)} is not an address such as http://HOST:PORT or ssh://HOST")
+        raise UsageError(f"{masked(text)} is not an address such as http://HOST:PORT or ssh://HOST")
     scheme, user, path = match["scheme"].lower(), match["user"], match["path"] or ""
     if scheme not in ("http", "https", "ssh"):
-        raise UsageError(f"{shown(text)}: only http, https and ssh are supported")
+        raise UsageError(f"{masked(text)}: only http, https and ssh are supported")
     if user is not None and (scheme != "ssh" or not _USER.fullmatch(user)):
         hint = "ssh uses your keys" if scheme == "ssh" else SECRETS
-        raise UsageError(f"{shown(text)}: an address cannot contain a password; {hint}")
+        raise UsageError(f"{masked(text)}: an address cannot contain a password; {hint}")
     if path and (not _PATH.fullmatch(path) or (scheme == "ssh" and path != "/")):
-        raise UsageError(f"{shown(text)}: {clean(path, 40)} is not a valid path")
+        raise UsageError(f"{masked(text)}: {clean(path, 40)} is not a valid path")
     port = _port(match["port"], text)
     port = port or (None if scheme == "ssh" else fleet.port)
     tail = f":{port}" if port else ""
@@ -94,7 +94,7 @@ def _port(text: str | None, whole: str) -> int | None:
     if text is None:
         return None
     if not 0 < int(text) < 65536:
-        raise UsageError(f"{shown(whole)}: {text} is not a valid port")
+        raise UsageError(f"{masked(whole)}: {text} is not a valid port")
     return int(text)
 
 

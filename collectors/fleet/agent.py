@@ -6,23 +6,24 @@ keeps it (see `trntop.remote.names`).
 """
 
 import asyncio
+import logging
 import re
 from collections.abc import Set
 
 import aiohttp
 
-from trntop.catalog import AGENT
+from trntop.catalog import AGENT, INCIDENTS
 from trntop.core.errors import DecodeError, SettingsError, TrntopError
 from trntop.core.model import Reading, State, Status
 from trntop.core.settings import Settings
 from trntop.core.text import clean
 from trntop.pipeline.source_buffer import MAX_STEP
-from trntop.remote import wire
+from trntop.remote import judges, wire
 from trntop.session.collector import Sink
 from trntop.session.monitor import MAX_NODES
 
 from ..backoff import Backoff
-from . import connection, pages
+from . import connection, pages, past
 from .target import FindError, Target
 
 SILENCE_PERIODS = 3.0
@@ -30,8 +31,12 @@ SILENCE_SECONDS = 15.0
 """A stream without a message for the longer of the two is closed."""
 MAX_RATE = 1 << 20
 """Bytes read per second and node; above it the connection fills and the agent skips frames."""
+MAX_FULL = 500
+"""Agents of which an aggregator reads all columns by default."""
 MAX_TEXT = 2048
 """Bytes read of an error response."""
+
+log = logging.getLogger(__name__)
 
 _PAGE = re.compile(r"//[^/]*/(.*/)?metrics$")
 """Addresses of a metrics page, not of an agent."""
@@ -45,11 +50,11 @@ _IDLE = "answers, but collects nothing yet"
 
 
 class _RefusedError(TrntopError):
-    """The server is no agent, or denies access."""
+    """The server is not an agent, or denies access."""
 
 
 class _NoAgentError(_RefusedError):
-    """The server is no agent, but may be another exporter."""
+    """The server is not an agent, but may be another exporter."""
 
 
 class Agent:
@@ -60,16 +65,23 @@ class Agent:
         target: its name and address.
         settings: the settings.
         sink: receives its messages.
+        peers: number of agents on the list.
     """
 
     source = AGENT
 
     def __init__(
-        self, session: aiohttp.ClientSession, target: Target, settings: Settings, sink: Sink
+        self,
+        session: aiohttp.ClientSession,
+        target: Target,
+        settings: Settings,
+        sink: Sink,
+        peers: int = 1,
     ) -> None:
         self._session = session
         self._target = target
         self._timeout = settings.fleet.connect
+        self._query = _query(settings, peers)
         self._sink = sink
         self._backoff = Backoff()
         self._label = target.name
@@ -86,6 +98,14 @@ class Agent:
         self._silence = SILENCE_SECONDS
         self._stage = ""
         """The phase of the connection that a timeout names."""
+        self._peers = peers
+        self._nodes = 0
+        """Number of nodes of the agent."""
+        self._first: dict[str, float] = {}
+        """The agent's name of a node → time of its first frame, by the agent's clock."""
+        self._recalling: asyncio.Task[None] | None = None
+        self.recalled = asyncio.Event()
+        """Its past has been taken, or there is none."""
 
     @property
     def nodes(self) -> Set[str]:
@@ -100,10 +120,14 @@ class Agent:
             self._report(State.DOWN, why)
         elif not is_page:
             self._report(State.STARTING, "connecting")
-        while True:
-            began = loop.time()
-            self._report(State.DOWN, await (self._poll() if is_page else self._connect()))
-            await asyncio.sleep(self._backoff.wait(loop.time() - began))
+        try:
+            while True:
+                began = loop.time()
+                self._report(State.DOWN, await (self._poll() if is_page else self._connect()))
+                await asyncio.sleep(self._backoff.wait(loop.time() - began))
+        finally:
+            if self._recalling is not None:
+                self._recalling.cancel()
 
     def _register(self, *sources: str) -> str:
         """Registers the target's name, else uses its address; the reason if the name is taken."""
@@ -148,10 +172,13 @@ class Agent:
         else:
             why = "the agent ended the stream"
         self._register_again()
+        if self._recalling is None:
+            self.recalled.set()
         return why
 
     async def _poll(self) -> str:
         """Reads the page of another exporter until it is gone; the reason."""
+        self.recalled.set()
         try:
             await pages.poll(self._session, self._target, self._sink, self._register)
         except pages.TakenError as error:
@@ -169,7 +196,8 @@ class Agent:
             aiohttp.ClientError: the connection failed.
         """
         loop = asyncio.get_running_loop()
-        url = f"{self._target.address}/v1/stream"
+        query = self._query if self._sink.aggregator else ""
+        url = f"{self._target.address}/v1/stream{query}"
         frames = wire.FrameReader()
         async with self._session.get(
             url, allow_redirects=False, trace_request_ctx=self._set_stage
@@ -197,6 +225,7 @@ class Agent:
         if not message:  # a heartbeat
             if not self._announced and not self._idle:
                 self._idle = True
+                self.recalled.set()
                 self._register_again()
                 self._report(State.STARTING, _IDLE)
             return
@@ -206,14 +235,39 @@ class Agent:
         elif head.type == wire.GONE:
             self._lose(head.node)
             return
+        elif head.type == judges.TAG:
+            address = clean(self._target.address)
+            self._sink.reading(Reading(address, INCIDENTS, self._sink.now(), message))
+            return
         if name := self._names.get(head.node):
             self._sink.reading(Reading(name, AGENT, self._sink.now(), message, head.simulated))
+        if head.type == wire.FRAME and not self.recalled.is_set():
+            self._first.setdefault(head.node, head.time)
+            if self._recalling is None and len(self._first) >= self._nodes:
+                self._recalling = asyncio.create_task(self._recall())
+
+    async def _recall(self) -> None:
+        """Passes on the past up to the first frames; the stream is read meanwhile."""
+        if self._sink.wants_past:
+            nodes = self._nodes * self._peers
+            try:
+                if found := await past.fetch(
+                    self._session, self._target.address, nodes, self._sink.now
+                ):
+                    blocks, ahead = found
+                    for node, first in self._first.items():
+                        if (name := self._names.get(node)) and node in blocks:
+                            self._sink.past(past.readings(name, blocks[node], ahead, first))
+            except (TrntopError, aiohttp.ClientError, OSError) as error:
+                log.info("no history of %s: %s", self._label, error)
+        self.recalled.set()
 
     def _announce(self, head: wire.Head) -> None:
         """Adds a node, and the properties of the agent in its schema."""
         period = head.period if 0 < head.period <= MAX_STEP else 0.0
         self._silence = max(SILENCE_PERIODS * period, SILENCE_SECONDS)
         self._idle = False
+        self._nodes = head.nodes
         own_names = head.relay or head.nodes != 1
         if own_names is not self._own_names or (not own_names and head.node not in self._names):
             self._drop_names()
@@ -271,6 +325,14 @@ class Agent:
     def _report(self, state: State, reason: str) -> None:
         for name in self.nodes:
             self._sink.status(Status(name, AGENT, state, reason))
+
+
+def _query(settings: Settings, peers: int) -> str:
+    """What an aggregator asks an agent for."""
+    columns, period = settings.fleet.columns, int(settings.collect.period)
+    is_lean = columns == "rules" or (columns == "auto" and peers > MAX_FULL)
+    lean = "&columns=rules" if is_lean else ""
+    return f"{judges.ROLE_QUERY}{lean}{f'&period={period}' if period > 1 else ''}"
 
 
 async def _check(response: aiohttp.ClientResponse) -> None:

@@ -9,7 +9,7 @@ from trntop.core.text import clean
 from trntop.session.collector import Collector
 
 from . import connection
-from .addresses import SECRETS, expand, shown
+from .addresses import SECRETS, expand, masked
 from .target import Target, named
 from .watch import Listed, Watch
 
@@ -38,7 +38,7 @@ def targets(text: str, fleet: Fleet) -> list[Target]:
     assert match is not None
     scheme, path = (match[1] or "http").lower(), match[3] or ""
     if "@" in text and scheme != "ssh":
-        raise UsageError(f"{shown(text)}: an address cannot contain a password; {SECRETS}")
+        raise UsageError(f"{masked(text)}: an address cannot contain a password; {SECRETS}")
     addresses = []
     for pattern in _SEPARATOR.split(match[2]):
         addresses += expand(f"{scheme}://{pattern}{path}", fleet)

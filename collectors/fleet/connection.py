@@ -39,7 +39,7 @@ _WORDS = {
     errno.ECONNABORTED: "connection reset",
     errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
     errno.ENFILE: "the system has too many open files",
-    errno.EADDRNOTAVAIL: "no port is left to connect from",
+    errno.EADDRNOTAVAIL: "no free port to connect from",
     errno.EACCES: "not permitted: a firewall of this machine?",
     errno.EPERM: "not permitted: a firewall of this machine?",
 }

@@ -125,7 +125,7 @@ class Ec2(Finder):
             if instance.get("InstanceId")
         }
         statuses = self._statuses(
-            [key for key, one in instances.items() if _state(one) == "running"]
+            [key for key, instance in instances.items() if _state(instance) == "running"]
         )
         self._name(instances)
         return targets_of(

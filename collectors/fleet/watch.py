@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 JOIN_SECONDS = 0.002
 """Delay between two new nodes, so that a thousand do not connect at once."""
+MAX_LATE = 0.05
+"""Seconds whose nodes may join at once."""
 MANY = 2000
 """Nodes above which a Prometheus backend is recommended."""
 
@@ -76,6 +78,8 @@ class Watch:
         self._facts: dict[str, Mapping[str, str]] = {}
         """Target → the facts that its list had last."""
         self._problem = ""
+        self._listed = asyncio.Event()
+        """The list was read, or cannot be."""
         self._descriptors = 0
         """Nodes for which the limit of open files was raised."""
 
@@ -85,6 +89,7 @@ class Watch:
             try:
                 while True:
                     await self._refresh(session, sink)
+                    self._listed.set()
                     if self._finder.period is None:
                         await asyncio.Event().wait()  # until cancelled
                     await asyncio.sleep(self._finder.period or 0.0)
@@ -96,6 +101,12 @@ class Watch:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 self._allow_descriptors(0, sink)
+
+    async def recalled(self) -> None:
+        """See `Recalling`."""
+        await self._listed.wait()
+        owners = [watched.owner for watched in self._watched.values()]
+        await asyncio.gather(*(one.recalled.wait() for one in owners if isinstance(one, Agent)))
 
     async def _refresh(self, session: aiohttp.ClientSession, sink: Sink) -> None:
         try:
@@ -114,10 +125,15 @@ class Watch:
         if self._problem and not self._watched:
             sink.remove(self.node)
         self._problem = ""
+        loop = asyncio.get_running_loop()
+        due = loop.time()
         for target in found.values():
             if target.name not in self._watched:
-                self._add(session, target, sink)
-                await asyncio.sleep(JOIN_SECONDS)
+                self._add(session, target, sink, len(found))
+                # Reading those that have joined may take long: the others do not join later.
+                due = max(due + JOIN_SECONDS, loop.time() - MAX_LATE)
+                # Even if late: the node registers its name before its facts are passed on.
+                await asyncio.sleep(max(0.0, due - loop.time()))
             self._pass_on_facts(target, sink)
 
     def _pass_on_facts(self, target: Target, sink: Sink) -> None:
@@ -155,7 +171,7 @@ class Watch:
                 "(prometheus+http://HOST)"
             )
 
-    def _add(self, session: aiohttp.ClientSession, target: Target, sink: Sink) -> None:
+    def _add(self, session: aiohttp.ClientSession, target: Target, sink: Sink, peers: int) -> None:
         owner: Agent | SshNode
         if target.address.startswith("ssh:"):
             from trntop.collectors import ssh
@@ -163,7 +179,7 @@ class Watch:
             owner = node = ssh.connect(target, self._settings)
             run = node.run(sink)
         else:
-            owner = agent = Agent(session, target, self._settings, sink)
+            owner = agent = Agent(session, target, self._settings, sink, peers)
             run = agent.run()
         task = asyncio.create_task(run, name=target.name)
         task.add_done_callback(lambda done: _report_defect(done, owner, sink))

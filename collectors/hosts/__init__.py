@@ -19,7 +19,7 @@ from trntop.core.text import clean
 from ..fleet.target import FindError, Target
 from .agent import AgentHost, SharedClient
 
-CHECKED = (
+ACCEPTED = (
     "a check takes nodes such as trn-[001-016], http://HOST:PORT or ssh://HOST, @FILE, dns:, "
     "slurm:, ec2:, or local"
 )
@@ -66,4 +66,4 @@ def _targets(source: Source, settings: Settings) -> Sequence[Target]:
             except FindError as error:
                 raise UsageError(str(error)) from error
         case _:
-            raise UsageError(f"{clean(source.text, 80)}: {CHECKED}")
+            raise UsageError(f"{clean(source.text, 80)}: {ACCEPTED}")

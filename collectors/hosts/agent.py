@@ -1,7 +1,7 @@
 """A node under check through its agent, `trntop export --allow-probes`; see docs/probes.md.
 
-Each request has its own deadline; when a request is cancelled, its connection closes, upon which
-the agent ends what it ran for it.
+Each request has its own deadline. If a request is cancelled, its connection closes, and the agent
+ends the programs that it started for the request.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 https://github.com/ofiwg/libfabric/blob/main/util/pingpong.c, read at 1.17 and at 2.x. It has
 neither a warm-up nor percentiles, and waits forever in at least five situations; its output with
-`-v`, none of it while it measures, shows in which.
+`-v` shows in which, as it prints nothing while it measures.
 """
 
 import re

@@ -224,7 +224,7 @@ class Prober:
             retry = RETRY_SECONDS if index else 0.0
             run = await self._run(spec, address, port, messages, until, retry)
             if isinstance(run, Failure):
-                return [structs.replace(blank, error=run.text, guilty=run.side)]
+                return [structs.replace(blank, error=run.text, faulty_side=run.side)]
             runs.append(run)
         return results(blank, runs[1:] or runs)
 

@@ -34,8 +34,8 @@ class _Tail(LastLine):
 
 
 class _Process(Child):
-    def __init__(self, take: Callable[[bytes], None]) -> None:
-        super().__init__(take)
+    def __init__(self, on_output: Callable[[bytes], None]) -> None:
+        super().__init__(on_output)
         self.errors: _Tail = _Tail()
         self.output = asyncio.Event()
 

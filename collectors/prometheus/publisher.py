@@ -17,7 +17,7 @@ from .sums import Sums
 CHUNK = 20
 """Nodes encoded before other tasks run."""
 KEEP_SECONDS = 3600.0
-"""For which a node that is gone is still shown."""
+"""Time for which a node that is gone is still shown."""
 
 
 class Publisher:
@@ -177,11 +177,11 @@ class Publisher:
             scalars: key of a series → the server's time → value.
             tables: node → quantity → the same.
         """
-        every = [
+        all_series = [
             *scalars.values(),
             *(series for table in tables.values() for series in table.values()),
         ]
-        times = sorted({moment for series in every for moment in series})
+        times = sorted({moment for series in all_series for moment in series})
         if not times:
             return
         past = Backfill(

@@ -206,13 +206,20 @@ class Queries:
             "tx": self._rate(_TX, which),
         }
 
+    def incidents(self) -> str:
+        """The starts of open incidents; empty if there are none to query."""
+        if not self.names.intersection((_TALLY, _OPENED)):
+            return ""
+        # The recorded ones last longer than the agents that reported them.
+        aggregated = f"on (job, instance) ({self.select('trntop_aggregated')} == 1)"
+        found = f"{self.select(_HELD)} or ({self.select(_OPENED)} unless {aggregated})"
+        return f"min by ({_INCIDENT}) ({found})"
+
     def _problems(self) -> dict[str, str]:
         """Incidents, and targets that cannot be scraped."""
         queries = {}
-        if self.names.intersection((_TALLY, _OPENED)):
-            # The recorded ones last longer than the agents that reported them.
-            found = f"{self.select(_HELD)} or {self.select(_OPENED)}"
-            queries["incidents"] = f"min by ({_INCIDENT}) ({found})"
+        if query := self.incidents():
+            queries["incidents"] = query
         if self.jobs:
             queries["down"] = f"{self.select('up', one_of('job', self.jobs))} == 0"
         return queries

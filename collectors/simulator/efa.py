@@ -101,9 +101,9 @@ class EfaDevices(Simulated):
         degraded = self._script.at(Effect.EFA_DEGRADED, time)
         if degraded is not None:
             device, depth = (degraded.node, degraded.efa), degraded.depth_at(time)
-            if degraded.way != "retransmits":
+            if degraded.variant != "retransmits":
                 weights[device] *= 1.0 - depth
-            if degraded.way != "throughput":
+            if degraded.variant != "throughput":
                 retransmits[device] += BAD_RETRANSMITS * depth
                 moving = depth * float(activity.traffic[degraded.node] > 0)
                 timeouts[device], impaired[device] = BAD_TIMEOUTS * moving, BAD_IMPAIRED * moving
@@ -126,18 +126,18 @@ class EfaDevices(Simulated):
     def payload(self, node: int) -> bytes:
         """The payload of one node."""
         down = self._down if self._down is not None and self._down.node == node else None
-        key = None if down is None else (down.efa, down.way)
+        key = None if down is None else (down.efa, down.variant)
         template = self._templates.get(key)
         if template is None:
             template = self._templates[key] = Template(_devices(self._fleet, key))
         counts = self._counts[node]
-        if down is not None and down.way == "gone":
+        if down is not None and down.variant == "gone":
             counts = np.delete(counts, down.efa, axis=0)
         return template.fill((self._driver(node), *counts.ravel().tolist())).encode()
 
     def _driver(self, node: int) -> str:
         skewed = self._skewed
-        older = skewed is not None and (skewed.node, skewed.way) == (node, "efa")
+        older = skewed is not None and (skewed.node, skewed.variant) == (node, "efa")
         return OLDER_DRIVER if older else DRIVER
 
     def _since_boot(self, shape: tuple[int, ...]) -> Counts:
@@ -161,25 +161,25 @@ class EfaDevices(Simulated):
         noise = np.clip(
             self._rng.normal(1.0, spread, (2, *volume.shape)), max(1.0 - within, 0.0), 1.0 + within
         )
-        for way, total in zip(("tx", "rx"), volume * noise, strict=True):
-            sent = way == "tx"
+        for direction, total in zip(("tx", "rx"), volume * noise, strict=True):
+            sent = direction == "tx"
             send = (total * SEND_SHARE).astype(np.int64)
             read = (total * READ_SHARE).astype(np.int64)
             write = (total * (1.0 - SEND_SHARE - READ_SHARE)).astype(np.int64)
-            every = send + read + write
+            total_bytes = send + read + write
             values = {
-                f"{way}_bytes": every,
-                f"{way}_pkts": every // PACKET,
+                f"{direction}_bytes": total_bytes,
+                f"{direction}_pkts": total_bytes // PACKET,
                 "send_bytes" if sent else "recv_bytes": send,
                 "send_wrs" if sent else "recv_wrs": send // WORK_REQUEST["send"],
                 "rdma_read_resp_bytes" if sent else "rdma_read_bytes": read,
                 "rdma_write_bytes" if sent else "rdma_write_recv_bytes": write,
             }
             if sent:
-                again = self._rng.poisson(retransmits * (every // PACKET))
+                retransmitted = self._rng.poisson(retransmits * (total_bytes // PACKET))
                 values["rdma_write_wrs"] = write // WORK_REQUEST["write"]
-                values["retrans_pkts"] = again
-                values["retrans_bytes"] = again * PACKET
+                values["retrans_pkts"] = retransmitted
+                values["retrans_bytes"] = retransmitted * PACKET
             else:
                 values["rdma_read_wrs"] = read // WORK_REQUEST["read"]
             for name, value in values.items():
@@ -192,7 +192,7 @@ def slowdown(fault: Fault, time: float, devices: int) -> float:
     if fault.effect is Effect.EFA_DOWN:
         return devices / (devices - 1) if devices > 1 else ALONE
     lost = fault.depth_at(time)
-    costs = RESENT_COSTS if fault.way == "retransmits" else 1.0
+    costs = RESENT_COSTS if fault.variant == "retransmits" else 1.0
     return 1.0 + costs * lost / (1.0 - lost)
 
 

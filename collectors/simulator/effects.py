@@ -51,7 +51,7 @@ class Trait:
 
     kind: str
     """Kind of the incident."""
-    whose: str = "node"
+    names: str = "node"
     """What it names: `node`, or `job` without a faulty node."""
     component: str = ""
     """The component that it names: `device`, `efa`, `runtime` or `link`."""
@@ -62,13 +62,13 @@ class Trait:
     meaning: str = ""
     """Meaning of the depth."""
     deepest: float = 0.0
-    ways: tuple[str, ...] = ("",)
+    variants: tuple[str, ...] = ("",)
     """Variants; the first is the default."""
 
 
 TRAITS: Mapping[Effect, Trait] = {
     Effect.COMM_BOUND: Trait(
-        "comm_bound", whose="job", slows=True,
+        "comm_bound", names="job", slows=True,
         depth=1.0, meaning="how much longer collectives take", deepest=20.0,
     ),
     Effect.SLOW_NODE: Trait(
@@ -78,22 +78,22 @@ TRAITS: Mapping[Effect, Trait] = {
         "straggler", component="device", slows=True,
         depth=0.35, meaning="how much longer it computes", deepest=10.0,
     ),
-    Effect.HANG: Trait("hang", slows=True, ways=("spin", "host")),
+    Effect.HANG: Trait("hang", slows=True, variants=("spin", "host")),
     Effect.EFA_DEGRADED: Trait(
         "efa_degraded", component="efa", slows=True,
         depth=0.57, meaning="share of its throughput that is lost", deepest=0.95,
-        ways=("both", "retransmits", "throughput"),
+        variants=("both", "retransmits", "throughput"),
     ),
     Effect.EFA_DOWN: Trait(
-        "efa_down", component="efa", slows=True, ways=("gone", "state", "still")
+        "efa_down", component="efa", slows=True, variants=("gone", "state", "still")
     ),
     Effect.LATENCY_REGRESSION: Trait(
         "latency_regression", component="link",
         depth=2.0, meaning="how much longer a message takes", deepest=1000.0,
     ),
-    Effect.SILENT_NODE: Trait("node_silent", slows=True, ways=("down", "agent")),
+    Effect.SILENT_NODE: Trait("node_silent", slows=True, variants=("down", "agent")),
     Effect.DEVICE_LOST: Trait("device_lost", component="device", slows=True),
-    Effect.ECC: Trait("ecc_uncorrected", component="device", ways=("mem", "sram")),
+    Effect.ECC: Trait("ecc_uncorrected", component="device", variants=("mem", "sram")),
     Effect.EXECUTION_ERRORS: Trait(
         "execution_errors", component="runtime",
         depth=2.0, meaning="failures per second", deepest=1000.0,
@@ -103,9 +103,9 @@ TRAITS: Mapping[Effect, Trait] = {
         depth=0.98, meaning="share of the memory in use in the end", deepest=1.0,
     ),
     Effect.IDLE_ALLOCATION: Trait("idle_allocation", component="runtime"),
-    Effect.VERSION_SKEW: Trait("version_skew", ways=("efa", "neuron", "runtime")),
-    Effect.RECOMPILE: Trait("recompile", whose="job", slows=True),
-    Effect.CHECKPOINT_STALL: Trait("checkpoint_stall", whose="job", slows=True),
+    Effect.VERSION_SKEW: Trait("version_skew", variants=("efa", "neuron", "runtime")),
+    Effect.RECOMPILE: Trait("recompile", names="job", slows=True),
+    Effect.CHECKPOINT_STALL: Trait("checkpoint_stall", names="job", slows=True),
 }  # fmt: skip
 
 NEED_EFA = frozenset({Effect.EFA_DEGRADED, Effect.EFA_DOWN, Effect.LATENCY_REGRESSION})

@@ -13,7 +13,7 @@ from .simulated import Simulated, World
 from .template import Template, dumps, slot
 from .vcpus import USAGE
 
-EVERY = 10
+PERIOD = 10
 """Seconds between two readings of a node."""
 
 RATES = {
@@ -35,7 +35,7 @@ LOAD_SECONDS = 60.0
 PROCESSES_PER_VCPU = 3.2
 COMPILERS = 4
 COMMAND = "neuronx-cc compile --framework=XLA --target={} --model-type=transformer"
-TARGETS = {"Inferentia2": "inf2", "Trainium1": "trn1", "Trainium2": "trn2"}
+TARGETS = {"Inferentia2": "inf2", "Trainium1": "trn1", "Trainium2": "trn2", "Trainium3": "trn3"}
 CACHE = "/var/tmp/neuron-compile-cache"
 MODULES = 12
 """In the cache at the start."""
@@ -47,7 +47,7 @@ _IDLE = CPU_MODES.index("idle")
 class Hosts(Simulated):
     """All hosts."""
 
-    every = EVERY
+    period = PERIOD
 
     def __init__(self, world: World) -> None:
         fleet = world.fleet
@@ -110,7 +110,7 @@ class Hosts(Simulated):
 
 def _host(fleet: Fleet) -> Any:
     return {
-        "period": EVERY,
+        "period": PERIOD,
         "cpu": {"count": fleet.vcpus, "busy": slot("%.4f"), "load1": slot("%.2f")},
         "memory": {"total": fleet.host_bytes, "available": slot()},
         "network": {"eth0": {"rx_bytes": slot(), "tx_bytes": slot()}},

@@ -8,7 +8,7 @@ import numpy as np
 from .simulated import Simulated, World
 from .template import dumps
 
-EVERY = 10
+PERIOD = 10
 """Seconds between two readings of a node."""
 FIRST_IDS = (20_000, 90_000)
 
@@ -16,7 +16,7 @@ FIRST_IDS = (20_000, 90_000)
 class JobMapping(Simulated):
     """The job ids of all nodes."""
 
-    every = EVERY
+    period = PERIOD
 
     def __init__(self, world: World) -> None:
         script = world.script
@@ -29,4 +29,4 @@ class JobMapping(Simulated):
         """The payload of one node."""
         job = self._ids.get(node, self._later)
         files = {} if node == self._machines.empty else {"all": [str(job)]}
-        return dumps({"period": EVERY, "files": files, "errors": []}).encode()
+        return dumps({"period": PERIOD, "files": files, "errors": []}).encode()

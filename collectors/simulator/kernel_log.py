@@ -8,7 +8,7 @@ from .script import Fault
 from .simulated import Simulated, World
 from .template import dumps
 
-EVERY = 10
+PERIOD = 10
 """Seconds between two payloads without messages."""
 LAG = 0.04
 """Seconds from the fault to its message."""
@@ -23,7 +23,7 @@ WORDS = {
 class KernelLogs(Simulated):
     """The kernels of all nodes: payloads without messages, and the messages as they come."""
 
-    every = EVERY
+    period = PERIOD
 
     def __init__(self, world: World) -> None:
         self._fleet = world.fleet
@@ -41,7 +41,7 @@ class KernelLogs(Simulated):
             fault = self._script.between(effect, second, second + 1.0)
             if fault is not None and second <= fault.begin < second + 1.0:
                 time = fault.begin + LAG
-                text = self._text(words[fault.way], fault)
+                text = self._text(words[fault.variant], fault)
                 line = {"time": round(self._starts[fault.node] + time, 6), "text": text}
                 yield time, fault.node, _payload([line])
 
@@ -61,4 +61,4 @@ class KernelLogs(Simulated):
 
 
 def _payload(lines: list[dict[str, Any]]) -> bytes:
-    return dumps({"period": EVERY, "via": "/dev/kmsg", "lines": lines}).encode()
+    return dumps({"period": PERIOD, "via": "/dev/kmsg", "lines": lines}).encode()

@@ -122,7 +122,7 @@ class Machines:
     def older(self, what: str) -> int | None:
         """The node with an older version of something."""
         fault = self._skewed
-        return fault.node if fault is not None and fault.way == what else None
+        return fault.node if fault is not None and fault.variant == what else None
 
     def _load(self, job: Job, program: int) -> None:
         """All nodes of a job load a program."""
@@ -173,5 +173,5 @@ class Machines:
         fault = self._script.at(Effect.ECC, time)
         if fault is not None and fault != self._ecc_counted:
             self._ecc_counted = fault
-            event = ECC_EVENTS.index(f"{fault.way}_ecc_uncorrected")
+            event = ECC_EVENTS.index(f"{fault.variant}_ecc_uncorrected")
             self.ecc[fault.node, fault.device, event] += 1

@@ -22,7 +22,7 @@ FULL_FROM = 0.95
 """Share of the HBM that counts as memory pressure."""
 HOST_BYTES = (96 << 20, 8 << 20, 256 << 20, 32 << 20)
 """Per core, in the order of `report.HOST_PARTS`."""
-EVERY = 5
+PERIOD = 5
 """Seconds between two updates of a steady node: its payload is long and changes little."""
 
 
@@ -64,7 +64,7 @@ class RuntimeMemory:
         """Updates some nodes in turn, and the one with filling memory."""
         for node in range(self._fleet.nodes):
             mine = filling if filling is not None and filling.node == node else None
-            if mine is not None or not self._updates or (self._updates + node) % EVERY == 0:
+            if mine is not None or not self._updates or (self._updates + node) % PERIOD == 0:
                 self._update(node, mine)
         self._updates += 1
 

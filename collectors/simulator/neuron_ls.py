@@ -3,7 +3,7 @@
 from .simulated import Simulated, World
 from .template import dumps
 
-EVERY = 60
+PERIOD = 60
 """Seconds between two readings of a node."""
 RUNTIME, OLDER_RUNTIME = "2.34.10", "2.33.13"
 COMMAND = "python3 train.py --config pretrain.toml"
@@ -12,7 +12,7 @@ COMMAND = "python3 train.py --config pretrain.toml"
 class NeuronLs(Simulated):
     """The devices of all nodes."""
 
-    every = EVERY
+    period = PERIOD
 
     def __init__(self, world: World) -> None:
         fleet = world.fleet

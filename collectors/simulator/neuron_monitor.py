@@ -16,7 +16,7 @@ from .template import Template, dumps
 
 FIRST_PERIOD = 0.00047258
 """Seconds; from a public capture."""
-VCPUS_EVERY = 30
+VCPUS_PERIOD = 30
 """Reports with the same values of single vCPUs."""
 
 LATENCY_FACTORS = {
@@ -91,7 +91,7 @@ class NeuronMonitors(Simulated):
                 self._errors(node),
                 period,
                 *machines.vcpus.average[node],
-                machines.vcpus.table(node, node + self._count // VCPUS_EVERY),
+                machines.vcpus.table(node, node + self._count // VCPUS_PERIOD),
                 int(CONTEXT_SWITCHES * (0.95 + 0.1 * noise[1]) * period),
                 period,
                 memory,

@@ -15,7 +15,7 @@ from trntop.catalog import (
     MEMORY_CATEGORIES,
     SYSFS_ECC,
 )
-from trntop.core.instances import TRAINIUM2
+from trntop.core.instances import TRAINIUM2, TRAINIUM3
 
 from . import report
 from .activity import MICROBATCHES, Activity, Stall
@@ -25,7 +25,7 @@ from .simulated import Simulated, World
 from .template import Template, inset, slot
 from .training import FIRST_STEP
 
-EVERY = 10
+PERIOD = 10
 """Seconds between two readings of a node."""
 DRIVER, OLDER_DRIVER = "2.30.2.0", "2.29.16.0"
 GONE = "No such device"
@@ -54,6 +54,7 @@ _NAMES = {
     "Inferentia2": ("Inferentia2", "Inf2", "NDv3"),
     "Trainium1": ("Trainium1", "Trn1", "NDv2"),
     "Trainium2": ("Trainium2", "Trn2", "NDv3"),
+    "Trainium3": ("Trainium3", "Trn3", "NDv4"),
 }
 """device_name, instance_type and arch_type by chip."""
 
@@ -61,7 +62,7 @@ _NAMES = {
 class NeuronSysfs(Simulated):
     """All devices of all nodes."""
 
-    every = EVERY
+    period = PERIOD
 
     def __init__(self, world: World) -> None:
         fleet = world.fleet
@@ -117,7 +118,7 @@ class NeuronSysfs(Simulated):
                 continue
             values += (fleet.serials[node][device], minute, *power)
             values += ("hbm" if bad[device] else "sram" if bad_sram[device] else "",)
-            values += (now,) if fleet.chip is TRAINIUM2 else ()
+            values += (now,) if fleet.chip in (TRAINIUM2, TRAINIUM3) else ()
             values += (*events, *cores[device])
         template = self._templates.get(lost)
         if template is None:
@@ -151,7 +152,7 @@ def _power(activity: Activity) -> npt.NDArray[np.float64]:
 
 
 def _tree(fleet: Fleet, lost: int | None) -> Any:
-    tree: dict[str, Any] = {"driver": inset(), "period": EVERY, "class": {}}
+    tree: dict[str, Any] = {"driver": inset(), "period": PERIOD, "class": {}}
     if fleet.in_ultraservers:
         tree["class"] = {"ultraserver_mode": str(ULTRASERVER_NODES), "node_id_4": inset("%d")}
     blank: dict[str, Any] = {str(core): {} for core in range(fleet.chip.cores)}
@@ -166,7 +167,9 @@ def _device(fleet: Fleet, device: int) -> Any:
     name, instance_type, arch_type = _NAMES[fleet.chip.name]
     ecc = dict.fromkeys(SYSFS_ECC, 0) | dict.fromkeys(ECC_EVENTS, slot())
     # The driver has the device check itself on Trainium2 and later only.
-    heartbeat = {"healthcheck_heartbeat": inset("%d")} if fleet.chip is TRAINIUM2 else {}
+    heartbeat = (
+        {"healthcheck_heartbeat": inset("%d")} if fleet.chip in (TRAINIUM2, TRAINIUM3) else {}
+    )
     percent = inset("%.2f")
     parts = dict(zip(report.HOST_PARTS, HOST_BYTES, strict=True))
     host = {part: size * fleet.cores_per_device for part, size in parts.items()}

@@ -7,7 +7,7 @@ from .simulated import Simulated, World
 from .template import dumps
 from .training import COMM, COMPUTE
 
-EVERY = 60
+PERIOD = 60
 """Seconds between two readings of a node."""
 BANDWIDTH_SHARE = 0.4
 """Of the peak of a core, during compute."""
@@ -27,13 +27,13 @@ def payload(fleet: Fleet, seed: int, job: int) -> bytes:
         "seconds": seconds,
         "comm_seconds": COMM / MICROBATCHES,
     }
-    return dumps({"period": EVERY, "profiles": [profile]}).encode()
+    return dumps({"period": PERIOD, "profiles": [profile]}).encode()
 
 
 class Profiles(Simulated):
     """The profiles of all nodes."""
 
-    every = EVERY
+    period = PERIOD
 
     def __init__(self, world: World) -> None:
         self._profiles = [payload(world.fleet, world.seed, 0)] * world.fleet.nodes

@@ -23,8 +23,12 @@ _HARDWARE = {
     "Inferentia2": ("inferentia2", "v3", "v2"),
     "Trainium1": ("trainium", "v2", "v2"),
     "Trainium2": ("trainium2", "v4", "v3d"),
+    "Trainium3": ("trainium3", "", "v4d"),
 }
-"""neuron_device_type, neuron_device_version and neuroncore_version by chip."""
+"""neuron_device_type, neuron_device_version and neuroncore_version by chip.
+
+No report of a Trainium3 is public: its names follow the others, its version is left empty.
+"""
 
 
 def report(fleet: Fleet, runtimes: int) -> Any:

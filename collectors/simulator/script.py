@@ -24,7 +24,7 @@ class Fault:
     end: float
     depth: float
     ramp: float
-    way: str
+    variant: str
     job: Job | None
     """The job of its node."""
     node: int
@@ -110,11 +110,11 @@ class Script:
         begin = fault.begin
         if fault.effect is Effect.MEMORY_FILLING:
             begin += fault.ramp * filled(FULL_FROM, fault.depth)
-        spared = fault.effect is Effect.SILENT_NODE and fault.way == "agent"
+        spared = fault.effect is Effect.SILENT_NODE and fault.variant == "agent"
         suffers = trait.slows and not spared and fault.job is not None
         return Truth(
             kind=trait.kind,
-            node=self._fleet.names[fault.node] if trait.whose == "node" else None,
+            node=self._fleet.names[fault.node] if trait.names == "node" else None,
             component=self._component(trait.component, fault),
             job=fault.job.name if suffers and fault.job is not None else None,
             onset=start + begin,
@@ -166,7 +166,7 @@ class Script:
             end=phase.end + shift,
             depth=(trait.depth or 0.0) if phase.depth is None else phase.depth,
             ramp=phase.ramp,
-            way=phase.way or trait.ways[0],
+            variant=phase.variant or trait.variants[0],
             job=next((job for job in self.jobs if node in job.nodes), None),
             node=node,
             device=int(draws[1] * fleet.devices),

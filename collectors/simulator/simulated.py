@@ -28,7 +28,7 @@ class World:
 class Simulated:
     """One source on all nodes."""
 
-    every = 1
+    period = 1
     """Seconds between two payloads of a node."""
 
     def observe(self, time: float) -> None:
@@ -43,5 +43,5 @@ class Simulated:
 
         All sources report in the first second; later the long, rare ones are spread over the nodes.
         """
-        if first or (second - node) % self.every < span:
+        if first or (second - node) % self.period < span:
             yield self.payload(node)

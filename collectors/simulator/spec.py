@@ -29,7 +29,7 @@ SCENARIO is a name, or several joined by `+`. All parameters are optional:
     missing=0.02      share of the readings that get lost
     late=1            nodes that start later than the others
     resets=1          reloads of the EFA driver on some node: its counters restart
-    probes=1          probe latency between nodes; always for a latency scenario
+    probes=1          probe latency between nodes; always for demo and latency scenarios
 """
 
 import dataclasses
@@ -143,7 +143,7 @@ class Simulation(msgspec.Struct, frozen=True):
             if values:
                 given[parameter] = values[place if len(values) > 1 else 0]
         trait = TRAITS[phase.effect]
-        depth, way = given.get("depth"), given.get("way", "")
+        depth, variant = given.get("depth"), given.get("way", "")
         if depth:
             if trait.depth is None:
                 raise UsageError(f"scenario {name!r} has no depth")
@@ -151,8 +151,8 @@ class Simulation(msgspec.Struct, frozen=True):
                 raise UsageError(
                     f"depth={depth:g} is out of range: up to {trait.deepest:g} ({trait.meaning})"
                 )
-        if way and way not in trait.ways:
-            raise UsageError(unknown(f"way of {name}", way, [one for one in trait.ways if one]))
+        if variant and variant not in trait.variants:
+            raise UsageError(unknown(f"way of {name}", variant, list(filter(None, trait.variants))))
         begin = given.get("onset", phase.begin)
         end = begin + given.get("duration", phase.end - phase.begin)
         return dataclasses.replace(
@@ -160,7 +160,7 @@ class Simulation(msgspec.Struct, frozen=True):
             begin=begin,
             end=end,
             depth=depth or None,
-            way=way,
+            variant=variant,
             ramp=given.get("ramp", phase.ramp),
         )
 
@@ -168,7 +168,7 @@ class Simulation(msgspec.Struct, frozen=True):
     def probed(self) -> bool:
         """Whether the latency between nodes is probed."""
         effects = {phase.effect for phase in self.play.phases}
-        return bool(self.probes) or Effect.LATENCY_REGRESSION in effects
+        return bool(self.probes) or self.play.probes or Effect.LATENCY_REGRESSION in effects
 
     @property
     def length(self) -> float:

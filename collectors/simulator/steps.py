@@ -12,6 +12,7 @@ import numpy as np
 from trntop.core.model import Column, Stage
 
 from .activity import Stall, Step
+from .efa import BYTES_PER_PARAMETER, PARAMETERS
 from .fleet import Fleet
 from .jobs import Job
 from .machines import FLOPS_SHARE
@@ -29,6 +30,10 @@ EARLY_LOSS = 3.4
 """On top of the final loss at the first step seen."""
 LOSS_STEPS = 1500.0
 LOSS_NOISE = 0.012
+BUCKETS = 40
+"""A layer each."""
+REDUCTION_SHARE = 0.6
+"""Of the communication time."""
 
 STAGES = {
     Stall.CHECKPOINT: Stage.CHECKPOINTING,
@@ -61,6 +66,9 @@ class StepTelemetry:
         self._job = job
         self._starts = [starts[node] for node in job.nodes.tolist()]
         self._tokens = round(TOKENS_PER_RANK * job.step_ratio) * len(job.nodes) * fleet.devices
+        parameters = PARAMETERS * fleet.flops_ratio * job.step_ratio / fleet.devices
+        self._bytes = BYTES_PER_PARAMETER / 2 * parameters
+        """Of a rank's share of the model, with one rank of each node in a group."""
         self._noise = RANK_NOISE * simulation.noise
         self._rng = np.random.default_rng([simulation.seed, 8, job.index])
         self._stages = job.stage.tolist()
@@ -77,6 +85,16 @@ class StepTelemetry:
                 "comm_seconds": slot("%.6f"),
                 "overlap_seconds": slot("%.6f"),
                 "exposed_comm_seconds": slot("%.6f"),
+                "reduction_seconds": slot("%.6f"),
+                "collectives": {
+                    kind: {
+                        "count": BUCKETS * parts,
+                        "seconds": slot("%.6f"),
+                        "bytes": slot("%.0f"),
+                        "bus_bytes": slot("%.0f"),
+                    }
+                    for kind, parts in (("reduce_scatter", 1), ("all_gather", 2))
+                },
                 "tokens": slot(),
                 "loss": slot("%.4f"),
                 "mfu": slot("%.4f"),
@@ -115,6 +133,7 @@ class StepTelemetry:
                     step.hidden + exposed,
                     step.hidden,
                     exposed,
+                    *self._collectives(step.hidden + exposed),
                     self._tokens,
                     records.loss,
                     mfu,
@@ -122,6 +141,14 @@ class StepTelemetry:
                 )
             ).encode()
             rank += 1
+
+    def _collectives(self, comm: float) -> Iterator[float]:
+        """One reduce-scatter of gradients in float32, then two all-gathers of bfloat16: half of the
+        bytes each; the reduction takes longer.
+        """
+        yield REDUCTION_SHARE * comm
+        for share in (REDUCTION_SHARE, 1.0 - REDUCTION_SHARE):
+            yield from (share * comm, self._bytes, self._bytes * (1 - 1 / self._shape[0]))
 
     def notes(self, step: Step, node: int) -> Iterator[tuple[float, bytes]]:
         """Time and record of the start and end of a stall, by the first rank of a node."""

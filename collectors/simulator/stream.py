@@ -67,7 +67,7 @@ def simulate(
         for job, step in training.run(second + 1.0):
             waiting += emitters[job.index].events(step, lags)
         for time, node, line in sources.kernels.lines(second):
-            waiting.append((time, node, partial(_one, KERNEL_LOG, line)))
+            waiting.append((time, node, partial(_single, KERNEL_LOG, line)))
         middle = second + 0.5
         sources.observe(middle, training.activity(before, after), training.compiling(middle))
         before = after
@@ -109,7 +109,7 @@ class _Emitters:
         records = self._telemetry.observe(step) if step.finished else None
         for place, node in enumerate(self._nodes):
             for time, note in self._telemetry.notes(step, place):
-                yield time + lags[node], node, partial(_one, STEPS, note)
+                yield time + lags[node], node, partial(_single, STEPS, note)
             if records is not None:
                 yield step.end + lags[node], node, partial(self._payloads, records, place)
 
@@ -120,7 +120,7 @@ class _Emitters:
             yield LOG, self._log.payload(records)
 
 
-def _one(source: str, payload: bytes) -> _Payloads:
+def _single(source: str, payload: bytes) -> _Payloads:
     yield source, payload
 
 

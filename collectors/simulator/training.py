@@ -225,10 +225,10 @@ class TrainingLoop:
         """A hang: the others compute up to the collective, which the victim does not reach."""
         for effect in (Effect.HANG, Effect.SILENT_NODE, Effect.DEVICE_LOST):
             fault = self._script.between(effect, begin, begin + length, self._job)
-            if fault is None or fault.way == "agent":
+            if fault is None or fault.variant == "agent":
                 continue
             onset = max(fault.begin - begin, 0.0)
-            victim = self._job.place(fault.node), self._who(fault)
+            victim = self._job.place(fault.node), self._stopped_devices(fault)
             if effect is Effect.HANG:
                 of_step = float(compute[victim].min())
                 if onset > HANG_LATEST * of_step:
@@ -239,13 +239,13 @@ class TrainingLoop:
             at = np.maximum(compute, onset)
             at[victim] = onset
             stuck = None
-            if fault.way == "host" or effect is Effect.DEVICE_LOST:
+            if fault.variant == "host" or effect is Effect.DEVICE_LOST:
                 stuck = np.zeros(self._shape, bool)
                 stuck[victim] = True
             return _Pause(Stall.HANG, at, fault.end, stuck)
         return None
 
-    def _who(self, fault: Fault) -> slice:
+    def _stopped_devices(self, fault: Fault) -> slice:
         """The devices of the victim that stop."""
         if fault.effect is Effect.DEVICE_LOST:
             return slice(fault.device, fault.device + 1)

@@ -1,14 +1,14 @@
 """Nodes without trntop, over the system's OpenSSH: one connection for each.
 
-address    the target of a connection
-command    the command line of ssh, and its errors
-script     the script on the node (node.sh)
-answers    its answers, separated from all other text
-link       one connection: requests and answers
-dump       the kernel's files of another machine, for the readers of this one
-sources    the sources of a node: the collectors of this machine, over a link
-host       the source `host` from a dump
-node       the collector: connects, reads, reconnects
+address     the target of a connection
+command     the command line of ssh, and its errors
+script      the script on the node (node.sh)
+answers     its answers, separated from all other text
+connection  requests and answers over one ssh process
+dump        the kernel's files of another machine, for the readers of this one
+sources     the sources of a node: the collectors of this machine, over a connection
+host        the source `host` from a dump
+node        the collector: connects, reads, reconnects
 """
 
 from trntop.core.settings import Settings

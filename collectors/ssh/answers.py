@@ -66,7 +66,7 @@ class Answers(LastLine):
         # Text of a shell without an end of line precedes the tag.
         _, found, rest = line.rpartition(self._tag)
         if not found:
-            self.note(line)
+            self.keep_text(line)
             return True
         words = [clean(word) for word in rest.decode(errors="replace").split()]
         if words[:1] == ["begin"] and len(words) == 3:
@@ -94,11 +94,11 @@ class Answers(LastLine):
             del self._buffer[: end + 1]
             self._on_answer(begun, payload)
         else:  # the node's directory is full, for example
-            self.note(f"answer {begun[1]} was cut off".encode())
+            self.keep_text(f"answer {begun[1]} was cut off".encode())
             del self._buffer[: start + 1]
         return True
 
-    def note(self, chunk: bytes) -> None:
+    def keep_text(self, chunk: bytes) -> None:
         """Keeps other text."""
         for line in chunk[:MAX_LINE].decode(errors="replace").splitlines():
             if text := clean(line.strip()):

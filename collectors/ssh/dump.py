@@ -132,9 +132,9 @@ class Dump:
         """See `Files`."""
         return self.at(path.encode())
 
-    def held(self, path: str) -> "_Held":
+    def keep_open(self, path: str) -> "_OpenFile":
         """See `Files`."""
-        return _Held(self, path.encode())
+        return _OpenFile(self, path.encode())
 
     @contextlib.contextmanager
     def within(self, folder: str) -> Iterator[Callable[[str], bytes]]:
@@ -172,7 +172,7 @@ def _enter(index: Index, path: bytes, *, folder: bool) -> None:
         path, folder = parent, True
 
 
-class _Held:
+class _OpenFile:
     """A file of the newest answer."""
 
     __slots__ = ("_dump", "_path")

@@ -20,7 +20,7 @@ from ..backoff import Backoff
 from . import command, script, sources
 from .address import Address
 from .command import Failure
-from .link import Link
+from .connection import Connection
 
 AT_ONCE = 16
 """Connections that start at a time: more would overload a bastion, or this machine."""
@@ -120,86 +120,86 @@ class SshNode:
         environ = command.environment(os.environ)
         async with _gate():
             try:
-                link = await Link.open(self._argv, environ, self._settings.collect)
+                connection = await Connection.open(self._argv, environ, self._settings.collect)
             except OSError as error:
                 return Failure(f"cannot run ssh: {error.strerror or error}", lasting=True)
             try:
-                lost = await self._wait_ready(link)
+                lost = await self._wait_ready(connection)
             except BaseException:
-                await self._leave(link)
+                await self._leave(connection)
                 raise
         try:
-            return lost or await self._stay(link, sink)
+            return lost or await self._stay(connection, sink)
         finally:
-            await self._leave(link)
+            await self._leave(connection)
 
-    async def _wait_ready(self, link: Link) -> Failure | None:
+    async def _wait_ready(self, connection: Connection) -> Failure | None:
         """Waits for the script to start; why it does not."""
         limit = LOGIN * self._settings.fleet.connect
-        either: list[asyncio.Future[Any]] = [link.ready, link.ended]
+        either: list[asyncio.Future[Any]] = [connection.ready, connection.ended]
         await asyncio.wait(either, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-        if link.ready.done():
+        if connection.ready.done():
             self._counts["connections"] += 1
             # Text of a login shell is not the reason of a later end.
-            link.answers.noise.clear()
+            connection.answers.noise.clear()
             return None
-        if link.ended.done():
-            return self._ended(link)
+        if connection.ended.done():
+            return self._ended(connection)
         return Failure(f"no shell responded within {limit:g} s")
 
-    async def _stay(self, link: Link, sink: Sink) -> Failure:
+    async def _stay(self, connection: Connection, sink: Sink) -> Failure:
         """Reads the sources until the connection is lost."""
         loop = asyncio.get_running_loop()
-        began = link.last_seen = loop.time()
+        began = connection.last_seen = loop.time()
         self._report(sink, State.STARTING, "connected")
         tasks = [
             asyncio.create_task(source.run(sink), name=f"{self.node} {source.source}")
-            for source in sources.sources(self.node, link, self._settings.collect)
+            for source in sources.sources(self.node, connection, self._settings.collect)
         ]
-        tasks.append(asyncio.create_task(self._poll(link, sink)))
+        tasks.append(asyncio.create_task(self._poll(connection, sink)))
         try:
             while True:
-                if link.answers.broken:
-                    return Failure(link.answers.broken, lasted=link.last_seen - began)
-                left = link.last_seen + self._silence - loop.time()
+                if connection.answers.broken:
+                    return Failure(connection.answers.broken, lasted=connection.last_seen - began)
+                left = connection.last_seen + self._silence - loop.time()
                 if left <= 0:
                     reason = f"no response for {self._silence:.0f} s: the node hangs"
-                    return Failure(reason, lasted=link.last_seen - began)
-                awaited: list[asyncio.Future[Any]] = [link.ended, *tasks]
+                    return Failure(reason, lasted=connection.last_seen - began)
+                awaited: list[asyncio.Future[Any]] = [connection.ended, *tasks]
                 await asyncio.wait(awaited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 for task in tasks:
                     if task.done():
                         task.result()  # they end only by a defect
-                if link.ended.done():
-                    lost = self._ended(link)
-                    return lost._replace(lasted=link.last_seen - began)
+                if connection.ended.done():
+                    lost = self._ended(connection)
+                    return lost._replace(lasted=connection.last_seen - began)
         finally:
-            link.close()
+            connection.close()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _poll(self, link: Link, sink: Sink) -> None:
+    async def _poll(self, connection: Connection, sink: Sink) -> None:
         """Each period, measures the round trip to the script and reports the state."""
         while True:
-            link.answered.clear()
-            link.flush()
-            await link.answered.wait()
-            report = {"period": self._period, "round_trip_seconds": link.round_trip}
+            connection.answered.clear()
+            connection.flush()
+            await connection.answered.wait()
+            report = {"period": self._period, "round_trip_seconds": connection.round_trip}
             sink.reading(Reading(self.node, SSH, sink.now(), msgspec.json.encode(report)))
-            self._counts["noise"] += link.answers.lines
-            link.answers.lines = 0
+            self._counts["noise"] += connection.answers.lines
+            connection.answers.lines = 0
             self._report(sink, State.FRESH)
             await asyncio.sleep(self._period)
 
-    async def _leave(self, link: Link) -> None:
-        link.close()
-        await link.end(END_SECONDS)
+    async def _leave(self, connection: Connection) -> None:
+        connection.close()
+        await connection.end(END_SECONDS)
 
-    def _ended(self, link: Link) -> Failure:
-        if link.failure:
-            return Failure(f"the script could not start: {link.failure}", lasting=True)
-        return command.why(link.answers.noise, link.ended.result(), self._address)
+    def _ended(self, connection: Connection) -> Failure:
+        if connection.failure:
+            return Failure(f"the script could not start: {connection.failure}", lasting=True)
+        return command.why(connection.answers.noise, connection.ended.result(), self._address)
 
     def _report(self, sink: Sink, state: State, reason: str = "") -> None:
         sink.status(Status(self.node, SSH, state, reason, dict(self._counts)))

@@ -27,9 +27,9 @@ from ..neuron_sysfs import NeuronSysfsReader
 from ..polled import Polled
 from ..tensor_engine import TensorEngineReader
 from ..worker import StuckError
+from .connection import Connection
 from .dump import Dump
 from .host import RemoteHostReader
-from .link import Link
 
 T = TypeVar("T")
 
@@ -43,17 +43,17 @@ SIGNALS = range(129, 193)
 SOURCES = (NEURON_MONITOR, NEURON_SYSFS, TENSOR_ENGINE, NEURON_LS, EFA_SOURCE, HOST)
 
 
-def sources(node: str, link: Link, settings: Collect) -> list[Collector]:
+def sources(node: str, connection: Connection, settings: Collect) -> list[Collector]:
     """The collectors of a node, without those that the settings disable.
 
     Args:
         node: its name.
-        link: the connection, which is ready.
+        connection: to the node; ready.
         settings: sources and periods.
     """
     efa, engines, sysfs, host = Dump(), Dump(), Dump(), Dump()
     period, slow = settings.period, settings.sysfs_period
-    monitor = RemoteMonitor(link, settings.neuron_monitor)
+    monitor = RemoteMonitor(connection, settings.neuron_monitor)
     collectors: list[Collector] = [
         NeuronMonitor(node, settings.neuron_monitor, period, launch=monitor.launch),
         Polled(
@@ -63,23 +63,29 @@ def sources(node: str, link: Link, settings: Collect) -> list[Collector]:
             slow,
             # Some of its files ask the firmware, which may be slow.
             deadline=slow,
-            worker=RemoteReads(link, NEURON_SYSFS, sysfs),
+            worker=RemoteReads(connection, NEURON_SYSFS, sysfs),
         ),
         Polled(
             node,
             TENSOR_ENGINE,
             TensorEngineReader(engines),
             period,
-            worker=RemoteReads(link, TENSOR_ENGINE, engines),
+            worker=RemoteReads(connection, TENSOR_ENGINE, engines),
         ),
-        NeuronLs(node, run=partial(run_neuron_ls, link, settings.neuron_ls)),
-        Polled(node, EFA_SOURCE, EfaReader(efa), period, worker=RemoteReads(link, EFA_SOURCE, efa)),
+        NeuronLs(node, run=partial(run_neuron_ls, connection, settings.neuron_ls)),
+        Polled(
+            node,
+            EFA_SOURCE,
+            EfaReader(efa),
+            period,
+            worker=RemoteReads(connection, EFA_SOURCE, efa),
+        ),
         Polled(
             node,
             HOST,
             RemoteHostReader(host, settings.host_period),
             settings.host_period,
-            worker=RemoteReads(link, HOST, host),
+            worker=RemoteReads(connection, HOST, host),
         ),
     ]
     return [each for each in collectors if each.source not in settings.disabled]
@@ -89,13 +95,13 @@ class RemoteReads:
     """Calls readers of a dump, which it requests each time: a `Caller`.
 
     Args:
-        link: the connection.
+        connection: to the node.
         source: name of the dump.
         dump: read by the readers.
     """
 
-    def __init__(self, link: Link, source: str, dump: Dump) -> None:
-        self._link = link
+    def __init__(self, connection: Connection, source: str, dump: Dump) -> None:
+        self._connection = connection
         self._source = source
         self._dump = dump
         self._free = asyncio.Lock()
@@ -106,7 +112,7 @@ class RemoteReads:
         try:
             async with asyncio.timeout(seconds):
                 await self._free.acquire()
-                response = self._link.request(self._source)
+                response = self._connection.request(self._source)
                 response.add_done_callback(lambda _: self._free.release())
                 payload = await asyncio.shield(response)
         except TimeoutError:
@@ -125,20 +131,20 @@ class RemoteMonitor:
     """Starts neuron-monitor on the node.
 
     Args:
-        link: the connection.
+        connection: to the node.
         command: its name or path there.
     """
 
-    def __init__(self, link: Link, command: str) -> None:
-        self._link = link
+    def __init__(self, connection: Connection, command: str) -> None:
+        self._connection = connection
         self._command = command
 
     @contextlib.asynccontextmanager
-    async def launch(self, take: Callable[[bytes], None]) -> AsyncIterator["RemoteProcess"]:
+    async def launch(self, on_output: Callable[[bytes], None]) -> AsyncIterator["RemoteProcess"]:
         """A `Launch` for the collector of neuron-monitor."""
-        process = RemoteProcess(self._link)
-        self._link.take_output = take
-        self._link.send("start\n")
+        process = RemoteProcess(self._connection)
+        self._connection.take_output = on_output
+        self._connection.send("start\n")
         try:
             async with asyncio.timeout(START_SECONDS):
                 state = await process.started
@@ -154,22 +160,24 @@ class RemoteMonitor:
 class RemoteProcess:
     """neuron-monitor on the node: a `Process`."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, connection: Connection) -> None:
         loop = asyncio.get_running_loop()
-        self._link = link
+        self._connection = connection
         self.ended: asyncio.Future[int] = loop.create_future()
         self.errors = LastLine()
         self.started: asyncio.Future[str] = loop.create_future()
-        link.on_monitor = self._update
+        connection.on_monitor = self._update
 
     async def end(self, grace: float) -> None:
         """See `Process`; without the connection, the script ends it."""
         for request, seconds in (("stop", grace), ("kill", KILL_SECONDS)):
-            if self.ended.done() or self._link.closed:
+            if self.ended.done() or self._connection.closed:
                 return
-            self._link.send(f"{request} monitor\n")
+            self._connection.send(f"{request} monitor\n")
             await asyncio.wait(
-                [self.ended, self._link.ended], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+                [self.ended, self._connection.ended],
+                timeout=seconds,
+                return_when=asyncio.FIRST_COMPLETED,
             )
 
     def _update(self, words: Sequence[str]) -> None:
@@ -182,16 +190,16 @@ class RemoteProcess:
                 self.started.set_result(state)
 
 
-async def run_neuron_ls(link: Link, command: str, arguments: Sequence[str]) -> Output:
+async def run_neuron_ls(connection: Connection, command: str, arguments: Sequence[str]) -> Output:
     """Runs neuron-ls on the node: a `neuron_ls.Run`."""
-    response = link.request(NEURON_LS, *arguments)
+    response = connection.request(NEURON_LS, *arguments)
     try:
         async with asyncio.timeout(DEADLINE):
             payload = await asyncio.shield(response)
     except TimeoutError:
-        link.send(f"kill {NEURON_LS}\n")
+        connection.send(f"kill {NEURON_LS}\n")
         raise FailedError(f"neuron-ls did not answer within {DEADLINE:g} s") from None
-    output, _, verdict = payload.rpartition(f"\n#{link.tag} ".encode())
+    output, _, verdict = payload.rpartition(f"\n#{connection.tag} ".encode())
     match verdict.decode(errors="replace").split(maxsplit=2):
         case ["exited", code, *error]:
             return Output(_code(code), output, clean(" ".join(error), 160))

@@ -32,6 +32,6 @@ def length(disjoint: Intervals) -> int:
     return int((disjoint[:, 1] - disjoint[:, 0]).sum())
 
 
-def overlap(one: Intervals, other: Intervals) -> int:
+def overlap(intervals: Intervals, other: Intervals) -> int:
     """Nanoseconds that two unions have in common."""
-    return length(one) + length(other) - length(union(np.concatenate((one, other))))
+    return length(intervals) + length(other) - length(union(np.concatenate((intervals, other))))

@@ -6,11 +6,16 @@ As in HolisticTraceAnalysis (`get_comm_comp_overlap`), whose overlap percentage 
     device activity  complete events (`"ph": "X"`) of category kernel, gpu_memcpy or gpu_memset
     communication    kernels whose name begins with `nccl…Kernel`, or with `cc_` (Neuron)
     computation      the other kernels
+    kind             of a collective: by the argument `Collective name`, else by the kernel's name
     neither          copies, memsets and synchronisation, whatever their category
 
-All streams and devices of a trace are one rank. Two differences: HolisticTraceAnalysis omits the
-last profiler step without `include_last_profiler_step=True`, and rounds times to whole
-microseconds.
+All streams and devices of a trace are one rank. Idle and non-compute time are those of its
+`get_temporal_breakdown`: no device activity at all; activity of any category without computation.
+
+The figures are equal where HolisticTraceAnalysis keeps all device work. It omits kernels whose
+launch is not in the trace or lies before the first profiler step, and the last step without
+`include_last_profiler_step=True`, and rounds times to whole microseconds; on such traces totals
+differ by some percent, and `steps_overlap_ratio`, of the marked steps only, is the closer one.
 
 Steps are the annotations `ProfilerStep#N` of the device (`gpu_user_annotation`, one per stream): a
 step lasts from the first of them to the start of the next step. Without them, those of the host
@@ -19,6 +24,7 @@ are used; device work that the host started late in a step then counts for the n
 
 import math
 import re
+from collections import Counter
 from itertools import zip_longest
 from pathlib import Path
 
@@ -27,15 +33,17 @@ import numpy as np
 
 from trntop.core.errors import RecordingError
 from trntop.core.text import clean
+from trntop.steps import bus_factor, kind_of
 
 from .content import Members, items, value
 from .intervals import Intervals, union
-from .records import Capture, Window, dated
+from .records import Calls, Capture, Window, dated
 
 MICRO = 1_000
 MAX_TS = 4e15
 """Microseconds; as unix time the year 2096."""
 MAX_DUR = 1e12
+MAX_CATEGORIES = 64
 
 _KERNEL = frozenset({"kernel", "Kernel"})
 _DEVICE = _KERNEL | {"gpu_memcpy", "gpu_memset", "Memcpy", "Memset"}
@@ -49,12 +57,27 @@ _HOST_IN_NAME = re.compile(r"(.+)_\d+\.\d+\.pt\.trace\.json")
 """File names of torch.profiler.tensorboard_trace_handler: host, process, time."""
 
 
+_ARGS = {
+    "name": "Collective name",
+    "sent": "In msg nelems",
+    "received": "Out msg nelems",
+    "ranks": "Group size",
+}
+_BITS = re.compile(r"\d+")
+_BYTES = {
+    "Bool": 1, "Byte": 1, "Char": 1, "Half": 2, "Short": 2, "Float": 4, "Int": 4, "Double": 8,
+    "Long": 8,
+}  # fmt: skip
+"""PyTorch's scalar types whose names do not have their bits."""
+
+
 class _Event(msgspec.Struct, gc=False):
     ph: str = ""
     cat: str = ""
     name: str = ""
     ts: float | None = None
     dur: float | None = None
+    args: msgspec.Raw = msgspec.Raw()
 
     def usable(self) -> bool:
         """Whether it is complete, with plausible time and duration."""
@@ -62,6 +85,19 @@ class _Event(msgspec.Struct, gc=False):
         if self.ph != "X" or ts is None or dur is None:
             return False
         return abs(ts) < MAX_TS and 0 <= dur < MAX_DUR
+
+
+class _Args(msgspec.Struct, rename=lambda name: _ARGS.get(name, name)):
+    """What torch.profiler adds to the kernels of collectives (ParamCommsUtils.hpp)."""
+
+    name: str = ""
+    sent: float | None = None
+    received: float | None = None
+    dtype: str = ""
+    ranks: float | None = None
+
+
+_args = msgspec.json.Decoder(_Args)
 
 
 class _Distributed(msgspec.Struct):
@@ -77,11 +113,14 @@ def read(path: Path, members: Members, order: int) -> Capture:
     active: list[_Event] = []
     marks: list[_Event] = []
     damaged = seen = 0
+    categories: Counter[str] = Counter()
     for event in items(path, members.traceEvents, _Event):
         seen += 1
         if event is None:
             damaged += 1
             continue
+        if event.cat in categories or len(categories) < MAX_CATEGORIES:
+            categories[event.cat] += 1
         if event.cat in _DEVICE:
             kind = active
         elif event.cat in _MARKS and event.name.startswith("ProfilerStep"):
@@ -96,6 +135,10 @@ def read(path: Path, members: Members, order: int) -> Capture:
     notes = (f"damaged events skipped: {damaged:,}",) if damaged else ()
     if not kernels:
         found = f"{seen:,} events, none of them a kernel"
+        named = [f"{clean(name, 32)} ({n:,})" for name, n in categories.most_common(6) if name]
+        if named:
+            # Other accelerators have their own, such as mtia_ccp_events of Kineto's MTIA.
+            found += f"; categories: {', '.join(named)}"
         raise RecordingError("; ".join((f"{path}: no device activity: {found}", *notes)))
     origin = min(event.ts or 0.0 for event in active)
     names = {event.name for event in kernels}
@@ -115,8 +158,40 @@ def read(path: Path, members: Members, order: int) -> Capture:
         compute=union(_intervals([e for e in kernels if e.name in computing], origin)),
         comm=union(_intervals([e for e in kernels if e.name in collectives], origin)),
         windows=_windows(marks, origin),
+        active=union(span),
+        calls=_calls([event for event in kernels if event.name in collectives], origin),
         notes=notes + guess,
     )
+
+
+def _calls(events: list[_Event], origin: float) -> dict[str, Calls]:
+    """The collectives by kind, where names or arguments tell it."""
+    by_kind: dict[str, tuple[list[_Event], list[tuple[float, float]]]] = {}
+    for event in events:
+        try:
+            args = _args.decode(event.args)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            args = _Args()
+        kind = kind_of(args.name) or kind_of(event.name)
+        if kind is not None:
+            same, sizes = by_kind.setdefault(kind, ([], []))
+            same.append(event)
+            # The larger side is the whole array: of a reduce-scatter what goes in, of an
+            # all-gather what comes out.
+            elements = max(args.sent or 0.0, args.received or 0.0, 0.0)
+            size = elements * _element(args.dtype) or math.nan
+            sizes.append((size, size * bus_factor(kind, args.ranks or math.nan)))
+    calls = {}
+    for kind, (same, sizes) in by_kind.items():
+        rows = _intervals(same, origin)
+        calls[kind] = Calls(union(rows), rows[:, 1], np.array(sizes))
+    return calls
+
+
+def _element(dtype: str) -> float:
+    """Bytes of an element; NaN if unknown."""
+    bits = _BITS.search(dtype)
+    return int(bits[0]) / 8 if bits else _BYTES.get(dtype, math.nan)
 
 
 def _intervals(events: list[_Event], origin: float) -> Intervals:

@@ -1,22 +1,26 @@
 """Captures, and their compute and communication time per step.
 
 Of one rank, from the unions of its intervals: compute, comm (a collective runs), overlap (both),
-exposed = comm − overlap. An activity that crosses the edge of a step is cut there; one outside all
-steps only counts in the total.
+exposed = comm − overlap; and comm by kind of collective. An activity that crosses the edge of a
+step is cut there; one outside all steps only counts in the total.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from trntop.catalog import STEPS
 from trntop.core.errors import RecordingError
 from trntop.core.model import Reading
+from trntop.steps import REDUCTIONS
 
-from .intervals import Intervals, clip, length, overlap, union
+from .intervals import EMPTY, Intervals, clip, length, overlap, union
 
 NANO = 1_000_000_000
 FIRST, LAST = 10**9 * NANO, 4 * 10**9 * NANO
@@ -31,6 +35,42 @@ class Window:
     """None if the capture marks no steps."""
     start: int
     stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The collectives of one kind."""
+
+    busy: Intervals
+    """The union of their times."""
+    stops: npt.NDArray[np.int64]
+    """The end of each."""
+    sizes: npt.NDArray[np.float64]
+    """Bytes of each, and bytes on the bus: `[n, 2]`, NaN if unknown."""
+
+    def between(self, start: int, stop: int) -> "Collective | None":
+        """Those that run between two times; a call counts where it ends."""
+        seconds = length(clip(self.busy, start, stop)) / NANO
+        if not seconds:
+            return None
+        sizes = self.sizes[(self.stops > start) & (self.stops <= stop)]
+        size, bus_size = (
+            None if not len(sizes) or math.isnan(total) else total
+            for total in sizes.sum(axis=0).tolist()
+        )
+        return Collective(count=len(sizes), seconds=seconds, bytes=size, bus_bytes=bus_size)
+
+
+class Collective(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The collectives of one kind in a step."""
+
+    count: int
+    seconds: float
+    """Of the union of their times."""
+    bytes: float | None = None
+    """As nccl-tests counts them; absent if unknown of one."""
+    bus_bytes: float | None = None
+    """The same times the factor of the bus bandwidth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +93,10 @@ class Capture:
     """In order, without overlap."""
     notes: tuple[str, ...] = ()
     """Damage and guesses."""
+    calls: Mapping[str, Calls] = field(default_factory=dict)
+    """Kind of collective → those of this kind; empty if no kind is known."""
+    active: Intervals | None = None
+    """The union of all device activity, also copies; None if unknown."""
     waits: bool = False
     """Compute includes waiting for collectives, so overlap and exposed time are unknown."""
 
@@ -75,6 +119,10 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     comm_seconds: float | None
     overlap_seconds: float | None
     exposed_comm_seconds: float | None
+    reduction_seconds: float | None
+    """Of the union of all-reduces and reduce-scatters."""
+    collectives: dict[str, Collective] | None
+    """By kind; None if no kind is known."""
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,8 +139,16 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     comm_seconds: float | None
     overlap_seconds: float | None
     exposed_comm_seconds: float | None
+    reduction_seconds: float | None
+    collectives: dict[str, Collective] | None
     overlap_ratio: float | None
     """overlap ÷ comm; None without communication."""
+    steps_overlap_ratio: float | None
+    """The same of the time within steps; None without marked steps."""
+    idle_seconds: float | None
+    """Without any device activity."""
+    non_compute_seconds: float | None
+    """With device activity, but no compute: exposed communication, copies, memsets."""
     outside_seconds: float
     """Compute or communication in no step."""
 
@@ -121,6 +177,7 @@ def steps_of(capture: Capture) -> list[Step]:
             time=(capture.epoch + window.stop) / NANO,
             step_seconds=(window.stop - window.start) / NANO,
             **_parts(capture, window.start, window.stop),
+            **_by_kind(capture, window.start, window.stop),
         )
         for window in capture.steps
     ]
@@ -130,6 +187,9 @@ def total_of(capture: Capture) -> Total:
     """The whole of a capture."""
     parts = _parts(capture, capture.start, capture.stop)
     comm, both = parts["comm_seconds"], parts["overlap_seconds"]
+    active = None if capture.active is None else length(capture.active) / NANO
+    compute = parts["compute_seconds"]
+    seconds = (capture.stop - capture.start) / NANO
     known = [part for part in (capture.compute, capture.comm) if part is not None]
     busy = union(np.concatenate(known))
     inside = sum(length(clip(busy, window.start, window.stop)) for window in capture.steps)
@@ -138,11 +198,23 @@ def total_of(capture: Capture) -> Total:
         node=capture.node,
         rank=capture.rank,
         steps=len(capture.windows),
-        seconds=(capture.stop - capture.start) / NANO,
+        seconds=seconds,
         **parts,
+        **_by_kind(capture, capture.start, capture.stop),
         overlap_ratio=both / comm if comm and both is not None else None,
+        steps_overlap_ratio=_overlap_in_steps(capture),
+        idle_seconds=None if active is None else seconds - active,
+        non_compute_seconds=None if active is None or compute is None else active - compute,
         outside_seconds=(length(busy) - inside) / NANO,
     )
+
+
+def _overlap_in_steps(capture: Capture) -> float | None:
+    parts = [_parts(capture, window.start, window.stop) for window in capture.windows]
+    comm = sum(part["comm_seconds"] or 0.0 for part in parts)
+    both = [part["overlap_seconds"] for part in parts]
+    known = [seconds for seconds in both if seconds is not None]
+    return sum(known) / comm if comm and len(known) == len(both) else None
 
 
 def refuse_duplicates(captures: Iterable[Capture]) -> None:
@@ -165,7 +237,10 @@ def refuse_duplicates(captures: Iterable[Capture]) -> None:
 
 def gap(captures: Iterable[Capture]) -> tuple[float, Path, Path] | None:
     """The longest gap between captures: seconds, the file before it and the one after."""
-    spans = sorted((one.epoch + one.start, one.epoch + one.stop, one.path) for one in captures)
+    spans = sorted(
+        (capture.epoch + capture.start, capture.epoch + capture.stop, capture.path)
+        for capture in captures
+    )
     longest = None
     reach, last = spans[0][1:]
     for start, stop, path in spans[1:]:
@@ -178,10 +253,27 @@ def gap(captures: Iterable[Capture]) -> tuple[float, Path, Path] | None:
 
 def readings(steps: Iterable[Step], job: str) -> Iterator[Reading]:
     """Steps as readings of source `steps`, by time."""
-    for step in sorted(steps, key=lambda one: one.time):
+    for step in sorted(steps, key=lambda capture: capture.time):
         members = msgspec.structs.asdict(step) | {"node": None, "job": job}
         record = {name: value for name, value in members.items() if value is not None}
         yield Reading(step.node, STEPS, step.time, msgspec.json.encode(record))
+
+
+class _ByKind(TypedDict):
+    reduction_seconds: float | None
+    collectives: dict[str, Collective] | None
+
+
+def _by_kind(capture: Capture, start: int, stop: int) -> _ByKind:
+    if not capture.calls:
+        return {"reduction_seconds": None, "collectives": None}
+    reductions = [capture.calls[kind].busy for kind in REDUCTIONS if kind in capture.calls]
+    reduction = clip(union(np.concatenate([EMPTY, *reductions])), start, stop)
+    found = {kind: calls.between(start, stop) for kind, calls in capture.calls.items()}
+    return {
+        "reduction_seconds": length(reduction) / NANO,
+        "collectives": {kind: one for kind, one in found.items() if one is not None},
+    }
 
 
 def _parts(capture: Capture, start: int, stop: int) -> dict[str, float | None]:

@@ -91,7 +91,7 @@ if [ "$act" = enter ]; then
         enter "$folder/$device"
     done
 else
-    # Wherever it stands: an epilog is not told as much as a prolog.
+    # In any file: an epilog has fewer variables than a prolog.
     for file in "$folder"/*; do
         [ -f "$file" ] && leave "$file"
     done

@@ -59,8 +59,8 @@ LARGE = Moment("sim:slow-node?nodes=64&seed=7", 200)
 LONG = Moment("sim:recompile?nodes=4&checkpoints=150&seed=7", 600)
 
 SHOTS = {
-    "calm": Shot(CALM, (), "A healthy fleet", "Blue-green is utilization; amber and red would need "
-        "attention."),
+    "calm": Shot(CALM, (), "A healthy fleet", "Quiet cells are as their peers; amber and "
+        "red would need attention."),
     "cluster": Shot(SICK, (), "An EFA device slows down sixteen nodes", "The alert names the "
         "device and the node, the node is first in the table, and the charts show the start."),
     "node": Shot(SICK, ("enter",), "The node", "`Enter`: devices and cores, HBM, and the EFA "

@@ -28,7 +28,7 @@ def _head(check: Check) -> Iterator[str]:
         yield "**SIMULATED**: some of the inspections are simulated."
     yield f"**{plain(check.verdict)}**"
     spec = check.plan.spec
-    runs, probes = plural(spec.repeats, "run"), plural(len(check.trials), "probe")
+    runs, probes = plural(spec.repeats, "run"), plural(len(check.probe_runs), "probe")
     yield "\n".join(
         (
             f"- How: {how(check)}, {spec.iterations:,} messages, {runs} a pair; {probes} in"
@@ -67,5 +67,5 @@ def _nodes(check: Check) -> Iterator[str]:
     yield "## Nodes"
     rows = [[*map(inner, row(check, place))] for place in shown(check)]
     yield table([list(COLUMNS), *rows])
-    if more := len(check.places) - len(shown(check)):
+    if more := len(check.nodes) - len(shown(check)):
         yield f"and {plural(more, 'more node')} that pass"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from trntop.check.model import Action, Outcome
-from trntop.check.result import Check, Place
+from trntop.check.result import Check, NodeResult
 from trntop.core import units
 
 from ..grid import Column, fill, lines, packed, plural, wrapped
@@ -47,7 +47,7 @@ def _headline(check: Check) -> Sequence[str]:
         "trntop check",
         *(["SIMULATED"] if check.simulated else []),
         moment(check.started),
-        plural(len(check.places), "node"),
+        plural(len(check.nodes), "node"),
         how(check),
         f"took {units.span(check.seconds)}",
     ]
@@ -61,34 +61,34 @@ def how(check: Check) -> str:
     return f"{check.plan.extent}{each}, {spec.tool} over {spec.provider}, {size}"
 
 
-def _devices(place: Place) -> str:
+def _devices(result: NodeResult) -> str:
     """`8 of 8`."""
-    if place.efa_devices is None:
+    if result.efa_devices is None:
         return units.ABSENT
-    if place.expected_efa_devices is None:
-        return str(place.efa_devices)
-    return f"{place.efa_devices} of {place.expected_efa_devices}"
+    if result.expected_efa_devices is None:
+        return str(result.efa_devices)
+    return f"{result.efa_devices} of {result.expected_efa_devices}"
 
 
-def shown(check: Check) -> Sequence[Place]:
+def shown(check: Check) -> Sequence[NodeResult]:
     """The nodes that are listed: all that do not pass, and of the others as many as fit."""
-    bad = sum(place.outcome is not Outcome.PASS for place in check.places)
-    return check.places[: max(bad, MAX_ROWS)]
+    bad = sum(result.outcome is not Outcome.PASS for result in check.nodes)
+    return check.nodes[: max(bad, MAX_ROWS)]
 
 
-def row(check: Check, place: Place) -> tuple[str, ...]:
+def row(check: Check, result: NodeResult) -> tuple[str, ...]:
     """The cells of a node, as many as `COLUMNS`."""
     faults = [
         f"{finding.fault} {finding.component.removeprefix('efa:')}".rstrip()
         for finding in check.findings
-        if finding.node == place.node and finding.outcome is not Outcome.PASS
+        if finding.node == result.node and finding.outcome is not Outcome.PASS
     ]
     return (
-        place.node,
-        str(place.outcome),
-        _devices(place),
-        units.seconds(place.seconds),
-        units.ABSENT if place.ratio is None else f"{place.ratio:.2f}",
+        result.node,
+        str(result.outcome),
+        _devices(result),
+        units.seconds(result.seconds),
+        units.ABSENT if result.ratio is None else f"{result.ratio:.2f}",
         ", ".join(dict.fromkeys(faults)),
     )
 
@@ -109,7 +109,7 @@ def _nodes(check: Check) -> list[Column]:
 
 
 def _others(check: Check) -> list[str]:
-    more = len(check.places) - len(shown(check))
+    more = len(check.nodes) - len(shown(check))
     return [f"and {plural(more, 'more node')} that pass"] if more else []
 
 

@@ -70,7 +70,8 @@ class Templates:
         self._node: list[tuple[str, object]] = [("node", inventory.node)]
         if simulated:
             self._node.append(("provenance", "simulated"))
-        self._labels: dict[Entity, list[str]] = {}
+        self._simulated = simulated
+        self._labels: dict[tuple[Entity, bool], list[str]] = {}
         self._templates: dict[str, str] = {}
 
     def of(self, metric: Metric) -> str:
@@ -78,12 +79,16 @@ class Templates:
         name = metric.family.name
         template = self._templates.get(name)
         if template is None:
-            entity = metric.quantity.entity
-            if entity not in self._labels:
-                self._labels[entity] = [
-                    labels([*pairs, *self._node]).replace("%", "%%") for pairs in self._own(entity)
+            quantity = metric.quantity
+            entity, provenance = quantity.entity, self._inventory.provenance(quantity.name)
+            differs = provenance is not quantity.provenance and not self._simulated
+            key = entity, differs
+            if key not in self._labels:
+                node = [*self._node, ("provenance", provenance)] if differs else self._node
+                self._labels[key] = [
+                    labels([*pairs, *node]).replace("%", "%%") for pairs in self._own(entity)
                 ]
-            template = "".join(f"{name}{text} %r\n" for text in self._labels[entity])
+            template = "".join(f"{name}{text} %r\n" for text in self._labels[key])
             self._templates[name] = template
         return template
 

@@ -14,6 +14,7 @@ from trntop import __version__
 from trntop.analysis.rule import Rule
 from trntop.catalog import Kind, Page
 from trntop.core.model import Cluster, Inventory, NodeView, View
+from trntop.core.settings import Analysis
 
 from . import allocations, columns, process, status
 from .columns import METRICS, Templates
@@ -28,6 +29,7 @@ Compat = Callable[[Cluster], Iterable[Block]]
 """Returns a cluster's values under the names of another exporter."""
 
 _BUILD = Family("trntop_build_info", Kind.GAUGE, "Version of the exporter and of its Python")
+_NODES = Family("trntop_nodes", Kind.GAUGE, "Nodes of the exporter")
 _DROPPED = Family(
     "trntop_series_dropped",
     Kind.GAUGE,
@@ -53,6 +55,7 @@ class Exposition:
             `trntop_series_dropped` counts their series.
         usage: returns the families of the exporter's own process.
         rules: the rules in force; `trn_incidents` has a series for each.
+        settings: those that the rules go by.
         compat: the names of other exporters, at the end of `/metrics`.
     """
 
@@ -62,10 +65,12 @@ class Exposition:
         usage: Callable[[], Iterable[Block]] | None = None,
         rules: Sequence[Rule] = (),
         compat: Sequence[Compat] = (),
+        settings: Analysis | None = None,
     ) -> None:
         self._max_series = max_series
         self._usage = usage or process.families
         self._rules = rules
+        self._settings = settings or Analysis()
         self._compat = compat
         self._nodes: dict[str, _Node] = {}
         build = [("version", __version__), ("python", platform.python_version())]
@@ -97,7 +102,7 @@ class Exposition:
     ) -> "_Sheet":
         sheet = _Sheet(page, self._max_series)
         if page is Page.METRICS:
-            self._add_exporter(sheet)
+            self._add_exporter(sheet, len(nodes))
         if view is None:
             return sheet
         # Families that a full page must keep come first.
@@ -129,8 +134,9 @@ class Exposition:
                     sheet.add(family, lines)
         return sheet
 
-    def _add_exporter(self, sheet: "_Sheet") -> None:
+    def _add_exporter(self, sheet: "_Sheet", nodes: int) -> None:
         sheet.add(_BUILD, [self._build])
+        sheet.add(_NODES, [f"{_NODES.name} {nodes}\n"])
         for family, lines in self._usage():
             sheet.add(family, lines)
 
@@ -144,6 +150,8 @@ class Exposition:
             view.open_incidents, simulated=view.cluster.simulated
         ):
             sheet.add(family, lines, MAX_INCIDENTS)
+        conditions = status.conditions(self._rules, self._settings, view.open_incidents)
+        sheet.add(status.RULE, conditions)
         sheet.add(status.INSTANCE, [identity.instance for identity in identities])
         sheet.add(status.PHASE, status.phases(views))
         sheet.add(status.JOB, [line for identity in identities for line in identity.jobs])

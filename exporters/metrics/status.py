@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from trntop.analysis.rule import Rule
 from trntop.catalog import METRIC_PREFIX, Entity, Kind
 from trntop.core.model import Incident, Inventory, NodeView, State
+from trntop.core.settings import Analysis
 
 from . import allocations
 from .exposition import Block, Family, labels, number
@@ -64,6 +65,11 @@ INCIDENTS = Family(
     f"{METRIC_PREFIX}incidents",
     Kind.GAUGE,
     "Open incidents of a kind; no series for a kind whose rule cannot be evaluated",
+)
+RULE = Family(
+    f"{METRIC_PREFIX}rule_info",
+    Kind.GAUGE,
+    "Condition of the rule of each open incident, with the limits of this exporter",
 )
 SOURCE_UP = Family(
     "trntop_source_up", Kind.GAUGE, "Whether the source reported within its last three periods"
@@ -174,6 +180,18 @@ def counts(
     kinds = Counter({rule.kind: 0 for rule in rules if views and rule.judges(known)})
     kinds.update(incident.kind for incident in open_incidents)
     return [f"{INCIDENTS.name}{labels([('kind', kind)])} {kinds[kind]}\n" for kind in kinds]
+
+
+def conditions(
+    rules: Iterable[Rule], settings: Analysis, open_incidents: Iterable[Incident]
+) -> list[str]:
+    """One line per rule with open incidents."""
+    kinds = {incident.kind for incident in open_incidents}
+    return [
+        f"{RULE.name}{labels([('kind', rule.kind), ('condition', rule.stated(settings))])} 1\n"
+        for rule in rules
+        if rule.kind in kinds
+    ]
 
 
 class _Known:

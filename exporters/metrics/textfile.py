@@ -17,7 +17,7 @@ from trntop.core.errors import TrntopError, UsageError
 from trntop.core.text import clean
 
 SUFFIX = ".prom"
-EVERY = 5.0
+INTERVAL = 5.0
 """Seconds between two writes; node_exporter is usually scraped each 15 s."""
 _MODE = 0o644
 """node_exporter runs as another user."""
@@ -97,7 +97,7 @@ async def keep_writing(
     render: Callable[[], bytes],
     report: Callable[[str], None],
     stop: asyncio.Event,
-    every: float = EVERY,
+    interval: float = INTERVAL,
 ) -> None:
     """Writes until `stop` is set; in the end, the file is removed.
 
@@ -108,7 +108,7 @@ async def keep_writing(
         render: returns the page in Prometheus' text format.
         report: receives a message when writing fails or works again.
         stop: ends it.
-        every: seconds between two writes.
+        interval: seconds between two writes.
     """
     problem = ""
     try:
@@ -121,7 +121,7 @@ async def keep_writing(
             if problem != before:
                 report(problem or f"{clean(str(file.path))}: written again")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), every)
+                await asyncio.wait_for(stop.wait(), interval)
     finally:
         file.remove()
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 from trntop.analysis.rule import Rule
 from trntop.analysis.rulebook import KINDS, RULEBOOK
+from trntop.analysis.runbook import FOLDER
 from trntop.catalog import METRIC_PREFIX, NEURON_MONITOR
 from trntop.core.settings import Analysis as Settings
 from trntop.sources import PROBES, TRAINING_SOURCES
 
 from .model import BY_TARGET, Alert, Group, over
-from .recording import HELD, INSTANCE, PEERS, SELF, WATCHING, held, watching
+from .recording import AGGREGATED, HELD, HELD_FOR, INSTANCE, NODES, PEERS, WATCHING, held, watching
 
 NO_DATA_FOR = "15m"
 DOWN_FOR = "5m"
@@ -35,7 +36,7 @@ _JOB_KINDS = {rule.kind for rule in RULEBOOK if rule.ends_with_job}
 class Links:
     """The links of annotations, and the targets."""
 
-    runbooks: str = "docs/runbooks/"
+    runbooks: str = FOLDER
     """The prefix of `KIND.md`."""
     dashboards: str = ""
     """The prefix of `/d/UID`: the address of Grafana."""
@@ -72,23 +73,20 @@ def name_of(kind: str) -> str:
     return f"Trntop{'' if kind in KINDS else 'Own'}{camel}"
 
 
-def incident_group(rules: Sequence[Rule], settings: Settings, links: Links) -> Group:
+def incident_group(rules: Sequence[Rule], links: Links) -> Group:
     """Two alerts for each rule in force: the incident, and that the rule cannot be evaluated."""
-    alerts = [
-        alert
-        for rule in rules
-        for alert in (_incident(rule, settings, links), _no_data(rule, links))
-    ]
+    alerts = [alert for rule in rules for alert in (_incident(rule, links), _no_data(rule, links))]
     return Group("trntop-incidents", (held(), watching(), *alerts))
 
 
-def _incident(rule: Rule, settings: Settings, links: Links) -> Alert:
+def _incident(rule: Rule, links: Links) -> Alert:
     title = links.titles.get(rule.kind, "")
     first = f" Next step: {_text(rule.advice)}" if rule.advice else ""
     return Alert(
         name_of(rule.kind),
-        f'{HELD}{{kind="{rule.kind}"}}',
-        # The exporter's: an incident may be worse than its rule says.
+        # The same incident of two exporters, an agent and its aggregator say, is one alert.
+        f'min without (instance) ({HELD}{{kind="{rule.kind}"}})',
+        # The exporter's: an incident may be more severe than its rule.
         {"severity": "{{ $labels.severity }}"},
         {
             "summary": _sentence(title or f"the rule {rule.kind} has an open incident"),
@@ -97,8 +95,7 @@ def _incident(rule: Rule, settings: Settings, links: Links) -> Alert:
             "{{ with $labels.training_job }}{{ . }}: {{ end }}"
             "{{ with $labels.node }}{{ . }} {{ end }}"
             "{{ with $labels.component }}{{ . }} {{ end }}"
-            "since {{ $value | humanizeTimestamp }}. "
-            f"Condition: {_text(rule.stated(settings))}.{first}",
+            f"since {{{{ $value | humanizeTimestamp }}}}.{_condition(rule.kind)}{first}",
             **links.of(rule.kind),
         },
     )
@@ -160,7 +157,7 @@ def _watch(settings: Settings, links: Links) -> Iterator[Alert]:
     )
     yield Alert(
         "TrntopNoNode",
-        f"{SELF} unless {BY_TARGET} {INSTANCE}",
+        f"{NODES} == 0",
         {"severity": "warning"},
         {
             "summary": "A trntop exporter has no node.",
@@ -206,11 +203,11 @@ def _slower_than_peers(settings: Settings, links: Links) -> Alert:
     """Compares a node with the others of its job, for exporters that have one node each.
 
     Its long-term offset is removed, as in the analyzer: stages of a pipeline always differ. An
-    exporter of several nodes evaluates the rule `straggler` itself.
+    exporter of several nodes evaluates the rule `straggler` itself, an aggregator for its agents.
     """
     now = f"avg_over_time({PEERS}[{PEER_WINDOW}])"
     past = f"avg_over_time({PEERS}[{PEER_PAST}] offset {PEER_GAP})"
-    alone = f"count by (job, instance) ({INSTANCE}) == 1"
+    alone = f"(count by (job, instance) ({INSTANCE}) == 1 unless {AGGREGATED} == 1)"
     return Alert(
         "TrntopSlowerThanPeers",
         f"{now}\n/ {past}\n> {1 + settings.straggler:g}\nand {BY_TARGET} {alone}",
@@ -224,6 +221,17 @@ def _slower_than_peers(settings: Settings, links: Links) -> Alert:
             **links.of(_PEERS_KIND),
         },
         "5m",
+    )
+
+
+def _condition(kind: str) -> str:
+    """The condition with the limits of the exporters that judge, from their pages."""
+    # An alert is held for a while after its incident has closed.
+    series = f'{METRIC_PREFIX}rule_info{{kind=\\"{kind}\\",job=%q}}'
+    query = f"group by (condition) (last_over_time({series}[{HELD_FOR}]))"
+    return (
+        f'{{{{ range printf "{query}" $labels.job | query }}}} '
+        "Condition: {{ .Labels.condition }}.{{ end }}"
     )
 
 

@@ -20,11 +20,14 @@ FEWEST_PEERS = 4
 """Minimum nodes of a job for a meaningful median."""
 
 SELF, INSTANCE = "trntop_build_info", f"{METRIC_PREFIX}instance_info"
+NODES, AGGREGATED = "trntop_nodes", "trntop_aggregated"
 WATCHING = f"exporter:{SELF}:with_nodes"
 HELD = f"incident:{METRIC_PREFIX}incident_opened_timestamp_seconds:held"
 PEERS = f"node:{METRIC_PREFIX}job_compute_seconds:ratio_to_median"
 HELD_FOR = "15m"
 """How long incidents stay after their exporter is lost."""
+STARTING = 60
+"""Seconds for which they stay after it has started: it may be reading its past."""
 
 _SUMMED = (
     "node_neuroncores",
@@ -70,15 +73,18 @@ def recording_groups() -> tuple[Group, ...]:
 def held() -> Recording:
     """Start times of open incidents, in unix seconds.
 
-    Those of an exporter that cannot be scraped keep their last value: missing data is not a
-    recovery. For that the rule reads its own previous value.
+    Those of an exporter that an aggregator reads are left out: the aggregator judges its nodes.
+    Those of an exporter that cannot be scraped, or has just started, keep their last value: missing
+    data is not a recovery. For that the rule reads its own previous value.
     """
     active = f"{METRIC_PREFIX}incident_active"
     opened = f"{METRIC_PREFIX}incident_opened_timestamp_seconds"
     return Recording(
         HELD,
-        f"{active} * {opened}\nor\n(\n  {HELD}\n  and {BY_TARGET}\n"
-        f"  (up == 0 and max_over_time(up[{HELD_FOR}]) == 1)\n)",
+        f"(\n  {active} * {opened}\n  or\n  (\n    {HELD}\n    and {BY_TARGET}\n    (\n"
+        f"      (up == 0 and max_over_time(up[{HELD_FOR}]) == 1)\n"
+        f"      or\n      process_start_time_seconds > time() - {STARTING}\n    )\n  )\n)\n"
+        f"unless {BY_TARGET} ({AGGREGATED} == 1)",
     )
 
 
@@ -87,7 +93,7 @@ def watching() -> Recording:
 
     Evaluated once, not by the alert of each kind.
     """
-    return Recording(WATCHING, f"{SELF} and {BY_TARGET} {INSTANCE}")
+    return Recording(WATCHING, f"{SELF} and {BY_TARGET} ({NODES} > 0)")
 
 
 def _nodes() -> Iterator[Recording]:
@@ -125,7 +131,8 @@ def _clusters() -> Iterator[Recording]:
         ("incident_active", ("training_job", "component")),
     ):
         metric = f"{METRIC_PREFIX}{name}"
-        yield Recording(f"cluster:{metric}:count", over("count", metric, *dropped))
+        judged = f" unless {BY_TARGET} ({AGGREGATED} == 1)" if name == "incident_active" else ""
+        yield Recording(f"cluster:{metric}:count", over("count", f"{metric}{judged}", *dropped))
     for name in _SUMMED:
         metric = f"{METRIC_PREFIX}{name}"
         yield Recording(f"cluster:{metric}:sum", over("sum", metric))

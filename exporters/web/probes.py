@@ -183,7 +183,7 @@ class Probes:
             address = await _resolve(name)
         except OSError as error:
             why = f"{clean(name, 253)}: host name does not resolve ({error.strerror or error})"
-            return [ProbeResult(tool=side.spec.tool, peer=peer, error=why, guilty="client")]
+            return [ProbeResult(tool=side.spec.tool, peer=peer, error=why, faulty_side="client")]
         if not _may_reach(address, request):
             raise _RefusalError(403, f"no probe to {address} is permitted from here")
         # By address: the name may resolve to another one the next time.

@@ -21,12 +21,16 @@ from starlette.types import ASGIApp
 
 from trntop import __version__
 from trntop.catalog import Page
-from trntop.core import descriptors
+from trntop.core import descriptors, units
 from trntop.core.model import View
+from trntop.session.incident_log import IncidentLog
 
 from ..metrics.exposition import Format
 from ..metrics.pages import Exposition, Rendered
 from ._uvicorn import HttpConnection, QuietServer
+from .history import Past
+from .incidents import ABOUT as ABOUT_INCIDENTS
+from .incidents import Incidents
 from .listening import BACKLOG, url
 from .negotiation import accepts_gzip, negotiate
 from .probes import Probes
@@ -84,6 +88,8 @@ def build_app(
     exposition: Exposition,
     streams: Streams | None = None,
     probes: Probes | None = None,
+    incidents: Incidents | None = None,
+    past: Past | None = None,
 ) -> Starlette:
     """The exporter's application.
 
@@ -92,9 +98,13 @@ def build_app(
         exposition: renders the pages.
         streams: for dashboards; by default they get no new views.
         probes: for checks; by default none are allowed.
+        incidents: those of the last day; by default none are kept.
+        past: for dashboards that open later; by default empty.
     """
     streams = streams or Streams(latest, 1.0)
+    incidents = incidents or Incidents(IncidentLog(1.0), latest)
     probes = probes or Probes()
+    past = past or Past(1.0)
     cache = _Cache(latest, exposition)
 
     # Coroutines: Starlette runs plain functions in threads, and one thread renders the pages.
@@ -112,7 +122,7 @@ def build_app(
         return PlainTextResponse("healthy\n")
 
     async def landing(_: Request) -> Response:
-        return HTMLResponse(_landing(latest()))
+        return HTMLResponse(_landing(latest(), incidents.behind))
 
     endpoints = {
         "/": landing,
@@ -125,6 +135,8 @@ def build_app(
         routes=[
             *(Route(path, respond) for path, respond in endpoints.items()),
             *streams.routes,
+            *incidents.routes,
+            *past.routes,
             *probes.routes,
         ]
     )
@@ -142,12 +154,14 @@ def _page(request: Request, cache: _Cache, page: Page) -> Response:
     return Response(body, headers=headers)
 
 
-def _landing(view: View | None) -> str:
+def _landing(view: View | None, behind: float) -> str:
     state = why_not_ready(view) or "ready"
+    if behind:
+        state += f", but behind: a tick was {units.span(behind)} late"
     simulated = (
         "<p><strong>SIMULATED values</strong></p>\n" if view and view.cluster.simulated else ""
     )
-    about = {**{page.path: ABOUT[page] for page in Page}, **ABOUT_STREAMS}
+    about = {**{page.path: ABOUT[page] for page in Page}, **ABOUT_INCIDENTS, **ABOUT_STREAMS}
     pages = "\n".join(
         f'<li><a href="{path}">{path}</a>: {what}</li>' for path, what in about.items()
     )

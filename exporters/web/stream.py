@@ -7,7 +7,10 @@ messages that they depend on. A slow client loses frames, and nothing else.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection
+import math
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from starlette.requests import Request
@@ -16,8 +19,11 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from trntop import __version__
-from trntop.core.model import View
-from trntop.remote import wire
+from trntop.analysis.rule_inputs import rule_columns
+from trntop.core.custom_rule import CustomRule
+from trntop.core.model import Coverage, Incident, View
+from trntop.remote import judges, wire
+from trntop.session.incident_log import IncidentLog
 
 from .. import document
 from .negotiation import prefers_json
@@ -25,15 +31,20 @@ from .negotiation import prefers_json
 MAX_STREAMS = 64
 REST_SECONDS = 2.0
 """A stream without a new view for so long gets an empty message, as a sign of life."""
-MAX_PERIOD = 60.0
-"""Limit of the seconds between frames that is announced."""
+LOADING_CHECKS, LOADING_CHECK = 80, 0.05
+"""How often, and after how many seconds each, a request checks that the past is loaded."""
 EMPTY = wire.framed(b"")
+EARLY = 0.25
+"""Seconds by which a frame may be early where not each view is sent: ticks jitter."""
+AGGREGATOR_GRACE = 60.0
+"""Seconds for which an aggregator that restarts still counts."""
 
 JSON = "application/json"
 ABOUT = {
     "/v1/inventory": "nodes and their parts, in JSON",
     "/v1/frame": "the newest values, in JSON if Accept asks for it",
     "/v1/stream": "the same each tick, for trntop and other programs",
+    "/v1/history": "the last 15 minutes of it, compressed",
 }
 
 Latest = Callable[[], View | None]
@@ -49,13 +60,60 @@ class _Messages:
     """With its length: all clients get it."""
 
 
+class _Feed:
+    """The newest messages of all nodes, encoded once for all clients that want the same.
+
+    Args:
+        period: seconds between frames.
+        columns: the columns of frames; None for all.
+        relay: as of `wire.FrameEncoder`, like `judge`.
+        judge: see there.
+    """
+
+    def __init__(
+        self, period: float, columns: frozenset[str] | None, *, relay: bool, judge: str
+    ) -> None:
+        self.period = period
+        self._columns = columns
+        self._relay = relay
+        self._judge = judge
+        self._encoders: dict[str, wire.FrameEncoder] = {}
+        self.messages: dict[str, _Messages] = {}
+        self.clients = 0
+        self._view: View | None = None
+
+    def encode(self, view: View) -> None:
+        if view is self._view:
+            return
+        self._view, nodes = view, view.cluster.nodes
+        for name in self.messages.keys() - nodes.keys():
+            del self.messages[name], self._encoders[name]
+        for name, node in nodes.items():
+            encoder = self._encoders.get(name)
+            if encoder is None:
+                period = min(self.period, wire.MAX_PERIOD)
+                encoder = self._encoders[name] = wire.FrameEncoder(
+                    name, period, relay=self._relay, judge=self._judge
+                )
+            shown = node if self._columns is None else wire.only(node, self._columns)
+            _, frame = encoder.messages(shown, len(nodes))
+            self.messages[name] = _Messages(*encoder.preface, wire.framed(frame))
+
+
 @dataclass(slots=True)
 class _Client:
     nodes: Collection[str] | None
     """The nodes it asked for; None for all."""
+    feed: _Feed
+    due: float = -math.inf
+    """Time of the view that it gets next, at the earliest."""
     sent: dict[str, _Messages] = field(default_factory=dict)
     generation: int | None = None
     """Of the newest view that was sent."""
+    incidents: dict[str, bytes] = field(default_factory=dict)
+    """Those that it has, by their ids."""
+    standing: tuple[object, ...] | None = None
+    """The rest of the judgment that it has; None before the first."""
 
 
 class _Stream(StreamingResponse):
@@ -83,16 +141,37 @@ class Streams:
     Args:
         latest: returns the newest view, or None without one.
         period: seconds between views.
+        loading: returns whether views are of the past and catch up with the present.
         relay: whether the views are of other machines than this one.
+        log: the incidents of the day; those of an aggregator are sent. By default, no messages are
+            sent about them.
+        own: custom rules.
     """
 
-    def __init__(self, latest: Latest, period: float, *, relay: bool = False) -> None:
+    def __init__(
+        self,
+        latest: Latest,
+        period: float,
+        loading: Callable[[], bool] = lambda: False,
+        *,
+        relay: bool = False,
+        log: IncidentLog | None = None,
+        own: Iterable[CustomRule] = (),
+    ) -> None:
         self._latest = latest
+        self._loading = loading
         self._period = period
         self._relay = relay
-        self._encoders: dict[str, wire.FrameEncoder] = {}
-        self._messages: dict[str, _Messages] = {}
-        self._view: View | None = None
+        self._log = log
+        self.judge = secrets.token_hex(4) if relay and log is not None else ""
+        """Identifies this run as the judge of its nodes."""
+        self._incidents: dict[str, tuple[Incident, bytes]] = {}
+        self._logged: tuple[Incident, ...] = ()
+        self._aggregators = 0
+        self._aggregator_left = -AGGREGATOR_GRACE
+        self._rule_columns = rule_columns(own)
+        self._feeds: dict[tuple[bool, float], _Feed] = {}
+        """By whether it has only the columns of rules, and its period."""
         self.clients = 0
         self._skipped = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -112,6 +191,12 @@ class Streams:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
 
+    @property
+    def aggregated(self) -> bool:
+        """Whether an aggregator reads the stream."""
+        left = time.monotonic() - self._aggregator_left
+        return self._aggregators > 0 or left < AGGREGATOR_GRACE
+
     def stop(self) -> None:
         """Ends the streams."""
         self._stopping = True
@@ -122,64 +207,115 @@ class Streams:
         changed.set()
 
     async def _inventory(self, request: Request) -> Response:
-        streams = {"clients": self.clients, "skipped_total": self._skipped}
+        streams = {
+            "clients": self.clients,
+            "skipped_total": self._skipped,
+            "aggregated": self.aggregated,
+        }
         view = self._latest()
-        shown = None if view is None else _only(view, _requested_nodes(request))
+        shown = None if view is None else _only(view, requested_nodes(request))
         inventory = document.inventory(shown, __version__, self._period, streams)
         return Response(document.encode(inventory), media_type=JSON)
 
     async def _frame(self, request: Request) -> Response:
-        if (view := self._latest()) is None:
+        if (view := await self._present()) is None:
             return _unavailable("not collecting")
         vary = {"Vary": "Accept"}
-        nodes = _requested_nodes(request)
+        nodes = requested_nodes(request)
         if prefers_json(",".join(request.headers.getlist("accept"))):
             body = document.encode(document.snapshot(_only(view, nodes)))
             return Response(body, media_type=JSON, headers=vary)
-        self._encode(view)
-        return Response(
-            self._chunk(view, _Client(nodes)), media_type=wire.CONTENT_TYPE, headers=vary
-        )
+        body = self._chunk(view, _Client(nodes, self._feed(request)))
+        return Response(body, media_type=wire.CONTENT_TYPE, headers=vary)
 
     async def _stream(self, request: Request) -> Response:
-        if self._latest() is None:
+        if await self._present() is None:
             return _unavailable("not collecting")
         if self.clients >= MAX_STREAMS:
             return _unavailable(f"{MAX_STREAMS} streams are open already")
         # Counted before the response begins: many requests may come at once.
         self.clients += 1
         self._loop = asyncio.get_running_loop()
-        return _Stream(self._follow(_Client(_requested_nodes(request))), self._release)
+        aggregator = request.query_params.get("role") == "aggregator"
+        self._aggregators += aggregator
+        client = _Client(requested_nodes(request), self._feed(request))
+        client.feed.clients += 1
+        return _Stream(self._follow(client), lambda: self._release(client, aggregator=aggregator))
 
-    def _release(self) -> None:
+    def _feed(self, request: Request) -> _Feed:
+        """The messages that a request asks for: `?columns=rules`, `?period=SECONDS`."""
+        lean = request.query_params.get("columns") == "rules"
+        asked = request.query_params.get("period", "")
+        whole = int(asked) if asked.isdecimal() else 0
+        period = max(self._period, min(whole, wire.MAX_PERIOD))
+        feed = self._feeds.get((lean, period))
+        if feed is None:
+            columns = self._rule_columns if lean else None
+            feed = _Feed(period, columns, relay=self._relay, judge=self.judge)
+            self._feeds[lean, period] = feed
+        return feed
+
+    async def _present(self) -> View | None:
+        """The newest view; waits for it while the past is loaded."""
+        for _ in range(LOADING_CHECKS):
+            if not self._loading() or self._stopping:
+                break
+            await asyncio.sleep(LOADING_CHECK)
+        return self._latest()
+
+    def _release(self, client: _Client, *, aggregator: bool) -> None:
         self.clients -= 1
+        client.feed.clients -= 1
+        if not client.feed.clients:
+            self._feeds = {key: feed for key, feed in self._feeds.items() if feed.clients}
+        if aggregator:
+            self._aggregators -= 1
+            self._aggregator_left = time.monotonic()
 
     async def _follow(self, client: _Client) -> AsyncIterator[bytes]:
         """The messages for one client, until there are no more views."""
         while (view := self._latest()) is not None and not self._stopping:
             changed = self._changed
-            self._encode(view)
-            yield self._chunk(view, client) or EMPTY
+            if view.ended or not 0 <= client.due - view.time <= client.feed.period:
+                yield self._chunk(view, client) or EMPTY
+                if client.feed.period > self._period:
+                    client.due = view.time + client.feed.period - EARLY
             # A view that has ended is repeated, so that it does not turn stale.
             rest = min(REST_SECONDS, self._period) if view.ended else REST_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(rest):
                     await changed.wait()
 
-    def _encode(self, view: View) -> None:
-        if view is self._view:
-            return
-        nodes = view.cluster.nodes
-        for name in self._messages.keys() - nodes.keys():
-            del self._messages[name], self._encoders[name]
-        for name, node in nodes.items():
-            encoder = self._encoders.get(name)
-            if encoder is None:
-                period = min(self._period, MAX_PERIOD)
-                encoder = self._encoders[name] = wire.FrameEncoder(name, period, relay=self._relay)
-            _, frame = encoder.messages(node, len(nodes))
-            self._messages[name] = _Messages(*encoder.preface, wire.framed(frame))
-        self._view = view
+    def _encode_incidents(self) -> None:
+        log = self._log
+        if log is not None and self.judge and log.incidents is not self._logged:
+            self._logged, before = log.incidents, self._incidents
+            self._incidents = {}
+            for incident in self._logged:
+                known = before.get(incident.id)
+                if known is None or known[0] != incident:
+                    known = incident, judges.encoded(incident)
+                self._incidents[incident.id] = known
+
+    def _judgment(self, client: _Client, view: View) -> list[bytes]:
+        """The messages on incidents that a client needs now."""
+        if (log := self._log) is None:
+            return []
+        coverage = view.coverage if self.judge else Coverage()
+        standing = (log.since, round(log.behind), self.aggregated, coverage)
+        sent, current = client.incidents, self._incidents
+        changed = [one for name, (_, one) in current.items() if sent.get(name) is not one]
+        gone = sent.keys() - current.keys()
+        if not changed and not gone and standing == client.standing:
+            return []
+        first, client.standing = client.standing is None, standing
+        client.incidents = {name: one for name, (_, one) in current.items()}
+        since, behind, aggregated, _ = standing
+        found = judges.messages(
+            self.judge, view.time, since, behind, aggregated=aggregated, first=first,
+            changed=changed, gone=gone, coverage=coverage,
+        )  # fmt: skip
+        return list(map(wire.framed, found))
 
     def _chunk(self, view: View, client: _Client) -> bytes:
         """The messages that a client needs now; none if it has the newest view."""
@@ -187,10 +323,13 @@ class Streams:
         if generation == before and not view.ended:
             return b""
         if before is not None:
-            self._skipped += max(0, generation - before - 1)
+            self._skipped += max(0, generation - before - round(client.feed.period / self._period))
         client.generation = generation
-        parts: list[bytes] = []
-        for name, messages in self._messages.items():
+        client.feed.encode(view)
+        self._encode_incidents()
+        parts = self._judgment(client, view)
+        known = client.feed.messages
+        for name, messages in known.items():
             if client.nodes is not None and name not in client.nodes:
                 continue
             sent = client.sent.get(name)
@@ -201,13 +340,13 @@ class Streams:
                 parts.append(wire.framed(messages.keyframe))
             parts.append(messages.frame)
             client.sent[name] = messages
-        for name in client.sent.keys() - self._messages.keys():
+        for name in client.sent.keys() - known.keys():
             parts.append(wire.framed(wire.gone(name)))
             del client.sent[name]
         return b"".join(parts)
 
 
-def _requested_nodes(request: Request) -> frozenset[str] | None:
+def requested_nodes(request: Request) -> frozenset[str] | None:
     """The nodes in `?nodes=a,b`; None for all."""
     names = request.query_params.getlist("nodes")
     return frozenset(",".join(names).split(",")) if names else None

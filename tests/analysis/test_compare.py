@@ -9,8 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.reports import monitor_reading, report, runtime
 from trntop.analysis.compare import (
     COST,
+    EPOCH_COST,
+    FIRST_STEP,
     WANTED,
     Better,
     Figure,
@@ -21,7 +24,7 @@ from trntop.analysis.compare import (
     summary,
 )
 from trntop.analysis.rule_inputs import rule_inputs
-from trntop.catalog import STEPS, Provenance
+from trntop.catalog import LOG, STEPS, Provenance
 from trntop.cli import main
 from trntop.cli.comparing import split
 from trntop.collectors.simulator import parse, simulate
@@ -87,8 +90,9 @@ def test_a_run_is_summed_up(sick: Side) -> None:
 def test_what_a_run_with_steps_alone_does_not_tell_is_absent() -> None:
     side = gpu_side(price=98.0)
     assert side.figures.keys() == {
-        "step_seconds_median", "step_seconds_p95", "tokens_per_second", "loss", COST,
+        "step_seconds_median", "step_seconds_p95", "tokens_per_second", "loss", COST, FIRST_STEP,
     }  # fmt: skip
+    assert side.figures[FIRST_STEP].value == 2.0
     assert (side.nodes, side.job, side.types, side.simulated) == (2, "bake-off", (), False)
 
 
@@ -99,6 +103,30 @@ def test_a_long_step_counts_once() -> None:
     assert COST not in figures, "there is no price"
 
 
+def test_compile_time_and_cost_per_epoch_come_from_the_log() -> None:
+    """Two nodes need 100 s for each tenth of an epoch; one of them has compiled for 90 s."""
+    monitor = Monitor(Settings(), wanted=WANTED | rule_inputs())
+
+    def readings() -> Iterator[Reading]:
+        for tenth in range(4):
+            for node in range(2):
+                record: dict[str, object] = {"file": "train.log", "job": "j", "lines": [
+                    {"text": f"{{'loss': 2.5, 'epoch': {1 + tenth / 10}}}"}
+                ]}  # fmt: skip
+                if tenth == 0:
+                    record["compilations"] = {"hits": 5, "misses": node, "seconds": 90.0 * node}
+                data = msgspec.json.encode(record)
+                yield Reading(f"n{node}", LOG, START + 100 * tenth, data)
+
+    side = summary(play(readings(), monitor), "run", Stretch(), 36.0)
+    assert side is not None
+    assert side.figures[EPOCH_COST].value == pytest.approx(2 * 36.0 * 1000 / 3600)
+    assert side.figures["compile_seconds"].value == 90.0
+    assert side.figures["cache_hits"].value == 10
+    assert side.figures["cache_misses"].value == 1
+    assert FIRST_STEP not in side.figures
+
+
 def test_a_stretch_is_counted_from_the_beginning(sick: Side) -> None:
     calm = summary(views(SICK), SICK, Stretch(10, 45))
     assert calm is not None
@@ -107,6 +135,14 @@ def test_a_stretch_is_counted_from_the_beginning(sick: Side) -> None:
     assert not calm.incidents
     assert calm.figures["efa_retransmits"].value < 0.001
     assert summary(views(SICK), SICK, Stretch(900)) is None
+
+
+def test_a_file_of_one_report_can_be_compared() -> None:
+    reading = monitor_reading(report(runtime()), 1.0)
+    side = summary(play([reading], Monitor(Settings())), "one.json", Stretch())
+    assert side is not None
+    assert side.seconds == 0
+    assert side.figures["utilization"].value == 0.75
 
 
 def test_incidents_that_ended_before_the_stretch_do_not_count() -> None:
@@ -132,8 +168,8 @@ def test_incidents_that_ended_before_the_stretch_do_not_count() -> None:
         (10.0, 12.0, Better.MORE, "better"),
         (10.0, 12.0, Better.LESS, "worse"),
         (10.0, 9.0, Better.LESS, "better"),
-        (10.0, 10.1, Better.LESS, "alike"),
-        (0.0, 0.0, Better.LESS, "alike"),
+        (10.0, 10.1, Better.LESS, "similar"),
+        (0.0, 0.0, Better.LESS, "similar"),
         (10.0, 20.0, Better.NEITHER, ""),
         (10.0, None, Better.MORE, ""),
     ],
@@ -141,6 +177,14 @@ def test_incidents_that_ended_before_the_stretch_do_not_count() -> None:
 def test_which_is_better(a: float, b: float | None, better: Better, verdict: str) -> None:
     one, other = (None if value is None else Figure(value, Provenance.MEASURED) for value in (a, b))
     assert Pair("x", "x", si, better, one, other).verdict == verdict
+
+
+@pytest.mark.parametrize(("b", "verdict"), [(0.0009, "similar"), (0.003, "worse")])
+def test_two_numbers_below_the_limit_of_their_rule_are_noise(b: float, verdict: str) -> None:
+    one, other = (Figure(value, Provenance.MEASURED) for value in (0.0005, b))
+    pair = Pair("x", "x", si, Better.LESS, one, other, floor=0.002)
+    assert pair.verdict == verdict
+    assert (pair.ratio is None) is (verdict == "similar")
 
 
 def test_nothing_has_no_ratio() -> None:
@@ -152,7 +196,7 @@ def test_nothing_has_no_ratio() -> None:
 def test_lines_that_neither_side_tells_are_left_out(sick: Side) -> None:
     both = compare(gpu_side(), gpu_side())
     assert [pair.name for pair in both.pairs] == [
-        "step_seconds_median", "step_seconds_p95", "tokens_per_second", "loss",
+        "step_seconds_median", "step_seconds_p95", FIRST_STEP, "tokens_per_second", "loss",
     ]  # fmt: skip
     mixed = {pair.name: pair for pair in compare(sick, gpu_side()).pairs}
     assert mixed["hbm_used"].b is None

@@ -15,14 +15,14 @@ from tests.reports import (
     step_reading,
 )
 from trntop.analysis.custom import Custom
-from trntop.core.custom_rule import OwnRule
+from trntop.core.custom_rule import CustomRule
 from trntop.core.model import Reading
 from trntop.core.settings import Analysis, Settings
 from trntop.session.monitor import Monitor, play
 
 
 def found(when: str, readings: Iterable[Reading], **options: float) -> list[Stretch]:
-    return stretches(Custom(OwnRule(name="own", when=when, **options)), readings)  # type: ignore[arg-type]
+    return stretches(Custom(CustomRule(name="own", when=when, **options)), readings)  # type: ignore[arg-type]
 
 
 def host(time: int, busy: float) -> Reading:
@@ -104,10 +104,12 @@ def test_what_is_not_known_is_neither_bad_nor_well() -> None:
     assert found("efa_retransmit_ratio >= 0", stream) == []
 
 
-def test_the_monitor_runs_own_rules_beside_its_own() -> None:
+def test_the_monitor_runs_custom_rules_beside_its_own() -> None:
     rules = (
-        OwnRule(name="lazy", when="neuroncore_utilization_ratio < 0.5", hold=3.0, severity="info"),
-        OwnRule(name="off", when="neuroncore_utilization_ratio < 0.5"),
+        CustomRule(
+            name="lazy", when="neuroncore_utilization_ratio < 0.5", hold=3.0, severity="info"
+        ),
+        CustomRule(name="off", when="neuroncore_utilization_ratio < 0.5"),
     )
     settings = Settings(analysis=Analysis(disabled=("off",)), rules=rules)
     stream = [monitor(t, {0: 90.0, 1: 20.0 if 10 <= t < 20 else 90.0}) for t in range(60)]

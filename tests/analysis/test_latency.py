@@ -69,7 +69,7 @@ def test_a_slow_pair(factor: float) -> None:
     assert (verdict.node, verdict.component) in [("n1", "link:n2"), ("n2", "link:n1")]
     assert verdict.since is not None
     assert 5 * ROUND <= verdict.since <= 6 * ROUND
-    assert "(either end may be faulty)" in verdict.fields["what"]
+    assert "; either end may be faulty" in verdict.fields["what"]
     assert "which end is faulty" in verdict.evidence[-1].text
 
 

@@ -94,12 +94,12 @@ def test_a_slower_member_is_found_as_soon_with_much_noise(pace: float) -> None:
 
 
 @pytest.mark.parametrize("pace", [1.0, 4.0])
-@pytest.mark.parametrize("share", [0.1, 0.5, 3.0])
-def test_a_hiccup_is_none(pace: float, share: float) -> None:
+@pytest.mark.parametrize(("share", "seconds"), [(0.1, 10), (0.5, 8), (3.0, 8)])
+def test_a_hiccup_is_none(pace: float, share: float, seconds: float) -> None:
     for seed in range(5):
         rounds = Rounds(pace, 0.02, seed=seed)
         rounds.run(40)
-        assert rounds.run(40, lambda since: one(share if since < 10 else 0.0)) == {}
+        assert rounds.run(40, lambda since: one(share if since < seconds else 0.0)) == {}
 
 
 def test_one_odd_round_is_none_at_any_pace() -> None:

@@ -26,7 +26,7 @@ def test_who_is_unknown_has_no_role() -> None:
 def lone(levels: list[float], nodes: list[int] | None = None) -> list[bool]:
     values = np.array(levels)
     where = np.arange(len(values)) if nodes is None else np.array(nodes)
-    return lone_slow(values, roles(values, 0.004), where).tolist()
+    return (lone_slow(values, roles(values, 0.004), where) >= 0).tolist()
 
 
 def test_a_lone_slow_node_among_many() -> None:
@@ -38,6 +38,13 @@ def test_all_ranks_of_one_node() -> None:
     assert lone(levels, [rank // 4 for rank in range(20)]) == [False] * 16 + [True] * 4
 
 
+def test_it_is_slow_in_the_slowest_stage() -> None:
+    levels = np.array([0.0, 0.3, 0.3, 0.6, 0.01, 0.3, 0.0])
+    assert lone_slow(levels, roles(levels, 0.004), np.arange(7)).tolist() == [
+        -1, -1, -1, 1, -1, -1, -1
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "levels",
     [
@@ -45,6 +52,7 @@ def test_all_ranks_of_one_node() -> None:
         [0.0] * 6 + [0.4] * 2,  # two nodes are slower: a stage
         [0.0] * 7 + [-0.4],  # a faster one holds nobody back
         [0.0, 0.0, 0.0, 0.4],  # too few to tell
+        [0.0] * 3 + [0.3] * 2 + [0.6],  # stages of fewer nodes: it may be one
         [0.0] * 7 + [0.08],  # that little may be its design
         [NAN] * 8,
         [0.0] * 8,

@@ -53,6 +53,22 @@ def test_sentences_fit_with_long_names(kind: str, template: str) -> None:
         assert "ip-" in text
 
 
+def test_clauses_go_before_names_are_cut_and_the_culprit_stays() -> None:
+    template = next(rule.summary for rule in RULEBOOK if rule.kind == "comm_bound")
+    fields = {
+        "job": "pretrain-llama-70b-run-17",
+        "what": "communication",
+        "share": "rose from 17 to 31 % of step time",
+        "exposed": ", 27 % exposed",
+        "kind": ", 19 % reduce-scatter",
+        "culprit": "; trn-001 waits least",
+    }
+    assert compose(template, fields, NOON, ["pretrain-llama-70b-run-17", "trn-001"]) == (
+        "pretrain-llama-70b-run-17: communication rose from 17 to 31 % of step time, "
+        "27 % exposed; trn-001 waits least"
+    )
+
+
 def test_nodes_of_one_domain_stay_apart() -> None:
     node = "ip-10-120-33-1.eu-west-1.compute.internal"
     template = next(rule.summary for rule in RULEBOOK if rule.kind == "straggler")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.analysis.training import (
@@ -16,7 +17,8 @@ from tests.analysis.training import (
     together,
     told,
 )
-from trntop.core.model import Cluster, Incident, Severity
+from trntop.catalog import LOG
+from trntop.core.model import Cluster, Incident, Reading, Severity
 
 STALLS = ("hang", "recompile", "checkpoint_stall")
 SAVING = CALM | {"io_wait": 9.0, "idle": 79.0}
@@ -77,6 +79,20 @@ def test_a_compilation_after_the_first_step() -> None:
     """The second step of a run has graphs of its own."""
     pause = Pause(2, 60, compilers=8, vcpu=COMPILING)
     assert paused(pause, seconds=120, host=True) == ()
+
+
+def test_collectives_that_timed_out_are_evidence_of_a_hang() -> None:
+    job = Job(pauses=(Pause(100, 1000, SPINS),))
+    readings = job.readings(240)
+    payload = {"file": "train.log", "timeouts": {"count": 1, "lines": [
+        "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, "
+        "OpType=ALLREDUCE, Timeout(ms)=60000) ran for 60060 milliseconds before timing out."
+    ]}}  # fmt: skip
+    line = Reading(job.names()[0], LOG, readings[0].time + 170, msgspec.json.encode(payload))
+    found = [one for one in incidents([*readings, line]) if one.kind == "hang"]
+    assert [one.open for one in found] == [True]
+    texts = [evidence.text for evidence in found[0].evidence]
+    assert "training log: rank 3: allreduce 7 timed out after 60 s" in texts
 
 
 def test_a_short_compilation_in_the_middle() -> None:

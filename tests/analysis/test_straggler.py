@@ -53,7 +53,7 @@ def test_a_slow_node_as_it_is_read() -> None:
     (incident,) = incidents(Job(slow=(Slow(2, 0.15, 60),)).readings(130))
     assert (incident.kind, incident.node) == ("straggler", "n2")
     assert "n2 is 15 % slower than its peers" in incident.summary
-    assert incident.summary.endswith("per step (steps)")
+    assert incident.summary.endswith("per step (step telemetry)")
     assert any("n2 computes 2." in one.text for one in incident.evidence)
 
 

@@ -178,5 +178,5 @@ def refusal() -> RefusedError:
     return RefusedError("its agent was started without --allow-probes")
 
 
-def failed(error: str, guilty: str = "") -> ProbeResult:
-    return ProbeResult(tool="fi_pingpong", peer="?", error=error, guilty=guilty)  # type: ignore[arg-type]
+def failed(error: str, faulty_side: str = "") -> ProbeResult:
+    return ProbeResult(tool="fi_pingpong", peer="?", error=error, faulty_side=faulty_side)  # type: ignore[arg-type]

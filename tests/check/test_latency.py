@@ -147,7 +147,7 @@ def test_no_pair_works_and_none_is_to_blame() -> None:
 
 def test_the_only_pair_fails_and_neither_passes() -> None:
     check = Fleet(2, lambda *_: failed("connection timed out")).run()
-    assert [place.outcome for place in check.places] == [Outcome.UNKNOWN] * 2
+    assert [place.outcome for place in check.nodes] == [Outcome.UNKNOWN] * 2
     assert check.verdict == (
         "FAIL: 0 of 2 nodes pass; fail: probe failed; inconclusive: no good pair (trn-001, trn-002)"
     )
@@ -198,12 +198,12 @@ def test_a_slow_rail_is_named_with_its_card() -> None:
     finding = only(check)
     assert (finding.node, finding.component) == ("trn-002", "efa:rdmap48s27")
     assert finding.fault == "slow EFA device" and finding.text.startswith("rdmap48s27 with trn-")
-    (place,) = [one for one in check.places if one.node == "trn-002"]
+    (place,) = [one for one in check.nodes if one.node == "trn-002"]
     assert [name for name, one in place.efa_device_outcomes.items() if one is not Outcome.PASS] == [
         "rdmap48s27"
     ]
     # Once more is the rail probed that is in doubt, not the other seven.
-    again = [one for one in check.trials if one.stage.startswith(("again", "suspects"))]
+    again = [one for one in check.probe_runs if one.stage.startswith(("again", "suspects"))]
     assert {one.efa_device for one in again} == {"rdmap48s27"}
 
 

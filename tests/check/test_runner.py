@@ -28,7 +28,7 @@ def test_a_fleet_that_is_well_passes() -> None:
     assert len(fleet.probes) == 8
     assert sorted(fleet.closed) == fleet.names
     assert not fleet.running
-    assert [place.ratio for place in check.places] == [1.0] * 8
+    assert [place.ratio for place in check.nodes] == [1.0] * 8
 
 
 def test_pairs_of_a_round_run_at_once_but_never_two_on_a_host() -> None:
@@ -51,7 +51,7 @@ def test_cards_are_probed_one_after_another_with_their_like() -> None:
     fleet = Fleet(2)
     check = fleet.run(Plan(per_device=True))
     assert len(fleet.probes) == 8
-    assert {(one.efa_device, one.peer_efa_device) for one in check.trials} == {
+    assert {(one.efa_device, one.peer_efa_device) for one in check.probe_runs} == {
         (f"rdmap{16 * place}s27",) * 2 for place in range(1, 9)
     }
 
@@ -109,7 +109,7 @@ def test_who_answers_something_else_is_not_to_be_drained() -> None:
 
 
 def test_who_refuses_and_who_hangs_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "CLOSE", 0.05)
+    monkeypatch.setattr(runner, "CLOSE_SECONDS", 0.05)
     fleet = Fleet(6)
     fleet.broken["trn-002"] = refusal()
     fleet.hanging.add("trn-005")
@@ -131,9 +131,9 @@ def test_who_refuses_and_who_hangs_hold_nobody_up(monkeypatch: pytest.MonkeyPatc
 def test_a_node_that_dies_during_the_check_is_not_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(runner, "CALL", 0.05)
-    monkeypatch.setattr(runner, "GRACE", 0.05)
-    monkeypatch.setattr(runner, "CLOSE", 0.05)
+    monkeypatch.setattr(runner, "CALL_SECONDS", 0.05)
+    monkeypatch.setattr(runner, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(runner, "CLOSE_SECONDS", 0.05)
     fleet = Fleet(6)
 
     def answer(one: str, two: str, efa_device: str) -> float:
@@ -144,7 +144,7 @@ def test_a_node_that_dies_during_the_check_is_not_asked_again(
     check = fleet.run(Plan(spec=SPEC, pairs=1, inspect_seconds=0.05))
     assert list(told(check)) == ["trn-003"]
     assert told(check)["trn-003"].startswith("no response within")
-    assert {place.node for place in check.places if place.outcome is Outcome.PASS} == {
+    assert {place.node for place in check.nodes if place.outcome is Outcome.PASS} == {
         name for name in fleet.names if name != "trn-003"
     }
 
@@ -175,7 +175,7 @@ def test_a_node_that_gives_no_answer_once_is_not_gone() -> None:
     assert told(check, Outcome.WARN) == {
         "trn-003": "1 probe failed on this node's side: no answer within 12 s"
     }
-    assert not any(look.error for look in check.looks)
+    assert not any(look.error for look in check.inspections)
 
 
 def test_a_node_without_the_tool_is_not_probed_and_has_no_fault() -> None:
@@ -190,11 +190,11 @@ def test_a_node_without_the_tool_is_not_probed_and_has_no_fault() -> None:
 
 
 def test_a_node_in_somebody_elses_probe_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "AGAIN", 0.01)
+    monkeypatch.setattr(runner, "RETRY_SECONDS", 0.01)
     busy = iter([BusyError("another probe is under way")] * 3)
     fleet = Fleet(2, lambda *_: next(busy, LATENCY))
     assert fleet.run().outcome is Outcome.PASS
-    monkeypatch.setattr(runner, "BUSY", 0.05)
+    monkeypatch.setattr(runner, "BUSY_SECONDS", 0.05)
     fleet = Fleet(2, lambda *_: BusyError("another probe is under way"))
     check = fleet.run()
     assert told(check) == {}, "nothing is known of it, least of all a fault"
@@ -213,7 +213,7 @@ def test_busy_nodes_are_left_alone_unless_told() -> None:
     }
     assert check.outcome.exit_code == 3
     assert not any("trn-004" in probe for probe in fleet.probes)
-    assert fleet.run(Plan(disturb=True)).outcome is Outcome.PASS
+    assert fleet.run(Plan(include_busy=True)).outcome is Outcome.PASS
 
 
 def test_a_passing_disturbance_is_seen_through() -> None:
@@ -223,7 +223,7 @@ def test_a_passing_disturbance_is_seen_through() -> None:
     )
     check = fleet.run()
     assert check.outcome is Outcome.PASS
-    assert [one.stage for one in check.trials].count("again 1.1") == 1
+    assert [one.stage for one in check.probe_runs].count("again 1.1") == 1
 
 
 def test_a_time_limit_ends_it_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,10 +77,8 @@ def test_filters_on_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
     assert incident["detected_at"] >= incident["opened_at"]
     assert incident["returns"] == 0
     kind = incident["kind"]
-    assert len(json.loads(said(capsys, "--json", "--rule", kind))["incidents"]) == 1
     other = "comm_bound" if kind != "comm_bound" else "hang"
     assert json.loads(said(capsys, "--json", "--rule", other))["incidents"] == []
-    assert json.loads(said(capsys, "--json", "--since", "1s"))["incidents"] == []
     text = said(capsys, "--since", "1s", "--rule", kind)
     assert f"only incidents open at 2025-11-20 12:05:18 UTC or later, of the kind {kind}" in text
     assert "no incidents" in text
@@ -94,7 +92,7 @@ def test_the_report_of_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Nodes: 2, 2 × trn1.32xlarge (trn-000, trn-001)" in out
 
 
-def test_own_rules_can_be_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_custom_rules_can_be_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('[[rules]]\nname = "own"\nwhen = "node_load1 > 1e5"\n')
     out = said(capsys, "--markdown", "--rule", "own", "--config", str(config))

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from tests import captures
+from tests.captures import needs_captures
 from trntop.catalog import NEURON_MONITOR
 from trntop.cli import main
 from trntop.sources import BY_NAME
 
 Run = subprocess.CompletedProcess[str]
 
-CAPTURE = Path(__file__).parents[3] / "shared" / "captures" / "neuron-monitor-inf2.xlarge.json"
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 SIM = "sim:efa-degraded?nodes=2&minutes=4&type=trn1.32xlarge"
 SHORT = "sim:healthy?nodes=2&minutes=0.2&type=trn1.32xlarge"
@@ -77,10 +78,9 @@ def test_snapshot_of_a_simulation_as_json() -> None:
     assert len(document["nodes"][0]["efa"]) == 8
 
 
+@needs_captures
 def test_the_public_capture() -> None:
-    if not CAPTURE.exists():
-        pytest.skip("the public captures are not beside this checkout")
-    document = json.loads(trntop("snapshot", "--json", str(CAPTURE)).stdout)
+    document = json.loads(trntop("snapshot", "--json", str(captures.NEURON_MONITOR)).stdout)
     first, second = document["nodes"][0]["cores"]
     assert (first["device"], first["core"]) == (0, 0)
     assert first["neuroncore_utilization_ratio"] == 0.2504577690127115
@@ -88,7 +88,7 @@ def test_the_public_capture() -> None:
     assert second["neuroncore_utilization_ratio"] == 0
     assert document["simulated"] is False
     assert "node_memory_used_bytes" not in document["nodes"][0]["values"]
-    analysis = json.loads(trntop("analyze", "--json", str(CAPTURE)).stdout)
+    analysis = json.loads(trntop("analyze", "--json", str(captures.NEURON_MONITOR)).stdout)
     assert analysis["incidents"] == []
     assert analysis["nodes"] == 1
 
@@ -106,7 +106,7 @@ def test_record_replay_and_analyze_say_the_same(tmp_path: Path) -> None:
     assert incident["component"].startswith("efa:")
     assert set(incident) == {
         "id", "kind", "severity", "job", "node", "component", "opened_at", "closed_at",
-        "detected_at", "returns", "summary", "evidence",
+        "detected_at", "returns", "summary", "next_step", "runbook", "evidence",
     }  # fmt: skip
     text = trntop("analyze", str(file)).stdout
     assert incident["node"] in text

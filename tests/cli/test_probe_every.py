@@ -43,6 +43,7 @@ def test_what_is_missing_is_said(
 
 
 @pytest.mark.skipif(shutil.which("fi_pingpong") is None, reason="fi_pingpong is not installed")
+@pytest.mark.slow
 def test_two_agents_probe_each_other(tmp_path: Path) -> None:
     port = _free_port()
     token = tmp_path / "token"

@@ -36,7 +36,7 @@ def test_the_table_has_every_rule_with_the_numbers_in_force(
     assert rows["hot_host"] == ["warning", "30", "own"]
     assert "node_cpu_busy_ratio > 0.9, until 0.855" in out
     assert all(len(line) <= 100 for line in out.splitlines())
-    assert "above 30 %" in said(capsys, "--set", "analysis.comm_share=0.3")
+    assert "above 30.0 %" in said(capsys, "--set", "analysis.comm_share=0.3")
 
 
 def test_json(capsys: pytest.CaptureFixture[str], config: str) -> None:

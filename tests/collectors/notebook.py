@@ -5,7 +5,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 from trntop.core.model import Reading, State, Status
@@ -21,11 +21,14 @@ class Notebook:
     """Takes what a collector gives and lets a test wait for it."""
 
     def __init__(self) -> None:
+        self.aggregator = False
         self.readings: list[Reading] = []
         self.statuses: list[Status] = []
         self.forgotten: list[str] = []
         self.warnings: list[str] = []
         self.claims = NodeNames()
+        self.wants_past = False
+        self.pasts: list[list[Reading]] = []
         self._news = asyncio.Event()
 
     def now(self) -> float:
@@ -46,6 +49,10 @@ class Notebook:
         if self.claims.drop(node, owner) is None:
             self.forgotten.append(node)
             self._news.set()
+
+    def past(self, readings: Iterable[Reading]) -> None:
+        self.pasts.append(list(readings))
+        self._news.set()
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)

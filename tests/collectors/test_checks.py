@@ -24,8 +24,10 @@ class Sink(Notebook):
 
 
 def at(check: Check, hours: float) -> Check:
-    trials = [msgspec.structs.replace(one, time=one.time + 3600 * hours) for one in check.trials]
-    return msgspec.structs.replace(check, started=NOW + 3600 * hours, trials=trials)
+    probe_runs = [
+        msgspec.structs.replace(one, time=one.time + 3600 * hours) for one in check.probe_runs
+    ]
+    return msgspec.structs.replace(check, started=NOW + 3600 * hours, probe_runs=probe_runs)
 
 
 def showing(*names: str) -> View:

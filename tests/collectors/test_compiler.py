@@ -9,7 +9,7 @@ import pytest
 
 from tests.collectors.notebook import wait_until
 from trntop.collectors import compiler
-from trntop.collectors.compiler import CompileCache, cache_folder, processes, title
+from trntop.collectors.compiler import CompileCache, cache_url, processes, title
 
 TICK = os.sysconf("SC_CLK_TCK")
 BOOTED = 1_763_600_000
@@ -149,7 +149,7 @@ def test_no_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "variable", "folder"),
+    ("setting", "variable", "place"),
     [
         ("", None, "/host/var/tmp/neuron-compile-cache"),
         ("", "", "/host/var/tmp/neuron-compile-cache"),
@@ -157,17 +157,13 @@ def test_no_cache(tmp_path: Path) -> None:
         ("", "file:///fsx/cache", "/fsx/cache"),
         ("/mine", "/fsx/cache", "/mine"),
         ("/mine", "s3://bucket/cache", "/mine"),
+        ("", "s3://bucket/cache", "s3://bucket/cache"),
     ],
 )
 def test_where_the_cache_is(
-    monkeypatch: pytest.MonkeyPatch, setting: str, variable: str | None, folder: str
+    monkeypatch: pytest.MonkeyPatch, setting: str, variable: str | None, place: str
 ) -> None:
     monkeypatch.delenv("NEURON_COMPILE_CACHE_URL", raising=False)
     if variable is not None:
         monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", variable)
-    assert cache_folder(Path("/host"), setting) == Path(folder)
-
-
-def test_a_cache_in_s3_is_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", "s3://bucket/cache")
-    assert cache_folder(Path("/")) is None
+    assert cache_url(Path("/host"), setting) == place

@@ -27,6 +27,7 @@ from trntop.catalog import (
     HOST,
     JOB_MAPPING,
     KERNEL_LOG,
+    KUBERNETES_NODE,
     LOG,
     NEURON_LS,
     NEURON_MONITOR,
@@ -45,6 +46,7 @@ from trntop.collectors.fleet.target import Target
 from trntop.collectors.fleet.watch import Watch
 from trntop.collectors.hosts.agent import AgentHost, SharedClient
 from trntop.collectors.kernel_log import KernelLog
+from trntop.collectors.kubernetes_node import NodeLabels
 from trntop.collectors.neuron_ls import NeuronLs
 from trntop.collectors.neuron_monitor import NeuronMonitor
 from trntop.collectors.polled import Polled
@@ -388,6 +390,11 @@ def engine(_: Place, address: str) -> Collector:
     return one
 
 
+def kubernetes_node(place: Place, address: str) -> Collector:
+    (place.source / "token").write_text("secret")
+    return Polled("n", KUBERNETES_NODE, NodeLabels(f"http://{address}", "n", place.source), 0.01)
+
+
 def with_aws(make: Callable[[], Collector]) -> Make:
     def made(place: Place, address: str) -> Collector:
         for name in ("AWS_PROFILE", "AWS_REGION", "http_proxy", "HTTP_PROXY"):
@@ -569,6 +576,7 @@ ROWS = [
     # Any line is a job's id: there is nothing to refuse.
     polled(JOB_MAPPING, jobs_tree, refused=lambda place: place.book.readings),
     Row(POD_RESOURCES, Polled, of(POD_RESOURCES), hanging_socket, hostile_socket),
+    network(KUBERNETES_NODE, Polled, kubernetes_node, JSON),
     Row(
         KERNEL_LOG, KernelLog, kernel_log(lambda place: None),
         kernel_log(hanging_program("journalctl")),

@@ -87,6 +87,10 @@ def read(reader: HostReader) -> dict[str, Any]:
 def test_everything(machine: Machine) -> None:
     machine.write("var/tmp/neuron-compile-cache/neuronxcc-2.21/MODULE_1/model.done", "")
     machine.write("proc/fs/lustre/llite/fsx-ff/stats", "read_bytes 1 samples [bytes] 5 5 5\n")
+    machine.write(
+        "proc/1/mountstats",
+        "device fs:/ mounted on /efs with fstype nfs4 statvers=1.1\n\tbytes:\t0 0 0 0 8 9 0 0\n",
+    )
     report = read(HostReader(machine.root, period=5.0))
     assert report.pop("cpu") == {"count": psutil.cpu_count(), "load1": 1.25}
     assert report == {
@@ -103,6 +107,7 @@ def test_everything(machine: Machine) -> None:
         },
         "disk": {"read_bytes": 2 * 20 * 512, "written_bytes": 2 * 40 * 512},
         "lustre": {"fsx-ff": {"read_bytes": 5, "written_bytes": 0}},
+        "nfs": {"/efs": {"read_bytes": 8, "written_bytes": 9}},
         "processes": {"count": 2, "partial": False},
         "compilers": [],
         "compile_cache": {
@@ -112,6 +117,12 @@ def test_everything(machine: Machine) -> None:
         },
         "errors": [],
     }
+
+
+def test_a_compile_cache_in_s3_is_named(machine: Machine) -> None:
+    report = read(HostReader(machine.root, "s3://bucket/cache"))
+    assert report["compile_cache"] == {"path": "s3://bucket/cache"}
+    assert "cache at s3://bucket/cache" in examine(machine.root, "s3://bucket/cache").found
 
 
 def test_cpu_share_is_that_between_two_reads(machine: Machine) -> None:
@@ -129,7 +140,7 @@ def test_what_is_not_there_is_absent(machine: Machine) -> None:
         (machine.root / f"sys/class/net/{name}/device/vendor").unlink()
         (machine.root / f"sys/class/net/{name}/device").rmdir()
     report = read(HostReader(machine.root))
-    assert not {"network", "lustre", "compile_cache"} & report.keys()
+    assert not {"network", "lustre", "nfs", "compile_cache"} & report.keys()
     assert report["errors"] == []
 
 
@@ -159,7 +170,7 @@ def test_examine(machine: Machine) -> None:
     assert finding.ok
     assert finding.found == (
         f"{psutil.cpu_count()} CPUs, 2 processes, network ens5, ens6, disks, no Lustre,"
-        " no compile cache"
+        " no NFS, no compile cache"
     )
 
 

@@ -19,7 +19,7 @@ from tests.fakes.sysfs_tree import (
     trn2_48xlarge,
     write,
 )
-from trntop.catalog import CORE_STATUSES, SYSFS_ECC, Entity
+from trntop.catalog import CORE_STATUSES, HEALTH_STATUS, SYSFS_ECC, Entity
 from trntop.collectors import neuron_sysfs, sysfs
 from trntop.collectors import neuron_tree as tree_module
 from trntop.collectors.neuron_sysfs import NeuronSysfsReader, examine
@@ -64,6 +64,21 @@ def test_nodes_are_found_wherever_they_stand(tmp_path: Path, moved: bool) -> Non
     assert core["status"].keys() == set(CORE_STATUSES)
     assert core["status"]["success"] == 2000
     assert core.keys() == {"device_mem", "status"}
+
+
+def test_events_of_the_driver_are_watched_and_not_read(tmp_path: Path) -> None:
+    neuron_tree(tmp_path, devices=2, cores=1, moved=True)
+    reader = NeuronSysfsReader(tmp_path)
+    assert reader.events == []
+    payload = read(reader)
+    first, second = reader.events
+    assert "/neuron0/" in first
+    assert first.endswith("/health_status/hw_error_event")
+    assert Path(second).exists()
+    assert payload["devices"]["0"]["health_status"].keys() == set(HEALTH_STATUS)
+    remove_device(tmp_path, 0)
+    reader()
+    assert reader.events == [second]
 
 
 def test_what_the_decoder_makes_of_a_trn2(trn2: Path) -> None:

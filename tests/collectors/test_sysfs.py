@@ -4,7 +4,7 @@ import pytest
 
 from tests.fakes.sysfs_tree import descriptors
 from trntop.collectors import sysfs
-from trntop.collectors.sysfs import Held, files_of, first_line, line_of
+from trntop.collectors.sysfs import OpenFile, files_of, first_line, line_of
 
 
 def test_first_line(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_a_held_file_is_read_anew_through_one_descriptor(tmp_path: Path) -> None
     path = tmp_path / "tx_bytes"
     path.write_text("1\n")
     before = descriptors()
-    file = Held(str(path))
+    file = OpenFile(str(path))
     assert descriptors() == before
     assert file.read() == b"1\n"
     path.write_text("23\n")
@@ -31,7 +31,7 @@ def test_a_held_file_is_read_anew_through_one_descriptor(tmp_path: Path) -> None
 def test_after_an_error_a_held_file_is_opened_again(tmp_path: Path) -> None:
     path = tmp_path / "tx_bytes"
     path.mkdir()
-    file = Held(str(path))
+    file = OpenFile(str(path))
     before = descriptors()
     with pytest.raises(IsADirectoryError):
         file.read()
@@ -66,7 +66,7 @@ def test_a_folder_of_this_machine(tmp_path: Path) -> None:
         "class": True,
         "mtu": False,
     }
-    assert folder.read("sys/mtu") == folder.held("sys/mtu").read() == b"9001\n1500\n"
+    assert folder.read("sys/mtu") == folder.keep_open("sys/mtu").read() == b"9001\n1500\n"
     assert line_of(folder, "sys/mtu") == "9001"
     assert line_of(folder, "sys/none") == ""
     assert folder.inode("sys/class/net/link") == folder.inode("sys/class")

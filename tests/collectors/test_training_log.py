@@ -228,3 +228,25 @@ class TestExamine:
         finding = examine([str(file)])
         assert finding.ok
         assert finding.found == "following 1 file with lines of a known format"
+
+
+async def test_compilations_and_timeouts_are_counted(sink: Notebook, file: Path) -> None:
+    file.write_text("")
+    wrapper = "INFO ||NEURON_CC_WRAPPER||:"
+    async with running(collector(file), sink):
+        await sink.until(lambda: sink.statuses)
+        append(
+            file,
+            f"2024-01-11 05:53:27.000203:  7  {wrapper} Call compiler with cmd: "
+            "['neuronx-cc', 'compile', 'model.MODULE_9+d41d8cd9.hlo.pb']\n"
+            f"2024-01-11 05:54:27.000203:  7  {wrapper} Compilation Successfully Completed for "
+            "model.MODULE_9+d41d8cd9.hlo_module.pb\n"
+            "[rank3]:[E ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught collective operation "
+            "timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600060 "
+            "milliseconds before timing out.\n",
+        )
+        await sink.until(lambda: sink.readings)
+    sample = decode(sink.readings[0].data)
+    assert sample.deltas["node_compile_seconds_total"] == pytest.approx(60.0)
+    assert sample.deltas["node_collective_timeouts_total"] == 1
+    assert sample.problems == ("rank 3: allreduce 7 timed out after 600 s",)

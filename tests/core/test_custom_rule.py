@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from trntop.analysis.rulebook import KINDS
-from trntop.core.custom_rule import MAX_RULES, OwnRule
+from trntop.core.custom_rule import MAX_RULES, CustomRule
 from trntop.core.errors import SettingsError
 from trntop.core.settings import Settings, load
 
 HOT = '[[rules]]\nname = "hot_host"\nwhen = "node_cpu_busy_ratio > 0.9"\n'
 
 
-def rules(tmp_path: Path, text: str) -> tuple[OwnRule, ...]:
+def rules(tmp_path: Path, text: str) -> tuple[CustomRule, ...]:
     config = tmp_path / "config.toml"
     config.write_text(text)
     return load(config, {}, reserved=KINDS).rules
@@ -64,7 +64,7 @@ def test_rules_may_stand_in_one_array(tmp_path: Path) -> None:
     ],
 )
 def test_what_has_passed_lies_a_twentieth_beyond(when: str, cleared: float) -> None:
-    assert OwnRule(name="x", when=when).cleared == pytest.approx(cleared)
+    assert CustomRule(name="x", when=when).cleared == pytest.approx(cleared)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_mistake_in_a_rule_names_its_line(tmp_path: Path, text: str, message: 
     assert error(tmp_path, text).startswith(message)
 
 
-def test_own_rules_come_from_the_file_only() -> None:
+def test_custom_rules_come_from_the_file_only() -> None:
     assert load(None, {"TRNTOP_RULES": "x"}).rules == ()
     with pytest.raises(SettingsError, match="unknown setting rules"):
         load(None, {}, {"rules": "x"})

@@ -45,7 +45,7 @@ def test_each_scrape_has_the_newest_view() -> None:
     registry.register(TrntopCollector(lambda: views[0]))
     assert registry.get_sample_value("trn_instance_info") is None
     assert {name for name, _ in samples(generate_latest(registry))} == {
-        "trntop_build_info", "trntop_series_dropped"
+        "trntop_build_info", "trntop_nodes", "trntop_series_dropped"
     }  # fmt: skip
     del views[0]
     assert "trn_incident_active" in {name for name, _ in samples(generate_latest(registry))}

@@ -22,13 +22,13 @@ job                     pretrain-13b      bake-off
 seen                          10 min    1 min 30 s
 step time, median             4.28 s r      5.20 s r  1.21×  worse
 step time, p95                4.41 s r      5.25 s r  1.19×  worse
-tokens/s                       979 k r       985 k r  1.01×  alike
+tokens/s                       979 k r       985 k r  1.01×  similar
 cost per M tokens             $0.050 d      $0.028 d  0.56×  better
 utilization                     98 % d           –
 incidents                          1             0           better
   efa_degraded                     1             0           better
 
-r reported, d derived, ~ estimated; – unknown in this run; alike: within 2 %"""
+r reported, d derived, ~ estimated; – unknown in this run; similar: within 2 %"""
 
 MARKDOWN = """\
 # trntop compare
@@ -76,10 +76,10 @@ def test_text() -> None:
 
 
 def test_a_narrow_terminal_loses_the_ratio_before_the_verdict() -> None:
-    shown = exported.text(found(), 60)
+    shown = exported.text(found(), 62)
     assert "B / A" not in shown.partition("not shown")[0]
     assert "worse" in shown
-    assert all(len(line) <= 60 for line in shown.splitlines()[3:-1])
+    assert all(len(line) <= 62 for line in shown.splitlines()[3:-1])
 
 
 def test_json() -> None:

@@ -21,7 +21,7 @@ from trntop.catalog import CATALOG, Kind, Page, page_of
 from trntop.core.errors import UsageError
 from trntop.core.settings import Analysis
 from trntop.exporters import shipped_dashboards
-from trntop.exporters.metrics import allocations, pages, process, status
+from trntop.exporters.metrics import allocations, judging, pages, process, status
 from trntop.exporters.metrics.exposition import Family
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana"
@@ -37,7 +37,7 @@ SUBSTITUTES = {
 
 FAMILIES: dict[str, Kind] = {
     one.name: one.kind
-    for module in (status, allocations, pages)
+    for module in (status, allocations, pages, judging)
     for one in vars(module).values()
     if isinstance(one, Family)
 } | {family.name: family.kind for family, _ in process.families()}
@@ -50,6 +50,9 @@ FOREIGN = {"up"}
 UNUSED = {
     "process_virtual_memory_bytes": "resident memory is what is limited",
     "process_max_fds": "see process_open_fds",
+    "trntop_behind_seconds": "trntop and trntop incidents state it",
+    "trn_rule_info": "alerts quote it",
+    "trntop_nodes": "lists the exporters to choose from",
 }
 """Metrics of `/metrics` that no dashboard shows → why."""
 

@@ -18,7 +18,7 @@ from tests.builders import NOON, make_incident, make_node, view_of
 from tests.exporters.test_dashboards import FOLDER, NAMES, expressions, panels, substituted
 from tests.prometheus_server import PrometheusServer, Scrape, needs_prometheus, prometheus
 from trntop.analysis.rulebook import RULEBOOK
-from trntop.catalog import NEURON_MONITOR, STEPS, Entity, Page
+from trntop.catalog import COLLECTIVES, NEURON_MONITOR, STEPS, Entity, Page
 from trntop.collectors.simulator import parse, simulate
 from trntop.core.model import Allocation, Severity, State, View
 from trntop.core.settings import Settings
@@ -58,6 +58,13 @@ def _rare(index: int) -> View:
             "job_samples_per_second": [20.0],
             "job_logged_step_seconds": [4.1],
             "link_latency_seconds": [15e-6],
+            "node_nfs_read_bytes_total": rising[:1],
+            "node_nfs_written_bytes_total": rising[:1],
+            **{
+                f"job_{kind}_{name}": [value]
+                for kind in COLLECTIVES
+                for name, value in (("share_ratio", 0.1), ("busbw_bytes_per_second", 9e9))
+            },
         },
     )
     inventory = dataclasses.replace(

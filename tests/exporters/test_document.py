@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
+from trntop.analysis.rulebook import NEXT_STEPS
 from trntop.catalog import CATALOG, NEURON_MONITOR, PROFILES, Entity
 from trntop.core.model import (
     Allocation,
@@ -39,7 +40,7 @@ def test_outline() -> None:
     found = written(make_view(2, incidents=[make_incident()], simulated=True))
     assert list(found) == [
         "schema", "time", "simulated", "ended", "cluster", "nodes", "incidents",
-        "problems",
+        "judged_from", "rules", "problems",
     ]  # fmt: skip
     assert found["cluster"] is None, "each node speaks for itself"
     assert (found["schema"], found["time"], found["simulated"]) == (1, NOON, True)
@@ -297,6 +298,8 @@ def test_incident() -> None:
         "detected_at": None,
         "returns": 0,
         "summary": "EFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)",
+        "next_step": NEXT_STEPS["comm_bound"],
+        "runbook": "docs/runbooks/comm_bound.md",
         "evidence": [
             {
                 "text": "comm share 31 % of step time",
@@ -310,10 +313,16 @@ def test_incident() -> None:
     }
 
 
+def test_a_custom_rule_has_neither_a_next_step_nor_a_runbook() -> None:
+    found = document.incident(dataclasses.replace(make_incident(), kind="too_hot"))
+    assert (found["next_step"], found["runbook"]) == (None, None)
+
+
 def test_analysis() -> None:
     found = strict(document.encode(document.analysis(16, 600.5, [make_incident()])))
     assert list(found) == [
-        "schema", "simulated", "nodes", "duration_seconds", "incidents", "problems",
+        "schema", "simulated", "nodes", "duration_seconds", "incidents", "judged_from",
+        "rules", "problems",
     ]  # fmt: skip
     assert (found["schema"], found["nodes"], found["duration_seconds"]) == (1, 16, 600.5)
     assert found["incidents"][0]["closed_at"] is None

@@ -142,7 +142,7 @@ def test_what_is_missing_says_why() -> None:
     silent = {PROFILES: State.DOWN, TENSOR_ENGINE: State.DOWN}
     one = make_node(0, states=silent, reason="needs SDK 2.25")
     text = shown(view_of(one, make_node(1)))
-    assert "– HBM bw: no profile of train_step.neff: trntop profile add FILE (trn-000)" in text
+    assert "~ HBM bw: no profile of train_step.neff: trntop profile add FILE (trn-000)" in text
     assert "– TE: tensor-engine: needs SDK 2.25 (trn-000)" in text
     text = shown(view_of(*(make_node(index, states=silent, reason="x") for index in range(3))))
     assert "– TE: tensor-engine: x\n" in text
@@ -257,10 +257,16 @@ def test_report() -> None:
         "          EFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)",
         "            - trn-001: comm share 31 % of step time",
         "            - 16 nodes wait 0.9 s a step",
+        "          Next step: Check retransmits and rails on the EFA screen; then batch size and",
+        "          bucket sizes.",
+        "          Runbook: trntop rules comm_bound",
         "11:59:00  ● critical  node_silent  trn-001",
         "          EFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)",
         "            - trn-001: comm share 31 % of step time",
         "            - 16 nodes wait 0.9 s a step",
+        "          Next step: Check that the node is up, neuron-monitor is running and the network",
+        "          path is open.",
+        "          Runbook: trntop rules node_silent",
         "2 incidents: 1 critical, 1 warning; 1 open",
     ]
 

@@ -204,6 +204,10 @@ def neuron_device(
         for kind in ("corrected", "uncorrected"):
             write(stats / "hardware" / f"{name}_{kind}", 0)
     write(stats / "hardware/mem_ecc_repairable_uncorrected", 0)
+    if moved:
+        for name in ("hbm_ecc_err_count", "repairable_hbm_ecc_err_count", "sram_ecc_err_count"):
+            write(stats / "hardware/health_status" / name, 0)
+        write(stats / "hardware/health_status/hw_error_event", "")
     write(folder / health / "unhealthy_components", "")
     write(folder / health / "healthcheck_heartbeat", 17)
     write(stats / "power/utilization", "POWER_STATUS_VALID,1763650000,0.86,25.00,18.86")

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from tests.builders import NOON, make_node, make_view, view_of
+from tests.builders import NOON, make_incident, make_node, make_view, view_of
 from trntop.catalog import Provenance
 from trntop.core.model import Allocation, Compilation, NodeView, Phase, Stage
 from trntop.pipeline.jobs import (
@@ -13,6 +13,7 @@ from trntop.pipeline.jobs import (
     job_means,
     job_phase,
     means_of,
+    with_stalled,
 )
 
 POD = Allocation(namespace="ml", pod="train-0", container="main")
@@ -88,3 +89,23 @@ def test_the_phase_of_a_job() -> None:
     phase = Phase(Stage.EVALUATING, NOON, "executions continue without steps")
     cluster = dataclasses.replace(cluster, phases={"pretrain-13b": phase})
     assert job_phase(cluster, "pretrain-13b") is phase, "the rules see the whole job"
+
+
+def test_a_job_with_an_open_hang_is_stalled_and_has_no_rates() -> None:
+    cluster = make_view(nodes=2).cluster
+    node, other = cluster.names
+    hang = make_incident("hang", job="pretrain-13b", node=None, opened_at=cluster.time - 12.0)
+    found = with_stalled(cluster, [hang], {node: "pretrain-13b", "gone": "pretrain-13b"})
+    frame = found.nodes[node].frame
+    assert frame.phase == Phase(Stage.STALLED, cluster.time - 12.0, "no progress for 12 s")
+    assert frame.value("job_mfu_ratio") is None
+    assert frame.why_absent("job_mfu_ratio") == "no progress for 12 s"
+    assert frame.value("job_step") is not None
+    assert found.nodes[other] is cluster.nodes[other]
+    assert found.phases["pretrain-13b"].stage is Stage.STALLED
+
+
+def test_a_closed_hang_changes_nothing() -> None:
+    cluster = make_view(nodes=2).cluster
+    hang = make_incident("hang", job="pretrain-13b", closed_at=cluster.time)
+    assert with_stalled(cluster, [hang], {"trn-000": "pretrain-13b"}) is cluster

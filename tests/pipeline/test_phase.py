@@ -17,7 +17,9 @@ def columns(values: Values) -> dict[str, Column]:
     names = {
         "util": "node_neuroncore_utilization_mean_ratio",
         "executed": "node_executions_completed_per_second",
+        "sent": "node_efa_tx_bytes_per_second",
         "written": "node_lustre_written_bytes_per_second",
+        "nfs": "node_nfs_written_bytes_per_second",
         "step": "job_step",
         "seconds": "job_step_seconds",
         "modules": "node_compile_cache_modules",
@@ -108,17 +110,42 @@ def test_the_process_itself_is_believed_until_its_next_step() -> None:
     assert (phase.stage, phase.since) == (Stage.TRAINING, None), "it trained at the first look"
 
 
-def test_writes_in_a_pause_are_a_checkpoint() -> None:
+@pytest.mark.parametrize("where", ["written", "nfs"])
+def test_writes_in_a_pause_are_a_checkpoint(where: str) -> None:
     ticks = [(float(t), {"util": 0.9, "step": 50.0 + t, "seconds": 1.0}) for t in range(20)]
-    ticks += [(20.0 + t, {"util": 0.0, "step": 69.0, "written": 2.1e9}) for t in range(10)]
+    ticks += [(20.0 + t, {"util": 0.0, "step": 69.0, where: 2.1e9}) for t in range(10)]
     phase = run(*ticks)
     assert phase is not None
     assert (phase.stage, phase.why) == (Stage.CHECKPOINTING, "heavy writes to disk")
 
 
+def test_a_compilation_names_a_cache_that_cannot_be_counted() -> None:
+    inventory = dataclasses.replace(
+        NODE, compilation=Compilation(0.0, 2), facts={"compile_cache": "s3://bucket/cache"}
+    )
+    phase = run((1.0, {"util": 0.0}), inventory=inventory)
+    assert phase is not None
+    assert phase.why == "2 compilers, cache at s3://bucket/cache"
+
+
 def test_processes_without_work_are_idle() -> None:
     phase = run((1.0, {"util": 0.0}))
     assert phase == Phase(Stage.IDLE, None, "1 Neuron process, no core busy", Provenance.DERIVED)
+
+
+@pytest.mark.parametrize(
+    ("sent", "stage"),
+    [({}, Stage.EXECUTING), ({"sent": 2e9}, Stage.TRAINING)],
+    ids=["alone", "EFA"],
+)
+@pytest.mark.parametrize("work", [{"executed": 37.0}, {}], ids=["executions", "utilization"])
+def test_a_node_that_works_alone_without_steps_executes(
+    sent: dict[str, float], work: dict[str, float], stage: Stage
+) -> None:
+    ticks = [(float(t), {"util": 0.02, **work, **sent}) for t in range(30)]
+    phase = run(*ticks, inventory=dataclasses.replace(NODE, keys={Entity.RUNTIME: (1,)}))
+    assert phase is not None
+    assert phase.stage is stage
 
 
 def test_where_nothing_tells_there_is_no_phase() -> None:

@@ -238,9 +238,12 @@ def test_which_neff_it_is_of(
         ([[[[GOLDEN]]]], "no summary of a profile: no `hbm_read_bytes` in it"),
         ({"hbm_read_bytes": 1}, "missing required field `hbm_write_bytes`"),
         (GOLDEN | {"hbm_read_bytes": "3.995 GiB"}, "hbm_read_bytes"),
-        (GOLDEN | {"hbm_read_bytes": -1}, "hbm_read_bytes: -1 is no number of bytes"),
-        (GOLDEN | {"total_time": 54820}, "total_time: 54820 is no time of one execution in sec"),
-        (GOLDEN | {"total_time": 0}, "total_time: 0 is no time of one execution in seconds"),
+        (GOLDEN | {"hbm_read_bytes": -1}, "hbm_read_bytes: -1 is not a number of bytes"),
+        (
+            GOLDEN | {"total_time": 54820},
+            "total_time: 54820 is not the time of one execution",
+        ),
+        (GOLDEN | {"total_time": 0}, "total_time: 0 is not the time of one execution in seconds"),
         (GOLDEN | {"cc_op_active_time": 14.7}, "cc_op_active_time: 14.7 s is not within total"),
     ],
 )

@@ -89,3 +89,13 @@ def test_a_gap_leaves_nothing_to_average() -> None:
         tick = columns([10.0])
         smoother.add_bounds(float(second), tick)
     assert FLOOR not in tick
+
+
+def test_bounds_that_exclude_nothing_are_absent() -> None:
+    """A job that hangs: nothing on the wire, and all cores wait."""
+    smoother = Smoother()
+    for second in range(30):
+        tick = columns([0.0], busy=1.0, engine=0.0)
+        smoother.add_bounds(float(second), tick)
+    assert FLOOR not in tick
+    assert CEILING not in tick

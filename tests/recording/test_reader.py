@@ -301,6 +301,14 @@ def test_an_absurd_period_does_not_move_time_back_or_to_infinity(
     assert times[-1] - times[0] <= 7200.0
 
 
+def test_numbered_reports_are_accepted(tmp_path: Path) -> None:
+    first, second = (json.loads(report(period)) for period in (1.0, 2.0))
+    numbered = json.dumps({"1": first, "2": second}).encode()
+    readings = list(write(tmp_path / "run", numbered))
+    assert [json.loads(reading.data) for reading in readings] == [first, second]
+    assert readings[1].time - readings[0].time == 2.0
+
+
 def test_a_pretty_printed_report_is_accepted(tmp_path: Path) -> None:
     pretty = json.dumps(json.loads(report(1.0)), indent=4).encode()
     recording = write(tmp_path / "trn-000.json", pretty + b"\n" + pretty)

@@ -228,6 +228,6 @@ def test_the_layout_of_nodes_that_are_alike_is_shared() -> None:
         listener = wire.FrameDecoder(node.name)
         before, frame = FrameEncoder(node.name, 1.0).messages(node)
         for message in (*before, frame):
-            listener.take(message)
+            listener.decode(message)
         listeners.append(listener)
     assert len({id(one._layout) for one in listeners}) == 1

@@ -205,7 +205,7 @@ def test_a_node_that_is_looked_at_later_gets_its_past_too() -> None:
 def test_what_is_no_message_is_refused_in_words(data: bytes) -> None:
     told = SummaryTracker(History(60), 1.0)
     with pytest.raises(DecodeError):
-        told.take(Reading("prom", PROMETHEUS, NOON, data))
+        told.add(Reading("prom", PROMETHEUS, NOON, data))
     whole = monitor(Reading("prom", PROMETHEUS, NOON, data)).tick(NOON).cluster.whole
     assert whole is not None
     assert whole.problem

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Set
+from functools import reduce
 
 import msgspec
 import numpy as np
@@ -32,7 +33,7 @@ def later(view: NodeView, seconds: float, **columns: Column | None) -> NodeView:
 def heard(listener: FrameDecoder, *messages: bytes) -> NodeView | None:
     view = None
     for message in messages:
-        view = listener.take(message)
+        view = listener.decode(message)
     return view
 
 
@@ -140,7 +141,7 @@ class TestRoundTrip:
         speaker = FrameEncoder(view.name, 1.0)
         for second in range(10):
             _, frame = speaker.messages(later(view, second))
-        assert FrameDecoder("late").take(frame) is None
+        assert FrameDecoder("late").decode(frame) is None
         answer = heard(FrameDecoder("late"), *speaker.preface, frame)
         assert answer is not None
         assert _told(answer) == view.frame.columns.keys()
@@ -153,7 +154,7 @@ class TestRoundTrip:
             before, frame = speaker.messages(now)
             heard(listener, *before)
             if second % 4 == 0:
-                answer = listener.take(frame)
+                answer = listener.decode(frame)
                 assert answer is not None
                 assert_alike(now, answer)
 
@@ -223,6 +224,7 @@ class TestHostile:
             ("inventory", {"node": "x", "core_device": [1, 2, 3]}, "do not match the parts"),
             ("inventory", {"node": "x", "core_device": [2**70]}, "no message"),
             ("inventory", {"node": "x", "core_device": {"a": 1}}, "inventory"),
+            ("inventory", reduce(lambda inner, _: [inner], range(500), []), "nested more than 16"),
         ],
     )
     def test_announcements(self, field: str, value: object, why: str) -> None:
@@ -231,7 +233,7 @@ class TestHostile:
         except OverflowError:
             return  # msgpack has no such number
         with pytest.raises(DecodeError, match=why):
-            FrameDecoder("n").take(message)
+            FrameDecoder("n").decode(message)
 
     def test_columns_that_are_named_twice(self) -> None:
         def twice(parts: dict[str, object]) -> None:
@@ -240,7 +242,7 @@ class TestHostile:
             columns[1] = columns[0]
 
         with pytest.raises(DecodeError, match="do not match"):
-            FrameDecoder("n").take(damaged(twice))
+            FrameDecoder("n").decode(damaged(twice))
 
     def test_unknown_columns_are_left_out(self) -> None:
         view = make_node(0)
@@ -285,7 +287,7 @@ class TestHostile:
         listener = FrameDecoder("n")
         for message in messages:
             try:
-                view = listener.take(bytes(message))
+                view = listener.decode(bytes(message))
             except DecodeError:
                 continue
             if view is not None:

@@ -1,9 +1,11 @@
 import pytest
 
 from tests.reports import monitor_reading, report, runtime, step_reading
-from trntop.core.model import Sample, State
+from trntop.catalog import AGENT
+from trntop.core.model import Reading, Sample, State
 from trntop.core.settings import Settings
 from trntop.pipeline.jobs import job_mean
+from trntop.remote.node import RemoteNode
 from trntop.session.monitor import MAX_CATCH_UP, Monitor, play
 from trntop.sources import DECODERS
 
@@ -59,6 +61,17 @@ def test_a_defect_of_a_decoder_costs_one_payload(
     assert source.counts["undecodable"] == 1
 
 
+def test_a_defect_in_reading_an_agent_costs_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: RemoteNode, reading: Reading) -> None:
+        raise RecursionError("a defect")
+
+    monitor = Monitor(Settings())
+    monkeypatch.setattr(RemoteNode, "feed", broken)
+    monitor.feed(Reading("n", AGENT, 1.0, b""))
+    (source,) = monitor.tick(1.0).cluster.nodes["n"].frame.sources
+    assert "RecursionError" in source.reason
+
+
 def test_a_long_gap_is_one_gap_not_a_burst() -> None:
     stream = [
         monitor_reading(report(runtime()), 0.0),
@@ -85,11 +98,11 @@ def test_simulated_values_are_marked() -> None:
     assert monitor.tick(0.0).cluster.simulated
 
 
-@pytest.mark.parametrize("beat", [90.0, 100.25, 103.0, 2000.0])
-def test_ticks_fall_on_a_beat(beat: float) -> None:
+@pytest.mark.parametrize("tick_at", [90.0, 100.25, 103.0, 2000.0])
+def test_ticks_fall_on_a_beat(tick_at: float) -> None:
     stream = [monitor_reading(report(runtime()), 100.25 + t) for t in range(5)]
-    *views, last = play(stream, Monitor(Settings()), beat=beat)
-    start = 101.25 if beat == 100.25 else 101.0
+    *views, last = play(stream, Monitor(Settings()), tick_at=tick_at)
+    start = 101.25 if tick_at == 100.25 else 101.0
     assert [view.time for view in views] == [start + t for t in range(4)]
     assert last.ended
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from trntop.analysis.rule_inputs import rule_inputs
 from trntop.cli import main
 from trntop.collectors import simulator
-from trntop.core.custom_rule import OwnRule
+from trntop.core.custom_rule import CustomRule
 from trntop.core.errors import RecordingError, TrntopError
 from trntop.core.model import Reading, View
 from trntop.core.settings import Settings
@@ -71,7 +71,7 @@ def test_the_views_are_those_of_one_process(one_process: list[View]) -> None:
 
 
 def test_what_is_not_wanted_is_left_out(one_process: list[View]) -> None:
-    own = OwnRule(name="loaded", when="node_load1 >= 0", hold=0.0)
+    own = CustomRule(name="loaded", when="node_load1 >= 0", hold=0.0)
     settings = replace(Settings(), rules=(own,))
     wanted = rule_inputs(settings.rules)
     made = list(parallel.Shares(lambda: iter(stream()), list, settings, (), 2, wanted))

@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -7,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.reports import monitor_reading, report, runtime
-from trntop.core.model import Reading, State, View
+from trntop.core.model import Reading, State, Status, View
 from trntop.core.settings import Collect, Settings
+from trntop.session import runner
 from trntop.session.collector import Sink
 from trntop.session.monitor import Monitor
 from trntop.session.runner import Playback, Session
@@ -21,7 +23,7 @@ def stream(count: int) -> list[Reading]:
     return [monitor_reading(report(runtime()), 1000.0 + t) for t in range(count)]
 
 
-def wait_for(session: Session, condition: object, seconds: float = 5.0) -> bool:
+def wait_for(session: Session, condition: object, seconds: float = 60.0) -> bool:
     """Waits for a view that satisfies `condition`, by its arrival, not by sleeping."""
     assert callable(condition)
     arrived = threading.Event()
@@ -209,7 +211,7 @@ class Player:
     def wait(self, condition: Callable[[View], bool]) -> View:
         """The first view of which `condition` holds; forgets those before it."""
         with self._news:
-            assert self._news.wait_for(lambda: any(map(condition, self.views)), 5)
+            assert self._news.wait_for(lambda: any(map(condition, self.views)), 60)
             while not condition(self.views[0]):
                 self.views.pop(0)
             return self.views[0]
@@ -311,3 +313,71 @@ def test_without_a_way_to_move_nothing_is_sought() -> None:
     assert not session.seek(1001)
     session.stop()
     assert session.view.ended
+
+
+class Remembering:
+    """A collector that hands over a past, and has a reading before that."""
+
+    node, source = "n", "neuron-monitor"
+
+    def __init__(self, seconds: int = 0, *, ends: bool = True) -> None:
+        self._seconds = seconds
+        self._ends = ends
+        self._handed = asyncio.Event()
+
+    async def recalled(self) -> None:
+        await self._handed.wait()
+
+    async def run(self, sink: Sink) -> None:
+        now = sink.now()
+        sink.status(Status("n", "neuron-monitor", State.DOWN, "not yet"))
+        sink.status(Status("list", "agent", State.STARTING, "connecting"))
+        sink.remove("list")
+        sink.reading(monitor_reading(report(runtime()), now))
+        if sink.wants_past and self._seconds:
+            past = range(-self._seconds, 0)
+            sink.past([monitor_reading(report(runtime()), now + second) for second in past])
+        if self._ends:
+            self._handed.set()
+        await asyncio.Event().wait()
+
+
+class TestPast:
+    def views(self, collector: Remembering, *, recall: bool = True) -> list[View]:
+        """All views up to the first of the present."""
+        session = Session(Monitor(FAST, 1.0), collectors=[collector], recall=recall)
+        views: list[View] = []
+        session.subscribe(views.append)
+        began = session.clock.now()
+        session.start()
+        try:
+            assert wait_for(session, lambda view: view.time >= began and not session.loading)
+        finally:
+            session.stop()
+        return views
+
+    def test_it_is_played_before_the_first_view_of_the_present(self) -> None:
+        views = self.views(Remembering(400))
+        assert views[-1].time - views[0].time == pytest.approx(400, abs=6)
+        gaps = {round(b.time - a.time) for a, b in itertools.pairwise(views[:-1])}
+        assert gaps == {1, 4}
+        fresh = [view.cluster.nodes["n"].state for view in views[:-1]]
+        assert set(fresh) == {State.FRESH}
+
+    def test_what_arrived_meanwhile_comes_after_it(self) -> None:
+        views = self.views(Remembering(30))
+        (source,) = views[-1].cluster.nodes["n"].frame.sources
+        assert (source.state, source.counts["readings"]) == (State.FRESH, 31)
+        # An address whose nodes have names of their own is no node.
+        assert views[-1].cluster.names == ("n",)
+
+    def test_without_one_it_begins_at_once(self) -> None:
+        assert len(self.views(Remembering())) <= 2
+        assert len(self.views(Remembering(400), recall=False)) <= 2
+
+    def test_a_past_that_does_not_come_delays_it_for_a_moment(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(runner, "PAST_TIMEOUT", (0.05, 0.05, 0.1))
+        views = self.views(Remembering(30, ends=False))
+        assert views[-1].time - views[0].time == pytest.approx(30, abs=3)

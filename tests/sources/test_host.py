@@ -18,6 +18,7 @@ REPORT: dict[str, Any] = {
     "network": {"ens5": {"rx_bytes": 1, "tx_bytes": 2}, "ens6": {"rx_bytes": 30, "tx_bytes": 40}},
     "disk": {"read_bytes": 5, "written_bytes": 6},
     "lustre": {"a": {"read_bytes": 7, "written_bytes": 8}, "b": {"read_bytes": 70}},
+    "nfs": {"/efs": {"read_bytes": 9, "written_bytes": 10}},
     "processes": {"count": 812, "partial": False},
     "compilers": [
         {"pid": 2, "since": 1763650010.0, "command": "neuronx-cc compile"},
@@ -50,6 +51,8 @@ def test_every_value() -> None:
         "node_disk_written_bytes_total": 6,
         "node_lustre_read_bytes_total": 77,
         "node_lustre_written_bytes_total": 8,
+        "node_nfs_read_bytes_total": 9,
+        "node_nfs_written_bytes_total": 10,
     }
     sample = decode(encode())
     assert sample.facts["compilation"] == Compilation(since=1763650000.0, processes=2)
@@ -60,6 +63,14 @@ def test_every_column_of_the_source_is_filled() -> None:
     named = {name for name, quantity in CATALOG.items() if quantity.source == HOST}
     assert set(decode(encode()).columns) == named
     assert all(CATALOG[name].entity is Entity.NODE for name in named)
+
+
+def test_modules_of_a_cache_in_s3_are_not_counted() -> None:
+    sample = decode(encode(compile_cache={"path": "s3://bucket/cache"}))
+    assert sample.facts["facts"]["compile_cache"] == "s3://bucket/cache"
+    assert sample.absent == {
+        "node_compile_cache_modules": "modules at s3://bucket/cache are not counted"
+    }
 
 
 def test_what_is_not_said_is_absent() -> None:

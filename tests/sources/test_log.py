@@ -53,6 +53,10 @@ HUGGING_FACE = (
              "grad_norm": 1.25},
         ),
         (
+            "step 12 step_time 1.5s throughput 102.4 seq/s loss 9.187 grad norm None",
+            {"step": 12, "step_seconds": 1.5, "samples_per_second": 102.4, "loss": 9.187},
+        ),
+        (
             "LOG Thu Sep 29 22:30:10 2022 - (0, 78) step_loss : 9.1875  learning_rate : 1.56e-05 "
             " throughput : 2873.14",
             {"step": 78, "loss": 9.1875, "samples_per_second": 2873.14},
@@ -67,17 +71,20 @@ HUGGING_FACE = (
             "norm 0.5, global rank 0",
             {"step": 120, "loss": 3.5, "samples_per_second": 12.25, "grad_norm": 0.5},
         ),
-        (NEMO, {"step": 188, "loss": 7.56, "step_seconds": 18.79}),
-        (NEMO_2, {"step": 1, "loss": 13.4, "step_seconds": 321.89}),
+        (NEMO, {"step": 188, "loss": 7.56, "step_seconds": 18.79, "epoch": 189 / 301501}),
+        (NEMO_2, {"step": 1, "loss": 13.4, "step_seconds": 321.89, "epoch": 3 / 91}),
         (
             "Epoch 0: 1%|1| 10/991 [00:05<08:52, 4.00it/s, loss=6.7, throughput=512.5, "
             "throughput_peak=600.0, gradient_norm=0.25, global_step=9.000]",
             {"step": 9, "loss": 6.7, "step_seconds": 0.25, "samples_per_second": 512.5,
-             "grad_norm": 0.25},
+             "grad_norm": 0.25, "epoch": 10 / 991},
         ),
         ("Train throughput (iter/sec): 250.0", {"step_seconds": 0.004}),
         ("Train throughput (iter/sec): 0", {}),
-        (HUGGING_FACE, {"loss": 2.6031, "grad_norm": 1.88, "tokens_per_second": 2737.98}),
+        (
+            HUGGING_FACE,
+            {"loss": 2.6031, "grad_norm": 1.88, "tokens_per_second": 2737.98, "epoch": 2.24},
+        ),
         ("{'loss': '2.6', 'grad_norm': '1.9', 'learning_rate': '5e-07'}",
          {"loss": 2.6, "grad_norm": 1.9}),
         (

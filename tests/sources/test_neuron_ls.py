@@ -93,7 +93,7 @@ def test_what_is_said_of_the_whole_machine_comes_first() -> None:
 def test_entries_that_are_no_device_spare_the_rest() -> None:
     sample = decode(encode([*DEVICES, DEVICES[0], {"bdf": "cc:00.0"}, 3]))
     assert sorted(sample.facts["device_links"]) == [0, 1]
-    assert sample.problems == ("3 entries that are no further device",)
+    assert sample.problems == ("3 entries without another device",)
 
 
 def test_the_logical_core_size_is_known_only_when_it_is_stated() -> None:

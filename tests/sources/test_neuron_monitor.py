@@ -1,17 +1,15 @@
-from pathlib import Path
-
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tests import captures
+from tests.captures import needs_captures
 from tests.reports import core_memory, encode, report, runtime
 from trntop.catalog import CATALOG, Entity
 from trntop.core.errors import DecodeError
 from trntop.core.model import Sample
 from trntop.sources.neuron_monitor import decode
-
-CAPTURE = Path(__file__).parents[3] / "shared" / "captures" / "neuron-monitor-inf2.xlarge.json"
 
 
 def value(sample: Sample, name: str) -> list[float | None]:
@@ -26,10 +24,9 @@ def test_every_column_is_in_the_catalog_and_as_long_as_its_keys() -> None:
         assert len(column) == expected, name
 
 
+@needs_captures
 def test_public_capture() -> None:
-    if not CAPTURE.exists():
-        pytest.skip("the public captures are not beside this checkout")
-    sample = decode(CAPTURE.read_bytes())
+    sample = decode(captures.NEURON_MONITOR.read_bytes())
     assert value(sample, "neuroncore_utilization_ratio") == [0.2504577690127115, 0.0]
     assert value(sample, "neuroncore_flops_per_second")[0] == 346336403642
     assert value(sample, "runtime_executions_completed_per_second") == [34408 / 5]
@@ -66,7 +63,25 @@ def test_idle_cores_are_zero_and_unreadable_ones_absent() -> None:
     broken = runtime(2) | {"error": "lost the runtime\x1b[2J"}
     sample = decode(encode(report(runtime(1, {0: 80.0}), broken, devices=2)))
     assert value(sample, "neuroncore_utilization_ratio") == [0.8, None, None, None]
+    assert value(sample, "neuroncore_memory_used_bytes") == [1 << 30, None, None, None]
     assert sample.problems == ("runtime 2: lost the runtime\ufffd[2J",)
+
+
+def test_memory_of_cores_is_unknown_where_a_runtime_s_could_not_be_read() -> None:
+    unread = runtime(2, {0: 0.0, 1: 40.0})
+    unread["report"]["memory_used"]["error"] = "timeout"
+    sample = decode(encode(report(runtime(1, {0: 80.0, 1: 0.0}, {0: 100, 1: 0}), unread)))
+    assert value(sample, "neuroncore_memory_used_bytes") == [100, None]
+    assert value(sample, "neuroncore_memory_tensors_bytes")[1] is None
+
+
+def test_a_lost_device_has_no_values_whatever_its_runtime_reports() -> None:
+    payload = report(
+        runtime(1, dict.fromkeys(range(4), 80.0), dict.fromkeys(range(4), 100)),
+        devices=2,
+    )
+    del payload["system_data"]["neuron_hw_counters"]["neuron_devices"][1]
+    assert value(decode(encode(payload)), "neuroncore_memory_used_bytes") == [100, 100, None, None]
 
 
 def test_no_runtime_list_says_nothing_about_cores() -> None:
@@ -93,7 +108,8 @@ def test_the_first_report_has_no_rates() -> None:
     assert "runtime_executions_completed_per_second" not in sample.columns
     assert sample.deltas == {}
     assert value(sample, "neuroncore_memory_used_bytes") == [1 << 30, 1 << 30]
-    assert "first report" in sample.absent["neuroncore_utilization_ratio"]
+    why = sample.absent["neuroncore_utilization_ratio"]
+    assert why == "the report covers only 470 µs"
 
 
 def test_one_runtime_s_trouble_takes_nothing_from_another() -> None:
@@ -253,6 +269,22 @@ def test_any_json_is_decoded_or_refused(payload: object) -> None:
         return
     for name, column in sample.columns.items():
         assert not np.isinf(column).any(), name
+
+
+@pytest.mark.parametrize(
+    ("name", "uuid", "shown"),
+    [
+        ("2.2.0.73+0af5a171c-/neuronxcc-y_d15g2g", "302e6ea0", "302e6ea0"),
+        ("2.2.0.73+0af5a171c-/neuronxcc-y_d15g2g", "", "neuronxcc-y_d15g2g"),
+        ("/cache/neuronxcc-2.neff", "302e6ea0", "neuronxcc-2.neff"),
+        ("rn50_v1/model", "302e6ea0", "model"),
+    ],
+)
+def test_a_program_whose_name_is_cut_has_its_uuid(name: str, uuid: str, shown: str) -> None:
+    payload = runtime()
+    payload["report"]["memory_used"]["loaded_models"] = [{"name": name, "uuid": uuid}]
+    (process,) = decode(encode(report(payload))).facts["runtimes"]
+    assert process.neffs[0].name == shown
 
 
 def test_a_report_of_the_simulator_says_so() -> None:

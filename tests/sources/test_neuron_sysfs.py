@@ -184,6 +184,27 @@ def test_no_word_on_health_is_no_health() -> None:
     assert decoded.absent[UNHEALTHY] == "the Neuron driver (2.25.4.0) reports it since 2.30.2"
 
 
+def test_errors_of_the_health_status_count_where_the_driver_has_no_others() -> None:
+    status = {"hbm_ecc_err_count": 2, "sram_ecc_err_count": 3}
+    columns = sample({"health_status": status, "hardware": {"mem_ecc_uncorrected": 1}}).columns
+    assert columns["device_mem_ecc_uncorrected_total"] == [1]
+    assert columns["device_sram_ecc_uncorrected_total"] == [3]
+    assert "device_mem_ecc_repairable_uncorrected_total" not in columns
+
+
+def test_a_driver_that_is_new_enough_is_not_called_old() -> None:
+    decoded = sample({}, driver="2.31.0.0")
+    assert decoded.absent[UNHEALTHY] == (
+        "the Neuron driver (2.31.0.0) does not report it for this device"
+    )
+
+
+def test_lost_devices_are_the_reason_rather_than_the_driver() -> None:
+    decoded = sample({"lost": "No such device"}, driver="2.31.0.0")
+    assert set(decoded.absent.values()) == {"no device can be read: all are lost"}
+    assert UNHEALTHY in decoded.absent
+
+
 def test_a_lost_device_stays_listed_and_is_named() -> None:
     decoded = sample(
         {"cores": {"0": core(device_mem={"total": 5})}},

@@ -132,3 +132,35 @@ def test_it_decodes_or_refuses(members: dict[str, Any], seconds: float) -> None:
         assert CATALOG[name].entity in (Entity.JOB, Entity.RANK)
         assert math.isfinite(column.item())
         assert name == "job_loss" or column.item() >= 0
+
+
+def test_collectives_by_kind() -> None:
+    sample = decode(
+        record(
+            reduction_seconds=1.0,
+            collectives={
+                "all_reduce": {"count": 3, "seconds": 0.5, "bytes": 1e9, "bus_bytes": 1.5e9},
+                "all_gather": {"count": 1, "seconds": 7},
+                "gossip": {"count": 1, "seconds": 1},
+            },
+        )
+    )
+    by_kind = {
+        name: column.item()
+        for name, column in sample.columns.items()
+        if name.startswith(("job_all", "job_reduction", "job_gossip"))
+    }
+    assert by_kind == {
+        "job_reduction_seconds": 1.0,
+        "job_all_reduce_calls": 3,
+        "job_all_reduce_seconds": 0.5,
+        "job_all_reduce_bytes": 1e9,
+        "job_all_reduce_bus_bytes": 1.5e9,
+        "job_all_gather_calls": 1,
+    }
+
+
+def test_a_kind_that_is_damaged_is_absent() -> None:
+    sample = decode(record(collectives={"all_reduce": 7, "all_gather": {"seconds": "x"}}))
+    assert not [name for name in sample.columns if name.startswith("job_all")]
+    assert sample.problems

@@ -187,6 +187,10 @@ class FakeSession:
         self.steps = 0
         self.looked_at: str | None = None
 
+    @property
+    def loading(self) -> bool:
+        return self.playback is not None and self.playback.catch_up
+
     def notes(self) -> tuple[str, ...]:
         return self.lost
 

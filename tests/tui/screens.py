@@ -210,6 +210,12 @@ class Screen:
         process = psutil.Process(self.process.pid)
         return process.children()[0] if self._shell else process
 
+    def prompted(self, act: Callable[[], None]) -> None:
+        """Does something after which the shell prints a prompt, until every reply was sent."""
+        already = len(self.output)
+        act()
+        self.until(lambda: PROMPT.encode() in self.output[already:] and not self._replies)
+
     def at_prompt(self, typed: str) -> str:
         """Types in the shell once the program has left the terminal and every late reply was sent.
 

@@ -31,7 +31,7 @@ from tests.tui.scenes import (
     view,
 )
 from trntop.collectors.simulator import Simulation, simulate
-from trntop.core.model import Evidence, State, View
+from trntop.core.model import Evidence, Severity, State, View
 from trntop.core.settings import Settings
 from trntop.session.monitor import Monitor
 from trntop.session.runner import Playback, Session
@@ -43,7 +43,9 @@ from trntop.tui.screens.cluster import ClusterScreen
 from trntop.tui.screens.help import HelpScreen, KeyList
 from trntop.tui.screens.incidents import IncidentsScreen
 from trntop.tui.screens.node import NodeScreen
+from trntop.tui.screens.time_code import TimeCodeScreen
 from trntop.tui.widgets.drawn import Panel
+from trntop.tui.widgets.overview import FleetMap
 
 
 @asynccontextmanager
@@ -193,22 +195,23 @@ async def test_a_node_that_is_gone_leaves_the_cursor() -> None:
         assert cast(ClusterScreen, app.screen).subject == "trn-000"
 
 
-async def test_the_map_shows_waiting_where_it_is_coloured_by_tensor_engines() -> None:
+async def test_the_map_is_colored_by_other_quantities() -> None:
     app = make_app()
     async with running(app) as pilot:
-        assert "fleet · utilization of each device" in picture(app)
+        assert "fleet · utilization, 2 devices each" in picture(app)
         before = app.export_screenshot()
         await press(pilot, "m")
-        assert "fleet · tensor engines (TE) of each device" in picture(app)
+        assert "fleet · tensor engines (TE), 2 devices each" in picture(app)
         assert app.export_screenshot() != before
-        await press(pilot, "m")
-        assert "fleet · utilization of each device" in picture(app)
+        for title in ("retransmits", "comm share, each node", "HBM", "utilization"):
+            await press(pilot, "m")
+            assert f"fleet · {title}" in picture(app)
 
 
 async def test_the_map_says_of_what_its_colours_are() -> None:
     app = make_app(nodes=64)
     async with running(app):
-        assert "fleet · utilization of each node" in picture(app)
+        assert "fleet · utilization, each node" in picture(app)
 
 
 async def test_the_wait_for_one_screen_does_not_end_that_for_the_next() -> None:
@@ -297,10 +300,10 @@ async def test_help() -> None:
         assert "Quit trntop" in keys
         assert "Sort by the next column" in keys
         assert "Copy selected" not in keys
-        for spelled in ("/ ", ", ", ". ", "ctrl+g, : ", "← ", "→ ", "shift+← ", "S "):
+        for spelled in ("/ ", ", ", ". ", ":, ctrl+g ", "← ", "→ ", "shift+← ", "S "):
             assert any(line.startswith(spelled) for line in keys.splitlines()), spelled
         narrow = text(app.screen.query_one(KeyList).draw(60, 0)).splitlines()
-        place = next(index for index, line in enumerate(narrow) if line.startswith("ctrl+g, : "))
+        place = next(index for index, line in enumerate(narrow) if line.startswith(":, ctrl+g "))
         indent = narrow[place].index("Go to a time")
         assert narrow[place + 1][:indent].isspace()
         assert not narrow[place + 1][indent].isspace()
@@ -415,9 +418,14 @@ async def test_copying_what_the_cursor_is_on() -> None:
         await press(pilot, "down", "y")
         assert app.clipboard == "trn-011"
         await press(pilot, "5", "y")
-        assert app.clipboard == EFA_INCIDENT.summary
+        copied = app.clipboard
+        assert copied.startswith(
+            f"**critical: EFA degraded** {EFA_INCIDENT.summary}\n\n- location: "
+        )
+        assert "\n- cost: step +21 %\n- next: Probe the node" in copied
+        assert f"\n- evidence: {EFA_INCIDENT.evidence[0].located}" in copied
         await press(pilot, "question_mark", "y")
-        assert app.clipboard == EFA_INCIDENT.summary
+        assert app.clipboard == copied
 
 
 async def test_a_picture_of_the_screen(tmp_path: Path) -> None:
@@ -517,7 +525,11 @@ async def test_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     app = make_app(trouble=True)
     async with running(app):
         assert app.no_color
-        assert "● critical" in picture(app)
+        assert "● CRITICAL" in picture(app)
+        styles = app.screen.query_one(FleetMap).context.palette
+        assert styles.critical.color == styles.text.color
+        assert styles.critical.bold
+        assert styles.fill(Severity.CRITICAL).bgcolor == styles.text.color
 
 
 async def test_keys_on_an_empty_cluster() -> None:
@@ -699,6 +711,40 @@ class TestPalette:
             await pilot.pause()
             assert isinstance(app.screen, NodeScreen)
             assert app.screen.node == "trn-013"
+
+    @pytest.mark.parametrize(
+        ("typed", "shown"),
+        [("incidents", "trntop ▸ incidents"), ("pause", "PAUSED"), ("light", "trntop ▸ cluster")],
+    )
+    async def test_verbs_run_commands(self, typed: str, shown: str) -> None:
+        app = make_app(trouble=True)
+        async with running(app) as pilot:
+            await press(pilot, "ctrl+p", *typed)
+            await pilot.pause(0.2)
+            await press(pilot, "enter")
+            await pilot.pause()
+            assert shown in picture(app)
+            assert (app.theme == "trntop-light") is (typed == "light")
+
+    async def test_screens_are_first_with_their_keys(self) -> None:
+        app = make_app(trouble=True)
+        async with running(app) as pilot:
+            await press(pilot, "ctrl+p")
+            await pilot.pause(0.2)
+            lines = [row.split() for row in picture(app).splitlines() if "Cluster " in row]
+            assert lines[0] == ["Cluster", "All", "nodes", "1"]
+
+
+@pytest.mark.parametrize("modal", ["question_mark", "e"])
+async def test_keys_of_screens_close_a_dialog_and_go(modal: str) -> None:
+    app = make_app(trouble=True)
+    async with running(app) as pilot:
+        await press(pilot, modal, "4")
+        await pilot.pause()
+        assert "trntop ▸ efa" in picture(app)
+        await press(pilot, modal, "colon")
+        await pilot.pause()
+        assert isinstance(app.screen, TimeCodeScreen)
 
 
 HOSTILE = (

@@ -14,8 +14,8 @@ async def test_the_map_has_a_heading_and_a_scale(size: tuple[int, int]) -> None:
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         heat = app.screen.query_one(FleetMap)
-        assert str(heat.border_title).startswith("fleet · utilization of each ")
-        assert str(heat.border_title).endswith(" 100 %")
+        assert str(heat.border_title).startswith("fleet · retransmits, ")
+        assert str(heat.border_title).endswith(" 2 %")
         assert heat.styles.border_top[0], "which has the heading"
         assert heat.size.height >= 2
 

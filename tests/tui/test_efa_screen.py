@@ -38,8 +38,8 @@ async def test_the_sick_card_is_under_the_cursor_at_once() -> None:
         drawn = picture(app)
         assert "trntop ▸ efa" in drawn
         assert f"{VICTIM} · {CARD}" in drawn
-        assert "● efa_degraded since" in drawn, "without any further key"
-        assert "No EFA counter exposes latency" in drawn
+        assert "● EFA degraded since" in drawn, "without any further key"
+        assert "latency – not probed: trntop check" in drawn
 
 
 async def test_the_card_of_a_slow_link_is_under_the_cursor() -> None:
@@ -77,7 +77,7 @@ async def test_the_mouse_points_at_a_card() -> None:
     async with running(app) as pilot:
         await press(pilot, "4")
         region = shown(app).table.content_region
-        await pilot.click(offset=(region.x + 15 + 5 * 3, region.y + 4))
+        await pilot.click(offset=(region.x + 15 + 4 * 3, region.y + 4))
         await pilot.pause()
         assert shown(app).node == "trn-003"
         assert card_of(app) == "rdmap64s27"
@@ -91,11 +91,11 @@ async def test_layers_and_orders() -> None:
     app = make_app(trouble=True)
     async with running(app) as pilot:
         await press(pilot, "4", "m")
-        assert "retransmits, share of packets" in picture(app)
+        assert "transmitted, share of line rate" in picture(app)
         await press(pilot, "m", "m")
         assert "latency, slowest link" in picture(app)
         await press(pilot, "m")
-        assert "share of line rate" in picture(app)
+        assert "traffic vs peers" in picture(app)
         assert shown(app).table.current is not None
         await press(pilot, "s")
         first = shown(app).table.rows[0]

@@ -99,7 +99,7 @@ def missed(clock: str, sick: Truth) -> float:
 def test_from_the_demo_to_the_sick_card_and_the_moment_it_went_bad(tmp_path: Path) -> None:
     with demo(tmp_path, 120, 36) as (terminal, sick):
         # The alert comes by itself; the list of incidents says where it is.
-        terminal.until(rf"● critical .*{sick.node}")
+        terminal.until(rf"● CRITICAL .*{sick.node}")
         terminal.press("5", r"5 Incidents")
         terminal.until(rf"{sick.node}\s+efa:{card_of(sick)}")
 

@@ -88,8 +88,8 @@ async def _all_screens(url: str) -> None:
         assert time.monotonic() - began < 3.0
         for key, words in (
             ("3", ("comm share of step", "limit 25 %", "single ranks are unknown: Prometheus")),
-            ("4", ("EFA devices · transmitted", "128/128 EFA devices up", "rdmap")),
-            ("5", ("efa_degraded", "has the evidence")),
+            ("4", ("EFA devices · traffic vs peers", "128/128 EFA devices up", "rdmap")),
+            ("5", ("EFA degraded", "has the evidence")),
             ("6", ("last 5 min", "step time")),
             ("1", ("nodes · worst first",)),
         ):
@@ -114,6 +114,7 @@ def test_a_snapshot_of_it(server: str) -> None:
     assert "SIMULATED" in done.stdout
 
 
+@pytest.mark.slow
 @needs_victoria
 async def test_every_screen_on_victoria_metrics(tmp_path: Path) -> None:
     with imported(tmp_path) as url:

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.xdist_group("terminal")
 SMALL = "nodes=2&type=trn1.2xlarge"
 QUIET = ("demo", f"healthy?{SMALL}")
 NODE = "trn-001"
-CLEAR_LINE = "\x15"  # drops replies to a stopped program
 
 HOSTILE = (
     "\x1b[31;5;77mX",
@@ -174,9 +173,9 @@ def test_resumed_all_of_the_screen_is_painted() -> None:
             screen.assert_restored()
             screen.resize(columns, 30)
             resume()
-        already = len(screen.output)
-        screen.send(signal.SIGSTOP)  # gives the program no chance to leave the terminal
-        screen.until(lambda: PROMPT.encode() in screen.output[already:])
+        # The program has no chance to leave the terminal; the shell gets the replies to it.
+        screen.prompted(lambda: screen.send(signal.SIGSTOP))
+        screen.prompted(lambda: screen.press("\n"))
         resume()
         screen.press("q")
         typed = "echo status $?"

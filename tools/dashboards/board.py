@@ -134,7 +134,7 @@ def _datasource() -> dashboard.VariableModel:
 
 def _scope() -> list[dashboard.VariableModel]:
     # One metric of each page: they may be scraped under different job names.
-    pages = "trn_instance_info|trn_node_vcpus|trn_neuroncore_utilization_ratio"
+    pages = "trntop_nodes|trn_node_vcpus|trn_neuroncore_utilization_ratio"
     return [
         _query("job", "Job", f'label_values({{__name__=~"{pages}"}}, job)'),
         _query(

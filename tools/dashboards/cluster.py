@@ -299,15 +299,12 @@ def _evidence() -> list[dashboard.Panel]:
               Query(f"bottomk(5, {_node('trn_node_memory_available_bytes')} / "
                     f"{_node('trn_node_memory_total_bytes')})", "{{node}}"),
               unit="percentunit", top=1),
-        lines("Disk I/O", "Disks and Lustre of all nodes: data loading, checkpoints.",
-              Query(f"sum({most('node', rate('trn_node_disk_read_bytes_total', NODE))})",
-                    "disk, read"),
-              Query(f"sum({most('node', rate('trn_node_disk_written_bytes_total', NODE))})",
-                    "disk, written"),
-              Query(f"sum({most('node', rate('trn_node_lustre_read_bytes_total', NODE))})",
-                    "Lustre, read"),
-              Query(f"sum({most('node', rate('trn_node_lustre_written_bytes_total', NODE))})",
-                    "Lustre, written"), unit="Bps"),
+        lines("Disk I/O", "Disks, Lustre and NFS of all nodes: data loading, checkpoints.",
+              *(Query(f"sum({most('node', rate(f'trn_node_{of}_{way}_bytes_total', NODE))})",
+                      f"{name}, {way}")
+                for of, name in (("disk", "disk"), ("lustre", "Lustre"), ("nfs", "NFS"))
+                for way in ("read", "written")),
+              unit="Bps"),
     ]  # fmt: skip
 
 

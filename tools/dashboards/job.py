@@ -2,6 +2,8 @@
 
 from grafana_foundation_sdk.models import dashboard
 
+from trntop.catalog import COLLECTIVES
+
 from .board import Board, choice, how_many, to_cards, to_node
 from .common import GIGABITS, SHARE_SCALE, counts, found
 from .layout import Section
@@ -118,6 +120,14 @@ def _step() -> list[dashboard.Panel]:
         lines("Comm ÷ compute", "1: equal time in communication and computation.",
               Query(_job("trn_job_comm_compute_ratio"), _BY_JOB),
               unit=_SHARE),
+        lines("Collectives, share of step",
+              "Where the job reports kinds. Reductions are all-reduces and reduce-scatters.",
+              Query(_job("trn_job_reduction_share_ratio"), "reductions"),
+              *(Query(_job(f"trn_job_{kind}_share_ratio"), title)
+                for kind, title in COLLECTIVES.items()), unit=_SHARE, width=12),
+        lines("Collectives, busbw", "Per rank, as nccl-tests defines it; waiting included.",
+              *(Query(_job(f"trn_job_{kind}_busbw_bytes_per_second"), title)
+                for kind, title in COLLECTIVES.items()), unit="Bps", width=12),
     ]  # fmt: skip
 
 

@@ -268,9 +268,9 @@ def _host() -> list[dashboard.Panel]:
               Query(_value("trn_node_memory_available_bytes"), "available"),
               Query(_value("trn_node_memory_total_bytes"), "there"),
               Query(_value("trn_node_swap_used_bytes"), "swap"), unit="bytes"),
-        lines("Disks and Lustre", "Data loading and checkpoints.",
+        lines("Disks, Lustre and NFS", "Data loading and checkpoints.",
               *(Query(most("", rate(f"trn_node_{of}_{way}_bytes_total", HERE)), f"{name}, {way}")
-                for of, name in (("disk", "disk"), ("lustre", "Lustre"))
+                for of, name in (("disk", "disk"), ("lustre", "Lustre"), ("nfs", "NFS"))
                 for way in ("read", "written")),
               unit="Bps"),
         lines("Network", "All interfaces except EFA and loopback.",

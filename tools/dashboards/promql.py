@@ -91,8 +91,12 @@ def at_job(vector: Callable[..., str]) -> str:
 
 
 def incidents(*matchers: str, of: str = "trn_incident_active") -> str:
-    """Open incidents, each once; or since when, with `OPENED`."""
-    return most(INCIDENT, series(of, *matchers))
+    """Open incidents, each once; or since when, with `OPENED`.
+
+    Those of an exporter that an aggregator reads are the aggregator's.
+    """
+    aggregated = f"unless on (job, instance) {series('trntop_aggregated')} == 1"
+    return most(INCIDENT, f"{series(of, *matchers)} {aggregated}")
 
 
 def count_or_none(counted: str) -> str:

@@ -4,13 +4,14 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from trntop.analysis.coverage import CoverageTracker
 from trntop.analysis.debouncer import Debouncer, value_of
-from trntop.analysis.detector import Detector, Signal
+from trntop.analysis.detector import Detector, Signal, Verdict
 from trntop.analysis.incident_groups import Detection, IncidentGroup, IncidentGroups
 from trntop.analysis.rule import Rule
 from trntop.analysis.rulebook import rules
-from trntop.core.custom_rule import OwnRule
-from trntop.core.model import Cluster, Incident, Phase
+from trntop.core.custom_rule import CustomRule
+from trntop.core.model import Cluster, Coverage, Incident, Phase
 from trntop.core.settings import Analysis as Settings
 from trntop.pipeline.runs import Runs
 from trntop.pipeline.tick import Axes, Tick
@@ -23,6 +24,8 @@ HELD = 1.0 + 1e-6
 
 SLACK = 0.25
 """Seconds by which a rule may run early: ticks jitter."""
+RECOVERY = 120.0
+"""Seconds within which rules find again what an earlier run has found, if it still holds."""
 
 
 @dataclass(slots=True)
@@ -39,17 +42,35 @@ class _Running:
     """The newest signal, by which open conditions were described."""
 
 
+class JobPhases:
+    """What jobs are doing, without rules: for nodes that are judged elsewhere."""
+
+    def __init__(self) -> None:
+        self._axes = Axes()
+        self._runs = Runs()
+
+    def tick(self, cluster: Cluster) -> Mapping[str, Phase]:
+        """Takes one tick; job → its phase."""
+        self._runs.update(self._axes.tick(cluster))
+        return self._runs.phases(cluster.time)
+
+    @property
+    def job_of(self) -> Mapping[str, str]:
+        """Node → its job, as of the newest tick."""
+        return self._runs.job_of
+
+
 class Analyzer:
     """Incidents over time. Where time goes back, all rules start over.
 
     Args:
         settings: thresholds and windows.
         period: seconds between ticks.
-        own: custom rules.
+        custom: rules of the settings.
     """
 
     def __init__(
-        self, settings: Settings, period: float = 1.0, own: Sequence[OwnRule] = ()
+        self, settings: Settings, period: float = 1.0, custom: Sequence[CustomRule] = ()
     ) -> None:
         self._running = [
             _Running(
@@ -57,12 +78,27 @@ class Analyzer:
                 rule.detector(settings, period),
                 Debouncer(settings.hold if rule.hold is None else rule.hold, rule.clear_hold),
             )
-            for rule in rules(settings, own)
+            for rule in rules(settings, custom)
         ]
+        self._coverage = CoverageTracker(
+            ((running.rule, running.detector) for running in self._running), settings
+        )
         self._axes = Axes()
         self._runs = Runs()
         self._groups = IncidentGroups(settings.reopen, settings.together)
+        self._reopen = settings.reopen
         self._time: float | None = None
+        self._recovered: tuple[float, Sequence[Incident]] | None = None
+
+    def recover(self, incidents: Sequence[Incident], time: float) -> None:
+        """Continues an earlier run: its open incidents are open until rules find that they are
+        over, and its newest closed ones may return.
+
+        Args:
+            incidents: of the earlier run.
+            time: its end. Ticks before that are of its past.
+        """
+        self._recovered = time, incidents
 
     def tick(self, cluster: Cluster) -> tuple[Incident, ...]:
         """Takes one tick; all incidents, open ones first, worst first."""
@@ -82,26 +118,44 @@ class Analyzer:
                 self._pace(running, number, now)
         if fresh:
             self._groups.open(fresh, now, self._sizes(tick))
+            for detection in fresh:
+                self._coverage.opened(detection.rule.kind, now)
+        self._coverage.update(tick)
+        if self._recovered is not None and now >= self._recovered[0]:
+            for incident in self._recovered[1]:
+                self._recover(incident, now)
+            self._recovered = None
         self._groups.settle(now)
         return self._groups.incidents()
+
+    @property
+    def coverage(self) -> Coverage:
+        """From when on each rule had enough data."""
+        return self._coverage.coverage
 
     @property
     def phases(self) -> Mapping[str, Phase]:
         """Job → what its run is doing, as of the newest tick."""
         return {} if self._time is None else self._runs.phases(self._time)
 
+    @property
+    def job_of(self) -> Mapping[str, str]:
+        """Node → its job, as of the newest tick."""
+        return self._runs.job_of
+
     @staticmethod
     def _pace(running: _Running, number: int, now: float) -> None:
         """Sets when a rule runs next: not all of one interval in the same tick, but neighbors,
         which read the same.
         """
-        pace = running.rule.pace
-        early = (number + 1) // 2 % pace if running.due == -math.inf and pace else 0.0
-        running.due = now + pace - early
+        interval = running.rule.interval
+        early = (number + 1) // 2 % interval if running.due == -math.inf and interval else 0.0
+        running.due = now + interval - early
 
     def _restart(self, now: float) -> None:
         """The stream's clock was set back: what is open ends where the old time ended."""
         self._runs.clear()
+        self._coverage.reset()
         for running in self._running:
             running.detector.reset()
             running.due = -math.inf
@@ -116,6 +170,26 @@ class Analyzer:
                     if detection.verdict.job in jobs:
                         running.hold.drop(key)
                         self._groups.close(running.open.pop(key), now)
+
+    def _recover(self, incident: Incident, now: float) -> None:
+        running = next((one for one in self._running if one.rule.kind == incident.kind), None)
+        closed = incident.closed_at
+        if running is None or (closed is not None and now - closed > self._reopen):
+            return
+        members = []
+        for key, node in incident.subjects:
+            detection = running.open.get(key)
+            if detection is None or closed is not None:
+                verdict = Verdict(
+                    {}, incident.job, node, incident.component, incident.severity, incident.evidence
+                )
+                detection = Detection(running.rule, key, incident.opened_at, verdict)
+            if closed is None and key not in running.open:
+                running.open[key] = detection
+                running.hold.recover(key, incident.opened_at, now, now + RECOVERY)
+            members.append(detection)
+        if members:
+            self._groups.recover(incident, members)
 
     def _step(self, running: _Running, tick: Tick) -> list[Detection]:
         signal = running.detector.signal(tick)

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trntop.catalog import CATALOG, Provenance
+from trntop.catalog import CATALOG, COLLECTIVES, Provenance
 from trntop.core import units
 from trntop.core.model import Cluster, Incident, View
-from trntop.pipeline.jobs import job_mean, job_value
+from trntop.core.settings import Analysis
+from trntop.pipeline.jobs import job_mean, newest_step
 
 SIMILAR = 0.02
 """Share by which two numbers may differ and still count as equal."""
@@ -30,7 +31,7 @@ Reduce = Callable[[npt.NDArray[np.float64]], Any]
 
 
 class Better(Enum):
-    """Which of two numbers is the better one."""
+    """The direction in which a number is better."""
 
     LESS = -1
     NEITHER = 0
@@ -51,6 +52,8 @@ class Subject:
     better: Better = Better.NEITHER
     across: Reduce = np.mean
     """Of the values of all nodes at one tick."""
+    floor: float = 0.0
+    """Below it a number is noise: two of them have no ratio and are similar."""
 
 
 def _shares(*rows: tuple[str, str, str, Better]) -> tuple[Subject, ...]:
@@ -82,8 +85,20 @@ SUBJECTS: tuple[Subject, ...] = (
         ("mfu", "MFU", "job_mfu_ratio", _MORE),
         ("comm_share", "comm share of step", "job_comm_share_ratio", _LESS),
         ("exposed_share", "exposed share of step", "job_exposed_comm_share_ratio", _LESS),
+        ("reduction_share", "both reductions, share of step", "job_reduction_share_ratio", _LESS),
+        *(
+            (f"{kind}_share", f"{title} share of step", f"job_{kind}_share_ratio", _LESS)
+            for kind, title in COLLECTIVES.items()
+        ),
         ("comm_share_floor", "comm share, at least", "node_comm_share_floor_ratio", _NEITHER),
         ("comm_share_ceiling", "comm share, at most", "node_comm_share_ceiling_ratio", _NEITHER),
+    ),
+    *(
+        Subject(
+            f"{kind}_busbw", f"{title} busbw per rank", (f"job_{kind}_busbw_bytes_per_second",),
+            units.bytes_rate, better=_MORE,
+        )
+        for kind, title in COLLECTIVES.items()
     ),
     Subject("loss", "loss, last", ("job_loss",), units.loss, _last),
     *_shares(
@@ -102,14 +117,30 @@ SUBJECTS: tuple[Subject, ...] = (
     ),
     Subject(
         "efa_retransmits", "EFA retransmits, worst device", ("node_efa_retransmit_max_ratio",),
-        units.percent, np.max, _LESS, np.max,
+        units.percent, np.max, _LESS, np.max, Analysis().retransmits,
     ),
-    Subject("power", "power, of the most", ("node_device_power_mean_ratio",), units.percent),
+    Subject("power", "power, of the limit", ("node_device_power_mean_ratio",), units.percent),
+    Subject(
+        "compile_seconds", "compile time, longest node", ("node_compile_seconds_total",),
+        units.seconds, _last, _LESS, np.max,
+    ),
+    Subject(
+        "cache_hits", "compile cache hits", ("node_compile_cache_hits_total",), units.count, _last,
+        across=np.sum,
+    ),
+    Subject(
+        "cache_misses", "compile cache misses", ("node_compile_cache_misses_total",), units.count,
+        _last, _LESS, np.sum,
+    ),
 )  # fmt: skip
-WANTED = frozenset(name for subject in SUBJECTS for name in subject.quantities) | {"job_step"}
+WANTED = frozenset(
+    ("job_step", "job_epoch", *(name for subject in SUBJECTS for name in subject.quantities))
+)
 """The quantities that are read, in addition to those of the analysis."""
 
 COST = "cost_per_million_tokens"
+EPOCH_COST = "cost_per_epoch"
+FIRST_STEP = "first_step_seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +156,7 @@ class Side:
     """One run, summed up."""
 
     source: str
-    """As it was asked for."""
+    """The text of the user."""
     simulated: bool
     first: float
     last: float
@@ -158,22 +189,29 @@ class Pair:
     better: Better
     a: Figure | None
     b: Figure | None
+    floor: float = 0.0
 
     @property
     def ratio(self) -> float | None:
-        """B in parts of A; None where a side lacks it, or A is nothing."""
-        if self.a is None or self.b is None or not self.a.value:
+        """B in parts of A; None where a side lacks it, or A is nothing, or both are noise."""
+        if self.a is None or self.b is None or not self.a.value or self._noise:
             return None
         return self.b.value / self.a.value
 
     @property
+    def _noise(self) -> bool:
+        """Whether both are below the floor."""
+        known = [abs(figure.value) for figure in (self.a, self.b) if figure is not None]
+        return len(known) == 2 and max(known) < self.floor
+
+    @property
     def verdict(self) -> str:
-        """How B does: better, worse, alike; empty where it is neither, or not known."""
+        """How B does: better, worse, similar; empty where it is neither, or not known."""
         if self.a is None or self.b is None or self.better is Better.NEITHER:
             return ""
         a, b = self.a.value, self.b.value
-        if abs(b - a) <= SIMILAR * max(abs(a), abs(b)):
-            return "alike"
+        if self._noise or abs(b - a) <= SIMILAR * max(abs(a), abs(b)):
+            return "similar"
         return "better" if (b > a) is (self.better is Better.MORE) else "worse"
 
 
@@ -188,9 +226,14 @@ class Comparison:
 
 def compare(a: Side, b: Side) -> Comparison:
     """Both sides' numbers in one order; what neither has is left out."""
-    lines = [(subject.name, subject.title, subject.form, subject.better) for subject in SUBJECTS]
-    lines.insert(4, (COST, "cost per M tokens", dollars, Better.LESS))
-    pairs = (Pair(*row, a.figures.get(row[0]), b.figures.get(row[0])) for row in lines)
+    lines = [(one.name, one.title, one.form, one.better, one.floor) for one in SUBJECTS]
+    lines.insert(4, (COST, "cost per M tokens", dollars, Better.LESS, 0.0))
+    lines.insert(5, (EPOCH_COST, "cost per epoch", dollars, Better.LESS, 0.0))
+    lines.insert(2, (FIRST_STEP, "step time, first", units.seconds, Better.LESS, 0.0))
+    pairs = (
+        Pair(name, title, form, better, a.figures.get(name), b.figures.get(name), floor)
+        for name, title, form, better, floor in lines
+    )
     return Comparison(a, b, tuple(pair for pair in pairs if pair.a or pair.b))
 
 
@@ -225,7 +268,7 @@ def summary(
         begun = view.time if begun is None else begun
         if view.time - begun > stretch.end:
             break
-        if view.time - begun >= stretch.start and not view.ended:
+        if view.time - begun >= stretch.start and not (view.ended and sums.begun):
             sums.append(view)
     return sums.side(source, price)
 
@@ -247,6 +290,14 @@ class _Sums:
         self._most: dict[str, int] = {}
         """Job → on how many nodes it was at most."""
         self._incidents: dict[str, Incident] = {}
+        self._first_steps: dict[str, float | None] = {}
+        """Job → the time of its first step, None if the run began before."""
+        self._epochs: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {}
+        """Job → time and epoch, first and newest."""
+
+    @property
+    def begun(self) -> bool:
+        return self._first is not None
 
     def append(self, view: View) -> None:
         """Adds a tick."""
@@ -260,18 +311,20 @@ class _Sums:
             name = subject.quantities[0]
             if name.startswith("job_"):
                 continue
-            column = view.cluster.column(name)
-            known = column[~np.isnan(column)]
-            if len(known):
-                self._nodes.setdefault(name, array("d")).append(float(subject.across(known)))
+            if (value := view.cluster.over_nodes(name, subject.across)) is not None:
+                self._nodes.setdefault(name, array("d")).append(value)
         # Their numbers grow while they are open: the newest count.
         self._incidents |= {incident.id: incident for incident in view.incidents}
 
     def _append_job(self, cluster: Cluster, job: str) -> None:
         kept = self._jobs.setdefault(job, {})
-        names = cluster.jobs[job]
-        steps = (job_value(cluster.nodes[name], job, "job_step") for name in names)
-        step = max((step for step in steps if step is not None), default=None)
+        step = newest_step(cluster, job)
+        self._append_epoch(cluster, job)
+        if step is not None and job not in self._first_steps:
+            times = (job_mean(cluster, job, name) for name in _STEP)
+            first = next((seconds for seconds in times if seconds is not None), None)
+            if first is not None or step > 1:
+                self._first_steps[job] = first if step <= 1 else None
         new = step is None or step != self._steps.get(job)
         if step is not None:
             self._steps[job] = step
@@ -284,7 +337,24 @@ class _Sums:
                     kept.setdefault(name, array("d")).append(value)
         if reported:
             self._ticks[job] += 1
-            self._most[job] = max(self._most.get(job, 0), len(names))
+            self._most[job] = max(self._most.get(job, 0), len(cluster.jobs[job]))
+
+    def _append_epoch(self, cluster: Cluster, job: str) -> None:
+        epoch = job_mean(cluster, job, "job_epoch")
+        if epoch is None:
+            return
+        now = (cluster.time, epoch)
+        first, last = self._epochs.get(job, (now, now))
+        if epoch < first[1]:
+            first = last = now  # the run has begun again
+        self._epochs[job] = (first, now if epoch > last[1] else last)
+
+    def _seconds_per_epoch(self, job: str) -> float | None:
+        """With all pauses between the first and the newest report of the epoch."""
+        if job not in self._epochs:
+            return None
+        (began, first), (ended, last) = self._epochs[job]
+        return (ended - began) / (last - first) if last > first else None
 
     def side(self, source: str, price: float | None) -> Side | None:
         """What it comes to."""
@@ -300,6 +370,10 @@ class _Sums:
         if price is not None and tokens is not None and tokens.value > 0:
             cost = nodes * price / HOUR / tokens.value * MILLION
             figures[COST] = Figure(cost, Provenance.DERIVED)
+        if price is not None and (seconds := self._seconds_per_epoch(job)) is not None:
+            figures[EPOCH_COST] = Figure(nodes * price / HOUR * seconds, Provenance.DERIVED)
+        if (first := self._first_steps.get(job)) is not None:
+            figures[FIRST_STEP] = Figure(first, Provenance.REPORTED)
         begun = self._first.time
         return Side(
             source=source,
@@ -327,9 +401,14 @@ class _Sums:
                 values = of_job.get(name) or self._nodes.get(name)
                 if values:
                     value = float(subject.over(np.frombuffer(values)))
-                    found[subject.name] = Figure(value, CATALOG[name].provenance)
+                    found[subject.name] = Figure(value, self._provenance(name))
                     break
         return found
+
+    def _provenance(self, name: str) -> Provenance:
+        return (
+            CATALOG[name].provenance if self._last is None else self._last.cluster.provenance(name)
+        )
 
 
 def kinds(sides: Sequence[Side]) -> list[str]:

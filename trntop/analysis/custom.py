@@ -9,7 +9,7 @@ from trntop.analysis.detector import Signal, Verdict
 from trntop.analysis.rule import Rule
 from trntop.catalog import CATALOG, Entity
 from trntop.core import units
-from trntop.core.custom_rule import OwnRule
+from trntop.core.custom_rule import CustomRule
 from trntop.core.model import NO_VALUE, Column, Evidence, Severity
 from trntop.pipeline.axis import Axis, PartAxis
 from trntop.pipeline.tick import Tick
@@ -18,18 +18,18 @@ CLEAR_HOLD = 10.0
 """Seconds a value must be back before the incident closes."""
 
 
-def rule_of(own: OwnRule) -> Rule:
+def rule_of(custom: CustomRule) -> Rule:
     """Its row in the rulebook."""
     return Rule(
-        own.name,
-        Severity(own.severity),
-        f"{own.when.strip()}, until {own.cleared:g}",
-        lambda settings, period: Custom(own),
-        hold=own.hold,
+        custom.name,
+        Severity(custom.severity),
+        f"{custom.when.strip()}, until {custom.cleared:g}",
+        lambda settings, period: Custom(custom),
+        hold=custom.hold,
         clear_hold=CLEAR_HOLD,
-        summary=own.summary,
+        summary=custom.summary,
         advice="",
-        needs=(own.comparison.quantity,),
+        needs=(custom.comparison.quantity,),
     )
 
 
@@ -37,10 +37,10 @@ class Custom:
     """A detector for one custom rule. Keys: a node's name, or node and part.
 
     Args:
-        rule: a rule whose comparison is sound (`OwnRule.mistake`).
+        rule: a rule whose comparison is sound (`CustomRule.mistake`).
     """
 
-    def __init__(self, rule: OwnRule) -> None:
+    def __init__(self, rule: CustomRule) -> None:
         comparison = rule.comparison
         self._name = comparison.quantity
         self.inputs = frozenset((comparison.quantity,))

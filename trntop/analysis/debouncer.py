@@ -20,6 +20,8 @@ class _Track:
     above_since: float | None = None
     below_since: float | None = None
     open_since: float | None = None
+    open_until: float = 0.0
+    """It does not close before this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,18 @@ class Debouncer:
                 del self._tracks[key]
         return changes
 
+    def recover(self, key: Hashable, since: float, now: float, until: float) -> None:
+        """Opens a subject that an earlier run has found; it does not close before `until`, as
+        detectors need time to find it again.
+        """
+        self._tracks[key] = _Track(now, since, open_since=since, open_until=until)
+
     def drop(self, key: Hashable) -> None:
-        """Forgets a subject: it is gone for good."""
+        """Drops a subject: it is gone for good."""
         self._tracks.pop(key, None)
 
     def reset(self) -> list[Hashable]:
-        """Forgets all subjects: what follows is another time. Those that were open."""
+        """Drops all subjects: what follows is another time. Returns those that were open."""
         open_ones = [key for key, track in self._tracks.items() if track.open_since is not None]
         self._tracks.clear()
         return open_ones
@@ -94,7 +102,7 @@ class Debouncer:
         elif value <= signal.clear:
             if track.below_since is None:
                 track.below_since = now
-            if now - track.below_since >= self._clear_hold:
+            if now - track.below_since >= self._clear_hold and now >= track.open_until:
                 return self._close(key, track, track.below_since)
         else:
             track.below_since = None

@@ -74,5 +74,5 @@ class Detector(Protocol):
         ...
 
     def reset(self) -> None:
-        """Forgets the past: the stream's clock was set back."""
+        """Drops the history: the stream's clock was set back."""
         ...

@@ -185,7 +185,7 @@ class EfaDevices(Members):
         self._polled = False
 
     def poll(self, tick: Tick) -> bool:
-        """Takes one tick; whether it was time for a poll."""
+        """Updates the devices if a poll is due; returns whether it was."""
         if tick.number != self._tick:
             self._tick = tick.number
             due = self.time + TUNING.interval - TUNING.tolerance

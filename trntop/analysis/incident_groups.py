@@ -29,6 +29,10 @@ class GroupTuning:
     """Nodes from which a detection may be common to all."""
     max_evidence: int = 12
     kept_closed: int = 1000
+    onset_bucket: float = 300.0
+    """Seconds of onsets that share an id: two programs that watch the same nodes see the same onset
+    a tick apart, and an incident that returns within as many seconds is the same by default.
+    """
 
 
 TUNING = GroupTuning()
@@ -85,6 +89,11 @@ class IncidentGroup:
             self.shown = Incident(
                 self.id, self.rule.kind, self.severity, self.summary, self.since, self.closed,
                 self.job, self.node, self.component, self.evidence, self.detected, self.returns,
+                tuple(
+                    (member.key, member.verdict.node)
+                    for member in self.members
+                    if member.closed == self.closed
+                ),
             )  # fmt: skip
         return self.shown
 
@@ -110,6 +119,37 @@ class IncidentGroups:
         """Open ones first, worst first; then the closed ones, newest first."""
         current = sorted(self._open, key=lambda group: (-group.severity.rank, group.since))
         return tuple(group.incident() for group in (*current, *reversed(self._closed)))
+
+    def recover(self, incident: Incident, members: list[Detection]) -> None:
+        """Adds an incident of an earlier run, as it was described then; closed ones may return.
+
+        Args:
+            incident: the incident.
+            members: its subjects, of one rule; some may be open already.
+        """
+        known = next((one.group for one in members if one.group is not None), None)
+        if known is not None:
+            known.id, known.detected = incident.id, incident.detected_at or incident.opened_at
+            known.returns += incident.returns
+            known.members[0].since = min(known.since, incident.opened_at)
+            for detection in members:
+                if detection.group is None:
+                    detection.group = known
+                    known.members.append(detection)
+            return
+        group = IncidentGroup(
+            incident.id, members[0].rule, incident.detected_at or incident.opened_at, members,
+            severity=incident.severity, closed=incident.closed_at, returns=incident.returns,
+            job=incident.job, node=incident.node, component=incident.component,
+            summary=incident.summary, evidence=incident.evidence,
+            common=len({one.verdict.node for one in members}) >= TUNING.min_nodes,
+        )  # fmt: skip
+        for detection in members:
+            detection.group, detection.closed = group, group.closed
+        if group.open:
+            self._open.append(group)
+        else:
+            self._closed.append(group)
 
     def open(self, found: Iterable[Detection], now: float, sizes: Mapping[str | None, int]) -> None:
         """Adds detections that have just opened.
@@ -195,7 +235,8 @@ class IncidentGroups:
                 self._withdraw(other, group)
 
     def _new(self, detection: Detection, now: float) -> IncidentGroup:
-        name = f"{detection.rule.kind}:{_key_text(detection.key)}:{detection.since:.0f}"
+        onset = detection.since // TUNING.onset_bucket * TUNING.onset_bucket
+        name = f"{detection.rule.kind}:{_key_text(detection.key)}:{onset:.0f}"
         taken = {group.id for group in (*self._open, *self._closed)}
         group = IncidentGroup(_free(name, taken), detection.rule, now, [detection])
         detection.group = group
@@ -250,7 +291,7 @@ class IncidentGroups:
         ]  # fmt: skip
         members = [*group.members, *(one for other in similar for one in other.members)]
         if similar and self._is_common(group.rule, members):
-            first = min((group, *similar), key=lambda one: one.detected)
+            first = min((group, *similar), key=lambda one: (one.detected, one.id))
             group.id, group.detected = first.id, first.detected
             for other in similar:
                 self._open.remove(other)
@@ -279,7 +320,7 @@ class IncidentGroups:
     def _describe_one(self, group: IncidentGroup, lasting: list[Detection]) -> None:
         worst = max(lasting, key=lambda one: (one.verdict.severity or group.rule.severity).rank)
         newest = worst.verdict
-        if newest.node is None and group.node is not None:
+        if not newest.fields or (newest.node is None and group.node is not None):
             return
         parts = {one.verdict.component for one in group.members} - {None}
         group.job = newest.job or group.job
@@ -296,6 +337,9 @@ class IncidentGroups:
         group.summary = compose(group.rule.summary, fields, group.since, _names(newest))
 
     def _describe_many(self, group: IncidentGroup) -> None:
+        worst = group.members[-1].verdict.fields
+        if not worst:
+            return
         nodes = {one.verdict.node for one in group.members if one.verdict.node is not None}
         jobs = {one.verdict.job for one in group.members}
         group.job = jobs.pop() if len(jobs) == 1 else None
@@ -303,7 +347,6 @@ class IncidentGroups:
         size = self._sizes.get(group.job) or self._sizes.get(None, len(nodes))
         where = f" of {group.job}" if group.job else ""
         count = f"all {size}" if len(nodes) >= size else f"{len(nodes)} of {size}"
-        worst = group.members[-1].verdict.fields
         fields = {**worst, "nodes": f"{count} nodes{where}"}
         group.summary = compose(group.rule.many, fields, group.since)
 

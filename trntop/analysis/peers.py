@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from trntop.core.model import NO_VALUE, Column
 from trntop.pipeline.axis import Along, Places
-from trntop.pipeline.statistics import Cusum, Members, group_median, sampled
+from trntop.pipeline.statistics import Cusum, Mask, Members, deviation, group_median, sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,13 @@ class PeerTuning:
     clip_slow: float = 8.0
     """The same where rounds are SLOW seconds apart: two rounds are the least."""
     slow_rounds: float = 7.0
-    min_duration: float = 12.0
-    """Seconds from the first round to the newest; what is over sooner was a hiccup."""
+    min_duration: float = 15.0
+    """Seconds of an effect; what is over sooner was a hiccup."""
+    large: float = 2.5
+    min_large: float = 10.5
+    """The same of an effect of so many times the limit, 18 % by default."""
+    together: int = 3
+    """Members that begin to deviate in one round have one cause, from so many on."""
     min_of_peak: float = 0.75
     """Share of its peak that the newest round must reach: a hiccup is fading by then."""
     ongoing: float = 0.5
@@ -41,6 +46,12 @@ class PeerTuning:
     """Standard deviations beyond which a round teaches nothing more about the bias."""
     min_noise: float = 0.004
     """Standard deviation, as a share, below which no noise is believed to be."""
+    median_error: float = 1.25 * learning**-0.5
+    """Standard error of the median of the first rounds, in their standard deviations."""
+    doubts: float = 2.0
+    """Standard errors of the bias that an effect must exceed besides the limit: a node whose first
+    rounds were odd by 9 % was called slow when it became like its peers.
+    """
     bias_rounds: int = 60
     """Rounds over which the bias is a mean."""
     noise_rounds: int = 20
@@ -71,7 +82,7 @@ class _Spread:
         if len(values) < 3:
             return
         values = sampled(values)
-        spread = 1.4826 * float(np.median(np.abs(values - np.median(values))))
+        spread = deviation(values)
         self._rounds = min(self._rounds + 1, TUNING.noise_rounds)
         self.spread += (spread - self.spread) / self._rounds
 
@@ -84,7 +95,19 @@ class Peers(Members):
     """
 
     BLANK: ClassVar = dict.fromkeys(
-        ("bias", "count", "effect", "since", "value", "_slow", "_streak", "_peak", "_calm"), 0.0
+        (
+            "bias",
+            "count",
+            "effect",
+            "since",
+            "value",
+            "_doubt",
+            "_slow",
+            "_streak",
+            "_peak",
+            "_calm",
+        ),
+        0.0,
     ) | {"_first": NO_VALUE}
     bias: Column
     """Its long-term deviation."""
@@ -98,6 +121,8 @@ class Peers(Members):
     """Above 1 where it stands out."""
     _first: Column
     """The deviations in its first rounds, `[round, n]`."""
+    _doubt: Column
+    """Standard error of the bias: large after noisy first rounds, until it has learned more."""
     _slow: Column
     """A slow mean of its residuals."""
     _streak: Column
@@ -141,6 +166,13 @@ class Peers(Members):
         """
         return self._wander[population].spread
 
+    def interrupt(self, members: Mask) -> None:
+        """Starts the effects of members over that are not found yet."""
+        members = members & ~(self.value > 1.0)
+        for state in (self.effect, self.since, self._streak, self._peak):
+            state[members] = 0.0
+        self._cusum.reset(members)
+
     def round(
         self, time: float, axis: Along, off: Column, pace: float, population: str = ""
     ) -> None:
@@ -159,16 +191,22 @@ class Peers(Members):
         judged = known & (self.count >= TUNING.learning)
         # A member's first deviation is its bias, not noise.
         usable = judged if judged.sum() >= 3 else known & (self.count > 0)
+        usable = usable & ~self._together()
         self._noise[population].learn(residual[usable])
         slow = self._slow + TUNING.slow_weight * (residual - self._slow)
         self._slow = np.where(judged, slow, self._slow)
-        self._wander[population].learn(self._slow[judged])
+        # In a member's first rounds the mean is still near 0, where it began: that of independent
+        # rounds by the root of what it has taken in, and that of wandering load by all of it.
+        rest = (1.0 - TUNING.slow_weight) ** np.maximum(self.count - TUNING.learning + 1.0, 1.0)
+        begun = np.sqrt(1.0 - rest**2)
+        self._wander[population].learn((self._slow / begun)[judged & usable])
         clip = TUNING.clip if pace < TUNING.slow_rounds else TUNING.clip_slow
         scale = max(self.noise(population), self.wander(population) / TUNING.slow_noise)
         standard = np.clip(residual / scale, -clip, clip)
         score = self._cusum.step(time, axis, np.where(judged, standard, np.nan))
         # The first rounds of an effect count equally: their mean is not that of the time before.
-        least = max(self._least, TUNING.wander_factor * self.wander(population))
+        wander = TUNING.wander_factor * self.wander(population) * begun / (1.0 - rest)
+        least: Column = TUNING.doubts * self._doubt + np.fmax(self._least, wander)
         off_now = residual > TUNING.ongoing * least
         self._streak = np.where(judged, np.where(off_now, self._streak + 1, 0), self._streak)
         fresh = (self._streak > 0) & ~(self.value > 1.0)
@@ -179,16 +217,26 @@ class Peers(Members):
         )
         self.effect = np.where(judged, self.effect + weight * (residual - self.effect), self.effect)
         enough = 3 if pace < TUNING.slow_rounds else 2
-        self._judge(time, judged, residual, score, least, enough)
+        self._judge(time, judged, residual, score, least, enough, pace)
         calm = known & (score < TUNING.cusum_limit / 3) & ~(self.value > 1.0)
         learning = np.flatnonzero(known & (self.count < TUNING.learning))
         self.count = self.count + known
         weight = 1.0 / np.clip(self.count, 1.0, TUNING.bias_rounds)
         odd = TUNING.outlier * self.noise(population)
         self.bias = np.where(calm, self.bias + weight * np.clip(residual, -odd, odd), self.bias)
+        self._doubt = np.where(calm, self._doubt * (1.0 - weight), self._doubt)
         if len(learning):  # the median: a hiccup, or a round that began late, is no bias
             self._first[self.count[learning].astype(int) - 1, learning] = off[learning]
-            self.bias[learning] = np.nanmedian(self._first[:, learning], axis=0)
+            first = self._first[:, learning]
+            self.bias[learning] = np.nanmedian(first, axis=0)
+            own = np.nanstd(first, axis=0)
+            self._doubt[learning] = np.fmax(own, np.median(own)) * TUNING.median_error
+
+    def _together(self) -> Mask:
+        """Members that began to deviate in one round: one cause, which is not noise."""
+        times, counts = np.unique(self.since[self.since > 0], return_counts=True)
+        together: Mask = np.isin(self.since, times[counts >= TUNING.together])
+        return together
 
     def _judge(
         self,
@@ -196,8 +244,9 @@ class Peers(Members):
         judged: npt.NDArray[np.bool_],
         residual: Column,
         score: Column,
-        least: float,
+        least: Column,
         enough: int,
+        pace: float,
     ) -> None:
         """Members stand out until `enough` rounds without an effect."""
         off = residual > TUNING.ongoing * least
@@ -212,7 +261,9 @@ class Peers(Members):
         sure = np.where(
             residual >= TUNING.min_of_peak * self._peak, score / TUNING.cusum_limit, 1.0
         )
-        long = (self.since > 0) & (time - self.since >= TUNING.min_duration)
+        # Its first round, too, was slow from its begin to its end.
+        lasted = np.where(self.since > 0, time - self.since + pace, 0.0)
+        long = lasted >= np.where(size >= TUNING.large, TUNING.min_large, TUNING.min_duration)
         lasting = np.where(long, np.inf, 1.0)
         # Once found, a member stays so until its effect is gone.
         fresh = np.minimum(np.minimum(sure, size), lasting)

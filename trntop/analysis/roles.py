@@ -25,6 +25,8 @@ class RoleTuning:
     lone: float = 0.15
     """Share by which such a one must be slower: less may be its design."""
     min_nodes: int = 5
+    min_role_nodes: int = 3
+    """Nodes of each other role, where several are usual: stages have the same number of nodes."""
 
 
 TUNING = RoleTuning()
@@ -42,25 +44,31 @@ def roles(levels: Column, noise: float) -> npt.NDArray[np.int64]:
 
 def lone_slow(
     levels: Column, found: npt.NDArray[np.int64], nodes: npt.NDArray[np.int64]
-) -> npt.NDArray[np.bool_]:
-    """Ranks of a single node that are slower than nearly all others of one role, `[n]`.
+) -> npt.NDArray[np.int64]:
+    """The roles in which ranks of a single node are slow, `[n]`; -1 where they are not.
+
+    Either nearly all other ranks have one role, or each other role has several nodes, and its
+    own is probably the slowest of these.
 
     Args:
         levels: steady excess of each rank over the median of its job.
         found: its role.
         nodes: its node.
     """
-    lone = np.zeros(len(levels), bool)
+    slow_in = np.full(len(levels), -1, np.int64)
     known = found >= 0
     if not known.any() or len(np.unique(nodes[known])) < TUNING.min_nodes:
-        return lone
+        return slow_in
     sizes = np.bincount(found[known])
-    main = int(np.argmax(sizes))
-    if sizes[main] < TUNING.main * sizes.sum():
-        return lone
-    usual = float(np.median(levels[found == main]))
-    for role in range(main + 1, len(sizes)):
+    usual = int(np.argmax(sizes))
+    if sizes[usual] < TUNING.main * sizes.sum():
+        usual = len(sizes) - 2
+        several = [len(np.unique(nodes[found == role])) for role in range(usual + 1)]
+        if min(several, default=0) < TUNING.min_role_nodes:
+            return slow_in
+    level = float(np.median(levels[found == usual]))
+    for role in range(usual + 1, len(sizes)):
         mine = found == role
-        if len(np.unique(nodes[mine])) == 1 and np.median(levels[mine]) - usual > TUNING.lone:
-            lone |= mine
-    return lone
+        if len(np.unique(nodes[mine])) == 1 and np.median(levels[mine]) - level > TUNING.lone:
+            slow_in[mine] = usual
+    return slow_in

@@ -3,20 +3,28 @@
 from collections.abc import Sequence
 
 from trntop.analysis.custom import rule_of
+from trntop.analysis.detectors.comm import TUNING as COMM
 from trntop.analysis.detectors.comm import CommBound
 from trntop.analysis.detectors.devices import DeviceLost, EccUncorrected
+from trntop.analysis.detectors.efa import TUNING as EFA
 from trntop.analysis.detectors.efa import EfaDegraded, EfaDown
 from trntop.analysis.detectors.errors import ExecutionErrors
 from trntop.analysis.detectors.idle import IdleAllocation
+from trntop.analysis.detectors.latency import TUNING as LATENCY
 from trntop.analysis.detectors.latency import LatencyRegression
+from trntop.analysis.detectors.memory import TUNING as MEMORY
 from trntop.analysis.detectors.memory import MemoryPressure
 from trntop.analysis.detectors.silence import NodeSilent
+from trntop.analysis.detectors.slowdown import TUNING as SLOWDOWN
 from trntop.analysis.detectors.slowdown import Slowdown
+from trntop.analysis.detectors.stalls import TUNING as STALL
 from trntop.analysis.detectors.stalls import CheckpointStall, Hang, Recompile
 from trntop.analysis.detectors.straggler import Straggler
 from trntop.analysis.detectors.versions import VersionSkew
-from trntop.analysis.rule import Rule, Scope
-from trntop.core.custom_rule import OwnRule
+from trntop.analysis.peers import TUNING as PEERS
+from trntop.analysis.rule import Rule, Scope, WarmUp
+from trntop.analysis.signals.nodes import TUNING as NODES
+from trntop.core.custom_rule import CustomRule
 from trntop.core.errors import SettingsError
 from trntop.core.model import Severity
 from trntop.core.settings import Analysis as Settings
@@ -30,19 +38,29 @@ _PROGRESS = (
     "job_step", "node_executions_completed_per_second", "node_neuroncore_utilization_mean_ratio",
 )  # fmt: skip
 """Any of these shows whether a job makes progress."""
+_COUNTED = WarmUp(seconds=5.0)
+"""A count must grow: two readings, which may be some seconds apart."""
+_UNDER_WAY = WarmUp(STALL.under_way, steps=2, without_steps=STALL.under_way_without_steps)
 
 RULEBOOK: tuple[Rule, ...] = (
     Rule(
         "comm_bound", Severity.WARNING,
-        "comm share of step time above {comm_share:.0%}, or exposed comm share above "
-        "{exposed_comm_share:.0%} (then critical): the mean over the job's nodes and {window:g} s "
-        "for {hold:g} s, or all nodes in two steps if 1.5 times above",
+        "{comm_ratio} above {comm_share:.1%}, exposed comm share above {exposed_comm_share:.1%} "
+        "(then critical), or all-reduce share above {comm_share_all_reduce:.1%} (100 %: off): the "
+        "mean over the job's nodes and {window:g} s for {hold:g} s, or all nodes in two steps if "
+        "1.5 times above",
         CommBound, hold=None, clear_hold=10.0,
-        summary="{job}: communication takes {share}{before}{exposed}{culprit}",
+        summary="{job}: {what} {share}{exposed}{kind}{culprit}",
         advice="Check retransmits and rails on the EFA screen; then batch size and bucket sizes.",
-        needs=("job_comm_share_ratio", "job_exposed_comm_share_ratio"),
+        warm_up=lambda settings: WarmUp(settings.window, COMM.least_steps, settings.window),
+        needs=(
+            "job_comm_share_ratio", "job_exposed_comm_share_ratio", "node_comm_share_floor_ratio",
+        ),
         ends_with_job=True,
-        settings=("comm_share", "exposed_comm_share", "window", "hold"),
+        settings=(
+            "comm_ratio", "comm_share", "exposed_comm_share", "comm_share_all_reduce", "window",
+            "hold",
+        ),
         inhibited_by=dict.fromkeys(
             ("efa_degraded", "efa_down", "latency_regression", "straggler", "node_silent",
              "device_lost", "hang", "recompile", "checkpoint_stall"),
@@ -58,6 +76,11 @@ RULEBOOK: tuple[Rule, ...] = (
         many="{nodes} became slower than their peers ({basis})",
         many_share=0.0,  # a stage of a pipeline slows down as a whole
         advice="Check clocks, power, data loading and other processes of the node; then drain it.",
+        warm_up=lambda _: WarmUp(
+            PEERS.min_duration,
+            steps=PEERS.learning + 2,
+            without_steps=PEERS.learning * NODES.block + PEERS.min_duration,
+        ),
         needs=("rank_step_seconds", "job_step_seconds", "neuroncore_utilization_ratio"),
         ends_with_job=True,
         settings=("straggler",),
@@ -75,6 +98,11 @@ RULEBOOK: tuple[Rule, ...] = (
         Slowdown, hold=20.0, clear_hold=0.0,
         summary="{job} is {slower} slower than before: {now} per step, before {before}",
         advice="Compare storage, host CPU, network and clocks of all nodes before and after.",
+        warm_up=lambda _: WarmUp(
+            SLOWDOWN.past_seconds + SLOWDOWN.recent,
+            SLOWDOWN.past_steps + SLOWDOWN.recent_steps,
+            SLOWDOWN.past_seconds + SLOWDOWN.recent,
+        ),
         needs=("job_step_seconds",),
         ends_with_job=True,
         settings=("slowdown",),
@@ -92,6 +120,7 @@ RULEBOOK: tuple[Rule, ...] = (
         Hang, hold=0.0, clear_hold=0.0,
         summary="{job} stalled{step}, no progress for {paused}{culprit}{basis}",
         advice="Run py-spy dump on the named node or on all; find the rank outside the collective.",
+        warm_up=lambda _: _UNDER_WAY,
         needs=_PROGRESS,
         ends_with_job=True,
         settings=("hang",),
@@ -106,6 +135,7 @@ RULEBOOK: tuple[Rule, ...] = (
         Recompile, hold=0.0, clear_hold=0.0,
         summary="{job}: compiling for {paused}{step} ({why})",
         advice="Find the graph that changed: batch size, sequence length; check the compile cache.",
+        warm_up=lambda _: _UNDER_WAY,
         needs=_PROGRESS,
         ends_with_job=True,
         settings=("compilation",),
@@ -118,6 +148,7 @@ RULEBOOK: tuple[Rule, ...] = (
         CheckpointStall, hold=0.0, clear_hold=0.0,
         summary="{job}: checkpoint running for {paused}{usual} ({why})",
         advice="Check the file system: throughput, quota, servers; then the slowest writer.",
+        warm_up=lambda _: _UNDER_WAY,
         needs=_PROGRESS,
         ends_with_job=True,
         settings=("checkpoint",),
@@ -133,6 +164,7 @@ RULEBOOK: tuple[Rule, ...] = (
         summary="{node} {card}: {symptom}",
         many="{nodes}: EFA devices degraded",
         advice="Probe the node against a healthy node; if it fails again, drain it.",
+        warm_up=lambda _: WarmUp(EFA.min_duration),
         needs=("efa_tx_bytes_total", "efa_retrans_pkts_total"),
         settings=("retransmits", "card_traffic"),
         inhibited_by={"efa_down": _OWN_NODE, "node_silent": Scope(), "device_lost": _OWN_NODE},
@@ -145,6 +177,7 @@ RULEBOOK: tuple[Rule, ...] = (
         summary="{node} {card}: {symptom}",
         many="{nodes}: EFA devices down",
         advice="Check dmesg for efa and reboot; if the device stays down, replace the node.",
+        warm_up=lambda _: WarmUp(EFA.min_used),
         needs=("node_efa_cards",),
         settings=("card_silent",),
         inhibited_by={"node_silent": _OWN_NODE},
@@ -153,10 +186,11 @@ RULEBOOK: tuple[Rule, ...] = (
         "latency_regression", Severity.WARNING,
         "a probed link has more than {latency:g} times its usual latency in two results in a row, "
         "or 3 times in one, and other links do not",
-        LatencyRegression, hold=0.0, clear_hold=0.0, pace=5.0,
+        LatencyRegression, hold=0.0, clear_hold=0.0, interval=5.0,
         summary="{where}: {what} ({tool} probe)",
         many="{nodes}: EFA latency has increased (probes)",
         advice="Probe the same peer from another node, and from another EFA device of this node.",
+        warm_up=lambda _: WarmUp(results=LATENCY.min_baseline + 1),
         needs=("link_latency_seconds",),
         settings=("latency",),
         inhibited_by={"efa_degraded": Scope(), "efa_down": Scope(), "node_silent": Scope()},
@@ -168,24 +202,27 @@ RULEBOOK: tuple[Rule, ...] = (
         summary="{node}: no data since {since}; last source: {last}",
         many="{nodes}: no data since {since}",
         advice="Check that the node is up, neuron-monitor is running and the network path is open.",
+        warm_up=lambda settings: WarmUp(settings.node_silent),
         settings=("node_silent",),
     ),
     Rule(
         "device_lost", Severity.CRITICAL,
         "a device is missing from two readings in a row of a source that listed it and still lists "
         "others, or the device count has dropped",
-        DeviceLost, hold=3.0, clear_hold=10.0, pace=2.0,
+        DeviceLost, hold=3.0, clear_hold=10.0, interval=2.0,
         summary="{node}: {what} ({basis})",
         many="{nodes} have lost devices",
         advice="Check dmesg and neuron-ls, drain the node; if the device stays lost, replace it.",
+        warm_up=lambda _: _COUNTED,
         needs=("node_devices",),
     ),
     Rule(
         "ecc_uncorrected", Severity.CRITICAL,
         "an uncorrected HBM or SRAM error is counted",
-        EccUncorrected, hold=0.0, clear_hold=600.0, pace=2.0,
+        EccUncorrected, hold=0.0, clear_hold=600.0, interval=2.0,
         summary="{node} {device}: {count} ({basis})",
         advice="Drain the node and replace it; results since then are suspect.",
+        warm_up=lambda _: _COUNTED,
         needs=("node_ecc_uncorrected_events",),
     ),
     Rule(
@@ -195,7 +232,9 @@ RULEBOOK: tuple[Rule, ...] = (
         ExecutionErrors, hold=0.0, clear_hold=60.0,
         summary="{node}: {count}: {kinds} ({basis})",
         many="{nodes}: executions fail",
-        advice="Hardware errors: drain the node. Numerical: check the loss. Others: runtime log.",
+        advice="Drain the node after a hardware error, check the loss after a numerical one; "
+        "else read the runtime's log.",
+        warm_up=lambda _: _COUNTED,
         needs=("node_executions_failed_total",),
         inhibited_by={
             "ecc_uncorrected": _OWN_NODE, "device_lost": _OWN_NODE, "node_silent": Scope(before=0),
@@ -206,10 +245,11 @@ RULEBOOK: tuple[Rule, ...] = (
         "memory_pressure", Severity.WARNING,
         "a device uses more than {memory:.0%} of its HBM, or more than 90 % and will be full "
         "within 5 minutes; or less than 4 % of the host's memory is available",
-        MemoryPressure, hold=None, clear_hold=10.0, pace=5.0,
+        MemoryPressure, hold=None, clear_hold=10.0, interval=5.0,
         summary="{node}: {what} {how} ({basis})",
         many="{nodes}: HBM nearly full",
         advice="Find what grows: tensors (activations, leaks) or scratchpad (a new graph).",
+        warm_up=lambda _: WarmUp(MEMORY.min_span),
         needs=("device_memory_used_ratio", "node_memory_available_bytes"),
         settings=("memory",),
     ),
@@ -217,10 +257,11 @@ RULEBOOK: tuple[Rule, ...] = (
         "idle_allocation", Severity.WARNING,
         "a process holds memory of cores that are idle for {idle:g} s, and nothing explains it; 15 "
         "times as long if it has worked without other nodes, as one that serves requests does",
-        IdleAllocation, hold=0.0, clear_hold=10.0, pace=5.0,
+        IdleAllocation, hold=0.0, clear_hold=10.0, interval=5.0,
         summary="{node}: {who}, idle since {since} (neuron-monitor)",
         many="{nodes} hold idle cores (neuron-monitor)",
         advice="Find its owner with neuron-ls and run py-spy dump; end it if it is left over.",
+        warm_up=lambda settings: WarmUp(settings.idle),
         needs=("neuroncore_memory_used_bytes", "runtime_device_memory_used_bytes"),
         settings=("idle",),
         inhibited_by=dict.fromkeys(
@@ -232,25 +273,27 @@ RULEBOOK: tuple[Rule, ...] = (
     Rule(
         "version_skew", Severity.WARNING,
         "versions of driver, EFA driver or runtime differ within a job or instance type",
-        VersionSkew, hold=10.0, clear_hold=30.0, pace=5.0,
+        VersionSkew, hold=10.0, clear_hold=30.0, interval=5.0,
         summary="{where}: {what} (inventory)",
         advice="Update the node that differs before the next run.",
     ),
 )  # fmt: skip
 KINDS = tuple(rule.kind for rule in RULEBOOK)
+NEXT_STEPS = {rule.kind: rule.advice for rule in RULEBOOK}
+"""What to do first, by kind of incident."""
 
 
-def rules(settings: Settings, own: Sequence[OwnRule] = ()) -> tuple[Rule, ...]:
+def rules(settings: Settings, custom: Sequence[CustomRule] = ()) -> tuple[Rule, ...]:
     """The rules in force.
 
     Args:
         settings: section `analysis`.
-        own: rules of the user's own.
+        custom: rules of the settings.
 
     Raises:
         SettingsError: `analysis.disabled` contains an unknown kind.
     """
-    table = (*RULEBOOK, *map(rule_of, own))
+    table = (*RULEBOOK, *map(rule_of, custom))
     kinds = [rule.kind for rule in table]
     for kind in settings.disabled:
         if kind not in kinds:

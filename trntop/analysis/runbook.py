@@ -3,12 +3,28 @@
 from functools import cache
 from importlib.resources import files
 
+FOLDER = "docs/runbooks/"
+
 
 @cache
 def runbook(kind: str) -> str:
     """The page of a kind; empty for rules of the user's own."""
     page = files("trntop") / "runbooks" / f"{kind}.md"
     return page.read_text("utf-8") if page.is_file() else ""
+
+
+def location(kind: str) -> str | None:
+    """Its path in the project; None for rules of the user's own."""
+    return f"{FOLDER}{kind}.md" if runbook(kind) else None
+
+
+def kind_name(kind: str) -> str:
+    """The kind in words: `EFA degraded`; a custom rule keeps its name."""
+    if not runbook(kind):
+        return kind
+    words = kind.replace("_", " ")
+    words = words[:1].upper() + words[1:]
+    return words.replace("Efa", "EFA").replace("Ecc", "ECC")
 
 
 def title(kind: str) -> str:

@@ -17,8 +17,9 @@ def compose(
 ) -> str:
     """Fills a rule's template and makes it fit.
 
-    A sentence that is too long loses first the domains of nodes, which they share, then the
-    middle of its longest names, and of a phrase only if that is not enough.
+    A sentence that is too long loses first the domains of nodes, which they share, then clauses:
+    fields that begin with a comma, the last one first; then the middle of its longest names, and of
+    a phrase only if that is not enough.
 
     Args:
         template: with fields in braces; `{since}` is the time of day in UTC.
@@ -34,13 +35,16 @@ def compose(
         hosts = {name: _host(name) for name in shown}
         fields = {field: _replaced(text, hosts) for field, text in fields.items()}
         shown = list(hosts.values())
+    for field in reversed([name for name, text in fields.items() if text.startswith(", ")]):
+        if _excess(template, fields) > 0:
+            fields[field] = ""
     for name in sorted(shown, key=len, reverse=True):
         excess = _excess(template, fields)
         if excess > 0:
             times = max(1, sum(text.count(name) for text in fields.values()))
             short = _shortened(name, max(SHORTEST, len(name) - -(-excess // times)))
             fields = {field: text.replace(name, short) for field, text in fields.items()}
-    for field in sorted(fields.keys() - {"since"}, key=lambda one: -len(fields[one])):
+    for field in sorted(fields.keys() - {"since"}, key=lambda field: -len(fields[field])):
         excess = _excess(template, fields)
         if excess > 0:
             text = fields[field]

@@ -56,3 +56,22 @@ def inputs(name: str) -> tuple[str, ...]:
     quantity = CATALOG[name]
     words = re.findall(r"\w+", f"{quantity.rollup_of} {quantity.rate_of} {quantity.formula}")
     return tuple(word for word in words if word in CATALOG and word != name)
+
+
+@cache
+def all_inputs(name: str) -> tuple[str, ...]:
+    """All its inputs, direct and indirect, nearest first."""
+    found: dict[str, None] = {}
+    waiting = list(inputs(name))
+    for quantity in waiting:
+        if quantity not in found:
+            found[quantity] = None
+            waiting += inputs(quantity)
+    return tuple(found)
+
+
+def sources_of(name: str) -> tuple[str, ...]:
+    """The sources of a quantity and of all its inputs; fallbacks are last."""
+    rows = [CATALOG[quantity] for quantity in (name, *all_inputs(name))]
+    names = [row.source for row in rows] + [row.fallback for row in rows]
+    return tuple(dict.fromkeys(filter(None, names)))

@@ -42,7 +42,7 @@ def cores() -> Iterator[Quantity]:
     derived = Provenance.DERIVED
     yield Quantity(
         "neuroncore_tensor_engine_busy_ratio", "ratio", core,
-        "Share of time the tensor engine worked, mean of the physical cores behind it; beside "
+        "Share of time the tensor engine worked, mean of the physical cores behind it; compare "
         "utilization, because a core that waits in a collective counts as utilized",
         provenance=derived,
         formula="mean of physical_core_tensor_engine_busy_ratio over its physical cores",
@@ -51,13 +51,22 @@ def cores() -> Iterator[Quantity]:
         "neuroncore_hbm_bytes_per_second", "bytes_per_second", core,
         "HBM bytes read and written per second",
         provenance=derived, needs=_PROFILE,
-        formula="bytes per execution of its NEFF (from a profile) × executions per second",
+        formula="bytes per execution of its NEFF (from a profile) × executions per second, "
+        "spread over the cores of its process that execute",
     )  # fmt: skip
     yield Quantity(
         "neuroncore_hbm_bandwidth_ratio", "ratio", core,
         "Share of the core's part of the peak HBM bandwidth",
         provenance=derived, needs=_PROFILE,
         formula="neuroncore_hbm_bytes_per_second ÷ (peak of the chip ÷ its logical cores)",
+    )  # fmt: skip
+    yield Quantity(
+        "neuroncore_hbm_floor_bytes_per_second", "bytes_per_second", core,
+        "At least so many HBM bytes are read per second, if each execution reads all weights once; "
+        "experts that are not used and weights that stay in SBUF are not read",
+        provenance=Provenance.ESTIMATED,
+        formula="(neuroncore_memory_constants_bytes + neuroncore_memory_tensors_bytes) × "
+        "runtime_executions_completed_per_second ÷ cores of the process that execute",
     )  # fmt: skip
 
 
@@ -76,7 +85,8 @@ def physical_cores() -> Iterator[Quantity]:
     yield Quantity(
         "physical_core_failures_total", "executions", core,
         "Executions that ended with any status but success",
-        kind=Kind.COUNTER, provenance=Provenance.DERIVED, formula="Σ of the failure statuses",
+        kind=Kind.COUNTER, provenance=Provenance.DERIVED,
+        formula="Σ of physical_core_failure_total and the other failures",
     )  # fmt: skip
     for state, text in (
         ("matmul", "multiplied matrices"),

@@ -46,7 +46,7 @@ def devices() -> Iterator[Quantity]:
     for statistic in ("min", "max", "mean"):
         yield Quantity(
             f"device_power_{statistic}_ratio", "ratio", device,
-            f"Power as a share of the most the device may take, {statistic} of the last whole "
+            f"Power as a share of the device's limit, {statistic} of the last whole "
             "minute",
             source=sysfs, needs="firmware API 3",
         )  # fmt: skip
@@ -76,4 +76,11 @@ def devices() -> Iterator[Quantity]:
         "device_hbm_bandwidth_ratio", "ratio", device, "Share of the peak HBM bandwidth",
         provenance=derived,
         formula="device_hbm_bytes_per_second ÷ device_hbm_peak_bytes_per_second",
+    )  # fmt: skip
+    yield Quantity(
+        "device_hbm_bandwidth_floor_ratio", "ratio", device,
+        "At least this share of the peak HBM bandwidth, if each execution reads all weights once",
+        provenance=Provenance.ESTIMATED,
+        formula="Σ neuroncore_hbm_floor_bytes_per_second over its cores ÷ "
+        "device_hbm_peak_bytes_per_second, mean of 20 s",
     )  # fmt: skip

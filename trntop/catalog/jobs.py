@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from trntop.catalog.names import (
+    COLLECTIVES,
     LOG,
     STEPS,
 )
@@ -47,6 +48,7 @@ def jobs() -> Iterator[Quantity]:
         yield Quantity(
             f"job_{name}_ratio", "ratio", job, text, provenance=reported, formula=formula,
         )  # fmt: skip
+    yield from _collectives()
     for name, unit, text in (
         ("loss", "loss", "Training loss"),
         ("mfu_ratio", "ratio", "Model FLOPs utilization"),
@@ -66,6 +68,10 @@ def jobs() -> Iterator[Quantity]:
             combine=Combine.MEAN, provenance=reported, source=LOG, detail=True,
         )  # fmt: skip
     yield Quantity(
+        "job_epoch", "epochs", job, "Epochs of the data that are done, from the training log",
+        combine=Combine.MAX, provenance=reported, source=LOG, exported=False,
+    )  # fmt: skip
+    yield Quantity(
         "job_step_pace_seconds", "seconds", job,
         "Duration of a step by the times at which the log's lines appeared",
         provenance=Provenance.DERIVED, formula="1 ÷ job_logged_steps_per_second", detail=True,
@@ -80,6 +86,48 @@ def jobs() -> Iterator[Quantity]:
         combine=Combine.MEAN, provenance=Provenance.DERIVED, rate_of="job_logged_step_total",
         exported=False,
     )  # fmt: skip
+
+
+def _collectives() -> Iterator[Quantity]:
+    """Of each kind of collective, and of all-reduce and reduce-scatter together."""
+    job, source, reported = Entity.JOB, STEPS, Provenance.REPORTED
+    both = "an all-reduce or a reduce-scatter"
+    yield Quantity(
+        "job_reduction_seconds", "seconds", job, f"Time of a step in which {both} ran",
+        combine=Combine.MEAN, provenance=reported, source=source, detail=True,
+    )  # fmt: skip
+    yield Quantity(
+        "job_reduction_share_ratio", "ratio", job,
+        f"All-reduce share: share of the step in which {both} ran",
+        provenance=reported, formula="job_reduction_seconds ÷ job_step_seconds",
+    )  # fmt: skip
+    for kind, title in COLLECTIVES.items():
+        for name, unit, text in (
+            ("seconds", "seconds", f"Time of a step in which {title} ran"),
+            ("calls", "calls", f"Number of {title} in a step"),
+            ("bytes", "bytes", f"Bytes of the {title} of a step, as nccl-tests counts them"),
+            ("bus_bytes", "bytes",
+             f"Bytes of the {title} of a step times the factor of nccl-tests' bus bandwidth"),
+        ):  # fmt: skip
+            yield Quantity(
+                f"job_{kind}_{name}", unit, job, f"{text}, mean over the node's ranks",
+                combine=Combine.MEAN, provenance=reported, source=source, detail=True,
+                exported=name != "bus_bytes",
+            )  # fmt: skip
+        for name, unit, formula, text in (
+            ("share_ratio", "ratio", f"job_{kind}_seconds ÷ job_step_seconds",
+             f"Share of the step in which {title} ran"),
+            ("algbw_bytes_per_second", "bytes_per_second",
+             f"job_{kind}_bytes ÷ job_{kind}_seconds",
+             f"Algorithm bandwidth of {title}, waiting for other ranks included"),
+            ("busbw_bytes_per_second", "bytes_per_second",
+             f"job_{kind}_bus_bytes ÷ job_{kind}_seconds",
+             f"Bus bandwidth of {title} per rank, waiting for other ranks included"),
+        ):  # fmt: skip
+            yield Quantity(
+                f"job_{kind}_{name}", unit, job, text, provenance=reported, formula=formula,
+                detail="algbw" in name,
+            )  # fmt: skip
 
 
 def ranks() -> Iterator[Quantity]:

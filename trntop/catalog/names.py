@@ -1,5 +1,7 @@
 """The names of the sources, and those of their counters and categories."""
 
+from trntop.steps import KINDS
+
 NEURON_MONITOR = "neuron-monitor"
 NEURON_SYSFS = "neuron-sysfs"
 TENSOR_ENGINE = "tensor-engine"
@@ -12,6 +14,7 @@ LOG = "log"
 PROFILES = "profiles"
 JOB_MAPPING = "job-mapping"
 POD_RESOURCES = "pod-resources"
+KUBERNETES_NODE = "kubernetes-node"
 PROBE = "probe"
 NEURON_EXPORTER = "neuron-exporter"
 EFA_EXPORTER = "efa-exporter"
@@ -21,10 +24,27 @@ SSH = "ssh"
 """The connection to a node on which nothing is installed."""
 AGENT = "agent"
 """Messages of an agent of a node, see `trntop.remote.wire`; they have no decoder."""
+INCIDENTS = "incidents"
+"""Incidents of an aggregator, see `trntop.remote.judges`; they have no decoder either."""
 PROMETHEUS = "engine"
 """Summaries of a Prometheus backend, see `trntop.remote.summary`; they have no decoder either."""
 DEVICE_SOURCES = (NEURON_MONITOR, NEURON_SYSFS, TENSOR_ENGINE, NEURON_LS, EFA_SOURCE)
 """Those that need Neuron or EFA devices."""
+
+COLLECTIVES = {kind: kind.replace("_", "-") for kind in KINDS} | {"send_recv": "send/recv"}
+"""Kinds of collectives, and what people call them."""
+
+HBM_QUANTITIES = (
+    "runtime_hbm_read_bytes_per_second",
+    "runtime_hbm_write_bytes_per_second",
+    "neuroncore_hbm_bytes_per_second",
+    "neuroncore_hbm_bandwidth_ratio",
+    "device_hbm_bytes_per_second",
+    "device_hbm_bandwidth_ratio",
+    "node_hbm_bytes_per_second",
+    "node_hbm_bandwidth_ratio",
+)
+"""What is computed from the bytes per execution of a program."""
 
 MEMORY_CATEGORIES = (
     "constants",
@@ -149,6 +169,12 @@ SYSFS_ECC = {
     "sram_ecc_corrected": "SRAM errors corrected",
     "sram_ecc_uncorrected": "SRAM errors uncorrected",
 }
+HEALTH_STATUS = {
+    "hbm_ecc_err_count": "mem_ecc_uncorrected",
+    "repairable_hbm_ecc_err_count": "mem_ecc_repairable_uncorrected",
+    "sram_ecc_err_count": "sram_ecc_uncorrected",
+}
+"""Counts in `health_status` of newer drivers → the same error among `SYSFS_ECC`."""
 UNCORRECTED_ECC = (
     tuple(f"device_{name}_total" for name in SYSFS_ECC if "uncorrected" in name),
     tuple(f"device_{name}_events" for name in ECC_EVENTS if "uncorrected" in name),

@@ -10,6 +10,7 @@ from trntop.catalog.names import (
     EXECUTION_STATUSES,
     HOST,
     KERNEL_LOG,
+    LOG,
     NEURON_MONITOR,
 )
 from trntop.catalog.quantity import Combine, Entity, Kind, Provenance, Quantity
@@ -35,8 +36,8 @@ def nodes() -> Iterator[Quantity]:
         )  # fmt: skip
     yield Quantity(
         "node_clock_offset_seconds", "seconds", node,
-        "How far the node's clock is ahead of this one, by the quickest of its last frames; the "
-        "way here makes it look behind by what it takes",
+        "How far the node's clock is ahead of this one, by the quickest of its last frames; "
+        "the delay on the way makes it appear behind",
         source=AGENT, detail=True,
     )  # fmt: skip
     yield Quantity("node_vcpus", "vcpus", node, "vCPUs of the node", source=source, detail=True)
@@ -99,7 +100,6 @@ def nodes() -> Iterator[Quantity]:
         )  # fmt: skip
     for of, name in (
         ("neuroncore_flops_per_second", "node_neuroncore_flops_per_second"),
-        ("device_memory_used_bytes", "node_device_memory_used_bytes"),
         ("device_memory_total_bytes", "node_device_memory_total_bytes"),
         ("device_hbm_peak_bytes_per_second", "node_hbm_peak_bytes_per_second"),
         ("efa_tx_bytes_per_second", "node_efa_tx_bytes_per_second"),
@@ -113,6 +113,11 @@ def nodes() -> Iterator[Quantity]:
             name, unit, node, f"Sum of {of}", combine=Combine.SUM, provenance=derived,
             rollup_of=of, detail=name in _DETAIL_SUMS,
         )  # fmt: skip
+    yield Quantity(
+        "node_device_memory_used_bytes", "bytes", node,
+        "HBM used on all devices; absent while it is unknown of one", provenance=derived,
+        formula="Σ device_memory_used_bytes",
+    )  # fmt: skip
     for scope in ("total", "device"):
         for percentile in ("p50", "p99"):
             yield Quantity(
@@ -138,6 +143,12 @@ def nodes() -> Iterator[Quantity]:
         formula="node_hbm_bytes_per_second ÷ node_hbm_peak_bytes_per_second, mean of 20 s",
     )  # fmt: skip
     yield Quantity(
+        "node_hbm_bandwidth_floor_ratio", "ratio", node,
+        "At least this share of the peak HBM bandwidth, if each execution reads all weights once",
+        provenance=Provenance.ESTIMATED, detail=True,
+        formula="mean of device_hbm_bandwidth_floor_ratio, where it is known of all devices",
+    )  # fmt: skip
+    yield Quantity(
         "node_unhealthy_components", "components", node,
         "Components that the devices' own health checks name",
         combine=Combine.SUM, provenance=derived, rollup_of="device_unhealthy_components",
@@ -148,7 +159,8 @@ def nodes() -> Iterator[Quantity]:
     )  # fmt: skip
     yield Quantity(
         "node_efa_cards_expected", "cards", node, "EFA devices that the instance type has",
-        provenance=derived, formula="from the table of instance types",
+        provenance=derived,
+        formula="EFA devices of the instance type, where node_efa_cards is known",
     )  # fmt: skip
     yield Quantity(
         "node_efa_tx_imbalance_ratio", "ratio", node,
@@ -159,13 +171,15 @@ def nodes() -> Iterator[Quantity]:
         "node_comm_share_floor_ratio", "ratio", node,
         "At least this share of the time went into communication",
         provenance=Provenance.ESTIMATED,
-        formula="bytes of the busier direction ÷ line rate, of the busiest device, mean of 60 s",
+        formula="the larger of efa_tx_bytes_per_second and efa_rx_bytes_per_second ÷ "
+        "efa_link_bytes_per_second, of the busiest device, mean of 60 s",
     )  # fmt: skip
     yield Quantity(
         "node_comm_share_ceiling_ratio", "ratio", node,
         "At most this share of the time can have gone into exposed communication",
         provenance=Provenance.ESTIMATED,
-        formula="mean utilization − mean tensor-engine busy share, mean of 60 s",
+        formula="node_neuroncore_utilization_mean_ratio − node_tensor_engine_busy_mean_ratio, "
+        "mean of 60 s",
     )  # fmt: skip
 
 
@@ -192,6 +206,24 @@ def host() -> Iterator[Quantity]:
         "node_compile_cache_modules", "modules", node,
         "Compiled modules in the compile cache", source=source, detail=True,
     )  # fmt: skip
+    for name, unit, text in (
+        ("compile_cache_hits", "lookups", "Lookups that found a module in the compile cache"),
+        (
+            "compile_cache_misses",
+            "lookups",
+            "Lookups that led to a compilation",
+        ),
+        (
+            "compile_seconds",
+            "seconds",
+            "Time of compilations, overlaps counted once",
+        ),
+        ("collective_timeouts", "events", "Collectives that timed out, by PyTorch's watchdog"),
+    ):
+        yield Quantity(
+            f"node_{name}_total", unit, node, f"{text}, in the training logs of the node",
+            kind=Kind.COUNTER, provenance=Provenance.REPORTED, source=LOG, detail=True,
+        )  # fmt: skip
     for name, text in (
         ("network_rx", "Bytes received on network interfaces, without loopback"),
         ("network_tx", "Bytes transmitted on network interfaces, without loopback"),
@@ -199,6 +231,8 @@ def host() -> Iterator[Quantity]:
         ("disk_written", "Bytes written to disks"),
         ("lustre_read", "Bytes read from Lustre file systems"),
         ("lustre_written", "Bytes written to Lustre file systems"),
+        ("nfs_read", "Bytes read from NFS servers, such as EFS"),
+        ("nfs_written", "Bytes written to NFS servers, such as EFS"),
     ):
         counter = f"node_{name}_bytes_total"
         yield Quantity(

@@ -31,7 +31,7 @@ _OF_CORES = (Entity.CORE, Entity.PHYSICAL_CORE)
 
 _OF_EACH = (Entity.NODE, Entity.JOB)
 _DISTINGUISHING = ("device_memory_used_ratio", "efa_retransmit_ratio", "efa_tx_bytes_total")
-"""What distinguishes a faulty device from its peers, on `/metrics` beside the roll-ups."""
+"""What distinguishes a faulty device from its peers, on `/metrics` next to the roll-ups."""
 
 
 def page_of(quantity: Quantity) -> Page | None:

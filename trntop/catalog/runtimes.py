@@ -31,6 +31,11 @@ def runtimes() -> Iterator[Quantity]:
             f"Executions {status.replace('_', ' ')}, per second",
             source=source, exported=False,
         )  # fmt: skip
+    yield Quantity(
+        "runtime_execution_period_seconds", "seconds", runtime,
+        "Time in which the executions were counted",
+        source=source, exported=False,
+    )  # fmt: skip
     for error in EXECUTION_ERRORS:
         yield Quantity(
             f"runtime_errors_{error}_per_second", "per_second", runtime,

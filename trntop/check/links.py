@@ -45,7 +45,11 @@ def is_best_run(result: ProbeResult) -> bool:
 
 def representative(results: Iterable[ProbeResult]) -> ProbeResult | None:
     """The result of a probe that outliers move least; None if all failed."""
-    return min((one for one in results if not one.error and one.seconds), key=_rank, default=None)
+    return min(
+        (result for result in results if not result.error and result.seconds),
+        key=_rank,
+        default=None,
+    )
 
 
 def _rank(result: ProbeResult) -> tuple[float, int]:
@@ -59,8 +63,8 @@ def _rank(result: ProbeResult) -> tuple[float, int]:
 class Link:
     """All probes between two endpoints."""
 
-    one: Endpoint
-    two: Endpoint
+    first: Endpoint
+    second: Endpoint
     results: list[ProbeResult] = field(default_factory=list)
     """One for each probe that worked."""
     errors: list[str] = field(default_factory=list)
@@ -72,7 +76,7 @@ class Link:
 
     @property
     def ends(self) -> set[Endpoint]:
-        return {self.one, self.two}
+        return {self.first, self.second}
 
     @property
     def best(self) -> ProbeResult | None:
@@ -85,7 +89,7 @@ class Link:
         return bool(self.results) and (bool(self.errors) or self.lost > 0)
 
     def other(self, end: Endpoint) -> Endpoint:
-        return self.two if end == self.one else self.one
+        return self.second if end == self.first else self.first
 
 
 class LinkAnalysis:
@@ -115,10 +119,10 @@ class LinkAnalysis:
         for run in runs:
             client, server = (run.client, run.efa_device), (run.server, run.peer_efa_device)
             if run.busy:
-                self.busy[run.guilty] = run.error
+                self.busy[run.faulty_node] = run.error
                 continue
-            if run.guilty:
-                end = client if run.guilty == run.client else server
+            if run.faulty_node:
+                end = client if run.faulty_node == run.client else server
                 self.faults.setdefault(end, []).append(run.error)
                 continue
             self.met.add((run.client, run.server))

@@ -71,7 +71,7 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     lost: int | None = None
     error: str = ""
     """Why there is no latency."""
-    guilty: Side = ""
+    faulty_side: Side = msgspec.field(default="", name="guilty")
     """The side that caused `error`."""
 
 

@@ -11,11 +11,11 @@ from trntop.check.schedule import Round
 
 Extent = Literal["quick", "full"]
 
-INSPECTION = 2.0
+INSPECTION_SECONDS = 2.0
 """Typical seconds of an inspection."""
-START = 1.0
+START_SECONDS = 1.0
 """Typical seconds to start both sides of a run: 0.2 each over tcp, more over EFA."""
-ANSWER = 0.5
+REQUEST_SECONDS = 0.5
 """Typical seconds from a request to its start."""
 LATENCY = {"efa": 25e-6, "tcp": 100e-6}
 """Upper bounds of one-way seconds, so that plans do not promise too much."""
@@ -31,7 +31,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Two partners for each node, or each pair."""
     per_device: bool = False
     """Whether each EFA device is probed separately, with the device at the same position."""
-    disturb: bool = False
+    include_busy: bool = msgspec.field(default=False, name="disturb")
     """Whether nodes with running jobs are also probed."""
     spec: ProbeSpec = ProbeSpec()
     pairs: int = 128
@@ -42,7 +42,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds after which a check ends with partial results."""
 
     def may_probe(self, seen: Inspection | None) -> bool:
-        return seen is not None and (not seen.busy or self.disturb) and not seen.lacks_tool
+        return seen is not None and (not seen.busy or self.include_busy) and not seen.lacks_tool
 
     def rounds(self, count: int) -> list[Round]:
         return schedule.tournament(count) if self.extent == "full" else schedule.quick(count)
@@ -55,7 +55,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             efa_devices: EFA devices of each node, for `per_device`.
         """
         probe = probe_seconds(self.spec) * (efa_devices if self.per_device else 1)
-        inspections = 2 * math.ceil(max(count, 1) / self.pairs) * INSPECTION
+        inspections = 2 * math.ceil(max(count, 1) / self.pairs) * INSPECTION_SECONDS
         rounds = [math.ceil(len(pairs) / self.pairs) for pairs in self.rounds(count)] or [1]
         healthy = inspections + sum(rounds) * probe
         return healthy, healthy + SUSPECT_ROUNDS * max(rounds) * probe
@@ -65,5 +65,5 @@ def probe_seconds(spec: ProbeSpec) -> float:
     """Typical seconds of a probe, at most its deadline."""
     one_way = LATENCY[spec.provider] + spec.size_bytes / BYTES_PER_SECOND
     # The first run warms up and is discarded.
-    run = START + 2 * spec.iterations * one_way
-    return min(ANSWER + (spec.repeats + 1) * run, ANSWER + spec.seconds)
+    run = START_SECONDS + 2 * spec.iterations * one_way
+    return min(REQUEST_SECONDS + (spec.repeats + 1) * run, REQUEST_SECONDS + spec.seconds)

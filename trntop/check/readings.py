@@ -16,7 +16,7 @@ from trntop.recording.writer import Recorder
 
 def readings(check: Check) -> Iterator[Reading]:
     """One reading for each probe, of the node that was its client."""
-    for run in sorted(check.trials, key=lambda run: run.time):
+    for run in sorted(check.probe_runs, key=lambda run: run.time):
         devices: dict[str, object] = {"card": run.efa_device, "peer_card": run.peer_efa_device}
         # A result without `statistic` would not be known to be the mean.
         results = [

@@ -43,13 +43,13 @@ class ProbeRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     results: list[ProbeResult] = []
     error: str = ""
     """Why there is no latency."""
-    guilty: str = ""
+    faulty_node: str = msgspec.field(default="", name="guilty")
     """The node whose side failed, if known."""
     busy: bool = False
     """Whether that node was in another probe the whole time."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NodeResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One node in the table of nodes."""
 
     node: str
@@ -64,7 +64,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole check, as `--json` prints it."""
+    """A whole check, as `--json` prints it; the format keeps some older member names."""
 
     schema: int = SCHEMA
     by: str = ""
@@ -80,12 +80,12 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     cut_short: str = ""
     """Why it ended early."""
     plan: Plan
-    places: list[Place]
+    nodes: list[NodeResult] = msgspec.field(name="places")
     """The nodes, the worst first."""
     findings: list[Finding]
     """The worst first; those that pass are remarks."""
-    looks: list[NodeInspection]
-    trials: list[ProbeRun]
+    inspections: list[NodeInspection] = msgspec.field(name="looks")
+    probe_runs: list[ProbeRun] = msgspec.field(name="trials")
 
 
 class Progress(NamedTuple):

@@ -31,19 +31,19 @@ from trntop.check.verdict import judge
 from trntop.core import units
 from trntop.core.settings import Check as Limits
 
-CALL = 12.0
+CALL_SECONDS = 12.0
 """Seconds for a server side to start."""
-GRACE = 10.0
+GRACE_SECONDS = 10.0
 """Seconds after the deadline of a probe in which its results must arrive."""
-CLOSE = 5.0
+CLOSE_SECONDS = 5.0
 """Seconds to end a probe, or all that runs on a host."""
-BUSY = 20.0
+BUSY_SECONDS = 20.0
 """Seconds to wait for a node that is in another probe."""
-AGAIN = 1.0
+RETRY_SECONDS = 1.0
 """Seconds between attempts."""
 ATTEMPTS = 2
 """How often suspects are probed with good nodes, and slow pairs again."""
-FAULTS = 2
+MAX_FAILURES = 2
 """Failed requests after which a node gets no more."""
 
 LOOPBACK = "127.0.0.1"
@@ -116,7 +116,7 @@ class _CheckRunner:
         self._on_progress = on_progress
         self._clock = clock
         self._gate = asyncio.Semaphore(plan.pairs)
-        self._faults: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
         """Node → failed requests."""
         self._only: frozenset[Endpoint] | None = None
         """The endpoints in doubt; None while all are probed."""
@@ -155,7 +155,7 @@ class _CheckRunner:
 
     async def _close(self, host: Host) -> None:
         with contextlib.suppress(ProbeError, TimeoutError):
-            async with asyncio.timeout(CLOSE):
+            async with asyncio.timeout(CLOSE_SECONDS):
                 await host.close()
 
     async def _stage(self, stage: str, tasks: Sequence[Coroutine[Any, Any, None]]) -> None:
@@ -203,7 +203,7 @@ class _CheckRunner:
         efa_devices = [("", "")]
         if self._plan.per_device:
             # Each EFA device with the device at the same position on the other node.
-            both = zip(self._cards(client), self._cards(server), strict=False)
+            both = zip(self._device_names(client), self._device_names(server), strict=False)
             efa_devices = list(both) or efa_devices
         for efa_device, peer_efa_device in efa_devices:
             if not (self._is_available(client) and self._is_available(server)):
@@ -218,29 +218,29 @@ class _CheckRunner:
             self.runs.append(await self._probe(stage, client, server, spec))
 
     def _is_available(self, name: str) -> bool:
-        return not self.inspections[name].error and self._faults[name] < FAULTS
+        return not self.inspections[name].error and self._failures[name] < MAX_FAILURES
 
-    def _cards(self, name: str) -> list[str]:
+    def _device_names(self, name: str) -> list[str]:
         seen = self.inspections[name].before
         return sorted(
             [efa_device.name for efa_device in (seen and seen.efa_devices) or ()], key=units.natural
         )
 
     async def _probe(self, stage: str, client: str, server: str, spec: ProbeSpec) -> ProbeRun:
-        error = guilty = ""
+        error = faulty_node = ""
         busy = False
         results: list[ProbeResult] = []
         try:
             results, server_error = await self._measure(spec, client, server)
         except _SideError as failure:
-            error, guilty = str(failure.error), failure.node
+            error, faulty_node = str(failure.error), failure.node
             busy = isinstance(failure.error, BusyError)
             self._count_failure(failure)
         else:
             if not results or all(result.error for result in results):
                 error = results[0].error if results else "the probe gave no results"
-                side = results[0].guilty if results else ""
-                guilty = {"client": client, "server": server}.get(side, "")
+                side = results[0].faulty_side if results else ""
+                faulty_node = {"client": client, "server": server}.get(side, "")
                 if server_error and server_error not in error:
                     error += f"; {server} reports: {server_error}"
         return ProbeRun(
@@ -252,7 +252,7 @@ class _CheckRunner:
             stage=stage,
             results=[structs.replace(result, peer=server) for result in results],
             error=error,
-            guilty=guilty,
+            faulty_node=faulty_node,
             busy=busy,
         )
 
@@ -266,20 +266,20 @@ class _CheckRunner:
         Raises:
             _SideError: one side failed.
         """
-        deadline = time.monotonic() + BUSY
+        deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:
                 return await self._measure_once(spec, client, server)
             except _SideError as failure:
                 if not isinstance(failure.error, BusyError) or time.monotonic() > deadline:
                     raise
-            await asyncio.sleep(AGAIN)
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _measure_once(
         self, spec: ProbeSpec, client: str, server: str
     ) -> tuple[list[ProbeResult], str]:
         try:
-            served = await _within(CALL, self._hosts[server].serve(spec))
+            served = await _within(CALL_SECONDS, self._hosts[server].serve(spec))
         except ProbeError as error:
             raise _SideError(server, error) from error
         if client == server and not served.address:
@@ -288,12 +288,12 @@ class _CheckRunner:
         server_error = ""
         try:
             probe = self._hosts[client].probe(spec, server, served)
-            results = await _within(spec.seconds + GRACE, probe)
+            results = await _within(spec.seconds + GRACE_SECONDS, probe)
         except ProbeError as error:
             raise _SideError(client, error) from error
         finally:
             with contextlib.suppress(ProbeError):
-                server_error = await _within(CLOSE, self._hosts[server].end(served))
+                server_error = await _within(CLOSE_SECONDS, self._hosts[server].end(served))
         if client != server:
             results = [
                 structs.replace(result, load=load.both(result.load, served.load))
@@ -303,7 +303,7 @@ class _CheckRunner:
 
     def _count_failure(self, failure: _SideError) -> None:
         inspection, error = self.inspections[failure.node], failure.error
-        self._faults[failure.node] += 1
+        self._failures[failure.node] += 1
         if isinstance(error, RefusedError | UnreachableError) and not inspection.error:
             inspection.error, inspection.refused = str(error), isinstance(error, RefusedError)
 
@@ -323,11 +323,11 @@ class _CheckRunner:
             found = LinkAnalysis(self.runs, self._limits)
             # In the other direction. A failure takes its full deadline: repeat it only once.
             again = [
-                (places[link.two[0]], places[link.one[0]])
+                (places[link.second[0]], places[link.first[0]])
                 for link in found.unexplained
                 if (attempt == 1 or link.best is not None)
-                and self._is_available(link.one[0])
-                and self._is_available(link.two[0])
+                and self._is_available(link.first[0])
+                and self._is_available(link.second[0])
             ]
             self._only = found.in_doubt
             for number, pairs in enumerate(schedule.apart(dict.fromkeys(again)), 1):
@@ -355,7 +355,7 @@ class _CheckRunner:
                 if count > 0 and self._is_available(names[place])
             ),
             [places[name] for name in names if name in good and self._is_available(name)],
-            [(places[one], places[two]) for one, two in found.met],
+            [(places[first], places[second]) for first, second in found.met],
             wanted,
         )
         for number, pairs in enumerate(rounds, 1):

@@ -26,7 +26,11 @@ def tournament(count: int) -> list[Round]:
     for _ in range(len(circle) - 1):
         pairs = zip(circle[:half], reversed(circle), strict=False)
         rounds.append(
-            tuple((one, two) for one, two in pairs if one is not None and two is not None)
+            tuple(
+                (first, second)
+                for first, second in pairs
+                if first is not None and second is not None
+            )
         )
         circle.insert(1, circle.pop())
     return rounds

@@ -8,7 +8,7 @@ from trntop.check.links import LinkAnalysis
 from trntop.check.model import Finding, Outcome
 from trntop.check.names import names
 from trntop.check.plan import Plan
-from trntop.check.result import Check, NodeInspection, Place, ProbeRun
+from trntop.check.result import Check, NodeInspection, NodeResult, ProbeRun
 from trntop.check.subjects import counters, devices, latency, reach, setup, versions
 from trntop.core import units
 from trntop.core.settings import Check as Limits
@@ -59,22 +59,24 @@ def judge(
             -_SEVERITY.index(finding.outcome), not finding.node, units.natural(finding.node)
         )
     )  # fmt: skip
-    places = [_place(inspection, found, analysis) for inspection in inspections.values()]
-    places.sort(key=lambda place: (-_SEVERITY.index(place.outcome), units.natural(place.node)))
+    nodes = [_node_result(inspection, found, analysis) for inspection in inspections.values()]
+    nodes.sort(key=lambda node: (-_SEVERITY.index(node.outcome), units.natural(node.node)))
     outcome = worst([finding.outcome for finding in found])
     return Check(
         by=f"trntop {__version__}",
         started=started,
         seconds=seconds,
-        simulated=any(own.newest and own.newest.simulated for own in inspections.values()),
+        simulated=any(
+            inspection.newest and inspection.newest.simulated for inspection in inspections.values()
+        ),
         outcome=outcome,
-        verdict=_verdict(outcome, places, found),
+        verdict=_verdict(outcome, nodes, found),
         cut_short=cut_short,
         plan=plan,
-        places=places,
+        nodes=nodes,
         findings=found,
-        looks=list(inspections.values()),
-        trials=list(runs),
+        inspections=list(inspections.values()),
+        probe_runs=list(runs),
     )
 
 
@@ -106,46 +108,56 @@ def _not_probed(
             yield faults.NOT_PROBED.found(analysis.busy.get(name, why), name)
 
 
-def _place(inspection: NodeInspection, found: Sequence[Finding], analysis: LinkAnalysis) -> Place:
-    own = [finding for finding in found if finding.node == inspection.node]
+def _node_result(
+    inspection: NodeInspection, found: Sequence[Finding], analysis: LinkAnalysis
+) -> NodeResult:
+    findings = [finding for finding in found if finding.node == inspection.node]
     bests = [best for end in analysis.ends_of(inspection.node) if (best := analysis.best(end))]
     seconds = min((best.seconds for best in bests if best.seconds), default=None)
     seen = inspection.newest
     efa_devices = seen.efa_devices if seen else None
-    return Place(
+    return NodeResult(
         node=inspection.node,
-        outcome=worst([finding.outcome for finding in own]),
+        outcome=worst([finding.outcome for finding in findings]),
         seconds=seconds,
         ratio=seconds / analysis.reference if seconds and analysis.reference else None,
         efa_devices=None if efa_devices is None else len(efa_devices),
         expected_efa_devices=devices.expected_efa_devices(seen) if seen else None,
         efa_device_outcomes={
             efa_device.name: worst(
-                [each.outcome for each in own if each.component == f"efa:{efa_device.name}"]
+                [
+                    finding.outcome
+                    for finding in findings
+                    if finding.component == f"efa:{efa_device.name}"
+                ]
             )
             for efa_device in efa_devices or ()
         },
     )
 
 
-def _verdict(outcome: Outcome, places: Sequence[Place], found: Sequence[Finding]) -> str:
-    count = len(places)
+def _verdict(outcome: Outcome, results: Sequence[NodeResult], found: Sequence[Finding]) -> str:
+    count = len(results)
     nodes = "1 node" if count == 1 else f"{count:,} nodes"
     if outcome is Outcome.PASS:
         return f"PASS: {nodes} {'is' if count == 1 else 'are'} fit"
     wrong = [finding for finding in found if finding.outcome is not Outcome.PASS]
-    good = sum(place.outcome is Outcome.PASS for place in places)
+    good = sum(result.outcome is Outcome.PASS for result in results)
     passing = f"{good} of {nodes} {'passes' if count == 1 else 'pass'}"
     if len({(finding.fault, finding.text) for finding in wrong}) == 1:
         where = names(finding.node for finding in wrong if finding.node) or path(wrong[0])
         return f"{outcome.upper()}: {passing}. {wrong[0].sentence(where)}"
-    worst_of = {place.node: place.outcome for place in places}
+    worst_of = {result.node: result.outcome for result in results}
     parts = [passing]
-    for each in (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN):
+    for level in (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN):
         # Only the worst of each node.
-        own = [one for one in wrong if one.outcome is each is worst_of.get(one.node, each)]
-        if own:
-            parts.append(f"{each}: {_faults(own)}")
+        findings = [
+            finding
+            for finding in wrong
+            if finding.outcome is level is worst_of.get(finding.node, level)
+        ]
+        if findings:
+            parts.append(f"{level}: {_faults(findings)}")
     return f"{outcome.upper()}: {'; '.join(parts)}"
 
 

@@ -42,6 +42,9 @@ COMMANDS = {
     "record": Command("recording", "write a recording of the sources until stopped", "*"),
     "snapshot": Command("snapshots", "one sample of all values, as a table or JSON", "*"),
     "analyze": Command("analyzing", "list incidents (no dashboard)", "*"),
+    "incidents": Command(
+        "incidents", "incidents of the last day, from an agent, an aggregator or Prometheus", "*"
+    ),
     "compare": Command("comparing", "compare two runs"),
     "check": Command(
         "checking",

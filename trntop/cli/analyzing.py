@@ -5,6 +5,7 @@ import shutil
 import sys
 from argparse import Namespace
 
+from trntop.analysis.coverage import lacks, summary
 from trntop.analysis.rule_inputs import rule_inputs
 from trntop.cli import arguments, opening
 from trntop.cli.choice import Choice, choice_of
@@ -47,22 +48,18 @@ def analyze(args: Namespace) -> int:
         _report(first, last, seconds, choice)
     if last.cluster.has_parts:
         if not last.incidents:
-            _warn_if_too_short(seconds, settings)
+            _warn_if_too_short(last, seconds)
         return 0
     # Without data, the lack of incidents does not mean that the run is healthy.
     print_problems(last.cluster)
     return 1
 
 
-def _warn_if_too_short(seconds: float, settings: Settings) -> None:
-    """Without this, a run too short for a rule would pass for healthy."""
-    needed = settings.analysis.window + settings.analysis.hold
-    if seconds < needed:
-        print(
-            f"trntop: {seconds:.3g} s are too short to evaluate comm_bound: it needs {needed:g} s"
-            " (analysis.window + analysis.hold)",
-            file=sys.stderr,
-        )
+def _warn_if_too_short(last: View, seconds: float) -> None:
+    """Without this, a run too short for the rules would pass for healthy."""
+    if not last.coverage.judges(last.time):
+        texts = "; ".join(lacks(last.coverage, last.time))
+        print(f"trntop: {seconds:.3g} s are too short: {texts}", file=sys.stderr)
 
 
 def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[View, View, float]:
@@ -76,6 +73,8 @@ def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[V
     session.start()
     try:
         print(f"trntop: watching for {seconds:g} s; stop early with Ctrl-C", file=sys.stderr)
+        while session.loading and not session.wait(0.05):
+            pass
         session.wait(seconds)
     except KeyboardInterrupt:
         pass
@@ -95,6 +94,9 @@ def _report(first: View, last: View, seconds: float, choice: Choice) -> None:
     if not last.cluster.has_parts:
         print("inconclusive: no data")
         return
+    for text in summary(last.coverage, last.time):
+        print(text)
+    print()
     # In UTC, like the summaries of the incidents.
     print(incidents_text(choice.of(last.incidents, last.time), width, utc=True).rstrip())
 
@@ -106,6 +108,8 @@ def _report_json(last: View, seconds: float, choice: Choice) -> None:
         len(last.cluster.nodes),
         seconds,
         choice.of(last.incidents, last.time),
+        coverage=last.coverage,
+        now=last.time,
         simulated=last.cluster.simulated,
         problems=[] if last.cluster.has_parts else last.cluster.problems,
     )

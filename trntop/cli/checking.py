@@ -167,7 +167,7 @@ def _plan(args: Namespace, settings: Settings) -> Plan:
     return Plan(
         extent="full" if args.full else "quick",
         per_device=args.per_device,
-        disturb=args.include_busy,
+        include_busy=args.include_busy,
         spec=spec,
         pairs=settings.check.pairs,
         inspect_seconds=settings.check.inspect_seconds,

@@ -4,7 +4,9 @@ import argparse
 import math
 import re
 import shutil
+import sys
 from argparse import Namespace
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from trntop.analysis import compare as comparing
@@ -39,12 +41,16 @@ def compare(args: Namespace) -> int:
     """The figures of both, their ratio, and which is better."""
     settings = opening.settings_of(args)
     usual = settings.screen.price_per_hour or None
+    # Both are opened before the first is read, which may take minutes.
+    parts = [(text, *split(text)) for text in (args.a, args.b)]
+    streams = [opening.Streams([source]) for _, source, _ in parts]
     sides = []
-    for text, price in ((args.a, args.price_a or usual), (args.b, args.price_b or usual)):
-        source, stretch = split(text)
-        sides.append(_summed(text, source, stretch, settings, price))
-    found = comparing.compare(*sides)
-    _write(args, found)
+    for (text, _, stretch), stream, price in zip(
+        parts, streams, (args.price_a or usual, args.price_b or usual), strict=True
+    ):
+        with _status(f"reading {clean(text, 80)}"):
+            sides.append(_summed(text, stream, stretch, settings, price))
+    _write(args, comparing.compare(*sides))
     return 0
 
 
@@ -71,12 +77,11 @@ def split(text: str) -> tuple[Source, comparing.Stretch]:
 
 def _summed(
     text: str,
-    source: Source,
+    streams: opening.Streams,
     stretch: comparing.Stretch,
     settings: Settings,
     price: float | None,
 ) -> comparing.Side:
-    streams = opening.Streams([source])
     profiles = opening.known_profiles(settings)
     wanted = comparing.WANTED | rule_inputs(settings.rules)
     views = play(streams(), Monitor(settings, profiles=profiles, wanted=wanted))
@@ -85,6 +90,15 @@ def _summed(
     if side is None:
         raise RecordingError(f"{clean(text)} contains no readings")
     return side
+
+
+def _status(text: str) -> AbstractContextManager[object]:
+    """A line on a terminal while something takes long."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(text, spinner="line")
 
 
 def _seconds(text: str | None, default: float) -> float:

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,11 @@ from trntop.catalog import Page
 from trntop.cli import arguments, opening
 from trntop.cli.opening import settings_of
 from trntop.core.errors import UsageError
+from trntop.core.folders import state_folder
 from trntop.core.model import View
 from trntop.core.settings import Settings
 from trntop.core.source_spec import Origin, Source, parse_all
+from trntop.session.incident_log import IncidentLog, Journal, JournalError
 from trntop.session.runner import Session
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from trntop.collectors.probes.turns import Turns
     from trntop.collectors.probing import Probing
+    from trntop.exporters.metrics.exposition import Block
     from trntop.exporters.metrics.pages import Exposition
     from trntop.exporters.web.access import Access
     from trntop.exporters.web.probes import Probes
@@ -51,6 +55,10 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--web.config.file", metavar="FILE", dest="web_config_file",
         help="TLS, client certificates and passwords (exporter-toolkit format)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--state", metavar="DIRECTORY",
+        help="directory of the journal of incidents (default: ~/.local/state/trntop)",
     )  # fmt: skip
     parser.add_argument(
         "--compat", metavar="NAMES",
@@ -93,6 +101,7 @@ def export(args: Namespace) -> int:
         args,
         export__listen=args.listen,
         export__web_config_file=args.web_config_file,
+        export__state=args.state,
         export__compat=args.compat,
         export__allow_probes=args.allow_probes,
         export__probe_token_file=args.probe_token_file,
@@ -108,26 +117,62 @@ def export(args: Namespace) -> int:
 
 def _serve(args: Namespace, sources: list[Source], settings: Settings) -> int:
     from trntop.collectors.probes.turns import Turns
+    from trntop.exporters.metrics import judging, process
+    from trntop.exporters.web.history import Past
+    from trntop.exporters.web.incidents import Incidents
     from trntop.exporters.web.server import build_app, serve
     from trntop.exporters.web.stream import Streams
 
-    exposition = _exposition(settings)
     turns = Turns()
     session = _session(args, sources, settings, _probing(sources, settings, turns))
     # Wrong options are reported before collection starts.
     access = _access(settings)
     probes = _probes(sources, settings, turns)
+    exposition = _exposition(
+        settings,
+        lambda: [
+            *process.families(),
+            *judging.families(aggregated=streams.aggregated, behind=log.behind),
+        ],
+    )
     sockets = _sockets(args, settings)
     aggregator = any(source.origin not in _OWN and not source.stream for source in sources)
-    streams = Streams(lambda: latest(session), session.period, relay=aggregator)
+    log = IncidentLog(session.period, _journal(sources, settings, aggregator=aggregator))
+    session.recover(*log.earlier)
+    session.subscribe(log)
+    streams = Streams(
+        lambda: latest(session),
+        session.period,
+        lambda: session.loading,
+        relay=aggregator,
+        log=log,
+        own=settings.rules,
+    )
     session.subscribe(streams.publish)
+    incidents = Incidents(log, lambda: latest(session), aggregator=aggregator)
+    past = Past(session.period, relay=aggregator, judge=streams.judge, own=settings.rules)
+    session.subscribe(past.append)
     session.start()
     try:
-        app = build_app(lambda: latest(session), exposition, streams, probes)
+        app = build_app(lambda: latest(session), exposition, streams, probes, incidents, past)
         serve(app, sockets, access, on_stop=streams.stop, at_end=probes.close)
     finally:
         session.stop()
+        log.close()
     return 0
+
+
+def _journal(sources: list[Source], settings: Settings, *, aggregator: bool) -> Journal | None:
+    """The journal of incidents; without one they are kept in memory, and the reason is printed."""
+    folder = Path(settings.export.state) if settings.export.state else state_folder(os.environ)
+    if folder is None or (sources[0].stream and not settings.export.state):
+        return None
+    name = f"incidents-{'aggregator' if aggregator else 'agent'}.jsonl"
+    try:
+        return Journal(folder / name, _print)
+    except JournalError as error:
+        _print(f"incidents are not kept for a restart: {error}")
+        return None
 
 
 def _session(
@@ -158,7 +203,7 @@ def _write(args: Namespace, sources: list[Source], settings: Settings) -> int:
         raise UsageError("--textfile cannot be combined with --allow-probes or --probe-every")
     file = textfile.Textfile(args.textfile)
     # node_exporter has its own `process_…` and rejects duplicates.
-    exposition = _exposition(settings, process_metrics=False)
+    exposition = _exposition(settings, tuple)
 
     def page(view: View | None) -> bytes:
         return exposition.render(view).body(Page.METRICS, Format.TEXT)
@@ -183,9 +228,9 @@ def _write(args: Namespace, sources: list[Source], settings: Settings) -> int:
 
 
 def latest(session: Session) -> View | None:
-    """The newest view; None if the session failed or hangs, as its last view is out of date."""
+    """The newest view; None if it is out of date: the session failed, hangs or loads the past."""
     view = session.view
-    if session.failure:
+    if session.failure or session.loading:
         return None
     if session.playback is None:
         # A thread that waits for a dead file system raises no error.
@@ -195,15 +240,16 @@ def latest(session: Session) -> View | None:
     return view
 
 
-def _exposition(settings: Settings, *, process_metrics: bool = True) -> "Exposition":
+def _exposition(settings: Settings, own: "Callable[[], Iterable[Block]]") -> "Exposition":
     from trntop.exporters.metrics.compat import compat_of
     from trntop.exporters.metrics.pages import Exposition
 
     return Exposition(
         settings.export.max_series,
-        None if process_metrics else tuple,
+        own,
         rules=rulebook.rules(settings.analysis, settings.rules),
         compat=compat_of(settings.export.compat),
+        settings=settings.analysis,
     )
 
 

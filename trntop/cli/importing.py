@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from trntop.catalog import COLLECTIVES
 from trntop.cli import arguments
 from trntop.cli.opening import settings_of
+from trntop.cli.scanning import add_scan_arguments, profile_scan
 from trntop.core import units
 from trntop.core.errors import UsageError
 from trntop.exporters.grid import Column, lines
@@ -72,6 +74,8 @@ def import_trace(args: Namespace) -> int:
         print(_table(_steps(steps)), end="\n\n")
         for total in totals:
             print(_sentence(total))
+        if kinds := _kinds(totals):
+            print("", _table(kinds), sep="\n")
     return _record(args, steps) if args.output else 0
 
 
@@ -127,6 +131,37 @@ def _steps(steps: Sequence["Step"]) -> list[Column]:
     ]
 
 
+def _kinds(totals: Sequence["Total"]) -> list[Column]:
+    """The collectives of all ranks by kind; nothing where no kind is known."""
+    rows = [
+        (total, kind, found)
+        for total in totals
+        for kind, found in (total.collectives or {}).items()
+    ]
+    if not rows:
+        return []
+
+    def bandwidths(sizes: Iterable[float | None]) -> list[str]:
+        return [
+            units.bytes_rate(_ratio(size, found.seconds))
+            for size, (_, _, found) in zip(sizes, rows, strict=True)
+        ]
+
+    return [
+        Column("node", left=True, rank=2, cells=[total.node for total, _, _ in rows]),
+        Column("rank", cells=[str(total.rank) for total, _, _ in rows]),
+        Column("collective", left=True, cells=[COLLECTIVES[kind] for _, kind, _ in rows]),
+        Column("calls", cells=[f"{found.count:,}" for _, _, found in rows]),
+        Column("time", cells=[units.seconds(found.seconds) for _, _, found in rows]),
+        Column("of the trace", rank=1, cells=[
+            units.percent(_ratio(found.seconds, total.seconds)) for total, _, found in rows
+        ]),
+        Column("bytes", cells=[units.bytes_iec(found.bytes) for _, _, found in rows]),
+        Column("algbw", rank=3, cells=bandwidths(found.bytes for _, _, found in rows)),
+        Column("busbw", cells=bandwidths(found.bus_bytes for _, _, found in rows)),
+    ]  # fmt: skip
+
+
 def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
@@ -139,7 +174,13 @@ def _sentence(total: "Total") -> str:
         f"comm {units.seconds(total.comm_seconds)}",
     ]
     if total.overlap_ratio is not None:
-        parts.append(f"of which {100 * total.overlap_ratio:.2f} % overlap compute")
+        inside = total.steps_overlap_ratio
+        of_steps = f" ({100 * inside:.2f} % in steps)" if inside is not None else ""
+        parts.append(f"of which {100 * total.overlap_ratio:.2f} % overlap compute{of_steps}")
+    if total.non_compute_seconds is not None:
+        parts.append(f"non-compute {units.seconds(total.non_compute_seconds)}")
+    if total.idle_seconds is not None:
+        parts.append(f"idle {units.seconds(total.idle_seconds)}")
     if total.outside_seconds:
         parts.append(f"{units.seconds(total.outside_seconds)} outside of all steps")
     return ", ".join(parts)
@@ -245,6 +286,11 @@ _SUBCOMMANDS = (
         add_trace_arguments,
     ),
     (profile_add, "save summary-json files of neuron-explorer", add_add_arguments),
+    (
+        profile_scan,
+        "find the NEFFs of the compile cache and profile those without a profile",
+        add_scan_arguments,
+    ),
     (profile_list, "list saved profiles", lambda parser: None),
     (profile_remove, "delete a saved profile", add_remove_arguments),
 )

@@ -211,14 +211,17 @@ def session(
     description = clean(" ".join(source.text for source in sources))
     if not sources[0].stream:
         live = collectors(sources, settings, observer=observer, standard_input=standard_input)
-        monitor = Monitor(settings, settings.collect.period)
+        monitor = Monitor(settings, settings.collect.period, observer=observer)
         kept = settings.blackbox
         keep = lasting and kept.seconds and (observer or kept.agent)
         box = BlackBox(kept.seconds, kept.megabytes << 20) if keep else None
         checks: list[SavedCheck] = _saved_check() if lasting and observer else []
         probed = [] if probing is None else [probing]
         live += [*checks, *probed]
-        session = Session(monitor, collectors=live, description=description, tap=tap, black_box=box)
+        session = Session(
+            monitor, collectors=live, description=description, tap=tap, black_box=box,
+            aggregator=not observer, recall=tap is None,
+        )  # fmt: skip
         watching: list[Subscriber] = [*checks, *probed]
         for subscriber in watching:
             session.subscribe(subscriber)
@@ -256,7 +259,10 @@ def _keep_critical(session: Session, settings: Settings) -> None:
     if session.black_box is not None and settings.blackbox.on_critical and state is not None:
         session.subscribe(
             blackbox.OnCritical(
-                session.black_box, state / "blackbox", lambda text: session.warn(text)
+                session.black_box,
+                state / "blackbox",
+                lambda text: session.warn(text),
+                lambda: session.loading,
             )
         )
 

@@ -122,7 +122,7 @@ def rule_groups(settings: Settings, **links: str) -> "Sequence[Group]":
     targets = Links(titles=titles, **links)
     return (
         *recording_groups(),
-        incident_group(kinds, settings.analysis, targets),
+        incident_group(kinds, targets),
         watch_group(settings.analysis, targets),
     )
 
@@ -231,8 +231,12 @@ def _in_full(row: Row, width: int) -> Iterator[str]:
             yield from (f"{'':16}{line}" for line in rest)
     for key, value in row["settings"].items():
         default = getattr(Analysis(), key.partition(".")[2])
-        note = "the default" if value == default else f"default {default:g}"
-        yield f"  {key} = {value:g}  ({note})"
+        note = "the default" if value == default else f"default {_plain(default)}"
+        yield f"  {key} = {_plain(value)}  ({note})"
     if page := runbook(row["kind"]):
         yield ""
         yield page.rstrip()
+
+
+def _plain(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"

@@ -18,6 +18,8 @@ from trntop.sources import BY_NAME, DEVICE_SOURCES, TRAINING_SOURCES
 
 SNAPSHOT_WAIT = 8.0
 """Seconds a snapshot of live sources waits for two readings of each, for the rates."""
+AGENT_SECONDS = 1.0
+"""How long doctor waits for the agent of this machine."""
 SNAPSHOT_PERIOD = 2.0
 """Seconds between these two of the slow sources, at most."""
 
@@ -56,7 +58,9 @@ def snapshot_view(sources: list[Source], settings: Settings) -> View:
     session.start()
     try:
         deadline = time.monotonic() + SNAPSHOT_WAIT
-        while time.monotonic() < deadline and not _settled(session.view.cluster):
+        while time.monotonic() < deadline and (
+            session.loading or not _settled(session.view.cluster)
+        ):
             if session.wait(0.1):
                 break
         opening.refuse_failure(session)
@@ -114,7 +118,8 @@ def doctor(args: Namespace) -> int:
     from trntop.collectors import examine_all
     from trntop.sources import PLUGIN_PROBLEMS
 
-    findings = examine_all(settings_of(args).collect)
+    settings = settings_of(args)
+    findings = examine_all(settings.collect)
     for finding in findings:
         row = BY_NAME[finding.source]
         print(f"{'✓' if finding.ok else '✗'} {finding.source}: {finding.found}")
@@ -123,10 +128,32 @@ def doctor(args: Namespace) -> int:
             print(_indented(finding.remedy, "→ "))
     for problem in PLUGIN_PROBLEMS:
         print(f"✗ {problem}")
+    _report_aggregator(settings)
     if not any(finding.ok for finding in findings if finding.source in DEVICE_SOURCES):
         print("✕ no data: no Neuron or EFA device here. To see trntop at work: trntop demo")
         return 1
     return 0
+
+
+def _report_aggregator(settings: Settings) -> None:
+    """Prints whether an aggregator reads the agent of this machine; nothing without an agent."""
+    import httpx
+
+    from trntop.exporters.web.listening import parse_listen
+
+    host, port = parse_listen(settings.export.listen[0])
+    try:
+        url = f"http://{host or '127.0.0.1'}:{port}/v1/inventory"
+        found = httpx.get(url, timeout=AGENT_SECONDS, trust_env=False).json()
+        aggregated = found["streams"]["aggregated"]
+    except (httpx.HTTPError, ValueError, LookupError, TypeError):
+        return
+    if aggregated:
+        print("✓ aggregator: one reads the agent of this machine and judges its jobs")
+        return
+    print("✗ aggregator: none reads the agent of this machine")
+    print(_indented("without it: only single-node rules are evaluated while no dashboard is open"))
+    print(_indented("run trntop export NODES on a head node: deploy/README.md", "→ "))
 
 
 def _indented(text: str, mark: str = "") -> str:

@@ -30,7 +30,7 @@ _COMPARISON = re.compile(
 )
 
 
-class OwnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CustomRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A custom rule: opens an incident for each node, device, core, EFA device, runtime, job or
     rank for which the comparison holds.
     """

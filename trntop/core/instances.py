@@ -18,7 +18,7 @@ class Chip:
     cores: int
     """Physical NeuronCores."""
     default_lnc: int
-    """Physical cores behind one logical core, unless NEURON_LOGICAL_NC_CONFIG says otherwise."""
+    """Physical cores behind one logical core, unless NEURON_LOGICAL_NC_CONFIG changes it."""
     hbm_bytes: int
     hbm_bytes_per_second: float
     bf16_flops_per_second: float
@@ -65,14 +65,25 @@ INSTANCE_TYPES = {
         InstanceType("trn2.3xlarge", TRAINIUM2, 1, 12, 1, 200.0),
         InstanceType("trn2.48xlarge", TRAINIUM2, 16, 192, 16, 200.0),
         InstanceType("trn2u.48xlarge", TRAINIUM2, 16, 192, 16, 200.0),
-        # Trainium3 instance types have no public name yet; their chip is known all the same.
+        # Named in neuron-monitor's user guide.
+        InstanceType("trn2n.48xlarge", TRAINIUM2, 16, None, None, None),
+        # From the Neuron driver: the devices that it numbers on each platform.
+        InstanceType("trn3pd98.3xlarge", TRAINIUM3, 1, None, None, None),
+        InstanceType("trn3e.24xlarge", TRAINIUM3, 4, None, None, None),
+        InstanceType("trn3.48xlarge", TRAINIUM3, 16, None, None, None),
+        InstanceType("trn3p.48xlarge", TRAINIUM3, 16, None, None, None),
     )
 }
 
 
+def find_instance_type(name: str) -> InstanceType | None:
+    """The instance type of a name; HyperPod writes `ml.` before it."""
+    return INSTANCE_TYPES.get(name.removeprefix("ml."))
+
+
 def chip_of(instance_type: str, device_type: str) -> Chip | None:
     """The chip behind an instance type, else behind a `neuron_device_type`, else None."""
-    row = INSTANCE_TYPES.get(instance_type)
+    row = find_instance_type(instance_type)
     if row is not None:
         return row.chip
     return CHIPS.get(device_type.lower())

@@ -13,8 +13,8 @@ Times are unix seconds of the stream: the wall clock at the start plus monotonic
 live sources, the recorded times for recordings. Absent values are NaN in columns.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -27,13 +27,14 @@ from trntop.catalog import (
     CATALOG,
     DEVICE_SOURCES,
     FLEET,
+    HBM_QUANTITIES,
     UNCORRECTED_ECC,
     Entity,
     Provenance,
-    Quantity,
     inputs,
 )
 from trntop.core import units
+from trntop.core.text import clean
 
 Column = npt.NDArray[np.float64]
 Key = int | str
@@ -71,6 +72,10 @@ class State(StrEnum):
     """A recording has ended; its last values remain."""
     NO_DATA = "no data"
     """Of a node: its sources report no device and no job, at most CPU and memory of the host."""
+
+
+HAS_VALUES = (State.FRESH, State.LATE, State.ENDED)
+"""States of a source whose newest values are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,22 @@ class Runtime:
     neffs: tuple[Neff, ...] = ()
     cores: tuple[int, ...] = ()
     """Flat logical indices of the cores on which it holds memory."""
+
+    @property
+    def name(self) -> str:
+        """Its tag, unless that is the default: the pid."""
+        return "" if self.tag == str(self.pid) else self.tag
+
+    @property
+    def candidates(self) -> tuple[Neff, ...]:
+        """The programs that may have been executed: those seen running, else all loaded ones."""
+        return tuple(neff for neff in self.neffs if neff.running) or self.neffs
+
+    @property
+    def program(self) -> Neff | None:
+        """The one program that it executes; None if it has none or several."""
+        candidates = self.candidates
+        return candidates[0] if len(candidates) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +211,16 @@ class Stage(StrEnum):
     COMPILING = "compiling"
     WARMING_UP = "warming up"
     TRAINING = "training"
+    EXECUTING = "executing"
+    """Executions complete, without steps or a job of several nodes: inference, a test."""
     CHECKPOINTING = "checkpointing"
     EVALUATING = "evaluating"
     STALLED = "stalled"
     IDLE = "idle"
+
+    @property
+    def productive(self) -> bool:
+        return self in (Stage.TRAINING, Stage.EXECUTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +271,18 @@ class Inventory:
     def instance_type(self) -> str:
         """EC2 instance type, empty when unknown."""
         return self.facts.get("instance_type", "")
+
+    def provenance(self, name: str) -> Provenance:
+        """The provenance of this node's values of a quantity, unless they are simulated.
+
+        Executions are counted by process: of several loaded programs, the one seen running is
+        assumed to have been executed each time.
+        """
+        if name in HBM_QUANTITIES and any(
+            len(runtime.neffs) > 1 and runtime.program is not None for runtime in self.runtimes
+        ):
+            return Provenance.ESTIMATED
+        return CATALOG[name].provenance
 
     def near_efa_devices(self, device: int) -> tuple[str, ...]:
         """The EFA devices nearest to a device: on its PCI bus, else on its NUMA node.
@@ -370,25 +409,25 @@ class Frame:
                 return sum(known)
         return None
 
-    def provenance(self, quantity: Quantity) -> Provenance:
-        """The provenance of this frame's values of `quantity`."""
-        return Provenance.SIMULATED if self.simulated else quantity.provenance
-
     def why_absent(self, name: str) -> str:
         """One phrase on why `name` has no value."""
         if reason := self.reasons.get(name):
             return reason
-        source = CATALOG[name].source
-        for state in self.sources:
-            if state.name == source and state.state is not State.FRESH:
-                reason = state.reason or str(state.state)
-                return reason if reason.startswith(state.name) else f"{state.name}: {reason}"
-        if source and all(state.name != source for state in self.sources):
+        quantity = CATALOG[name]
+        if source := quantity.source:
+            for state in self.sources:
+                if state.name == source:
+                    if state.state in HAS_VALUES:
+                        return f"{source} does not report it"
+                    reason = state.reason or str(state.state)
+                    return reason if reason.startswith(source) else f"{source}: {reason}"
             return f"no {source} source"
         for needed in inputs(name):
             if needed not in self.columns:
                 return self.why_absent(needed)
-        return "not provided" if source else "its inputs are missing"
+        if quantity.rate_of:
+            return "a rate needs two readings of its counter"
+        return "cannot be computed from what is reported"
 
 
 @dataclass(frozen=True, eq=False)
@@ -486,6 +525,18 @@ class ClusterTotals:
     """Why there is no newer response."""
 
 
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """An aggregator that evaluates the rules for nodes that are shown here."""
+
+    address: str
+    nodes: int
+    since: float | None
+    """From when on it has watched them."""
+    behind: float
+    """Seconds by which it is behind; 0 if it is not."""
+
+
 @dataclass(frozen=True, eq=False)
 class Cluster:
     """All nodes at one tick, sorted by name."""
@@ -496,6 +547,10 @@ class Cluster:
     """Totals of all nodes from a Prometheus backend, if any."""
     phases: Mapping[str, Phase] = field(default_factory=dict)
     """Job → what its run is doing, as the rules read it; empty for a cluster not yet judged."""
+    judges: tuple[Judge, ...] = ()
+    """Aggregators whose incidents are shown; nodes without one are judged here."""
+    aggregated: bool | None = None
+    """Whether an aggregator reads any of the agents that are shown; None if that is unknown."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -507,6 +562,12 @@ class Cluster:
         if self.whole is not None and self.whole.simulated:
             return True
         return any(view.frame.simulated for view in self.nodes.values())
+
+    def provenance(self, name: str) -> Provenance:
+        """The provenance of a quantity; `estimated` if it is on any node."""
+        found = {view.inventory.provenance(name) for view in self.nodes.values()}
+        estimated = Provenance.ESTIMATED
+        return estimated if estimated in found else CATALOG[name].provenance
 
     @property
     def has_parts(self) -> bool:
@@ -552,6 +613,12 @@ class Cluster:
             found = self._columns[name] = np.fromiter(values, np.float64, len(self.nodes))
             found.flags.writeable = False
         return found
+
+    def over_nodes(self, name: str, reduce: Callable[[Column], Any]) -> float | None:
+        """One number of a node quantity over the nodes that have it; None without any."""
+        column = self.column(name)
+        known = column[~np.isnan(column)]
+        return float(reduce(known)) if len(known) else None
 
     def job_column(self, job: str, name: str) -> Column:
         """A job quantity over the nodes of the job, NaN if absent; read-only."""
@@ -643,10 +710,33 @@ class Incident:
     """When it was first reported: later than `opened_at` by the time to detection."""
     returns: int = 0
     """Number of recurrences."""
+    subjects: tuple[tuple[Any, str | None], ...] = ()
+    """The subjects of its rule for which it holds, each with its node: by them, it is recovered
+    after a restart.
+    """
 
     @property
     def open(self) -> bool:
         return self.closed_at is None
+
+    def cleaned(self) -> "Incident":
+        """The incident of another program: text that is fit for a screen."""
+        job, node, component = (
+            None if text is None else clean(text) for text in (self.job, self.node, self.component)
+        )
+        return replace(
+            self,
+            id=clean(self.id),
+            kind=clean(self.kind, 64),
+            summary=clean(self.summary, 120),
+            job=job,
+            node=node,
+            component=component,
+            evidence=tuple(
+                replace(one, text=clean(one.text), node=one.node and clean(one.node))
+                for one in self.evidence
+            ),
+        )
 
     @property
     def detection(self) -> list[str]:
@@ -656,6 +746,41 @@ class Incident:
         if self.returns:
             found.append(f"recurred {self.returns} time{'s' * (self.returns > 1)}")
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCoverage:
+    """Whether a rule has enough data for an incident to open."""
+
+    kind: str
+    since: float | None = None
+    """From when on; an estimate while it does not; None if that is unknown."""
+    steps: int = 0
+    """Steps that it still needs."""
+    results: int = 0
+    """Probe results of a link that it still needs."""
+    missing: tuple[str, ...] = ()
+    """Quantities without values, of which it needs one."""
+
+    def judges(self, now: float) -> bool:
+        return self.since is not None and self.since <= now and not (self.steps or self.results)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """From when on incidents can have been found: without any before that, nothing is known."""
+
+    watching: float | None = None
+    """Time of the first data; None before it."""
+    since: float | None = None
+    """From when on there was enough data for all rules with input, but for those that compare with
+    a longer past; an estimate if that is later than now; None if it is unknown.
+    """
+    rules: tuple[RuleCoverage, ...] = ()
+    """Empty if other programs evaluate the rules and do not report it."""
+
+    def judges(self, now: float) -> bool:
+        return not self.rules or (self.since is not None and self.since <= now)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -671,6 +796,7 @@ class View:
     """The recording has ended: this is its last view."""
     lag: float = 0.0
     """Seconds by which this tick was late; grows if the machine is too slow."""
+    coverage: Coverage = Coverage()
 
     @property
     def open_incidents(self) -> tuple[Incident, ...]:

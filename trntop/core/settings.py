@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta, structs
 from msgspec import inspect as types
 
-from trntop.core.custom_rule import MAX_RULES, OwnRule
+from trntop.core.custom_rule import MAX_RULES, CustomRule
 from trntop.core.errors import SettingsError
 from trntop.core.folders import user_folder
 from trntop.core.suggest import unknown
@@ -72,12 +72,14 @@ class Collect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     log_patterns: tuple[Text, ...] = ()
     """Additional log line patterns: regular expressions with named groups `step`, `step_seconds`,
     `loss`, `tokens_per_second`, `tokens_per_second_per_device`, `samples_per_second`, `mfu`
-    (percent) or `grad_norm`.
+    (percent), `epoch` or `grad_norm`.
     """
     job: str = ""
     """Name of the job that writes the logs."""
     compile_cache: str = ""
-    """Directory of neuronx-cc's compile cache; empty means `/var/tmp/neuron-compile-cache`."""
+    """Directory of neuronx-cc's compile cache, or its URL (`s3://bucket/cache`); empty means
+    `NEURON_COMPILE_CACHE_URL`, else `/var/tmp/neuron-compile-cache`.
+    """
     profiles: str = ""
     """File of the NEFF profiles that `trntop profile add` saves; empty means
     `trntop/profiles.json` in `$XDG_DATA_HOME` (`~/.local/share`).
@@ -93,8 +95,16 @@ class Collect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Thresholds of the detection rules."""
 
+    comm_ratio: Literal["comm_share", "exposed_share", "comm_compute"] = "comm_share"
+    """The ratio with the limit `comm_share`: communication as a share of step time, that part of it
+    that no compute covers, or communication time over compute time.
+    """
     comm_share: Share = 0.25
-    """Communication as a share of step time above which a job is communication-bound."""
+    """Communication above which a job is communication-bound, in the ratio `comm_ratio`."""
+    comm_share_all_reduce: Share = 1.0
+    """All-reduces and reduce-scatters as a share of step time above which a job is
+    communication-bound too; 1 disables it.
+    """
     exposed_comm_share: Share = 0.25
     """Communication not covered by compute, as a share of step time, above which the
     incident is critical.
@@ -149,6 +159,10 @@ class Export(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     web_config_file: str = ""
     """File with TLS, client certificates, passwords and rate limit, in the format of the Prometheus
     exporters' `--web.config.file`. Empty means no TLS and no authentication.
+    """
+    state: str = ""
+    """Directory of the journal with the incidents of the last day; empty means `trntop` in
+    `$XDG_STATE_HOME` (`~/.local/state`), and none for simulations and recordings.
     """
     max_series: Annotated[int, Meta(ge=1)] = 20000
     """Limit of series per page; the exporter drops and counts series above it."""
@@ -232,6 +246,10 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Timeout in seconds for the connection and for its first response."""
     refresh: Annotated[float, Meta(ge=5, le=86400)] = 30.0
     """Seconds between refreshes of node lists."""
+    columns: Literal["auto", "all", "rules"] = "auto"
+    """What an aggregator reads: all values, or those of nodes, jobs and rules; by default these if
+    it reads more than 500 agents.
+    """
     ca_file: str = ""
     """File with the CA certificates to verify servers; empty means the system's."""
     cert_file: str = ""
@@ -301,12 +319,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     fleet: Fleet = Fleet()
     check: Check = Check()
     notify: Notify = Notify()
-    rules: tuple[OwnRule, ...] = ()
+    rules: tuple[CustomRule, ...] = ()
     """Custom rules, in the order of the file."""
 
 
 _RULES = "rules"
-RULE_TYPES: dict[str, Any] = get_type_hints(OwnRule, include_extras=True)
+RULE_TYPES: dict[str, Any] = get_type_hints(CustomRule, include_extras=True)
 SECTIONS: dict[str, type[msgspec.Struct]] = {
     name: section for name, section in get_type_hints(Settings).items() if name != _RULES
 }
@@ -335,7 +353,7 @@ def load(
         SettingsError: with the location and what is expected there.
     """
     values: dict[str, Any] = {}
-    rules: tuple[OwnRule, ...] = ()
+    rules: tuple[CustomRule, ...] = ()
     file = _file(path, environ)
     if file is not None:
         values, rules = _from_file(file, reserved)
@@ -361,7 +379,9 @@ def _file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     return file if file and os.path.exists(file) else None  # noqa: PTH110
 
 
-def _from_file(path: Path, reserved: Container[str]) -> tuple[dict[str, Any], tuple[OwnRule, ...]]:
+def _from_file(
+    path: Path, reserved: Container[str]
+) -> tuple[dict[str, Any], tuple[CustomRule, ...]]:
     """Values by dotted key, and rules, from a TOML file."""
     text = _read(path)
     try:
@@ -388,14 +408,14 @@ def _from_file(path: Path, reserved: Container[str]) -> tuple[dict[str, Any], tu
     return values, rules
 
 
-def _rules(lines: "_Lines", tables: Any, reserved: Container[str]) -> tuple[OwnRule, ...]:
+def _rules(lines: "_Lines", tables: Any, reserved: Container[str]) -> tuple[CustomRule, ...]:
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise SettingsError(f"{lines.at(_RULES)}: rules must be tables, each under [[rules]]")
     if len(tables) > MAX_RULES:
         raise SettingsError(
             f"{lines.at(_RULES)}: {len(tables)} rules, but at most {MAX_RULES} are allowed"
         )
-    rules: dict[str, OwnRule] = {}
+    rules: dict[str, CustomRule] = {}
     for index, table in enumerate(tables):
         key = f"{_RULES}.{index}"
         values: dict[str, Any] = {}
@@ -406,7 +426,7 @@ def _rules(lines: "_Lines", tables: Any, reserved: Container[str]) -> tuple[OwnR
             values[field] = _as(RULE_TYPES[field], f"{_RULES}.{field}", value, f"{where}: ")
         if missing := [field for field in ("name", "when") if field not in values]:
             raise SettingsError(f"{lines.at(key)}: the rule needs {' and '.join(missing)}")
-        rule = OwnRule(**values)
+        rule = CustomRule(**values)
         mistake = rule.mistake()
         if rule.name in reserved:
             mistake = "name", f"name: {rule.name} is a built-in rule; choose another name"

@@ -38,7 +38,7 @@ class Origin(Enum):
     CLOUDWATCH = auto()
     """Container Insights' metrics of a cluster: `cloudwatch:CLUSTER`."""
     PROMETHEUS = auto()
-    """A server that speaks Prometheus' API: `prometheus+http://HOST[?match=…]`."""
+    """A server with Prometheus' API: `prometheus+http://HOST[?match=…]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ _SCHEMES = {
     "prometheus+https": Origin.PROMETHEUS,
 }
 _HOSTS = re.compile(r"[^/\s]*[\[,][^/\s]*|[\w.-]+:\d{1,5}")
-"""What is taken for a list of hosts: brackets, commas or a port tell it from a file's name."""
+"""A list of hosts: brackets, commas or a port distinguish it from the name of a file."""
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 
 
@@ -120,9 +120,9 @@ def parse_all(texts: list[str]) -> list[Source]:
     ]
     if len(set(names)) < len(names):
         raise UsageError("a SOURCE is given twice")
-    here = [one for one in sources if one.origin in (Origin.LOCAL, Origin.STDIN)]
-    if len(here) > 1:
+    this_machine = [source for source in sources if source.origin in (Origin.LOCAL, Origin.STDIN)]
+    if len(this_machine) > 1:
         raise UsageError("local cannot be combined with -: both are this machine")
-    if len(sources) > 1 and any(one.origin is Origin.PROMETHEUS for one in sources):
+    if len(sources) > 1 and any(source.origin is Origin.PROMETHEUS for source in sources):
         raise UsageError("a prometheus+http SOURCE cannot be combined with others")
     return sources

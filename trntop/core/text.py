@@ -2,7 +2,7 @@
 
 Host, job, process and NEFF names and error strings come from outside. Textual passes
 escape sequences through to the terminal and an exposition breaks on control characters,
-so every decoder and collector calls `clean` on what it lets in, and nobody calls it again.
+so every decoder and collector calls `clean` on its input, and no other code does.
 """
 
 import re

@@ -29,8 +29,20 @@ def percent(ratio: float | None) -> str:
     share = 100.0 * ratio
     if share == 0:
         return "0 %"
-    # 9.96 is ten, not 10.0, so the test looks at what one decimal would show.
+    # 9.96 is ten, not 10.0, so the test is by what one decimal would show.
     return f"{share:.1f} %" if abs(round(share, 1)) < 10 else f"{share:.0f} %"
+
+
+def fixed(value: float | None, decimals: int = 0) -> str:
+    """A number of a column: all with the same decimals, `0` for zero, `<0.1` for a trace."""
+    if not _known(value):
+        return ABSENT
+    if value == 0:
+        return "0"
+    least = 10.0**-decimals
+    if abs(value) < least / 2:
+        return f"<{least:.{decimals}f}"
+    return f"{value:,.{decimals}f}"
 
 
 def bytes_iec(count: float | None) -> str:
@@ -44,6 +56,11 @@ def gib(count: float | None) -> str:
         return ABSENT
     size = count / 2**30
     return f"{size:.1f}" if size == 0 or size >= 0.95 else f"{size:.2g}"
+
+
+def gigabytes(rate: float | None) -> str:
+    """Bytes per second as a number of GB/s, for a column whose header names the unit."""
+    return count(rate / 1e9) if _known(rate) else ABSENT
 
 
 def plain_seconds(duration: float | None) -> str:
@@ -98,10 +115,11 @@ def share_bounds(floor: float | None, ceiling: float | None) -> str:
     """An estimated share in percent, without its unit: `~3-40`, `~≥ 30`, `~≤ 40`, or a dash.
 
     A floor above the ceiling stands alone: the ceiling bounds only what compute does not hide.
-    Alone and rounded to 0 it says nothing, as every share is at least that.
+    Alone and rounded to 0 it is no information, as every share is at least that.
     """
     sign = mark(Provenance.ESTIMATED)
     least, most = (None if bound is None else f"{100 * bound:.0f}" for bound in (floor, ceiling))
+    least, most = None if least == "0" and most == "100" else least, None if most == "100" else most
     if least is not None and most is not None and (floor or 0.0) <= (ceiling or 0.0):
         return f"{sign}{least}" if least == most else f"{sign}{least}-{most}"
     if least is not None:
@@ -196,9 +214,9 @@ def stated(value: float | None, unit: str) -> str:
 
 
 def mark(provenance: Provenance) -> str:
-    """The sign beside a value that is not plainly measured: `r`, `d`, `~`, else nothing.
+    """The sign after a value that is not plainly measured: `r`, `d`, `~`, else nothing.
 
-    Simulated values carry none: the whole screen says that they are.
+    Simulated values carry none: the whole screen is marked.
     """
     return _MARKS.get(provenance, "")
 

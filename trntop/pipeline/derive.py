@@ -8,6 +8,7 @@ import numpy as np
 
 from trntop.catalog import (
     CATALOG,
+    COLLECTIVES,
     CORE_FAILURES,
     TENSOR_ENGINE,
     UNCORRECTED_ECC,
@@ -15,7 +16,7 @@ from trntop.catalog import (
     Entity,
     inputs,
 )
-from trntop.core.instances import INSTANCE_TYPES, chip_of
+from trntop.core.instances import chip_of, find_instance_type
 from trntop.core.model import Column, Inventory
 from trntop.pipeline import hbm
 from trntop.pipeline.smooth import BUSY_AND_WORKS, CEILING, FLOOR, WIRE
@@ -137,18 +138,25 @@ def _engine_busy_of_devices(inventory: Inventory, busy: Column) -> Column | None
     return ratio(inventory.sum_by_device(busy, owner), cores)
 
 
-_READ, _WRITE = "runtime_hbm_read_bytes_per_second", "runtime_hbm_write_bytes_per_second"
 _HBM = "neuroncore_hbm_bytes_per_second"
-formula(_READ, hbm.EXECUTIONS)(hbm.read_rate)
-formula(_WRITE, hbm.EXECUTIONS)(hbm.write_rate)
-formula(_HBM, _READ, _WRITE)(hbm.of_cores)
+formula_of_some(hbm.READ, hbm.EXECUTIONS, hbm.PERIOD)(hbm.read_rate)
+formula_of_some(hbm.WRITE, hbm.EXECUTIONS, hbm.PERIOD)(hbm.write_rate)
+formula_of_some(_HBM, hbm.READ, hbm.WRITE, hbm.UTILIZATION, hbm.MEMORY)(hbm.of_cores)
 formula("neuroncore_hbm_bandwidth_ratio", _HBM)(hbm.share_of_cores)
+_FLOOR = "neuroncore_hbm_floor_bytes_per_second"
+formula_of_some(_FLOOR, hbm.EXECUTIONS, hbm.UTILIZATION, *hbm.WEIGHTS)(hbm.floor_of_cores)
 formula("device_hbm_peak_bytes_per_second", "device_memory_total_bytes")(hbm.peak_of_devices)
 formula("device_hbm_bytes_per_second", _HBM)(hbm.of_devices)
 _over(
     "device_hbm_bandwidth_ratio", "device_hbm_bytes_per_second", "device_hbm_peak_bytes_per_second"
 )
-formula("node_hbm_bytes_per_second", _HBM)(hbm.of_node)
+formula("device_hbm_bandwidth_floor_ratio", _FLOOR, "device_hbm_peak_bytes_per_second")(
+    hbm.floor_of_devices
+)
+formula("node_hbm_bandwidth_floor_ratio", "device_hbm_bandwidth_floor_ratio")(
+    lambda _, shares: np.array([float(shares.mean())]) if len(shares) else None
+)
+formula("node_hbm_bytes_per_second", _HBM)(hbm.whole_sum)
 
 LINE_RATE = "efa_stated_link_bytes_per_second"
 """The line rate, which limits how fast an EFA device's byte counters can move."""
@@ -159,7 +167,7 @@ def _link(known: Columns, inventory: Inventory) -> Column | None:
     """As the driver states it, else of the instance type: old drivers always state 100 Gb/s."""
     sent = known.get("efa_tx_bytes_total")
     rates = known.get(LINE_RATE, np.full(len(inventory.of(Entity.EFA)), np.nan))
-    row = INSTANCE_TYPES.get(inventory.instance_type)
+    row = find_instance_type(inventory.instance_type)
     if sent is None:
         return rates
     if row is not None and row.efa_gbps:
@@ -178,7 +186,7 @@ def _peer_ratio(inventory: Inventory, sent: Column) -> Column | None:
 
 @formula("node_efa_cards_expected", "node_efa_cards")
 def _devices_expected(inventory: Inventory, _: Column) -> Column | None:
-    row = INSTANCE_TYPES.get(inventory.instance_type)
+    row = find_instance_type(inventory.instance_type)
     return None if row is None or row.efa_devices is None else np.array([float(row.efa_devices)])
 
 
@@ -199,6 +207,7 @@ def _device_memory_used(known: Columns, inventory: Inventory) -> Column | None:
     return None
 
 
+formula("node_device_memory_used_bytes", "device_memory_used_bytes")(hbm.whole_sum)
 _over("device_memory_used_ratio", "device_memory_used_bytes", "device_memory_total_bytes")
 
 
@@ -215,6 +224,15 @@ def _step_interval(inventory: Inventory, steps_per_second: Column) -> Column:
 _over("job_comm_share_ratio", "job_comm_seconds", "job_step_seconds")
 _over("job_exposed_comm_share_ratio", "job_exposed_comm_seconds", "job_step_seconds")
 _over("job_comm_compute_ratio", "job_comm_seconds", "job_compute_seconds")
+_over("job_reduction_share_ratio", "job_reduction_seconds", "job_step_seconds")
+for _kind in COLLECTIVES:
+    _over(f"job_{_kind}_share_ratio", f"job_{_kind}_seconds", "job_step_seconds")
+    for _bandwidth, _size in (("algbw", "bytes"), ("busbw", "bus_bytes")):
+        _over(
+            f"job_{_kind}_{_bandwidth}_bytes_per_second",
+            f"job_{_kind}_{_size}",
+            f"job_{_kind}_seconds",
+        )
 
 
 @formula("node_neuroncores_busy", "neuroncore_utilization_ratio")
@@ -375,7 +393,7 @@ def _positive(values: Column) -> Column:
 def derive(
     columns: MutableMapping[str, Column], inventory: Inventory, what: ComputePlan = WHOLE
 ) -> None:
-    """Adds every computed column that is asked for and whose inputs are there."""
+    """Adds every requested computed column whose inputs are present."""
     _step_time_of_log(columns)
     _hbm_size(columns, inventory)
     _apply(what.formulas, columns, inventory)

@@ -161,7 +161,7 @@ class History:
     def append(self, cluster: Cluster, extra: Mapping[str, float] | None = None) -> None:
         """Writes one tick: the kept node quantities, and scalars by name (`job/quantity`)."""
         with self._lock:
-            self._forget(cluster)
+            self._drop_departed(cluster)
             slots = [self._slot(name) for name in cluster.names]
             for quantity in KEPT:
                 row = np.full(self._width, np.nan, np.float32)
@@ -224,7 +224,7 @@ class History:
             slot = self._nodes[node] = self._free.pop() if self._free else len(self._nodes)
         return slot
 
-    def _forget(self, cluster: Cluster) -> None:
+    def _drop_departed(self, cluster: Cluster) -> None:
         """Gives back the columns of nodes of which nothing is left."""
         if self._nodes.keys() == cluster.nodes.keys():
             self._left.clear()
@@ -233,7 +233,7 @@ class History:
         kept = max(fine, (rows + 1) * step)
         left = self._nodes.keys() - cluster.nodes.keys()
         self._left = {node: self._left.get(node, 0) + 1 for node in left}
-        for node in [one for one, ticks in self._left.items() if ticks > kept]:
+        for node in [node for node, ticks in self._left.items() if ticks > kept]:
             del self._left[node]
             self._free.append(self._nodes.pop(node))
 

@@ -1,12 +1,13 @@
 """Jobs across nodes: every node has its own ranks, a job has all of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from trntop.catalog import Entity, Provenance
 from trntop.core import units
-from trntop.core.model import Allocation, Cluster, Inventory, NodeView, Phase, Stage
+from trntop.core.model import Allocation, Cluster, Incident, Inventory, NodeView, Phase, Stage
 
 JOB_HISTORY = (
     "job_step_seconds",
@@ -20,6 +21,13 @@ JOB_HISTORY = (
     "job_grad_norm",
 )
 """The job quantities of which the history keeps the means."""
+PROGRESS_RATES = (
+    "job_tokens_per_second",
+    "job_tokens_per_second_per_device",
+    "job_samples_per_second",
+    "job_mfu_ratio",
+)
+"""What a stalled job has none of, whatever its newest record reports."""
 STAGE = "stage"
 """Under `job/stage` it keeps the place of the job's stage in STAGES, under `/stage` all nodes'."""
 STAGES = tuple(Stage)
@@ -36,7 +44,7 @@ def holders(inventory: Inventory) -> str:
     """
     if inventory.allocations is None:
         return ""
-    named = [_holder(one, inventory) for one in inventory.allocations[:MAX_HOLDERS]]
+    named = [_holder(allocation, inventory) for allocation in inventory.allocations[:MAX_HOLDERS]]
     if (more := len(inventory.allocations) - len(named)) > 0:
         named.append(f"{more} more")
     return ", ".join(named) or "nobody"
@@ -61,6 +69,12 @@ def job_value(view: NodeView, job: str, quantity: str) -> float | None:
         return None
     value = float(column[keys.index(job)])
     return None if value != value else value
+
+
+def newest_step(cluster: Cluster, job: str) -> float | None:
+    """The newest step that any node of a job reports."""
+    newest = np.fmax.reduce(cluster.job_column(job, "job_step"), initial=np.nan)
+    return None if newest != newest else float(newest)
 
 
 def job_mean(cluster: Cluster, job: str, quantity: str) -> float | None:
@@ -99,6 +113,38 @@ def job_phase(cluster: Cluster, job: str) -> Phase | None:
     stage = next(reported, stage)
     found = (phase for phase in phases if phase.stage is stage)
     return min(found, key=lambda phase: phase.since or float("inf"), default=None)
+
+
+def with_stalled(
+    cluster: Cluster, incidents: Iterable[Incident], job_of: Mapping[str, str]
+) -> Cluster:
+    """The cluster in which the nodes of jobs with an open hang are stalled, without rates.
+
+    Args:
+        cluster: of one tick.
+        incidents: of the same tick.
+        job_of: node → its job, also while the job reports nothing.
+    """
+    phases = {
+        incident.job: Phase(
+            Stage.STALLED,
+            incident.opened_at,
+            f"no progress for {units.span(cluster.time - incident.opened_at)}",
+        )
+        for incident in incidents
+        if incident.open and incident.kind == "hang" and incident.job is not None
+    }
+    if not phases:
+        return cluster
+    nodes = dict(cluster.nodes)
+    for name, job in job_of.items():
+        if name in nodes and (phase := phases.get(job)) is not None:
+            frame = nodes[name].frame
+            columns = {k: v for k, v in frame.columns.items() if k not in PROGRESS_RATES}
+            reasons = {**frame.reasons, **dict.fromkeys(PROGRESS_RATES, phase.why)}
+            frame = replace(frame, columns=columns, reasons=reasons, phase=phase)
+            nodes[name] = replace(nodes[name], frame=frame)
+    return replace(cluster, nodes=nodes, phases={**cluster.phases, **phases})
 
 
 def job_means(cluster: Cluster) -> Mapping[str, float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trntop.catalog import CATALOG, HOST, NEURON_LS, NEURON_MONITOR, Entity
+from trntop.catalog import CATALOG, HBM_QUANTITIES, HOST, NEURON_LS, NEURON_MONITOR, Entity
 from trntop.core.model import (
     Allocation,
     Column,
@@ -77,10 +77,12 @@ class NodeState:
         """Takes one decoded reading."""
         # A sample without any column is a note, which counts otherwise.
         sample.columns = self._compute_plan.prune(sample.columns) or sample.columns
-        self._source(reading.source).take(reading.time, sample)
+        self._source(reading.source).add(reading.time, sample)
         self.simulated = self.simulated or reading.simulated or sample.simulated
         if not _REMEMBERED.isdisjoint(sample.keys):
-            self._rekey({one: sample.keys[one] for one in _REMEMBERED if one in sample.keys})
+            self._rekey(
+                {entity: sample.keys[entity] for entity in _REMEMBERED if entity in sample.keys}
+            )
         if not sample.facts:
             return
         facts = dict(sample.facts)
@@ -115,7 +117,7 @@ class NodeState:
         entered = {}
         # Some ranks train on while others still save.
         known = sorted(
-            self._stages.values(), key=lambda one: (one[1] is not Stage.TRAINING, one[2])
+            self._stages.values(), key=lambda entry: (entry[1] is not Stage.TRAINING, entry[2])
         )
         for job, stage, since in known:
             entered[job] = (stage, since)
@@ -131,17 +133,17 @@ class NodeState:
         source.count("undecodable")
         source.problem = text
 
-    def forget(self, sources: Iterable[str]) -> bool:
+    def drop_sources(self, sources: Iterable[str]) -> bool:
         """Some sources are no longer watched; whether any is left."""
         for name in sources:
             if self._sources.pop(name, None) is not None:
-                self._forget_facts(name)
+                self._drop_facts(name)
         return bool(self._sources)
 
     def restart(self) -> None:
         """The stream's clock was set back: what was known belongs to another time."""
         for source in self._sources.values():
-            source.forget()
+            source.clear()
             source.time = None
         self._smoother.clear()
         self._phase = NodePhase()
@@ -169,14 +171,20 @@ class NodeState:
             ended = source.time if state.state is State.ENDED else None
             layers.append(source.current(now if ended is None else ended))
             if _gone(state, source, now):
-                self._forget_facts(source.name)
+                self._drop_facts(source.name)
         columns = self._lay(layers)
         inventory, compute_plan = self._inventory, self._compute_plan
         derive(columns, inventory, compute_plan)
-        if compute_plan.wants(BOUNDS) and "job_comm_share_ratio" not in columns:
-            self._smoother.add_bounds(now, columns)
-        if compute_plan.wants(hbm.QUANTITIES) and (why := hbm.why_unknown(columns, inventory)):
-            reasons.update(dict.fromkeys(hbm.QUANTITIES, why))
+        if (
+            compute_plan.wants(BOUNDS)
+            and "job_comm_share_ratio" not in columns
+            and (why := self._smoother.add_bounds(now, columns))
+        ):
+            reasons.update(dict.fromkeys(BOUNDS, why))
+        if compute_plan.wants(HBM_QUANTITIES) and (
+            why := hbm.why_unknown(columns, inventory, reasons)
+        ):
+            reasons.update(dict.fromkeys(HBM_QUANTITIES, why))
         phase = self._phase.update(now, columns, inventory)
         self._smoother.update(now, columns)
         frame = Frame(
@@ -190,7 +198,7 @@ class NodeState:
         )
         return NodeView(inventory, frame)
 
-    def _forget_facts(self, source: str) -> None:
+    def _drop_facts(self, source: str) -> None:
         """Drops what holds only while `source` reports."""
         self._learn(_PERISHABLE.get(source, {}))
         if self._links.pop(source, None):
@@ -237,8 +245,8 @@ class NodeState:
         if source is None:
             source = SourceBuffer(name)
             known = [*self._sources.values(), source]
-            known.sort(key=lambda one: _RANKS.get(one.name, len(_RANKS)))
-            self._sources = {one.name: one for one in known}
+            known.sort(key=lambda state: _RANKS.get(state.name, len(_RANKS)))
+            self._sources = {state.name: state for state in known}
         return source
 
     def _rekey(self, keys: Mapping[Entity, tuple[Key, ...]]) -> None:

@@ -68,27 +68,29 @@ class PhaseTuning:
     """Seconds of a pause after which a new explanation starts a new pause."""
     regular: float = 0.25
     """Share by which the intervals of regular pauses may differ."""
-    patience: float = 30.0
-    patience_steps: float = 4.0
+    timeout: float = 30.0
+    timeout_steps: float = 4.0
     """Seconds and usual steps without a step before a run is shown as stalled."""
     idle: float = 10.0
     """Seconds without an execution before a run that reports no steps is shown as idle."""
-    min_utilization: float = 0.05
-    """Mean utilization above which a node without a run is shown as training."""
+    min_traffic: float = 1e6
+    """EFA bytes/s that show that a node without a known job works with others: nodes that serve
+    requests do not, and are as busy as their requests.
+    """
     max_announcement: float = 7200.0
     """Seconds after which an announced stage no longer counts: its process may have died."""
 
 
 TUNING = PhaseTuning()
 
+_WRITTEN = tuple(f"node_{where}_written_bytes_per_second" for where in ("disk", "lustre", "nfs"))
 INPUTS = frozenset(
     (
+        *_WRITTEN,
         "job_step",
         "job_step_seconds",
         "node_compilers",
-        "node_disk_written_bytes_per_second",
         "node_executions_completed_per_second",
-        "node_lustre_written_bytes_per_second",
         "node_network_tx_bytes_per_second",
         "node_neuroncore_flops_per_second",
         "node_neuroncore_utilization_mean_ratio",
@@ -154,8 +156,7 @@ class Observation:
         if what == "host":
             values = column("node_vcpu_user_ratio") + column("node_vcpu_system_ratio")
         elif what == "writing":
-            disk = column("node_disk_written_bytes_per_second")
-            values = np.fmax(disk, column("node_lustre_written_bytes_per_second"))
+            values = np.fmax.reduce([column(name) for name in _WRITTEN])
         else:
             values = column("node_vcpu_io_wait_ratio" if what == "io_wait" else what)
         return largest(values[places])
@@ -311,10 +312,10 @@ class Run:
         stage, why, since = self.stage, self.why, None
         if stage in (Stage.STALLED, Stage.IDLE) and self.moved is not None:
             silence, reports = now - self.moved, not np.isnan(self.step)
-            patience = max(TUNING.patience, TUNING.patience_steps * self.usual)
+            timeout = max(TUNING.timeout, TUNING.timeout_steps * self.usual)
             if stage is Stage.IDLE and not reports:
-                patience = TUNING.idle
-            if silence <= patience:
+                timeout = TUNING.idle
+            if silence <= timeout:
                 stage, why = Stage.TRAINING, f"step {units.count(self.step)}" * reports or why
             else:
                 since = self.moved
@@ -322,6 +323,8 @@ class Run:
                     stage, why = Stage.STALLED, f"no step for {units.span(silence)}"
         elif stage is Stage.WARMING_UP and self._warm:
             stage = Stage.TRAINING
+        if stage is Stage.TRAINING and np.isnan(self.step) and not self.cooperates:
+            stage = Stage.EXECUTING
         if stage is None:
             self._shown = None
             return None
@@ -480,7 +483,7 @@ class NodePhase:
     """The phase of one node's run over time, from the node's own columns."""
 
     def __init__(self) -> None:
-        self._run = Run(None, _NODE)
+        self._run = Run(None, _NODE, cooperates=False)
         self._begun = 0.0
         """When the newest step began, at the latest."""
         self._time: float | None = None
@@ -492,6 +495,8 @@ class NodePhase:
         run = self._run
         jobs = inventory.of(Entity.JOB)
         run.job, run.reports = (str(jobs[0]) if jobs else run.job), np.arange(len(jobs))
+        sent = largest(columns.get("node_efa_tx_bytes_per_second", _ABSENT)) or 0.0
+        run.cooperates |= bool(jobs) or sent > TUNING.min_traffic
         newest = largest(columns.get("job_step", _ABSENT))
         if newest is not None and newest != run.newest:
             # Reported at a tick, it ended after the tick before: a stage announced then counts.
@@ -512,12 +517,24 @@ class NodePhase:
         )
         phase = run.phase(now)
         if phase is None:
-            return _without_progress(columns, inventory)
+            return self._without_progress(columns, inventory)
         if announced and run.announced:
             return Phase(phase.stage, announced[2], f"reported by {announced[0]}", phase.provenance)
         if phase.stage is Stage.COMPILING and inventory.compilation is not None:
             return Phase(phase.stage, inventory.compilation.since, _compiling(columns, inventory))
         return phase
+
+    def _without_progress(
+        self, columns: Mapping[str, Column], inventory: Inventory
+    ) -> Phase | None:
+        utilization = largest(columns.get("node_neuroncore_utilization_mean_ratio", _ABSENT))
+        if utilization is None:
+            return None
+        if utilization:
+            stage = Stage.TRAINING if self._run.cooperates else Stage.EXECUTING
+            return Phase(stage, None, f"cores {units.percent(utilization)} utilized")
+        count = len(inventory.of(Entity.RUNTIME))
+        return Phase(Stage.IDLE, None, f"{count} Neuron process{'es' * (count != 1)}, no core busy")
 
     def _announced(
         self, now: float, columns: Mapping[str, Column], inventory: Inventory
@@ -532,22 +549,15 @@ class NodePhase:
         return None
 
 
-def _without_progress(columns: Mapping[str, Column], inventory: Inventory) -> Phase | None:
-    utilization = largest(columns.get("node_neuroncore_utilization_mean_ratio", _ABSENT))
-    if utilization is None:
-        return None
-    if utilization > TUNING.min_utilization:
-        return Phase(Stage.TRAINING, None, f"cores {units.percent(utilization)} utilized")
-    count = len(inventory.of(Entity.RUNTIME))
-    return Phase(Stage.IDLE, None, f"{count} Neuron process{'es' * (count != 1)}, no core busy")
-
-
 def _compiling(columns: Mapping[str, Column], inventory: Inventory) -> str:
     assert inventory.compilation is not None
     count = inventory.compilation.processes
     text = f"{count} compiler{'s' * (count != 1)}"
     modules = largest(columns.get("node_compile_cache_modules", _ABSENT))
-    return text if modules is None else f"{text}, {modules:.0f} modules in the cache"
+    if modules is not None:
+        return f"{text}, {modules:.0f} modules in the cache"
+    cache = inventory.facts.get("compile_cache")
+    return f"{text}, cache at {cache}" if cache else text
 
 
 def _ended(seen: Observation, places: Places) -> bool:

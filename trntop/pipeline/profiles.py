@@ -258,10 +258,10 @@ def _checked(summary: dict[str, Any]) -> _Figures:
         raise DecodeError(clean(str(error))) from None
     for field in ("hbm_read_bytes", "hbm_write_bytes"):
         if not 0 <= getattr(figures, field) <= SIZE.limit:
-            raise DecodeError(f"{field}: {getattr(figures, field):g} is no number of bytes")
+            raise DecodeError(f"{field}: {getattr(figures, field):g} is not a number of bytes")
     seconds, comm = figures.total_time, figures.cc_op_active_time
     if seconds is not None and not 0 < seconds <= MAX_SECONDS:
-        raise DecodeError(f"total_time: {seconds:g} is no time of one execution in seconds")
+        raise DecodeError(f"total_time: {seconds:g} is not the time of one execution in seconds")
     if comm is not None and not 0 <= comm <= (seconds or MAX_SECONDS):
         raise DecodeError(f"cc_op_active_time: {comm:g} s is not within total_time")
     return figures

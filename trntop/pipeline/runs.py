@@ -34,10 +34,6 @@ class RunTuning:
     """Share by which the rates of two jobs that report nothing lie apart."""
     lockstep_left: float = 0.12
     """Share by which a node is off its group from which it is no longer in lockstep with it."""
-    min_traffic: float = 1e6
-    """EFA bytes/s that show that a node without a known job works with others: nodes that serve
-    requests do not, and are as busy as their requests.
-    """
 
 
 TUNING = RunTuning()
@@ -138,7 +134,7 @@ class Runs:
         usual = np.where(np.isnan(nodes.usual_rate), rates, nodes.usual_rate)
         usual = usual + TUNING.rate_weight * (rates - usual)
         nodes.usual_rate = np.where(works, usual, nodes.usual_rate)
-        nodes.cooperates |= tick.column("node_efa_tx_bytes_per_second") > TUNING.min_traffic
+        nodes.cooperates |= tick.column("node_efa_tx_bytes_per_second") > PHASE.min_traffic
         nodes.cooperates[[tick.nodes.place[node] for node in self.job_of]] = True
         utilization = tick.column("node_neuroncore_utilization_mean_ratio")
         since = np.where(utilization > PHASE.busy, NO_VALUE, np.fmin(nodes.idle_since, tick.time))

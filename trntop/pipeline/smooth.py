@@ -7,7 +7,7 @@ Where no training process reports the communication share, it has bounds. At lea
 busiest EFA device moves its bytes at line rate, communication goes on. At most: a core that waits
 in a collective counts as utilized while its tensor engine idles, so exposed communication cannot
 exceed what utilization has above tensor-engine work. Memory-bound work idles the engine as well,
-which makes this a ceiling and no estimate.
+so that this is a ceiling, not an estimate.
 """
 
 from collections.abc import MutableMapping
@@ -28,6 +28,8 @@ class SmoothTuning:
     bounds_window: float = 60.0
     bounds_after: float = 10.0
     """Seconds of data before there are bounds."""
+    max_range: float = 0.95
+    """Between the bounds; a wider range states nothing."""
 
 
 TUNING = SmoothTuning()
@@ -35,9 +37,11 @@ SMOOTHED = (
     "device_tensor_engine_busy_ratio",
     "device_hbm_bytes_per_second",
     "device_hbm_bandwidth_ratio",
+    "device_hbm_bandwidth_floor_ratio",
     "node_tensor_engine_busy_mean_ratio",
     "node_hbm_bytes_per_second",
     "node_hbm_bandwidth_ratio",
+    "node_hbm_bandwidth_floor_ratio",
 )
 FLOOR = "node_comm_share_floor_ratio"
 CEILING = "node_comm_share_ceiling_ratio"
@@ -65,15 +69,18 @@ class Smoother:
             if (values := columns.get(name)) is not None:
                 columns[name] = np.where(np.isnan(values), np.nan, mean.push(now, values))
 
-    def add_bounds(self, now: float, columns: Columns) -> None:
-        """Adds the bounds of the communication share where they are known."""
+    def add_bounds(self, now: float, columns: Columns) -> str:
+        """Adds the bounds of the communication share where they are known, else states why not."""
         values = np.array([_wire_share(columns), _idle_while_busy(columns)])
         means = self._bounds.push(now, values)
         if self._bounds.seconds < TUNING.bounds_after:
-            return
+            return "" if np.isnan(values).all() else f"needs {TUNING.bounds_after:g} s of data"
+        if means[1] - means[0] > TUNING.max_range:
+            return "anything from the floor to the ceiling is possible"
         for name, mean, known in zip(BOUNDS, means, self._bounds.known, strict=True):
             if known >= 0.5:
                 columns[name] = np.array([mean])
+        return ""
 
 
 def _wire_share(columns: Columns) -> float:

@@ -107,7 +107,7 @@ class SourceBuffer:
     """Quantity → values, when they expire, and when they were reported: of older readings, whose
     group the newest lacks.
     """
-    paces: dict[str, float] = field(default_factory=dict)
+    intervals: dict[str, float] = field(default_factory=dict)
     """Quantity → seconds between its reports, where that is more than one reading."""
     keys: dict[Entity, tuple[Key, ...]] = field(default_factory=dict)
     merged: "_Merged | None" = None
@@ -135,7 +135,7 @@ class SourceBuffer:
             if step > known / 10:  # a burst shows no interval
                 self.period = min(step, 0.9 * known + 0.1 * step)
 
-    def take(self, time: float, sample: Sample) -> None:
+    def add(self, time: float, sample: Sample) -> None:
         """Takes one decoded reading."""
         self.count("readings")
         if sample.problems:
@@ -144,7 +144,7 @@ class SourceBuffer:
         self.unusable = sample.unusable
         before = self.time
         if before is not None and time < before - STALE_PERIODS * (self.period or 1.0):
-            self.forget()
+            self.clear()
             self.count("clock_steps")
             before = None
         if not sample.part:  # each part of a source has its own interval
@@ -155,11 +155,11 @@ class SourceBuffer:
         for name, change in sample.deltas.items():
             self.totals[name] = self.totals.get(name, 0.0) + change
         if sample.part:
-            self._take_part(time, sample)
+            self._add_part(time, sample)
         else:
-            self._take_whole(time, before, sample)
+            self._add_whole(time, before, sample)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drops all values."""
         self.parts.clear()
         self.merged = None
@@ -171,6 +171,9 @@ class SourceBuffer:
         if self.parts:
             if self.merged is None or self.merged.expires < at:
                 self.merged = _merge(self.parts, at)
+            expired = self.time is None or at - self.time > self.stale_after
+            if self.columns and not expired:
+                return self.merged.keys, self.merged.columns | self.columns
             return self.merged.keys, self.merged.columns
         if self.time is None or at - self.time > self.stale_after:
             return {}, {}
@@ -206,7 +209,8 @@ class SourceBuffer:
                 reason = f"silent for {age:.0f} s"
         return SourceState(self.name, state, reason, self.time, self.period, counts)
 
-    def _take_part(self, time: float, sample: Sample) -> None:
+    def _add_part(self, time: float, sample: Sample) -> None:
+        self.columns = {name: np.array([total]) for name, total in self.totals.items()}
         if not sample.columns:
             return  # a note, which does not show the interval of values
         self.merged = None
@@ -223,8 +227,8 @@ class SourceBuffer:
                 first = PROBE_PERIOD if self.name == PROBE else DEFAULT_PERIOD
                 period = first if before is None else time - before.time
             period = min(period, MAX_STEP)
-            patience = max(STALE_PERIODS * period + SLACK, STALE_AFTER.get(self.name, 0.0))
-            self.parts[sample.part] = _Part(time, sample, period, time + patience, rates)
+            lasts = max(STALE_PERIODS * period + SLACK, STALE_AFTER.get(self.name, 0.0))
+            self.parts[sample.part] = _Part(time, sample, period, time + lasts, rates)
             # The slowest rank sets the interval of the source.
             if self.period is None or period >= self.period:
                 self.period = period
@@ -233,7 +237,7 @@ class SourceBuffer:
         else:
             self.count("dropped")
 
-    def _take_whole(self, time: float, before: float | None, sample: Sample) -> None:
+    def _add_whole(self, time: float, before: float | None, sample: Sample) -> None:
         if self.name == NEURON_MONITOR:
             self._keep_devices(sample)
         columns = sample.columns
@@ -266,15 +270,15 @@ class SourceBuffer:
         kept = self.kept
         for name in self.columns.keys() - columns.keys():
             reported = self.expires - self.stale_after
-            pace = STALE_PERIODS * self.paces.get(name, 0.0) + SLACK
-            kept[name] = (self.columns[name], reported + max(self.stale_after, pace), reported)
-        if self.paces:
-            for name in self.paces.keys() & self.columns.keys() & columns.keys():
-                del self.paces[name]
+            lasts = STALE_PERIODS * self.intervals.get(name, 0.0) + SLACK
+            kept[name] = (self.columns[name], reported + max(self.stale_after, lasts), reported)
+        if self.intervals:
+            for name in self.intervals.keys() & self.columns.keys() & columns.keys():
+                del self.intervals[name]
         if not kept:
             return
         for name in kept.keys() & columns.keys():
-            self.paces[name] = min(time - kept[name][2], MAX_STEP)
+            self.intervals[name] = min(time - kept[name][2], MAX_STEP)
         # Other cores or processes: columns by the old keys mean nothing any more.
         changed = {entity for entity, keys in sample.keys.items() if self.keys.get(entity) != keys}
         self.kept = {
@@ -330,27 +334,29 @@ def _merge(parts: dict[str, _Part], now: float) -> _Merged:
     samples = [part.sample for part in parts.values()]
     current = [part.columns(now) for part in parts.values()]
     for entity in dict.fromkeys(chain.from_iterable(sample.keys for sample in samples)):
-        own = [sample.keys.get(entity, ()) for sample in samples]
-        labels = tuple(sorted(set(chain.from_iterable(own)), key=str))
+        key_sets = [sample.keys.get(entity, ()) for sample in samples]
+        labels = tuple(sorted(set(chain.from_iterable(key_sets)), key=str))
         keys[entity] = labels
         place = {label: index for index, label in enumerate(labels)}
-        places = [place[key] for key in chain.from_iterable(own)]
-        rows = np.repeat(np.arange(len(samples)), [len(each) for each in own])
-        nothing = [np.full(len(each), np.nan) for each in own]
-        ways: dict[Combine, list[str]] = {}
+        places = [place[key] for key in chain.from_iterable(key_sets)]
+        rows = np.repeat(
+            np.arange(len(samples)), [len(keys_of_sample) for keys_of_sample in key_sets]
+        )
+        nothing = [np.full(len(keys_of_sample), np.nan) for keys_of_sample in key_sets]
+        rules: dict[Combine, list[str]] = {}
         for name in dict.fromkeys(chain.from_iterable(current)):
             if CATALOG[name].entity is entity:
-                ways.setdefault(CATALOG[name].combine, []).append(name)
+                rules.setdefault(CATALOG[name].combine, []).append(name)
         # Merged together by combine rule: NumPy's calls cost more than the numbers.
-        for way, names in ways.items():
+        for rule, names in rules.items():
             rows_of_parts = [
-                each.get(name, absent)
+                keys_of_sample.get(name, absent)
                 for name in names
-                for each, absent in zip(current, nothing, strict=True)
+                for keys_of_sample, absent in zip(current, nothing, strict=True)
             ]
             table = np.full((len(samples), len(names), len(labels)), np.nan)
             table[rows, :, places] = np.concatenate(rows_of_parts).reshape(len(names), -1).T
-            merged = combine_rows(table.reshape(len(samples), -1), way)
+            merged = combine_rows(table.reshape(len(samples), -1), rule)
             columns.update(zip(names, merged.reshape(len(names), -1), strict=True))
     expires = min((part.changes(now) for part in parts.values()), default=now)
     return _Merged(expires, columns, keys)

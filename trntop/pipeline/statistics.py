@@ -359,6 +359,12 @@ def group_mean(values: Column, groups: Places, size: int) -> Column:
     return means
 
 
+def deviation(values: npt.ArrayLike) -> float:
+    """Standard deviation of normal values by their median deviation: outliers do not move it."""
+    known = np.asarray(values)
+    return 1.4826 * float(np.median(np.abs(known - np.median(known))))
+
+
 def lower_median(values: Column) -> float:
     """The median, the lower one of two, so that half of all being odd does not move it."""
     known = values[~np.isnan(values)]

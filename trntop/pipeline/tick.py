@@ -128,7 +128,7 @@ class Axes:
         self._inventories: list[Inventory] = []
         self._parts: dict[Entity, PartAxis] = {}
         self._changed: dict[Entity, set[int]] = {}
-        """Places of the nodes whose inventory has changed since an entity's axis was asked for."""
+        """Places of the nodes whose inventory has changed since an entity's axis was requested."""
 
     def tick(self, cluster: Cluster) -> Tick:
         """Lays a cluster out."""
@@ -156,7 +156,7 @@ class Axes:
             self._changed[entity] = set()
         else:
             changed, views = self._changed[entity], tick.views
-            same = all(views[one].inventory.of(entity) == known.parts[one] for one in changed)
+            same = all(views[node].inventory.of(entity) == known.parts[node] for node in changed)
             changed.clear()
             if same:
                 return known

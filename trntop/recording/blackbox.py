@@ -259,12 +259,20 @@ class OnCritical:
         box: the box.
         folder: the directory; created if missing.
         report: receives the file written, or the error, on another thread.
+        loading: whether a view is of a past that the box does not have.
     """
 
-    def __init__(self, box: BlackBox, folder: Path, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        box: BlackBox,
+        folder: Path,
+        report: Callable[[str], None],
+        loading: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._box = box
         self._folder = folder
         self._report = report
+        self._loading = loading
         self._known: frozenset[str] = frozenset()
         """Critical incidents that are open."""
         self._written_at = -math.inf
@@ -281,7 +289,8 @@ class OnCritical:
         ]
         opened = next((incident for incident in critical if incident.id not in self._known), None)
         self._known = frozenset(incident.id for incident in critical)
-        if opened is not None and view.time >= self._written_at + APART:
+        late = view.time >= self._written_at + APART
+        if opened is not None and late and not self._loading():
             self._written_at = view.time
             self._writing = threading.Thread(
                 target=self._save, args=(opened,), name="black-box", daemon=True

@@ -85,6 +85,7 @@ _envelopes = msgspec.json.Decoder(Envelope)
 _versions = msgspec.json.Decoder(_Version)
 _reports = msgspec.json.Decoder(_Report)
 _values = msgspec.json.Decoder(Raw)
+_members = msgspec.json.Decoder(dict[str, Raw])
 
 
 def parse(line: bytes) -> Envelope | None:
@@ -107,6 +108,18 @@ def is_report(line: bytes) -> bool:
         bytes(part)
         for part in (report.neuron_runtime_data, report.system_data, report.neuron_hardware_info)
     )
+
+
+def reports_in(line: bytes) -> list[bytes]:
+    """The neuron-monitor reports in an object: itself, or numbered members.
+
+    AWS's own test of a consumer writes `{"1": {report}, "2": {report}}`.
+    """
+    if is_report(line):
+        return [line]
+    members = _decode(_members, line) or {}
+    parts = [bytes(part) for number, part in members.items() if number.isdecimal()]
+    return parts if parts and len(parts) == len(members) and all(map(is_report, parts)) else []
 
 
 def longest_period(report: bytes) -> float:

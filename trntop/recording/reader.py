@@ -21,10 +21,10 @@ from trntop.recording.compression import BLOCK, BrokenStreamError, Codec, blocks
 from trntop.recording.envelope import (
     FORMAT,
     Header,
-    is_report,
     longest_period,
     newer_format,
     parse,
+    reports_in,
 )
 from trntop.recording.framing import MAX_BYTES, Framer
 
@@ -215,13 +215,13 @@ class Recording:
         node = self.node
         first = True
         for frame in frames:
-            if not is_report(frame):
-                damage.rejected += 1
-                continue
-            if not first:
-                time += longest_period(frame)
-            first = False
-            yield Reading(node, "neuron-monitor", time, frame)
+            reports = reports_in(frame)
+            damage.rejected += not reports
+            for report in reports:
+                if not first:
+                    time += longest_period(report)
+                first = False
+                yield Reading(node, "neuron-monitor", time, report)
 
     def _last(self) -> Reading | None:
         """The last reading, searched in larger and larger pieces of the end of the file."""
@@ -310,7 +310,7 @@ def _introduction(
         envelope = parse(frame)
         if envelope and envelope.recording:
             header = header or envelope.header
-        elif envelope or is_report(frame):
+        elif envelope or reports_in(frame):
             return header, envelope is None and header is None
     if header is not None:
         return header, False

@@ -34,7 +34,7 @@ class RemoteNode:
 
     def __init__(self, node: str) -> None:
         self.node = node
-        self._listener = wire.FrameDecoder(node)
+        self._decoder = wire.FrameDecoder(node)
         self._agent_state = SourceBuffer(AGENT)
         self._newest: NodeView | None = None
         self._before: NodeView | None = None
@@ -55,6 +55,16 @@ class RemoteNode:
         self._pair: tuple[Inventory, Inventory, Inventory] | None = None
         """Two inventories, and both joined."""
 
+    @property
+    def judge(self) -> str:
+        """The aggregator's run that judges the node; empty for none."""
+        return self._decoder.judge
+
+    @property
+    def received(self) -> float:
+        """Time of the newest frame; 0 without one."""
+        return self._agent_state.time or 0.0
+
     def feed(self, reading: Reading) -> None:
         """Adds one message.
 
@@ -64,7 +74,7 @@ class RemoteNode:
         data = reading.data
         head = wire.head(data)
         if head.type != wire.FRAME:
-            self._listener.take(data)
+            self._decoder.decode(data)
             return
         if self._waiting is not None:
             self._agent_state.count("readings")  # counted without decoding
@@ -91,7 +101,7 @@ class RemoteNode:
 
     def restart(self) -> None:
         """Resets after the stream's clock was set back."""
-        self._agent_state.forget()
+        self._agent_state.clear()
         self._agent_state.time = None
         self._newest = self._before = self._waiting = None
         self._ahead.clear()
@@ -107,21 +117,21 @@ class RemoteNode:
         """Reverts `end`."""
         self._agent_state.declared = None
 
-    def view(self, now: float, beside: NodeView | None = None) -> NodeView:
+    def view(self, now: float, others: NodeView | None = None) -> NodeView:
         """The node at time `now`.
 
         Args:
             now: the time.
-            beside: the node by other sources than the agent, to fill gaps.
+            others: the node by sources other than the agent, to fill gaps.
         """
         view = self._own_view(now)
-        if beside is None:
+        if others is None:
             return view
         if self._newest is None:
             # Until the agent reports, the node is what its other sources report.
-            sources = (*view.frame.sources, *beside.frame.sources)
-            return NodeView(beside.inventory, dataclasses.replace(beside.frame, sources=sources))
-        return self._joined(view, beside)
+            sources = (*view.frame.sources, *others.frame.sources)
+            return NodeView(others.inventory, dataclasses.replace(others.frame, sources=sources))
+        return self._joined(view, others)
 
     def _own_view(self, now: float) -> NodeView:
         self._decode_waiting()
@@ -136,10 +146,14 @@ class RemoteNode:
         frame = newest.frame
         sources = frame.sources
         if agent.state is not State.FRESH:
-            sources = tuple(_no_better(source, agent.state) for source in sources)
+            sources = tuple(_at_best(source, agent.state) for source in sources)
         reported = next((source for source in sources if source.name == AGENT), None)
         if reported is not None:
             sources = tuple(source for source in sources if source is not reported)
+        elif self._decoder.relay:
+            # The aggregator is up; whether the node is, its own sources show.
+            newest_time = max((source.time for source in sources if source.time), default=None)
+            reported = dataclasses.replace(agent, time=newest_time)
         current = Frame(
             self.node,
             now,
@@ -167,18 +181,18 @@ class RemoteNode:
             return
         time, data = waiting
         try:
-            view = self._listener.take(data, self.clock_ahead)
+            view = self._decoder.decode(data, self.clock_ahead)
         except DecodeError as error:
             self.problem(str(error))
             return
         if view is None:
             return  # its keyframe is missing
-        self._agent_state.take(time, Sample(period=self._listener.period))
+        self._agent_state.add(time, Sample(period=self._decoder.period))
         self._before, self._newest = self._newest, view
 
-    def _joined(self, view: NodeView, beside: NodeView) -> NodeView:
+    def _joined(self, view: NodeView, others: NodeView) -> NodeView:
         """A view with values of other sources where the agent has none."""
-        own, other = view.inventory, beside.inventory
+        own, other = view.inventory, others.inventory
         if self._pair is None or self._pair[0] is not own or self._pair[1] is not other:
             joined = dataclasses.replace(
                 own,
@@ -194,19 +208,19 @@ class RemoteNode:
         }
         columns = {
             name: values
-            for name, values in beside.frame.columns.items()
+            for name, values in others.frame.columns.items()
             if CATALOG[name].entity in same
         }
         frame = dataclasses.replace(
             view.frame,
             columns=columns | dict(view.frame.columns),
-            sources=(*view.frame.sources, *beside.frame.sources),
-            reasons={**beside.frame.reasons, **view.frame.reasons},
+            sources=(*view.frame.sources, *others.frame.sources),
+            reasons={**others.frame.reasons, **view.frame.reasons},
         )
         return NodeView(inventory, frame)
 
 
-def _no_better(source: SourceState, state: State) -> SourceState:
+def _at_best(source: SourceState, state: State) -> SourceState:
     """A source of the node; it is not fresh if the agent is not."""
     return source if source.state is not State.FRESH else dataclasses.replace(source, state=state)
 

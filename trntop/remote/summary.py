@@ -117,7 +117,7 @@ class SummaryTracker:
         """The nodes to show; None before the first summary."""
         return None if self._newest is None else frozenset(self._newest.roster)
 
-    def take(self, reading: Reading) -> None:
+    def add(self, reading: Reading) -> None:
         """Adds one message.
 
         Raises:
@@ -205,7 +205,7 @@ class SummaryTracker:
         before, self._open = self._open, {}
         seen = set()
         for remote in reported:
-            incident = self._incident(remote, now)
+            incident = incident_of(remote, now)
             if incident.id in seen:
                 continue
             seen.add(incident.id)
@@ -225,27 +225,6 @@ class SummaryTracker:
         for name in list(self._closed)[: max(0, len(self._closed) - KEPT_CLOSED)]:
             del self._closed[name]
 
-    def _incident(self, remote: RemoteIncident, now: float) -> Incident:
-        kind = clean(remote.kind, 64)
-        job, node, component = (
-            None if text is None else clean(text)
-            for text in (remote.job, remote.node, remote.component)
-        )
-        where = " ".join(filter(None, (node, component))) or "the cluster"
-        place = f"{job}, {where}" if job and (node or component) else job or where
-        evidence = Evidence("reported by an agent, which has the evidence", node)
-        return Incident(
-            id=f"{kind}/{job or ''}/{node or ''}/{component or ''}",
-            kind=kind,
-            severity=remote.severity,
-            summary=clean(f"{place}: {kind.replace('_', ' ')}", 120),
-            opened_at=min(remote.opened_at, now),
-            job=job,
-            node=node,
-            component=component,
-            evidence=(evidence,),
-        )
-
     def _fill(self, past: Backfill) -> None:
         """Adds a backfill to the history.
 
@@ -264,6 +243,30 @@ class SummaryTracker:
             {clean(node): table for node, table in past.nodes.items()},
             self._period,
         )
+
+
+def incident_of(remote: RemoteIncident, now: float, closed: float | None = None) -> Incident:
+    """The incident of an agent, of which only the labels and the start are known."""
+    kind = clean(remote.kind, 64)
+    job, node, component = (
+        None if text is None else clean(text)
+        for text in (remote.job, remote.node, remote.component)
+    )
+    where = " ".join(filter(None, (node, component))) or "the cluster"
+    place = f"{job}, {where}" if job and (node or component) else job or where
+    evidence = Evidence("reported by an agent, which has the evidence", node)
+    return Incident(
+        id=f"{kind}/{job or ''}/{node or ''}/{component or ''}",
+        kind=kind,
+        severity=remote.severity,
+        summary=clean(f"{place}: {kind.replace('_', ' ')}", 120),
+        opened_at=min(remote.opened_at, now),
+        closed_at=closed,
+        job=job,
+        node=node,
+        component=component,
+        evidence=(evidence,),
+    )
 
 
 def _urgency(incident: RemoteIncident) -> tuple[int, float, str, str, str, str]:

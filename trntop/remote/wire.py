@@ -38,6 +38,8 @@ MAX_ANNOUNCEMENT = 512 << 10
 """Bytes of a schema; decoded it takes up to a hundred times as much."""
 ANNOUNCE_SECONDS = 60.0
 """Interval at which the schema is repeated, so that any part of a recording can be read."""
+MAX_PERIOD = 60.0
+"""Limit of the seconds between frames that is announced."""
 MAX_VALUES = 1 << 18
 """Numbers in one frame."""
 MAX_NUMBER = 1e30
@@ -46,8 +48,12 @@ MAX_SOURCES = 64
 """Sources of one node."""
 MAX_COUNTS = 32
 """Counts of one source."""
+MAX_EVENTS = 1024
+"""Names of counts that are known to be clean."""
 MAX_PLACES = 64
 """Sets of columns whose positions are cached."""
+MAX_DEPTH = 16
+"""Of an inventory; recursion follows it."""
 MAX_SHARED = 256
 """Characters of a text that all nodes share in memory; longer ones are few."""
 MAX_SHARED_BYTES = 8192
@@ -91,6 +97,10 @@ class Schema(msgspec.Struct, tag=SCHEMA_TAG, frozen=True):
     """Number of nodes of the agent."""
     relay: bool = False
     """Whether they are other machines than the agent's own, so that these names are used."""
+    judge: str = ""
+    """The run of the aggregator that judges the node, see `trntop.remote.judges`; empty for an
+    agent.
+    """
 
 
 class _Source(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -177,8 +187,11 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
 
 _NONE = np.zeros(1)
+_TIMES = frozenset(name for name in CATALOG if name.endswith("_timestamp_seconds"))
 _NAMES = {name: name for name in BY_NAME}
 """Names that need no cleaning."""
+_clean_events: set[str] = set()
+"""Names of counts that need no cleaning."""
 _heads = msgspec.msgpack.Decoder(Head)
 _decoder = msgspec.msgpack.Decoder(Message)
 
@@ -226,6 +239,13 @@ class FrameReader:
         return messages
 
 
+def only(view: NodeView, columns: frozenset[str]) -> NodeView:
+    """A view without its other columns."""
+    table = view.frame.columns
+    kept = {name: table[name] for name in columns & table.keys()}
+    return NodeView(view.inventory, dataclasses.replace(view.frame, columns=kept))
+
+
 class FrameEncoder:
     """Encodes the views of one node.
 
@@ -233,12 +253,14 @@ class FrameEncoder:
         node: its name.
         period: seconds between its frames.
         relay: whether the node is another machine than the sender.
+        judge: the run of the sender, if it judges the node as an aggregator.
     """
 
-    def __init__(self, node: str, period: float, *, relay: bool = False) -> None:
+    def __init__(self, node: str, period: float, *, relay: bool = False, judge: str = "") -> None:
         self._node = node
         self._period = period
         self._relay = relay
+        self._judge = judge
         self._names: dict[str, None] = {}
         self._sizes: tuple[int, ...] = ()
         self._version: int | None = None
@@ -328,6 +350,7 @@ class FrameEncoder:
             inventory=inventory,
             nodes=self._nodes,
             relay=self._relay,
+            judge=self._judge,
         )
         return msgspec.msgpack.encode(schema, enc_hook=_plain)
 
@@ -447,6 +470,8 @@ class _Columns(Mapping[str, Column]):
             # An aggregator reports the node's offset from its own clock.
             offset = self.get(OFFSET) if OFFSET in moved.where or OFFSET in held else _NONE
             self._made[OFFSET] = offset + ahead
+            for name in _TIMES & names.keys():
+                self._made[name] = cast(Column, self.get(name)) - ahead
 
     def get(self, key: str, default: Any = None) -> Any:
         """As of a dict; the usual access."""
@@ -463,9 +488,15 @@ class _Columns(Mapping[str, Column]):
         return self._names.keys()
 
     def __getitem__(self, key: str) -> Column:
-        if (column := self.get(key)) is None:
-            raise KeyError(key)
-        return cast(Column, column)
+        # As `get`, which costs a call more: rules look up each column of each node.
+        column = self._made.get(key)
+        if column is None:
+            if (place := self._where.get(key)) is None or key not in self._names:
+                if key not in self._names:
+                    raise KeyError(key)
+                return self._held[key]
+            column = self._made[key] = self._tables[place[0]][place[1]]
+        return column
 
     def __contains__(self, key: object) -> bool:
         return key in self._names
@@ -536,6 +567,10 @@ class FrameDecoder:
         self.node = node
         self.period: float | None = None
         """Seconds between frames, by the schema."""
+        self.judge = ""
+        """The aggregator's run that judges the node, by the schema."""
+        self.relay = False
+        """Whether the sender is another machine than the node, by the schema."""
         self._digest = b""
         """Of the newest schema."""
         self._number = 0
@@ -544,7 +579,7 @@ class FrameDecoder:
         self._inventory = Inventory(node=node)
         self._held: _Resting | None = None
 
-    def take(self, data: bytes, ahead: float = 0.0) -> NodeView | None:
+    def decode(self, data: bytes, ahead: float = 0.0) -> NodeView | None:
         """The view of a frame; None for other messages, and without its schema and keyframe.
 
         Args:
@@ -579,6 +614,7 @@ class FrameDecoder:
         self._inventory = _inventory(message, self.node, self._inventory.version + 1)
         self._layout = _layout_of(message.columns, message.sizes, message.wide)
         self._number = message.layout
+        self.judge, self.relay = message.judge, message.relay
         self.period = message.period if 0 < message.period < math.inf else None
         self._digest = digest
 
@@ -606,10 +642,7 @@ class FrameDecoder:
                 source.reason and clean(source.reason),
                 source.time and source.time - ahead,
                 source.period,
-                {
-                    _shared(event): count
-                    for event, count in islice(source.counts.items(), MAX_COUNTS)
-                },
+                _cleaned_counts(source.counts),
             )
             for source in message.sources[:MAX_SOURCES]
         ]
@@ -699,6 +732,15 @@ def _same_column(data: bytes) -> Column:
     return np.frombuffer(data, np.float64)
 
 
+def _cleaned_counts(counts: dict[str, int]) -> dict[str, int]:
+    if len(counts) <= MAX_COUNTS and _clean_events.issuperset(counts):
+        return counts
+    for event in counts:
+        if len(event) <= MAX_SHARED and len(_clean_events) < MAX_EVENTS and clean(event) == event:
+            _clean_events.add(event)
+    return {_shared(event): count for event, count in islice(counts.items(), MAX_COUNTS)}
+
+
 def _shared(text: str) -> str:
     """Cleaned text, one object for equal texts."""
     return _same_text(text) if len(text) <= MAX_SHARED else clean(text)
@@ -743,12 +785,18 @@ def _array(kind: type, value: Any) -> object:
     return np.asarray(value, np.int64)
 
 
-def _cleaned(value: Any) -> Any:
-    """Cleans untrusted text in a tree of plain values."""
+def _cleaned(value: Any, depth: int = 0) -> Any:
+    """Cleans untrusted text in a tree of plain values.
+
+    Raises:
+        DecodeError: it is nested too deeply.
+    """
     if isinstance(value, str):
         return _shared(value)
+    if depth > MAX_DEPTH:
+        raise DecodeError(f"inventory nested more than {MAX_DEPTH} deep")
     if isinstance(value, dict):
-        return {_cleaned(key): _cleaned(each) for key, each in value.items()}
+        return {_cleaned(key, depth + 1): _cleaned(each, depth + 1) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_cleaned(each) for each in value]
+        return [_cleaned(each, depth + 1) for each in value]
     return value

@@ -5,6 +5,7 @@ collection loop (never on the screen's), does not block, and passes raw payloads
 decodes them.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -13,6 +14,9 @@ from trntop.core.model import Reading, Status
 
 class Sink(Protocol):
     """Receives the output of collectors. Call it on the collection loop only."""
+
+    aggregator: bool
+    """Whether this program judges its nodes for others, so that agents need not."""
 
     def now(self) -> float:
         """Stream time for new readings: unix seconds that only move forward."""
@@ -36,6 +40,15 @@ class Sink(Protocol):
         """Removes an owner of a node, with the sources that only it had; without owners, the node
         is removed.
         """
+        ...
+
+    @property
+    def wants_past(self) -> bool:
+        """Whether `past` has a use now: the session has just started."""
+        ...
+
+    def past(self, readings: Iterable[Reading]) -> None:
+        """Adds the past of a node: its readings from before its first one here, by time."""
         ...
 
     def warn(self, text: str) -> None:
@@ -63,6 +76,15 @@ class FocusAware(Protocol):
 
     def set_focus(self, node: str | None) -> None:
         """Sets the selected node, or none. Called on the collection loop."""
+        ...
+
+
+@runtime_checkable
+class Recalling(Protocol):
+    """A collector whose nodes hand over their past."""
+
+    async def recalled(self) -> None:
+        """Returns when each node has done so, or will not."""
         ...
 
 

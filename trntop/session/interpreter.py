@@ -8,11 +8,11 @@ from trntop.core.model import View
 
 SWITCH_SECONDS = 5e-4
 """How long a thread that computes keeps another waiting that comes back from the kernel. With the
-usual 5 ms a thread that reads a thousand sockets a second stands still while a screen is painted.
+usual 5 ms a thread that reads a thousand sockets a second stalls while a screen is painted.
 """
 COLLECT_AT = (100_000, 20, 100)
 """Objects, and rounds, after which cycles are looked for. Nearly all that a tick makes has none,
-and to look through what a thousand nodes said since takes 70 ms, in which nothing else runs.
+and to look through what a thousand nodes have sent since takes 70 ms, in which nothing else runs.
 """
 TRIM_SECONDS = 1.0
 """How often free memory is given back."""
@@ -28,7 +28,7 @@ def prepare() -> None:
 class Trimmer:
     """Gives free memory back to the system, as a subscriber of views.
 
-    What many nodes say comes and goes each second, in pieces of all sizes; between those that stay
+    Data of many nodes comes and goes each second, in pieces of all sizes; between those that stay
     glibc keeps a third more than is in use (malloc_trim(3)). Elsewhere it does nothing.
     """
 

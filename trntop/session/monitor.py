@@ -1,17 +1,25 @@
 """The single pipeline: readings in, views out. No I/O, no thread, no clock."""
 
+import heapq
 import logging
 import math
-from collections.abc import Iterable, Iterator, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
+from operator import attrgetter
 from typing import Protocol, TypeVar
 
 from trntop.analysis import Analyzer
-from trntop.catalog import AGENT, PROMETHEUS
+from trntop.analysis.analyzer import JobPhases
+from trntop.analysis.coverage import joined
+from trntop.catalog import AGENT, INCIDENTS, PROMETHEUS
 from trntop.core.errors import DecodeError
 from trntop.core.model import (
     Cluster,
+    Coverage,
     Incident,
     NeffProfile,
     NodeView,
@@ -23,9 +31,11 @@ from trntop.core.model import (
 from trntop.core.settings import Settings
 from trntop.pipeline.derive import compute_plan
 from trntop.pipeline.history import History
-from trntop.pipeline.jobs import job_means
+from trntop.pipeline.jobs import job_means, with_stalled
 from trntop.pipeline.node import NodeState
 from trntop.pipeline.skew import Skew
+from trntop.remote import past
+from trntop.remote.judges import Judges
 from trntop.remote.node import RemoteNode
 from trntop.remote.summary import SummaryTracker
 from trntop.sources import DECODERS
@@ -93,6 +103,7 @@ class Monitor:
         wanted: the quantities needed from its views, if not all. Others are then neither decoded
             nor computed, and there is no history.
         sparse: the beginning of the stream, if its sources are polled less often there.
+        observer: whether the incidents of aggregators are shown, instead of judging their nodes.
     """
 
     def __init__(
@@ -102,6 +113,8 @@ class Monitor:
         profiles: tuple[NeffProfile, ...] = (),
         wanted: frozenset[str] | None = None,
         sparse: SparsePast | None = None,
+        *,
+        observer: bool = False,
     ) -> None:
         self.period = period
         self.sparse = sparse
@@ -118,7 +131,13 @@ class Monitor:
         """Nodes reported by an agent."""
         self._summary: SummaryTracker | None = None
         """Summary from a Prometheus backend; then the agents evaluate the rules."""
+        self._judges = Judges() if observer else None
+        """The aggregators that evaluate the rules for their nodes."""
+        self._judged: frozenset[str] = frozenset()
+        """Their nodes."""
+        self._phases = JobPhases()
         self._incidents: tuple[Incident, ...] = ()
+        self._coverage = Coverage()
         self._order: list[str] = []
         self._analyzer = Analyzer(settings.analysis, period, settings.rules)
         self._generation = 0
@@ -128,9 +147,16 @@ class Monitor:
 
     def fresh(self) -> "Monitor":
         """A monitor without data, for another time of the same stream."""
-        other = Monitor(self.settings, self.period, self._profiles, self._plan.wanted)
+        other = Monitor(
+            self.settings, self.period, self._profiles, self._plan.wanted,
+            observer=self._judges is not None,
+        )  # fmt: skip
         other._generation = self._generation
         return other
+
+    def recover(self, incidents: Sequence[Incident], time: float) -> None:
+        """Continues an earlier run that ended at `time`, see `Analyzer.recover`."""
+        self._analyzer.recover(incidents, time)
 
     def feed(self, reading: Reading) -> None:
         """Adds one reading; a payload that cannot be decoded is counted and shown."""
@@ -139,6 +165,9 @@ class Monitor:
             return
         if reading.source == PROMETHEUS:
             self._feed_summary(reading)
+            return
+        if reading.source == INCIDENTS:
+            self._feed_judgment(reading)
             return
         decoder = DECODERS.get(reading.source)
         if decoder is None:
@@ -152,34 +181,26 @@ class Monitor:
         if reading.source in self._plan.skippable and node.is_up(reading.source):
             node.feed(reading, Sample())  # the node is up
             return
-        try:
-            sample = decoder(reading.data)
-        except DecodeError as error:
-            node.problem(reading.source, str(error))
-            return
-        except Exception as error:
-            # A defect of a decoder must cost one payload, not the collection.
-            log.exception("decoding %s of %s", reading.source, reading.node)
-            node.problem(reading.source, f"internal error: {type(error).__name__}")
-            return
-        node.feed(reading, sample)
+        with _guarded(reading, partial(node.problem, reading.source)):
+            node.feed(reading, decoder(reading.data))
 
     def _feed_remote(self, reading: Reading) -> None:
         if (node := self._remote(reading.node)) is None:
             return
-        try:
+        with _guarded(reading, node.problem):
             node.feed(reading)
-        except DecodeError as error:
-            node.problem(str(error))
+
+    def _feed_judgment(self, reading: Reading) -> None:
+        """Adds incidents of an aggregator; a recording of them is judged again."""
+        if self._judges is not None:
+            with _guarded(reading, partial(log.warning, "%s: %s", reading.node)):
+                self._judges.take(reading)
 
     def _feed_summary(self, reading: Reading) -> None:
         """Adds the answer of a Prometheus backend; nodes that it no longer lists are removed."""
         summary = self._summary_tracker()
-        try:
-            summary.take(reading)
-        except DecodeError as error:
-            summary.complain(str(error))
-            return
+        with _guarded(reading, summary.complain):
+            summary.add(reading)
         roster = summary.roster
         if roster is not None and (gone := self._remotes.keys() - roster):
             for name in gone:
@@ -205,7 +226,7 @@ class Monitor:
         if sources is None or AGENT in sources:
             self._remotes.pop(name, None)
         node = self._nodes.get(name)
-        if node is not None and (sources is None or not node.forget(sources)):
+        if node is not None and (sources is None or not node.drop_sources(sources)):
             del self._nodes[name]
         self._list()
 
@@ -221,6 +242,8 @@ class Monitor:
             node.restart()
         if self._summary is not None:
             self._summary.restart()
+        if self._judges is not None:
+            self._judges.restart()
 
     def resume(self) -> None:
         """Restarts a looped stream."""
@@ -250,13 +273,42 @@ class Monitor:
     def evaluate(self, cluster: Cluster, lag: float = 0.0) -> View:
         """Evaluates the rules on the nodes of a tick."""
         if self._summary is None:
-            self._incidents = self._analyzer.tick(cluster)
-            cluster = replace(cluster, phases=self._analyzer.phases)
+            cluster = self._judge(cluster)
         else:
             self._incidents = self._summary.incidents(cluster.time)
         if self._plan.wanted is None:
             self._record(cluster, dict(job_means(cluster)))
         return self._shown(cluster, lag)
+
+    def _judge(self, cluster: Cluster) -> Cluster:
+        """Evaluates the rules on all nodes that no aggregator judges; the cluster with phases."""
+        judge_of = {}
+        if self._judges is not None:
+            judge_of = {name: node.judge for name, node in self._remotes.items() if node.judge}
+        if judge_of.keys() - self._judged:
+            # What was found on them before they had a judge is not known to be over.
+            self._analyzer = Analyzer(self.settings.analysis, self.period, self.settings.rules)
+        self._judged = frozenset(judge_of)
+        if self._judges is None or not judge_of:
+            self._incidents = self._analyzer.tick(cluster)
+            self._coverage = self._analyzer.coverage
+            aggregated = None if self._judges is None else self._judges.aggregated
+            cluster = replace(cluster, phases=self._analyzer.phases, aggregated=aggregated)
+            return with_stalled(cluster, self._incidents, self._analyzer.job_of)
+        rest = {name: view for name, view in cluster.nodes.items() if name not in judge_of}
+        newest: dict[str, float] = {}
+        for name, judge in judge_of.items():
+            newest[judge] = max(newest.get(judge, 0.0), self._remotes[name].received)
+        ages = {judge: cluster.time - time for judge, time in newest.items()}
+        judged = self._judges.incidents(ages, cluster.time)
+        found = [*self._analyzer.tick(replace(cluster, nodes=rest)), *judged]
+        found.sort(key=_urgency)
+        self._incidents = tuple(found)
+        coverages = self._judges.coverages(set(judge_of.values()))
+        self._coverage = joined([*coverages, *([self._analyzer.coverage] if rest else [])])
+        phases, judges = self._phases.tick(cluster), self._judges.of(Counter(judge_of.values()))
+        cluster = replace(cluster, phases=phases, judges=judges)
+        return with_stalled(cluster, self._incidents, self._phases.job_of)
 
     def _record(self, cluster: Cluster, means: dict[str, float]) -> None:
         """Adds a tick to the history; sparse ticks are repeated until the next."""
@@ -276,7 +328,10 @@ class Monitor:
 
     def _shown(self, cluster: Cluster, lag: float = 0.0) -> View:
         self._generation += 1
-        return View(self._generation, cluster.time, cluster, self._incidents, self.ended, lag)
+        return View(
+            self._generation, cluster.time, cluster, self._incidents, self.ended, lag,
+            self._coverage,
+        )  # fmt: skip
 
     def _node(self, name: str) -> NodeState | None:
         node = self._nodes.get(name)
@@ -300,11 +355,32 @@ class Monitor:
         self._order = sorted(self._nodes.keys() | self._remotes.keys())
 
 
+def _urgency(incident: Incident) -> tuple[float, float, float]:
+    """Sorts open ones first, worst first; then the closed ones, newest first."""
+    closed = math.inf if incident.closed_at is None else incident.closed_at
+    rank = incident.severity.rank if incident.open else 0
+    return -closed, -rank, incident.opened_at
+
+
+@contextmanager
+def _guarded(reading: Reading, complain: Callable[[str], object]) -> Iterator[None]:
+    """Reports what is wrong with a payload; a defect of a decoder costs no more than it."""
+    try:
+        yield
+    except DecodeError as error:
+        complain(str(error))
+    except Exception as error:
+        log.exception("decoding %s of %s", reading.source, reading.node)
+        complain(f"internal error: {type(error).__name__}")
+
+
 def play(
     readings: Iterable[Reading],
     monitor: Follower[Shown],
     skew: Skew | None = None,
-    beat: float | None = None,
+    tick_at: float | None = None,
+    *,
+    ends: bool = True,
 ) -> Iterator[Shown]:
     """Runs a recorded or simulated stream through `monitor`, one view per period of its time.
 
@@ -317,7 +393,8 @@ def play(
         readings: the stream, in the order of arrival.
         monitor: receives the readings and makes the views.
         skew: aligns the clocks; a new one by default.
-        beat: a time on which a tick falls; by default, one period after the first reading.
+        tick_at: a time on which a tick falls; by default, one period after the first reading.
+        ends: whether the stream is over after its last reading; if not, the last view is earlier.
     """
     skew = Skew() if skew is None else skew
     due = now = None
@@ -325,11 +402,13 @@ def play(
     for reading in skew.aligned(readings):
         time = skew.time
         if now is None or due is None:
-            now, due = time, time + monitor.period
+            step = monitor.period
             if sparse is not None:
                 dense = time + sparse.until
-            if beat is not None:
-                due -= (time - beat) % monitor.period
+                step = sparse.every if sparse.until and tick_at is not None else step
+            now, due = time, time + step
+            if tick_at is not None:
+                due -= (time - tick_at) % step
         if abs(time - now) > MAX_CATCH_UP:
             yield monitor.tick(now)
             if time < now:
@@ -340,6 +419,32 @@ def play(
             yield monitor.tick(due)
             due += sparse.every if sparse is not None and due < dense else monitor.period
         monitor.feed(reading)
-    if now is not None:
+    if now is not None and ends:
         monitor.end(now)
         yield monitor.tick(now)
+
+
+def recall(
+    pasts: Iterable[Iterable[Reading]],
+    monitor: Monitor,
+    now: float,
+    arrived: Iterable[Reading] = (),
+) -> Iterator[View]:
+    """Plays the past of nodes, then what has arrived meanwhile; ticks are sparse in the older part.
+
+    Args:
+        pasts: of each node, by time.
+        monitor: receives it.
+        now: the present.
+        arrived: later readings, read after the past.
+    """
+    rests = [iter(readings) for readings in pasts]
+    heads = [reading for rest in rests if (reading := next(rest, None)) is not None]
+    merged = heapq.merge(heads, *rests, key=attrgetter("time"))
+    if heads:
+        dense = past.DENSE_SECONDS if len(rests) <= past.DENSE_NODES else past.STEP
+        until = now - dense - min(reading.time for reading in heads)
+        monitor.sparse = SparsePast(max(0, int(until // past.STEP) * past.STEP), past.STEP)
+    # A period after the frames of a step.
+    yield from play(chain(merged, arrived), monitor, tick_at=monitor.period, ends=False)
+    monitor.sparse = None

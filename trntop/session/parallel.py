@@ -115,17 +115,17 @@ class Shares:
         processes: list[ForkProcess] = []
         pipes: list[Connection] = []
         try:
-            for place in range(self._workers):
-                here, there = context.Pipe(duplex=False)
+            for worker in range(self._workers):
+                receiver, sender = context.Pipe(duplex=False)
                 with suppress(OSError):  # a user may have too many already
-                    fcntl.fcntl(there.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-                pipes.append(here)
+                    fcntl.fcntl(sender.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+                pipes.append(receiver)
                 process = context.Process(
-                    target=self._follow, args=(place, there, pipes), daemon=True
+                    target=self._follow, args=(worker, sender, pipes), daemon=True
                 )
                 process.start()
                 processes.append(process)
-                there.close()
+                sender.close()
             yield from self._join([_Share(pipe) for pipe in pipes])
         finally:
             for pipe in pipes:
@@ -147,16 +147,16 @@ class Shares:
             cluster = Cluster(time, {name: views[name] for name in sorted(views)})
             yield self._monitor.evaluate(cluster)
 
-    def _follow(self, place: int, pipe: Connection, others: list[Connection]) -> None:
+    def _follow(self, worker: int, pipe: Connection, pipes: list[Connection]) -> None:
         """The work of one forked process."""
         # Ctrl-C is for the first process, at whose end the pipes break.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         gc.freeze()
         gc.set_threshold(COLLECT_AT)
-        for other in others:
-            other.close()
+        for pipe_of_another in pipes:
+            pipe_of_another.close()
         sender = _Sender(pipe)
-        part = _Part(self._monitor, place, self._workers)
+        part = _Part(self._monitor, worker, self._workers)
         try:
             try:
                 for cluster in play(self._readings(), part):
@@ -167,7 +167,7 @@ class Shares:
             except BrokenPipeError:
                 raise
             except Exception as error:
-                log.exception("share %d of the nodes", place)
+                log.exception("share %d of the nodes", worker)
                 sender.put(TrntopError(f"{type(error).__name__}: {error}"))
         except BrokenPipeError:
             pass
@@ -176,20 +176,20 @@ class Shares:
 class _Part:
     """Passes some of the nodes of a stream to a monitor; nodes take turns as they appear."""
 
-    def __init__(self, monitor: Monitor, place: int, workers: int) -> None:
+    def __init__(self, monitor: Monitor, worker: int, workers: int) -> None:
         self.period = monitor.period
         self.sparse: SparsePast | None = None
         self.restart = monitor.restart
         self.end = monitor.end
         self.tick = monitor.cluster
         self._monitor = monitor
-        self._place = place
+        self._worker = worker
         self._workers = workers
         self._turns: dict[str, int] = {}
 
     def feed(self, reading: Reading) -> None:
         turn = self._turns.setdefault(reading.node, len(self._turns))
-        if turn % self._workers == self._place:
+        if turn % self._workers == self._worker:
             self._monitor.feed(reading)
 
 
@@ -275,12 +275,12 @@ class _Share:
                     (column, slice(*at)) for column, at in zip(layout[0], bounds, strict=True)
                 ]
             end = start + sum(known.layout[1])
-            own = values[start:end]
+            node_values = values[start:end]
             start = end
             frame = Frame(
                 node=name,
                 time=time,
-                columns={column: own[place] for column, place in known.places},
+                columns={column: node_values[place] for column, place in known.places},
                 sources=tuple(
                     [SourceState(name, State(state), *rest) for name, state, *rest in sources]
                 ),

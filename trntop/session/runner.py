@@ -8,19 +8,21 @@ import asyncio
 import contextlib
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
-from trntop.core.model import Cluster, Reading, State, Status, View
+from trntop.catalog import INCIDENTS
+from trntop.core.model import Cluster, Incident, Reading, State, Status, View
 from trntop.pipeline.history import History
 from trntop.pipeline.skew import Skew
 from trntop.recording.blackbox import BlackBox
 from trntop.remote.names import NodeNames
 from trntop.session.clock import SteadyClock
-from trntop.session.collector import Collector, FocusAware
-from trntop.session.monitor import Monitor, play
+from trntop.session.collector import Collector, FocusAware, Recalling
+from trntop.session.monitor import Monitor, play, recall
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +44,9 @@ ROUNDING = 1e-3
 GAP = 60.0
 GAP_SHOWN = 2.0
 """A gap of the stream longer than `GAP` seconds is shortened to this in playback."""
+
+PAST_TIMEOUT = (2.0, 1.0, 15.0)
+"""Seconds to wait for the past of all nodes, after the newest one, and in all."""
 
 Span = tuple[float, float]
 Subscriber = Callable[[View], None]
@@ -74,6 +79,8 @@ class Session:
         tap: receives every reading first (the recorder).
         black_box: keeps the newest readings of live sources.
         notes: returns the losses in damaged inputs so far.
+        aggregator: whether it judges its nodes for others.
+        recall: whether to begin with the past that agents hand over.
     """
 
     def __init__(
@@ -89,7 +96,10 @@ class Session:
         tap: Tap | None = None,
         black_box: BlackBox | None = None,
         notes: Callable[[], Sequence[str]] = tuple,
+        aggregator: bool = False,
+        recall: bool = False,
     ) -> None:
+        self._aggregator = aggregator
         self.notes = notes
         self.playback = (playback or Playback()) if stream is not None else None
         self.description = description
@@ -99,6 +109,9 @@ class Session:
         self._stream = stream
         self._stream_from = stream_from
         self._find_span = span
+        self._recall = recall
+        self._catching_up = False
+        """Whether the past is awaited or played."""
         self._tap = tap if black_box is None else black_box.append
         self.black_box = black_box
         self.warn: Callable[[str], None] = log.warning
@@ -142,6 +155,15 @@ class Session:
     @property
     def seekable(self) -> bool:
         return self._stream_from is not None
+
+    @property
+    def loading(self) -> bool:
+        """Whether its views are of the past and catch up with the present."""
+        return self._catching_up or (self.playback is not None and self.playback.catch_up)
+
+    def recover(self, incidents: Sequence[Incident], time: float) -> None:
+        """Continues an earlier run that ended at `time`; call it before `start`."""
+        self._monitor.recover(incidents, time)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Calls `subscriber` with each new view, on the session's thread: return at once."""
@@ -196,7 +218,7 @@ class Session:
 
     def _received(self, node: str) -> None:
         """Shows new data of the selected node at once, not at the next tick."""
-        if node == self._pending_focus:
+        if node == self._pending_focus and not self._catching_up:
             self._pending_focus = None
             # After the collector's messages: one node may need several.
             asyncio.get_running_loop().call_soon(
@@ -254,14 +276,19 @@ class Session:
 
     async def _collect(self) -> None:
         sink = _Sink(
-            self._monitor, self.clock, self._tap, lambda text: self.warn(text), self._received
-        )
+            self._monitor, self.clock, self._tap, lambda text: self.warn(text), self._received,
+            aggregator=self._aggregator,
+        )  # fmt: skip
         self._pass_focus()
+        recalling = [each for each in self._collectors if isinstance(each, Recalling)]
+        self._catching_up = sink.wants_past = self._recall and bool(recalling)
         tasks = [asyncio.create_task(_guarded(collector, sink)) for collector in self._collectors]
         period = self._monitor.settings.collect.period
         loop = asyncio.get_running_loop()
-        planned = due = loop.time()
         try:
+            if self._catching_up:
+                await self._load_past(sink, recalling)
+            planned = due = loop.time()
             while True:
                 lag = loop.time() - planned
                 self._publish(self._monitor.tick(self.clock.now(), max(0.0, lag)))
@@ -274,6 +301,23 @@ class Session:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _load_past(self, sink: "_Sink", recalling: Sequence[Recalling]) -> None:
+        """Plays the past of all nodes, then what has arrived meanwhile."""
+        loop = asyncio.get_running_loop()
+        least, more, most = PAST_TIMEOUT
+        began = loop.time()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(least) as deadline:
+                sink.extend = lambda: deadline.reschedule(
+                    min(max(began + least, loop.time() + more), began + most)
+                )
+                await asyncio.gather(*(collector.recalled() for collector in recalling))
+        views = recall(sink.pasts, self._monitor, self.clock.now(), sink.arrived())
+        for view in views:
+            self._publish(view)
+            await asyncio.sleep(0)
+        self._catching_up = sink.wants_past = False
 
     async def _play(self, stream: Callable[[], Iterable[Reading]], playback: Playback) -> None:
         """Plays the stream to its end, again if it loops, and seeks on request."""
@@ -391,7 +435,7 @@ class Session:
         assert self._stream_from is not None
         monitor, skew = self._monitor.fresh(), Skew()
         readings = self._tapped(self._stream_from(time - lead), shift)
-        views = play(readings, monitor, skew, beat=time + shift)
+        views = play(readings, monitor, skew, tick_at=time + shift)
         view = await self._play_to(views, time + shift, may_continue)
         if view is None:
             return None
@@ -458,13 +502,39 @@ class _Sink:
         tap: Tap | None,
         warn: Callable[[str], None],
         received: Callable[[str], None],
+        *,
+        aggregator: bool = False,
     ) -> None:
+        self.aggregator = aggregator
         self._monitor = monitor
         self._clock = clock
         self._tap = tap
         self._names = NodeNames()
         self.warn = warn
         self._received = received
+        self.wants_past = False
+        self.pasts: list[Iterable[Reading]] = []
+        self.extend: Callable[[], None] = lambda: None
+        """Called with each past."""
+        self._held: deque[Reading | Callable[[], None]] = deque()
+        """Readings and removals since the start, while the past is loaded."""
+        self._statuses: dict[tuple[str, str], Status] = {}
+        """Node and source → its status, unless a reading came after it."""
+
+    def past(self, readings: Iterable[Reading]) -> None:
+        self.pasts.append(readings)
+        self.extend()
+
+    def arrived(self) -> Iterator[Reading]:
+        """What has arrived while the past was loaded; what is no reading takes effect with it."""
+        while self._held:
+            arrived = self._held.popleft()
+            if isinstance(arrived, Reading):
+                yield arrived
+            else:
+                arrived()
+        for status in self._statuses.values():
+            self._monitor.status(status)
 
     def now(self) -> float:
         return self._clock.now()
@@ -472,17 +542,31 @@ class _Sink:
     def reading(self, reading: Reading) -> None:
         if self._tap is not None:
             self._tap(reading)
+        if self.wants_past and reading.source != INCIDENTS:
+            self._held.append(reading)
+            self._statuses.pop((reading.node, reading.source), None)
+            return
         self._monitor.feed(reading)
         self._received(reading.node)
 
     def status(self, status: Status) -> None:
+        if self.wants_past:
+            self._statuses[status.node, status.source] = status
+            return
         self._monitor.status(status)
 
     def register(self, node: str, owner: str, *sources: str) -> str:
         return self._names.register(node, owner, *sources)
 
     def remove(self, node: str, owner: str = "") -> None:
-        self._monitor.remove(node, self._names.drop(node, owner))
+        left = self._names.drop(node, owner)
+        if self.wants_past:
+            self._held.append(partial(self._monitor.remove, node, left))
+            for place in [place for place in self._statuses if place[0] == node]:
+                if left is None or place[1] in left:
+                    del self._statuses[place]
+            return
+        self._monitor.remove(node, left)
 
 
 async def _guarded(collector: Collector, sink: _Sink) -> None:

@@ -1,4 +1,4 @@
-"""Allocations of parts of a node: to jobs of Slurm or its like, and to Kubernetes' pods.
+"""Allocations of parts of a node: to jobs of a scheduler such as Slurm, and to Kubernetes' pods.
 
     job-mapping    {"period", "files": {"0": ["4711"], "all": ["4712"]}, "errors": […]}
     pod-resources  {"period", "pods": [{"namespace", "name", "containers": [{"name",
@@ -26,7 +26,7 @@ PERIOD = 10.0
 ALL = "all"
 """Name of the file for all devices."""
 DEVICE_RESOURCES = ("aws.amazon.com/neuron", "aws.amazon.com/neurondevice")
-"""The present name, and the one before 2024."""
+"""The current name, and the one before 2024."""
 CORE_RESOURCE = "aws.amazon.com/neuroncore"
 DRIVER = "neuron.aws.com"
 """Of dynamic resource allocation; its devices are called `neurondevice3`."""
@@ -84,7 +84,7 @@ def decode_jobs(data: bytes) -> Sample:
     """The jobs that the node or its devices are allocated to.
 
     Raises:
-        DecodeError: the payload is no JSON object of this kind.
+        DecodeError: the payload is not a JSON object of this kind.
     """
     mapping, found = tolerant.decode(data, _jobs_decoder)
     problems = [*found, *map(clean, mapping.errors)]
@@ -117,7 +117,7 @@ def decode_pods(data: bytes) -> Sample:
     """The containers that Neuron devices or cores are allocated to.
 
     Raises:
-        DecodeError: the payload is no JSON object of this kind.
+        DecodeError: the payload is not a JSON object of this kind.
     """
     listed, found = tolerant.decode(data, _pods_decoder)
     problems = [*found]
@@ -159,9 +159,9 @@ def index_of(text: str) -> int | None:
 
 def _indices(ids: Iterable[str], problems: list[str]) -> set[int]:
     indices = set()
-    for one in ids:
-        if (index := index_of(one)) is None:
-            problems.append(f"{clean(one, MAX_NAME)}: not the index of a Neuron device or core")
+    for text in ids:
+        if (index := index_of(text)) is None:
+            problems.append(f"{clean(text, MAX_NAME)}: not the index of a Neuron device or core")
         else:
             indices.add(index)
     return indices

@@ -65,7 +65,7 @@ def decode(data: bytes) -> Sample:
     """One minute of a node.
 
     Raises:
-        DecodeError: the payload is no JSON object of this kind.
+        DecodeError: the payload is not a JSON object of this kind.
     """
     minute, problems = tolerant.decode(data, _decoder)
     facts = {clean(name, 64): clean(text) for name, text in list(minute.facts.items())[:16]}

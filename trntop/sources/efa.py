@@ -81,7 +81,7 @@ def decode(data: bytes) -> Sample:
     """One reading of all devices.
 
     Raises:
-        DecodeError: the payload is no JSON object of this kind.
+        DecodeError: the payload is not a JSON object of this kind.
     """
     report, problems = tolerant.decode(data, _decoder)
     notes = list(problems)

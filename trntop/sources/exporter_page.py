@@ -2,7 +2,7 @@
 
 Format: https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4: a series a
 line, `name{label="value",…} number [timestamp]`. prometheus_client's parser needs 15 ms for the
-1,700 series of a node; this one reads only the families that are asked for, and each set of labels
+1,700 series of a node; this one reads only the requested families, and each set of labels
 once.
 """
 
@@ -39,7 +39,7 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True)
 class Page:
-    """The families of a page that were asked for."""
+    """The requested families of a page."""
 
     families: dict[str, list[Series]]
     problems: tuple[str, ...]

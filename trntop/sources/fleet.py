@@ -30,7 +30,7 @@ def decode(data: bytes) -> Sample:
     """The facts of one node.
 
     Raises:
-        DecodeError: the payload is no JSON object of this kind.
+        DecodeError: the payload is not a JSON object of this kind.
     """
     listed, problems = tolerant.decode(data, _decoder)
     facts = {

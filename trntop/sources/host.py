@@ -1,4 +1,4 @@
-"""The host: `{"period", "cpu", "memory", "network", "disk", "lustre", "processes", …}`.
+"""The host: `{"period", "cpu", "memory", "network", "disk", "lustre", "nfs", "processes", …}`.
 
 Bytes are cumulative: since boot, or since a file system was mounted. A count of which the
 reader saw only a part is absent with the reason.
@@ -22,7 +22,13 @@ MAX_ERRORS = 16
 EC2 = "Amazon EC2"
 """The firmware's vendor on Nitro instances."""
 
-_BYTES = ("network_rx", "network_tx", "disk_read", "disk_written", "lustre_read", "lustre_written")
+_VOLUMES = ("disk", "lustre", "nfs")
+_BYTES = (
+    *("network_rx", "network_tx"),
+    *(f"{name}_{way}" for name in _VOLUMES for way in ("read", "written")),
+)
+REMOTE = "://"
+"""Part of the place of a compile cache that is not a directory."""
 _LAYOUT = Layout(
     (("node_cpu_busy_ratio",), Range(limit=1.0)),
     (("node_load1",), Range(limit=1e6)),
@@ -67,6 +73,7 @@ class _Compiler(msgspec.Struct, gc=False):
 
 
 class _Cache(msgspec.Struct, gc=False):
+    path: str = ""
     modules: float | None = None
     partial: bool = False
 
@@ -79,6 +86,7 @@ class _Host(msgspec.Struct, gc=False):
     network: dict[str, _Interface] = {}
     disk: _Volume = msgspec.field(default_factory=_Volume)
     lustre: dict[str, _Volume] = {}
+    nfs: dict[str, _Volume] = {}
     processes: _Processes = msgspec.field(default_factory=_Processes)
     compilers: list[_Compiler] | None = None
     compile_cache: _Cache = msgspec.field(default_factory=_Cache)
@@ -92,7 +100,7 @@ def decode(data: bytes) -> Sample:
     """One reading of the host.
 
     Raises:
-        DecodeError: the payload is no JSON object of this kind.
+        DecodeError: the payload is not a JSON object of this kind.
     """
     host, problems = tolerant.decode(data, _decoder)
     compilers = host.compilers
@@ -104,6 +112,9 @@ def decode(data: bytes) -> Sample:
         absent["node_compilers"] = "not all processes could be read"
     if host.compile_cache.partial:
         absent["node_compile_cache_modules"] = "not all modules could be read"
+    if REMOTE in (cache := clean(host.compile_cache.path, 128)):
+        facts["facts"]["compile_cache"] = cache
+        absent["node_compile_cache_modules"] = f"modules at {cache} are not counted"
     row = (
         host.cpu.busy,
         host.cpu.load1,
@@ -117,6 +128,8 @@ def decode(data: bytes) -> Sample:
         host.disk.written_bytes,
         _total(volume.read_bytes for volume in host.lustre.values()),
         _total(volume.written_bytes for volume in host.lustre.values()),
+        _total(volume.read_bytes for volume in host.nfs.values()),
+        _total(volume.written_bytes for volume in host.nfs.values()),
     )
     return Sample(
         columns=_LAYOUT.columns([row]),
@@ -150,7 +163,7 @@ def _compilation(compilers: list[_Compiler]) -> Compilation | None:
 SOURCE = Source(
     name=HOST,
     decode=decode,
-    gives="CPU, memory, network, disks, Lustre, compilers and compile cache",
+    gives="CPU, memory, network, disks, Lustre, NFS (EFS), compilers and compile cache",
     origin="psutil, `/proc`, and the directory of the compile cache",
     needs="nothing on the host; in a container its `/proc` (setting `collect.root`)",
     without="no host panel, and a compilation looks like idle cores",

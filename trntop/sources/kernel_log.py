@@ -74,7 +74,7 @@ def decode(data: bytes) -> Sample:
     """The lines since the reading before.
 
     Raises:
-        DecodeError: the payload is no JSON object of this kind.
+        DecodeError: the payload is not a JSON object of this kind.
     """
     log, notes = tolerant.decode(data, _decoder)
     texts = [line.text for line in reversed(log.lines[-MAX_LINES:]) if relevant(line.text)]

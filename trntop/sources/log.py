@@ -1,5 +1,8 @@
 """Lines of training logs: `{"file", "job", "lines": [{"text", "values"?}, …]}`.
 
+`"timeouts": {"count", "lines"}` and `"compilations": {"hits", "misses", "seconds"}` count what the
+log has reported since the payload before; see `trntop.sources.log_events`.
+
 The forms are those that the training libraries for Trainium print: TorchTitan
 (`MetricsProcessor.log`), the pretraining examples of NeuronX Distributed, the progress bar of
 NeuronX Distributed Training and NeMo, the MLP tutorial of torch-neuronx, and the dictionaries of
@@ -19,11 +22,18 @@ from trntop.catalog import LOG, Entity
 from trntop.core.errors import DecodeError
 from trntop.core.model import Sample
 from trntop.core.text import clean
-from trntop.sources import tolerant
+from trntop.sources import log_events, tolerant
 from trntop.sources.source import Role, Source
 
 MAX_TEXT = 4096
 """Characters of a line that are read."""
+MAX_TIMEOUTS = 8
+MAX_EVENTS = 1e9
+COMPILATIONS = {
+    "hits": "node_compile_cache_hits_total",
+    "misses": "node_compile_cache_misses_total",
+    "seconds": "node_compile_seconds_total",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,7 @@ FIELDS = {
     "tokens_per_second": Field(("job_tokens_per_second",)),
     "tokens_per_second_per_device": Field(("job_tokens_per_second_per_device",)),
     "samples_per_second": Field(("job_samples_per_second",)),
+    "epoch": Field(("job_epoch",), most=1e9),
 }
 """By the names of groups; `mfu` is in percent."""
 
@@ -91,7 +102,7 @@ FORMS = (
         r"\bstep (?P<step>#) step_time",
         r"\bstep_time (?P<step_seconds>#)s",
         r"\bthroughput (?P<samples_per_second>#)",
-        r"\bstep loss (?P<loss>#)",
+        r"\bseq/s (?:step )?loss (?P<loss>#)",
         r"\bgrad norm (?P<grad_norm>#)",
     ),
     _form(
@@ -117,6 +128,8 @@ FORMS = (
             r"\b(?:reduced_train_loss|loss|global_step)=",
         ),
         r"\bglobal_step=(?P<step>#)",
+        r"\bEpoch (?P<epoch>\d{1,9}):",
+        r"\b(?P<epoch_steps>\d{1,12}/\d{1,12}) \[",
         r", (?P<step_seconds>#)s/it",
         r", (?P<steps_per_second>#)it/s",
         r"\breduced_train_loss=(?P<loss>#)",
@@ -133,6 +146,7 @@ FORMS = (
         "Hugging Face Trainer, optimum-neuron",
         (r"\{'(?:loss|train/)",),
         r"'loss': '?(?P<loss>#)",
+        r"'epoch': '?(?P<epoch>#)",
         r"'grad_norm': '?(?P<grad_norm>#)",
         r"'train_tokens_per_second': '?(?P<tokens_per_second>#)",
         r"'train/(?:global_)?tokens_per_sec': '?(?P<tokens_per_second>#)",
@@ -149,10 +163,17 @@ class _Line(msgspec.Struct, gc=False):
     values: dict[str, float | None] | None = None
 
 
+class _Timeouts(msgspec.Struct):
+    count: int = 0
+    lines: list[str] = []
+
+
 class _Lines(msgspec.Struct):
     file: str = ""
     job: str = ""
     lines: list[_Line] = []
+    timeouts: _Timeouts | None = None
+    compilations: dict[str, float] | None = None
 
 
 _decoder = msgspec.json.Decoder(_Lines)
@@ -166,7 +187,7 @@ def plain(text: str) -> str:
 def recognize(text: str) -> tuple[str, dict[str, float]]:
     """The name of a line's form and its values, by the names in `FIELDS`.
 
-    Both are empty for a line of no known form. What is no number, like a loss of `nan`, is left
+    Both are empty for a line of no known form. What is not a number, like a loss of `nan`, is left
     out.
     """
     text = plain(text)
@@ -176,6 +197,11 @@ def recognize(text: str) -> tuple[str, dict[str, float]]:
             values: dict[str, float] = {}
             for match in found:
                 ((name, digits),) = match.groupdict().items()
+                if name == "epoch_steps":
+                    done, steps = map(int, digits.split("/"))
+                    if "epoch" in values and 0 < done <= steps:
+                        values["epoch"] += done / steps
+                    continue
                 value = number(digits)
                 if name == "steps_per_second":
                     name, value = "step_seconds", 1.0 / value if value else None
@@ -218,7 +244,8 @@ def decode(data: bytes) -> Sample:
         if form:
             newest.pop(form, None)
             newest[form] = found
-    if not newest:
+    deltas = _deltas(record)
+    if not newest and not deltas:
         raise DecodeError("no line of a known form")
     values = {name: value for found in newest.values() for name, value in found.items()}
     columns = {
@@ -230,11 +257,30 @@ def decode(data: bytes) -> Sample:
     }
     job = clean(record.job, 128) or "job"
     return Sample(
-        keys={Entity.JOB: (job,)},
+        keys={Entity.JOB: (job,)} if newest else {},
         columns=columns,
-        problems=problems,
+        deltas=deltas,
+        problems=(*_timeouts(record), *problems),
         part=f"{job}/{clean(record.file)}",
     )
+
+
+def _timeouts(record: _Lines) -> list[str]:
+    lines = record.timeouts.lines[:MAX_TIMEOUTS] if record.timeouts else []
+    return [found for line in lines if (found := log_events.collective_timeout(line[:MAX_TEXT]))]
+
+
+def _deltas(record: _Lines) -> dict[str, float]:
+    """What the log has counted, where it has reported such events."""
+    deltas = {}
+    if record.timeouts and 0 < record.timeouts.count < MAX_EVENTS:
+        deltas["node_collective_timeouts_total"] = float(record.timeouts.count)
+    counts = record.compilations or {}
+    if any(counts.values()):
+        for name, quantity in COMPILATIONS.items():
+            if 0 <= (count := counts.get(name, 0.0)) < MAX_EVENTS:
+                deltas[quantity] = count
+    return deltas
 
 
 SOURCE = Source(
@@ -243,7 +289,8 @@ SOURCE = Source(
     role=Role.TRAINING,
     collector="trntop.collectors.training_log",
     stale_after=60.0,  # a log may print each tenth step only
-    gives="step, loss, tokens/s, MFU and step time from the lines a training run prints",
+    gives="step, loss, tokens/s, MFU and step time from the lines a training run prints; compile "
+    "time, lookups in the compile cache, collectives that timed out",
     origin="the files named in the setting `collect.logs`",
     needs="a log of TorchTitan, NxD, NeMo, optimum-neuron, or a pattern in `collect.log_patterns`",
     without="these values, unless step telemetry reports them",

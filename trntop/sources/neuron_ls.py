@@ -46,17 +46,17 @@ def decode(data: bytes) -> Sample:
     """One output of neuron-ls.
 
     Raises:
-        DecodeError: it is no JSON, or holds no list of devices.
+        DecodeError: it is not JSON, or has no list of devices.
     """
     tree, problems = tolerant.decode(data, _decoder)
     top, entries = _unpack(tree)
     devices: dict[int, Entry] = {}
-    for entry in filter(_is, entries[:MAX_DEVICES]):
+    for entry in filter(_is_object, entries[:MAX_DEVICES]):
         index = _number(entry.get("neuron_device", entry.get("device")))
         if index is not None and index >= 0:
             devices.setdefault(index, entry)
     if unread := len(entries) - len(devices):
-        problems += (f"{unread} entries that are no further device",)
+        problems += (f"{unread} entries without another device",)
     if not devices:
         return Sample(
             period=PERIOD,
@@ -75,6 +75,15 @@ def decode(data: bytes) -> Sample:
     if len(sizes) == 1:
         facts["lnc"] = sizes.pop()
     return Sample(facts=facts, period=PERIOD, problems=problems)
+
+
+def cores(data: bytes) -> int:
+    """The logical NeuronCores of an output of neuron-ls; 0 if it does not state them."""
+    _, entries = _unpack(tolerant.decode(data, _decoder)[0])
+    counts = (
+        _number(entry.get("nc_count")) for entry in entries[:MAX_DEVICES] if _is_object(entry)
+    )
+    return sum(count for count in counts if count is not None and 0 < count <= MAX_DEVICES)
 
 
 def title(command: str) -> str:
@@ -96,13 +105,13 @@ def _unpack(tree: object) -> tuple[Entry, list[Any]]:
     """The facts of the whole machine, and the list of devices."""
     if isinstance(tree, list):
         return {}, tree
-    if not _is(tree):
+    if not _is_object(tree):
         raise DecodeError("neither a list of devices nor an object that holds one")
     for key in _LISTS:
         if isinstance(found := tree.get(key), list):
             return tree, found
     lists = [value for value in tree.values() if isinstance(value, list) and value]
-    lists = [value for value in lists if all(map(_is, value))]
+    lists = [value for value in lists if all(map(_is_object, value))]
     if len(lists) == 1:
         return tree, lists[0]
     if tree.get("error"):
@@ -144,7 +153,7 @@ def _processes(devices: Mapping[int, Entry]) -> tuple[Process, ...]:
     for index, entry in sorted(devices.items()):
         listed = entry.get("neuron_processes")
         for process in listed if isinstance(listed, list) else ():
-            pid = _number(process.get("pid")) if _is(process) else None
+            pid = _number(process.get("pid")) if _is_object(process) else None
             if pid is not None and pid > 0 and (pid in held or len(held) < MAX_PROCESSES):
                 held.setdefault(pid, []).append(index)
                 entries.setdefault(pid, process)
@@ -160,7 +169,7 @@ def _processes(devices: Mapping[int, Entry]) -> tuple[Process, ...]:
     return tuple(process for process in processes if process.command != "neuron-ls")
 
 
-def _is(value: object) -> TypeGuard[Entry]:
+def _is_object(value: object) -> TypeGuard[Entry]:
     return isinstance(value, dict)
 
 

@@ -16,7 +16,8 @@ What a naive reader gets wrong, and what is done here:
   is unknown: absent.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import compress, islice
 from operator import attrgetter
@@ -31,13 +32,15 @@ from trntop.catalog import (
     ECC_EVENTS,
     EXECUTION_ERRORS,
     EXECUTION_STATUSES,
+    FAILED_STATUSES,
     LATENCY_PERCENTILES,
     MEMORY_CATEGORIES,
     NEURON_MONITOR,
     Entity,
 )
+from trntop.core import units
 from trntop.core.errors import DecodeError
-from trntop.core.instances import INSTANCE_TYPES, chip_of
+from trntop.core.instances import chip_of, find_instance_type
 from trntop.core.model import Column, Key, Neff, Runtime, Sample
 from trntop.core.text import clean
 from trntop.sources import core_memory, tolerant
@@ -80,6 +83,10 @@ MAX_FACT = 256
 MAX_RUNTIMES = 1024
 MAX_MODELS = 4096
 """Loaded NEFFs read of one runtime."""
+
+_COMPILER_FOLDER = re.compile(r"neuronxcc-[\w.+-]*(?<!\.neff)")
+"""What is left of a path that neuron-monitor has cut before the file name, the same for several
+programs: a public trn1n report has `2.2.0.73+0af5a171c-/neuronxcc-y_d15g2g`."""
 
 _INDEX = {str(index): index for index in range(MAX_CORES)}
 
@@ -126,20 +133,24 @@ _EXECUTION = Layout(
         SIZE,
     ),
     (
-        tuple(
-            f"runtime_{scope}_latency_{percentile}_seconds"
-            for scope in ("total", "device")
-            for percentile in LATENCY_PERCENTILES
+        (
+            *(
+                f"runtime_{scope}_latency_{percentile}_seconds"
+                for scope in ("total", "device")
+                for percentile in LATENCY_PERCENTILES
+            ),
+            "runtime_execution_period_seconds",
         ),
         SECONDS,
     ),
 )
 _RUNTIME_VCPU = Layout((("runtime_vcpu_user_ratio", "runtime_vcpu_system_ratio"), PERCENT))
-_NODE_COUNTS = (
-    *(f"node_executions_{status}_total" for status in EXECUTION_STATUSES),
-    *(f"node_execution_errors_{error}_total" for error in EXECUTION_ERRORS),
-)
-_FAILED = "node_executions_failed_total"
+OUTCOMES = (*EXECUTION_STATUSES, *EXECUTION_ERRORS)
+_NODE_COUNTS = {
+    **{status: f"node_executions_{status}_total" for status in EXECUTION_STATUSES},
+    **{error: f"node_execution_errors_{error}_total" for error in EXECUTION_ERRORS},
+    "failed": "node_executions_failed_total",
+}
 # One row a device, one row a node.
 _ECC = Layout((tuple(f"device_{event}_events" for event in ECC_EVENTS), SIZE))
 _VCPU = Layout(
@@ -156,7 +167,7 @@ def decode(data: bytes) -> Sample:
     """One report as columns.
 
     Raises:
-        DecodeError: the payload is no JSON object of this kind.
+        DecodeError: the payload is not a JSON object of this kind.
     """
     report, problems = tolerant.decode(data, _decoder)
     groups = (report.neuron_runtime_data, report.system_data, report.neuron_hardware_info)
@@ -217,7 +228,7 @@ class _Builder:
         if period is not None and period > MIN_PERIOD:
             self._period = max(period, self._period or 0.0)
         elif rates and period is not None:
-            reason = "the first report covers no period yet"
+            reason = f"the report covers only {units.seconds(period)}"
             self._absent.update(dict.fromkeys(layout.names, reason))
             return False
         return True
@@ -250,8 +261,8 @@ class _Builder:
         if not info.error:
             if per_device is None and chip is not None:
                 per_device = chip.cores // lnc
-            if devices is None and instance_type in INSTANCE_TYPES:
-                devices = INSTANCE_TYPES[instance_type].devices
+            if devices is None and (row := find_instance_type(instance_type)) is not None:
+                devices = row.devices
         per_device = min(max(per_device or 0, 0), MAX_CORES)
         count = min(max(devices or 0, 0), MAX_CORES)
         self._devices = self._places(count, per_device)
@@ -421,10 +432,13 @@ class _Builder:
             if indices:
                 merge(by_core, np.array(indices, np.int64), usage.values[places], added)
                 added = add
-        unknown = np.logical_and.reduce(np.isnan(by_core), axis=1)
-        if whole:
-            by_core[unknown] = 0.0
-        return core_memory.columns(by_core, None if whole else unknown)
+        # A core on which the read ones hold nothing may belong to an unread one.
+        unused = ~np.logical_or.reduce(by_core > 0, axis=1)
+        if not whole:
+            by_core[unused] = np.nan
+            return core_memory.columns(by_core, unused)
+        by_core[np.logical_and.reduce(np.isnan(by_core), axis=1)] = 0.0
+        return core_memory.columns(by_core)
 
     def _execution(self, groups: list[Execution | None]) -> None:
         rows: list[Sequence[Number]] = []
@@ -438,18 +452,16 @@ class _Builder:
                 *map(group.error_summary.get, EXECUTION_ERRORS),
             )
             period = group.period
-            for name, count in zip(_NODE_COUNTS, counts, strict=True):
-                if count is not None and 0 <= count < UINT32_SENTINEL:
-                    self._deltas[name] = self._deltas.get(name, 0.0) + count
-            # A failure may show as a status and as an error: it is one.
-            parts = counts[1 : len(EXECUTION_STATUSES)], counts[len(EXECUTION_STATUSES) :]
-            known = [
-                [count for count in part if count is not None and 0 <= count < UINT32_SENTINEL]
-                for part in parts
-            ]
-            if any(known):
-                failed = self._deltas.get(_FAILED, 0.0)
-                self._deltas[_FAILED] = failed + max(map(sum, known))
+            known = {
+                name: count
+                for name, count in zip(OUTCOMES, counts, strict=True)
+                if count is not None and 0 <= count < UINT32_SENTINEL
+            }
+            if (failed := failed_executions(known)) is not None:
+                known["failed"] = failed
+            for outcome, count in known.items():
+                name = _NODE_COUNTS[outcome]
+                self._deltas[name] = self._deltas.get(name, 0.0) + count
             stats = group.latency_stats
             total = (stats and stats.total_latency) or {}
             device = (stats and stats.device_latency) or {}
@@ -457,6 +469,7 @@ class _Builder:
             latencies = (
                 *map(total.get, LATENCY_PERCENTILES),
                 *map(device.get, LATENCY_PERCENTILES),
+                period,
             )
             rows.append((*rates, *latencies))
         self._columns |= _EXECUTION.columns(rows)
@@ -497,12 +510,28 @@ class _Builder:
             self._columns |= _HOST.columns([[getattr(memory, name) for name in _HOST_FIELDS]])
 
     def _lose(self, devices: list[int]) -> None:
-        """Cores that show nothing because their device is gone are not idle: absent."""
+        """Cores whose device is gone have no values, whatever their runtime still reports."""
         gone = np.isin(self._facts["core_device"], devices)
         for name in (*_LOADS.names, *core_memory.LAYOUT.names, core_memory.TOTAL):
             column = self._columns.get(name)
             if column is not None:
-                self._columns[name] = np.where(gone & (column == 0), np.nan, column)
+                self._columns[name] = np.where(gone, np.nan, column)
+
+
+def failed_executions(counts: Mapping[str, float]) -> float | None:
+    """Executions that failed, from counts of statuses and errors; None without such a count.
+
+    A failure may show as a status and as an error: it is one. Generic errors that outnumber the
+    executions are not failures: a runtime of 2022 reports thousands a second while all complete.
+    """
+    failed = [counts[status] for status in FAILED_STATUSES if status in counts]
+    errors = [counts[error] for error in EXECUTION_ERRORS if error in counts]
+    if not failed and not errors:
+        return None
+    generic, completed = counts.get("generic", 0.0), counts.get("completed")
+    if completed is not None and generic > completed + sum(failed):
+        errors.append(-generic)
+    return max(sum(failed), sum(errors))
 
 
 def _identity(*values: str | None) -> dict[str, str]:
@@ -532,7 +561,9 @@ def _neffs(models: Iterable[Model]) -> tuple[Neff, ...]:
     neffs: dict[tuple[str, str], Neff] = {}
     for model in islice(models, MAX_MODELS):
         uuid = clean(model.uuid or "", 64)
-        name = clean((model.name or "").rpartition("/")[2]) or uuid
+        name = clean((model.name or "").rpartition("/")[2])
+        if not name or (uuid and _COMPILER_FOLDER.fullmatch(name)):
+            name = uuid
         known = neffs.get((name, uuid))
         running = bool(model.is_running) or (known is not None and known.running)
         neffs[name, uuid] = Neff(name, uuid, running)

@@ -30,7 +30,13 @@ from trntop.core.model import Sample
 from trntop.sources import neuron_report as report
 from trntop.sources.columns import COUNTER, SIZE, Number
 from trntop.sources.exporter_page import Page, Series, index_of, indexed, read, within
-from trntop.sources.neuron_monitor import MAX_CORES, MAX_DEVICES, MAX_RUNTIMES, sample_of
+from trntop.sources.neuron_monitor import (
+    MAX_CORES,
+    MAX_DEVICES,
+    MAX_RUNTIMES,
+    failed_executions,
+    sample_of,
+)
 from trntop.sources.source import Role, Source
 
 PERIOD = 5.0
@@ -179,21 +185,18 @@ def _system(page: Page) -> report.System:
 
 
 def _count_executions(page: Page, sample: Sample) -> None:
-    failed = []
+    counts: dict[str, float] = {}
     for family, label, outcomes, quantity in (
         (_STATUS, "status_type", EXECUTION_STATUSES, "node_executions"),
         (_ERRORS, "error_type", EXECUTION_ERRORS, "node_execution_errors"),
     ):
         by = _by(page.of(family), label)
-        counts = {name: sum(row.value for row in by[name]) for name in outcomes if name in by}
-        for name, count in counts.items():
-            sample.columns[f"{quantity}_{name}_total"] = within(np.array([count]), COUNTER)
-        if counts:
-            failed.append(sum(count for name, count in counts.items() if name != "completed"))
-    # A failure may show as a status and as an error: it is one.
-    if failed:
-        total = within(np.array([max(failed)]), COUNTER)
-        sample.columns["node_executions_failed_total"] = total
+        for name in outcomes:
+            if name in by:
+                counts[name] = count = sum(row.value for row in by[name])
+                sample.columns[f"{quantity}_{name}_total"] = within(np.array([count]), COUNTER)
+    if (failed := failed_executions(counts)) is not None:
+        sample.columns["node_executions_failed_total"] = within(np.array([failed]), COUNTER)
 
 
 def _modes(series: Iterable[Series]) -> dict[str, Number]:

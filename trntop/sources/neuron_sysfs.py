@@ -2,23 +2,25 @@
 
 Source: the Neuron driver (neuron_sysfs_metrics.c, neuron_power.c) and the Neuron sysfs guide.
 Numbers are those of the `total` nodes: of memory what is in use now, of anything else the count
-since the driver was loaded. Power is in percent of the most the device may take, over the last
+since the driver was loaded. Power is in percent of the device's limit, over the last
 whole minute. Unhealthy components are listed since driver 2.30.2.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import msgspec
 
 from trntop.catalog import (
     CORE_STATUS_ALIASES,
     CORE_STATUSES,
+    HEALTH_STATUS,
     NEURON_SYSFS,
     SYSFS_ECC,
     Entity,
 )
 from trntop.core.model import Sample
 from trntop.core.text import clean
+from trntop.core.versions import numbers
 from trntop.sources import tolerant
 from trntop.sources.columns import PERCENT, SIZE, Layout, Number
 from trntop.sources.physical import indices, number_cores
@@ -48,6 +50,8 @@ _NO_POWER = {
     "POWER_STATUS_INVALID": "the device's power sampling failed",
 }
 NOT_REPORTED = "the Neuron driver does not report it"
+REPORTS_HEALTH = (2, 30, 2)
+"""The first driver that lists unhealthy components, on Trainium2 and newer."""
 
 
 class _Core(msgspec.Struct, gc=False):
@@ -70,6 +74,7 @@ class _Device(msgspec.Struct, gc=False):
     power: str | None = None
     unhealthy_components: str | None = None
     hardware: Numbers = {}
+    health_status: Numbers = {}
     cores: dict[str, _Core] = {}
     lost: str | None = None
     errors: list[str] = []
@@ -77,10 +82,15 @@ class _Device(msgspec.Struct, gc=False):
     def row(self) -> tuple[Number, ...]:
         """Its numbers in the order of `_DEVICES`."""
         return (
-            *map(self.hardware.get, SYSFS_ECC),
+            *map(self._errors().get, SYSFS_ECC),
             *_power(self.power),
             None if self.unhealthy_components is None else len(self.unhealthy()),
         )
+
+    def _errors(self) -> Numbers:
+        """ECC errors; those of `health_status` where the driver has no other counts of them."""
+        named = {HEALTH_STATUS.get(name, name): n for name, n in self.health_status.items()}
+        return named | self.hardware
 
     def unhealthy(self) -> list[str]:
         """The components that its health check names."""
@@ -120,14 +130,14 @@ def decode(data: bytes) -> Sample:
     """One reading of all devices.
 
     Raises:
-        DecodeError: the payload is no JSON object of this kind.
+        DecodeError: the payload is not a JSON object of this kind.
     """
     tree, problems = tolerant.decode(data, _decoder)
     devices = {index: tree.devices[name] for index, name in indices(tree.devices)}
     cores = {
-        (device, core): its.cores[name]
-        for device, its in devices.items()
-        for core, name in indices(its.cores)
+        (device, core): tree_device.cores[name]
+        for device, tree_device in devices.items()
+        for core, name in indices(tree_device.cores)
     }
     columns = _CORES.columns([core.row() for core in cores.values()])
     columns |= _DEVICES.columns([device.row() for device in devices.values()])
@@ -170,9 +180,11 @@ def _facts(tree: _Tree) -> dict[str, str]:
 
 
 def _absent(
-    driver: str | None, devices: Iterable[_Device], present: Collection[str]
+    driver: str | None, devices: Collection[_Device], present: Collection[str]
 ) -> dict[str, str]:
     """Why there is no power and no health."""
+    if devices and all(device.lost for device in devices):
+        return dict.fromkeys(_DEVICES.names, "no device can be read: all are lost")
     reasons: dict[str, str] = {}
     if _POWER[0] not in present:
         statuses = {device.power_status() for device in devices}
@@ -180,7 +192,10 @@ def _absent(
         reasons = dict.fromkeys(_POWER, why)
     if _UNHEALTHY not in present:
         version = f" ({clean(driver, 64)})" if driver else ""
-        reasons[_UNHEALTHY] = f"the Neuron driver{version} reports it since 2.30.2"
+        why = "reports it since 2.30.2"
+        if numbers(driver or "") >= REPORTS_HEALTH:
+            why = "does not report it for this device"
+        reasons[_UNHEALTHY] = f"the Neuron driver{version} {why}"
     return reasons
 
 

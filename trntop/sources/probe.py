@@ -22,7 +22,7 @@ from trntop.sources.columns import SECONDS, SIZE, Layout
 from trntop.sources.source import Role, Source
 
 MAX_RESULTS = 1024
-STATISTICS = ("p50", "mean", "min", "p90", "p99", "max")
+STATISTICS = ("p50", "mean", "min", "p25", "p90", "p99", "max")
 """The best known first: of several results of a link, the one that odd messages move least."""
 _FACTS = ("tool", "provider", "peer_card", "statistic", "size_bytes", "load", "lost")
 _COLUMNS = Layout((("link_latency_seconds",), SECONDS), (("link_probe_size_bytes",), SIZE))

@@ -40,7 +40,7 @@ def decode(data: bytes) -> Sample:
     """What is known of NEFFs.
 
     Raises:
-        DecodeError: the payload is no JSON object of this kind.
+        DecodeError: the payload is not a JSON object of this kind.
     """
     report, found = tolerant.decode(data, _decoder)
     problems = list(found)

@@ -23,7 +23,7 @@ def decode(data: bytes) -> Sample:
     """One answer.
 
     Raises:
-        DecodeError: the payload is no JSON object of this kind.
+        DecodeError: the payload is not a JSON object of this kind.
     """
     answer, problems = tolerant.decode(data, _decoder)
     period = answer.period

@@ -2,7 +2,10 @@
 
 Times are seconds of the rank's own clock. `comm_seconds` is the union of its collectives,
 `overlap_seconds` the part of it covered by compute, `exposed_comm_seconds` the part that is not.
-A note has a `stage` instead, and since when it lasts, in unix seconds.
+`collectives` has the kinds of collectives, as far as they are known: their number, the union of
+their times, their bytes, and these times the factor of their bus bandwidth; `reduction_seconds` is
+the union of all-reduces and reduce-scatters. A note has a `stage` instead, and since when it
+lasts, in unix seconds.
 """
 
 import math
@@ -10,7 +13,7 @@ import math
 import msgspec
 import numpy as np
 
-from trntop.catalog import STEPS, Entity
+from trntop.catalog import COLLECTIVES, STEPS, Entity
 from trntop.core.errors import DecodeError
 from trntop.core.model import Sample, Stage
 from trntop.core.text import clean
@@ -18,6 +21,13 @@ from trntop.sources import tolerant
 from trntop.sources.source import Role, Source
 
 MAX_SECONDS = 1e6
+
+
+class _Collective(msgspec.Struct):
+    count: float | None = None
+    seconds: float | None = None
+    bytes: float | None = None
+    bus_bytes: float | None = None
 
 
 class _Step(msgspec.Struct):
@@ -29,6 +39,8 @@ class _Step(msgspec.Struct):
     comm_seconds: float | None = None
     overlap_seconds: float | None = None
     exposed_comm_seconds: float | None = None
+    reduction_seconds: float | None = None
+    collectives: dict[str, _Collective] | None = None
     tokens: float | None = None
     loss: float | None = None
     mfu: float | None = None
@@ -69,6 +81,8 @@ def decode(data: bytes) -> Sample:
         "job_compute_seconds": compute,
         "job_comm_seconds": comm,
         "job_exposed_comm_seconds": exposed,
+        "job_reduction_seconds": _part(record.reduction_seconds, seconds),
+        **_by_kind(record.collectives, seconds),
         "job_tokens_per_second": _within(record.tokens, per=seconds),
         "job_loss": _within(record.loss, least=-math.inf),
         "job_mfu_ratio": _within(record.mfu, most=1.0),
@@ -88,6 +102,19 @@ def decode(data: bytes) -> Sample:
         problems=problems,
         part=part,
     )
+
+
+def _by_kind(collectives: dict[str, _Collective] | None, seconds: float) -> dict[str, float | None]:
+    values: dict[str, float | None] = {}
+    for kind in COLLECTIVES if collectives else ():
+        if found := (collectives or {}).get(kind):
+            values |= {
+                f"job_{kind}_seconds": _part(found.seconds, seconds),
+                f"job_{kind}_calls": _within(found.count),
+                f"job_{kind}_bytes": _within(found.bytes),
+                f"job_{kind}_bus_bytes": _within(found.bus_bytes),
+            }
+    return values
 
 
 def _part(value: float | None, whole: float) -> float | None:
@@ -125,8 +152,8 @@ SOURCE = Source(
     decode=decode,
     role=Role.TRAINING,
     stale_after=15.0,  # a checkpoint pauses the loop for longer than three steps
-    gives="step time, compute, total and exposed communication time, tokens, loss, as reported by "
-    "the training process",
+    gives="step time, compute, total and exposed communication time, collectives by kind, tokens, "
+    "loss, as reported by the training process",
     origin="a Unix socket or JSON lines in files, written by `trntop.steps`",
     needs="a few lines in the training loop (docs/steps.md)",
     without="step time from the log where one is followed; the communication share becomes an "

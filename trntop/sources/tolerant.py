@@ -32,7 +32,7 @@ def decode(data: bytes, decoder: "msgspec.json.Decoder[T]") -> tuple[T, tuple[st
     """`data` as the decoder's type, and what had to be left out.
 
     Raises:
-        DecodeError: the payload is no JSON, or not an object of this kind at all.
+        DecodeError: the payload is not JSON, or not an object of this kind at all.
     """
     try:
         return decoder.decode(data), ()

@@ -2,14 +2,16 @@
 
 from functools import lru_cache
 
+from rich.cells import cell_len
 from rich.style import Style
 from textual.strip import Strip
 
+from trntop.analysis.coverage import beginning, lacks
 from trntop.core import units
 from trntop.core.model import Severity, SourceState, State
 
 from ..view_model import Mode, ViewModel
-from . import glyphs, prometheus
+from . import glyphs, incidents, prometheus
 from .context import RenderContext
 from .fleet import ORDER, is_missed
 from .line import Part, fit, flow, length, line, wrap
@@ -18,7 +20,7 @@ Silent = list[tuple[str, SourceState]]
 
 
 def draw(view_model: ViewModel, width: int, context: RenderContext) -> list[Strip]:
-    """One line, or two if the summary needs them."""
+    """The worst incident with what it costs: one line, or two if needed."""
     palette = context.palette
     if view_model.mode is Mode.FAILED:
         text = f"collection stopped: {view_model.failure}"
@@ -27,13 +29,18 @@ def draw(view_model: ViewModel, width: int, context: RenderContext) -> list[Stri
         return _no_incidents(view_model, width, context)
     first, others = view_model.incidents[0], len(view_model.incidents) - 1
     sign, style = glyphs.SEVERITIES[first.severity], palette.severity(first.severity)
-    word = f" {first.severity.value}" if width >= 100 else ""
+    word = f" {first.severity.value.upper()}" if width >= 100 else ""
     since = units.clock(first.opened_at, utc=view_model.utc)
-    lead: list[Part] = [(f" {sign}{word} ", style), (f"{since}  ", palette.muted)]
+    duration = f" ({units.age(incidents.seconds_open(first, view_model.view.time))})"
+    cost = incidents.consequence(view_model, first)
+    text = f"{first.summary} · {cost}" if cost else first.summary
     end: list[Part] = [(f"  +{others} more", palette.muted)] if others else []
-    end += [("  g", palette.key), (" go to node ", palette.muted)]
+    end += [("  g", palette.key), (" go ", palette.muted)]
+    lead: list[Part] = [(f" {sign}{word} ", style), (f"{since}{duration}  ", palette.muted)]
+    if length(lead) + length(end) + cell_len(text) > width:
+        lead[1] = (f"{since}  ", palette.muted)
     text_style = palette.strong if first.severity is Severity.CRITICAL else palette.text
-    return _sentence(lead, first.summary, text_style, end, width)
+    return _sentence(lead, text, text_style, end, width)
 
 
 def _no_incidents(view_model: ViewModel, width: int, context: RenderContext) -> list[Strip]:
@@ -42,6 +49,8 @@ def _no_incidents(view_model: ViewModel, width: int, context: RenderContext) -> 
     groups: list[tuple[int, list[Part]]] = []
     if doubt := prometheus.doubt(view_model):
         groups = [(90, [(f" {glyphs.SEVERITIES[Severity.WARNING]} {doubt}", palette.warning)])]
+    elif view_model.loaded is not None:
+        groups = [(90, [(" loading recent history", palette.muted)])]
     elif view_model.mode is Mode.WAITING or view_model.starting == len(nodes):
         groups = [(90, [(" waiting for the first reading", palette.muted)])]
     elif not view_model.has_data and view_model.no_devices:
@@ -56,6 +65,11 @@ def _no_incidents(view_model: ViewModel, width: int, context: RenderContext) -> 
         reason = next(iter(nodes.values())).why_no_data
         text = f" {units.ABSENT} incidents not evaluated: {reason}"
         groups = [(90, [(text, palette.muted)])]
+    elif early := beginning(view_model.view.coverage, view_model.view.time, utc=view_model.utc):
+        groups = [(90, [(f" {' · '.join(early)}", palette.muted)])]
+        if closed := len(view_model.view.incidents):
+            groups.append((50, [(f"{closed} closed", palette.faint)]))
+        groups += _judges(view_model, context)
     else:
         later, closed = view_model.later, len(view_model.view.incidents)
         word = "no incidents yet" if later else "no incidents"
@@ -73,8 +87,27 @@ def _no_incidents(view_model: ViewModel, width: int, context: RenderContext) -> 
         if lacking:
             names = ", ".join(dict.fromkeys(source.name for _, source in lacking))
             groups.append((30, [(f"without {names}", palette.faint)]))
+        if pending := lacks(view_model.view.coverage, view_model.view.time):
+            groups.append((25, [(pending[0], palette.faint)]))
         groups += [(40, [(note, palette.warning)]) for note in view_model.notes]
+        groups += _judges(view_model, context)
     return [flow(groups, width, ("  ", palette.faint))]
+
+
+def _judges(view_model: ViewModel, context: RenderContext) -> list[tuple[int, list[Part]]]:
+    """Who judges, if it is not this dashboard alone."""
+    palette, cluster = context.palette, view_model.cluster
+    groups: list[tuple[int, list[Part]]] = []
+    for judge in cluster.judges:
+        address = judge.address.partition("://")[2]
+        groups.append((20, [(f"judged by {address}", palette.faint)]))
+        if judge.behind:
+            late = f"{address} is behind by {units.span(judge.behind)}"
+            groups.append((45, [(late, palette.warning)]))
+    if not cluster.judges and cluster.aggregated is False and len(cluster.nodes) > 1:
+        text = "no aggregator: without a dashboard, only single-node rules are evaluated"
+        groups.append((20, [(text, palette.faint)]))
+    return groups
 
 
 @lru_cache(maxsize=1)

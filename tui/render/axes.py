@@ -117,7 +117,7 @@ def time_axis(
     step = next((tick for tick in TICKS if tick / seconds >= 14), TICKS[-1])
     ago = step
     while (place := width - 1 - round(ago / seconds)) >= 0:
-        write(place, f"-{units.age(ago)} ")
+        write(place, f"-{units.age(ago) if ago % 60 == 0 or ago < 60 else units.span(ago)} ")
         ago += step
     return line(runs(cells), width)
 

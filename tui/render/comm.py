@@ -1,15 +1,19 @@
-"""The communication share of a job's steps over time, or why it is unknown."""
+"""The communication share of a job's steps over time, or why it is unknown, and its kinds."""
 
 from collections.abc import Sequence
 
 from textual.strip import Strip
+
+from trntop.catalog import COLLECTIVES
+from trntop.core import units
+from trntop.pipeline.jobs import job_mean, job_value
 
 from ..measures import COMM, EXPOSED
 from ..view_model import JobFigures, ViewModel
 from . import marks, trends
 from .context import RenderContext, percent
 from .jobs import FOUND, NAME, NODES, STEP_SECONDS, JobRow, figure, share_bar
-from .line import wrapped
+from .line import Part, line, wrapped
 from .table import Column
 
 HOW_TO_KNOW = (
@@ -18,6 +22,8 @@ HOW_TO_KNOW = (
     "Until then the share is estimated (~) from outside: at least what the traffic of the EFA "
     "devices needs, at most the utilization without tensor-engine work.",
 )
+
+_RANKS = "job_ranks"
 
 
 def columns(view_model: ViewModel) -> tuple[Column[JobRow], ...]:
@@ -28,10 +34,10 @@ def columns(view_model: ViewModel) -> tuple[Column[JobRow], ...]:
         NODES,
         STEP_SECONDS,
         Column("comm", "comm", 7, 95, share_bar(limits.comm_share),
-               unit="%", wide=38, align="right"),
+               unit="%", wide=38, align="right", quantity=COMM),
         Column("exposed", "exposed", 10, 90,
                figure(percent, EXPOSED, limit=limits.exposed_comm_share),
-               unit="%", align="right"),
+               unit="%", align="right", quantity=EXPOSED),
         FOUND,
     )  # fmt: skip
 
@@ -40,9 +46,12 @@ def shares(
     view_model: ViewModel, job: JobFigures | None, width: int, height: int, context: RenderContext
 ) -> Sequence[Strip]:
     """The comm share and its exposed part over time, with their limits."""
-    if job is None or job.value(COMM) is None:
+    if job is None:
         return unknown(view_model, job, width, height, context)
     found = [trends.of_job(view_model, job.job, quantity) for quantity in (COMM, EXPOSED)]
+    # A stalled job has shares in its history only.
+    if job.value(COMM) is None and not any(trend.known for trend in found if trend):
+        return unknown(view_model, job, width, height, context)
     starts = marks.of_job(view_model, job.job, context)
     return trends.draw(
         [trend for trend in found if trend], view_model.view.time, width, height, context, starts
@@ -65,3 +74,40 @@ def unknown(
     for text in HOW_TO_KNOW:
         rows += wrapped(text, width, palette.muted)
     return rows[:height] if height else rows
+
+
+def kinds(
+    view_model: ViewModel, job: JobFigures | None, width: int, height: int, context: RenderContext
+) -> Sequence[Strip]:
+    """The kinds of collectives of a job, the largest share first; nothing where none is known."""
+    if job is None:
+        return ()
+
+    def mean(kind: str, name: str) -> float | None:
+        return job_mean(view_model.cluster, job.job, f"job_{kind}_{name}")
+
+    shares = {kind: share for kind in COLLECTIVES if (share := mean(kind, "share_ratio"))}
+    if not shares:
+        return ()
+    head = f"{'':14}" + "".join(f"{title:>12}" for title in ("step %", "calls", "bytes", "busbw"))
+    link = _link(view_model, job.job)
+    rate = f"  EFA line rate {units.bytes_rate(link)} per rank"
+    if link is not None and len(head + rate) <= width:
+        head += rate
+    rows = [line([(head, context.palette.muted)], width)]
+    for kind in sorted(shares, key=lambda kind: -shares[kind]):
+        parts: list[Part] = [(f"{COLLECTIVES[kind]:<14}", context.palette.text)]
+        for name, form in (
+            ("share_ratio", percent), ("calls", units.count), ("bytes", units.bytes_iec),
+            ("busbw_bytes_per_second", units.bytes_rate),
+        ):  # fmt: skip
+            parts += context.number(form(mean(kind, name)), width=12)
+        rows.append(line(parts, width))
+    return rows[:height] if height else rows
+
+
+def _link(view_model: ViewModel, job: str) -> float | None:
+    """Line rate of the EFA devices of a node for each rank on it, bytes/s; of the first node."""
+    node = view_model.cluster.nodes[view_model.cluster.jobs[job][0]]
+    link, ranks = node.frame.value("node_efa_link_bytes_per_second"), job_value(node, job, _RANKS)
+    return link / ranks if link and ranks else None

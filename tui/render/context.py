@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from rich.style import Style
 
+from trntop.analysis.runbook import kind_name
 from trntop.catalog import CATALOG, Provenance
 from trntop.core import units
-from trntop.core.model import Incident, Severity, State
+from trntop.core.model import Cluster, Incident, Inventory, Severity, State
 
 from . import glyphs
 from .line import Part, fit
@@ -21,7 +22,12 @@ class RenderContext:
     palette: Palette
 
     def number(
-        self, text: str, quantity: str = "", width: int = 0, style: Style | None = None
+        self,
+        text: str,
+        quantity: str = "",
+        width: int = 0,
+        style: Style | None = None,
+        origin: Inventory | Cluster | None = None,
     ) -> list[Part]:
         """A formatted number and the mark of its provenance, right-aligned in `width` cells.
 
@@ -30,8 +36,9 @@ class RenderContext:
             quantity: catalog name whose provenance is marked; empty for none.
             width: cells for number and mark together; 0 takes what is needed.
             style: of the number, unless it is absent.
+            origin: decides the provenance; without it that of the catalog is marked.
         """
-        sign = mark(quantity) if quantity else ""
+        sign = mark(quantity, origin) if quantity else ""
         absent = text == units.ABSENT
         if absent:
             sign = ""
@@ -43,6 +50,17 @@ class RenderContext:
             lead = " " if not width and " " in text else ""
             parts.append((lead + (sign or " "), self.palette.faint))
         return parts
+
+    def figure(
+        self, value: float | None, decimals: int, width: int, style: Style | None = None
+    ) -> list[Part]:
+        """A number of a column, aligned at the point; the header has unit and provenance."""
+        text = units.fixed(value, decimals)
+        if text == units.ABSENT:
+            return [(fit(text, width, "right"), self.palette.faint)]
+        if decimals and "." not in text:
+            text += " " * (decimals + 1)
+        return [(fit(text, width, "right"), style or self.palette.text)]
 
     def name(
         self, name: str, width: int, severity: Severity | None, state: State = State.FRESH
@@ -63,13 +81,13 @@ class RenderContext:
             return [(" " * width, self.palette.text)]
         first = incidents[0]
         more = f" +{len(incidents) - 1}" if len(incidents) > 1 else ""
-        text = f"{glyphs.SEVERITIES[first.severity]} {first.kind} {location}".rstrip()
+        text = f"{glyphs.SEVERITIES[first.severity]} {kind_name(first.kind)} {location}".rstrip()
         return [(fit(text + more, width), self.palette.severity(first.severity))]
 
 
-def mark(quantity: str) -> str:
+def mark(quantity: str, origin: Inventory | Cluster | None = None) -> str:
     """The one-letter mark of a quantity's provenance: r, d, ~ or nothing for measured."""
-    provenance = CATALOG[quantity].provenance
+    provenance = origin.provenance(quantity) if origin else CATALOG[quantity].provenance
     return "" if provenance is Provenance.MEASURED else units.mark(provenance)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from rich.style import Style
 from textual.strip import Strip
 
 from trntop.catalog import Entity
@@ -14,8 +15,8 @@ from trntop.pipeline.smooth import TUNING
 
 from ..view_model import ViewModel
 from . import glyphs
-from .context import RenderContext, percent
-from .fleet_map import UTILIZATION_OF_CORE, device_utilization
+from .context import RenderContext, mark
+from .fleet_map import UTILIZATION_OF_CORE, device_places, device_utilization
 from .graph import bar
 from .line import Part, fit, line, wrapped
 from .palette import level_of
@@ -27,10 +28,17 @@ ENGINE_OF_CORE = "physical_core_tensor_engine_busy_ratio"
 ENGINE = "device_tensor_engine_busy_ratio"
 BANDWIDTH = "device_hbm_bytes_per_second"
 BANDWIDTH_SHARE = "device_hbm_bandwidth_ratio"
+BANDWIDTH_FLOOR = "device_hbm_bandwidth_floor_ratio"
 POWER = "device_power_mean_ratio"
 GIB = 1 << 30
 WIDEST_BAR = 30
 NARROWEST_BAR = 8
+MARKED, BARE = (7, 10, 7), (5, 8, 6)
+"""Cells of the mean of tensor engines, of HBM in use and of the share of its bandwidth: with the
+marks of their provenance in the titles if there is room."""
+SECOND = " TE % now"
+FAR_OFF = 0.3
+"""Difference from the other cores that has the brightest color."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,9 @@ class _Plan:
     bar: int
     rate: int
     power: int
+    mean: int
+    memory: int
+    share: int
 
 
 def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderContext) -> list[Strip]:
@@ -58,28 +69,34 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
     faults = dict(_faults(node))
     named = _named(view_model, node)
     means = device_utilization(node)
-    lines = [_title(frame, plan, width, context)]
+    lines = [_title(node, plan, width, context)]
     for index, device in enumerate(devices):
         severity = faults[index][0] if index in faults else named.get(index)
         sign = glyphs.SEVERITIES[severity] if severity else " "
         style = palette.severity(severity) if severity else palette.muted
         mean = float(means[index]) if means[index] == means[index] else None
+        fill = palette.fill(severity) if severity else None
         owned = node.inventory.core_device == device
         parts: list[Part] = [(f"{sign}{device!s:>2} ", style)]
-        parts += _cells(frame, UTILIZATION_OF_CORE, owned, plan.core, plan.cores, context)
-        parts += context.number(percent(mean), "", 5)
+        parts += _cells(frame, UTILIZATION_OF_CORE, owned, plan.core, plan.cores, fill, context)
+        parts += context.figure(_percent(mean), 0, 5)
         if plan.engine:
             owned = node.inventory.physical_device == device
             parts.append((" ", palette.text))
-            parts += _cells(frame, ENGINE_OF_CORE, owned, plan.engine, plan.engines, context)
-        parts += context.number(percent(frame.at(ENGINE, index)), ENGINE, 5)
+            parts += _cells(frame, ENGINE_OF_CORE, owned, plan.engine, plan.engines, fill, context)
+        parts += context.figure(_percent(frame.at(ENGINE, index)), 0, plan.mean)
         parts += _memory(view_model, frame, index, plan, context)
         if plan.rate:
-            parts += context.number(_gigabytes(frame.at(BANDWIDTH, index)), BANDWIDTH, plan.rate)
+            rate = frame.at(BANDWIDTH, index)
+            parts += context.figure(None if rate is None else rate / 1e9, 0, plan.rate)
         share = frame.at(BANDWIDTH_SHARE, index)
-        parts += context.number(percent(share), BANDWIDTH_SHARE, 6)
+        floor = units.share_bounds(frame.at(BANDWIDTH_FLOOR, index), None)
+        if share is None and floor != units.ABSENT:
+            parts.append((fit(floor, plan.share, "right"), palette.text))
+        else:
+            parts += context.figure(_percent(share), 0, plan.share)
         if plan.power:
-            parts += context.number(percent(frame.at(POWER, index)), "", plan.power)
+            parts += context.figure(_percent(frame.at(POWER, index)), 0, plan.power)
         lines.append(line(parts, width))
     for index, (severity, text) in faults.items():
         sign = glyphs.SEVERITIES[severity]
@@ -94,7 +111,8 @@ def _plan(node: NodeView, width: int) -> _Plan:
         int(np.bincount(owner).max()) if len(owner) else 0
         for owner in (node.inventory.core_device, node.inventory.physical_device)
     )
-    rest = width - (4 + cores + 5 + 5 + 8 + 6)
+    sizes = MARKED if 4 + cores + 5 + sum(MARKED) <= width else BARE
+    rest = width - (4 + cores + 5 + sum(sizes))
 
     def spend(cells: int, *, wanted: bool = True) -> bool:
         nonlocal rest
@@ -111,21 +129,29 @@ def _plan(node: NodeView, width: int) -> _Plan:
     if engine:
         engine += 3 * spend(3 * engines)
     spare = min(WIDEST_BAR, rest - 1)
-    return _Plan(cores, core, engines, engine, spare if spare >= NARROWEST_BAR else 0, rate, power)
+    bar = spare if spare >= NARROWEST_BAR else 0
+    return _Plan(cores, core, engines, engine, bar, rate, power, *sizes)
 
 
-def _title(frame: Frame, plan: _Plan, width: int, context: RenderContext) -> Strip:
-    total = frame.at(TOTAL, 0)
+def _title(node: NodeView, plan: _Plan, width: int, context: RenderContext) -> Strip:
+    total = node.frame.at(TOTAL, 0)
     room = f" of {total / GIB:.0f}" if total is not None and plan.bar else ""
     engines = plan.engines * plan.engine + bool(plan.engine)
     util = plan.cores * plan.core + 5
+    is_marked = plan.share == MARKED[2]
+    engine, used, share = (
+        f" {mark(quantity, node.inventory)}" if is_marked else ""
+        for quantity in (ENGINE, USED, BANDWIDTH_SHARE)
+    )
+    has_second = engines >= len(SECOND)
     titles = (
         ("dev ", 4),
         ("util %" if util > 5 else "util", util),
-        (_engine_title(engines), engines + 5),
-        (f"HBM GiB{room}", 8 + plan.bar + bool(plan.bar)),
+        (SECOND if has_second else "", engines),
+        (f"{f'{TUNING.window:.0f} s' if has_second else 'TE %'}{engine}", plan.mean),
+        (f"HBM GiB{room}{used}", plan.memory + plan.bar + bool(plan.bar)),
         ("bw GB/s", plan.rate),
-        ("bw %", 6),
+        (f"bw %{share}", plan.share),
         ("pwr %", plan.power),
     )
     return line(
@@ -134,24 +160,28 @@ def _title(frame: Frame, plan: _Plan, width: int, context: RenderContext) -> Str
     )
 
 
-def _engine_title(cells: int) -> str:
-    """Cells have the newest second, the number after them its mean."""
-    second, mean = "TE % now", f"{TUNING.window:.0f} s"
-    if cells >= len(second):
-        return f"{second}{mean:>5}"
-    return f"TE {mean}" if cells else "TE %"
-
-
 def _cells(
     frame: Frame,
     quantity: str,
     owned: npt.NDArray[np.bool_],
     cell: int,
     most: int,
+    fill: Style | None,
     context: RenderContext,
 ) -> list[Part]:
-    """The cores of a device: with numbers if there is room, else as colors."""
+    """The cores of a device, colored by their difference from the node's median.
+
+    Args:
+        frame: of the node.
+        quantity: of the cores.
+        owned: which cores are the device's.
+        cell: of one core, with a number if there is room.
+        most: cores of a device.
+        fill: of a faulty device.
+        context: palette and glyphs.
+    """
     column = frame.columns.get(quantity)
+    peers = 0.0 if column is None or np.isnan(column).all() else float(np.nanmedian(column))
     parts: list[Part] = []
     places = np.flatnonzero(owned).tolist()
     for place in places:
@@ -160,9 +190,11 @@ def _cells(
             dot = fit(glyphs.ABSENT, min(cell, 3), "right")
             parts.append((fit(dot, cell), context.palette.faint))
         elif cell > 1:
-            parts.append((fit(f"{100 * value:3.0f}", cell), context.palette.cells[level_of(value)]))
+            style = fill or context.palette.cells[level_of(abs(value - peers) / FAR_OFF)]
+            parts.append((fit(f"{100 * value:3.0f}", cell), style))
         else:
-            parts.append((glyphs.CELL, context.palette.level(value)))
+            style = fill or context.palette.level(abs(value - peers) / FAR_OFF)
+            parts.append((glyphs.CELL, style))
     parts.append((" " * (cell * (most - len(places))), context.palette.text))
     return parts
 
@@ -180,11 +212,7 @@ def _memory(
         parts.append((" ", context.palette.text))
         parts += bar(ratio, plan.bar, style, context.palette.rule, limit=limit,
                      limit_style=context.palette.faint)  # fmt: skip
-    return parts + context.number(units.gib(used), USED, 8, warning)
-
-
-def _gigabytes(rate: float | None) -> str:
-    return units.count(None if rate is None else rate / 1e9)
+    return parts + context.figure(None if used is None else used / GIB, 1, plan.memory, warning)
 
 
 def _faults(node: NodeView) -> Iterator[tuple[int, tuple[Severity, str]]]:
@@ -200,18 +228,14 @@ def _faults(node: NodeView) -> Iterator[tuple[int, tuple[Severity, str]]]:
             yield index, (Severity.WARNING, f"unhealthy: {unhealthy}")
 
 
+def _percent(ratio: float | None) -> float | None:
+    return None if ratio is None else 100 * ratio
+
+
 def _named(view_model: ViewModel, node: NodeView) -> dict[int, Severity]:
     """Devices with an open incident, of the device or of one of its cores."""
-    inventory = node.inventory
-    places = {f"device:{key}": place for place, key in enumerate(inventory.of(Entity.DEVICE))}
-    for core, owner in zip(inventory.of(Entity.CORE), inventory.core_device.tolist(), strict=False):
-        if (device := f"device:{owner}") in places:
-            places[f"core:{core}"] = places[device]
-    return {
-        places[incident.component]: incident.severity
-        for incident in reversed(view_model.by_node.get(node.name, ()))
-        if incident.component in places
-    }
+    found = view_model.by_part(node, device_places(node))
+    return {place: incident.severity for place, incident in found.items()}
 
 
 def _unknown(frame: Frame, width: int, context: RenderContext) -> list[Strip]:

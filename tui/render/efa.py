@@ -11,9 +11,11 @@ from trntop.catalog.efa import ERROR_KINDS, is_up
 from trntop.core import units
 from trntop.core.model import Incident, NodeView, Severity
 
+from ..measures import GIGABIT
 from ..view_model import ViewModel
 from . import glyphs
-from .context import RenderContext, percent
+from .context import RenderContext, mark
+from .fleet_map import efa_places
 from .graph import bar
 from .line import fit, line, wrapped
 
@@ -30,8 +32,8 @@ EVENTS = {
 }
 """Errors, in the words of incidents."""
 NARROWEST_BAR = 4
-TITLED_BAR = 11
-"""Width from which the title of the bar has its full value."""
+TITLED_BAR = 15
+"""Width from which the bar has a title."""
 
 
 def outliers(node: NodeView, least: float) -> frozenset[int]:
@@ -70,16 +72,17 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
         return wrapped(text, width, palette.muted)
     found = severities(view_model, node)
     name_cells = min(14, max(map(len, names)))
-    rest = width - (2 + name_cells + 8 + 7 + 7)
+    rest = width - (2 + name_cells + 9 + 7 + 8 + 2)
     peers = 7 if rest >= 7 else 0
     bar_cells = min(20, rest - peers)
     bar_cells = bar_cells if bar_cells >= NARROWEST_BAR else 0
-    rate = frame.at(LINE_RATE, 0)
-    full = f" of {units.gigabits(rate)}" if rate is not None and bar_cells >= TITLED_BAR else ""
+    sent = frame.columns.get(TX)
+    busiest = 0.0 if sent is None or np.isnan(sent).all() else float(np.nanmax(sent))
     titles = [
-        fit("  device", name_cells + 2), fit("tx" if full else "tx Gb/s", 7, "right"),
-        fit(full, bar_cells + 1), fit("rx", 6, "right") + " ",
-        fit("peer %", peers, "right") if peers else "", fit("retx %", 7, "right"),
+        fit("  device", name_cells + 2), fit("tx Gb/s", 8, "right"),
+        fit(" of the busiest" if bar_cells >= TITLED_BAR else "", bar_cells + 1),
+        fit("rx", 7, "right"), fit("peer %", peers, "right"), fit("retx %", 8, "right"),
+        f" {mark(TX)}",
     ]  # fmt: skip
     lines = [line([("".join(titles), palette.muted)], width)]
     for index in sorted(range(len(names)), key=lambda place: units.natural(names[place])):
@@ -89,20 +92,20 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
         if index in node.lost_efa_devices:
             lines.append(line([*parts, ("   lost", style)], width))
             continue
-        tx, rate = frame.at(TX, index), frame.at(LINE_RATE, index)
-        parts += context.number(units.gigabits(tx, unit=False), TX, 7)
+        tx, rx, share, retransmits = (frame.at(q, index) for q in (TX, RX, PEERS, RETRANSMIT))
+        parts += context.figure(None if tx is None else tx / GIGABIT, 1, 8)
         parts.append((" ", palette.text))
         if bar_cells:
-            share = None if tx is None or not rate else tx / rate
-            parts += bar(share, bar_cells, palette.graph, palette.rule)
-        parts += context.number(units.gigabits(frame.at(RX, index), unit=False), RX, 7)
+            level = None if tx is None or not busiest else tx / busiest
+            fill = palette.severity(severity) if severity else palette.graph
+            parts += bar(level, bar_cells, fill, palette.rule)
+        parts += context.figure(None if rx is None else rx / GIGABIT, 1, 7)
         if peers:
-            share = frame.at(PEERS, index)
-            text = units.ABSENT if share is None else f"{100 * share:.0f}"
             low = share is not None and share < view_model.limits.card_traffic
-            parts += context.number(text, PEERS, peers, style if low else None)
-        retransmits = frame.at(RETRANSMIT, index)
-        parts += context.number(percent(retransmits), RETRANSMIT, 7, style)
+            shown = None if share is None else 100 * share
+            parts += context.figure(shown, 0, peers, style if low else None)
+        shown = None if retransmits is None else 100 * retransmits
+        parts += context.figure(shown, 1, 8, style)
         lines.append(line(parts, width))
     for severity, note in [*_missing(node), *_errors(view_model, node, found)]:
         sign, style = glyphs.SEVERITIES[severity], palette.severity(severity)
@@ -123,12 +126,7 @@ def severities(view_model: ViewModel, node: NodeView) -> dict[int, Severity]:
 
 def incidents(view_model: ViewModel, node: NodeView) -> dict[int, Incident]:
     """Device → its worst open incident."""
-    places = {f"efa:{name}": place for place, name in enumerate(node.inventory.of(Entity.EFA))}
-    return {
-        places[incident.component]: incident
-        for incident in reversed(view_model.by_node.get(node.name, ()))
-        if incident.component in places
-    }
+    return view_model.by_part(node, efa_places(node))
 
 
 def _missing(node: NodeView) -> list[tuple[Severity, str]]:

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 from rich.style import Style
 from textual.strip import Strip
 
+from trntop.analysis.runbook import kind_name
 from trntop.catalog import CATALOG, Entity
 from trntop.catalog.efa import ERROR_KINDS
 from trntop.core import units
@@ -15,7 +17,7 @@ from .context import RenderContext
 from .fabric import Fabric
 from .graph import bar
 from .incidents import seconds_open
-from .line import Part, fit, flow, length, line, wrapped
+from .line import Part, fit, flow, length, line, side_by_side, wrapped
 
 LABEL = 9
 BAR = 12
@@ -32,6 +34,8 @@ COUNTERS = {
     "no_completion_cmds": "admin commands stuck",
 }
 """The counters of the driver, in the words of incidents."""
+WIDE, GUTTER = 100, 4
+"""Width from which the counters are next to the facts."""
 ERRORS = frozenset({*ERROR_KINDS, "no_completion_cmds"})
 
 
@@ -45,13 +49,16 @@ def draw(
         if not names:
             text = f"no EFA devices known: {node.frame.why_absent(efa.TX)}"
         return wrapped(text, width, context.palette.muted)
-    name = str(names[place])
-    return [
-        *_health(fabric, node, place, name, width, context),
-        *_traffic(fabric, node, place, name, width, context),
-        *_location(node, name, width, context),
-        *_counters(fabric, node, place, width, context),
+    name, page = str(names[place]), (width - GUTTER) // 2 if width >= WIDE else width
+    facts = [
+        *_health(fabric, node, place, name, page, context),
+        *_traffic(fabric, node, place, name, page, context),
+        *_location(node, name, page, context),
     ]
+    counters = _counters(fabric, node, place, page, context)
+    if page == width:
+        return facts + counters
+    return side_by_side(((facts, page), (counters, page)), GUTTER)
 
 
 def incident_of(fabric: Fabric, node: str, device: str) -> Incident | None:
@@ -76,7 +83,7 @@ def _health(
         duration = units.span(seconds_open(incident, view_model.view.time))
         # The alert line has the summary; the evidence is shorter.
         evidence = incident.evidence[0].text if incident.evidence else incident.summary
-        text = f"{incident.kind} since {since}, for {duration}: {evidence}"
+        text = f"{kind_name(incident.kind)} since {since}, for {duration}: {evidence}"
     elif place in node.lost_efa_devices:
         severity, text = Severity.CRITICAL, "lost: listed, but its counters cannot be read"
     elif state := efa.link_state(node, name):
@@ -101,7 +108,7 @@ def _slow_link(fabric: Fabric, node: str, device: str) -> str:
     others = f", {len(slow) - 1} more are slow too" if len(slow) > 1 else ""
     times = f"{slowest.seconds / fabric.links.median:.1f}×"
     known = fabric.view_model.by_node.get(peer)
-    why = f"{peer} has {known[0].kind}" if known else "no incident yet"
+    why = f"{peer} has {kind_name(known[0].kind)}" if known else "no incident yet"
     return f"link to {peer} takes {times} the median of all{others}; {why}"
 
 
@@ -120,7 +127,7 @@ def _right(
 def _traffic(
     fabric: Fabric, node: NodeView, place: int, name: str, width: int, context: RenderContext
 ) -> list[Strip]:
-    """Both directions as a share of the line rate; traffic of peers, retransmits, latency."""
+    """Both directions next to the node's busiest device; peers, retransmits, latency."""
     palette, frame, limits = context.palette, node.frame, fabric.view_model.limits
     rate, gap = frame.at(efa.LINE_RATE, place), ("  ", palette.faint)
     lines = []
@@ -128,10 +135,11 @@ def _traffic(
         value = frame.at(quantity, place)
         share = None if value is None or not rate else value / rate
         text = "" if share is None else f"{units.percent(share)} of {units.gigabits(rate)}"
+        busiest = bar(_of_busiest(node, quantity, value), BAR, palette.graph, palette.rule)
         groups: list[tuple[int, Sequence[Part]]] = [
             (100, [_label(label, context), *_right(units.gigabits(value), quantity, 11, context)]),
-            (60, bar(share, BAR, palette.graph, palette.rule)),
-            (80, [(text, palette.muted)] if text else []),
+            (80, [*busiest, (" of the busiest", palette.muted)]),
+            (60, [(text, palette.muted)] if text else []),
         ]
         lines.append(flow(groups, width, gap))
     severity = efa.severities(fabric.view_model, node).get(place)
@@ -151,6 +159,13 @@ def _traffic(
     if found := fabric.links.of_device(node.name, name):
         lines.append(flow(_latency(fabric, node, found, context), width, gap))
     return lines
+
+
+def _of_busiest(node: NodeView, quantity: str, value: float | None) -> float | None:
+    """The share of the largest value on the node."""
+    column = node.frame.columns.get(quantity)
+    most = 0.0 if column is None or np.isnan(column).all() else float(np.nanmax(column))
+    return value / most if value is not None and most else None
 
 
 def _latency(

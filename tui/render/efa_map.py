@@ -8,13 +8,14 @@ import numpy as np
 from rich.style import Style
 from textual.strip import Strip
 
+from trntop.analysis.runbook import kind_name
 from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import Incident, NodeView, Severity
 
-from ..measures import RECEIVE, RETRANSMIT, TRANSMIT
+from ..measures import GIGABIT, RECEIVE, RETRANSMIT, TRANSMIT
 from . import efa, glyphs
-from .context import RenderContext, percent
+from .context import RenderContext
 from .fabric import Fabric
 from .fleet import EFA_KINDS, ORDER
 from .graph import runs
@@ -29,7 +30,7 @@ NUMBERED = 5
 """Width of a cell from which it shows its number."""
 NAMED = 3
 """Width of a cell from which its column has a number of two digits."""
-FIGURE = 7
+FIGURE = 9
 STEP = 2
 """Steps of the scale that have one color here."""
 LONGEST_NAME = 16
@@ -106,7 +107,7 @@ def row_of(fabric: Fabric, node: NodeView, state: MapState, *, cursor: bool) -> 
     row, layer = fabric.rails.row_of[node.name], state.layer
     values = layer.values(fabric)[row].tolist()
     found = [i for i in fabric.view_model.by_node.get(node.name, ()) if _is_fabric_incident(i)]
-    note = found[0].kind if found else ""
+    note = kind_name(found[0].kind) if found else ""
     if not found and node.inventory.of(Entity.EFA) and efa.TX not in node.frame.columns:
         note = node.frame.why_absent(efa.TX)
     return MapRow(
@@ -156,9 +157,22 @@ def columns(fabric: Fabric, width: int) -> tuple[Column[MapRow], ...]:
     return (
         Column("node", "  node", _name_width(fabric), 100, _name),
         Column("devices", title, len(title), 99, partial(_devices, cell)),
-        Column("tx", "tx Gb/s", FIGURE, 80, partial(_rate, TRANSMIT), align="right"),
-        Column("retransmit", "retx %", FIGURE, 90, _retransmit, align="right"),
-        Column("rx", "rx Gb/s", FIGURE, 70, partial(_rate, RECEIVE), align="right"),
+        Column(
+            "tx",
+            "tx",
+            FIGURE,
+            80,
+            partial(_rate, TRANSMIT),
+            "Gb/s",
+            align="right",
+            quantity=TRANSMIT,
+        ),
+        Column(
+            "retransmit", "retx", FIGURE, 90, _retransmit, "%", align="right", quantity=RETRANSMIT
+        ),
+        Column(
+            "rx", "rx", FIGURE, 70, partial(_rate, RECEIVE), "Gb/s", align="right", quantity=RECEIVE
+        ),
         Column("note", "incident", 14, 60, _note, wide=60),
     )
 
@@ -233,7 +247,7 @@ def _cell(row: MapRow, column: int, size: int, context: RenderContext) -> Part:
         if len(text) >= size and text[:1].isdigit():
             text = f"{float(text):.1f}"
         shown = fit(f"{sign}{text}", size, "right") if text else sign * size
-        return shown, palette.severity(severity)
+        return shown, palette.fill(severity)
     if value != value:
         shown = fit(glyphs.ABSENT, size, "right") if text else glyphs.ABSENT.center(size)
         return shown, palette.faint
@@ -246,15 +260,15 @@ def _cell(row: MapRow, column: int, size: int, context: RenderContext) -> Part:
 
 
 def _rate(quantity: str, row: MapRow, width: int, context: RenderContext, /) -> list[Part]:
-    text = units.gigabits(row.node.frame.value(quantity), unit=False)
-    return context.number(text, quantity, width)
+    rate = row.node.frame.value(quantity)
+    return context.figure(None if rate is None else rate / GIGABIT, 0, width)
 
 
 def _retransmit(row: MapRow, width: int, context: RenderContext) -> list[Part]:
     ratio = row.node.frame.value(RETRANSMIT)
     severity = row.retransmit_severity
     style = context.palette.severity(severity) if severity else None
-    return context.number(percent(ratio), RETRANSMIT, width, style)
+    return context.figure(None if ratio is None else 100 * ratio, 1, width, style)
 
 
 def _note(row: MapRow, width: int, context: RenderContext) -> list[Part]:

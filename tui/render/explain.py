@@ -2,15 +2,25 @@
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from textual.strip import Strip
 
+from trntop.analysis.coverage import lack
 from trntop.analysis.rule import Rule
-from trntop.catalog import CATALOG, Entity, Provenance, Quantity, inputs, page_of
+from trntop.analysis.runbook import kind_name
+from trntop.catalog import (
+    CATALOG,
+    Entity,
+    Provenance,
+    Quantity,
+    all_inputs,
+    inputs,
+    page_of,
+    sources_of,
+)
 from trntop.core import units
-from trntop.core.model import Incident, Key, NodeView, SourceState, State
+from trntop.core.model import Cluster, Incident, Inventory, Key, NodeView, SourceState, State
 
 from ..measures import MEASURES
 from ..view_model import ViewModel
@@ -119,6 +129,11 @@ def _views(view_model: ViewModel, node: str | None) -> list[NodeView]:
     return list(nodes.values()) if node is None else [nodes[node]] if node in nodes else []
 
 
+def _owner(view_model: ViewModel, node: str | None) -> Inventory | Cluster:
+    views = _views(view_model, node)
+    return views[0].inventory if node is not None and views else view_model.cluster
+
+
 def _label(view: NodeView, entity: Entity, index: int, node: str | None) -> str:
     """The name of a part of a node, after the node if several nodes are shown."""
     if entity is Entity.NODE:
@@ -131,7 +146,7 @@ def _label(view: NodeView, entity: Entity, index: int, node: str | None) -> str:
     return part if node is not None else f"{view.name} {part}"
 
 
-def briefly(view_model: ViewModel, node: str | None, name: str) -> str:
+def short_value(view_model: ViewModel, node: str | None, name: str) -> str:
     """The value, or the mean of several, with its unit."""
     found = [view.frame.columns.get(name, _NOTHING) for view in _views(view_model, node)]
     column = np.concatenate([_NOTHING, *found])
@@ -215,7 +230,7 @@ def _value(
         return [(units.ABSENT, palette.faint), (f" {_why(view_model, node, name)}", palette.muted)]
     parts: list[Part] = [
         (written(found.mean, name), palette.strong),
-        (f" {mark(name)}", palette.faint),
+        (f" {mark(name, _owner(view_model, node))}", palette.faint),
     ]
     if found.parts == 1:
         return parts
@@ -241,28 +256,10 @@ def _why(view_model: ViewModel, node: str | None, name: str) -> str:
 def _origin(view_model: ViewModel, node: str | None, quantity: Quantity) -> str:
     """The provenance in words."""
     simulated = any(view.frame.simulated for view in _views(view_model, node))
-    words, sign = _PROVENANCE[quantity.provenance], mark(quantity.name)
+    owner = _owner(view_model, node)
+    words, sign = _PROVENANCE[owner.provenance(quantity.name)], mark(quantity.name, owner)
     lead = f"{sign} is {words}" if sign else words
     return f"{lead}; here from the simulator" if simulated else lead
-
-
-@cache
-def _below(name: str) -> tuple[str, ...]:
-    """All its inputs, direct and indirect, nearest first."""
-    found: dict[str, None] = {}
-    waiting = list(inputs(name))
-    for quantity in waiting:
-        if quantity not in found:
-            found[quantity] = None
-            waiting += inputs(quantity)
-    return tuple(found)
-
-
-def sources_of(name: str) -> tuple[str, ...]:
-    """The sources of all its inputs; fallbacks are last."""
-    rows = [CATALOG[quantity] for quantity in (name, *_below(name))]
-    names = [row.source for row in rows] + [row.fallback for row in rows]
-    return tuple(dict.fromkeys(filter(None, names)))
 
 
 def _sources(
@@ -318,7 +315,7 @@ def _one_state(view: NodeView, state: SourceState, context: RenderContext) -> li
 
 def rules_of(name: str, rules: Iterable[Rule]) -> Iterator[tuple[Rule, str]]:
     """The rules that read it, directly or not, and the quantity that each of them reads."""
-    below = _below(name)
+    below = all_inputs(name)
     indirect = []
     for rule in rules:
         if name in rule.needs:
@@ -345,19 +342,28 @@ def _rules(
     # The worst incident of each kind.
     open_kinds = {i.kind: i for i in reversed(view_model.incidents) if _concerns(i, node, jobs)}
     found.sort(key=lambda pair: pair[0].kind not in open_kinds)
+    coverage = {state.kind: state for state in view_model.view.coverage.rules}
     rows: list[list[Part]] = []
     for rule, by in found[:MAX_RULES]:
-        parts: list[Part] = [(f"{rule.kind}:", palette.text)]
+        parts: list[Part] = [(f"{kind_name(rule.kind)}:", palette.text)]
         if (incident := open_kinds.get(rule.kind)) is not None:
             sign = glyphs.SEVERITIES[incident.severity]
             since = units.clock(incident.opened_at, utc=view_model.utc)
-            parts = [(f"{sign} {rule.kind} since {since}:", palette.severity(incident.severity))]
+            parts = [
+                (
+                    f"{sign} {kind_name(rule.kind)} since {since}:",
+                    palette.severity(incident.severity),
+                )
+            ]
         parts.append((f" {rule.stated(view_model.limits)}", palette.muted))
         if by != name:
             parts.append((f" (by {by})", palette.faint))
+        state = coverage.get(rule.kind)
+        if state is not None and (needs := lack(state, view_model.view.time)):
+            parts.append((f"; {needs}", palette.warning))
         rows += _fact("" if rows else "rules", parts, width, context)
     if len(found) > MAX_RULES:
-        rest = ", ".join(rule.kind for rule, _ in found[MAX_RULES:])
+        rest = ", ".join(kind_name(rule.kind) for rule, _ in found[MAX_RULES:])
         rows += _fact("", [(f"and {rest}", palette.text)], width, context)
     return rows
 

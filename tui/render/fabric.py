@@ -71,12 +71,12 @@ class Fabric:
 
     @cached_property
     def slow_links(self) -> dict[links.Probe, Severity]:
-        """Severity of slow links: of their incident, else compared with all others."""
+        """Severity of slow links: of their incident; a warning where no incident is open yet."""
         check = self.view_model.check
         found = {
-            probe: severity
+            probe: Severity.WARNING
             for probe in self.links.probes
-            if (severity := self.links.severity(probe.seconds, check)) is not None
+            if self.links.is_slow(probe.seconds, check)
         }
         return found | {probe: i.severity for probe, i in self.link_incidents.items()}
 
@@ -110,9 +110,7 @@ def totals(fabric: Fabric, width: int, context: RenderContext) -> list[Strip]:
 
 
 def _total(fabric: Fabric, quantity: str) -> float | None:
-    column = fabric.view_model.cluster.column(quantity)
-    known = column[~np.isnan(column)]
-    return float(known.sum()) if len(known) else None
+    return fabric.view_model.cluster.over_nodes(quantity, np.sum)
 
 
 def _labelled(label: str, text: str, quantity: str, context: RenderContext) -> list[Part]:
@@ -133,7 +131,6 @@ def _traffic(fabric: Fabric, context: RenderContext) -> list[tuple[int, list[Par
         (70, share),
         (90, _labelled("rx", received, RECEIVE, context)),
         (95, _most_retransmits(fabric, context)),
-        (60, _latency(fabric, context)),
     ]
 
 
@@ -158,7 +155,7 @@ def _latency(fabric: Fabric, context: RenderContext) -> list[Part]:
     found = fabric.links
     if not found.probes:
         absent = _labelled("latency", units.ABSENT, "", context)
-        return [*absent, (" not probed", context.palette.faint)]
+        return [*absent, (" not probed: trntop check", context.palette.faint)]
     parts = _labelled("latency, median", units.seconds(found.median), links.LATENCY, context)
     return [*parts, (f" of {len(found.probes)} links", context.palette.muted)]
 
@@ -169,6 +166,7 @@ def _health(fabric: Fabric, context: RenderContext) -> list[tuple[int, list[Part
         (80, _drivers(fabric, context)),
         (90, _rails(fabric, context)),
         (85, _silent(fabric, context)),
+        (82, _latency(fabric, context)),
     ]
 
 

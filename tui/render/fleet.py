@@ -1,20 +1,21 @@
 """The columns of the fleet table, and the order of its rows."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trntop.catalog import EFA_SOURCE, NEURON_MONITOR, Entity
+from trntop.analysis.rulebook import NEXT_STEPS
+from trntop.catalog import EFA_SOURCE, HBM_QUANTITIES, NEURON_MONITOR, Entity
 from trntop.core import units
-from trntop.core.model import Incident, NodeView, SourceState, Stage, State
+from trntop.core.model import Frame, Incident, NodeView, SourceState, Stage, State
 
 from ..measures import MEASURES, Measure
 from ..view_model import ViewModel
 from . import glyphs, run
-from .context import RenderContext, bare
-from .graph import Values, bar, sparkline
+from .context import RenderContext, mark
+from .graph import Values, sparkline
 from .line import Part, fit, length
 from .table import Column
 
@@ -24,7 +25,7 @@ ESSENTIAL = (NEURON_MONITOR, EFA_SOURCE)
 """Sources without which a node cannot be called healthy."""
 NODE = "node"
 """The column that is always shown."""
-OPTIONAL = ("efa_rx", "power", "cpu", "job", "type")
+OPTIONAL = ("efa_rx", "power", "cpu")
 """Columns that are shown on request only."""
 REQUESTED_RANK = 50
 """Added to the importance of an optional column that is requested."""
@@ -32,6 +33,8 @@ EFA_KINDS = ("efa_degraded", "efa_down")
 RELATED_KINDS = {"retx": EFA_KINDS, "comm": ("straggler", "comm_bound")}
 """Column → incidents that color its number. A straggler communicates less than the ranks that wait
 for it."""
+QUIET = 3
+"""Step of the scale of levels that sparklines have."""
 TRAFFIC_CELLS = 7
 """Width of a rate next to its sparkline."""
 
@@ -81,26 +84,18 @@ def _name(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
 
 
 def _number(measure: Measure) -> Draw:
-    def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
-        text = bare(measure.form(measure.value(row.node)))
-        # A value that rounds to zero is shown like zero.
-        return context.number(
-            text if text.strip("0.") else "0", measure.quantity_of(row.node), width
-        )
-
-    return draw
-
-
-def _with_bar(number: Draw, measure: Measure) -> Draw:
-    """A bar next to the number, if there is room."""
+    """The number; a provenance that is not that of the column is marked."""
+    varies = bool(measure.fallback) or measure.quantity in HBM_QUANTITIES
 
     def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
-        cells = width - 6
-        if cells < 4:
-            return number(row, width, context)
         value = measure.value(row.node)
-        level = bar(value, cells, context.palette.level(value or 0.0), context.palette.rule)
-        return [*level, (" ", context.palette.text), *number(row, 5, context)]
+        shown = None if value is None else value / measure.scale
+        figure = context.figure(shown, measure.decimals, width - varies)
+        if not varies:
+            return figure
+        sign = mark(measure.quantity_of(row.node), row.node.inventory)
+        is_marked = value is not None and sign != mark(measure.quantity)
+        return [*figure, (sign if is_marked else " ", context.palette.faint)]
 
     return draw
 
@@ -114,7 +109,7 @@ def _with_trail(number: Draw) -> Draw:
             return number(row, width, context)
         trail = sparkline(row.trail[-cells:], row.trail_top)
         parts = [*number(row, TRAFFIC_CELLS, context), (" ", context.palette.text)]
-        return [*parts, (fit(trail, cells, "right"), context.palette.graph)]
+        return [*parts, (fit(trail, cells, "right"), context.palette.levels[QUIET])]
 
     return draw
 
@@ -133,13 +128,14 @@ def _with_severity(number: Draw, kinds: Sequence[str]) -> Draw:
     return draw
 
 
-def _with_bounds(number: Draw) -> Draw:
-    """The reported share, else the estimated range."""
+def _with_bounds(number: Draw, measure: Measure, bounds: Callable[[Frame], str]) -> Draw:
+    """The value, else its estimated range."""
 
     def draw(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
-        if MEASURES["comm"].value(row.node) is not None:
+        text = bounds(row.node.frame)
+        if measure.value(row.node) is not None or text == units.ABSENT:
             return number(row, width, context)
-        return context.number(run.comm_bounds(row.node.frame), "", width)
+        return [(fit(text, width, "right"), context.palette.text)]
 
     return draw
 
@@ -166,10 +162,13 @@ def _type(node: NodeView) -> str:
 
 
 def _phase(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
-    found = row.node.frame.phase
-    if found is None:
-        return [(fit(units.ABSENT, width), context.palette.faint)]
-    return [(fit(found.stage.value, width), run.style_of(found.stage, context.palette))]
+    phase = row.node.frame.phase
+    return run.stage_cell(phase.stage if phase else None, width, context)
+
+
+def _next(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
+    step = NEXT_STEPS.get(row.incidents[0].kind, "") if row.incidents else ""
+    return [(fit(step, width), context.palette.text)]
 
 
 def _incident(row: FleetRow, width: int, context: RenderContext) -> list[Part]:
@@ -221,45 +220,39 @@ def columns(name_width: int) -> tuple[Column[FleetRow], ...]:
     def number(name: str, width: int, rank: int, wide: int = 0) -> Column[FleetRow]:
         measure = MEASURES[name]
         draw = _number(measure)
-        if name == "util":
-            draw = _with_bar(draw, measure)
-        elif name == "efa_tx":
+        if name == "efa_tx":
             draw = _with_trail(draw)
         elif name == "comm":
-            draw = _with_bounds(draw)
+            draw = _with_bounds(draw, measure, run.comm_bounds)
+        elif name == "hbm_bw":
+            draw = _with_bounds(draw, measure, run.hbm_floor)
         if name in RELATED_KINDS:
             draw = _with_severity(draw, RELATED_KINDS[name])
         return Column(
             name, measure.title, width, rank, draw, unit=measure.unit, wide=wide,
-            align="left" if name == "efa_tx" else "right",
+            align="left" if name == "efa_tx" else "right", quantity=measure.quantity,
         )  # fmt: skip
 
     return (
         Column(NODE, "  node", min(names, 12) + 2, 100, _name, wide=names + 2),
-        number("util", 6, 90, 26),
+        number("util", 6, 90),
         number("te", 4, 82),
         number("hbm", 6, 70),
         number("hbm_bw", 8, 65),
-        number("efa_tx", 11, 80, 24),
+        number("efa_tx", 11, 80, 18),
         number("efa_rx", 11, 79),
         number("retx", 6, 76),
         number("comm", 6, 75),
-        number("exposed", 9, 43),
-        number("step", 7, 40),
+        number("exposed", 9, 73),
+        number("step", 7, 72),
         number("power", 7, 42),
         number("cpu", 6, 41),
         Column("phase", "phase", 13, 44, _phase),
         Column("job", "job", 12, 39, _text(_job), wide=24),
         Column("type", "type", 14, 38, _text(_type), wide=18),
-        Column("incident", "incident", 14, 45, _incident, wide=24),
-        Column(
-            "state",
-            "state",
-            10,
-            85,
-            _state,
-            wide=15,
-        ),
+        Column("incident", "incident", 16, 77, _incident, wide=24),
+        Column("next", "next step", 24, 71, _next, wide=80),
+        Column("state", "state", 10, 85, _state, wide=15),
     )
 
 
@@ -267,12 +260,29 @@ TITLES: Mapping[str, str] = {column.id: column.title.strip() for column in colum
 """Column → its title, without the unit."""
 
 
+def uniform(view_model: ViewModel) -> frozenset[str]:
+    """Columns that are the same in every row."""
+    nodes, found = view_model.cluster.nodes.values(), set[str]()
+    if not any(view_model.by_node.values()):
+        found |= {"incident", "next"}
+    if len(view_model.phases) < 2 and all(node.frame.phase for node in nodes):
+        found.add("phase")
+    fresh = view_model.states.keys() <= {State.FRESH}
+    if fresh and not any(is_missed(source) for node in nodes for source in node.frame.sources):
+        found.add("state")
+    if len(view_model.cluster.jobs) < 2:
+        found.add("job")
+    if len({_type(node) for node in nodes}) < 2:
+        found.add("type")
+    return frozenset(found)
+
+
 def selected(
-    found: Sequence[Column[FleetRow]], names: Sequence[str]
+    found: Sequence[Column[FleetRow]], names: Sequence[str], hidden: Container[str] = ()
 ) -> tuple[Column[FleetRow], ...]:
-    """The named columns; the default ones without names."""
+    """The named columns; without names, the default ones that are not hidden."""
     if not names:
-        return tuple(column for column in found if column.id not in OPTIONAL)
+        return tuple(c for c in found if c.id not in OPTIONAL and c.id not in hidden)
     return tuple(
         replace(column, rank=column.rank + REQUESTED_RANK) if column.id in OPTIONAL else column
         for column in found

@@ -8,6 +8,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from trntop.core.model import Severity
+from trntop.pipeline.statistics import group_mean
 
 from . import glyphs
 from .context import RenderContext
@@ -63,17 +64,10 @@ def buckets(times: Values, values: Values, now: float, width: int, seconds: floa
     Slots start at multiples of `seconds`, so that the graph changes only when a slot is complete. A
     slot without a value is NaN.
     """
-    result = np.full(width, np.nan)
-    if not len(times):
-        return result
     last = np.floor(now / seconds)
     slots = (np.floor(np.asarray(times) / seconds) - last).astype(np.int64) + width - 1
-    valid = (slots >= 0) & (slots < width) & ~np.isnan(values)
-    count = np.bincount(slots[valid], minlength=width)
-    total = np.bincount(slots[valid], weights=values[valid].astype(np.float64), minlength=width)
-    filled = count > 0
-    result[filled] = total[filled] / count[filled]
-    return result
+    inside = (slots >= 0) & (slots < width)
+    return group_mean(values[inside].astype(np.float64), slots[inside], width)
 
 
 def sparkline(values: Values, top: float | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from textual.strip import Strip
@@ -137,7 +138,7 @@ def _stages(view_model: ViewModel, context: RenderContext) -> list[tuple[Stage, 
     return [
         (stage, [(f"{stage.value}{_lasted(view_model, phases)}", run.style_of(stage, palette))])
         for stage, phases in view_model.phases.items()
-        if stage is Stage.TRAINING
+        if stage.productive
     ]
 
 
@@ -169,7 +170,7 @@ def draw(
 def _pause(view_model: ViewModel, context: RenderContext) -> list[tuple[int, list[Part]]]:
     """The stage of most nodes if it is not training, and how it is known."""
     stage = next(iter(view_model.phases), Stage.TRAINING)
-    if stage is Stage.TRAINING:
+    if stage.productive:
         return []
     first = min(view_model.phases[stage], key=lambda phase: phase.since or view_model.view.time)
     return [(97, run.phase(first, context, utc=view_model.utc))]
@@ -237,12 +238,12 @@ def _series(view_model: ViewModel, job: str, quantity: str, cells: int) -> Value
     return buckets(times, values, view_model.view.time, cells, SPARK_SECONDS)
 
 
-_FLEET: Mapping[str, tuple[int, str, Callable[[float | None], str], str]] = {
-    "utilization": (90, "node_neuroncore_utilization_mean_ratio", units.percent, "mean"),
-    "TE": (85, "node_tensor_engine_busy_mean_ratio", units.percent, "mean"),
-    "HBM": (60, "node_device_memory_used_max_ratio", units.percent, "max"),
-    "HBM bw": (50, "node_hbm_bandwidth_ratio", units.percent, "mean"),
-    "EFA tx": (70, "node_efa_tx_bytes_per_second", units.gigabits, "sum"),
+_FLEET: Mapping[str, tuple[int, str, Callable[[float | None], str], Callable[[Values], Any]]] = {
+    "utilization": (90, "node_neuroncore_utilization_mean_ratio", units.percent, np.mean),
+    "TE": (85, "node_tensor_engine_busy_mean_ratio", units.percent, np.mean),
+    "HBM": (60, "node_device_memory_used_max_ratio", units.percent, np.max),
+    "HBM bw": (50, "node_hbm_bandwidth_ratio", units.percent, np.mean),
+    "EFA tx": (70, "node_efa_tx_bytes_per_second", units.gigabits, np.sum),
 }
 
 
@@ -250,11 +251,10 @@ def _fleet(view_model: ViewModel, context: RenderContext) -> list[tuple[int, lis
     """All nodes, if no job reports steps."""
     palette = context.palette
     groups: list[tuple[int, list[Part]]] = []
-    for label, (rank, quantity, form, how) in _FLEET.items():
-        value = _over_nodes(view_model, quantity, how)
-        groups.append(
-            (rank, [(f"{label} ", palette.muted), *context.number(form(value), quantity)])
-        )
+    for label, (rank, quantity, form, reduce) in _FLEET.items():
+        value = _over_nodes(view_model, quantity, reduce)
+        number = context.number(form(value), quantity, origin=view_model.cluster)
+        groups.append((rank, [(f"{label} ", palette.muted), *number]))
     if estimated := _estimated(view_model):
         groups.append((80, [("comm ", palette.muted), (estimated, palette.text)]))
     groups.append((10, [("no job reports steps", palette.faint)]))
@@ -263,15 +263,15 @@ def _fleet(view_model: ViewModel, context: RenderContext) -> list[tuple[int, lis
 
 def _estimated(view_model: ViewModel) -> str:
     """The bounds of the communication share, means over the nodes; empty if unknown."""
-    floor, ceiling = (_over_nodes(view_model, bound, "mean") for bound in (run.FLOOR, run.CEILING))
+    floor, ceiling = (_over_nodes(view_model, bound, np.mean) for bound in (run.FLOOR, run.CEILING))
     share = units.share_bounds(floor, ceiling)
     return "" if share == units.ABSENT else f"{share} %"
 
 
-def _over_nodes(view_model: ViewModel, quantity: str, how: str) -> float | None:
+def _over_nodes(
+    view_model: ViewModel, quantity: str, reduce: Callable[[Values], Any]
+) -> float | None:
     whole = view_model.cluster.whole
     if whole is not None and whole.chosen:
         return whole.values.get(quantity)
-    column = view_model.cluster.column(quantity)
-    known = column[~np.isnan(column)]
-    return float(getattr(np, how)(known)) if len(known) else None
+    return view_model.cluster.over_nodes(quantity, reduce)

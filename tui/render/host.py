@@ -41,6 +41,7 @@ _ROWS: Sequence[tuple[str, tuple[Value, ...]]] = (
     _traffic("network", ("rx", "network_rx"), ("tx", "network_tx")),
     _traffic("disk", ("read", "disk_read"), ("written", "disk_written")),
     _traffic("lustre", ("read", "lustre_read"), ("written", "lustre_written")),
+    _traffic("nfs", ("read", "nfs_read"), ("written", "nfs_written")),
     ("compiler", (
         ("", "node_compilers", units.count, " running"),
         ("", "node_compile_cache_modules", units.count, " modules in the cache"),

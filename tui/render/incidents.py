@@ -3,18 +3,21 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
 from rich.style import Style
 from textual.strip import Strip
 
-from trntop.analysis import RULEBOOK
-from trntop.analysis.runbook import runbook, title
+from trntop.analysis.coverage import beginning, lack
+from trntop.analysis.rulebook import NEXT_STEPS
+from trntop.analysis.runbook import kind_name, runbook, title
+from trntop.catalog import Entity
 from trntop.core import units
-from trntop.core.model import Incident
+from trntop.core.model import Incident, Stage
 
 from ..view_model import ViewModel
-from . import course, glyphs, markdown
+from . import glyphs, incident_charts, markdown
 from .context import RenderContext
-from .line import Part, beside, fit, line, wrapped
+from .line import Part, fit, line, side_by_side, wrapped
 from .table import Column
 
 PAGE = 92
@@ -24,10 +27,16 @@ LEAST_PAGE = 72
 GUTTER = 4
 WIDE = 100
 """Width from which charts are shown; on a small screen the words are more important."""
-COURSE, TALLEST = 7, 24
+STEPS_BEFORE, RECENT = 180, 60
+"""Seconds of step times before the start, and newest seconds, that are compared."""
+LONGEST_COST = 3600
+"""Seconds of history that are searched for the steps before the start."""
+CHECK_FIRST = "## Check first\n"
+"""Section of the runbooks."""
+NOTABLE = 0.02
+"""Change of the step time below which it is noise."""
+CHART_LINES, MAX_CHART_LINES = 7, 24
 """Lines of the charts, and their maximum next to the runbook."""
-
-_ADVICE = {rule.kind: rule.advice for rule in RULEBOOK}
 
 
 class Tense(StrEnum):
@@ -57,6 +66,42 @@ def seconds_open(incident: Incident, now: float) -> float:
     return max(
         0.0, (now if incident.closed_at is None else incident.closed_at) - incident.opened_at
     )
+
+
+def consequence(view_model: ViewModel, incident: Incident) -> str:
+    """What it costs the job, from the step times before and after its start; empty if unknown."""
+    node = view_model.cluster.nodes.get(incident.node or "")
+    jobs = [incident.job] if incident.job else [] if node is None else node.inventory.of(Entity.JOB)
+    job = next((job for job in view_model.jobs if job.job in jobs), None)
+    if job is None or not incident.open:
+        return ""
+    phases = (
+        view_model.cluster.nodes[n].frame.phase for n in view_model.cluster.jobs.get(job.job, ())
+    )
+    stalled = next((p for p in phases if p is not None and p.stage is Stage.STALLED), None)
+    if stalled is not None:
+        since = "" if stalled.since is None else units.age(view_model.view.time - stalled.since)
+        return "" if incident.kind == "hang" else f"training stalled {since}".rstrip()
+    seconds = view_model.view.time - incident.opened_at
+    rows = int(seconds + STEPS_BEFORE)
+    if seconds < 0 or rows > LONGEST_COST:
+        return ""
+    times, values = view_model.history.scalar(f"{job.job}/{job.step_quantity}", rows)
+    known = values == values
+    times, values = times[known], values[known]
+    before = values[times < incident.opened_at]
+    if not len(before):
+        return ""
+    usual = float(np.median(before))
+    # The first steps after the start began before it.
+    after = values[times > incident.opened_at + 2 * usual]
+    after = after[after != before[-1]]  # no step has ended since while the last one is repeated
+    if not len(after) or usual <= 0:
+        return ""
+    change = float(np.median(after[-RECENT:])) / usual - 1.0
+    if abs(change) < NOTABLE:
+        return "step time unchanged"
+    return f"step {100 * change:+.0f} %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +165,7 @@ def _duration(row: IncidentRow, width: int, context: RenderContext) -> list[Part
 
 
 def _kind(row: IncidentRow, width: int, context: RenderContext) -> list[Part]:
-    return [(fit(row.incident.kind, width), row.text(context))]
+    return [(fit(kind_name(row.incident.kind), width), row.text(context))]
 
 
 def _location(row: IncidentRow, width: int, context: RenderContext) -> list[Part]:
@@ -157,30 +202,63 @@ def detail(
 ) -> list[Strip]:
     """One incident: evidence and charts, and its runbook, side by side if there is room."""
     if incident is None:
-        text = "no incident to show"
-        if not view_model.has_data:
-            reasons = [node.why_no_data for node in view_model.cluster.nodes.values()]
-            text = f"{units.ABSENT} not evaluated: {next(iter(reasons), 'no data yet')}"
-        return wrapped(text, width, context.palette.muted)
+        return _nothing(view_model, width, context)
     page = (width - GUTTER) // 2
     if page >= LEAST_PAGE:
         found = _evidence(view_model, incident, page, context)
         guide = _guide(incident, page, context)
-        room = max(COURSE, min(TALLEST, len(guide) - len(found) - 1))
-        found += _course(view_model, incident, page, room, context)
-        return beside(((found, page), (guide, page)), GUTTER)
+        room = max(CHART_LINES, min(MAX_CHART_LINES, len(guide) - len(found) - 1))
+        found += _charts(view_model, incident, page, room, context)
+        return side_by_side(((found, page), (guide, page)), GUTTER)
     found = _evidence(view_model, incident, width, context)
     if width >= WIDE:
-        found += _course(view_model, incident, width, COURSE, context)
+        found += _charts(view_model, incident, width, CHART_LINES, context)
     if guide := _guide(incident, width, context):
         found += [line([], width), *guide]
     return found
 
 
-def _course(
+def _nothing(view_model: ViewModel, width: int, context: RenderContext) -> list[Strip]:
+    """Why there is no incident, and for each rule since when it judges or what it needs."""
+    palette, now, coverage = context.palette, view_model.view.time, view_model.view.coverage
+    text = "no incident to show"
+    if not view_model.has_data:
+        reasons = [node.why_no_data for node in view_model.cluster.nodes.values()]
+        text = f"{units.ABSENT} not evaluated: {next(iter(reasons), 'no data yet')}"
+    elif early := beginning(coverage, now, utc=view_model.utc):
+        text = " · ".join(early)
+    drawn = wrapped(text, width, palette.muted)
+    if coverage.rules:
+        drawn.append(line([], width))
+    for rule in coverage.rules:
+        parts: list[Part] = [(f"{fit(rule.kind, 20)} ", palette.muted)]
+        if needs := lack(rule, now):
+            parts.append((needs, palette.faint if rule.missing else palette.warning))
+        elif rule.since is not None:
+            clock = units.clock(rule.since, utc=view_model.utc)
+            parts.append((f"judging since {clock}", palette.text))
+        drawn.append(line(parts, width))
+    return drawn
+
+
+def worst(view_model: ViewModel, width: int, height: int, context: RenderContext) -> list[Strip]:
+    """The worst open incident: evidence, next step, charts, and what to check first."""
+    if not view_model.incidents:
+        return []
+    incident = view_model.incidents[0]
+    found = _evidence(view_model, incident, width, context)
+    steps = runbook(incident.kind).partition(CHECK_FIRST)[2].partition("\n## ")[0]
+    guide = markdown.draw(f"{CHECK_FIRST}{steps}", width, context.palette) if steps else []
+    room = height - len(found) - 1
+    charts = min(room, max(CHART_LINES, min(MAX_CHART_LINES, room - len(guide) - 1)))
+    found += _charts(view_model, incident, width, charts, context)
+    return [*found, line([], width), *(strip.adjust_cell_length(width) for strip in guide)]
+
+
+def _charts(
     view_model: ViewModel, incident: Incident, width: int, height: int, context: RenderContext
 ) -> list[Strip]:
-    drawn = course.draw(view_model, incident, width, height, context)
+    drawn = incident_charts.draw(view_model, incident, width, height, context)
     return [line([], width), *drawn] if drawn else []
 
 
@@ -193,23 +271,36 @@ def _evidence(
     page = min(width, PAGE)
     head: list[Part] = [
         (f"{glyphs.SEVERITIES[incident.severity]} {incident.severity}  ", style),
-        (incident.kind, palette.strong),
+        (kind_name(incident.kind), palette.strong),
         ("" if row.tense is Tense.OPEN else f"  {row.tense}", palette.muted),
     ]
     lines = [line(head, width), *wrapped(incident.summary, page, palette.text), line([], width)]
-    for label, text in (
-        ("location", location(incident)),
-        ("when", _when(view_model, incident)),
-        ("job", incident.job if incident.node else ""),
-        ("next", _ADVICE.get(incident.kind)),
-    ):
-        if text:
-            lines += wrapped(text, page, palette.text, [(f"{label:<10}", palette.muted)])
+    for label, text in _facts(view_model, incident):
+        lines += wrapped(text, page, palette.text, [(f"{label:<10}", palette.muted)])
     if incident.evidence:
         lines += [line([], width), line([("evidence", palette.muted)], width)]
     for evidence in incident.evidence:
         lines += wrapped(evidence.located, page, palette.text, [("· ", palette.faint)])
     return [strip.adjust_cell_length(width) for strip in lines]
+
+
+def _facts(view_model: ViewModel, incident: Incident) -> list[tuple[str, str]]:
+    found = (
+        ("location", location(incident)),
+        ("when", _when(view_model, incident)),
+        ("job", (incident.node and incident.job) or ""),
+        ("cost", consequence(view_model, incident)),
+        ("next", NEXT_STEPS.get(incident.kind, "")),
+    )
+    return [(label, text) for label, text in found if text]
+
+
+def as_markdown(view_model: ViewModel, incident: Incident) -> str:
+    """For a ticket or a chat."""
+    lines = [f"**{incident.severity}: {kind_name(incident.kind)}** {incident.summary}", ""]
+    lines += [f"- {label}: {text}" for label, text in _facts(view_model, incident)]
+    lines += [f"- evidence: {evidence.located}" for evidence in incident.evidence]
+    return "\n".join(lines)
 
 
 def _guide(incident: Incident, width: int, context: RenderContext) -> list[Strip]:

@@ -26,6 +26,9 @@ _ROWS = (
 _WARNINGS = (
     ("checks", "status_checks", "passed"),
     ("event", "scheduled_event", ""),
+    ("HyperPod", "hyperpod_health", "Schedulable"),
+    ("deep check", "hyperpod_deep_check", "Passed"),
+    ("fault", "hyperpod_fault", ""),
 )
 """Label, fact, and the value that is no warning."""
 _PREFIXES = {"neuron_driver": "driver ", "ami_id": "image "}

@@ -81,9 +81,7 @@ def _nodes(row: JobRow, width: int, context: RenderContext) -> list[Part]:
 
 
 def _stage(row: JobRow, width: int, context: RenderContext) -> list[Part]:
-    if row.stage is None:
-        return [(fit(units.ABSENT, width), context.palette.faint)]
-    return [(fit(row.stage.value, width), run.style_of(row.stage, context.palette))]
+    return run.stage_cell(row.stage, width, context)
 
 
 def figure(
@@ -95,7 +93,7 @@ def figure(
         found = row.figures.value(quantity)
         above = limit is not None and found is not None and found > limit
         style = context.palette.warning if above else None
-        return context.number(form(found), quantity, width, style)
+        return context.number(form(found), "", width, style)
 
     return draw
 
@@ -144,11 +142,30 @@ PROGRESS: tuple[Column[JobRow], ...] = (
     NAME,
     NODES,
     PHASE,
-    Column("number", "at step", 9, 50, figure(units.count, "job_step"), align="right"),
+    Column(
+        "number",
+        "at step",
+        9,
+        50,
+        figure(units.count, "job_step"),
+        align="right",
+        quantity="job_step",
+    ),
     STEP_SECONDS,
-    Column("tokens", "tokens/s", 11, 90, figure(units.si, TOKENS), align="right"),
-    Column("mfu", "MFU", 6, 70, figure(percent, "job_mfu_ratio"), unit="%", align="right"),
-    Column("loss", "loss", 8, 65, figure(units.loss, "job_loss"), align="right"),
+    Column("tokens", "tokens/s", 11, 90, figure(units.si, TOKENS), align="right", quantity=TOKENS),
+    Column(
+        "mfu",
+        "MFU",
+        6,
+        70,
+        figure(percent, "job_mfu_ratio"),
+        unit="%",
+        align="right",
+        quantity="job_mfu_ratio",
+    ),
+    Column(
+        "loss", "loss", 8, 65, figure(units.loss, "job_loss"), align="right", quantity="job_loss"
+    ),
     FOUND,
 )
 """The list of jobs of the screen of training progress."""

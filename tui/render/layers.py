@@ -1,6 +1,5 @@
 """The quantities that the map of EFA devices can show."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,13 +12,12 @@ from .context import percent
 from .efa import PEERS, RETRANSMIT, TX
 from .fabric import Fabric
 from .links import LATENCY
+from .palette import DECADES, retransmit_level
 
 TOPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Shares of the line rate that the brightest color may mean."""
 HYSTERESIS = 4.0
 """Factor by which the scale must be too large before it shrinks."""
-DECADES = 3.0
-"""Powers of ten on the scale of retransmits; the limit is one below its end."""
 UNEVEN = 0.5
 """Deviation from the peers that has the brightest color."""
 
@@ -52,13 +50,6 @@ def _microseconds(seconds: float) -> str:
     return f"{number:.1f}" if number < 99.95 else f"{number:.0f}" if number < 9999.5 else ">9ms"
 
 
-def _decades(value: float, fabric: Fabric, _top: float) -> float:
-    limit = fabric.view_model.limits.retransmits
-    if value <= 0 or limit <= 0:
-        return 0.0
-    return 1.0 - 1.0 / DECADES + math.log10(value / limit) / DECADES
-
-
 def _decade_ends(fabric: Fabric, _top: float) -> tuple[str, str]:
     limit = fabric.view_model.limits.retransmits
     return f"{100 * limit / 10 ** (DECADES - 1):.1g} %", f"{1000 * limit:.2g} %, by powers of ten"
@@ -71,19 +62,21 @@ def _latency_ends(fabric: Fabric, _top: float) -> tuple[str, str]:
 
 LAYERS = (
     Layer(
+        "traffic vs peers", PEERS, lambda fabric: fabric.rails.table(PEERS),
+        lambda value: f"{100 * value:.0f}" if value < 99.995 else ">999",
+        lambda value, _fabric, _top: abs(value - 1.0) / UNEVEN,
+        lambda _fabric, _top: ("even", "50 % off"),
+    ),
+    Layer(
         "transmitted, share of line rate", TX, lambda fabric: fabric.shares, percent,
         lambda value, _fabric, top: value / top,
         lambda _fabric, top: ("0", units.percent(top)),
     ),
     Layer(
         "retransmits, share of packets", RETRANSMIT, lambda fabric: fabric.rails.table(RETRANSMIT),
-        lambda value: percent(value) if value else " ", _decades, _decade_ends,
-    ),
-    Layer(
-        "traffic vs peers", PEERS, lambda fabric: fabric.rails.table(PEERS),
-        lambda value: f"{100 * value:.0f}" if value < 99.995 else ">999",
-        lambda value, _fabric, _top: abs(value - 1.0) / UNEVEN,
-        lambda _fabric, _top: ("even", "50 % off"),
+        lambda value: percent(value) if value else " ",
+        lambda value, fabric, _top: retransmit_level(value, fabric.view_model.limits.retransmits),
+        _decade_ends,
     ),
     Layer(
         "latency, slowest link of the newest probes", LATENCY, lambda fabric: fabric.latency,

@@ -104,7 +104,7 @@ def flow(
     return line([*left, (" " * max(0, fill), Style()), *end], width)
 
 
-def beside(blocks: Sequence[tuple[Sequence[Strip], int]], gap: int = 2) -> list[Strip]:
+def side_by_side(blocks: Sequence[tuple[Sequence[Strip], int]], gap: int = 2) -> list[Strip]:
     """Blocks of lines side by side.
 
     Args:

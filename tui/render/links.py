@@ -10,13 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from trntop.catalog import Entity
-from trntop.core.model import Cluster, NodeView, Severity
+from trntop.core.model import Cluster, NodeView
 from trntop.core.settings import Check
+from trntop.pipeline.statistics import deviation
 
 LATENCY = "link_latency_seconds"
 TIMESTAMP = "link_probe_timestamp_seconds"
-MAD_SCALE = 1.4826
-"""Converts the median deviation into a standard deviation, for normally distributed values."""
 
 
 class Kind(NamedTuple):
@@ -58,20 +57,18 @@ class Links:
         self.others = len(known) - len(self.probes)
         """Results of other kinds."""
         self.failed = tuple(probe for probe in found if probe.seconds != probe.seconds)
-        self.median = median(probe.seconds for probe in self.probes)
-        deviations = (abs(probe.seconds - self.median) for probe in self.probes)
-        self.spread = MAD_SCALE * median(deviations)
+        seconds = [probe.seconds for probe in self.probes]
+        self.median = median(seconds)
+        self.spread = deviation(seconds) if seconds else float("nan")
         """Standard deviation of the latencies."""
         self.loads = tuple(dict.fromkeys(probe.load for probe in self.probes if probe.load))
 
-    def severity(self, seconds: float, check: Check) -> Severity | None:
-        """How slow a link is compared with all others, by the limits of `trntop check`."""
+    def is_slow(self, seconds: float, check: Check) -> bool:
+        """Whether a link is slow compared with all others, by the limits of `trntop check`."""
         over = seconds / self.median if self.median > 0 else 0.0
         slow = seconds > self.median + check.deviations * self.spread
         # Two links do not show which one is slow.
-        if len(self.probes) <= 2 or not slow or over <= check.slow:
-            return None
-        return Severity.CRITICAL if over > check.very_slow else Severity.WARNING
+        return len(self.probes) > 2 and slow and over > check.slow
 
     def of_device(self, node: str, device: str) -> list[Probe]:
         """The links of an EFA device."""

@@ -6,10 +6,9 @@ from functools import partial
 from rich.segment import Segment
 from textual.strip import Strip
 
-from trntop.catalog import EXECUTION_ERRORS, EXECUTION_STATUSES, Entity
+from trntop.catalog import EXECUTION_ERRORS, EXECUTION_STATUSES, HBM_QUANTITIES, Entity
 from trntop.core import units
 from trntop.core.model import NodeView, Process, Runtime, State
-from trntop.pipeline import hbm
 from trntop.pipeline.jobs import holders
 
 from ..measures import BANDWIDTH, COMM, TENSOR_ENGINE, UTILIZATION, job_worst
@@ -91,7 +90,8 @@ def _activity(
         (60, "HBM bw", BANDWIDTH),
     ):
         text = units.percent(frame.value(quantity))
-        groups.append((rank, [(f"{label} ", palette.muted), *context.number(text, quantity)]))
+        number = context.number(text, quantity, origin=node.inventory)
+        groups.append((rank, [(f"{label} ", palette.muted), *number]))
     share = job_worst(node, COMM)
     comm = context.number(units.percent(share), COMM)
     if share is None and (bounds := run.comm_bounds(frame)) != units.ABSENT:
@@ -146,7 +146,7 @@ _ERRORS = (
 
 
 def _name(holder: Process | None, runtime: Runtime | None) -> str:
-    return (holder.command if holder else "") or (runtime.tag if runtime else "") or "-"
+    return (holder.command if holder else "") or (runtime.name if runtime else "") or "-"
 
 
 def _facts(
@@ -216,7 +216,7 @@ def _unknown(node: NodeView, width: int, context: RenderContext) -> list[Strip]:
     """Why single quantities have no value, as their source reports it."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in node.frame.reasons.items():
-        name = "HBM bandwidth" if name in hbm.QUANTITIES else name
+        name = "HBM bandwidth" if name in HBM_QUANTITIES else name
         if name not in (names := by_reason.setdefault(reason, [])):
             names.append(name)
     lead: list[Part] = [(f"{units.ABSENT} ", context.palette.faint)]

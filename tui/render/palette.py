@@ -1,5 +1,6 @@
 """The styles that strips are drawn with, taken from a theme's variables."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +16,8 @@ LEVELS = 16
 MUTED, FAINT, DIM = 6.5, 4.5, 3.0
 """Contrast of quiet texts with their background, unless the theme sets more (WCAG 2: AA is 4.5)."""
 
+DECADES = 3.0
+"""Powers of ten on the scale of retransmits."""
 SHADES = 6
 """Color steps from the bottom to the top of a chart."""
 
@@ -49,9 +52,11 @@ class Palette:
     over: Mapping[Severity, tuple[Style, ...]]
     """The same for values above a limit, by severity."""
     levels: tuple[Style, ...]
-    """Foregrounds from idle to busy, `LEVELS` of them."""
+    """Foregrounds from as its peers to far off, `LEVELS` of them."""
     cells: tuple[Style, ...]
     """The same as backgrounds, with a readable foreground."""
+    fills: Mapping[Severity, Style]
+    """Backgrounds of faulty cells."""
 
     def severity(self, severity: Severity | None) -> Style:
         if severity is Severity.CRITICAL:
@@ -59,6 +64,9 @@ class Palette:
         if severity is Severity.WARNING:
             return self.warning
         return self.accent if severity is Severity.INFO else self.muted
+
+    def fill(self, severity: Severity) -> Style:
+        return self.fills[severity]
 
     def state(self, state: State) -> Style:
         if state is State.FRESH:
@@ -75,6 +83,13 @@ class Palette:
 def level_of(ratio: float) -> int:
     """The step of the scale for a ratio from 0 to 1."""
     return min(LEVELS - 1, max(0, int(ratio * LEVELS)))
+
+
+def retransmit_level(ratio: float, limit: float) -> float:
+    """The scale of retransmits: powers of ten, the limit one below its end."""
+    if ratio <= 0 or limit <= 0:
+        return 0.0
+    return min(1.0, max(0.0, 1.0 - 1.0 / DECADES + math.log10(ratio / limit) / DECADES))
 
 
 def palette(variables: Mapping[str, str]) -> Palette:
@@ -185,6 +200,14 @@ def _palette(items: tuple[tuple[str, str], ...]) -> Palette:
             Severity.CRITICAL: shades(error),
         },
         levels=tuple(front(color) for color in steps),
+        fills={
+            severity: Style(color=on(color).rich_color, bgcolor=color.rich_color, bold=True)
+            for severity, color in (
+                (Severity.INFO, accent),
+                (Severity.WARNING, warning),
+                (Severity.CRITICAL, error),
+            )
+        },
         cells=tuple(
             Style(
                 color=on(color).rich_color,

@@ -27,6 +27,7 @@ SIGNS = {
     Stage.EVALUATING: "e",
     Stage.WARMING_UP: "w",
     Stage.IDLE: ".",
+    Stage.EXECUTING: "x",
 }
 """Letters of the stages other than training; a cell shows the first of them."""
 

@@ -250,17 +250,17 @@ def columns(ranks: JobRanks, limit: float, by_node: bool) -> tuple[table.Column[
         table.Column("node", "  node", min(names, 14) + 2, 100, _node, wide=min(names, 30) + 2),
         table.Column("rank", rank, len(rank), 90, _rank, align="right"),
         *stage,
-        table.Column("lead", "vs peers", 10, 88, partial(_lead, limit), unit="%", align="right"),
+        table.Column("lead", "vs peers", 10, 88, partial(_lead, limit), unit="% d", align="right"),
         table.Column("bar", scale, 22, 86, timeline, wide=110),
-        table.Column("compute", "compute", 9, 80, _seconds("compute", COMPUTE), unit="s",
-                     align="right"),
-        table.Column("waits", "waits", 8, 84, _seconds("exposed", EXPOSED), unit="s",
-                     align="right"),
-        table.Column("comm", "in comm", 9, 60, _seconds("comm", "rank_comm_seconds"), unit="s",
-                     align="right"),
-        table.Column("seconds", "step", 7, 55, _seconds("seconds", "rank_step_seconds"), unit="s",
-                     align="right"),
-        table.Column("step", "at step", 9, 45, _step, align="right"),
+        table.Column("compute", "compute", 9, 80, _seconds("compute"), unit="s",
+                     align="right", quantity=COMPUTE),
+        table.Column("waits", "waits", 8, 84, _seconds("exposed"), unit="s",
+                     align="right", quantity=EXPOSED),
+        table.Column("comm", "in comm", 9, 60, _seconds("comm"), unit="s",
+                     align="right", quantity="rank_comm_seconds"),
+        table.Column("seconds", "step", 7, 55, _seconds("seconds"), unit="s",
+                     align="right", quantity="rank_step_seconds"),
+        table.Column("step", "at step", 9, 45, _step, align="right", quantity="rank_step"),
     )  # fmt: skip
 
 
@@ -284,22 +284,18 @@ def _lead(limit: float, row: RankRow, width: int, context: RenderContext, /) -> 
     if lead != lead:
         return context.number(units.ABSENT, "", width)
     style = context.palette.warning if lead > limit else context.palette.text
-    return [
-        (fit(f"{100 * lead:+.1f}", width - 1, "right"), style), ("d", context.palette.faint),
-    ]  # fmt: skip
+    return [(fit(f"{100 * lead:+.1f}", width, "right"), style)]
 
 
 def _step(row: RankRow, width: int, context: RenderContext) -> list[Part]:
     step = row.value(row.ranks.step)
     # Ranks end a step at slightly different moments.
     style = context.palette.warning if row.ranks.newest - step > 1 else None
-    return context.number(units.count(step), "rank_step", width, style)
+    return context.figure(step, 0, width, style)
 
 
-def _seconds(field: str, quantity: str) -> Draw:
+def _seconds(field: str) -> Draw:
     def draw(row: RankRow, width: int, context: RenderContext) -> list[Part]:
-        return context.number(
-            units.plain_seconds(row.value(getattr(row.ranks, field))), quantity, width
-        )
+        return context.figure(row.value(getattr(row.ranks, field)), 2, width)
 
     return draw

@@ -8,7 +8,7 @@ from trntop.core import units
 from trntop.core.model import Frame, Phase, Stage
 
 from .context import RenderContext
-from .line import Part
+from .line import Part, fit
 from .palette import Palette
 
 FLOOR = "node_comm_share_floor_ratio"
@@ -19,7 +19,14 @@ def style_of(stage: Stage, palette: Palette) -> Style:
     """Only a stalled job needs attention."""
     if stage is Stage.STALLED:
         return palette.warning
-    return palette.muted if stage in (Stage.TRAINING, Stage.IDLE) else palette.accent
+    return palette.muted if stage.productive or stage is Stage.IDLE else palette.accent
+
+
+def stage_cell(stage: Stage | None, width: int, context: RenderContext) -> list[Part]:
+    """A stage in a cell of a table."""
+    if stage is None:
+        return [(fit(units.ABSENT, width), context.palette.faint)]
+    return [(fit(stage.value, width), style_of(stage, context.palette))]
 
 
 def phase(found: Phase, context: RenderContext, *, utc: bool) -> list[Part]:
@@ -35,6 +42,11 @@ def phase(found: Phase, context: RenderContext, *, utc: bool) -> list[Part]:
     if found.why:
         parts.append((f" · {found.why}", palette.muted))
     return parts
+
+
+def hbm_floor(frame: Frame) -> str:
+    """The estimated HBM bandwidth in percent, without its unit."""
+    return units.share_bounds(frame.value("node_hbm_bandwidth_floor_ratio"), None)
 
 
 def comm_bounds(frame: Frame) -> str:

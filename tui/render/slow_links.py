@@ -15,20 +15,13 @@ from .line import Part, fit, flow, line, wrapped
 from .links import LATENCY, Links
 
 WIDEST = 60
-NOT_PROBED = (
-    "trntop check 'trn-[001-016]' measures it between nodes; agents with --probe-every measure it "
-    "periodically (docs/check.md). Results are shown here.",
-    "For an example: trntop 'sim:latency-regression?nodes=8'",
-)
 
 
 def draw(fabric: Fabric, width: int, height: int, context: RenderContext) -> list[Strip]:
-    palette, links = context.palette, fabric.links
+    links = fabric.links
     failed = _failed(links, width, context)
     if not links.probes:
-        text = "No EFA counter exposes latency: an active probe measures it."
-        lines = [*failed, *wrapped(text, width, palette.text)]
-        return lines + [row for text in NOT_PROBED for row in wrapped(text, width, palette.muted)]
+        return failed
     head = [*_head(fabric, width, context), _counts(fabric, width, context), *failed]
     slowest = _slowest(fabric, max(1, height - len(head) - 1), min(width, WIDEST), context)
     return [*head, *(strip.adjust_cell_length(width) for strip in slowest)]
@@ -56,10 +49,10 @@ def _counts(fabric: Fabric, width: int, context: RenderContext) -> Strip:
     groups: list[tuple[int, list[Part]]] = [
         (80, [(f"{glyphs.CALM} ", palette.ok), (f"{normal} normal", palette.muted)])
     ]
-    for severity, word in ((Severity.WARNING, "slow"), (Severity.CRITICAL, "very slow")):
+    for severity in (Severity.WARNING, Severity.CRITICAL):
         if count := counts[severity]:
             sign = glyphs.SEVERITIES[severity]
-            groups.append((90, [(f"{sign} {count} {word}", palette.severity(severity))]))
+            groups.append((90, [(f"{sign} {count} slow", palette.severity(severity))]))
     return flow(groups, width, ("   ", palette.faint))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from textual.strip import Strip
 
+from trntop.analysis.runbook import kind_name
 from trntop.catalog import Provenance
 from trntop.core import units
 from trntop.core.model import Incident
@@ -56,7 +57,7 @@ def _head(view_model: ViewModel, incident: Incident, width: int, context: Render
         (f"{sign} {location(incident)}", palette.severity(incident.severity)),
         (f"  since {since}", palette.muted),
         (f", {units.span(seconds_open(incident, view_model.view.time))}", palette.muted),
-        (f"  {incident.kind}", palette.faint),
+        (f"  {kind_name(incident.kind)}", palette.faint),
     ]
     while len(parts) > 1 and length(parts) > width:
         parts.pop()

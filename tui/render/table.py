@@ -8,7 +8,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from . import glyphs
-from .context import RenderContext
+from .context import RenderContext, mark
 from .line import Align, Part, fit, line, short
 
 Row = TypeVar("Row")
@@ -31,6 +31,19 @@ class Column(Generic[Row]):
     wide: int = 0
     """Maximum cells; 0 for `width`."""
     align: Align = "left"
+    quantity: str = ""
+    """Catalog name of the values, whose provenance the header marks."""
+
+    @property
+    def heading(self) -> str:
+        """Title, unit and mark of the provenance."""
+        sign = mark(self.quantity) if self.quantity else ""
+        return " ".join(part for part in (self.title, self.unit, sign) if part)
+
+    @property
+    def least(self) -> int:
+        """Minimum cells, in which the heading fits."""
+        return max(self.width, len(self.heading))
 
 
 Layout = Sequence[tuple[Column[Row], int]]
@@ -44,14 +57,14 @@ def layout(columns: Sequence[Column[Row]], width: int) -> Layout[Row]:
     spare = width - _needed(kept)
     widths = []
     for column in kept:
-        extra = min(max(0, spare), max(0, column.wide - column.width))
+        extra = min(max(0, spare), max(0, column.wide - column.least))
         spare -= extra
-        widths.append(column.width + extra)
+        widths.append(column.least + extra)
     return list(zip(kept, widths, strict=True))
 
 
 def _needed(columns: Sequence[Column[Row]]) -> int:
-    return 2 + sum(column.width for column in columns) + GAP * max(0, len(columns) - 1)
+    return 2 + sum(column.least for column in columns) + GAP * max(0, len(columns) - 1)
 
 
 def column_at(columns: Layout[Row], x: int) -> Column[Row] | None:
@@ -72,7 +85,7 @@ def header(
     for index, (column, cells) in enumerate(columns):
         if index:
             parts.append((" " * GAP, context.palette.muted))
-        title = f"{column.title} {column.unit}".rstrip()
+        title = column.heading
         if column.id == sorted_by:
             arrow = glyphs.UP if reverse else glyphs.DOWN
             if len(title) >= cells:  # without the unit

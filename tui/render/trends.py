@@ -1,5 +1,6 @@
 """Charts of the last minutes: of the fleet, of a job, of a node, of an incident."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,7 +32,7 @@ from . import marks
 from .axes import Form, Mark, bounds, framed, nice, series
 from .context import RenderContext
 from .graph import Values, chart
-from .line import Part, beside, flow, length, line, short
+from .line import Part, flow, length, line, short, side_by_side
 
 SECONDS = 300.0
 """Time span of a chart."""
@@ -39,6 +40,8 @@ MIN_CELLS = 26
 MIN_LINES = 4
 """Minimum size of a readable chart with its axes."""
 GAP = 3
+GROWTH = 60.0
+"""Seconds by which the time span of charts grows."""
 EXTRA_SECONDS = 200
 """Fetched in addition: cells are whole seconds, so that a chart spans a bit more."""
 
@@ -236,10 +239,11 @@ def draw(
         height: lines.
         context: what to draw with.
         marks: shown on the time axes.
-        seconds: time span of a chart.
+        seconds: time span of a chart; shorter until that much is known.
     """
     if not trends or width < MIN_CELLS or height < 3:
         return []
+    seconds = min(seconds, _known(trends, now))
     per_row = max(1, min(len(trends), (width + GAP) // (MIN_CELLS + GAP)))
     rows = max(1, min(-(-len(trends) // per_row), height // MIN_LINES))
     if height // rows > 9 and rows < len(trends):
@@ -257,9 +261,16 @@ def draw(
             (_chart(trend, now, cells, tall - (not last), context, marks, seconds), cells)
             for trend in shown[start : start + per_row]
         ]
-        lines += [strip.adjust_cell_length(width) for strip in beside(blocks, GAP)]
+        lines += [strip.adjust_cell_length(width) for strip in side_by_side(blocks, GAP)]
         lines += [] if last else [line([], width)]
     return lines
+
+
+def _known(trends: Sequence[Trend], now: float) -> float:
+    """Seconds for which values are known, in steps, because each step redraws the charts."""
+    starts = [trend.times[trend.values == trend.values][:1] for trend in trends]
+    known = now - min((float(start[0]) for start in starts if len(start)), default=now)
+    return GROWTH * max(1, math.ceil(known / GROWTH))
 
 
 def _since(trend: Trend, time: float) -> Trend:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.reactive import reactive
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 
 from trntop.catalog import inputs
 from trntop.core.model import Incident
 
-from ..keys import key
+from ..keys import hidden_key, key
 from ..measures import MEASURES
 from ..render import header
 from ..view_model import Mode, ViewModel
@@ -23,6 +23,19 @@ if TYPE_CHECKING:
     from ..app import TrntopApp
 
 _PAUSED_LABELS = {"live": "Live", "pause": "Resume"}
+
+
+class Modal(ModalScreen[None]):
+    """Over a screen; the keys of screens, filter and time close it and go there."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        hidden_key(name, f"leave('{name}')", "Go", "Close this and press the key")
+        for name in ("1", "2", "3", "4", "5", "6", "slash", "colon")
+    ]
+
+    def action_leave(self, name: str) -> None:
+        self.dismiss(None)
+        self.app.call_later(self.app.simulate_key, name)
 
 
 class BaseScreen(Screen[None]):

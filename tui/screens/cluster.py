@@ -11,7 +11,7 @@ from textual.reactive import reactive
 
 from ..keys import hidden_key, key
 from ..messages import NodeRequested, SubjectChanged
-from ..render import devices, efa, fleet, trends
+from ..render import devices, efa, fleet, incidents, trends
 from ..render.line import printable
 from ..widgets.drawn import Panel, of_node
 from ..widgets.fleet_table import FleetTable
@@ -30,7 +30,7 @@ class ClusterScreen(NodeListScreen):
         key("escape", "back", "Clear", "Show all nodes"),
         key("s", "sort", "Sort", "Sort by the next column"),
         hidden_key("S,shift+s", "reverse", "Reverse", "Reverse sort order"),
-        key("m", "map", "Map", "Color the map by utilization or by tensor engines"),
+        key("m", "map", "Map", "Color the map by utilization, TE, retransmits, comm share or HBM"),
     ]
 
     table = query_one(FleetTable)
@@ -57,8 +57,17 @@ class ClusterScreen(NodeListScreen):
         )
         for part in parts:
             part.data_bind(BaseScreen.view_model, ClusterScreen.node)
-        left = Container(fleet_map, nodes, Horizontal(*parts, id="peek"), id="left")
-        yield Container(left, charts.data_bind(BaseScreen.view_model), id="cluster")
+        worst = Panel(
+            lambda panel, view_model, width, height: incidents.worst(
+                view_model, width, height, panel.context
+            ),
+            "worst incident",
+            id="worst",
+        )
+        for panel in (charts, worst):
+            panel.data_bind(BaseScreen.view_model)
+        left = Container(fleet_map, nodes, Horizontal(*parts, id="peek"), charts, id="left")
+        yield Container(left, worst, id="cluster")
 
     def _known(self, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if name in fleet.TITLES)
@@ -79,6 +88,7 @@ class ClusterScreen(NodeListScreen):
         return self.table
 
     def watch_view_model(self) -> None:
+        self.set_class(bool(self.view_model and self.view_model.incidents), "-incident")
         if self.is_mounted:
             self.call_next(self._follow)
 

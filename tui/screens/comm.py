@@ -11,6 +11,7 @@ from textual.getters import query_one
 from textual.reactive import reactive
 from textual.strip import Strip
 
+from trntop.catalog import COLLECTIVES
 from trntop.core.model import Incident
 
 from ..keys import key
@@ -46,11 +47,15 @@ class CommScreen(NodeListScreen):
         "job_comm_share_ratio", "job_exposed_comm_share_ratio", "job_comm_compute_ratio",
         "job_step_seconds", "job_compute_seconds", "job_comm_seconds", "job_exposed_comm_seconds",
         "node_comm_share_floor_ratio", "node_comm_share_ceiling_ratio",
+        "job_reduction_share_ratio",
+        *(f"job_{kind}_{name}" for kind in COLLECTIVES
+          for name in ("share_ratio", "busbw_bytes_per_second")),
     )  # fmt: skip
 
     jobs = query_one(JobTable)
     ranks = query_one(RankTable)
     nodes = query_one(FleetTable)
+    kinds = query_one("#kinds", Panel)
 
     job: reactive[JobFigures | None] = reactive(None, repaint=False)
     """The job under the cursor."""
@@ -68,9 +73,12 @@ class CommScreen(NodeListScreen):
 
         shares = Panel(of_job(comm.shares), "comm share of step", id="shares")
         cause = Panel(draw_slowest, "slowest rank", id="slowest")
+        kinds = Panel(
+            of_job(comm.kinds), "collectives of a step, reported by the ranks, mean", id="kinds"
+        )
         ranks = RankTable(id="ranks")
         nodes = FleetTable(NODE_COLUMNS, id="nodes")
-        for panel in (shares, cause, ranks):
+        for panel in (shares, cause, kinds, ranks):
             panel.data_bind(CommScreen.job, BaseScreen.view_model)
         nodes.data_bind(BaseScreen.view_model)
         for table in (ranks, nodes):
@@ -78,6 +86,7 @@ class CommScreen(NodeListScreen):
         yield self.filter_bar()
         yield jobs
         yield Container(shares, cause, id="top")
+        yield kinds
         yield ranks
         yield nodes
 
@@ -107,6 +116,9 @@ class CommScreen(NodeListScreen):
         self.set_class(len(self.jobs.rows) > 1, "-several")
         reported = self.job is not None and self.job.value(COMM) is not None
         self.ranks.display, self.nodes.display = reported, not reported
+        if self.view_model is not None:
+            kinds = comm.kinds(self.view_model, self.job, 0, 0, self.kinds.context)
+            self.set_class(bool(kinds), "-kinds")
         name = f"{self.job.job} · " if self.job else ""
         self.query_one("#shares", Panel).entitle(f"{name}comm share of step")
 

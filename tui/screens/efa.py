@@ -18,13 +18,16 @@ from trntop.core.model import Incident
 from ..keys import hidden_key, key
 from ..measures import RECEIVE, RETRANSMIT, TRANSMIT
 from ..messages import NodeRequested
-from ..render import efa, efa_device, efa_map, fabric, layers, slow_links
+from ..render import efa, efa_device, efa_map, fabric, layers, marks, slow_links, trends
 from ..render.context import RenderContext
 from ..render.fabric import Fabric
 from ..render.line import printable
 from ..render.links import LATENCY
+from ..view_model import ViewModel
+from ..widgets.drawn import Panel
 from ..widgets.efa_map import FIRST, EfaMap, EfaPanel
 from ..widgets.row_table import RowTable
+from .base import BaseScreen
 from .filtered import FilteredScreen, NodeListScreen
 
 
@@ -36,6 +39,13 @@ def _draw_device(
         return ()
     place = None if column is None else fabric.rails.device(row, column)
     return efa_device.draw(fabric, fabric.rails.nodes[row], place, width, context)
+
+
+def _draw_trends(panel: Panel, view_model: ViewModel, width: int, height: int) -> list[Strip]:
+    found = (trends.of_node(view_model, panel.node or "", of) for of in (RETRANSMIT, TRANSMIT))
+    starts = marks.of_node(view_model, panel.node or "", panel.context)
+    known = [trend for trend in found if trend is not None and trend.known]
+    return trends.draw(known, view_model.view.time, width, height, panel.context, starts)
 
 
 class EfaScreen(NodeListScreen):
@@ -99,7 +109,10 @@ class EfaScreen(NodeListScreen):
             panel.add_class("panel")
         yield self.filter_bar()
         yield totals
-        yield Container(fleet, Container(scroll, links, id="details"), id="split")
+        charts = Panel(_draw_trends, "last minutes of the node", id="trends")
+        charts.data_bind(BaseScreen.view_model, EfaScreen.node)
+        left = Container(fleet, charts, id="left")
+        yield Container(left, Container(scroll, links, id="details"), id="split")
 
     @property
     def list_table(self) -> EfaMap:
@@ -134,6 +147,7 @@ class EfaScreen(NodeListScreen):
         top = layers.top(found.shares, self.map_state.top)
         self.map_state = replace(self.map_state, top=top, column=self._column(found))
         self.fabric = found
+        self.set_class(not (found.links.probes or found.links.failed), "-unprobed")
         if self.is_mounted:
             self.call_next(self._follow)
 
@@ -147,6 +161,8 @@ class EfaScreen(NodeListScreen):
         if self.fabric is None:
             return
         self.node = self.subject
+        # The map ends with its rows; heading, legend and border are around them.
+        self.query_one("#fleet").styles.max_height = max(2, len(self.table.rows)) + 4
         self.map_state = replace(self.map_state, column=self._column(self.fabric))
         self.titles = (
             f"{self.node or 'no node'} · {self._device or 'no EFA device'}",

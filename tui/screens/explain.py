@@ -9,7 +9,6 @@ from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
 from textual.getters import query_one
-from textual.screen import ModalScreen
 from textual.strip import Strip
 
 from trntop.analysis.rulebook import rules
@@ -23,10 +22,10 @@ from ..widgets.drawn import Panel
 from ..widgets.keys_bar import KeysBar
 from ..widgets.quantity_table import QuantityTable
 from ..widgets.row_table import RowTable
-from .base import BaseScreen
+from .base import BaseScreen, Modal
 
 
-class ExplainScreen(BaseScreen, ModalScreen[None]):
+class ExplainScreen(BaseScreen, Modal):
     """Over the screen with the values.
 
     Args:
@@ -56,7 +55,7 @@ class ExplainScreen(BaseScreen, ModalScreen[None]):
     def _draw(self, panel: Panel, view_model: ViewModel, width: int, _: int) -> Sequence[Strip]:
         if not panel.subject:
             return ()
-        found = rules(view_model.limits, view_model.own_rules)
+        found = rules(view_model.limits, view_model.custom_rules)
         return explain.draw(view_model, self._node, panel.subject, found, width, panel.context)
 
     def compose(self) -> ComposeResult:

@@ -8,7 +8,6 @@ from textual.app import ComposeResult
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.keys import format_key
-from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widgets import Markdown
 
@@ -21,7 +20,7 @@ from ..render.markdown import flowed
 from ..widgets.drawn import Drawn
 from ..widgets.keys_bar import KeysBar
 from ..widgets.row_table import RowTable
-from .base import BaseScreen
+from .base import BaseScreen, Modal
 
 GAP = 2
 
@@ -74,7 +73,7 @@ class KeyList(Drawn):
         return [line(row, width) for row in rows]
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Modal):
     """The help, over the current screen."""
 
     CSS_PATH = "help.tcss"

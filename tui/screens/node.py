@@ -16,7 +16,7 @@ from ..render import devices, efa, host, instance, marks, trends
 from ..render import node as parts
 from ..view_model import ViewModel
 from ..widgets.drawn import Panel, of_node
-from ..widgets.parts import Parts
+from ..widgets.panel_stack import PanelStack
 from .base import BaseScreen
 
 _PANELS = {"efa": "node-efa", "device": "devices", "core": "devices", "runtime": "processes"}
@@ -58,6 +58,7 @@ class NodeScreen(BaseScreen):
         "node_network_rx_bytes_per_second",
         "node_disk_read_bytes_per_second",
         "node_lustre_read_bytes_per_second",
+        "node_nfs_read_bytes_per_second",
         "node_clock_offset_seconds",
     )
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -89,7 +90,7 @@ class NodeScreen(BaseScreen):
         for panel in panels.values():
             panel.data_bind(BaseScreen.view_model, NodeScreen.node)
         yield panels["identity"]
-        with Parts(id="parts"):
+        with PanelStack(id="parts"):
             yield Container(panels["devices"], panels["efa"], id="hardware")
             yield panels["found"]
             yield panels["trends"]

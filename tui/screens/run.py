@@ -17,7 +17,7 @@ from ..render.jobs import PROGRESS, incidents_of
 from ..view_model import JobFigures
 from ..widgets.drawn import Panel, of_job
 from ..widgets.job_table import JobTable
-from ..widgets.parts import Parts
+from ..widgets.panel_stack import PanelStack
 from ..widgets.row_table import RowTable
 from .base import BaseScreen
 
@@ -55,7 +55,7 @@ class RunScreen(BaseScreen):
         for panel in panels:
             panel.data_bind(RunScreen.job, BaseScreen.view_model)
         yield jobs
-        yield Parts(*panels, id="parts")
+        yield PanelStack(*panels, id="parts")
 
     @property
     def subject(self) -> str | None:

@@ -69,6 +69,10 @@ class Drawn(Widget):
         variables = self.app.theme_variables
         if self._render_context is None or variables is not self._variables:
             self._variables = variables
+            if self.app.no_color:
+                # As greys, warning and error would be darker than healthy values.
+                bright = dict.fromkeys(("warning", "error"), variables["foreground"])
+                variables = {**variables, **bright}
             self._render_context = RenderContext(palette(variables))
         return self._render_context
 

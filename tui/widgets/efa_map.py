@@ -18,8 +18,8 @@ from ..render.fabric import Fabric
 from .drawn import Drawn
 from .row_table import RowTable
 
-AROUND = 3
-"""Lines of the border and the legend."""
+LEGEND = 1
+"""Lines below the map."""
 FIRST = MapState(layers.LAYERS[0], layers.TOPS[0])
 
 Paint = Callable[["EfaPanel", Fabric, int, int, RenderContext], Sequence[Strip]]
@@ -66,7 +66,7 @@ class EfaMap(RowTable[NodeView]):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         rows = super().get_content_height(container, viewport, width)
-        return max(2, min(rows, container.height - AROUND))
+        return max(2, min(rows, container.height - LEGEND))
 
     def prepare(self, rows: Sequence[NodeView]) -> Sequence[Any]:
         if self.fabric is None:

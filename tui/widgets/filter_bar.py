@@ -62,7 +62,7 @@ class FilterLine(Drawn):
         """The text in the input line; None while it is closed."""
         self.scrolled = 0
         """Hidden cells on the left of the text."""
-        self.trial = ALL
+        self.selection = ALL
         """The last valid filter."""
         self.error: FilterError | None = None
         self.refused = False
@@ -88,7 +88,7 @@ class FilterLine(Drawn):
             text = f"invalid filter: {self.error}" if self.refused else str(self.error)
             return (drawing.problem(text, at, missing, width, self.context),)
         _, names = candidates(self.typed)
-        found = self.trial.count(self.view_model)
+        found = self.selection.count(self.view_model)
         return (drawing.hint(found, nodes, names, width, self.context),)
 
 
@@ -168,13 +168,13 @@ class FilterBar(Vertical):
         line.typed, line.error, line.refused = text, None, False
         line.scrolled = round(self.query_one(FilterInput).scroll_x)
         try:
-            line.trial = self._selection(text)
+            line.selection = self._selection(text)
         except FilterError as error:
             line.error = error
         else:
             # A partial name matches no node: the rows stay.
-            if self.view_model is not None and line.trial.count(self.view_model):
-                self.post_message(self.Changed(line.trial.filter))
+            if self.view_model is not None and line.selection.count(self.view_model):
+                self.post_message(self.Changed(line.selection.filter))
         line.redraw()
 
     def _selection(self, text: str) -> Selection:
@@ -185,7 +185,7 @@ class FilterBar(Vertical):
     async def _apply(self, event: Input.Submitted) -> None:
         event.stop()
         if self._line.error is None:
-            self.post_message(self.Changed(self._line.trial.filter))
+            self.post_message(self.Changed(self._line.selection.filter))
             await self.close()
         else:
             self._line.refused = True

@@ -29,7 +29,7 @@ class FleetTable(RowTable[NodeView]):
         self.sorted_by = fleet.WORST
         self.names = columns
         self._columns: tuple[table.Column[fleet.FleetRow], ...] = ()
-        self._columns_for: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+        self._columns_for: tuple[tuple[str, ...], frozenset[str]] | None = None
 
     def key(self, row: NodeView) -> str:
         return row.name
@@ -46,10 +46,12 @@ class FleetTable(RowTable[NodeView]):
     def find_rows(self) -> Sequence[NodeView]:
         assert self.view_model is not None
         names = self.view_model.cluster.names
-        if (names, self.names) != self._columns_for:
-            self._columns_for = names, self.names
+        hidden = fleet.uniform(self.view_model)
+        if (names, hidden) != self._columns_for:
+            self._columns_for = names, hidden
             found = fleet.columns(max(map(cell_len, names), default=4))
-            self._columns = fleet.selected(found, self.names)
+            self._columns = fleet.selected(found, self.names, hidden)
+            self._drawn_for = None
         nodes = list(self.view_model.cluster.nodes.values())
         places = fleet.order(self.view_model, self.sorted_by, reverse=self.reverse)
         if self.selection.narrow:

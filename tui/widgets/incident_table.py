@@ -5,6 +5,7 @@ from typing import Any
 
 from textual.reactive import reactive
 
+from trntop.analysis.runbook import kind_name
 from trntop.core.model import Incident
 
 from ..render import incidents, table
@@ -44,10 +45,16 @@ class IncidentTable(RowTable[Incident]):
         assert self.view_model is not None
         every = self.view_model.all_incidents
         found = [incident for incident in every if self._is_listed(incident)]
-        which = {"all": "open first", "kind": self.kind}.get(self.listed, f"{self.listed} only")
+        which = {"all": "open first", "kind": kind_name(self.kind)}.get(
+            self.listed, f"{self.listed} only"
+        )
         narrow = self.listed != "all" or self.selection.narrow
         count = f" · {len(found)} of {len(every)}" if narrow else ""
-        self.entitle(f"incidents · {which}{count}")
+        view = self.view_model.view
+        rules = view.coverage.rules
+        judging = sum(rule.judges(view.time) for rule in rules)
+        some = f" · {judging} of {len(rules)} rules judging" if judging < len(rules) else ""
+        self.entitle(f"incidents · {which}{count}{some}")
         return found
 
     def update(self) -> None:

@@ -7,11 +7,13 @@ from textual.events import Click, MouseMove
 from textual.screen import Screen
 from textual.strip import Strip
 
-from ..render.line import Part, line
+from ..render.line import Part, length, line
 from ..view_model import Mode
 from .drawn import Drawn
 
-LAST = ("help", "quit", "cluster", "node", "comm", "efa", "incidents", "run")
+SCREENS = ("cluster", "node", "comm", "efa", "incidents", "run")
+"""Actions at the left; the others are at the right."""
+LAST = ("help", "command_palette", "time_code", *SCREENS, "quit")
 """Actions whose keys stay longest, the most important first."""
 FIRST = "pause"
 """The action whose key is left out first."""
@@ -79,18 +81,32 @@ class KeysBar(Drawn):
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         palette = self.context.palette
         parts: list[Part] = []
-        for key in self._keys(width):
+        for start, key in self._placed(width):
+            parts.append((" " * (start - length(parts)), palette.muted))
             parts.append((key.shown, palette.key if key.enabled else palette.faint))
             parts.append((f" {key.word} ", palette.muted if key.enabled else palette.faint))
         return [line(parts, width)]
 
+    def _placed(self, width: int) -> list[tuple[int, Key]]:
+        """The keys that fit, each with its first cell: screens at the left, others at the right."""
+        keys = self._keys(width)
+        left = sorted(
+            (key for key in keys if key.action in SCREENS),
+            key=lambda key: SCREENS.index(key.action),
+        )
+        right = [key for key in keys if key.action not in SCREENS]
+        start = max(sum(key.cells for key in left), width - sum(key.cells for key in right) + 1)
+        sizes = [key.cells for key in left]
+        places = [sum(sizes[:place]) for place in range(len(left))]
+        for key in right:
+            places.append(start)
+            start += key.cells
+        return list(zip(places, [*left, *right], strict=True))
+
     def _at(self, x: int) -> Key | None:
-        end = self.gutter.left
-        for key in self._keys(self.size.width):
-            if end <= x < end + key.cells - 1:
-                return key
-            end += key.cells
-        return None
+        x -= self.gutter.left
+        placed = self._placed(self.size.width)
+        return next((key for start, key in placed if start <= x < start + key.cells - 1), None)
 
     def on_click(self, event: Click) -> None:
         """Presses the key under the pointer."""

@@ -30,7 +30,12 @@ class FleetMap(Drawn):
 
     selection: reactive[Selection] = reactive(ALL, repaint=False)
     """The other nodes are dimmed."""
-    shown_layer: reactive[fleet_map.Layer] = reactive(fleet_map.LAYERS[0], repaint=False)
+    chosen: reactive[fleet_map.Layer | None] = reactive(None, repaint=False)
+    """The layer that the user chose; None follows the worst incident."""
+
+    @property
+    def current_layer(self) -> fleet_map.Layer:
+        return self.chosen or fleet_map.layer_of(self.view_model)
 
     def update(self) -> None:
         self._describe()
@@ -48,12 +53,12 @@ class FleetMap(Drawn):
     def _describe(self) -> None:
         """The title has the quantity and the scale of colors."""
         width, height = self.size.width, self._max_lines()
-        title = fleet_map.heading(self.view_model, self.shown_layer, width, height, self.context)
+        title = fleet_map.heading(self.view_model, self.current_layer, width, height, self.context)
         self.entitle(title)
 
     def next_layer(self) -> None:
-        place = fleet_map.LAYERS.index(self.shown_layer) + 1
-        self.shown_layer = fleet_map.LAYERS[place % len(fleet_map.LAYERS)]
+        place = fleet_map.LAYERS.index(self.current_layer) + 1
+        self.chosen = fleet_map.LAYERS[place % len(fleet_map.LAYERS)]
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         """As many lines as the nodes need, at most `max-height`."""
@@ -61,7 +66,9 @@ class FleetMap(Drawn):
             return ()
         mask = self.selection.mask(self.view_model) if self.selection.narrow else None
         height = self._max_lines()
-        return fleet_map.draw(self.view_model, width, height, self.context, self.shown_layer, mask)
+        return fleet_map.draw(
+            self.view_model, width, height, self.context, self.current_layer, mask
+        )
 
     def _max_lines(self) -> int:
         most = self.styles.max_height

@@ -31,6 +31,6 @@ class QuantityTable(RowTable[str]):
         if self.view_model is None:
             return ()
         return [
-            explain.Entry(name, explain.briefly(self.view_model, self._of_node, name))
+            explain.Entry(name, explain.short_value(self.view_model, self._of_node, name))
             for name in rows
         ]

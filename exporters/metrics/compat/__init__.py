@@ -3,7 +3,7 @@
 Each callable turns the nodes of a tick into families under another exporter's names, with its
 labels, kinds and scales: `--compat neuron-monitor,amazonefa`. Off by default: on a target that
 runs the other exporter too, every series would be there twice. What trntop does not keep is
-absent; `docs/exporter.md` says what that is.
+absent; `docs/exporter.md` lists what that is.
 """
 
 from collections.abc import Iterable, Mapping

@@ -2,9 +2,9 @@
 
 Source: `4.validation_and_observability/3.efa-node-exporter/amazon_efa_linux.go` in
 https://github.com/aws-samples/awsome-distributed-training. Counters without `_total`, with the
-labels `device` and `port`, and one `node_amazonefa_info` a device. The counters of the admin queue
-are published by it only where the driver keeps them with the port's (before 1.14.0), here always.
-Its `node_amazonefa_lifespan` is a setting of the kernel and not kept.
+labels `device` and `port`, and one `node_amazonefa_info` per device. AWS's exporter publishes the
+counters of the admin queue only where the driver keeps them with those of the port (before 1.14.0);
+this page always has them. `node_amazonefa_lifespan` is a setting of the kernel and left out.
 """
 
 import math

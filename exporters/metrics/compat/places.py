@@ -1,4 +1,4 @@
-"""Labels that tell the nodes of a cluster apart where the other exporter's own do not."""
+"""Labels that distinguish the nodes of a cluster where those of the other exporter do not."""
 
 from collections.abc import Callable, Iterator
 

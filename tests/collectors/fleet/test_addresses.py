@@ -7,7 +7,7 @@ from trntop.collectors.fleet.addresses import (
     checked_ip,
     expand,
     host_address,
-    shown,
+    masked,
     targets_of,
 )
 from trntop.collectors.fleet.target import Target, named
@@ -98,8 +98,8 @@ def test_hostile_entries_are_refused_without_their_secrets(text: str) -> None:
 
 
 def test_secrets_are_masked() -> None:
-    assert shown("http://ada:hunter2@trn-1/x") == "http://…@trn-1/x"
-    assert shown("http://trn-1/x?token=hunter2") == "http://trn-1/x?…"
+    assert masked("http://ada:hunter2@trn-1/x") == "http://…@trn-1/x"
+    assert masked("http://trn-1/x?token=hunter2") == "http://trn-1/x?…"
 
 
 @pytest.mark.parametrize("host", ["127.1", "1", "0x7f.1", "010.0.0.1"])

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import bcrypt
+import msgspec
 import pytest
 
 from tests.agents import HEAD, agent, answering, chunked, moved, until, writing
@@ -20,6 +21,7 @@ from tests.serving import Authority
 from trntop.catalog import AGENT
 from trntop.collectors.fleet import agent as agent_module
 from trntop.collectors.fleet import agents, connection
+from trntop.collectors.fleet.agent import _query as asked
 from trntop.collectors.fleet.target import Target
 from trntop.collectors.fleet.watch import Listed, Watch
 from trntop.core.errors import SettingsError, UsageError
@@ -441,10 +443,9 @@ async def test_a_thousand_nodes_and_few_descriptors(monkeypatch: pytest.MonkeyPa
             monkeypatch.setattr("trntop.core.descriptors.allow", lambda _: "not enough open files")
             targets = [f"n{n}={one.address}" for n in range(60)]
             async with running(watch(*targets), sink):
-                await sink.until(lambda: sink.reasons(State.DOWN))
+                await sink.until(lambda: sink.reasons(State.DOWN) and sink.readings)
                 assert sink.warnings == ["not enough open files"]
                 assert any("open files" in why for why in sink.reasons(State.DOWN))
-                assert sink.readings
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -479,3 +480,20 @@ async def test_the_ill_do_not_hold_up_the_others() -> None:
         await sink.until(lambda: len(down()) >= len(ill))
     assert down() == {f"i{place}" for place in range(10)}
     assert {one.node for one in sink.readings} == {f"w{place}" for place in range(10)}
+
+
+@pytest.mark.parametrize(
+    ("columns", "period", "peers", "query"),
+    [
+        ("auto", 1.0, 500, "?role=aggregator"),
+        ("auto", 1.0, 501, "?role=aggregator&columns=rules"),
+        ("all", 1.0, 501, "?role=aggregator"),
+        ("rules", 10.0, 1, "?role=aggregator&columns=rules&period=10"),
+        ("auto", 0.5, 1, "?role=aggregator"),
+    ],
+)
+def test_what_an_aggregator_asks_for(columns: str, period: float, peers: int, query: str) -> None:
+    settings = msgspec.convert(
+        {"fleet": {"columns": columns}, "collect": {"period": period}}, Settings
+    )
+    assert asked(settings, peers) == query

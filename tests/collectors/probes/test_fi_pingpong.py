@@ -174,14 +174,14 @@ async def test_a_probe(node: Prober) -> None:
 async def test_nobody_listens(node: Prober) -> None:
     (result,) = await node.probe(BRIEF, LOOPBACK, Served(id="x", port=21999))
     assert result.error == "no probe server listens on 127.0.0.1 port 21999"
-    assert (result.guilty, result.seconds) == ("server", None)
+    assert (result.faulty_side, result.seconds) == ("server", None)
 
 
 @needs_tool
 async def test_a_name_that_is_not_known(node: Prober) -> None:
     (result,) = await node.probe(BRIEF, "nosuch.invalid", Served(id="x", port=21999))
     assert result.error.startswith("nosuch.invalid port 21999: the host name does not resolve (")
-    assert result.guilty == "client"
+    assert result.faulty_side == "client"
 
 
 def listener() -> socket.socket:
@@ -215,7 +215,7 @@ async def test_connections_are_dropped_on_the_way(node: Prober, full: int) -> No
     (result,) = await node.probe(BRIEF, LOOPBACK, Served(id="x", port=full))
     assert result.error.startswith(f"after 2 s: 127.0.0.1 port {full} does not respond: packets")
     assert "security group" in result.error
-    assert result.guilty == "path"
+    assert result.faulty_side == "path"
 
 
 @needs_tool
@@ -224,7 +224,7 @@ async def test_a_listener_that_says_nothing(node: Prober) -> None:
         port = silent.getsockname()[1]
         (result,) = await node.probe(BRIEF, LOOPBACK, Served(id="x", port=port))
     assert result.error.endswith(f"{LOOPBACK} port {port} accepts a connection, but sends nothing")
-    assert result.guilty == "server"
+    assert result.faulty_side == "server"
 
 
 @needs_tool
@@ -232,7 +232,7 @@ async def test_no_provider_on_both_sides(node: Prober) -> None:
     spec = ProbeSpec(provider="efa", efa_device="rdmap16s27", iterations=200, repeats=1, seconds=3)
     (result,), complaint = await probe(node, spec)
     assert result.error.endswith("ended before the test")
-    assert result.guilty == "server"
+    assert result.faulty_side == "server"
     assert (result.efa_device, result.provider) == ("rdmap16s27", "efa")
     assert complaint.startswith("libfabric has no provider efa")
 
@@ -247,7 +247,7 @@ async def test_no_provider_on_the_client_s_side(
     assert result.error.startswith(
         "libfabric has no provider efa on device rdmap16s27 for messages of 64 bytes"
     )
-    assert result.guilty == "client"
+    assert result.faulty_side == "client"
 
 
 @needs_tool
@@ -267,7 +267,7 @@ async def test_the_server_side_is_killed(node: Prober, monkeypatch: pytest.Monke
         tool.kill()
         (result,) = await probing
         assert "ended during the test" in result.error
-        assert result.guilty == "server"
+        assert result.faulty_side == "server"
         assert await node.end(server) == "fi_pingpong was ended by SIGKILL"
 
 
@@ -277,7 +277,7 @@ async def test_the_server_side_hangs(node: Prober, monkeypatch: pytest.MonkeyPat
         tool.send_signal(signal.SIGSTOP)
         (result,) = await probing
         assert "or its side hangs" in result.error
-        assert result.guilty == ""
+        assert result.faulty_side == ""
         assert (await node.end(server)).startswith("did not finish in")
 
 
@@ -332,7 +332,7 @@ async def test_an_endpoint_that_it_does_not_know(
     with pytest.raises(ProbeError, match=f"the server side does not start: {sentence}"):
         await node.serve(BRIEF)
     (result,) = await node.probe(BRIEF, LOOPBACK, Served(id="x", port=21999))
-    assert (result.error, result.guilty) == (sentence, "client")
+    assert (result.error, result.faulty_side) == (sentence, "client")
 
 
 @needs_tool

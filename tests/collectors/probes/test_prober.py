@@ -138,7 +138,7 @@ async def test_a_tool_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> 
         await node.serve(SPEC)
     (result,) = await node.probe(SPEC, LOOPBACK, SOMEWHERE)
     assert result.error.startswith("fi_pingpong is not installed")
-    assert result.guilty == "client"
+    assert result.faulty_side == "client"
 
 
 async def test_commands_are_wrapped() -> None:

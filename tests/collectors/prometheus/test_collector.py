@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -54,6 +54,11 @@ class Watched:
 
     def remove(self, node: str, owner: str = "") -> None:
         self.monitor.remove(node)
+
+    wants_past = False
+
+    def past(self, readings: Iterable[Reading]) -> None:
+        raise AssertionError
 
     def warn(self, text: str) -> None:
         raise AssertionError(text)

@@ -170,17 +170,32 @@ def test_messages_of_one_pair_take_longer() -> None:
         )
         assert 12e-6 < early < 22e-6
         assert late / early == pytest.approx(3.0 if pair == sick else 1.0, rel=0.25)
+    card = pairs[sick][0].data["card"]
+    assert len({events[0].data["card"] for events in pairs.values()}) > 1
     assert pairs[sick][0].data == {
         "tool": "fi_pingpong",
         "peer": sick[1],
-        "card": "rdmap16s27",
-        "peer_card": "rdmap16s27",
+        "card": card,
+        "peer_card": card,
         "provider": "efa",
         "size_bytes": 64,
         "statistic": "mean",
         "seconds": pairs[sick][0].data["seconds"],
         "load": "training",
     }
+
+
+def test_probes_over_a_degraded_efa_device_take_longer() -> None:
+    spec = "sim:efa-degraded?nodes=9&type=trn1.32xlarge&seed=7&probes=1"
+    (truth,) = scripted(spec)
+    card = str(truth.component).removeprefix("efa:")
+    found: dict[bool, list[float]] = {False: [], True: []}
+    for event in play(spec, "probe", end=270.0):
+        if event.second > 180.0:
+            ends = (event.node, event.data["peer"])
+            sick = truth.node in ends and event.data["card"] == card
+            found[sick].append(event.data["seconds"])
+    assert mean(found[True]) > 2 * mean(found[False])
 
 
 def test_only_the_agent_of_a_node_dies() -> None:

@@ -45,7 +45,7 @@ def test_a_simulation_can_be_written_out(text: str) -> None:
 def test_joined_scenarios_have_one_value_for_all_or_one_each() -> None:
     slow, ecc = parse("sim:slow-node+ecc?onset=140,300&depth=0.2,0&way=,sram").play.phases
     assert (slow.effect, slow.begin, slow.end, slow.depth) == ("slow-node", 140, 320, 0.2)
-    assert (ecc.effect, ecc.begin, ecc.end, ecc.way) == ("ecc", 300, 302, "sram")
+    assert (ecc.effect, ecc.begin, ecc.end, ecc.variant) == ("ecc", 300, 302, "sram")
     slow, ecc = parse("sim:slow-node+ecc?onset=90&duration=10").play.phases
     assert (slow.begin, slow.end) == (ecc.begin, ecc.end) == (90, 100)
 

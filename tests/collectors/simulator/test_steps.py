@@ -15,6 +15,8 @@ FIELDS = {
     "comm_seconds",
     "overlap_seconds",
     "exposed_comm_seconds",
+    "reduction_seconds",
+    "collectives",
     "tokens",
     "loss",
     "mfu",
@@ -47,6 +49,11 @@ def test_the_parts_of_a_step_add_up() -> None:
         assert 0.0 < hidden < step["compute_seconds"]
         assert step["overlap_seconds"] == pytest.approx(hidden, abs=2e-6)
         assert step["exposed_comm_seconds"] > 0.0
+        kinds = step["collectives"]
+        assert sum(kind["seconds"] for kind in kinds.values()) == pytest.approx(
+            step["comm_seconds"], abs=2e-6
+        )
+        assert step["reduction_seconds"] == kinds["reduce_scatter"]["seconds"]
 
 
 def test_all_nodes_end_a_step_together() -> None:

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from trntop.catalog import EFA_SOURCE, LOG, POD_RESOURCES, STEPS
+from trntop.catalog import EFA_SOURCE, KUBERNETES_NODE, LOG, POD_RESOURCES, STEPS
 from trntop.collectors.simulator import parse, simulate
 from trntop.collectors.simulator.sources import SIMULATED
 from trntop.core.instances import INSTANCE_TYPES
@@ -102,5 +102,5 @@ def test_a_sparse_past_holds_the_same_events_in_fewer_payloads() -> None:
         assert max(b - a for a, b in itertools.pairwise(times)) < 20.0
 
 
-def test_the_kubelet_alone_is_not_simulated() -> None:
-    assert {*LOCAL_SOURCES} - {STEPS, LOG, *SIMULATED} == {POD_RESOURCES}
+def test_kubernetes_alone_is_not_simulated() -> None:
+    assert {*LOCAL_SOURCES} - {STEPS, LOG, *SIMULATED} == {KUBERNETES_NODE, POD_RESOURCES}

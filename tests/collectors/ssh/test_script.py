@@ -26,9 +26,9 @@ from trntop.collectors.neuron_ls import NeuronLs
 from trntop.collectors.neuron_monitor import NeuronMonitor
 from trntop.collectors.neuron_sysfs import NeuronSysfsReader
 from trntop.collectors.ssh import script, sources
+from trntop.collectors.ssh.connection import Connection
 from trntop.collectors.ssh.dump import Dump
 from trntop.collectors.ssh.host import RemoteHostReader
-from trntop.collectors.ssh.link import Link
 from trntop.collectors.tensor_engine import TensorEngineReader
 from trntop.collectors.worker import StuckError
 from trntop.core.model import State
@@ -61,20 +61,24 @@ def settings(tmp_path: Path) -> Collect:
 
 
 @contextlib.asynccontextmanager
-async def linked(settings: Collect, shell: tuple[str, str] = ("sh", "")) -> AsyncIterator[Link]:
+async def linked(
+    settings: Collect, shell: tuple[str, str] = ("sh", "")
+) -> AsyncIterator[Connection]:
     path, places = shell
     environ = {**os.environ, "PATH": places or os.environ["PATH"]}
-    link = await Link.open([path, "-s"], environ, settings)
+    connection = await Connection.open([path, "-s"], environ, settings)
     try:
-        await asyncio.wait_for(link.ready, 5)
-        yield link
+        await asyncio.wait_for(connection.ready, 5)
+        yield connection
     finally:
-        link.close()
-        await link.end(0.1)
+        connection.close()
+        await connection.end(0.1)
 
 
-async def read(link: Link, source: str, dump: Dump, reader: Callable[[], bytes]) -> object:
-    return json.loads(await sources.RemoteReads(link, source, dump).call(reader, 5))
+async def read(
+    connection: Connection, source: str, dump: Dump, reader: Callable[[], bytes]
+) -> object:
+    return json.loads(await sources.RemoteReads(connection, source, dump).call(reader, 5))
 
 
 async def test_what_is_read_there_is_what_would_be_read_here(
@@ -91,9 +95,9 @@ async def test_what_is_read_there_is_what_would_be_read_here(
 
     async def agree() -> None:
         for local, (source, dump, reader) in zip(here, there, strict=True):
-            assert await read(link, source, dump, reader) == json.loads(local())
+            assert await read(connection, source, dump, reader) == json.loads(local())
 
-    async with linked(settings, shell) as link:
+    async with linked(settings, shell) as connection:
         await agree()
         card = sysfs_tree.efa_tree(root / "other", cards=1)[0]
         sysfs_tree.bump(sysfs_tree.efa_counter(root, card, "tx_bytes"), 17)
@@ -113,16 +117,16 @@ async def test_devices_of_an_older_driver(settings: Collect, tmp_path: Path) -> 
     root = tmp_path / "older"
     sysfs_tree.efa_tree(root, cards=2, driver="2.8.0", rate=100)
     dump = Dump()
-    async with linked(structs.replace(settings, root=str(root))) as link:
-        there = await read(link, EFA_SOURCE, dump, EfaReader(dump))
+    async with linked(structs.replace(settings, root=str(root))) as connection:
+        there = await read(connection, EFA_SOURCE, dump, EfaReader(dump))
     assert there == json.loads(EfaReader(root)())
 
 
 async def test_the_host(settings: Collect, shell: tuple[str, str]) -> None:
     dump = Dump()
     reader = RemoteHostReader(dump, 10.0)
-    async with linked(settings, shell) as link:
-        there = await read(link, HOST, dump, reader)
+    async with linked(settings, shell) as connection:
+        there = await read(connection, HOST, dump, reader)
     here = HostReader(Path(settings.root)).report()
     assert isinstance(there, dict)
     assert there["dmi"] == here["dmi"]
@@ -137,9 +141,12 @@ async def test_neuron_monitor(
     monkeypatch.setenv("FAKE_NEURON_MONITOR_PIDS", str(tmp_path / "pids"))
     monkeypatch.setenv("FAKE_NEURON_MONITOR", "exit-after:2:3")
     sink = Notebook()
-    async with linked(settings, shell) as link, _flushing(link):
+    async with linked(settings, shell) as connection, _flushing(connection):
         monitor = NeuronMonitor(
-            "n", period=0.2, backoff=Backoff(0.01), launch=sources.RemoteMonitor(link, "-").launch
+            "n",
+            period=0.2,
+            backoff=Backoff(0.01),
+            launch=sources.RemoteMonitor(connection, "-").launch,
         )
         async with running(monitor, sink):
             await sink.until(lambda: len(sink.readings) >= 3)
@@ -156,8 +163,8 @@ async def test_neuron_monitor_that_holds_on(
     """It does not heed SIGTERM, has a child, and writes nothing: it is killed with its child."""
     monkeypatch.setenv("FAKE_NEURON_MONITOR_PIDS", str(tmp_path / "pids"))
     monkeypatch.setenv("FAKE_NEURON_MONITOR", "ignore-term-with-child")
-    async with linked(settings, shell) as link, _flushing(link):
-        async with sources.RemoteMonitor(link, "-").launch(lambda chunk: None) as process:
+    async with linked(settings, shell) as connection, _flushing(connection):
+        async with sources.RemoteMonitor(connection, "-").launch(lambda chunk: None) as process:
             await asyncio.to_thread(wait_until, lambda: len(pids(tmp_path / "pids")) == 2)
             await process.end(0.1)
             assert process.ended.result() == -signal.SIGKILL
@@ -171,8 +178,8 @@ async def test_neuron_ls(
     monkeypatch.setenv("FAKE_NEURON_LS", mode)
     sink = Notebook()
     async with (
-        linked(settings, shell) as link,
-        running(NeuronLs("n", run=partial(sources.run_neuron_ls, link, "-")), sink),
+        linked(settings, shell) as connection,
+        running(NeuronLs("n", run=partial(sources.run_neuron_ls, connection, "-")), sink),
     ):
         await sink.until(lambda: sink.readings)
     assert b"neuron_processes" in sink.readings[0].data
@@ -193,8 +200,8 @@ async def test_neuron_ls_that_fails(
     monkeypatch.setenv("FAKE_NEURON_LS", mode)
     sink = Notebook()
     async with (
-        linked(settings) as link,
-        running(NeuronLs("n", run=partial(sources.run_neuron_ls, link, "-")), sink),
+        linked(settings) as connection,
+        running(NeuronLs("n", run=partial(sources.run_neuron_ls, connection, "-")), sink),
     ):
         await sink.until(lambda: sink.reasons(State.DOWN))
     assert sink.reasons(State.DOWN) == [reason]
@@ -205,9 +212,11 @@ async def test_programs_that_are_missing(tmp_path: Path) -> None:
     plain.write_text("no program")
     settings = collect(tmp_path, neuron_monitor="no-such-program", neuron_ls=str(plain))
     sink = Notebook()
-    async with linked(settings) as link:
-        monitor = NeuronMonitor("n", launch=sources.RemoteMonitor(link, "no-such-program").launch)
-        lister = NeuronLs("n", run=partial(sources.run_neuron_ls, link, str(plain)))
+    async with linked(settings) as connection:
+        monitor = NeuronMonitor(
+            "n", launch=sources.RemoteMonitor(connection, "no-such-program").launch
+        )
+        lister = NeuronLs("n", run=partial(sources.run_neuron_ls, connection, str(plain)))
         async with running(monitor, sink), running(lister, sink):
             await sink.until(lambda: len(sink.reasons(State.DOWN)) == 2)
     monitor_reason, lister_reason = sorted(sink.reasons(State.DOWN), key=lambda one: one[:1] == "/")
@@ -220,8 +229,8 @@ async def test_a_machine_of_another_kind(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     sink = Notebook()
     settings = collect(tmp_path)
-    async with linked(settings) as link:
-        for source in sources.sources("n", link, settings):
+    async with linked(settings) as connection:
+        for source in sources.sources("n", connection, settings):
             if source.source in (EFA_SOURCE, TENSOR_ENGINE, NEURON_SYSFS, HOST):
                 async with running(source, sink):
                     await sink.until(lambda: sink.reasons(State.DOWN))
@@ -235,10 +244,10 @@ async def test_a_read_that_hangs_holds_up_no_other(settings: Collect) -> None:
     counter.unlink()
     os.mkfifo(counter)
     efa, engines = Dump(), Dump()
-    async with linked(settings) as link:
+    async with linked(settings) as connection:
         with pytest.raises(StuckError):
-            await sources.RemoteReads(link, EFA_SOURCE, efa).call(EfaReader(efa), 0.5)
-        assert await read(link, TENSOR_ENGINE, engines, TensorEngineReader(engines))
+            await sources.RemoteReads(connection, EFA_SOURCE, efa).call(EfaReader(efa), 0.5)
+        assert await read(connection, TENSOR_ENGINE, engines, TensorEngineReader(engines))
 
 
 async def test_a_far_read_waits_for_the_one_before(settings: Collect) -> None:
@@ -247,8 +256,8 @@ async def test_a_far_read_waits_for_the_one_before(settings: Collect) -> None:
     os.mkfifo(version)
     dump = Dump()
     reads, reader = None, EfaReader(dump)
-    async with linked(settings) as link, _flushing(link):
-        reads = sources.RemoteReads(link, EFA_SOURCE, dump)
+    async with linked(settings) as connection, _flushing(connection):
+        reads = sources.RemoteReads(connection, EFA_SOURCE, dump)
         for _ in range(2):
             with pytest.raises(StuckError):
                 await reads.call(reader, 0.3)
@@ -271,21 +280,21 @@ async def test_nothing_is_left_when_the_connection_ends(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with _folders() as folders:
         async with (
-            linked(settings, shell) as link,
-            sources.RemoteMonitor(link, "-").launch(lambda chunk: None),
+            linked(settings, shell) as connection,
+            sources.RemoteMonitor(connection, "-").launch(lambda chunk: None),
         ):
-            link.request(NEURON_LS, "-j", "-a")
-            pid = link._transport.get_pid()
+            connection.request(NEURON_LS, "-j", "-a")
+            pid = connection._transport.get_pid()
             await asyncio.to_thread(wait_until, lambda: _fakes(pid) == 2)
             everything = descendants(pid)
             assert folders()
             if end == "closed":
-                pipe = link._transport.get_pipe_transport(STDIN)
+                pipe = connection._transport.get_pipe_transport(STDIN)
                 assert pipe is not None
                 pipe.close()
             else:  # as when its machine shuts down
                 os.kill(pid, signal.SIGTERM)
-            await asyncio.wait_for(link.ended, 5)
+            await asyncio.wait_for(connection.ended, 5)
             wait_until(lambda: not any(map(alive, everything)))
             assert not folders()
 
@@ -309,21 +318,21 @@ async def test_nothing_is_left_when_nobody_asks_any_more(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with _folders() as folders:
         async with (
-            linked(settings, shell) as link,
-            sources.RemoteMonitor(link, "-").launch(lambda chunk: None),
+            linked(settings, shell) as connection,
+            sources.RemoteMonitor(connection, "-").launch(lambda chunk: None),
         ):
-            pid = link._transport.get_pid()
-            async with _flushing(link):
+            pid = connection._transport.get_pid()
+            async with _flushing(connection):
                 await asyncio.to_thread(wait_until, lambda: _fakes(pid) == 1)
                 if reading:
                     await asyncio.sleep(timeout + 1.2)
                     assert _fakes(pid) == 1, "as long as it is asked it stays"
             everything = descendants(pid)
             if not reading:
-                pipe = link._transport.get_pipe_transport(STDERR)
+                pipe = connection._transport.get_pipe_transport(STDERR)
                 assert isinstance(pipe, asyncio.ReadTransport)
                 pipe.pause_reading()
-                link.send("flush\n" * 5000)  # more answers than a pipe holds
+                connection.send("flush\n" * 5000)  # more answers than a pipe holds
             gone = lambda: not any(map(alive, (pid, *everything)))  # noqa: E731
             await asyncio.to_thread(wait_until, gone, 10)
             assert not folders()
@@ -339,12 +348,12 @@ def _fakes(pid: int) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _flushing(link: Link) -> AsyncIterator[None]:
+async def _flushing(connection: Connection) -> AsyncIterator[None]:
     """A beat, as the collector of a node has it."""
 
     async def beat() -> None:
         while True:
-            link.flush()
+            connection.flush()
             await asyncio.sleep(0.1)
 
     task = asyncio.create_task(beat())

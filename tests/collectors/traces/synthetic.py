@@ -26,6 +26,24 @@ def nccl(start: float, dur: float) -> Event:
     return event("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgs)", start, dur, tid=20)
 
 
+def collective(
+    start: float,
+    dur: float,
+    name: str,
+    elements: tuple[int, int],
+    kernel: str = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+    dtype: str = "BFloat16",
+    ranks: int = 8,
+) -> Event:
+    """With the arguments that torch.profiler gives the kernels of collectives since 2.2."""
+    args = {
+        "Collective name": name, "In msg nelems": elements[0], "Out msg nelems": elements[1],
+        "Group size": ranks, "dtype": dtype, "In split size": "[]", "Out split size": "[]",
+        "Process Group Name": "0", "Process Group Ranks": "[0, 1, 2, 3, 4, 5, 6, 7]",
+    }  # fmt: skip
+    return event(kernel, start, dur, tid=20) | {"args": args}
+
+
 def gemm(start: float, dur: float) -> Event:
     return event("void cutlass::Kernel<gemm>(Params)", start, dur)
 

@@ -5,11 +5,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.collectors.traces.synthetic import BASE, Event, event, gemm, kineto, nccl, step
+from tests import captures
+from tests.captures import needs_captures
+from tests.collectors.traces.synthetic import (
+    BASE,
+    Event,
+    collective,
+    event,
+    gemm,
+    kineto,
+    nccl,
+    step,
+)
 from trntop.collectors.traces import Capture, Step, load, steps_of, total_of
+from trntop.collectors.traces.records import Collective
 from trntop.core.errors import RecordingError
 
-CAPTURE = Path(__file__).parents[4] / "shared" / "captures" / "torch-profiler-rank1.json.gz"
 MICRO = 1e-6
 
 
@@ -27,10 +38,9 @@ def times(one: Step) -> tuple[int | None, ...]:
     return tuple(None if each is None else round(each / MICRO) for each in seconds)
 
 
+@needs_captures
 def test_the_public_capture() -> None:
-    if not CAPTURE.exists():
-        pytest.skip("the public captures are not beside this checkout")
-    capture = the(CAPTURE)
+    capture = the(captures.TORCH_PROFILER)
     assert (capture.node, capture.rank, capture.notes) == ("rank-1", 1, ())
     first, second = steps_of(capture)
     assert (first.step, second.step) == (551, 552)
@@ -59,6 +69,78 @@ def test_comm_and_compute_are_unions_and_exposed_is_what_compute_does_not_cover(
     assert times(only) == (1000, 200, 150, 50, 100)
     assert only.step == 7
     assert only.time == pytest.approx(BASE / 1e9 + 1000 * MICRO)
+
+
+def test_idle_and_non_compute_time_and_the_overlap_within_steps(tmp_path: Path) -> None:
+    trace = [
+        step(1, 0, 500),
+        gemm(0, 100), nccl(50, 100), event("Memcpy DtoD", 200, 50, "gpu_memcpy"),
+        nccl(600, 100),
+    ]  # fmt: skip
+    total = total_of(the(kineto(tmp_path / "trace.json", trace)))
+    assert total.seconds == pytest.approx(700 * MICRO)
+    assert total.idle_seconds == pytest.approx(400 * MICRO)
+    assert total.non_compute_seconds == pytest.approx(200 * MICRO)
+    assert total.overlap_ratio == pytest.approx(0.25)
+    assert total.steps_overlap_ratio == pytest.approx(0.5)
+
+
+def test_without_steps_there_is_no_overlap_within_them(tmp_path: Path) -> None:
+    total = total_of(the(kineto(tmp_path / "trace.json", [gemm(0, 100), nccl(50, 100)])))
+    assert total.steps_overlap_ratio is None
+
+
+def test_a_trace_of_another_accelerator_names_its_categories(tmp_path: Path) -> None:
+    """Those of Kineto's MTIA (libkineto ActivityType.cpp)."""
+    events = [event("run", at, 5, "mtia_ccp_events") for at in range(3)]
+    path = kineto(tmp_path / "t.json", [*events, event("aten::mm", 0, 5, "cpu_op")])
+    with pytest.raises(RecordingError, match=r"categories: mtia_ccp_events \(3\), cpu_op \(1\)"):
+        load([path])
+
+
+def test_collectives_by_kind(tmp_path: Path) -> None:
+    capture = the(
+        kineto(
+            tmp_path / "trace.json",
+            [
+                step(1, 0, 1000), step(2, 1000, 1000),
+                gemm(0, 100),
+                collective(100, 100, "_reduce_scatter_base", (8000, 1000)),
+                collective(150, 150, "allreduce", (500, 500), dtype="Float"),
+                collective(400, 50, "all_to_allv", (100, 900), dtype="Long", ranks=4),
+                collective(500, 10, "_allgather_base", (10, 80), dtype="Float8_e4m3fn"),
+                collective(600, 10, "broadcast", (10, 10), "ncclDevKernel_Broadcast_RING_LL"),
+                event("cc_collective_permute", 700, 20),
+                nccl(900, 200),
+            ],
+        )
+    )  # fmt: skip
+    first, second = steps_of(capture)
+    assert first.reduction_seconds == pytest.approx(300 * MICRO)
+    assert first.collectives == {
+        # The kernel at the end runs in both steps and counts in the second.
+        "all_reduce": Collective(
+            count=1, seconds=250 / 1e6, bytes=2000, bus_bytes=2000 * 2 * 7 / 8
+        ),
+        "reduce_scatter": Collective(
+            count=1, seconds=100 / 1e6, bytes=16000, bus_bytes=16000 * 7 / 8
+        ),
+        "all_to_all": Collective(count=1, seconds=50 / 1e6, bytes=7200, bus_bytes=5400),
+        "all_gather": Collective(count=1, seconds=10 / 1e6, bytes=80, bus_bytes=70),
+        "send_recv": Collective(count=1, seconds=20 / 1e6),
+    }
+    assert second.collectives == {"all_reduce": Collective(count=1, seconds=100 / 1e6)}
+    total = total_of(capture)
+    assert total.reduction_seconds == pytest.approx(400 * MICRO)
+    assert total.collectives is not None
+    assert total.collectives["all_reduce"] == Collective(count=2, seconds=350 / 1e6)
+
+
+def test_arguments_that_are_damaged_leave_the_name_of_the_kernel(tmp_path: Path) -> None:
+    damaged = collective(0, 10, "allreduce", (5, 5), "ncclDevKernel_AllGather_RING_LL")
+    damaged["args"]["Group size"] = [8]
+    capture = the(kineto(tmp_path / "trace.json", [step(1, 0, 10), damaged]))
+    assert steps_of(capture)[0].collectives == {"all_gather": Collective(count=1, seconds=1e-5)}
 
 
 def test_copies_memsets_and_synchronisation_are_neither(tmp_path: Path) -> None:

@@ -24,7 +24,9 @@ from tests.reports import step_reading
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import (
     CATALOG,
+    COLLECTIVES,
     EFA_SOURCE,
+    LOG,
     NEURON_MONITOR,
     STEPS,
     Entity,
@@ -66,7 +68,9 @@ HOSTILE = [
 
 
 def seen_from_afar(node: NodeView) -> NodeView:
-    """The node as an agent tells of it, with two links: one of a known card, one of none."""
+    """The node as an agent tells of it, with two links: one of a known card, one of none; and
+    with collectives of all kinds.
+    """
     links = ("rdmap16s27>trn-007", "trn-008")
     inventory = dataclasses.replace(
         node.inventory, keys={**node.inventory.keys, Entity.LINK: links}
@@ -74,7 +78,17 @@ def seen_from_afar(node: NodeView) -> NodeView:
     columns = {
         name: np.array([1.0, 2.0]) for name in CATALOG if CATALOG[name].entity is Entity.LINK
     }
+    jobs = np.ones(len(node.inventory.of(Entity.JOB)))
+    columns |= {f"job_reduction_{part}": jobs for part in ("seconds", "share_ratio")}
+    columns |= {
+        name: jobs for name in CATALOG for kind in COLLECTIVES if name.startswith(f"job_{kind}_")
+    }
     columns["node_clock_offset_seconds"] = np.array([0.25])
+    columns |= {
+        name: np.array([1.0])
+        for name, quantity in CATALOG.items()
+        if quantity.entity is Entity.NODE and quantity.source == LOG
+    }
     frame = dataclasses.replace(node.frame, columns={**node.frame.columns, **columns})
     return NodeView(inventory, frame)
 
@@ -537,6 +551,7 @@ def test_without_a_view_the_exporter_speaks_of_itself() -> None:
     for view in (None, make_view(0)):
         itself = {
             "trntop_build_info",
+            "trntop_nodes",
             "trntop_series_dropped",
             *(family.name for family, _ in USAGE),
         }

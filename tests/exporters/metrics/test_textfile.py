@@ -203,7 +203,7 @@ def test_it_goes_on_trying_says_each_change_once_and_takes_the_file_away(tmp_pat
                 stop.set()
             return NEW
 
-        await keep_writing(Textfile(path), render, said.append, stop, every=0.001)
+        await keep_writing(Textfile(path), render, said.append, stop, interval=0.001)
 
     asyncio.run(asyncio.wait_for(run(), 30))
     assert seen == [False, False, False, True, True]
@@ -219,7 +219,7 @@ def test_a_defect_leaves_no_file_behind(tmp_path: Path) -> None:
 
     path = tmp_path / "trntop.prom"
     with pytest.raises(RuntimeError, match="a defect"):
-        asyncio.run(keep_writing(Textfile(path), render, print, asyncio.Event(), every=0.001))
+        asyncio.run(keep_writing(Textfile(path), render, print, asyncio.Event(), interval=0.001))
     assert names(tmp_path) == []
 
 

@@ -242,7 +242,7 @@ async def test_a_name_that_is_not_known_is_a_result(token: Path) -> None:
         response = await client.post("/v1/probe/client", json=order, headers=BEARER)
     (result,) = msgspec.json.decode(response.content, type=list[ProbeResult])
     assert result.error.startswith("nosuch.invalid: host name does not resolve (")
-    assert (result.guilty, scripted.orders) == ("client", [])
+    assert (result.faulty_side, scripted.orders) == ("client", [])
 
 
 async def test_whoever_hangs_up_ends_the_probe(token: Path) -> None:

@@ -12,8 +12,10 @@ import httpx
 import pytest
 
 from tests.agents import agent, moved, until
-from tests.builders import make_view
+from tests.builders import NOON, make_view
 from tests.serving import Authority
+from trntop.analysis.rule_inputs import rule_columns
+from trntop.catalog import CATALOG, Entity
 from trntop.core.model import Cluster, NodeView
 from trntop.exporters.web import _uvicorn, listening, stream
 from trntop.exporters.web.access import Access
@@ -58,7 +60,7 @@ class Ear:
                 head = wire.head(message)
                 self.messages.append(head)
                 listener = self._listeners.setdefault(head.node, FrameDecoder(head.node))
-                if view := listener.take(message):
+                if view := listener.decode(message):
                     found.append(view)
         return found
 
@@ -92,6 +94,47 @@ class TestStream:
             ear = Ear(response)
             assert [view.name for view in await ear.views(2)] == ["trn-001", "trn-003"]
             assert ear.messages[0].nodes == 4
+
+    async def test_only_what_rules_and_roll_ups_read(self, client: httpx.AsyncClient) -> None:
+        async with agent(make_view(1)) as one:
+            url = f"{one.address}/v1/stream"
+            async with (
+                client.stream("GET", f"{url}?columns=rules") as lean,
+                client.stream("GET", url) as full,
+            ):
+                (some,), (every,) = await Ear(lean).views(1), await Ear(full).views(1)
+        kept, known = some.frame.columns.keys(), every.frame.columns.keys()
+        assert kept == known & rule_columns()
+        nodes = {name for name in known if CATALOG[name].entity is Entity.NODE}
+        assert kept >= nodes | {"neuroncore_utilization_ratio", "efa_retrans_pkts_total"}
+        assert known - kept >= {"device_power_watts"} & known
+        assert kept < known
+        assert some.inventory.keys == every.inventory.keys
+
+    async def test_a_frame_each_few_seconds(self, client: httpx.AsyncClient) -> None:
+        async with (
+            agent(make_view(1)) as one,
+            client.stream("GET", f"{one.address}/v1/stream?period=4") as slow,
+            client.stream("GET", f"{one.address}/v1/stream") as quick,
+        ):
+            seldom, often = Ear(slow), Ear(quick)
+            views = await seldom.views(1)
+            await often.views(1)
+            for _ in range(9):
+                one.tick()
+                await often.views(1)
+            views += await seldom.views(2)
+        assert [view.frame.time - NOON for view in views] == [0.0, 4.0, 8.0]
+        assert next(head.period for head in seldom.messages if head.period) == 4.0
+        assert one.streams._skipped == 0
+
+    @pytest.mark.parametrize("period", ["", "0", "-3", "x", "1e9", "99999999999"])
+    async def test_periods_that_are_none(self, client: httpx.AsyncClient, period: str) -> None:
+        url = f"/v1/stream?period={period}"
+        async with agent() as one, client.stream("GET", f"{one.address}{url}") as response:
+            ear = Ear(response)
+            await ear.views(1)
+            assert 1.0 <= ear.messages[0].period <= wire.MAX_PERIOD
 
     async def test_a_node_that_leaves_is_gone(self, client: httpx.AsyncClient) -> None:
         async with (

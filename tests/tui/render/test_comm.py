@@ -89,7 +89,7 @@ class TestJobs:
         assert found[0].job == "b" == (shown.job.job if shown.job else "")
         first, *others = self.rows(shown.view)
         assert first.split()[:2] == ["▲", "b"]
-        assert "straggler trn-001" in first
+        assert "Straggler trn-001" in first
         assert len(others) == 2
 
     def test_a_share_above_its_limit_is_a_warning(self) -> None:
@@ -110,3 +110,36 @@ class TestJobs:
 def figures(job: str, *, comm: float | None = None, exposed: float | None = None) -> JobFigures:
     values = {COMM: comm, EXPOSED: exposed}
     return JobFigures(job, 1, {name: value for name, value in values.items() if value is not None})
+
+
+class TestKinds:
+    def shown(self, **columns: list[float]) -> ViewModel:
+        return of(make_view(2, columns={f"job_{name}": value for name, value in columns.items()}))
+
+    def drawn(self, shown: ViewModel, width: int = 120, height: int = 0) -> list[str]:
+        return text(comm.kinds(shown, shown.job, width, height, PEN)).splitlines()
+
+    def test_the_largest_share_is_first_and_unknown_bandwidths_are_absent(self) -> None:
+        head, *rows = self.drawn(
+            self.shown(
+                all_gather_share_ratio=[0.07], all_gather_calls=[8.0],
+                all_reduce_share_ratio=[0.21], all_reduce_calls=[12.0],
+                all_reduce_bytes=[3.0 * 2**30], all_reduce_busbw_bytes_per_second=[41e9],
+            )
+        )  # fmt: skip
+        assert head.split("EFA")[0].split() == ["step", "%", "calls", "bytes", "busbw"]
+        assert "line rate" in head
+        assert [row.split() for row in rows] == [
+            ["all-reduce", "21", "12", "3.00", "GiB", "41.0", "GB/s"],
+            ["all-gather", "7.0", "8", "–", "–"],
+        ]
+
+    def test_nothing_without_kinds(self) -> None:
+        assert self.drawn(self.shown()) == []
+
+    @pytest.mark.parametrize(("width", "height"), [(80, 2), (16, 10), (10, 1)])
+    def test_any_size(self, width: int, height: int) -> None:
+        shown = self.shown(all_gather_share_ratio=[0.07], send_recv_share_ratio=[0.07])
+        lines = comm.kinds(shown, shown.job, width, height, PEN)
+        assert len(lines) <= height
+        assert all(strip.cell_length == width for strip in lines)

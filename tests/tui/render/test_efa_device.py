@@ -38,7 +38,7 @@ class TestHealth:
         resent = next(part for line in lines for part in line if part.text == "2.1 %")
         assert resent.style == PEN.palette.critical
         shown = text(lines)
-        assert shown.startswith("● efa_degraded since 11:59:16, for 44 s: retransmits 2.1 %")
+        assert shown.startswith("● EFA degraded since 11:59:16, for 44 s: retransmits 2.1 %")
         assert "2.1 % d limit 0.2 %" in shown
 
     def test_its_counters_have_the_colour_of_its_incident(self) -> None:
@@ -66,7 +66,7 @@ class TestHealth:
         nodes = probed(4, slow=(1, 3))
         fabric = fabric_of(*nodes, incidents=[found])
         shown = text(efa_device.draw(fabric, nodes[1], 0, 76, PEN))
-        assert shown.startswith("▲ latency_regression since ")
+        assert shown.startswith("▲ Latency regression since ")
         assert "latency  35.0 µs  median of 2  slowest 54.0 µs trn-003  newest 5 s ago" in shown
         assert text(efa_device.draw(fabric, nodes[1], 1, 76, PEN)).startswith("✓ healthy")
 
@@ -78,10 +78,10 @@ class TestHealth:
         assert drawn(more).startswith("▲ retransmits far more than its peers; no incident yet")
         nodes = probed(4, slow=(1, 3))
         slow = text(efa_device.draw(fabric_of(*nodes), nodes[1], 0, 80, PEN))
-        assert slow.startswith("● link to trn-003 takes 3.4× the median of all; no incident yet\n")
+        assert slow.startswith("▲ link to trn-003 takes 3.4× the median of all; no incident yet\n")
         peer = make_incident("efa_degraded", node="trn-003", component="efa:rdmap32s27")
         slow = text(efa_device.draw(fabric_of(*nodes, incidents=[peer]), nodes[1], 0, 80, PEN))
-        assert slow.splitlines()[0].strip().endswith("; trn-003 has efa_degraded")
+        assert slow.splitlines()[0].strip().endswith("; trn-003 has EFA degraded")
         silent = make_node(0, state=State.STALE, reason="silent for 14 s")
         assert drawn(silent).startswith("traffic unknown: efa: silent for 14 s")
 

@@ -14,7 +14,7 @@ from trntop.core.model import ClusterTotals, Severity, State
 from trntop.tui.render import efa_map, fabric, layers, table
 from trntop.tui.render.fabric import Fabric
 
-TRAFFIC, RETRANSMITS, PEERS, LATENCY = layers.LAYERS
+PEERS, TRAFFIC, RETRANSMITS, LATENCY = layers.LAYERS
 TX, RESENT = "efa_tx_bytes_per_second", "efa_retrans_pkts_per_second"
 WHOLE = Fabric(view_model(trouble=True))
 BAD = WHOLE.rails.names.index(CARD)
@@ -116,7 +116,7 @@ class TestMap:
         assert "[●2.1]" in first.text
         style = next(part.style for part in first if "●2.1" in part.text)
         assert style is not None
-        assert style.color == PEN.palette.severity(Severity.CRITICAL).color
+        assert style.bgcolor == PEN.palette.fill(Severity.CRITICAL).bgcolor
         assert not any("●" in line.text for line in others)
 
     def test_beside_its_sign_a_long_number_is_rounded(self) -> None:
@@ -162,7 +162,7 @@ class TestMap:
     def test_so_do_links_that_no_incident_names(self) -> None:
         made = fabric_of(*probed(4, slow=(1, 3)))
         node = made.view_model.cluster.nodes["trn-001"]
-        assert efa_map.marks(made, node, links=True) == {0: Severity.CRITICAL}
+        assert efa_map.marks(made, node, links=True) == {0: Severity.WARNING}
         assert efa_map.marks(made, node) == {}
 
     def test_a_node_that_is_silent_says_so(self) -> None:
@@ -215,7 +215,7 @@ class TestSums:
         assert top.startswith(" tx ")
         assert "% d of line rate" in top
         assert f"most retransmits 2.1 % d {VICTIM} {CARD}" in top
-        assert "latency – not probed" in top
+        assert "latency – not probed: trntop check" in below
         assert "driver 2.17.3g on all nodes" in below
         assert "rails balanced" in below
         assert "◌ 1 stale" in below
@@ -256,7 +256,7 @@ class TestSums:
         nodes = [cards(index, 4, {TX: [4e9] * 4}) for index in range(15)]
         sick = cards(15, 4, {TX: [4e9, 4e9, 1e9, 4e9]})
         shown = text(fabric.totals(fabric_of(*nodes, sick), 160, PEN))
-        assert shown.endswith("rails balanced within 5 %, 1 exception")
+        assert "rails balanced within 5 %, 1 exception   latency – not probed" in shown
         assert "but for" not in text(fabric.totals(fabric_of(*nodes), 160, PEN))
 
     @pytest.mark.parametrize("width", [1, 20, 80, 200])

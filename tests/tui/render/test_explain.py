@@ -10,7 +10,7 @@ from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import CARD, COMM_INCIDENT, VICTIM, view_model
 from trntop.analysis.rulebook import rules
 from trntop.catalog import CATALOG
-from trntop.core.custom_rule import OwnRule
+from trntop.core.custom_rule import CustomRule
 from trntop.core.model import NodeView
 from trntop.tui.render import explain
 from trntop.tui.screens.base import BaseScreen
@@ -26,11 +26,11 @@ BANDWIDTH = "node_hbm_bandwidth_ratio"
 COMM = "job_comm_share_ratio"
 TROUBLE = view_model(trouble=True)
 SILENT = "trn-011"
-OWN = OwnRule(name="hot", when=f"{UTILIZATION} > 0.9")
+OWN = CustomRule(name="hot", when=f"{UTILIZATION} > 0.9")
 
 
 def explained(
-    name: str, node: str | None = VICTIM, of: ViewModel = TROUBLE, *, own: OwnRule | None = None
+    name: str, node: str | None = VICTIM, of: ViewModel = TROUBLE, *, own: CustomRule | None = None
 ) -> str:
     """All lines as one, so that it does not matter where they break."""
     found = rules(of.limits, () if own is None else (own,))
@@ -112,25 +112,25 @@ def test_several_jobs_on_nodes_are_counted() -> None:
 
 def test_the_rules_that_go_by_it_say_their_limits_and_whether_they_hold() -> None:
     said = explained(COMM)
-    assert "rules ▲ comm_bound since 11:59:22: comm share of step time above 25 %" in said
-    assert "straggler: a node, rank or core more than 7 % slower" in said
+    assert "rules ▲ Comm bound since 11:59:22: comm share above 25.0 %" in said
+    assert "Straggler: a node, rank or core more than 7 % slower" in said
     assert "(by job_step_seconds)" in said
     said = explained(RETRANSMIT)
-    assert "● efa_degraded since 11:59:16: an EFA device retransmits more than 0.2 %" in said
-    assert "rules efa_degraded: an EFA device" in explained(RETRANSMIT, "trn-003")
+    assert "● EFA degraded since 11:59:16: an EFA device retransmits more than 0.2 %" in said
+    assert "rules EFA degraded: an EFA device" in explained(RETRANSMIT, "trn-003")
     assert "rules none" in explained("node_cpu_busy_ratio")
 
 
 def test_what_holds_now_stands_before_what_does_not() -> None:
-    own = [OwnRule(name=f"own{number}", when=f"{COMM} > 0.9") for number in range(5)]
+    own = [CustomRule(name=f"own{number}", when=f"{COMM} > 0.9") for number in range(5)]
     lines = explain.draw(TROUBLE, VICTIM, COMM, rules(TROUBLE.limits, own), 72, PEN)
     said = re.sub(r"\s+", " ", text(lines))
-    assert "rules ▲ comm_bound since 11:59:22" in said
+    assert "rules ▲ Comm bound since 11:59:22" in said
     straggler = dataclasses.replace(COMM_INCIDENT, id="s", kind="straggler", node=VICTIM)
     view = dataclasses.replace(TROUBLE.view, incidents=(straggler,))
     said = explained(COMM, of=dataclasses.replace(TROUBLE, view=view))
-    assert "rules ▲ straggler since 11:59:22: " in said
-    assert said.index("straggler") < said.index("comm_bound")
+    assert "rules ▲ Straggler since 11:59:22: " in said
+    assert said.index("Straggler") < said.index("Comm bound")
 
 
 def test_rules_of_the_users_own_are_named_too() -> None:
@@ -145,9 +145,9 @@ def test_more_rules_than_have_room_are_named() -> None:
     ]
     assert direct == ["straggler"]
     assert " and own" not in said
-    own = [OwnRule(name=f"own{number}", when=f"{UTILIZATION} > 0.9") for number in range(5)]
+    own = [CustomRule(name=f"own{number}", when=f"{UTILIZATION} > 0.9") for number in range(5)]
     lines = explain.draw(TROUBLE, VICTIM, UTILIZATION, rules(TROUBLE.limits, own), 72, PEN)
-    assert "and own1, own2, own3, own4, straggler" in re.sub(r"\s+", " ", text(lines))
+    assert "and own1, own2, own3, own4, Straggler" in re.sub(r"\s+", " ", text(lines))
 
 
 def test_metric_and_pages_are_named() -> None:
@@ -184,7 +184,7 @@ def test_every_quantity_can_be_explained(node: str | None, width: int) -> None:
         lines = explain.draw(TROUBLE, node, name, limits, width, PEN)
         assert all(strip.cell_length == width for strip in lines), name
         assert explain.title(name)
-        assert explain.briefly(TROUBLE, node, name)
+        assert explain.short_value(TROUBLE, node, name)
 
 
 @pytest.mark.parametrize("screen", [BaseScreen, NodeScreen, CommScreen, EfaScreen, RunScreen])

@@ -13,7 +13,7 @@ from trntop.core import units
 from trntop.core.model import NodeView, Severity, State
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
-from trntop.tui.measures import MEASURES
+from trntop.tui.measures import LOG_STEP, MEASURES
 from trntop.tui.render import fleet
 from trntop.tui.render.context import bare
 from trntop.tui.render.fleet import FleetRow
@@ -142,15 +142,32 @@ class TestColumns:
         assert shown[2].rank > usual["state"]
         assert shown[1].rank == usual["util"]
 
-    @pytest.mark.parametrize(("ratio", "shown"), [(0.0, "0d"), (2e-5, "0d"), (0.021, "2.1d")])
-    def test_nothing_is_written_in_one_way(self, ratio: float, shown: str) -> None:
+    def test_columns_that_say_the_same_in_every_row_are_hidden(self) -> None:
+        calm, trouble = view_model(), view_model(trouble=True)
+        assert {"incident", "next", "state", "job", "type"} <= fleet.uniform(calm)
+        assert not {"incident", "next", "state"} & fleet.uniform(trouble)
+        ids = [one.id for one in fleet.selected(fleet.columns(8), (), fleet.uniform(calm))]
+        assert "state" not in ids
+        asked = fleet.selected(fleet.columns(8), ("state",), fleet.uniform(calm))
+        assert [one.id for one in asked] == ["node", "state"]
+
+    def test_provenance_is_in_the_heading_and_in_the_cells_that_differ(self) -> None:
+        heading = {one.id: one.heading for one in fleet.columns(8)}
+        assert heading["util"] == "util % d"
+        assert heading["step"] == "step s r"
+        logged = make_node(0, jobs=("j",), columns={"job_step_seconds": None, LOG_STEP: [4.0]})
+        assert drawn(FleetRow(logged), "step").strip() == "4.00d"
+        assert drawn(FleetRow(make_node(0, jobs=("j",))), "step").strip()[-1] != "d"
+
+    @pytest.mark.parametrize(("ratio", "shown"), [(0.0, "0"), (2e-5, "<0.1"), (0.021, "2.1")])
+    def test_zero_and_a_trace_differ(self, ratio: float, shown: str) -> None:
         columns = {"efa_tx_pkts_per_second": [1e6], "efa_retrans_pkts_per_second": [1e6 * ratio]}
         made = make_node(0, 1, 1, 1, columns=columns)
         assert drawn(FleetRow(made), "retx").strip() == shown
 
     def test_every_one_says_what_it_is(self) -> None:
         for column in fleet.columns(8):
-            assert len(f"{column.title} {column.unit}".strip()) <= max(column.width, column.wide)
+            assert len(column.heading) <= column.least
 
     def test_all_draw_their_width(self) -> None:
         for one in (*view(trouble=True).cluster.nodes.values(), make_node(columns={})):
@@ -161,4 +178,4 @@ class TestColumns:
     def test_all_rates_fit_next_to_their_sparkline(self) -> None:
         busy = make_node(0, columns={SENT: [25e9] * 16})
         shown = drawn(FleetRow(busy, trail=np.ones(17)), "efa_tx", 24)
-        assert shown.lstrip().startswith(f"{bare(units.gigabits(16 * 25e9))}d ")
+        assert shown.lstrip().startswith(f"{bare(units.gigabits(16 * 25e9))} ")

@@ -12,6 +12,7 @@ from trntop.tui.render.incidents import (
     location,
     row_of,
     tense,
+    worst,
 )
 from trntop.tui.render.line import wrap
 from trntop.tui.view_model import ViewModel
@@ -57,7 +58,7 @@ def page(incident: Incident | None, width: int = 90, shown: ViewModel = SCENE) -
 
 def test_an_open_incident_in_full() -> None:
     said = page(dataclasses.replace(EFA_INCIDENT, detected_at=NOON - 32, returns=2))
-    assert said.startswith("● critical  efa_degraded\ntrn-007 rdmap96s27: 2.1 % retransmits")
+    assert said.startswith("● critical  EFA degraded\ntrn-007 rdmap96s27: 2.1 % retransmits")
     assert "location  trn-007 efa:rdmap96s27\n" in said
     assert "when      since 11:59:16 UTC, for 44 s; detected after 12 s;" in said
     assert "recurred 2 times" in " ".join(said.split())
@@ -68,10 +69,10 @@ def test_an_open_incident_in_full() -> None:
 
 def test_a_past_one_and_one_to_come() -> None:
     said = page(PAST_INCIDENT)
-    assert said.startswith("▲ warning  memory_pressure  closed\n")
+    assert said.startswith("▲ warning  Memory pressure  closed\n")
     assert "when      11:45:00 to 11:48:20 UTC, for 3 min 20 s\n" in said
     said = page(LATER, shown=earlier())
-    assert said.startswith("● critical  efa_degraded  later\n")
+    assert said.startswith("● critical  EFA degraded  later\n")
     assert "when      12:00:30 UTC, 30 s later\n" in said
     unnoticed = dataclasses.replace(LATER, opened_at=NOON - 3)
     shown = dataclasses.replace(earlier(), later=(unnoticed,))
@@ -86,10 +87,20 @@ def test_of_a_rule_of_ones_own_there_is_no_runbook() -> None:
 
 def test_evidence_and_runbook_side_by_side_where_there_is_room() -> None:
     first, *_ = page(EFA_INCIDENT, 160).split("\n")
-    assert first.startswith("● critical  efa_degraded")
+    assert first.startswith("● critical  EFA degraded")
     assert first.endswith("runbook  one EFA device is degraded")
     assert "runbook" not in page(EFA_INCIDENT, 140).split("\n")[0]
     assert page(make_incident("hot_host"), 160).startswith("▲ warning  hot_host\n")
+
+
+def test_the_worst_one_with_its_next_step_charts_and_what_to_check() -> None:
+    lines = worst(SCENE, 76, 56, PEN)
+    said = text(lines)
+    assert {strip.cell_length for strip in lines} == {76}
+    assert said.index("next      Probe the node") < said.index("evidence\n")
+    assert said.index("retransmits, worst") < said.index("Check first\n")
+    assert "What it means" not in said
+    assert worst(view_model(), 76, 56, PEN) == []
 
 
 def test_none() -> None:

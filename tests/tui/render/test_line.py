@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
 
-from trntop.tui.render.line import beside, fit, flow, line, printable
+from trntop.tui.render.line import fit, flow, line, printable, side_by_side
 
 A, B = Style(bold=True), Style(italic=True)
 
@@ -68,6 +68,6 @@ def test_flow_keeps_to_the_right() -> None:
     assert drawn.text == "left   right"
 
 
-def test_beside_fills_shorter_blocks() -> None:
-    rows = beside([([line([("a", A)], 1)], 2), ([line([("b", A)], 1)] * 2, 1)], gap=1)
+def test_side_by_side_fills_shorter_blocks() -> None:
+    rows = side_by_side([([line([("a", A)], 1)], 2), ([line([("b", A)], 1)] * 2, 1)], gap=1)
     assert [row.text for row in rows] == ["a  b", "   b"]

@@ -134,14 +134,14 @@ class TestDevices:
         made = make_node(0, 16, 4, 16)
         lines = devices.draw(of(made), made, 55, PEN)
         assert len(lines) == 17
-        assert lines[0].text == "dev    util % TE % now 20 s HBM GiB bw GB/s  bw % pwr %"
-        assert lines[1].text == "  0 ▆▆▆▆   92 ▆▆▆▆▆▆▆▆  34d   50.9d  1,102d   38d    60"
+        assert lines[0].text.rstrip() == "dev    util % TE % now 20 s d HBM GiB d bw % d pwr %"
+        assert lines[1].text.rstrip() == "  0 ▆▆▆▆   92 ▆▆▆▆▆▆▆▆     34      50.9     38    60"
 
     def test_the_narrowest_keep_utilization_beside_tensor_engines(self) -> None:
         made = make_node(0, 16, 4, 16)
-        lines = devices.draw(of(made), made, 35, PEN)
-        assert lines[0].text.rstrip() == "dev    util % TE % HBM GiB  bw %"
-        assert lines[1].text.rstrip() == "  0 ▆▆▆▆   92  34d   50.9d   38d"
+        lines = devices.draw(of(made), made, 37, PEN)
+        assert lines[0].text.rstrip() == "dev    util % TE % d HBM GiB d bw % d"
+        assert lines[1].text.rstrip() == "  0 ▆▆▆▆   92     34      50.9     38"
 
     @pytest.mark.parametrize("component", ["device:1", "core:5"])
     def test_a_device_that_an_incident_names_is_marked(self, component: str) -> None:
@@ -155,7 +155,7 @@ class TestDevices:
         first = drawn(devices.draw, make_node(0, 2, 4, 2), 110).splitlines()[1]
         assert first.split()[:5] == ["0", "90", "91", "92", "93"]
         assert first.split()[6:14] == [str(number) for number in range(30, 38)]
-        assert first.split()[-3:] == ["1,102d", "38d", "60"]
+        assert first.split()[-3:] == ["1,102", "38", "60"]
 
     def test_a_full_core_does_not_run_into_its_neighbour(self) -> None:
         made = make_node(0, 1, 4, columns={"neuroncore_utilization_ratio": [1, 1, 0.5, 1]})
@@ -165,8 +165,7 @@ class TestDevices:
     @pytest.mark.parametrize(
         ("width", "cores", "title"),
         [
-            (110, 4, "TE % now 20 s "), (55, 4, "TE % now 20 s "), (35, 1, " TE 20 s "),
-            (35, 4, " TE % "),
+            (110, 4, "TE % now 20 s d "), (55, 4, "TE % now 20 s d "), (37, 1, " TE % d "),
         ],
     )  # fmt: skip
     def test_what_is_of_now_and_what_a_mean(self, width: int, cores: int, title: str) -> None:
@@ -198,7 +197,8 @@ class TestDevices:
 
     def test_absent_values_are_dashes(self) -> None:
         shown = drawn(devices.draw, make_node(0, 1, 2, state=State.STALE), 55)
-        assert shown.splitlines()[1].split() == ["0", "·", "·", "–", "····", *"–––––"]
+        assert shown.splitlines()[1].split()[:5] == ["0", "·", "·", "–", "····"]
+        assert set(shown.splitlines()[1].split()[5:]) == {"–"}
 
     def test_what_is_wrong_with_a_device_stands_below(self) -> None:
         columns = {"device_mem_ecc_uncorrected_total": [0, 2, 0, 0]}
@@ -235,7 +235,7 @@ class TestEfa:
         marked = [line for line in lines if line.startswith("●")]
         assert len(marked) == 1
         assert CARD in marked[0]
-        assert "2.1d" in marked[0]
+        assert "2.1" in marked[0]
 
     def test_an_outlier_is_marked_before_there_is_an_incident(self) -> None:
         whole = dataclasses.replace(
@@ -274,7 +274,7 @@ class TestEfa:
         found = make_incident("efa_degraded", node=made.name, component="efa:rdmap32s27")
         line = efa.draw(of(made, found), made, 60, PEN)[2]
         assert line.text.startswith("▲ rdmap32s27")
-        assert any(part.text.strip() == "10" and part.style == PEN.palette.warning for part in line)
+        assert any("10" in part.text.split() and part.style == PEN.palette.warning for part in line)
 
     def test_of_a_card_with_an_incident_the_note_is_what_that_saw(self) -> None:
         made = make_node(0, 1, 1, 2, columns={
@@ -369,6 +369,7 @@ class TestHost:
             "network   rx 10.0 MB/s d  tx 20.0 MB/s d",
             "disk      read 30.0 MB/s d  written 40.0 MB/s d",
             "lustre    read 50.0 MB/s d  written 60.0 MB/s d",
+            "nfs       read 70.0 MB/s d  written 80.0 MB/s d",
             "compiler  0 running  12 modules in the cache",
         ]
 

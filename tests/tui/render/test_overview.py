@@ -1,6 +1,7 @@
 """Header, alert, map and charts: what is read first."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,11 +9,21 @@ from rich.style import Style
 
 from tests.builders import NOON, make_node, make_view, view_of
 from tests.tui.render.pens import PEN, text
-from tests.tui.scenes import EFA_INCIDENT, JOB, VICTIM, view_model
-from trntop.core.model import ClusterTotals, Compilation, Incident, State, View
+from tests.tui.scenes import CARD, EFA_INCIDENT, JOB, VICTIM, view_model
+from trntop.core.model import (
+    ClusterTotals,
+    Compilation,
+    Incident,
+    Judge,
+    Phase,
+    Severity,
+    Stage,
+    State,
+    View,
+)
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
-from trntop.tui.render import alert, fleet_map, header, trends
+from trntop.tui.render import alert, fleet_map, header, incidents, trends
 from trntop.tui.render.axes import Mark
 from trntop.tui.view_model import Mode, ViewModel
 
@@ -171,17 +182,40 @@ class TestAlert:
         assert text(lines) == " ✓ no incidents"
         assert style_of(lines, "no incidents") == PEN.palette.muted
 
-    def test_the_worst_first_with_glyph_word_and_time(self) -> None:
-        drawn = text(alert.draw(view_model(trouble=True), 140, PEN))
-        assert drawn.startswith(" ● critical 11:59:16  trn-007 rdmap96s27")
-        assert "+1 more" in drawn
-        assert drawn.endswith("g go to node")
+    def test_the_worst_with_its_cost_in_one_line(self) -> None:
+        shown = view_model(trouble=True)
+        lines = alert.draw(shown, 132, PEN)
+        assert text(lines).startswith(" ● CRITICAL 11:59:16 (44 s)  trn-007 rdmap96s27: 2.1 % re")
+        assert "peers 0.0 %) · step +21 %" in text(lines)
+        assert text(lines).endswith("+1 more  g go")
+        assert "11:59:16  trn-007" in text(alert.draw(shown, 120, PEN)[:1])
+        assert [len(alert.draw(shown, width, PEN)) for width in (132, 120, 80)] == [1, 1, 2]
 
-    def test_a_long_sentence_takes_a_second_line(self) -> None:
-        lines = alert.draw(view_model(trouble=True), 80, PEN)
-        assert len(lines) == 2
-        joined = " ".join(text(lines).split())
-        assert "peers 0.0 %)" in joined
+    @pytest.mark.parametrize(
+        ("opened", "kind", "cost"),
+        [
+            (44, "efa_degraded", "step +21 %"),
+            (200, "memory_pressure", "step time unchanged"),
+            (300, "efa_degraded", ""),
+            (4, "efa_degraded", ""),
+        ],
+        ids=["slower", "as before", "no history before it", "no step since"],
+    )
+    def test_what_an_incident_costs(self, opened: float, kind: str, cost: str) -> None:
+        incident = dataclasses.replace(EFA_INCIDENT, opened_at=NOON - opened, kind=kind)
+        assert incidents.consequence(view_model(trouble=opened < 100), incident) == cost
+
+    @pytest.mark.parametrize(
+        ("kind", "cost"), [("efa_down", "training stalled 41 s"), ("hang", "")]
+    )
+    def test_an_incident_that_stops_the_job(self, kind: str, cost: str) -> None:
+        made = make_node(7, jobs=(JOB,))
+        phase = Phase(Stage.STALLED, NOON - 41, "no step for 46 s")
+        view = view_of(
+            dataclasses.replace(made, frame=dataclasses.replace(made.frame, phase=phase))
+        )
+        shown = dataclasses.replace(EFA_INCIDENT, kind=kind)
+        assert incidents.consequence(of(view), shown) == cost
 
     def test_optional_sources_that_never_spoke_do_not_take_the_all_clear(self) -> None:
         made = make_node(0, states={"tensor-engine": State.DOWN}, reason="needs SDK 2.25")
@@ -195,6 +229,31 @@ class TestAlert:
         drawn = text(alert.draw(of(view_of(lacking)), 80, PEN))
         assert drawn == " ✓ no incidents  without tensor-engine"
         assert "needs SDK 2.25" in text(alert.draw(of(view_of(made)), 80, PEN))
+
+    @pytest.mark.parametrize(
+        ("cluster", "expected"),
+        [
+            (
+                {"judges": (Judge("http://head:10042", 2, None, 0.0),)},
+                " ✓ no incidents  judged by head:10042",
+            ),
+            (
+                {"judges": (Judge("http://head:10042", 2, None, 4.0),)},
+                " ✓ no incidents  judged by head:10042  head:10042 is behind by 4 s",
+            ),
+            (
+                {"aggregated": False},
+                " ✓ no incidents  "
+                "no aggregator: without a dashboard, only single-node rules are evaluated",
+            ),
+            ({"aggregated": True}, " ✓ no incidents"),
+            ({"aggregated": None}, " ✓ no incidents"),
+        ],
+    )
+    def test_who_judges(self, cluster: dict[str, Any], expected: str) -> None:
+        view = view_of(make_node(0), make_node(1))
+        view = dataclasses.replace(view, cluster=dataclasses.replace(view.cluster, **cluster))
+        assert text(alert.draw(of(view), 120, PEN)) == expected
 
     def test_a_long_reason_ends_with_an_ellipsis(self) -> None:
         down = {"neuron-monitor": State.DOWN}
@@ -227,14 +286,16 @@ class TestAlert:
 class TestFleetMap:
     def test_a_cell_per_device(self) -> None:
         lines = fleet_map.draw(view_model(), 118, 6, PEN)
-        assert len(lines) == 4
-        assert text(lines).count("▆") == 16 * 16
+        assert len(lines) == 2
+        assert text(lines).count("▆") == 16 * 8
+        assert text(fleet_map.draw(view_model(nodes=8), 118, 6, PEN)).count("▆") == 8 * 16
 
     @pytest.mark.parametrize(
         ("nodes", "width", "height", "of_what"),
         [
-            (16, 118, 6, "of each device"), (64, 118, 4, "of each node"),
-            (1000, 118, 12, "of each node"), (1000, 118, 3, "the least of 3 nodes"),
+            (8, 118, 6, "each device"), (16, 118, 6, "2 devices each"),
+            (16, 80, 3, "4 devices each"), (64, 118, 4, "each node"),
+            (1000, 118, 12, "each node"), (1000, 118, 3, "3 nodes each"),
         ],
     )  # fmt: skip
     def test_what_a_cell_is(self, nodes: int, width: int, height: int, of_what: str) -> None:
@@ -259,7 +320,7 @@ class TestFleetMap:
     def test_trouble_is_marked_and_absence_is_no_colour(self) -> None:
         drawn = text(fleet_map.draw(view_model(trouble=True), 118, 6, PEN))
         assert "●007 ▆" in drawn
-        assert "◌011 ················" in drawn
+        assert "◌011 ········" in drawn
 
     def test_a_group_shows_its_worst(self) -> None:
         nodes = [make_node(index, devices=1, cores_per_device=1, efa=0) for index in range(40)]
@@ -271,24 +332,49 @@ class TestFleetMap:
     def test_nothing_to_draw(self) -> None:
         assert fleet_map.draw(of(make_view(nodes=0)), 80, 4, PEN) == []
 
-    def test_by_tensor_engines(self) -> None:
-        idle = "physical_core_tensor_engine_idle_cycles_per_second"
-        waiting = make_node(0, 4, 2, columns={idle: [1e12] * 16})
-        unknown = make_node(1, 4, 2, states={"tensor-engine": State.DOWN})
-        shown = of(view_of(waiting, unknown))
-        by_utilization, by_engine = (
-            fleet_map.draw(shown, 60, 4, PEN, layer) for layer in fleet_map.LAYERS
+    def test_a_color_is_the_difference_from_the_peers(self) -> None:
+        nodes = [
+            make_node(index, 2, 2, columns={"neuroncore_utilization_ratio": used})
+            for index, used in enumerate([[0.98] * 4, [0.98] * 4, [0.98, 0.98, 0.74, 0.74]])
+        ]
+        (line,) = fleet_map.draw(of(view_of(*nodes)), 118, 6, PEN)
+        cells = [part for part in line if "▆" in part.text]
+        assert [part.style for part in cells] == [
+            PEN.palette.level(level) for level in (0, 0, 0, 0.8)
+        ]
+
+    @pytest.mark.parametrize(
+        ("kind", "component", "layer", "filled"),
+        [
+            ("efa_degraded", f"efa:{CARD}", "retransmits", 1),
+            ("straggler", "core:5", "tensor engines (TE)", 1),
+            ("memory_pressure", "device:3", "HBM", 1),
+            ("node_silent", None, "utilization", 8),
+        ],
+    )
+    def test_the_faulty_part_is_filled_in_the_layer_of_its_incident(
+        self, kind: str, component: str | None, layer: str, filled: int
+    ) -> None:
+        incident = dataclasses.replace(EFA_INCIDENT, kind=kind, component=component)
+        shown = dataclasses.replace(
+            view_model(), view=dataclasses.replace(view_model().view, incidents=(incident,))
         )
-        assert style_of(by_utilization, "▆") == PEN.palette.level(0.92)
-        assert style_of(by_engine, "▆") == PEN.palette.level(0.0)
-        assert text(by_engine).count("·") == 2 * text(by_engine).count("▆") / 2
+        chosen = fleet_map.layer_of(shown)
+        assert chosen.title == layer
+        lines = fleet_map.draw(shown, 118, 6, PEN, chosen)
+        fill = PEN.palette.fill(incident.severity)
+        cells = [part.text for line in lines for part in line if part.style == fill]
+        assert "".join(cells) == "●" * filled
+
+    def test_the_device_of_another_layer_is_not_filled(self) -> None:
+        lines = fleet_map.draw(view_model(trouble=True), 118, 6, PEN, fleet_map.LAYERS[0])
+        assert not any(part.style == PEN.palette.fill(Severity.CRITICAL) for part in lines[0])
 
     def test_its_heading_has_a_scale(self) -> None:
         shown, layer = view_model(nodes=64), fleet_map.LAYERS[1]
         told = fleet_map.heading(shown, layer, 118, 4, PEN)
-        assert told.plain == (
-            f"fleet · tensor engines (TE) of each node · 0 {'▆' * fleet_map.SCALE_CELLS} 100 %"
-        )
+        scale = "▆" * fleet_map.SCALE_CELLS
+        assert told.plain == f"fleet · tensor engines (TE), each node · as peers {scale} 15 % off"
         colours = [span.style.foreground for span in told.spans if not isinstance(span.style, str)]
         assert len(set(colours)) == fleet_map.SCALE_CELLS
         assert fleet_map.heading(None, layer, 0, 4, PEN).plain == "fleet · tensor engines (TE)"

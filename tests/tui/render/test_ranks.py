@@ -141,10 +141,10 @@ class TestTable:
         nodes = crew_of(2, 4, {(1, 2): 3.6})
         top, first, second, *_ = drawn(nodes)
         assert "one step, 0 to 4.00 s" in top
-        assert first.split()[:3] == ["trn-001", "6", "+20.0d"]
-        assert second.split()[:3] == ["trn-000", "0", "+0.0d"]
-        assert "3.60r" in first
-        assert "0.40r" in first
+        assert first.split()[:3] == ["trn-001", "6", "+20.0"]
+        assert second.split()[:3] == ["trn-000", "0", "+0.0"]
+        assert "3.60" in first
+        assert "0.40" in first
 
     def test_a_row_per_node(self) -> None:
         lines = drawn(crew_of(3, 4, {(1, 2): 3.6}), whole=True)
@@ -193,7 +193,7 @@ class TestSlowest:
     def test_an_incident_with_its_onset_and_evidence(self) -> None:
         one = make_incident("efa_degraded", job=JOB, node="trn-001")
         drawn = self.drawn(*crew_of(), incidents=[one])
-        assert drawn.startswith("▲ trn-001 efa:rdmap32s27  since 11:59:00, 1 min  efa_degraded")
+        assert drawn.startswith("▲ trn-001 efa:rdmap32s27  since 11:59:00, 1 min  EFA degraded")
         assert "retransmits 2.1 %" in drawn
         assert "· 16 nodes wait 0.9 s a step" in drawn
 

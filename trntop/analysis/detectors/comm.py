@@ -2,14 +2,15 @@
 
 import statistics
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from trntop.analysis.detector import Signal, Verdict
 from trntop.analysis.sentence import NO_CULPRIT
-from trntop.catalog import Entity
+from trntop.catalog import COLLECTIVES, Entity
 from trntop.core import units
 from trntop.core.model import Column, Evidence, Severity
 from trntop.core.settings import Analysis as Settings
@@ -42,29 +43,55 @@ class CommTuning:
 
 
 TUNING = CommTuning()
-_SHARES = ("job_comm_share_ratio", "job_exposed_comm_share_ratio")
+_COMM, _EXPOSED = "job_comm_share_ratio", "job_exposed_comm_share_ratio"
+_REDUCTION = "job_reduction_share_ratio"
+_FLOOR = "node_comm_share_floor_ratio"
+_RATIOS = {
+    "comm_share": (_COMM, "communication", "comm share", "of step time"),
+    "exposed_share": (_EXPOSED, "exposed communication", "exposed comm share", "of step time"),
+    "comm_compute": (
+        "job_comm_compute_ratio", "communication", "comm time", "of compute time",
+    ),
+}  # fmt: skip
+"""By the setting `comm_ratio`: the quantity, and its names in sentences."""
+_KINDS = {f"job_{kind}_share_ratio": title for kind, title in COLLECTIVES.items()}
+
+
+_JUDGED = 3
 
 
 class CommBound:
-    """The share of step time in which collectives ran, per job.
+    """The share of step time in which collectives ran, per job: the chosen ratio, the exposed share
+    and the all-reduce share, each with a limit.
 
     Its mean over the nodes and over the steps of `analysis.window`, three at least, must exceed
     the limit for `analysis.hold` seconds, and so must the lower median and the newest two of these
     steps. Where every node is 1.5 times above the limit, two steps and 6 s are enough.
+
+    Of nodes whose job reports no shares, the estimated floor of the comm share is judged: its mean
+    over the nodes, each a mean of 60 s.
     """
 
-    inputs = frozenset(_SHARES)
+    inputs = frozenset((*(ratio[0] for ratio in _RATIOS.values()), _REDUCTION, *_KINDS, _FLOOR))
 
     def __init__(self, settings: Settings, period: float) -> None:
         self._settings = settings
+        self._judged = (_RATIOS[settings.comm_ratio][0], _EXPOSED, _REDUCTION)
+        self._limits = (
+            settings.comm_share, settings.exposed_comm_share, settings.comm_share_all_reduce,
+        )  # fmt: skip
         self._axis: PartAxis | None = None
         self._jobs = Axis()
         self._job: Places = np.empty(0, np.int64)
         """Place of the job of each part of a job on a node."""
         self._steps: dict[str, _Steps] = {}
+        self._subjects = Axis()
+        """The jobs, and None for the nodes without one."""
+        self._floors: dict[Hashable, float] = {}
+        """The floor of each job that reports no shares, where it is judged."""
 
     def signal(self, tick: Tick) -> Signal:
-        """The larger of both shares as multiples of their limits, so that 1 is the limit."""
+        """The largest of the shares as multiples of their limits, so that 1 is the limit."""
         axis = tick.parts(Entity.JOB)
         if axis is not self._axis:
             self._follow(axis)
@@ -76,13 +103,35 @@ class CommBound:
             if not awake[place] or run is None or not run.usual:
                 continue
             steps = self._steps.setdefault(job, _Steps())
-            shares = shares or [self._of_jobs(column) for column in tick.columns(_SHARES)]
+            shares = shares or [self._of_jobs(column) for column in tick.columns(self._judged)]
             means = [float(mean[place]) for mean, _ in shares]
             least = [float(least[place]) for _, least in shares]
             steps.update(tick.time, run.step, means, least)
             steps.drop(tick.time - max(self._settings.window, TUNING.least_steps * run.usual))
-            excess[place] = steps.excess(tick.time, self._settings)
-        return Signal(self._jobs, excess, 1.0, self._settings.clear_ratio, TUNING.far)
+            excess[place] = steps.excess(tick.time, self._limits)
+        return self._with_floors(tick, excess)
+
+    def _with_floors(self, tick: Tick, excess: Column) -> Signal:
+        """Adds the floors of jobs without shares; a floor says nothing of exposed communication."""
+        jobs, runs = self._jobs, tick.runs.by_job
+        keys = (*jobs.keys, *(job for job in runs if job not in jobs.place))
+        if keys != self._subjects.keys:
+            self._subjects = Axis(keys)
+        values = np.append(excess, np.full(len(keys) - len(excess), np.nan))
+        self._floors = {job: floor for job, floor in self._floors.items() if job in runs}
+        if self._judged[0] != _EXPOSED:
+            takes_part = tick.runs.nodes.cooperates & ~tick.quiet
+            floors = np.where(takes_part, tick.column(_FLOOR), np.nan)
+            limit = max(self._settings.comm_share, TUNING.least_limit)
+            for job, run in runs.items():
+                steps = self._steps.get(job or "")
+                known = floors[run.places][~np.isnan(floors[run.places])]
+                if steps is not None and steps.known:
+                    self._floors.pop(job, None)
+                elif len(known):
+                    floor = self._floors[job] = float(known.mean())
+                    values[self._subjects.place[job]] = floor / limit
+        return Signal(self._subjects, values, 1.0, self._settings.clear_ratio, TUNING.far)
 
     def _of_jobs(self, values: Column) -> tuple[Column, Column]:
         """Mean and least over the nodes of each job, `[job]`; a single node is no least."""
@@ -102,31 +151,50 @@ class CommBound:
         self._axis = axis
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        if key in self._floors:
+            return self._floor_verdict(key, tick)
         settings, job = self._settings, str(key)
         place = self._jobs.place[job]
         steps = self._steps[job]
-        share, exposed = steps.means()
+        means = steps.means()
         nodes = int((self._job == place).sum())
-        critical = exposed > settings.exposed_comm_share
-        limits = settings.comm_share, settings.exposed_comm_share
+        _, what, name, whole = _RATIOS[settings.comm_ratio]
+        critical = means[1] > self._limits[1]
+        worst = 0
+        if means[2] > self._limits[2] and not (critical or means[0] > self._limits[0]):
+            worst, what, whole = 2, "all-reduce", "of step time"
         texts = (
-            f"comm share {_percent(share, limits[0])} of step time, "
+            f"{name} {_percent(means[0], self._limits[0])} {whole}, "
             f"mean of {settings.window:g} s over {nodes} node{'s' * (nodes != 1)}",
-            f"exposed comm share {_percent(exposed, limits[1])}",
+            f"exposed comm share {_percent(means[1], self._limits[1])}",
+            f"all-reduce share {_percent(means[2], self._limits[2])}",
         )
+        known = dict(zip(self._judged, zip(texts, means, self._limits, strict=True), strict=True))
         evidence = [
             Evidence(f"{text}; limit {100 * limit:.1f} %", None, quantity, value, limit)
-            for text, quantity, value, limit in zip(
-                texts, _SHARES, (share, exposed), limits, strict=True
-            )
-            if value == value
+            for quantity, (text, value, limit) in known.items()
+            if value == value and limit < 1.0
         ]
+        exposed = f", {_percent(means[1], self._limits[1])} exposed"
+        before, share = steps.before[worst], means[worst]
+        kinds = self._kinds(place, tick)
+        evidence += [
+            Evidence(f"{title} {units.percent(value)} of step time", None, quantity, value)
+            for quantity, title, value in kinds
+        ]
+        limit = self._limits[worst]
+        shown = f"takes {_percent(share, limit)}"
+        if before < share:
+            shown = f"rose from {units.percent(before).removesuffix(' %')} to {shown[6:]}"
+        note = f" (limit {100 * limit:.1f} %)" if _is_near(share, limit) else ""
+        kind = f", {units.percent(kinds[0][2])} {kinds[0][1]}" if kinds and not worst else ""
         return Verdict(
             fields={
                 "job": job,
-                "share": f"{_percent(share, limits[0])} of step time",
-                "before": "" if steps.before is None else f", before {units.percent(steps.before)}",
-                "exposed": f", exposed {_percent(exposed, limits[1])}" if critical else "",
+                "what": what,
+                "share": f"{shown} {whole}{note}",
+                "kind": kind,
+                "exposed": exposed if critical and what == "communication" else "",
                 "culprit": self._culprit(place, tick),
             },
             severity=Severity.CRITICAL if critical else Severity.WARNING,
@@ -135,9 +203,43 @@ class CommBound:
             since=steps.since,
         )
 
+    def _floor_verdict(self, key: Hashable, tick: Tick) -> Verdict:
+        run = tick.runs.by_job[cast(str | None, key)]
+        floor, limit = self._floors[key], self._settings.comm_share
+        size = len(run.places)
+        nodes = f"{size} node{'s' * (size != 1)}"
+        note = f" (limit {100 * limit:.1f} %)" if _is_near(floor, limit) else ""
+        text = (
+            f"EFA bytes ÷ line rate of the busiest device: {_percent(floor, limit)}, "
+            f"mean of 60 s over {nodes}; limit {100 * limit:.1f} %"
+        )
+        return Verdict(
+            fields={
+                "job": run.job or nodes,
+                "what": "communication",
+                "share": f"takes at least {_percent(floor, limit)} of the time{note}",
+                "kind": "",
+                "exposed": "",
+                "culprit": "",
+            },
+            job=run.job,
+            evidence=(Evidence(text, None, _FLOOR, floor, limit),),
+        )
+
+    def _kinds(self, job: int, tick: Tick) -> list[tuple[str, str, float]]:
+        """Quantity, name and share of each kind of collective now, the largest first."""
+        found = []
+        for column, (quantity, title) in zip(
+            tick.columns(tuple(_KINDS)), _KINDS.items(), strict=True
+        ):
+            values = column[(self._job == job) & (column > 0)]
+            if len(values):
+                found.append((quantity, title, float(values.mean())))
+        return sorted(found, key=lambda kind: -kind[2])
+
     def _culprit(self, job: int, tick: Tick) -> str:
         """The node for which the others wait: it waits least."""
-        shares = np.where(self._job == job, tick.column(_SHARES[0]), np.nan)
+        shares = np.where(self._job == job, tick.column(_COMM), np.nan)
         if np.isnan(shares).all() or not np.nanmin(shares) < TUNING.waits_least * np.nanmean(
             shares
         ):
@@ -147,14 +249,16 @@ class CommBound:
 
     def reset(self) -> None:
         self._steps.clear()
+        self._floors.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a job: its comm share and its exposed comm share."""
+    """One step of a job."""
 
     time: float
     means: list[float]
+    """Of the nodes: the chosen ratio, the exposed share and the all-reduce share."""
     least: list[float]
     """Of the node that has least."""
 
@@ -167,8 +271,8 @@ class _Steps:
         self._number = float("nan")
         self.since: float | None = None
         """When the steps above a limit began."""
-        self.before: float | None = None
-        """Mean comm share of the steps before those."""
+        self.before = _means([])
+        """Mean shares of the steps before those."""
         self._above: float | None = None
         """Since when the means exceed a limit."""
 
@@ -181,25 +285,29 @@ class _Steps:
         self._number = number
         self._rows.append(Step(time, means, least))
 
+    @property
+    def known(self) -> bool:
+        """Whether any share is reported."""
+        return any(mean == mean for row in self._rows for mean in row.means)
+
     def drop(self, before: float) -> None:
         """Drops what is older, but for the least number of steps."""
         while len(self._rows) > TUNING.least_steps and self._rows[0].time <= before:
             self._rows.popleft()
 
-    def means(self) -> tuple[float, float]:
-        """Mean comm share and exposed share since the onset; NaN where none is known."""
-        rows = [row for row in self._rows if self.since is None or row.time >= self.since]
-        return _mean([row.means[0] for row in rows]), _mean([row.means[1] for row in rows])
+    def means(self) -> list[float]:
+        """Mean shares since the onset; NaN where none is known."""
+        return _means([row for row in self._rows if self.since is None or row.time >= self.since])
 
-    def excess(self, now: float, settings: Settings) -> float:
-        """The larger share as a multiple of its limit, above 1 once it has lasted; NaN before
+    def excess(self, now: float, limits: Sequence[float]) -> float:
+        """The largest share as a multiple of its limit, above 1 once it has lasted; NaN before
         there are steps enough.
 
         A few slow steps raise the mean of many, so their median and the newest two must be above
         the limit as well.
         """
         excess, far, everywhere = float("nan"), False, False
-        for place, limit in enumerate((settings.comm_share, settings.exposed_comm_share)):
+        for place, limit in enumerate(limits):
             limit = max(limit, TUNING.least_limit)
             values = [row.means[place] for row in self._rows]
             known = [value for value in values if value == value]
@@ -209,11 +317,11 @@ class _Steps:
             everywhere |= min(row.least[place] for row in list(self._rows)[-2:]) > limit
             far |= self._is_far(place, TUNING.far * limit)
         if not far and not excess > 1.0:
-            self._above = self.since = self.before = None
+            self._above = self.since = None
             return excess
         if self._above is None:
             self._above = now
-            self._find_onset(settings)
+            self._find_onset(limits)
         if far:
             return float(np.fmax(excess, TUNING.far))
         newest = self._rows[-1]
@@ -231,20 +339,27 @@ class _Steps:
                 return True
         return False
 
-    def _find_onset(self, settings: Settings) -> None:
-        limits = settings.comm_share, settings.exposed_comm_share
+    def _find_onset(self, limits: Sequence[float]) -> None:
         rows = list(self._rows)
         while rows and any(
             value > limit for value, limit in zip(rows[-1].means, limits, strict=True)
         ):
             self.since = rows.pop().time
-        before = _mean([row.means[0] for row in rows])
-        self.before = before if before == before else None
+        if rows:
+            self.before = _means(rows)
 
 
 def _percent(share: float, limit: float) -> str:
     """Near its limit with a decimal."""
-    return f"{100 * share:.{int(abs(share - limit) < TUNING.near)}f} %"
+    return f"{100 * share:.{int(_is_near(share, limit))}f} %"
+
+
+def _is_near(share: float, limit: float) -> bool:
+    return abs(share - limit) < TUNING.near
+
+
+def _means(rows: Sequence[Step]) -> list[float]:
+    return [_mean([row.means[place] for row in rows]) for place in range(_JUDGED)]
 
 
 def _mean(values: list[float]) -> float:

@@ -266,7 +266,7 @@ def _lost(link: Mapping[str, str]) -> str:
 
 def _read(view: NodeView, source: str) -> float:
     """When a source of a node last reported."""
-    times = (one.time for one in view.frame.sources if one.name == source)
+    times = (state.time for state in view.frame.sources if state.name == source)
     return next(times, None) or 0.0
 
 

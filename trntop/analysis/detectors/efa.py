@@ -365,7 +365,7 @@ class EfaDown(_EfaDetector):
             symptom = "not readable"
         elif devices.inactive[place]:
             link = tick.view(node).inventory.efa_links.get(str(device), {})
-            symptom = f"port {link.get('state', '')}"
+            symptom = f"port is {link.get('state', '').rpartition(' ')[2]}"
         elif self._is_stuck(tick.time)[place]:
             symptom = "admin commands do not complete"
         else:

@@ -35,7 +35,7 @@ class ErrorTuning:
 
 TUNING = ErrorTuning()
 MILD = frozenset(
-    ("incorrect_input", "generic", "transient",
+    ("incorrect_input", "generic", "transient", "reported",
      "exec_bad_input", "generic_error", "failure", "invalid_error", "unsupported_neff_version")
 )  # fmt: skip
 """Failures that may be the program's own; any other one means that something is broken."""
@@ -47,6 +47,14 @@ _RATES = {status: f"runtime_executions_{status}_per_second" for status in FAILED
     error: f"runtime_errors_{error}_per_second" for error in EXECUTION_ERRORS
 }
 _CORES = {status: f"physical_core_{status}_total" for status in CORE_FAILURES}
+
+_FAILED = "node_executions_failed_total"
+_GENERIC = _TOTALS["generic"]
+_NO_FAILURES = "reported"
+"""A kind: generic errors that outnumber the failed executions."""
+
+HARMLESS = 0.5
+"""The value of a subject that only reports such errors: less than that of one failure."""
 
 _Subject = tuple[str, Key | None]
 """A node and the process that fails, None where that is unknown."""
@@ -82,7 +90,7 @@ class _Cores:
 class ExecutionErrors:
     """Executions that failed since the tick before, per process where it is known."""
 
-    inputs = frozenset(("node_executions_failed_total", "physical_core_failures_total")).union(
+    inputs = frozenset((_FAILED, "physical_core_failures_total")).union(
         _TOTALS.values(), _RATES.values(), _CORES.values()
     )
 
@@ -98,8 +106,9 @@ class ExecutionErrors:
     def signal(self, tick: Tick) -> Signal:
         """Only those that failed within the last minutes are subjects."""
         failed: dict[_Subject, float] = {}
-        totals = tick.column("node_executions_failed_total")
+        totals = tick.column(_FAILED)
         unread = np.isnan(totals)  # no runtime reports
+        totals = totals + np.nan_to_num(tick.column(_GENERIC))
         for place in np.flatnonzero(self._growth.push(tick.nodes, totals) > 0).tolist():
             failed |= self._of_runtimes(tick.views[place], tick.time)
         if tick.time >= self._due:
@@ -124,7 +133,7 @@ class ExecutionErrors:
             return False
         if known.source == NEURON_SYSFS:
             return "physical_core_failures_total" in view.frame.columns
-        return "node_executions_failed_total" in view.frame.columns
+        return _FAILED in view.frame.columns
 
     def _of_runtimes(self, view: NodeView, now: float) -> dict[_Subject, float]:
         """The failures of a node whose counts have grown, by process."""
@@ -134,14 +143,17 @@ class ExecutionErrors:
             for kind, name in _TOTALS.items()
             if (count := view.frame.value(name)) is not None
         }
+        totals[_FAILED] = view.frame.value(_FAILED) or 0.0
         self._totals[view.name] = totals
         new = {kind: count - before.get(kind, 0.0) for kind, count in totals.items()}
         new = {kind: count for kind, count in new.items() if count > 0}
+        failed = new.pop(_FAILED, 0.0)
         shares = {kind: _shares(view, name) for kind, name in _RATES.items() if kind in new}
         parts: dict[Key | None, dict[str, float]] = {}
         for kind, count in new.items():
+            shown = _NO_FAILURES if kind == "generic" and count > failed else kind
             for pid, share in (shares[kind] or {None: 1.0}).items():
-                parts.setdefault(pid, {})[kind] = count * share
+                parts.setdefault(pid, {})[shown] = count * share
         return {
             (view.name, pid): self._note((view.name, pid), now, NEURON_MONITOR, kinds)
             for pid, kinds in parts.items()
@@ -171,7 +183,7 @@ class ExecutionErrors:
             if (total := float(new.sum())) > 0:
                 kinds[status] = total
                 devices.update(view.inventory.physical_device[new > 0].tolist())
-            # A count that is absent now forgets nothing.
+            # An absent count changes nothing.
             counts[status] = np.where(np.isnan(now_counted), before, now_counted)
         known.counts |= counts
         if not kinds:
@@ -187,7 +199,7 @@ class ExecutionErrors:
         kinds: Mapping[str, float],
         devices: Iterable[int] = (),
     ) -> float:
-        """Adds failures to a subject's; how many executions failed."""
+        """Adds failures to a subject's; how many executions failed, `HARMLESS` for none."""
         known = self._known.get(subject)
         if known is None or known.source != source:
             known = self._known[subject] = _Failures(now, now, source)
@@ -195,7 +207,8 @@ class ExecutionErrors:
         known.devices.update(devices)
         for kind, count in kinds.items():
             known.kinds[kind] = known.kinds.get(kind, 0.0) + count
-        return sum(kinds.values()) if source == NEURON_SYSFS else _at_once(kinds)
+        failed = sum(kinds.values()) if source == NEURON_SYSFS else _at_once(kinds)
+        return failed or HARMLESS
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         """Names the process or the device, and the kinds of failure."""
@@ -211,20 +224,24 @@ class ExecutionErrors:
             else f" in {component.replace(':', ' ').replace('runtime', 'process')}"
         )
         count = max(1, round(known.count))
+        what = f"{count} execution{'s' * (count != 1)} failed{where}"
         kinds = sorted(known.kinds, key=lambda kind: -known.kinds[kind])
         # Where an error has a kind, the status adds nothing.
         named = [kind for kind in kinds if kind != "completed_with_err"] or kinds
-        names = _TOTALS if known.source == NEURON_MONITOR else _CORES
+        names = _CORES if known.source == NEURON_SYSFS else {**_TOTALS, _NO_FAILURES: _GENERIC}
         evidence = [
-            Evidence(f"{_said(kind)}: {count:.0f}", node, names.get(kind), count, 0.0)
+            Evidence(f"{_said(kind)}{where}: {count:.0f}", node, names.get(kind), count, 0.0)
             for kind, count in sorted(known.kinds.items(), key=lambda item: -item[1])
         ]
         fields = {
-            "count": f"{count} execution{'s' * (count != 1)} failed{where}",
+            "count": what if known.count else f"no execution failed{where}",
             "kinds": ", ".join(map(_said, named[: TUNING.named])),
             "basis": known.source,
         }
-        severity = Severity.WARNING if MILD.issuperset(kinds) else Severity.CRITICAL
+        if not known.count:
+            severity = Severity.INFO
+        else:
+            severity = Severity.WARNING if MILD.issuperset(kinds) else Severity.CRITICAL
         return Verdict.at(
             tick, node, fields, *evidence, component=component, severity=severity, since=known.since
         )
@@ -253,7 +270,7 @@ def _shares(view: NodeView, name: str) -> dict[Key | None, float]:
         return {}
     own = {pid: rate for pid, rate in zip(pids, rates.tolist(), strict=True) if rate > 0}
     whole = sum(own.values())
-    # A negative one is a place in the report: it is no pid.
+    # A negative one is a position in the report, not a pid.
     return {pid if int(pid) > 0 else None: rate / whole for pid, rate in own.items()}
 
 
@@ -262,6 +279,7 @@ def _said(kind: str) -> str:
     if kind in EXECUTION_ERRORS:
         return f"{kind} errors"
     return {
+        _NO_FAILURES: "more generic errors than executions",
         "completed_with_err": "completed with errors",
         "completed_with_num_err": "completed with numerical errors",
     }.get(kind, kind.replace("_", " "))

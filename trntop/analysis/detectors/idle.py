@@ -27,7 +27,7 @@ class IdleTuning:
     cpu_busy: float = 0.6
     """Share of the host's CPU time from which it may well compile in a container."""
     io_busy: float = 100e6
-    """Bytes per second from or to disks or Lustre at which a run loads or saves something."""
+    """Bytes per second from or to disks, Lustre or NFS at which a run loads or saves something."""
     same_pause: float = 10.0
     """Seconds before its job's pause from which a process's idling belongs to it."""
     serving_factor: float = 15.0
@@ -37,7 +37,7 @@ class IdleTuning:
 TUNING = IdleTuning()
 _MOVED = tuple(
     f"node_{where}_{way}_bytes_per_second"
-    for where in ("disk", "lustre")
+    for where in ("disk", "lustre", "nfs")
     for way in ("read", "written")
 )
 _EXPLAINS = (Stage.COMPILING, Stage.WARMING_UP, Stage.CHECKPOINTING, Stage.EVALUATING)
@@ -166,7 +166,7 @@ class IdleAllocation:
         )  # fmt: skip
 
     def reset(self) -> None:
-        """Forgets since when processes idle."""
+        """Drops since when processes idle."""
         self._since[:] = np.nan
         self._alone[:] = 0.0
 
@@ -179,7 +179,7 @@ def _held(view: NodeView, pid: Key) -> float:
 
 
 def _runtime(view: NodeView, pid: Hashable) -> Runtime | None:
-    return next((one for one in view.inventory.runtimes if one.pid == pid), None)
+    return next((runtime for runtime in view.inventory.runtimes if runtime.pid == pid), None)
 
 
 def _cores_idle(view: NodeView, runtime: Runtime | None) -> bool:

@@ -29,6 +29,7 @@ class LatencyTuning:
     min_baseline: int = 3
     """Results that a link's usual latency is the median of, at least."""
     baseline: int = 30
+    """Results kept for it, at most."""
     consecutive: int = 2
     """Slow results in a row that make a slow link."""
     one_result: float = 3.0
@@ -36,7 +37,9 @@ class LatencyTuning:
     node_share: float = 0.75
     """Share of a node's links that are slow if the node is."""
     clear: float = 0.9
+    """Share of the limit below which a link is healthy again: prevents flapping."""
     below_limit: float = 0.99
+    """Share of the limit of a slow link that is not certain yet: it neither opens nor closes."""
     max_kinds: int = 8
     """Kinds of results kept of a link."""
 
@@ -132,25 +135,25 @@ class LatencyRegression:
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         """Names the node or the device that all slow links share, else both ends of the link."""
         culprit, links = self._faults[cast(Key, key)]
-        worst = max(links, key=lambda one: one.ratio)
+        worst = max(links, key=lambda link: link.ratio)
         prober, peer = worst.ends
         times = f"{worst.ratio:.1f} times the usual latency"
         if culprit is None:
             node, component = prober.node, cast(str | None, f"link:{peer.node}")
             where = f"{prober.node} to {peer.node}"
-            what = f"{units.seconds(worst.latency)}, {times} (either end may be faulty)"
+            what = f"{units.seconds(worst.latency)}, {times}; either end may be faulty"
         else:
             node, component = culprit.node, f"efa:{culprit.device}" if culprit.device else None
             where = f"{culprit.node} {culprit.device}" if culprit.device else culprit.node
-            peers = {other for one in links for other in one.pair - {culprit.node}}
+            peers = {other for link in links for other in link.pair - {culprit.node}}
             what = f"up to {times} to {len(peers)} peers"
         evidence = [
             Evidence(
-                f"{one.ends[0].node} to {one.ends[1].node}: {units.seconds(one.latency)}, "
-                f"usually {units.seconds(one.usual)}; {_described(one.kind)}",
-                one.ends[0].node, "link_latency_seconds", one.latency, self._limit * one.usual,
+                f"{link.ends[0].node} to {link.ends[1].node}: {units.seconds(link.latency)}, "
+                f"usually {units.seconds(link.usual)}; {_described(link.kind)}",
+                link.ends[0].node, "link_latency_seconds", link.latency, self._limit * link.usual,
             )
-            for one in sorted(links, key=lambda one: -one.ratio)[:4]
+            for link in sorted(links, key=lambda link: -link.ratio)[:4]
         ]  # fmt: skip
         if culprit is None:
             text = f"no other link of {prober.node} or {peer.node} shows which end is faulty"
@@ -165,7 +168,7 @@ class LatencyRegression:
             node=node,
             component=component,
             evidence=tuple(evidence),
-            since=min(one.since for one in links),
+            since=min(link.since for link in links),
         )
 
     def reset(self) -> None:
@@ -225,22 +228,22 @@ class LatencyRegression:
         None while most of them have not been probed since this one became slow.
         """
         others = [
-            one
-            for one in self._links.values()
-            if one.kind == link.kind and one.pair != link.pair and one.ratio == one.ratio
+            other
+            for other in self._links.values()
+            if other.kind == link.kind and other.pair != link.pair and other.ratio == other.ratio
         ]
-        apart = [one for one in others if not one.pair & link.pair] or others
-        ratios = sorted(one.ratio for one in apart if one.probed >= link.since)
-        if 2 * len(ratios) < len(apart):
+        disjoint = [other for other in others if not other.pair & link.pair] or others
+        ratios = sorted(other.ratio for other in disjoint if other.probed >= link.since)
+        if 2 * len(ratios) < len(disjoint):
             return None
         return ratios[(len(ratios) - 1) // 2] if ratios else 1.0
 
     def _usual_of_others(self, link: _Link) -> float:
         """The median of what is usual on other links; 0 where there are none."""
         usual = [
-            one.usual
-            for one in self._links.values()
-            if one.kind == link.kind and one.pair != link.pair and one.usual == one.usual
+            other.usual
+            for other in self._links.values()
+            if other.kind == link.kind and other.pair != link.pair and other.usual == other.usual
         ]
         return float(np.median(usual)) if usual else 0.0
 
@@ -253,10 +256,10 @@ class LatencyRegression:
             for link in links:
                 if link.slow and link.probed < leader.probed:
                     link.doubtful, link.value = True, TUNING.below_limit
-        known = [one for one in self._links.values() if one.value == one.value]
-        left = [one for one in known if one.value > 1.0]
+        known = [link for link in self._links.values() if link.value == link.value]
+        left = [link for link in known if link.value > 1.0]
         before, self._faults = self._faults, {}
-        keys = {id(one): key for key, one in self._links.items()}
+        keys = {id(link): key for key, link in self._links.items()}
 
         def order(link: _Link) -> tuple[bool, float, Key]:
             # The link that represented them before remains.
@@ -265,13 +268,13 @@ class LatencyRegression:
         while left:
             culprit = _culprit(left, known)
             if culprit is None:
-                links = [one for one in left if one.pair == left[0].pair]
+                links = [link for link in left if link.pair == left[0].pair]
             else:
-                links = [one for one in left if _touches(one, culprit)]
-                devices = {_device_at(one, culprit.node) for one in links}
+                links = [link for link in left if _touches(link, culprit)]
+                devices = {_device_at(link, culprit.node) for link in links}
                 culprit = End(culprit.node, devices.pop() if len(devices) == 1 else "")
             self._faults[keys[id(min(links, key=order))]] = culprit, links
-            left = [one for one in left if not any(one is other for other in links)]
+            left = [link for link in left if not any(link is other for other in links)]
         self._show()
 
     def _show(self) -> None:
@@ -288,14 +291,14 @@ class LatencyRegression:
 def _culprit(slow: list[_Link], known: list[_Link]) -> End | None:
     """The node, or else the device, all of whose links are slow to several peers."""
     for ends in (
-        {End(end.node, "") for one in slow for end in one.ends},
-        {end for one in slow for end in one.ends if end.device},
+        {End(end.node, "") for link in slow for end in link.ends},
+        {end for link in slow for end in link.ends if end.device},
     ):
         best: tuple[int, End] | None = None
         for end in sorted(ends):
-            touched = [one for one in known if _touches(one, end)]
-            bad = [one for one in touched if one.slow]
-            peers = {other for one in bad for other in one.pair - {end.node}}
+            touched = [link for link in known if _touches(link, end)]
+            bad = [link for link in touched if link.slow]
+            peers = {other for link in bad for other in link.pair - {end.node}}
             if len(peers) < 2 or len(bad) < TUNING.node_share * len(touched):
                 continue
             if best is None or len(peers) > best[0]:
@@ -307,7 +310,7 @@ def _culprit(slow: list[_Link], known: list[_Link]) -> End | None:
 
 def _touches(link: _Link, end: End) -> bool:
     """Whether the link ends there; an end without a device is the whole node."""
-    return any(one.node == end.node and end.device in ("", one.device) for one in link.ends)
+    return any(place.node == end.node and end.device in ("", place.device) for place in link.ends)
 
 
 def _device_at(link: _Link, node: str) -> str:

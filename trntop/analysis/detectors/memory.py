@@ -36,6 +36,8 @@ class MemoryTuning:
     """Seconds for which it must have grown; what a model takes when it loads comes faster."""
     min_r_squared: float = 0.9
     """Share of the variance that a straight line must explain."""
+    as_full: float = 0.02
+    """Difference from the fullest device up to which others count as equally full."""
 
 
 TUNING = MemoryTuning()
@@ -114,8 +116,8 @@ class MemoryPressure:
             return Verdict.at(tick, node, fields)
         place = int(np.nanargmax(used))
         share, device = float(used[place]), devices[place]
-        # Its own limit, or what grows towards it.
-        full = int((used > min(self._limit, share - 0.02)).sum())
+        # Above the limit, or filling like the fullest.
+        full = int((used > min(self._limit, share - TUNING.as_full)).sum())
         left = _full_within(self._tracks.get(node, deque()))
         evidence = [
             Evidence(

@@ -1,6 +1,7 @@
 """Nodes without data from any source."""
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,8 +14,20 @@ from trntop.pipeline.axis import Axis, carried
 from trntop.pipeline.tick import Tick
 from trntop.sources import TRAINING_SOURCES
 
-SOURCES = 5
-"""Sources listed as evidence."""
+
+@dataclass(frozen=True, slots=True)
+class SilenceTuning:
+    """How often the age of a node is checked, and how many of its sources are named."""
+
+    earliest: float = 0.75
+    """Share of the limit after which the first nodes are checked; the others are spread up to the
+    limit, so that no tick checks all of them.
+    """
+    listed: int = 5
+    """Sources in the evidence."""
+
+
+TUNING = SilenceTuning()
 
 
 class NodeSilent:
@@ -27,8 +40,8 @@ class NodeSilent:
         self._nodes = Axis()
         self._seen: Column = np.empty(0)
         """When each node last reported, as of its last check."""
-        self._patience: Column = np.empty(0)
-        """Seconds after that at which the next check is due, a limit at most."""
+        self._next_check: Column = np.empty(0)
+        """Seconds from then to the next check, at most the limit."""
 
     def signal(self, tick: Tick) -> Signal:
         """Nodes that never reported, whose recording ended, or that only a training loop reports
@@ -37,10 +50,9 @@ class NodeSilent:
         if tick.nodes is not self._nodes:
             self._seen = carried(self._seen, self._nodes, tick.nodes)
             self._nodes = tick.nodes
-            # Some are due sooner than others, so that no tick checks all of them.
-            self._patience = self._limit * np.linspace(0.75, 1.0, len(tick.nodes))
+            self._next_check = self._limit * np.linspace(TUNING.earliest, 1.0, len(tick.nodes))
         seen = self._seen
-        for place in np.flatnonzero(~(tick.time - seen <= self._patience)).tolist():
+        for place in np.flatnonzero(~(tick.time - seen <= self._next_check)).tolist():
             seen[place] = tick.views[place].frame.last_seen
         ages = tick.time - seen
         for place in np.flatnonzero(ages > self._limit).tolist():
@@ -54,12 +66,12 @@ class NodeSilent:
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         view = tick.view(str(key))
-        speakers = sorted(view.frame.own_sources, key=lambda one: -(one.time or 0.0))
+        newest_first = sorted(view.frame.own_sources, key=lambda source: -(source.time or 0.0))
         # The list of nodes may have the reason: that it was stopped.
-        listed = [one for one in view.frame.sources if one.name == FLEET and one.reason]
-        sources = [*listed, *speakers]
-        evidence = [Evidence(_last_word(source), view.name) for source in sources[:SOURCES]]
-        fields = {"last": speakers[0].name}
+        listed = [source for source in view.frame.sources if source.name == FLEET and source.reason]
+        sources = [*listed, *newest_first]
+        evidence = [Evidence(_last_seen(source), view.name) for source in sources[: TUNING.listed]]
+        fields = {"last": newest_first[0].name}
         return Verdict.at(tick, view.name, fields, *evidence, since=view.frame.last_seen)
 
     def reset(self) -> None:
@@ -69,11 +81,13 @@ class NodeSilent:
 def _loop_paced(view: NodeView) -> bool:
     """Whether only a training loop ever reported from a node."""
     return all(
-        one.name in TRAINING_SOURCES for one in view.frame.own_sources if one.time is not None
+        source.name in TRAINING_SOURCES
+        for source in view.frame.own_sources
+        if source.time is not None
     )
 
 
-def _last_word(source: SourceState) -> str:
+def _last_seen(source: SourceState) -> str:
     if source.time is None:
         return f"{source.name}: never reported; {source.reason or source.state}"
     text = f"{source.name}: last seen {units.clock(source.time, utc=True)} UTC"

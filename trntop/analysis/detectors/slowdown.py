@@ -13,6 +13,7 @@ from trntop.core.settings import Analysis as Settings
 from trntop.pipeline.axis import Axis
 from trntop.pipeline.phase import Run, median
 from trntop.pipeline.runs import Runs
+from trntop.pipeline.statistics import deviation
 from trntop.pipeline.tick import Tick
 
 
@@ -27,7 +28,10 @@ class SlowdownTuning:
     """Seconds of the newest steps that are compared with those before."""
     recent_steps: int = 4
     counted: float = 8.0
-    """Seconds over which steps are counted where their times are not reported, as in a log."""
+    counted_ticks: float = 6.0
+    """Seconds and ticks over which steps are counted where their times are not reported, as in a
+    log: a step is seen up to a tick late.
+    """
     past: float = 600.0
     """Seconds of the past before those."""
     past_steps: int = 8
@@ -53,6 +57,7 @@ class Slowdown:
 
     def __init__(self, settings: Settings, period: float) -> None:
         self._limit = settings.slowdown
+        self._counted = max(TUNING.counted, TUNING.counted_ticks * period)
         self.reset()
 
     def reset(self) -> None:
@@ -71,7 +76,7 @@ class Slowdown:
                 steps.counted = None
                 continue
             if run.step != steps.newest:
-                steps.append(run, tick)
+                steps.append(run, tick, self._counted)
                 steps.value = steps.excess(tick.time, self._limit)
             values[place] = steps.value
         return Signal(self._axis, values, 1.0, 0.5)
@@ -117,15 +122,15 @@ class _Steps:
     since: float | None = None
     """When the slow steps began; None while there are none."""
 
-    def append(self, run: Run, tick: Tick) -> None:
-        """Takes the newest step of a job."""
+    def append(self, run: Run, tick: Tick, counted: float) -> None:
+        """Takes the newest step of a job; `counted` seconds of steps without a reported time."""
         if run.step < self.newest:  # it has started again
             self.rows.clear()
             self.since = self.counted = None
         self.newest = run.step
         if (seconds := median(tick.column("job_step_seconds")[run.reports])) is None:
             begin, first = self.counted = self.counted or (tick.time, run.step)
-            if tick.time - begin < TUNING.counted:
+            if tick.time - begin < counted:
                 return
             seconds = (tick.time - begin) / (run.step - first)
             self.counted = tick.time, run.step
@@ -145,7 +150,7 @@ class _Steps:
         if len(past) < TUNING.past_steps or past_end - past[0, 0] < TUNING.past_seconds:
             return float("nan")
         usual = float(np.median(past[:, 1]))
-        spread = 1.4826 * float(np.median(np.abs(past[:, 1] - usual)))
+        spread = deviation(past[:, 1])
         bar = max(limit * usual, TUNING.noise * spread / len(recent) ** 0.5)
         low, middle = np.quantile(recent[:, 1], (TUNING.most, 0.5)) - usual
         slow = float(min(2.0 * low, middle))

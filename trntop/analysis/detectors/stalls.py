@@ -1,13 +1,15 @@
 """Jobs without progress: they hang, compile in the middle of a run, or a checkpoint stalls."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import cast
 
 import numpy as np
 
 from trntop.analysis.detector import Signal, Verdict
 from trntop.analysis.sentence import NO_CULPRIT
+from trntop.catalog import LOG
 from trntop.core import units
 from trntop.core.model import Column, Evidence, Stage
 from trntop.core.settings import Analysis as Settings
@@ -20,6 +22,9 @@ from trntop.pipeline.tick import Tick
 @dataclass(frozen=True, slots=True)
 class StallTuning:
     """How long a job may pause before it has stalled."""
+
+    max_timeouts: int = 4
+    """Lines of training logs that are listed as evidence."""
 
     spin_limit: float = 8.0
     """Seconds without progress while all cores of all nodes wait in a collective."""
@@ -71,7 +76,8 @@ class _Stalls:
         return Signal(self._jobs, values, 1.0, 0.999)
 
     def _excess(self, run: Run, tick: Tick) -> float:
-        if run.stage is None and not run.ended:
+        unseen = run.began is None or run.moved is None
+        if not run.ended and (run.stage is None or unseen):
             return float("nan")
         if run.paused <= 0 or run.began is None or run.moved is None:
             return 0.0
@@ -172,6 +178,7 @@ class Hang(_Stalls):
         reasons = reason.replace("is ", "are ", 1) if len(names) > 1 else reason
         culprit = f"; {_listed(names)} {reasons}" if names else NO_CULPRIT
         evidence = [Evidence(f"{name} {reason}", name) for name in names]
+        evidence += islice(_timeouts(run, tick), TUNING.max_timeouts)
         node = names[0] if len(names) == 1 else None
         return self._verdict(key, tick, node=node, culprit=culprit, evidence=evidence)
 
@@ -195,6 +202,15 @@ class CheckpointStall(_Stalls):
         if usual is None:
             return self._settings.checkpoint
         return max(TUNING.min_checkpoint, TUNING.pause_factor * usual)
+
+
+def _timeouts(run: Run, tick: Tick) -> Iterator[Evidence]:
+    """The collectives that timed out, as the training logs of the run's nodes report them."""
+    for place in run.places.tolist():
+        view = tick.views[place]
+        for source in view.frame.sources:
+            if source.name == LOG and "timed out" in source.reason:
+                yield Evidence(f"training log: {source.reason}", view.name)
 
 
 def _find_suspects(run: Run, tick: Tick) -> _Suspects:

@@ -31,10 +31,10 @@ class Straggler:
 
     def signal(self, tick: Tick) -> Signal:
         """By how many limits the worst of a node is off its peers; NaN while its job pauses."""
-        self._ranks.take(tick)
-        self._nodes.take(tick, self._ranks.reporting)
-        self._devices.take(tick)
-        self._cores.take(tick)
+        self._ranks.update(tick)
+        self._nodes.update(tick, self._ranks.reporting)
+        self._devices.update(tick)
+        self._cores.update(tick)
         values = np.fmax.reduce([signal.worst for signal in self._signals()])
         values[tick.quiet] = np.nan
         return Signal(tick.nodes, values, 1.0, 1.0)
@@ -51,7 +51,7 @@ class Straggler:
         if not verdicts:
             return self._ranks.verdict(node, place, tick)
         first = verdicts[0]
-        part = next((one for one in verdicts if one.component is not None), first)
+        part = next((verdict for verdict in verdicts if verdict.component is not None), first)
         if part is first:
             return first
         evidence = tuple(dict.fromkeys([*first.evidence, *part.evidence]))

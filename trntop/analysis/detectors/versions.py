@@ -12,13 +12,20 @@ from trntop.core.settings import Analysis as Settings
 from trntop.pipeline.axis import Axis
 from trntop.pipeline.tick import Tick
 
-NAMED = 3
-"""Nodes that a summary names."""
-LISTED = 8
-"""Nodes that evidence names."""
-REMEMBERED = 600.0
-"""Seconds for which a skew that is over stays a subject, so that it can close."""
 
+@dataclass(frozen=True, slots=True)
+class VersionTuning:
+    """How much a version skew names, and how long it is remembered."""
+
+    named: int = 3
+    """Nodes in a summary: more do not fit in a line."""
+    listed: int = 8
+    """Nodes of each version in the evidence."""
+    remembered: float = 600.0
+    """Seconds for which a skew that is over stays a subject, so that it can close."""
+
+
+TUNING = VersionTuning()
 NEURON_DRIVER, EFA_DRIVER, RUNTIME = "Neuron driver", "EFA driver", "Neuron runtime"
 IMAGE = "machine image"
 
@@ -40,9 +47,9 @@ class _Skew:
 
 
 class VersionSkew:
-    """1 for nodes that differ from the majority of their job's, or of all like them.
+    """1 for nodes that differ from most nodes of their job, or of their instance type.
 
-    Nodes of other instance types are no peers, and what is unknown differs from nothing.
+    Nodes of other instance types are not peers, and an unknown version differs from none.
     """
 
     inputs = frozenset[str]()
@@ -51,7 +58,7 @@ class VersionSkew:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all versions."""
+        """Drops all versions."""
         self._inventories: list[Inventory] = []
         self._versions: dict[str, tuple[str, Versions]] = {}
         """Node → its instance type and versions."""
@@ -63,7 +70,9 @@ class VersionSkew:
 
     def signal(self, tick: Tick) -> Signal:
         """Versions are compared only when one of them, or the job of a node, has changed."""
-        expired = [one for one, time in self._over.items() if tick.time - time > REMEMBERED]
+        expired = [
+            subject for subject, time in self._over.items() if tick.time - time > TUNING.remembered
+        ]
         if not self._learn(tick) and not expired:
             return self._signal
         for subject in expired:
@@ -79,7 +88,7 @@ class VersionSkew:
         return self._signal
 
     def _learn(self, tick: Tick) -> bool:
-        """Takes over what has changed since the tick before; whether anything has."""
+        """Updates what has changed since the previous tick; returns whether anything has."""
         before, self._inventories = self._inventories, [view.inventory for view in tick.views]
         if len(before) != len(self._inventories):
             before = [Inventory("")] * len(self._inventories)
@@ -102,15 +111,15 @@ class VersionSkew:
         jobs = {tick.job_of.get(node) for node in nodes}
         return Verdict(
             fields={
-                "where": _names(nodes, NAMED),
+                "where": _names(nodes, TUNING.named),
                 "what": texts[0] + (f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""),
             },
             job=jobs.pop() if len(jobs) == 1 else None,
             node=key if isinstance(key, str) else None,
             evidence=tuple(
-                Evidence(f"{skew.software} {version}: {_names(having, LISTED)}")
+                Evidence(f"{skew.software} {version}: {_names(members, TUNING.listed)}")
                 for skew in skews
-                for version, having in skew.versions
+                for version, members in skew.versions
             ),
         )
 
@@ -148,12 +157,14 @@ def _skews(
         if len(nodes) < 2:
             continue
         ranked = sorted(nodes.items(), key=lambda item: -len(item[1]))
-        total = sum(len(having) for _, having in ranked)
+        total = sum(len(members) for _, members in ranked)
         majority = 2 * len(ranked[0][1]) > total
-        differing = sorted(node for _, having in ranked[majority:] for node in having)
+        differing = sorted(node for _, members in ranked[majority:] for node in members)
         subject = differing[0] if len(differing) == 1 else tuple(differing)
         skew = _Skew(
-            software, tuple((version, tuple(having)) for version, having in ranked), majority
+            software,
+            tuple((version, tuple(members)) for version, members in ranked),
+            majority,
         )
         skews.setdefault(subject, []).append(skew)
     return skews
@@ -161,14 +172,14 @@ def _skews(
 
 def _text(skew: _Skew, nodes: Iterable[str]) -> str:
     """`EFA driver 2.16.0, 15 others have 2.17.3g`."""
-    (common, having), *others = skew.versions
+    (common, members), *others = skew.versions
     if not skew.odd:
-        shares = (f"{version} on {len(theirs)}" for version, theirs in skew.versions[:2])
-        if all(len(theirs) == 1 for _, theirs in skew.versions):
-            shares = (f"{version} on {theirs[0]}" for version, theirs in skew.versions[:2])
+        shares = (f"{version} on {len(members)}" for version, members in skew.versions[:2])
+        if all(len(members) == 1 for _, members in skew.versions):
+            shares = (f"{version} on {members[0]}" for version, members in skew.versions[:2])
         return f"{skew.software} {', '.join(shares)}"
-    own = [version for version, theirs in others if set(theirs) & set(nodes)]
-    return f"{skew.software} {', '.join(own[:2])}, {len(having)} others have {common}"
+    versions = [version for version, members in others if set(members) & set(nodes)]
+    return f"{skew.software} {', '.join(versions[:2])}, {len(members)} others have {common}"
 
 
 def _names(nodes: tuple[str, ...], most: int) -> str:

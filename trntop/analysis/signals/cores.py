@@ -33,7 +33,9 @@ class CoreTuning:
     baseline_weight: float = 0.1
     """Of such an update."""
     max_share: float = 0.25
-    """Share of a node's cores of which more are no single fault."""
+    """Share of a node's cores above which a drop is not the fault of one core."""
+    low: float = 0.8
+    """Share of the drop from which a core counts as low: one fault may slow cores differently."""
 
 
 TUNING = CoreTuning()
@@ -59,7 +61,7 @@ class Cores(Members):
         self._busiest: Column = np.empty(0)
         self.worst: Column = np.empty(0)
 
-    def take(self, tick: Tick) -> None:
+    def update(self, tick: Tick) -> None:
         """Takes a tick."""
         axis = tick.parts(Entity.CORE)
         if self.follow(axis):
@@ -115,7 +117,7 @@ class Cores(Members):
     def _low(self, node: int) -> Places:
         """The cores of a node that have stopped."""
         first, end = int(self.axis.starts[node]), int(self.axis.starts[node + 1])
-        return first + np.flatnonzero(self._drop[first:end] > 0.8 * TUNING.drop)
+        return first + np.flatnonzero(self._drop[first:end] > TUNING.low * TUNING.drop)
 
     def _single(self, node: int, tick: Tick) -> bool:
         """Whether they are few and other cores of their process work: a single fault."""

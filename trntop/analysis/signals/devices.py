@@ -23,7 +23,9 @@ class DeviceTuning:
     min_median: float = 0.2
     """Utilization that the median device of a node must have."""
     max_share: float = 0.25
-    """Share of a node's devices of which more are no single fault, but another division of work."""
+    """Share of a node's devices above which the deviation is another division of work."""
+    deviating: float = 0.05
+    """Deviation from which a device counts for that share: below the limit of a straggler."""
     stopped: float = 0.05
     """Utilization below which a device does not work slowly, but not at all."""
     min_busy: float = 0.5
@@ -64,7 +66,7 @@ class Devices:
         self._end: float | None = None
         self.worst: Column = np.empty(0)
 
-    def take(self, tick: Tick) -> None:
+    def update(self, tick: Tick) -> None:
         """Takes a tick, and compares the devices at the end of each block of seconds."""
         cores, devices = tick.parts(Entity.CORE), tick.parts(Entity.DEVICE)
         if cores is not self._cores or devices is not self._axis:
@@ -95,12 +97,12 @@ class Devices:
         if peers is use:
             text = (
                 f"cores of device {device} are {units.percent(own)} utilized, "
-                f"of the node's median device {units.percent(usual)}"
+                f"the node's median device {units.percent(usual)}"
             )
         else:
             text = (
                 f"cores of device {device} do {units.flops(own)} per core while busy, "
-                f"of the node's median device {units.flops(usual)}"
+                f"the node's median device {units.flops(usual)}"
             )
         fields = {
             "where": f"device {device} of {node}",
@@ -121,7 +123,7 @@ class Devices:
             first, size = int(devices.starts[node]), int(cores.sizes[node])
             known = [keys.get(device, -1) for device in owner.tolist()]
             known = known if len(known) == size else [-1] * size
-            places += [first + one if one >= 0 else -1 for one in known]
+            places += [first + index if index >= 0 else -1 for index in known]
         device = np.array(places, np.int64)
         self._device = np.where(device >= 0, device, len(devices))
         self._by_use.follow(devices)
@@ -159,6 +161,6 @@ class Devices:
 
 def _several(axis: PartAxis, off: Column) -> Mask:
     """Parts of nodes of which many are off at once, `[part]`."""
-    many = np.bincount(axis.owner[off > 0.05], minlength=len(axis.sizes))
+    many = np.bincount(axis.owner[off > TUNING.deviating], minlength=len(axis.sizes))
     several: Mask = (many > np.maximum(1.0, TUNING.max_share * axis.sizes))[axis.owner]
     return several

@@ -76,7 +76,7 @@ class Nodes:
         """Median utilization of each node's group."""
         self.worst: Column = np.empty(0)
 
-    def take(self, tick: Tick, reporting: Mask) -> None:
+    def update(self, tick: Tick, reporting: Mask) -> None:
         """Takes a tick, and compares the nodes at the end of each block of seconds.
 
         Nodes that are `reporting` steps are peers, but judged by those.
@@ -142,14 +142,22 @@ class Nodes:
     def _compare(self, tick: Tick) -> None:
         self._means = self._block.mean
         sizes = np.bincount(self._groups[~tick.quiet], minlength=int(self._groups.max()) + 1)
-        enough = (sizes[self._groups] >= 3) & tick.runs.nodes.cooperates & self._steady()
-        pace = tick.time - self._begin
+        steady = self._steady()
+        enough = (sizes[self._groups] >= 3) & tick.runs.nodes.cooperates & steady
+        interval = tick.time - self._begin
         edge = self._edge(sizes)
         for columns, peers in zip(_SIGNS, self._peers, strict=True):
             off = np.fmin.reduce([self._excess(column) for column in columns])
+            if columns == (LATENCY,):
+                # A node with more work takes longer, and does more operations per second.
+                work = np.fmax(1.0 - self._excess(FLOPS), 1.0)
+                off = (1.0 + off) / work - 1.0
             if UTILIZATION in columns:
                 off[edge] = np.nan
-            peers.round(tick.time, tick.nodes, np.where(enough, off, np.nan), pace)
+            peers.round(tick.time, tick.nodes, np.where(enough, off, np.nan), interval)
+            if UTILIZATION in columns:
+                # The blocks before and after a pause may hold parts of it.
+                peers.interrupt(edge | ~steady)
         if not self._grouped and any(
             peers.count.max(initial=0.0) >= PEERS.learning for peers in self._peers
         ):
@@ -173,10 +181,10 @@ class Nodes:
         found = roles(levels, peers.noise())
         for group in np.unique(self._groups):
             mine = np.flatnonzero(self._groups == group)
-            lone = mine[lone_slow(levels[mine], found[mine], mine)]
-            if len(lone):
-                found[lone] = np.argmax(np.bincount(found[mine][found[mine] >= 0]))
-                slow[lone] = True
+            slow_in = lone_slow(levels[mine], found[mine], mine)
+            lone = slow_in >= 0
+            found[mine[lone]] = slow_in[lone]
+            slow[mine[lone]] = True
         both = np.stack([self._groups, found])
         self._groups = np.unique(both, axis=1, return_inverse=True)[1].ravel().astype(np.int64)
         for signal in self._peers:

@@ -32,6 +32,12 @@ class RankTuning:
     """Share of the limit from which the effect on a node's median rank shows that the whole node
     is slow, not a part of it.
     """
+    pair_held: float = 0.3
+    """Share of the limit from which a node of a pair keeps its usual time: it may be slow."""
+    pair_steps: float = 20.0
+    """Steps over which the usual time of a node of a pair follows the newest ones."""
+    wait: float = 0.02
+    """Share of their compute time for which the others wait, at least, to be mentioned."""
 
 
 TUNING = RankTuning()
@@ -115,20 +121,20 @@ class Ranks(Members):
         self.reporting: Mask = np.empty(0, bool)
         """Nodes that report steps of a job that others report, too, `[node]`."""
 
-    def take(self, tick: Tick) -> None:
+    def update(self, tick: Tick) -> None:
         """Takes a tick; where a job's ranks have all ended a step, compares them."""
         axis = tick.parts(Entity.RANK)
-        beat = tick.column("job_step")
+        job_steps = tick.column("job_step")
         if self._layout is None or axis is not self._layout.axis:
             self._move(axis)
         elif (
             not self._first
             and self._job_steps is not None
-            and np.array_equal(beat, self._job_steps, equal_nan=True)
+            and np.array_equal(job_steps, self._job_steps, equal_nan=True)
         ):
             return  # no step has ended since, but for ranks that were not waited for
         # Where steps have no numbers, every tick may bring one.
-        self._job_steps = None if np.isnan(beat).all() else beat
+        self._job_steps = None if np.isnan(job_steps).all() else job_steps
         layout = self._layout
         assert layout is not None
         seconds, steps = tick.columns(("rank_step_seconds", "rank_step"))
@@ -181,7 +187,7 @@ class Ranks(Members):
                 "slower": units.percent(effect),
                 "job": job,
                 "wait": self._waits(others, mine),
-                "basis": "steps",
+                "basis": "step telemetry",
             },
             job=job,
             node=node,
@@ -197,7 +203,9 @@ class Ranks(Members):
         if np.isnan(theirs).all() or np.isnan(own).all():
             return ""
         wait = float(np.nanmedian(theirs) - np.nanmin(own))
-        return f"; others wait {units.seconds(wait)} per step" if wait > 0 else ""
+        if not wait > TUNING.wait * float(np.nanmedian(self._reported[0][others])):
+            return ""  # in a pipeline they wait in its bubble
+        return f"; others wait {units.seconds(wait)} per step"
 
     def _evidence(self, node: str, where: str, mine: Mask, others: Mask) -> Iterator[Evidence]:
         """What the slow ranks and the others report."""
@@ -205,7 +213,8 @@ class Ranks(Members):
             if np.isnan(values[mine]).all() or np.isnan(values[others]).all():
                 continue
             own, usual = float(np.nanmedian(values[mine])), float(np.nanmedian(values[others]))
-            text = f"{where} {what} {own:.3g} s per step, median of its peers {usual:.3g} s"
+            text = f"{where} {what} {units.seconds(own)} per step, "
+            text += f"median of its peers {units.seconds(usual)}"
             yield Evidence(text, node, quantity, own, usual)
 
     def _move(self, axis: PartAxis) -> None:
@@ -229,8 +238,8 @@ class Ranks(Members):
         first = self._first.setdefault(job, now)
         if count >= TUNING.quorum * int(known.sum()):
             return True
-        patience = max(2.0, TUNING.timeout_steps * float(np.median(seconds[waiting])))
-        return count >= TUNING.late_quorum * int(known.sum()) and now - first >= patience
+        timeout = max(2.0, TUNING.timeout_steps * float(np.median(seconds[waiting])))
+        return count >= TUNING.late_quorum * int(known.sum()) and now - first >= timeout
 
     def _compare(self, tick: Tick, layout: _Layout, job: str, chosen: Mask) -> None:
         stage, *_ = tick.columns(("rank_pipeline_stage", *_REPORTED))
@@ -240,10 +249,10 @@ class Ranks(Members):
         compute, own, step = (np.where(chosen, column, np.nan) for column in _times(tick))
         off = self._deviation(layout, compute, own, step)
         self._reported = np.where(chosen, np.stack(tick.columns(tuple(_REPORTED))), self._reported)
-        pace = float(np.median(step[chosen]))
-        self._single.round(tick.time, layout.axis, off, pace, job)
+        interval = float(np.median(step[chosen]))
+        self._single.round(tick.time, layout.axis, off, interval, job)
         whole = self._of_nodes(layout, compute, own, off)
-        self._whole.round(tick.time, layout.pairs, whole, pace, job)
+        self._whole.round(tick.time, layout.pairs, whole, interval, job)
         if (
             job not in self._settled
             and self._single.count[mine].min(initial=np.inf) >= PEERS.learning
@@ -280,7 +289,9 @@ class Ranks(Members):
         if two.any():
             # A rank that reports only the whole step reports nothing of its own part in it.
             seconds = group_mean(np.where(np.isnan(compute), own, compute), layout.pair, size)
-            mean = np.where(two, self._pairs.off(layout, seconds, self._whole.value > 0.3), mean)
+            mean = np.where(
+                two, self._pairs.off(layout, seconds, self._whole.value > TUNING.pair_held), mean
+            )
         return mean
 
     def _find_lone(self, layout: _Layout, job: str, mine: Places) -> None:
@@ -289,11 +300,13 @@ class Ranks(Members):
         usual = group_median(self._single.bias[mine], stage)
         levels = (1.0 + self._single.bias[mine]) / (1.0 + usual) - 1.0
         found = roles(levels, self._single.noise(job))
-        lone = lone_slow(levels, found, layout.pair[mine])
+        slow_in = lone_slow(levels, found, layout.pair[mine])
+        lone = slow_in >= 0
         if not lone.any():
             return
+        level = float(np.median(levels[found == slow_in[lone][0]]))
         bias = self._single.bias.copy()
-        bias[mine[lone]] = usual[lone]
+        bias[mine[lone]] = (1.0 + usual[lone]) * (1.0 + level) - 1.0
         self._single.bias = bias
         # The nodes' biases follow from their ranks'.
         whole = group_mean(bias[mine], layout.pair[mine], len(layout.pairs))
@@ -322,7 +335,7 @@ class _Pairs:
                 usual = self._usual.setdefault(key, value)
                 change[place] = value / usual - 1.0
                 if not held[place]:
-                    self._usual[key] = usual + (value - usual) / 20.0
+                    self._usual[key] = usual + (value - usual) / TUNING.pair_steps
         least = np.full(int(layout.pair_job.max()) + 1, np.inf)
         np.fmin.at(least, layout.pair_job, change)
         off: Column = change - least[layout.pair_job]

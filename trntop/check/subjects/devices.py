@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from trntop.check import faults
 from trntop.check.model import Finding, Inspection, ProbeSpec
 from trntop.check.result import NodeInspection
-from trntop.core.instances import INSTANCE_TYPES
+from trntop.core.instances import find_instance_type
 from trntop.core.versions import numbers
 
 REAL_RATES = (2, 13)
@@ -18,7 +18,7 @@ REAL_RATES = (2, 13)
 
 def expected_efa_devices(seen: Inspection) -> int | None:
     """EFA devices of the instance type; None if unknown."""
-    row = INSTANCE_TYPES.get(seen.instance_type)
+    row = find_instance_type(seen.instance_type)
     return row.efa_devices if row else None
 
 
@@ -98,7 +98,7 @@ def _lost(name: str, inspection: NodeInspection) -> Iterator[Finding]:
 
 
 def _rates(name: str, seen: Inspection) -> Iterator[Finding]:
-    row = INSTANCE_TYPES.get(seen.instance_type)
+    row = find_instance_type(seen.instance_type)
     wanted = row.efa_gbps if row else None
     for efa_device in seen.efa_devices or ():
         real = numbers(efa_device.driver or seen.versions.get("efa", "")) >= REAL_RATES
@@ -116,7 +116,7 @@ def _rates(name: str, seen: Inspection) -> Iterator[Finding]:
 
 
 def _neuron_count(name: str, seen: Inspection) -> Iterator[Finding]:
-    row = INSTANCE_TYPES.get(seen.instance_type)
+    row = find_instance_type(seen.instance_type)
     if row is not None and seen.devices is not None and seen.devices < row.devices:
         fault = faults.NEURON_MISSING if seen.devices else faults.NO_NEURON
         yield fault.found(f"{seen.devices} found, {row.devices} expected on {row.name}", name)

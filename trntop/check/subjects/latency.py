@@ -141,7 +141,7 @@ def _many_paths(paths: Sequence[Link], analysis: LinkAnalysis) -> Finding:
     outcomes = {Quality.SLOW: Outcome.PASS, Quality.UNSURE: Outcome.UNKNOWN}
     return faults.MANY_PAIRS.found(
         f"{len(paths)} of {len(analysis.links)} pairs are slow or fail, {whose}; worst is"
-        f" {_label(worst.one)} with {_label(worst.two)}: {detail}"
+        f" {_label(worst.first)} with {_label(worst.second)}: {detail}"
         f"{_LOADED if worst.quality is Quality.UNSURE else ''}",
         outcome=outcomes.get(worst.quality, Outcome.WARN),
     )
@@ -212,7 +212,7 @@ def _path(link: Link, analysis: LinkAnalysis) -> Finding:
     parts = [] if link.best is None else [_slowness(link, analysis)]
     if link.errors or link.lost:
         parts.append(_trouble(link))
-    text = f"between {_label(link.one)} and {_label(link.two)}: {'; '.join(parts)}"
+    text = f"between {_label(link.first)} and {_label(link.second)}: {'; '.join(parts)}"
     if link.quality is Quality.UNSURE:
         fault, text = faults.PATH_LOADED, text + _LOADED
     elif link.best is None:
@@ -222,5 +222,5 @@ def _path(link: Link, analysis: LinkAnalysis) -> Finding:
     if len(analysis.nodes) > 2 and link.quality is not Quality.UNSURE:
         text += "; neither node fails with enough other nodes to be the cause"
     return fault.found(
-        text, component=f"link:{link.one[0]}>{link.two[0]}", outcome=_OUTCOMES[link.quality]
+        text, component=f"link:{link.first[0]}>{link.second[0]}", outcome=_OUTCOMES[link.quality]
     )

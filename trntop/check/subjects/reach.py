@@ -32,7 +32,7 @@ def findings(inspections: Mapping[str, NodeInspection], plan: Plan) -> Iterator[
         elif inspection.error:
             fault = faults.UNREACHABLE if seen is None else faults.STOPPED
             yield fault.found(inspection.error, name)
-        elif seen is not None and seen.busy and not plan.disturb:
+        elif seen is not None and seen.busy and not plan.include_busy:
             yield faults.BUSY.found(f"not probed, used by {_jobs(seen.busy)}", name)
         elif seen is not None and seen.lacks_tool:
             yield faults.TOOL_MISSING.found(f"not probed, {PROBE_TOOL} is not installed", name)

@@ -7,7 +7,7 @@ from trntop.check.model import Finding, Inspection
 from trntop.check.result import NodeInspection
 from trntop.check.subjects.devices import expected_efa_devices
 from trntop.core import units
-from trntop.core.instances import INSTANCE_TYPES
+from trntop.core.instances import find_instance_type
 from trntop.core.settings import Check as Limits
 
 EFA_MODULES = ("efa", "ib_uverbs", "ib_core")
@@ -26,7 +26,7 @@ def findings(inspections: Mapping[str, NodeInspection], limits: Limits) -> Itera
 def _kernel(name: str, seen: Inspection) -> Iterator[Finding]:
     # A machine that has no EFA devices, and is not known to need any, needs no driver for them.
     wanted = EFA_MODULES if seen.efa_devices or expected_efa_devices(seen) else ()
-    if seen.devices or seen.instance_type in INSTANCE_TYPES:
+    if seen.devices or find_instance_type(seen.instance_type):
         wanted = (*wanted, "neuron")
     missing = [module for module in wanted if seen.modules.get(module) is False]
     if missing:

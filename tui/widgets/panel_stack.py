@@ -3,7 +3,7 @@
 from textual.containers import VerticalScroll
 
 
-class Parts(VerticalScroll):
+class PanelStack(VerticalScroll):
     """Scrolls up and down; left and right are keys of the app."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -9,7 +9,7 @@ from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import COMM_INCIDENT, EFA_INCIDENT, JOB, PAST_INCIDENT, VICTIM, view_model
 from trntop.core.model import Evidence, Incident, Severity
 from trntop.pipeline.history import KEPT
-from trntop.tui.render import course
+from trntop.tui.render import incident_charts
 from trntop.tui.render.incidents import detail
 
 SICK = view_model(trouble=True)
@@ -20,7 +20,7 @@ def of(incident: Incident, **changes: object) -> Incident:
 
 
 def titles(incident: Incident) -> list[str]:
-    return [one.title for one in course.charts(SICK, incident, 300.0)]
+    return [one.title for one in incident_charts.charts(SICK, incident, 300.0)]
 
 
 def test_what_was_seen_comes_first_then_what_the_job_had_of_it() -> None:
@@ -40,7 +40,7 @@ def test_a_quantity_of_many_parts_is_shown_as_what_is_kept_of_it() -> None:
     assert titles(of(EFA_INCIDENT, job=None, evidence=(seen, seen))) == ["HBM, fullest device"]
     for name in KEPT:
         own = Evidence("by a rule of the user's own", VICTIM, name, 0.5, 0.4)
-        (chart,) = course.charts(SICK, of(EFA_INCIDENT, job=None, evidence=(own,)), 300.0)
+        (chart,) = incident_charts.charts(SICK, of(EFA_INCIDENT, job=None, evidence=(own,)), 300.0)
         assert chart.quantity == name
 
 
@@ -56,7 +56,7 @@ def test_a_quantity_of_many_parts_is_shown_as_what_is_kept_of_it() -> None:
 def test_what_is_not_kept_is_not_drawn(seen: Evidence) -> None:
     bare = of(EFA_INCIDENT, job=None, evidence=(seen,))
     assert titles(bare) == []
-    assert course.draw(SICK, bare, 100, 7, PEN) == []
+    assert incident_charts.draw(SICK, bare, 100, 7, PEN) == []
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,16 @@ def test_what_is_not_kept_is_not_drawn(seen: Evidence) -> None:
 )
 def test_it_reaches_back_to_the_beginning(ago: float, closed: float | None, seconds: int) -> None:
     closed_at = None if closed is None else NOON - closed
-    assert course.span(SICK, of(EFA_INCIDENT, opened_at=NOON - ago, closed_at=closed_at)) == seconds
+    assert (
+        incident_charts.span(SICK, of(EFA_INCIDENT, opened_at=NOON - ago, closed_at=closed_at))
+        == seconds
+    )
 
 
 def test_what_was_over_before_anything_that_is_kept_has_no_charts() -> None:
     old = of(EFA_INCIDENT, opened_at=NOON - 2000, closed_at=NOON - 901)
-    assert course.span(SICK, old) is None
-    assert course.draw(SICK, old, 100, 7, PEN) == []
+    assert incident_charts.span(SICK, old) is None
+    assert incident_charts.draw(SICK, old, 100, 7, PEN) == []
 
 
 @pytest.mark.parametrize("severity", [Severity.WARNING, Severity.CRITICAL])
@@ -80,7 +83,7 @@ def test_what_is_above_its_limit_has_the_colour_of_the_incident(
     severity: Severity, closed_at: float | None
 ) -> None:
     seen = of(EFA_INCIDENT, severity=severity, closed_at=closed_at)
-    lines = course.draw(SICK, seen, 100, 7, PEN)
+    lines = incident_charts.draw(SICK, seen, 100, 7, PEN)
     styles = {part.style for strip in lines for part in strip}
     assert PEN.palette.severity(severity) in {
         part.style for part in lines[0] if part.text.startswith("2.1 %")
@@ -89,10 +92,10 @@ def test_what_is_above_its_limit_has_the_colour_of_the_incident(
 
 
 def test_the_beginning_is_marked() -> None:
-    axis = course.draw(SICK, EFA_INCIDENT, 100, 7, PEN)[-1]
+    axis = incident_charts.draw(SICK, EFA_INCIDENT, 100, 7, PEN)[-1]
     assert axis.text.count("▴") == 3
     over = of(EFA_INCIDENT, closed_at=NOON - 10)
-    grey = course.draw(SICK, over, 100, 7, PEN)[-1]
+    grey = incident_charts.draw(SICK, over, 100, 7, PEN)[-1]
     assert {part.style for part in grey if part.text == "▴"} == {PEN.palette.muted}
 
 

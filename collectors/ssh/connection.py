@@ -14,11 +14,11 @@ from .answers import Answers
 FIRST_FLUSH = 0.1
 """Seconds from a request to the first flush; most answers take a tenth of that."""
 NEXT_FLUSH = 0.2
-FLUSHING = 2.0
+FLUSH_SECONDS = 2.0
 """Seconds for which such flushes repeat; later ones come with the period."""
 
 
-class Link(Child):
+class Connection(Child):
     """A connection; use `open`, and await `end`.
 
     Args:
@@ -38,7 +38,7 @@ class Link(Child):
         """Set with each answer."""
         self.failure = ""
         """Why the script could not start."""
-        self.take_output: Callable[[bytes], None] = self.answers.note
+        self.take_output: Callable[[bytes], None] = self.answers.keep_text
         """Receives the output of neuron-monitor; before it starts, greetings of a login shell."""
         self.on_monitor: Callable[[Sequence[str]], None] = lambda words: None
         """Receives the states of neuron-monitor."""
@@ -60,9 +60,9 @@ class Link(Child):
             OSError: ssh cannot be executed.
         """
         tag = f"@{secrets.token_hex(8)}"
-        link = await cls._started(lambda: cls(tag), argv, asyncio.subprocess.PIPE, environ)
-        link.send(script.text(tag, settings))
-        return link
+        connection = await cls._started(lambda: cls(tag), argv, asyncio.subprocess.PIPE, environ)
+        connection.send(script.text(tag, settings))
+        return connection
 
     def send(self, text: str) -> None:
         """Writes to the script, unless the connection is closed."""
@@ -118,5 +118,5 @@ class Link(Child):
                     self.round_trip = self.last_seen - self._flushed
                     self._flushed = None
                 self.answered.set()
-                if self._requests and self.last_seen < self._newest + FLUSHING:
+                if self._requests and self.last_seen < self._newest + FLUSH_SECONDS:
                     self._flush_in(NEXT_FLUSH)

@@ -1,0 +1,284 @@
+"""An aggregator of thousands of agents, and one above aggregators: cost, and the culprit named.
+
+A generator serves the streams of one job's nodes, simulated trn2.48xlarge of which one becomes
+slow: 4,000 agents, each at a loopback address, with the columns of rules each second; or 32
+aggregators of 977 nodes each, with a frame of each node every ten seconds. The messages are made
+beforehand by the agent's own encoder; nodes share those of a few simulated ones. The aggregator is
+the real program.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figure import Figure
+from benchmarks.streams import _free_port, _hosts
+from benchmarks.terminal import TRNTOP, cpu_seconds, rss_mib
+from trntop.analysis.rule_inputs import rule_columns, rule_inputs
+from trntop.collectors import simulator
+from trntop.core import descriptors
+from trntop.core.settings import Settings
+from trntop.remote import wire
+from trntop.session.monitor import Monitor, play
+
+SIMULATED = 6
+"""Nodes that are simulated: one of them is the culprit, the others are in all other places."""
+ONSET = 170.0
+SECONDS = 270.0
+PREPARED = 45.0
+"""Seconds to make the messages."""
+PHASES = 20
+"""Groups of agents that tick together."""
+CPU, AGE = 100.0, 2.0
+_HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: " + wire.CONTENT_TYPE.encode()
+    + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The streams that the generator serves."""
+
+    streams: int
+    each: int
+    """Nodes of a stream."""
+    period: int
+    """Seconds between frames."""
+
+    @property
+    def nodes(self) -> int:
+        return self.streams * self.each
+
+    @property
+    def arguments(self) -> list[str]:
+        return [f"{self.streams}", f"{self.each}", f"{self.period}"]
+
+
+AGENTS = Fleet(4000, 1, 1)
+AGGREGATORS = Fleet(32, 977, 10)
+
+
+def run(*, quick: bool) -> list[Figure]:
+    if quick:
+        return measure(Fleet(500, 1, 1), 20.0)
+    return [*measure(AGENTS, 40.0), *measure(AGGREGATORS, 60.0)]
+
+
+def measure(fleet: Fleet, seconds: float) -> list[Figure]:
+    """The cost in `seconds` before the fault, and what is found after it."""
+    port, own = _free_port(), _free_port()
+    start = time.time() + PREPARED
+    serve = (sys.executable, "-m", "benchmarks.aggregator", "--serve", *fleet.arguments)
+    generator = subprocess.Popen((*serve, f"{port}", f"{start}"), stdout=subprocess.PIPE)
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        stack.callback(_end, generator)
+        assert generator.stdout is not None
+        generator.stdout.readline()  # it listens
+        time.sleep(max(0.0, start - time.time()))
+        options = ["--set", "fleet.columns=rules", "--set", f"collect.period={fleet.period}"]
+        sources = [f"http://{host}:{port}" for host in _hosts(fleet.streams).split(",")]
+        aggregator = subprocess.Popen(
+            (*TRNTOP, "export", *sources, *options, "--listen", f"127.0.0.1:{own}",
+             "--state", folder),
+            stderr=(Path(folder) / "log").open("wb"),
+        )  # fmt: skip
+        stack.callback(_end, aggregator)
+        time.sleep(start + ONSET - seconds - time.time())
+        busy, began = cpu_seconds(aggregator.pid), time.monotonic()
+        time.sleep(max(0.0, start + ONSET - time.time()))
+        share = 100 * (cpu_seconds(aggregator.pid) - busy) / (time.monotonic() - began)
+        memory = rss_mib(aggregator.pid)
+        inventory = _get(own, "/v1/inventory")
+        ages = [
+            source["age_seconds"]
+            for node in inventory["nodes"]
+            for source in node["sources"]
+            if source["source"] == "agent" and source["age_seconds"] is not None
+        ]
+        found: list[dict[str, Any]] = []
+        while not found and time.time() < start + SECONDS - 10.0:
+            time.sleep(2.0)
+            day = _get(own, "/v1/incidents")
+            found = [one for one in day["incidents"] if one["kind"] == "straggler"]
+        named = ", ".join(f"{one['node']}" for one in found) or "none"
+        delay = found[0]["detected_at"] - start - ONSET if found else float("nan")
+        beside = f"{len(ages):,} nodes; generator {cpu_seconds(generator.pid):.0f} s of CPU time"
+        return [
+            Figure(f"{fleet.nodes:,} nodes in {fleet.streams:,} streams: CPU", share, "%", CPU,
+                   beside),
+            Figure("  resident memory", memory, "MiB", None),
+            Figure("  oldest frame", max(ages, default=float("nan")), "s", AGE * fleet.period,
+                   f"behind {day['behind_seconds'] or 0:g} s"),
+            Figure("  culprit named after", delay, "s", None,
+                   f"{named}; expected {_culprit(fleet)}; incidents {len(day['incidents'])}"),
+        ]  # fmt: skip
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+
+
+def _get(port: int, path: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as response:
+        document: dict[str, Any] = json.load(response)
+    return document
+
+
+# The generator.
+
+CULPRIT = 7
+"""Place of the node that becomes slow."""
+
+
+def _culprit(fleet: Fleet) -> str:
+    return _address(CULPRIT) if fleet.each == 1 else _name(CULPRIT)
+
+
+def _address(index: int) -> str:
+    return f"127.1.{index // 250}.{index % 250 + 1}"
+
+
+def _name(index: int) -> str:
+    return f"n{index:06}"
+
+
+@dataclass(slots=True)
+class Template:
+    """The messages of one simulated node."""
+
+    prefaces: list[bytes]
+    """At each frame: the schema and keyframe that it needs."""
+    changes: list[bytes]
+    """The new ones among them."""
+    frames: list[bytes]
+
+
+def _templates(fleet: Fleet, start: float) -> list[Template]:
+    """Of the culprit, then of the others."""
+    text = f"slow-node?nodes={SIMULATED}&onset={ONSET}&duration=600&minutes={SECONDS / 60 + 0.5:g}"
+    simulation, columns = simulator.parse(f"sim:{text}"), rule_columns()
+    (fault,) = simulator.truth(simulation, start)
+    made: dict[str, tuple[wire.FrameEncoder, Template]] = {}
+    # What rules read is computed; a node has about as many columns of its own again.
+    views = play(simulator.simulate(simulation, start), Monitor(Settings(), wanted=rule_inputs()))
+    for number, view in enumerate(views):
+        if number % fleet.period:
+            continue
+        for name, node in view.cluster.nodes.items():
+            encoder, template = made.setdefault(
+                name,
+                (
+                    wire.FrameEncoder(name, fleet.period, relay=fleet.each > 1, judge=""),
+                    Template([], [], []),
+                ),
+            )
+            changed, frame = encoder.messages(wire.only(node, columns), fleet.each)
+            template.prefaces.append(b"".join(map(wire.framed, encoder.preface)))
+            template.changes.append(b"".join(map(wire.framed, changed)))
+            template.frames.append(wire.framed(frame))
+    assert fault.node is not None
+    _, first = made.pop(fault.node)
+    return [_renamed(first, fault.node), *(_renamed(one, name) for name, (_, one) in made.items())]
+
+
+def _renamed(template: Template, name: str) -> Template:
+    """With a name that each node's name takes the place of: all have seven characters."""
+    old, new = name.encode(), _name(0).encode()
+    assert len(old) == len(new)
+    return Template(*([part.replace(old, new) for part in parts] for parts in (
+        template.prefaces, template.changes, template.frames
+    )))  # fmt: skip
+
+
+class Generator:
+    def __init__(self, fleet: Fleet, start: float) -> None:
+        self._fleet = fleet
+        self._start = start
+        self._templates = _templates(fleet, start)
+
+    def _template(self, place: int) -> Template:
+        others = self._templates[1:]
+        return self._templates[0] if place == CULPRIT else others[place % len(others)]
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answers one request; the address that it is for is the number of the stream."""
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            request = await reader.readuntil(b"\r\n\r\n")
+            if not request.startswith(b"GET /v1/stream"):
+                writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+                writer.close()
+                return
+            _, _, high, low = writer.get_extra_info("sockname")[0].split(".")
+            stream = int(high) * 250 + int(low) - 1
+            writer.write(_HEAD)
+            sent = False
+            phase = stream % PHASES / PHASES
+            for number in itertools.count(self._number(phase)):
+                due = self._start + number * self._fleet.period + 1.0 + phase
+                await asyncio.sleep(max(0.0, due - time.time()))
+                writer.write(self._chunk(stream, number, first=not sent))
+                sent = True
+                await writer.drain()
+
+    def _number(self, phase: float) -> int:
+        passed = time.time() - self._start - 1.0 - phase
+        return max(0, int(passed / self._fleet.period) + 1)
+
+    def _chunk(self, stream: int, number: int, *, first: bool) -> bytes:
+        each = self._fleet.each
+        parts = []
+        for place in range(stream * each, (stream + 1) * each):
+            template = self._template(place)
+            number = min(number, len(template.frames) - 1)
+            before = template.prefaces if first else template.changes
+            data = before[number] + template.frames[number]
+            parts.append(
+                data if each == 1 else data.replace(_name(0).encode(), _name(place).encode())
+            )
+        data = b"".join(parts)
+        return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+async def serve(fleet: Fleet, port: int, start: float) -> None:
+    generator = Generator(fleet, start)
+    # All addresses of the loopback device at once.
+    server = await asyncio.start_server(generator.connected, "0.0.0.0", port, backlog=4096)
+    print("listening", flush=True)
+    await server.serve_forever()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument(
+        "--serve", nargs=5, metavar=["STREAMS", "EACH", "PERIOD", "PORT", "START"][0]
+    )
+    parser.add_argument("--streams", type=int, default=AGENTS.streams)
+    parser.add_argument("--each", type=int, default=1)
+    parser.add_argument("--period", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=40.0)
+    args = parser.parse_args(arguments)
+    if args.serve:
+        streams, each, period, port = map(int, args.serve[:4])
+        descriptors.allow(2 * streams)
+        asyncio.run(serve(Fleet(streams, each, period), port, float(args.serve[4])))
+        return 0
+    for figure in measure(Fleet(args.streams, args.each, args.period), args.seconds):
+        print(figure.line(), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,266 @@
+"""Who judges which node: an aggregator those that it stands in for, a dashboard the others."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from tests.agents import agent
+from tests.builders import NOON, make_node, make_view
+from tests.collectors.notebook import Notebook, running
+from trntop.catalog import AGENT, INCIDENTS
+from trntop.collectors.fleet.target import Target
+from trntop.collectors.fleet.watch import Listed, Watch
+from trntop.core.errors import DecodeError
+from trntop.core.model import (
+    Coverage,
+    Evidence,
+    Incident,
+    Reading,
+    RuleCoverage,
+    Severity,
+    View,
+)
+from trntop.core.settings import Settings
+from trntop.remote import judges, wire
+from trntop.remote.judges import Judges
+from trntop.remote.wire import FrameEncoder
+from trntop.session.incident_log import IncidentLog
+from trntop.session.monitor import Monitor
+
+HEAD = "http://head:10042"
+
+
+def incident(name: str, opened: float = NOON, closed: float | None = None) -> Incident:
+    evidence = (Evidence("2.0 % retransmits", "trn-001", "efa_retransmit_ratio", 0.02),)
+    return Incident(
+        name, "efa_degraded", Severity.CRITICAL, f"{name}: sick", opened, closed, "job", "trn-001",
+        "efa:a", evidence, opened + 9, 2,
+    )  # fmt: skip
+
+
+def judgment(
+    *incidents: Incident, at: float = NOON, sent: float | None = None, judge: str = "run",
+    first: bool = True, gone: Sequence[str] = (), **standing: object,
+) -> Reading:  # fmt: skip
+    fields = {"since": NOON - 60, "behind": 0.0, "aggregated": False, **standing}
+    changed = list(map(judges.encoded, incidents))
+    (message,) = judges.messages(
+        judge, at if sent is None else sent, first=first, changed=changed, gone=gone,
+        **fields,  # type: ignore[arg-type]
+    )  # fmt: skip
+    return Reading(HEAD, INCIDENTS, at, message)
+
+
+class TestMessages:
+    def test_what_changes_is_added_to_what_was(self) -> None:
+        known = Judges()
+        known.take(judgment(incident("a"), incident("b"), incident("c")))
+        over = dataclasses.replace(incident("b"), closed_at=NOON + 30)
+        known.take(judgment(over, first=False, gone=["c", "never"], at=NOON + 30))
+        assert known.incidents({"run": 0.0}, NOON + 100) == [incident("a"), over]
+        assert known.incidents({"other": 0.0}, NOON + 100) == []
+        # A new run of the aggregator has its own.
+        known.take(judgment(incident("d"), judge="next"))
+        assert known.incidents({"next": 0.0}, NOON + 100) == [incident("d")]
+
+    def test_what_its_rules_had_data_for_is_by_the_local_clock(self) -> None:
+        known = Judges()
+        rules = (
+            RuleCoverage("hang\x1b", NOON + 60),
+            RuleCoverage("own", missing=("job_step", "unknown")),
+        )
+        sent = Coverage(NOON + 10, NOON + 60, rules)
+        known.take(judgment(at=NOON, sent=NOON + 30, coverage=sent))
+        (found,) = known.coverages({"run"})
+        assert (found.watching, found.since) == (NOON - 20, NOON + 30)
+        assert found.rules == (
+            RuleCoverage("hang�", NOON + 30),
+            RuleCoverage("own", missing=("job_step",)),
+        )
+        assert known.coverages({"other"}) == []
+
+    def test_many_incidents_take_several_messages(self) -> None:
+        many = [incident(f"n{number}") for number in range(2 * judges.PART + 1)]
+        found = judges.messages(
+            "run", NOON, None, 0.0, aggregated=False, first=True,
+            changed=list(map(judges.encoded, many)), gone=[],
+        )  # fmt: skip
+        known = Judges()
+        told = [Reading(HEAD, INCIDENTS, NOON, message) for message in found]
+        assert len(told) == 3
+        for reading in told:
+            known.take(reading)
+        assert known.incidents({"run": 0.0}, NOON + 100) == many
+
+    def test_times_are_those_of_this_clock(self) -> None:
+        known = Judges()
+        closed = incident("a", NOON - 100, NOON - 50)
+        known.take(judgment(closed, at=NOON - 7200, sent=NOON))
+        (found,) = known.incidents({"run": 0.0}, NOON + 100)
+        assert (found.opened_at, found.detected_at, found.closed_at) == (
+            NOON - 7300, NOON - 7291, NOON - 7250,
+        )  # fmt: skip
+        (judge,) = known.of({"run": 3})
+        assert (judge.address, judge.nodes, judge.since) == (HEAD, 3, NOON - 7260)
+
+    def test_an_aggregator_that_is_silent_has_open_incidents_of_an_age(self) -> None:
+        known = Judges()
+        known.take(judgment(incident("a"), incident("b", closed=NOON)))
+        first, second = known.incidents({"run": 120.0}, NOON + 100)
+        assert first.summary == "a: sick (as of 2 min ago)"
+        assert second.summary == "b: sick"
+
+    def test_an_earlier_moment_has_what_was_known_then(self) -> None:
+        known = Judges()
+        known.take(judgment(incident("a", NOON - 90, NOON - 50), incident("b", NOON - 10)))
+        (then,) = known.incidents({"run": 0.0}, NOON - 70)
+        assert (then.id, then.closed_at) == ("a", None)
+        (then,) = known.incidents({"run": 0.0}, NOON - 30)
+        assert (then.id, then.closed_at) == ("a", NOON - 50)
+
+    def test_text_is_cleaned(self) -> None:
+        known = Judges()
+        known.take(
+            judgment(dataclasses.replace(incident("a"), summary="\x1b[2Jred", node="x\x1b[2J"))
+        )
+        (found,) = known.incidents({"run": 0.0}, NOON + 100)
+        assert "\x1b" not in found.summary
+        assert found.node is not None
+        assert "\x1b" not in found.node
+
+    @pytest.mark.parametrize(
+        "change", [{"v": 9}, {"changed": [{"id": 1}]}, {"time": float("nan")}, {"judge": None}]
+    )
+    def test_what_is_not_valid(self, change: dict[str, object]) -> None:
+        message = {**msgspec.msgpack.decode(judgment().data), **change}
+        known = Judges()
+        with pytest.raises(DecodeError):
+            known.take(Reading(HEAD, INCIDENTS, NOON, msgspec.msgpack.encode(message)))
+
+
+class Fleet:
+    """A monitor, and nodes that report to it, with or without an aggregator."""
+
+    def __init__(self, monitor: Monitor, **judge_of: str) -> None:
+        self.monitor = monitor
+        self._encoders = {
+            name: FrameEncoder(name, 1.0, relay=bool(judge), judge=judge)
+            for name, judge in judge_of.items()
+        }
+        self.now = NOON
+
+    def play(self, seconds: int, *silent: str) -> View:
+        """Some seconds, in which some nodes report nothing."""
+        for _ in range(seconds):
+            self.now += 1.0
+            for name, encoder in self._encoders.items():
+                if name not in silent:
+                    node = make_node(0)
+                    node = dataclasses.replace(
+                        node, frame=dataclasses.replace(node.frame, time=self.now)
+                    )
+                    before, frame = encoder.messages(node, len(self._encoders))
+                    for message in (*before, frame):
+                        self.monitor.feed(Reading(name, AGENT, self.now, message))
+            view = self.monitor.tick(self.now)
+        return view
+
+
+def kinds(view: View) -> list[tuple[str, str | None]]:
+    return [(one.kind, one.node) for one in view.open_incidents]
+
+
+def test_each_node_has_one_judge() -> None:
+    fleet = Fleet(Monitor(Settings(), observer=True), judged="run", plain="")
+    fleet.monitor.feed(judgment(incident("a"), incident("b", NOON - 90, NOON - 60)))
+    view = fleet.play(5)
+    assert [one.id for one in view.incidents] == ["a", "b"]
+    assert [(one.address, one.nodes) for one in view.cluster.judges] == [(HEAD, 1)]
+    # The aggregator has not said that its node is silent.
+    view = fleet.play(40, "judged", "plain")
+    assert kinds(view) == [("efa_degraded", "trn-001"), ("node_silent", "plain")]
+    assert "as of" in view.open_incidents[0].summary
+
+
+def test_an_aggregator_judges_all_nodes_itself() -> None:
+    fleet = Fleet(Monitor(Settings()), judged="run")
+    fleet.monitor.feed(judgment(incident("a")))
+    fleet.play(5)
+    assert kinds(fleet.play(40, "judged")) == [("node_silent", "judged")]
+
+
+def test_what_was_judged_here_ends_with_the_first_message_of_a_judge() -> None:
+    fleet = Fleet(Monitor(Settings(), observer=True), node="")
+    fleet.play(5)
+    assert kinds(fleet.play(40, "node")) == [("node_silent", "node")]
+    fleet._encoders["node"] = FrameEncoder("node", 1.0, relay=True, judge="run")
+    fleet.monitor.feed(judgment(at=fleet.now))
+    assert fleet.play(2).incidents == ()
+
+
+def test_phases_of_jobs_are_known_without_rules() -> None:
+    views = [Fleet(Monitor(Settings(), observer=True), node=judge).play(5) for judge in ("", "run")]
+    plain, judged = (view.cluster.phases.keys() for view in views)
+    assert plain == judged
+
+
+@pytest.mark.parametrize(("aggregated", "expected"), [(True, True), (False, False)])
+def test_agents_report_whether_an_aggregator_reads_them(aggregated: bool, expected: bool) -> None:
+    fleet = Fleet(Monitor(Settings(), observer=True), node="")
+    assert fleet.play(1).cluster.aggregated is None
+    fleet.monitor.feed(judgment(judge="", aggregated=aggregated))
+    assert fleet.play(1).cluster.aggregated is expected
+
+
+async def test_the_stream_of_an_aggregator_has_its_incidents() -> None:
+    """Over loopback: the day at first, then only what changes."""
+    log, sink = IncidentLog(1.0), Notebook()
+    early = incident("early", NOON - 90, NOON - 60)
+    first = make_view(2, incidents=[incident("a"), early])
+    log(first)
+    async with agent(first, relay=True, log=log) as one:
+        targets = [Target("head", one.address)]
+        watch = Watch(Listed("head", targets), Settings())
+        async with running(watch, sink):
+            await sink.until(lambda: len(sink.readings) == 7)
+            over = dataclasses.replace(incident("a"), closed_at=NOON + 1)
+            later = dataclasses.replace(first, generation=2, time=NOON + 1, incidents=(over, early))
+            one.show(later)
+            await sink.until(lambda: len(sink.readings) == 10)
+    told = [one for one in sink.readings if one.source == INCIDENTS]
+    assert [one.node for one in told] == [targets[0].address] * 2
+    assert b"early" not in told[1].data
+    monitor = Monitor(Settings(), observer=True)
+    for reading in sink.readings:
+        monitor.feed(dataclasses.replace(reading, time=NOON + 1))
+    view = monitor.tick(NOON + 1)
+    assert view.incidents == (over, early)
+    assert {one.judge for one in monitor._remotes.values()} != {""}
+
+
+@pytest.mark.parametrize("aggregator", [True, False])
+async def test_an_agent_knows_whether_an_aggregator_reads_it(aggregator: bool) -> None:
+    log, sink = IncidentLog(1.0), Notebook()
+    sink.aggregator = aggregator
+    async with agent(make_view(1), log=log) as one:
+        watch = Watch(Listed("here", [Target("here", one.address)]), Settings())
+        assert not one.streams.aggregated
+        async with running(watch, sink):
+            await sink.until(lambda: len(sink.readings) == 4)
+            assert one.streams.aggregated is aggregator
+        # One that restarts still counts.
+        assert one.streams.aggregated is aggregator
+    known = Judges()
+    known.take(next(one for one in sink.readings if one.source == INCIDENTS))
+    assert known.aggregated is aggregator
+    assert wire.head(sink.readings[0].data).type == judges.TAG
+    assert known.incidents({"": 0.0}, NOON + 100) == []
+
+
+def test_recordings_are_judged_again() -> None:
+    monitor = Monitor(Settings())
+    monitor.feed(judgment(incident("a")))
+    assert monitor.tick(NOON).incidents == ()
+    assert monitor.unknown_sources == {}

@@ -1,0 +1,113 @@
+"""A monitor that gets the past of its nodes equals one that was there from the start."""
+
+import pytest
+
+from tests.corpus import SCENARIOS, SMALL, START, played
+from trntop.analysis.rule_inputs import rule_inputs
+from trntop.collectors.fleet.past import readings
+from trntop.collectors.simulator import parse, simulate
+from trntop.core.model import Incident, Reading, View
+from trntop.core.settings import Settings
+from trntop.exporters.web.history import Past
+from trntop.remote import past as blocks
+from trntop.remote.wire import FrameReader
+from trntop.session.monitor import Monitor, play, recall
+
+pytestmark = pytest.mark.xdist_group("corpus")
+
+AHEAD = 8.0
+"""Seconds that the clock of the nodes is ahead."""
+FEW = ("healthy", "efa-degraded", "hang")
+"""Of the ordinary tests; the others need a minute."""
+NAMES = [
+    pytest.param(name, marks=() if name in FEW else pytest.mark.slow)
+    for name in sorted({*SCENARIOS, "healthy"})
+]
+
+
+def recalled(past: Past, now: float, *, dense: bool = True, monitor: Monitor | None = None) -> View:
+    """The last view of a monitor that takes a past at `now`."""
+    by_node: dict[str, list[blocks.Block]] = {}
+    for chunk in past.blocks(None, blocks.SECONDS, dense=dense):
+        for message in FrameReader().feed(chunk):
+            block = blocks.decode(message)
+            by_node.setdefault(block.node, []).append(block)
+    pasts: list[list[Reading]] = [
+        list(readings(node, found, AHEAD, now + 1.0)) for node, found in by_node.items()
+    ]
+    *_, view = recall(pasts, monitor or Monitor(Settings()), now - AHEAD)
+    return view
+
+
+def facts(incidents: tuple[Incident, ...]) -> set[tuple[object, ...]]:
+    return {(i.kind, i.severity, i.job, i.node, i.component, i.open) for i in incidents}
+
+
+def key(incident: Incident) -> tuple[object, ...]:
+    return next(iter(facts((incident,))))
+
+
+def changed(incident: Incident) -> float:
+    """When it was found, or when it was known to be over."""
+    return max(incident.detected_at or incident.opened_at, (incident.closed_at or -30.0) + 30.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_opened_late_it_has_the_incidents_of_the_past(name: str) -> None:
+    known = played(name)
+    late = recalled(known.past, known.last.time)
+    assert facts(late.incidents) == facts(known.last.incidents)
+    for incident, same in zip(late.incidents, known.last.incidents, strict=True):
+        assert incident.opened_at + AHEAD == pytest.approx(same.opened_at, abs=5.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sparse_frames_show_the_same_within_five_seconds(name: str) -> None:
+    known = played(name)
+    late = recalled(known.past, known.last.time, dense=False)
+    assert {i.kind for i in late.incidents} == {i.kind for i in known.last.incidents}
+    for incident, same in zip(late.incidents, known.last.incidents, strict=True):
+        assert incident.severity is same.severity
+        assert incident.opened_at + AHEAD == pytest.approx(same.opened_at, abs=5.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_at_any_time_it_has_what_one_has_that_was_open_from_the_start(name: str) -> None:
+    """What has just been found may wait for a frame each; what is over or lasts is the same."""
+    simulation = parse(f"sim:{name}?{SCENARIOS[name]}&{SMALL}")
+    past = Past(1.0, relay=True)
+    compared = 0
+    for view in play(simulate(simulation, START), Monitor(Settings(), wanted=rule_inputs())):
+        past.append(view)
+        if not view.incidents or round(view.time - START) % 20:
+            continue
+        late = recalled(past, view.time)
+        settled = {
+            fact
+            for fact, incident in zip(map(key, view.incidents), view.incidents, strict=True)
+            if changed(incident) < view.time - 5.0
+        }
+        assert settled <= set(map(key, late.incidents)), view.time - START
+        compared += len(settled)
+        same = {key(incident): incident.opened_at for incident in view.incidents}
+        for incident in late.incidents:
+            if key(incident) in same:
+                assert incident.opened_at + AHEAD == pytest.approx(same[key(incident)], abs=5.0)
+    assert compared
+
+
+def test_charts_have_the_past() -> None:
+    known, monitor = played("efa-degraded"), Monitor(Settings())
+    recalled(known.past, known.last.time, monitor=monitor)
+    name, quantity = "trn-001", "node_efa_tx_bytes_per_second"
+    times, values = monitor.history.node(quantity, name, 1000)
+    then = {round(view.time): view.cluster.nodes[name].frame for view in known.views}
+    compared = 0
+    for time, value in zip((times + AHEAD).round().tolist(), values.tolist(), strict=True):
+        # The last seconds are of each tick.
+        if time in then and time > known.last.time - blocks.DENSE_SECONDS + 60:
+            expected = then[time].columns[quantity]
+            assert value == pytest.approx(float(expected[0]), rel=1e-6, nan_ok=True)
+            compared += 1
+    assert compared >= 10
