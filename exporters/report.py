@@ -4,10 +4,11 @@ All times are UTC: the next shift may be in another time zone. Untrusted text is
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from trntop.analysis.coverage import beginning, summary
 from trntop.analysis.rulebook import NEXT_STEPS
+from trntop.analysis.runbook import kind_name
 from trntop.core import units
 from trntop.core.model import Cluster, Incident, Severity, View
 from trntop.pipeline.jobs import newest_step
@@ -33,6 +34,7 @@ def report(
     incidents: Sequence[Incident],
     *,
     chosen: str = "",
+    acknowledged: Mapping[str, float] | None = None,
 ) -> str:
     """One Markdown page, its worst first.
 
@@ -42,10 +44,11 @@ def report(
         seconds: of data.
         incidents: those to report.
         chosen: the filter of the incidents, in words; empty for all.
+        acknowledged: id → unix seconds of incidents that the user acknowledged.
     """
     blocks = [
         *_head(first, last, seconds, incidents, chosen),
-        *_open(last, incidents),
+        *_open(last, incidents, acknowledged or {}),
         *_closed(incidents),
         *_nodes(incidents),
         *_not_monitored(last.cluster),
@@ -123,7 +126,9 @@ def _compiled(cluster: Cluster, names: Sequence[str]) -> str:
 # Incidents
 
 
-def _open(last: View, incidents: Sequence[Incident]) -> Iterator[str]:
+def _open(
+    last: View, incidents: Sequence[Incident], acknowledged: Mapping[str, float]
+) -> Iterator[str]:
     lasting = sorted(
         (incident for incident in incidents if incident.open),
         key=lambda incident: (-incident.severity.rank, incident.opened_at),
@@ -132,10 +137,12 @@ def _open(last: View, incidents: Sequence[Incident]) -> Iterator[str]:
         yield "## Open"
     for number, incident in enumerate(lasting, 1):
         age = units.span(last.time - incident.opened_at)
-        yield f"### {number}. {plain(incident.kind)}, {incident.severity}, for {age}"
+        yield f"### {number}. {plain(kind_name(incident.kind))}, {incident.severity}, for {age}"
         yield plain(incident.summary)
         detection = f" ({', '.join(incident.detection)})" if incident.detection else ""
         lines = [f"- Since {moment(incident.opened_at)}{detection}"]
+        if (seen := acknowledged.get(incident.id)) is not None:
+            lines.append(f"- Acknowledged {moment(seen)}")
         if where := _where(incident):
             lines.append(f"- Location: {where}")
         lines += [f"- {plain(evidence.located)}" for evidence in incident.evidence]
@@ -165,7 +172,7 @@ def _closed(incidents: Sequence[Incident]) -> Iterator[str]:
             moment(incident.opened_at).removesuffix(" UTC"),
             units.span((incident.closed_at or incident.opened_at) - incident.opened_at)
             + (f", recurred {incident.returns} ×" if incident.returns else ""),
-            plain(incident.kind),
+            plain(kind_name(incident.kind)),
             str(incident.severity),
             _where(incident),
             plain(incident.summary),
@@ -179,7 +186,7 @@ def _closed(incidents: Sequence[Incident]) -> Iterator[str]:
     if detailed:
         yield "### Evidence"
         yield "\n".join(
-            f"- {moment(incident.opened_at)} {plain(incident.kind)}: "
+            f"- {moment(incident.opened_at)} {plain(kind_name(incident.kind))}: "
             + "; ".join(plain(evidence.located) for evidence in incident.evidence[:MAX_EVIDENCE])
             for incident in detailed
         )
@@ -205,9 +212,10 @@ def _nodes(incidents: Sequence[Incident]) -> Iterator[str]:
 
 
 def _kinds(kinds: Counter[str]) -> str:
-    """`efa_degraded 3, straggler`."""
+    """`EFA degraded 3, Straggler`."""
     return ", ".join(
-        plain(kind) + (f" {count}" if count > 1 else "") for kind, count in kinds.most_common()
+        plain(kind_name(kind)) + (f" {count}" if count > 1 else "")
+        for kind, count in kinds.most_common()
     )
 
 

@@ -17,6 +17,7 @@ from trntop.core.settings import Settings
 from trntop.session import interpreter
 from trntop.session.runner import Session
 
+from .acknowledged import Acknowledged
 from .bell import Bell
 from .bindings import BINDINGS
 from .files import Files, Report, Watched
@@ -85,6 +86,7 @@ class TrntopApp(TerminalApp):
         self._view_model: ViewModel | None = None
         self._watched = Watched()
         self._bell = Bell(settings.notify)
+        self._acknowledged = Acknowledged()
         super().__init__(state_folder(os.environ))
         for theme in THEMES:
             self.register_theme(theme)
@@ -195,6 +197,7 @@ class TrntopApp(TerminalApp):
             limits=self.settings.analysis,
             check=self.settings.check,
             custom_rules=self.settings.rules,
+            acknowledged=self._acknowledged.times(view.incidents),
             utc=self._utc,
         )
 
@@ -282,6 +285,15 @@ class TrntopApp(TerminalApp):
         if incident is not None:
             self.playhead.go_to(incident.opened_at)
 
+    def action_acknowledge(self) -> None:
+        incident = self.screen.incident if isinstance(self.screen, BaseScreen) else None
+        if incident is None or not incident.open:
+            return
+        done = self._acknowledged.toggle(incident, self.session.view.time)
+        state = "acknowledged" if done else "no longer acknowledged"
+        self._report_result(f"{state}: {incident.summary}", good=True)
+        self._redraw()
+
     def action_time_code(self) -> None:
         from .screens.time_code import TimeCodeScreen
 
@@ -296,7 +308,8 @@ class TrntopApp(TerminalApp):
         self._files.recording(self.session)
 
     def action_report(self) -> None:
-        self._files.report(self._watched, self.session.view)
+        last = self.session.view
+        self._files.report(self._watched, last, self._acknowledged.times(last.incidents))
 
     async def action_quit(self) -> None:
         self.exit()

@@ -37,6 +37,9 @@ BINDINGS: list[BindingType] = [
     hidden_key(
         "y", "copy", "Copy", "Copy the node name, or the incident as Markdown, to the clipboard"
     ),
+    hidden_key(
+        "a", "acknowledge", "Acknowledge", "Quiet the incident until it changes; `r` reports it"
+    ),
     hidden_key("x", "picture", "Screenshot", "Save the screen as SVG in the pictures folder"),
     hidden_key("ctrl+z", "suspend_process", "Suspend", "Suspend; type fg in the shell to resume"),
     hidden_key("w", "write", "Record", "Write the last minutes of raw readings to a recording"),

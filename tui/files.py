@@ -5,7 +5,7 @@ They are written in a thread, because a disk may hang.
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from trntop.core import units
@@ -16,8 +16,10 @@ from trntop.recording.blackbox import free_path, save, stamp, write_new
 from trntop.session.monitor import MAX_CATCH_UP
 from trntop.session.runner import Session
 
-Report = Callable[[View, View, float], str]
-"""Returns the report of the first and the newest view, and the seconds watched."""
+Report = Callable[[View, View, float, Mapping[str, float]], str]
+"""Returns the report of the first and the newest view, the seconds watched, and when incidents were
+acknowledged (id → unix seconds).
+"""
 
 
 class Watched:
@@ -69,7 +71,7 @@ class Files:
 
         self._start(write)
 
-    def report(self, watched: Watched, last: View) -> None:
+    def report(self, watched: Watched, last: View, acknowledged: Mapping[str, float]) -> None:
         first, report, seconds = watched.first, self._report, watched.seconds
         if first is None or report is None:
             self._notify("nothing to report yet", False)
@@ -77,7 +79,7 @@ class Files:
 
         def write() -> str:
             path = free_path(self._path(), f"trntop-report-{stamp(last.time)}", ".md")
-            write_new(path, [report(first, last, seconds).encode()])
+            write_new(path, [report(first, last, seconds, acknowledged).encode()])
             return f"saved the report of {units.span(seconds)} to {path}"
 
         self._start(write)

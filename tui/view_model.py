@@ -1,7 +1,7 @@
 """The input of all drawings: one tick, its history, and the state of the playback."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
@@ -78,6 +78,8 @@ class ViewModel:
     """Incidents that opened after the shown tick."""
     span: tuple[float, float] | None = None
     """Start and end of a recording, if known."""
+    acknowledged: Mapping[str, float] = field(default_factory=dict)
+    """Id of an incident → unix seconds at which the user acknowledged it."""
     utc: bool = False
     """Whether clock times are shown in UTC instead of local time."""
 
@@ -87,8 +89,8 @@ class ViewModel:
 
     @cached_property
     def incidents(self) -> tuple[Incident, ...]:
-        """Open incidents, worst first."""
-        return self.view.open_incidents
+        """Open incidents, worst first; acknowledged ones last."""
+        return tuple(sorted(self.view.open_incidents, key=lambda i: i.id in self.acknowledged))
 
     @property
     def all_incidents(self) -> tuple[Incident, ...]:

@@ -57,7 +57,7 @@ def test_open_incidents_come_first_the_worst_before_the_rest() -> None:
     closed = make_incident("straggler", opened_at=NOON - 2 * HOUR, closed_at=NOON - HOUR)
     text = page(closed, warning, critical)
     assert "**At 12:00:00 UTC: DEGRADED: 2 open incidents (1 critical).**" in text
-    assert text.index("### 1. hang, critical, for 1 min") < text.index("### 2. comm_bound, warning")
+    assert text.index("### 1. Hang, critical, for 1 min") < text.index("### 2. Comm bound, warning")
     assert text.index("### 2.") < text.index("## Closed (1)") < text.index("## Offending nodes")
     assert (
         "\nEFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)\n\n"
@@ -73,9 +73,15 @@ def test_open_incidents_come_first_the_worst_before_the_rest() -> None:
     assert names == ["from, UTC", "duration", "kind", "severity", "location", "summary"]
     assert [len(cell) for cell in rule.split("|")[:6]] == [len(c) for c in title.split("|")[:6]]
     assert row.startswith(
-        "| 2025-11-20 10:00:00 | 1 h      | straggler | warning  | trn-001, efa:rdmap32s27 | EFA"
+        "| 2025-11-20 10:00:00 | 1 h      | Straggler | warning  | trn-001, efa:rdmap32s27 | EFA"
     )
-    assert "| trn-001 | 2         | straggler, comm_bound |" in text
+    assert "| trn-001 | 2         | Straggler, Comm bound |" in text
+
+
+def test_an_acknowledged_incident_says_since_when() -> None:
+    seen, other = make_incident("hang"), make_incident("ecc_uncorrected", node="trn-002")
+    text = page(seen, other, acknowledged={seen.id: NOON - 30})
+    assert text.count("- Acknowledged 2025-11-20 11:59:30 UTC\n") == 1
 
 
 def test_an_incident_of_severity_info_is_healthy() -> None:

@@ -1,5 +1,6 @@
 """What keys write to files, and what they say where they cannot; and the bell."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -27,8 +28,9 @@ def settings_of(folder: Path, **notify: object) -> Settings:
     )
 
 
-def make_report(first: View, last: View, seconds: float) -> str:
-    return f"from {first.time - NOON:.0f} to {last.time - NOON:.0f}, {seconds:.0f} s seen\n"
+def make_report(first: View, last: View, seconds: float, acknowledged: Mapping[str, float]) -> str:
+    seen = f"from {first.time - NOON:.0f} to {last.time - NOON:.0f}, {seconds:.0f} s seen"
+    return f"{seen}{', acknowledged: ' if acknowledged else ''}{', '.join(acknowledged)}\n"
 
 
 def files(folder: Path) -> list[Path]:
@@ -105,6 +107,27 @@ async def test_r_writes_the_report(tmp_path: Path) -> None:
     assert first == f"saved the report of 3 s to {tmp_path}/trntop-report-20251120T120641Z.md"
     assert second.endswith("-2.md")
     assert {file.read_text() for file in files(tmp_path)} == {"from -10 to 401, 3 s seen\n"}
+
+
+async def test_the_report_has_what_was_acknowledged(tmp_path: Path) -> None:
+    app = app_of(FakeSession(view(trouble=True)), settings_of(tmp_path))
+    async with running(app) as pilot:
+        await press(pilot, "a", "r")
+        app._files.wait()
+    (file,) = files(tmp_path)
+    assert file.read_text().endswith(", acknowledged: efa-1\n")
+
+
+async def test_screenshots_are_with_the_pictures_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_PICTURES_DIR", str(tmp_path))
+    app = app_of(FakeSession(make_view()), SETTINGS)
+    async with running(app) as pilot:
+        await press(pilot, "x")
+        app._files.wait()
+    (file,) = files(tmp_path / "trntop")
+    assert file.suffix == ".svg"
 
 
 async def test_a_word_from_the_collection_is_shown_as_it_is(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The screen of incidents: what is listed, and the ways to place and moment."""
 
+from dataclasses import replace
 from typing import cast
 
 from textual.pilot import Pilot
@@ -12,6 +13,7 @@ from trntop.tui.screens.comm import CommScreen
 from trntop.tui.screens.incidents import IncidentsScreen
 from trntop.tui.screens.node import NodeScreen
 from trntop.tui.screens.run import RunScreen
+from trntop.tui.widgets.overview import AlertLine
 
 
 def of(app: object) -> IncidentsScreen:
@@ -90,6 +92,43 @@ async def test_the_evidence_and_the_runbook_scroll() -> None:
         assert of(app).evidence.scroll_y == 3
         await look(pilot, "down")
         assert of(app).evidence.scroll_y == 0
+
+
+async def test_an_acknowledged_incident_is_quiet_until_it_changes() -> None:
+    session = FakeSession(view(trouble=True))
+    app = app_of(session)
+    async with running(app) as pilot:
+        alert = app.screen.query_one(AlertLine)
+        assert alert.has_class("-critical")
+        assert "● CRITICAL" in picture(app)
+        await look(pilot, "a")
+        assert "▲ WARNING" in picture(app)
+        assert "● CRITICAL" not in picture(app)
+        await look(pilot, "a")
+        assert not alert.has_class("-warning", "-critical")
+        assert "● acked" in picture(app)
+        await look(pilot, "5")
+        rows = [row for row in picture(app).splitlines() if EFA_INCIDENT.summary in row]
+        assert "● acked" in rows[-2]
+        assert "acked     at 12:00:00" in picture(app)
+
+        # The next tick is no change, another device is.
+        session.publish(view(trouble=True, time=NOON + 1))
+        await look(pilot)
+        assert "● CRITICAL" not in picture(app)
+        later = view(trouble=True, time=NOON + 2)
+        moved = replace(EFA_INCIDENT, component="efa:rdmap16s27")
+        others = tuple(i for i in later.incidents if i.id != moved.id)
+        session.publish(replace(later, incidents=(moved, *others)))
+        await look(pilot)
+        assert "● CRITICAL" in picture(app)
+
+
+async def test_an_incident_can_be_unacknowledged() -> None:
+    app = make_app(trouble=True)
+    async with running(app) as pilot:
+        await look(pilot, "5", "a", "a")
+        assert "● CRITICAL" in picture(app)
 
 
 async def test_enter_goes_to_the_place() -> None:

@@ -122,5 +122,7 @@ def _dashboard(session: Session, settings: Settings) -> int:
     return run(
         session,
         settings=settings,
-        report=lambda first, last, seconds: report(first, last, seconds, last.incidents),
+        report=lambda first, last, seconds, acknowledged: report(
+            first, last, seconds, last.incidents, acknowledged=acknowledged
+        ),
     )

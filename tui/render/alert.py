@@ -30,6 +30,9 @@ def draw(view_model: ViewModel, width: int, context: RenderContext) -> list[Stri
     first, others = view_model.incidents[0], len(view_model.incidents) - 1
     sign, style = glyphs.SEVERITIES[first.severity], palette.severity(first.severity)
     word = f" {first.severity.value.upper()}" if width >= 100 else ""
+    text_style = palette.strong if first.severity is Severity.CRITICAL else palette.text
+    if first.id in view_model.acknowledged:  # and so all of them are
+        word, style, text_style = " acked", palette.muted, palette.muted
     since = units.clock(first.opened_at, utc=view_model.utc)
     duration = f" ({units.age(incidents.seconds_open(first, view_model.view.time))})"
     cost = incidents.consequence(view_model, first)
@@ -39,7 +42,6 @@ def draw(view_model: ViewModel, width: int, context: RenderContext) -> list[Stri
     lead: list[Part] = [(f" {sign}{word} ", style), (f"{since}{duration}  ", palette.muted)]
     if length(lead) + length(end) + cell_len(text) > width:
         lead[1] = (f"{since}  ", palette.muted)
-    text_style = palette.strong if first.severity is Severity.CRITICAL else palette.text
     return _sentence(lead, text, text_style, end, width)
 
 

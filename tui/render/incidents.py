@@ -43,6 +43,7 @@ class Tense(StrEnum):
     """The relation of an incident to the time that is shown."""
 
     OPEN = "open"
+    ACKNOWLEDGED = "acked"
     CLOSED = "closed"
     LATER = "later"
     """An earlier time is shown, at which the incident was not detected yet."""
@@ -51,6 +52,8 @@ class Tense(StrEnum):
 def tense(incident: Incident, view_model: ViewModel) -> Tense:
     if incident in view_model.later:
         return Tense.LATER
+    if incident.open and incident.id in view_model.acknowledged:
+        return Tense.ACKNOWLEDGED
     return Tense.OPEN if incident.open else Tense.CLOSED
 
 
@@ -288,11 +291,17 @@ def _facts(view_model: ViewModel, incident: Incident) -> list[tuple[str, str]]:
     found = (
         ("location", location(incident)),
         ("when", _when(view_model, incident)),
+        ("acked", _acknowledged(view_model, incident)),
         ("job", (incident.node and incident.job) or ""),
         ("cost", consequence(view_model, incident)),
         ("next", NEXT_STEPS.get(incident.kind, "")),
     )
     return [(label, text) for label, text in found if text]
+
+
+def _acknowledged(view_model: ViewModel, incident: Incident) -> str:
+    time = view_model.acknowledged.get(incident.id)
+    return "" if time is None else f"at {units.clock(time, utc=view_model.utc)}"
 
 
 def as_markdown(view_model: ViewModel, incident: Incident) -> str:

@@ -20,8 +20,10 @@ class AlertLine(Drawn):
 
     def update(self) -> None:
         found = self.view_model.incidents if self.view_model else ()
-        self.set_class(bool(found) and found[0].severity.rank == 1, "-warning")
-        self.set_class(bool(found) and found[0].severity.rank == 2, "-critical")
+        quiet = not found or (self.view_model and found[0].id in self.view_model.acknowledged)
+        rank = 0 if quiet else found[0].severity.rank
+        self.set_class(rank == 1, "-warning")
+        self.set_class(rank == 2, "-critical")
         super().update()
 
 
