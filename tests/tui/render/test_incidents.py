@@ -49,7 +49,10 @@ def test_rows_in_the_right_tense() -> None:
     assert row(EFA_INCIDENT, 80).startswith("  ● critical  11:59:16     44 s  trn-007")
     assert row(PAST_INCIDENT, 80).startswith("  ▲ closed    11:45:00    3 min  device 3")
     assert row(LATER, 80, earlier()).startswith("  ● later     12:00:30        –  trn-007")
-    assert [tense(one, earlier()) for one in (EFA_INCIDENT, PAST_INCIDENT, LATER)] == list(Tense)
+    seen = dataclasses.replace(SCENE, acknowledged={EFA_INCIDENT.id: NOON})
+    assert row(EFA_INCIDENT, 80, seen).startswith("  ● acked     11:59:16     44 s  trn-007")
+    found = [tense(one, earlier()) for one in (EFA_INCIDENT, PAST_INCIDENT, LATER)]
+    assert found == [Tense.OPEN, Tense.CLOSED, Tense.LATER]
 
 
 def page(incident: Incident | None, width: int = 90, shown: ViewModel = SCENE) -> str:
