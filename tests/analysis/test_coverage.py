@@ -101,10 +101,10 @@ def test_texts() -> None:
     unsure = replace(EARLY, since=None)
     assert beginning(unsure, NOON, utc=True) == [
         "watching for 6 s",
-        "straggler needs 5 more steps",
+        "Straggler needs 5 more steps",
     ]
-    assert lacks(EARLY, NOON) == ["comm_bound: needs 8 s more", "straggler: needs 5 more steps"]
-    assert without_input(EARLY) == ["latency_regression (probe)"]
+    assert lacks(EARLY, NOON) == ["Comm bound: needs 8 s more", "Straggler: needs 5 more steps"]
+    assert without_input(EARLY) == ["Latency regression (probe)"]
     assert summary(EARLY, NOON)[0] == "Judged: not yet, too little data"
     done = replace(EARLY, since=NOON - 1)
     assert beginning(done, NOON, utc=True) == []
@@ -128,13 +128,13 @@ def test_the_screen_and_the_report_claim_nothing_before() -> None:
     assert text(alert.draw(model, 120, PEN)).startswith(" watching for 6 s · judging from 12:00:08")
     assert "✓" not in text(alert.draw(model, 120, PEN))
     detail = text(incidents.detail(model, None, 80, PEN))
-    assert "straggler            needs 5 more steps" in detail
-    assert "latency_regression   no input, needs probe" in detail
-    assert "hang                 judging since 11:59:59" in detail
+    assert "Straggler            needs 5 more steps" in detail
+    assert "Latency regression   no input, needs probe" in detail
+    assert "Hang                 since 11:59:59" in detail
     page = report(view, view, 6.0, ())
     assert "INCONCLUSIVE, too little data for the rules" in page
     assert "- Judged: not yet, too little data\n" in page
     later = replace(view, coverage=replace(EARLY, since=NOON - 1))
     known = text(alert.draw(replace(model, view=later), 120, PEN))
-    assert known.startswith(" ✓ no incidents  comm_bound: needs 8 s more")
+    assert known.startswith(" ✓ no incidents  Comm bound: needs 8 s more")
     assert "HEALTHY" in report(later, later, 6.0, ())

@@ -161,7 +161,7 @@ def test_two_steps_are_too_short_to_judge(
     capsys.readouterr()
     assert main(["analyze", str(output)]) == 0
     (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("trntop: 0 s are too short: comm_bound: needs 1 more step; ")
+    assert said.startswith("trntop: 0 s are too short: Comm bound: needs 1 more step; ")
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.zst"])

@@ -104,7 +104,7 @@ def test_from_the_demo_to_the_sick_card_and_the_moment_it_went_bad(tmp_path: Pat
         terminal.until(rf"{sick.node}\s+efa:{card_of(sick)}")
 
         # And a line above it says how to get to the moment.
-        terminal.press("o", r"\bo goes to the start")
+        terminal.press("o", r"\bo start")
         shown = terminal.until(r"HISTORY (\d\d:\d\d:\d\d)")[1]
         assert abs(missed(shown, sick)) < SLACK
         assert len(terminal.keys) <= 5

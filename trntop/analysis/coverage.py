@@ -8,6 +8,7 @@ import numpy as np
 
 from trntop.analysis.detector import Detector
 from trntop.analysis.rule import Rule, WarmUp
+from trntop.analysis.runbook import kind_name
 from trntop.catalog import Entity, all_inputs, sources_of
 from trntop.core import units
 from trntop.core.model import Coverage, RuleCoverage
@@ -237,17 +238,17 @@ def lack(rule: RuleCoverage, now: float) -> str:
 
 
 def lacks(coverage: Coverage, now: float) -> list[str]:
-    """What the rules with input still need, `straggler: needs 5 more steps`; the same once."""
+    """What the rules with input still need, `Straggler: needs 5 more steps`; the same once."""
     by_lack: dict[str, list[str]] = {}
     for rule in coverage.rules:
         if not rule.missing and (text := lack(rule, now)):
             by_lack.setdefault(text, []).append(rule.kind)
-    return [f"{', '.join(kinds)}: {text}" for text, kinds in by_lack.items()]
+    return [f"{', '.join(map(kind_name, kinds))}: {text}" for text, kinds in by_lack.items()]
 
 
 def without_input(coverage: Coverage) -> list[str]:
-    """The rules without input, `latency_regression (probe)`."""
-    return [f"{rule.kind} ({_sources(rule)})" for rule in coverage.rules if rule.missing]
+    """The rules without input, `Latency regression (probe)`."""
+    return [f"{kind_name(rule.kind)} ({_sources(rule)})" for rule in coverage.rules if rule.missing]
 
 
 def beginning(coverage: Coverage, now: float, *, utc: bool) -> list[str]:
@@ -259,7 +260,7 @@ def beginning(coverage: Coverage, now: float, *, utc: bool) -> list[str]:
     if coverage.since is not None:
         return [*found, f"judging from {units.clock(coverage.since, utc=utc)}"]
     unsure = (rule for rule in coverage.rules if rule.steps)
-    return [*found, *(f"{rule.kind} {lack(rule, now)}" for rule in unsure)][:2]
+    return [*found, *(f"{kind_name(rule.kind)} {lack(rule, now)}" for rule in unsure)][:2]
 
 
 def summary(coverage: Coverage, now: float) -> list[str]:
@@ -280,8 +281,11 @@ def summary(coverage: Coverage, now: float) -> list[str]:
     return found
 
 
+def givers(rule: RuleCoverage) -> list[str]:
+    """The sources that would give a rule input, best first."""
+    return list(dict.fromkeys(source for name in rule.missing for source in sources_of(name)))
+
+
 def _sources(rule: RuleCoverage) -> str:
-    """What would give a rule input."""
-    names = list(dict.fromkeys(source for name in rule.missing for source in sources_of(name)))
-    *others, last = names or ["unknown"]
+    *others, last = givers(rule) or ["unknown"]
     return f"{', '.join(others)} or {last}" if others else last

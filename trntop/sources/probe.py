@@ -126,6 +126,7 @@ SOURCE = Source(
     gives="latency from the node to its peers, measured by dedicated messages",
     origin="results of `fi_pingpong`, `ib_send_lat` or `nccom-test`, written as docs/recording.md "
     "describes into a recording or a stream",
-    needs="a prober of the cluster's own; EFA devices have no latency counters",
+    needs="agents with `--probe-every` (docs/probes.md), because EFA devices have no latency "
+    "counters",
     without="no latency: EFA devices count only traffic and retransmits",
 )

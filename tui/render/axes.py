@@ -30,6 +30,8 @@ class Mark:
     time: float
     sign: str
     style: Style
+    end: float | None = None
+    """The axis is drawn in the style until then."""
 
 
 def slots(width: int, seconds: float) -> float:
@@ -95,18 +97,25 @@ def framed(
     return rows
 
 
+def places(mark: Mark, width: int, seconds: float, now: float) -> range:
+    """The cells of a time axis from the mark to its end."""
+    zero = math.floor(now / seconds) - width + 1
+    first, last = (math.floor(time / seconds) - zero for time in (mark.time, mark.end or mark.time))
+    return range(max(0, first), max(0, min(width, last + 1)))
+
+
 def time_axis(
     width: int, seconds: float, now: float, context: RenderContext, marks: Sequence[Mark] = ()
 ) -> Strip:
     """A rule with times before `now`, and marks."""
     cells: list[Part] = [(glyphs.RULE, context.palette.rule)] * width
-    last = math.floor(now / seconds)
     taken: set[int] = set()
     for mark in marks:
-        place = math.floor(mark.time / seconds) - last + width - 1
-        if 0 <= place < width:
-            cells[place] = (mark.sign, mark.style)
-            taken.add(place)
+        found = places(mark, width, seconds, now)
+        taken.update(found)
+        cells[found.start : found.stop] = [(glyphs.FULL, mark.style)] * len(found)
+        if found and mark.time > now - width * seconds:
+            cells[found.start] = (mark.sign, mark.style)
 
     def write(place: int, text: str) -> None:
         over = range(place, place + len(text))

@@ -250,7 +250,7 @@ def columns(name_width: int) -> tuple[Column[FleetRow], ...]:
         Column("phase", "phase", 13, 44, _phase),
         Column("job", "job", 12, 39, _text(_job), wide=24),
         Column("type", "type", 14, 38, _text(_type), wide=18),
-        Column("incident", "incident", 16, 77, _incident, wide=24),
+        Column("incident", "incident", 20, 77, _incident, wide=24),
         Column("next", "next step", 24, 71, _next, wide=80),
         Column("state", "state", 10, 85, _state, wide=15),
     )

@@ -95,10 +95,12 @@ def chart(
     top: float,
     limit: float | None = None,
     over: Sequence[Style] | None = None,
+    shown: range | None = None,
 ) -> list[Strip]:
     """A graph of `height` lines and one cell per value, from `low` to `top`.
 
-    Columns above `limit` have the shades `over`; the limit is a dotted line.
+    Columns above `limit` have the shades `over`, those outside `shown` have not; the limit is a
+    dotted line.
     """
     palette = context.palette
     steps = len(glyphs.COLUMN) - 1
@@ -108,7 +110,10 @@ def chart(
         for value in values.tolist()
     ]
     shades = (palette.area, over or palette.over[Severity.WARNING])
-    above = [limit is not None and value > limit for value in values.tolist()]
+    above = [
+        limit is not None and value > limit and (shown is None or place in shown)
+        for place, value in enumerate(values.tolist())
+    ]
     at = None
     if limit is not None and low < limit < top:
         at = height - 1 - int((limit - low) * scale) // steps

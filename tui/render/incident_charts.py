@@ -68,10 +68,12 @@ def span(view_model: ViewModel, incident: Incident) -> float | None:
 def draw(
     view_model: ViewModel, incident: Incident, width: int, height: int, context: RenderContext
 ) -> list[Strip]:
-    """The charts with the start marked, as many as fit."""
+    """The charts with its time marked, as many as fit."""
     seconds = span(view_model, incident)
     if seconds is None:
         return []
-    start = marks.of_incidents((incident,), context)
+    now = view_model.view.time
+    end = now if incident.closed_at is None else min(now, incident.closed_at)
+    (start,) = marks.of_incidents((incident,), context)
     found = charts(view_model, incident, seconds)
-    return trends.draw(found, view_model.view.time, width, height, context, start, seconds)
+    return trends.draw(found, now, width, height, context, [replace(start, end=end)], seconds)

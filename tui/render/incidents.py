@@ -7,12 +7,13 @@ import numpy as np
 from rich.style import Style
 from textual.strip import Strip
 
-from trntop.analysis.coverage import beginning, lack
+from trntop.analysis.coverage import beginning, givers, lack
 from trntop.analysis.rulebook import NEXT_STEPS
 from trntop.analysis.runbook import kind_name, runbook, title
 from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import Incident, Stage
+from trntop.sources import BY_NAME
 
 from ..view_model import ViewModel
 from . import glyphs, incident_charts, markdown
@@ -222,9 +223,10 @@ def detail(
 
 
 def _nothing(view_model: ViewModel, width: int, context: RenderContext) -> list[Strip]:
-    """Why there is no incident, and for each rule since when it judges or what it needs."""
+    """Why there is no incident, and what each rule watches: those that cannot judge first."""
     palette, now, coverage = context.palette, view_model.view.time, view_model.view.coverage
-    text = "no incident to show"
+    shown = "to show" if view_model.all_incidents or not coverage.rules else "; these rules judge"
+    text = f"no incident {shown}".replace(" ;", ";")
     if not view_model.has_data:
         reasons = [node.why_no_data for node in view_model.cluster.nodes.values()]
         text = f"{units.ABSENT} not evaluated: {next(iter(reasons), 'no data yet')}"
@@ -233,14 +235,15 @@ def _nothing(view_model: ViewModel, width: int, context: RenderContext) -> list[
     drawn = wrapped(text, width, palette.muted)
     if coverage.rules:
         drawn.append(line([], width))
-    for rule in coverage.rules:
-        parts: list[Part] = [(f"{fit(rule.kind, 20)} ", palette.muted)]
-        if needs := lack(rule, now):
-            parts.append((needs, palette.faint if rule.missing else palette.warning))
-        elif rule.since is not None:
-            clock = units.clock(rule.since, utc=view_model.utc)
-            parts.append((f"judging since {clock}", palette.text))
-        drawn.append(line(parts, width))
+    for rule in sorted(coverage.rules, key=lambda rule: rule.judges(now)):
+        needs = lack(rule, now)
+        since = "" if rule.since is None else units.clock(rule.since, utc=view_model.utc)
+        state: Part = (fit(needs or f"since {since}", 23), palette.muted)
+        name: Part = (f"{fit(kind_name(rule.kind), 20)} ", palette.text)
+        drawn.append(line([name, state, (title(rule.kind), palette.faint)], width))
+        for source in givers(rule)[: bool(rule.missing)]:
+            why = f"{source} needs {BY_NAME[source].needs}".replace("`", "")
+            drawn += wrapped(why, min(width, PAGE), palette.faint, [(" " * 21, palette.text)])
     return drawn
 
 

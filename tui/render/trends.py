@@ -29,7 +29,7 @@ from ..measures import (
 )
 from ..view_model import JobFigures, ViewModel
 from . import marks
-from .axes import Form, Mark, bounds, framed, nice, series
+from .axes import Form, Mark, bounds, framed, nice, places, series
 from .context import RenderContext
 from .graph import Values, chart
 from .line import Part, flow, length, line, short, side_by_side
@@ -317,5 +317,9 @@ def _chart(
     gutter = max((len(text) for _, text in labels), default=0) + 2
     values, slot = series(trend.times, trend.values, now, width - gutter, seconds)
     over = palette.over[trend.severity]
-    body = chart(values, room, context, low=low, top=top, limit=trend.limit, over=over)
+    lasting = (places(mark, len(values), slot, now) for mark in marks if mark.end is not None)
+    body = chart(
+        values, room, context,
+        low=low, top=top, limit=trend.limit, over=over, shown=next(lasting, None),
+    )  # fmt: skip
     return [head, *framed(body, labels, slot, now, gutter, context, marks)]

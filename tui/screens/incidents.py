@@ -57,9 +57,7 @@ class IncidentsScreen(FilteredScreen):
         scroll = VerticalScroll(
             detail.data_bind(BaseScreen.view_model), id="detail", can_focus=False
         )
-        scroll.border_title = (
-            "evidence and runbook · J, K scroll · Enter opens the node · o goes to the start"
-        )
+        scroll.border_title = "evidence and runbook · J, K scroll · Enter node · o start"
         for panel in (table, scroll):
             panel.add_class("panel")
         yield self.filter_bar()

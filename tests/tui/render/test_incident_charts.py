@@ -96,7 +96,18 @@ def test_the_beginning_is_marked() -> None:
     assert axis.text.count("▴") == 3
     over = of(EFA_INCIDENT, closed_at=NOON - 10)
     grey = incident_charts.draw(SICK, over, 100, 7, PEN)[-1]
-    assert {part.style for part in grey if part.text == "▴"} == {PEN.palette.muted}
+    assert {part.style for part in grey if "▴" in part.text} == {PEN.palette.muted}
+
+
+def test_only_its_own_time_has_its_color() -> None:
+    ended = of(EFA_INCIDENT, closed_at=NOON - 10)
+    axis = incident_charts.draw(SICK, ended, 100, 7, PEN)[-1].text
+    assert "▴━" in axis
+    assert "━─" in axis, "it has ended"
+    before = of(EFA_INCIDENT, opened_at=NOON - 200, closed_at=NOON - 100)
+    lines = incident_charts.draw(SICK, before, 100, 7, PEN)
+    styles = {part.style for strip in lines for part in strip}
+    assert not styles & set(PEN.palette.over[EFA_INCIDENT.severity])
 
 
 def test_it_stands_between_evidence_and_runbook_where_there_is_room() -> None:

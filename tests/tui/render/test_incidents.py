@@ -3,7 +3,7 @@ import dataclasses
 from tests.builders import NOON, make_incident
 from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import COMM_INCIDENT, EFA_INCIDENT, PAST_INCIDENT, VICTIM, view_model
-from trntop.core.model import Evidence, Incident
+from trntop.core.model import Coverage, Evidence, Incident, RuleCoverage
 from trntop.tui.render import table
 from trntop.tui.render.incidents import (
     Tense,
@@ -108,6 +108,16 @@ def test_the_worst_one_with_its_next_step_charts_and_what_to_check() -> None:
 
 def test_none() -> None:
     assert page(None) == "no incident to show"
+    calm = dataclasses.replace(SCENE, view=dataclasses.replace(SCENE.view, incidents=()))
+    rule = RuleCoverage("latency_regression", missing=("link_latency_seconds",))
+    judging = dataclasses.replace(
+        calm.view, coverage=Coverage(NOON - 60, NOON - 9, (RuleCoverage("hang", NOON - 9), rule))
+    )
+    shown = page(None, 110, dataclasses.replace(calm, view=judging)).splitlines()
+    assert shown[0] == "no incident; these rules judge"
+    assert shown[2].startswith("Latency regression   no input, needs probe  a probed link")
+    assert shown[3].strip().startswith("probe needs agents with --probe-every")
+    assert shown[-1].startswith("Hang                 since 11:59:51         steps stopped")
 
 
 def test_lines_are_of_the_width_and_running_text_is_not_too_wide() -> None:
