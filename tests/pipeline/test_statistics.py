@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from trntop.pipeline.axis import Axis, PartAxis, carried
 from trntop.pipeline.statistics import Cusum, Ewma, Growth, Mean, RollingMean, Sums
@@ -206,7 +206,30 @@ def test_a_rolling_mean_of_the_newest_seconds() -> None:
     assert_array_equal(mean.push(1.0, np.array([2.0])), [2]), "time went back"
 
 
+def test_a_rolling_mean_is_that_of_the_rows_in_its_span() -> None:
+    rng = np.random.default_rng(4)
+    mean, times = RollingMean(20.0), np.cumsum(rng.choice([0.5, 1.0, 3.0, 30.0], 300))
+    rows = np.where(rng.random((300, 4)) < 0.2, NAN, rng.lognormal(10, 8, (300, 4)))
+    for place, time in enumerate(times):
+        found = mean.push(time, rows[place])
+        chosen = rows[: place + 1][times[: place + 1] > time - 20.0]
+        known = ~np.isnan(chosen)
+        assert_allclose(mean.known, known.mean(axis=0))
+        assert mean.seconds == time - times[: place + 1][times[: place + 1] > time - 20.0][0]
+        expected = [np.mean(column[there]) if there.any() else NAN
+                    for column, there in zip(chosen.T, known.T, strict=True)]  # fmt: skip
+        assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_nothing_remains_of_what_a_rolling_mean_has_left() -> None:
+    mean = RollingMean(3.0)
+    found = [mean.push(time, np.array([1e15 / 3 if time < 9 else 0.0])) for time in range(20)]
+    assert found[11:] == [0.0] * 9
+
+
 def test_a_rolling_mean_follows_its_axis() -> None:
     mean = RollingMean(9.0)
     mean.push(0.0, np.array([1.0, 2.0]), Axis("ab"))
     assert_array_equal(mean.push(1.0, np.array([4.0, 7.0]), Axis("bc")), [3, 7])
+    assert_array_equal(mean.push(9.5, np.array([6.0, 1.0]), Axis("cb")), [6.5, 2.5])
+    assert_array_equal(mean.push(11.0, np.array([1.0, 1.0]), Axis("bd")), [1, 1])

@@ -373,10 +373,14 @@ class Frame:
         """The sources of the node, without node lists: being listed is no sign of life."""
         return tuple([source for source in self.sources if source.name != FLEET])
 
-    @cached_property
+    @property
     def last_seen(self) -> float:
         """Time of the last reading of any source; NaN before the first."""
-        times = [source.time for source in self.own_sources if source.time is not None]
+        times = [
+            source.time
+            for source in self.sources
+            if source.time is not None and source.name != FLEET
+        ]
         return max(times, default=NO_VALUE)
 
     def value(self, name: str) -> float | None:

@@ -264,38 +264,75 @@ class Mean:
 
 
 class RollingMean:
-    """The mean of each member over the newest `span` seconds, and the times it is taken from."""
+    """The mean of each member over the newest `span` seconds.
+
+    Sums are of few rows each and never subtracted from, so that nothing remains of a row that is
+    over: a row is added three times at most, whatever the span.
+    """
 
     def __init__(self, span: float) -> None:
         self._span = span
         self._axis: Axis | PartAxis | None = None
-        self._rows: deque[tuple[float, Column]] = deque()
+        self._clear(0)
+
+    def _clear(self, size: int) -> None:
+        self._older: list[tuple[float, Table]] = []
+        """Times, newest first, and the sums and counts of the rows from then to the first of
+        these, `[2, member]`.
+        """
+        self._newer: list[tuple[float, Table]] = []
+        """Rows after these, in the order of time."""
+        self._total: Table = np.zeros((2, size))
+        """Of the newer rows."""
+        self._time = -np.inf
 
     def push(self, time: float, values: Column, axis: Axis | PartAxis | None = None) -> Column:
         """The means with `values`. Without an axis, other members start over."""
         if axis is not None and self._axis is not None and axis is not self._axis:
-            before = self._axis
-            self._rows = deque((when, carried(row, before, axis)) for when, row in self._rows)
+            self._follow(self._axis, axis)
         self._axis = axis
-        if self._rows and (time < self._rows[-1][0] or len(values) != len(self._rows[-1][1])):
-            self._rows.clear()
-        self._rows.append((time, values))
-        while self._rows[0][0] <= time - self._span:
-            self._rows.popleft()
-        total, count = np.zeros(len(values)), np.zeros(len(values))
-        for _, row in self._rows:
-            known = row == row
-            np.add(total, row, out=total, where=known)
-            count += known
-        self.known = count / len(self._rows)
+        if time < self._time or len(values) != self._total.shape[1]:
+            self._clear(len(values))
+        self._time = time
+        row = np.empty((2, len(values)))
+        np.equal(values, values, out=row[1])
+        row[0] = values if row[1].all() else np.where(row[1], values, 0.0)
+        self._newer.append((time, row))
+        self._total = self._total + row
+        while self._begin <= time - self._span:
+            self._drop()
+        total = self._total + self._older[-1][1] if self._older else self._total
+        self.known = total[1] / (len(self._older) + len(self._newer))
         with np.errstate(invalid="ignore"):
-            mean: Column = total / count
+            mean: Column = total[0] / total[1]
         return mean
+
+    @property
+    def _begin(self) -> float:
+        return (self._older[-1] if self._older else self._newer[0])[0]
+
+    def _drop(self) -> None:
+        """Drops the oldest row."""
+        if not self._older:
+            total = np.zeros_like(self._total)
+            for time, row in reversed(self._newer):
+                total = total + row
+                self._older.append((time, total))
+            self._newer, self._total = [], np.zeros_like(self._total)
+        self._older.pop()
+
+    def _follow(self, before: Axis | PartAxis, axis: Axis | PartAxis) -> None:
+        def moved(table: Table) -> Table:
+            return np.nan_to_num(carried(table, before, axis))
+
+        self._older = [(time, moved(table)) for time, table in self._older]
+        self._newer = [(time, moved(table)) for time, table in self._newer]
+        self._total = moved(self._total)
 
     @property
     def seconds(self) -> float:
         """Seconds from the oldest to the newest row."""
-        return self._rows[-1][0] - self._rows[0][0]
+        return self._time - self._begin
 
 
 def excess(values: Column, groups: Places) -> Column:
