@@ -15,7 +15,8 @@ def fed(pattern: str, interval: float = 5.0) -> Bursts:
     for place, sort in enumerate(pattern):
         packets = np.array([30.0 * (sort == "x")]), np.array([1000.0 * (sort != " ")])
         excess = np.array([{"x": 1.0, ".": -1.0, " ": np.nan}[sort]])
-        bursts.update(place * interval, AXIS, packets, np.array([interval]), excess)
+        kept = np.array([0.5 ** (interval / TUNING.half_life)])
+        bursts.update(place * interval, AXIS, packets, kept, excess)
     return bursts
 
 

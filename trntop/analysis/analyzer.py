@@ -149,7 +149,7 @@ class Analyzer:
         which read the same.
         """
         interval = running.rule.interval
-        early = (number + 1) // 2 % interval if running.due == -math.inf and interval else 0.0
+        early = number // 2 % interval if running.due == -math.inf and interval else 0.0
         running.due = now + interval - early
 
     def _restart(self, now: float) -> None:

@@ -50,7 +50,7 @@ class Bursts(Members):
     """Whether the newest telling reading was bad."""
 
     def update(
-        self, time: float, axis: PartAxis, packets: tuple[Column, Column], elapsed: Column,
+        self, time: float, axis: PartAxis, packets: tuple[Column, Column], kept: Column,
         excess: Column,
     ) -> None:  # fmt: skip
         """Adds one reading.
@@ -59,7 +59,7 @@ class Bursts(Members):
             time: of the stream.
             axis: the devices.
             packets: retransmitted and sent, 0 where absent.
-            elapsed: seconds of the reading.
+            kept: what is left of the packets before, by `half_life`; changed in place.
             excess: above 0 where the reading is bad; NaN where it has too few packets.
         """
         self.follow(axis)
@@ -67,7 +67,6 @@ class Bursts(Members):
         over = time - self._newest > TUNING.clean
         if over.any():
             self.count[over], self.since[over], self._newest[over] = 0.0, NO_VALUE, NO_VALUE
-        kept = np.exp2(elapsed / -TUNING.half_life)
         if bad.any():
             first = bad & np.isnan(self.since)
             self.since[first] = time

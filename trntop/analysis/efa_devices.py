@@ -174,9 +174,13 @@ class EfaDevices(Members):
         """Nodes whose devices were read until recently, `[node]`."""
         self.usual: Column = np.zeros(0)
         """The median traffic of those of its peers that take part."""
+        self._elapsed: Column = np.zeros(0)
+        """The same, `[node]`."""
         self._read_times: Column = np.zeros(0)
         """When the devices were last read, `[node]`."""
         self._inventories: list[Inventory | None] = []
+        self._version = -1
+        """Of the tick whose inventories were read."""
         self._source = 0
         """Place of the devices' source among those of most nodes."""
         self.job_of: Mapping[str, str] = {}
@@ -203,7 +207,7 @@ class EfaDevices(Members):
         if self.follow(axis):
             self._read_times = carried(self._read_times, nodes, axis.nodes)
             self.inactive = np.zeros(len(axis), bool)
-            self._inventories = [None] * len(axis.nodes)
+            self._inventories, self._version = [None] * len(axis.nodes), -1
         if not self.peers.is_valid(axis, tick.job_of):
             self.peers = EfaPeers(axis, tick.job_of)
         self._read(tick)
@@ -216,7 +220,7 @@ class EfaDevices(Members):
         takes_part = self.traffic > threshold
         self.usual = self.peers.median(np.where(takes_part, self.traffic, NO_VALUE))
         moving = self.fresh & (self.usual > 0)
-        weight = 1.0 - np.exp2(self.elapsed / -TUNING.level_half_life)
+        weight = 1.0 - self.decay(TUNING.level_half_life)
         known = np.where(np.isnan(self._level), self.usual, self._level)
         self._level = np.where(moving, known + weight * (self.usual - known), self._level)
         self.busy = moving & (self.usual >= TUNING.busy * self._level) & ~_saving(tick)[axis.owner]
@@ -229,7 +233,14 @@ class EfaDevices(Members):
         self.lost = ~counted & listed[axis.owner]
         if self.lost.any():
             self.lost &= self._seen | (node_largest(axis, counted * 1.0) > 0)[axis.owner]
-        self._check_ports(tick.views)
+        if tick.version != self._version:
+            self._version = tick.version
+            self._check_ports(tick.views)
+
+    def decay(self, half_life: float) -> Column:
+        """What is left of a weight after `elapsed`, `[device]`."""
+        left: Column = np.exp2(self._elapsed / -half_life)[self.axis.owner]
+        return left
 
     def _read(self, tick: Tick) -> None:
         """The growth of the counters since the poll before."""
@@ -238,11 +249,13 @@ class EfaDevices(Members):
         again = apart > 0
         self.fresh = (again | (np.isnan(self._read_times) & ~np.isnan(times)))[owner]
         self._read_times = times
-        self.elapsed = np.where(again, np.minimum(apart, TUNING.max_gap), 0.0)[owner]
+        self._elapsed = np.where(again, np.minimum(apart, TUNING.max_gap), 0.0)
+        self.elapsed = self._elapsed[owner]
         self.interval = np.where(self.elapsed > 0, self.elapsed, self.interval)
         per_second = (1.0 / np.where(again, apart, NO_VALUE))[owner]
         now = np.stack(tick.columns(_NAMES))
-        growth = (now - self._totals) * per_second
+        growth = now - self._totals
+        growth *= per_second
         growth[~((growth >= 0) & (growth <= TUNING.max_growth))] = NO_VALUE
         self.growth = dict(zip(COUNTERS, growth, strict=True))
         self._totals = now if self.fresh.all() else np.where(self.fresh, now, self._totals)

@@ -176,7 +176,7 @@ class Shares(Members):
         values = TUNING.allowance + weight * (standard - TUNING.allowance)
         score = self._cusum.step(time, devices.axis, np.where(judged, values, NO_VALUE))
         self._judge(time, lack, judged & (standard > 0.5), judged, score)
-        self._learn(lack, active & ~pattern & (score == 0), devices.elapsed)
+        self._learn(lack, active & ~pattern & (score == 0), devices)
         self._forget(self._odd > TUNING.pattern_seconds)
         self._low = self._judge_usual(devices)
 
@@ -234,10 +234,10 @@ class Shares(Members):
         value = np.where(found & (value > TUNING.cleared), np.maximum(value, 1.0 + 1e-9), value)
         self._value = np.where(judged, value, self._value)
 
-    def _learn(self, lack: Column, healthy: Mask, elapsed: Column) -> None:
+    def _learn(self, lack: Column, healthy: Mask, devices: EfaDevices) -> None:
         self._count += healthy
-        self._learned += np.where(healthy, elapsed, 0.0)
-        drift = 1.0 - 0.5 ** (elapsed / TUNING.drift_half_life)
+        self._learned += np.where(healthy, devices.elapsed, 0.0)
+        drift = 1.0 - devices.decay(TUNING.drift_half_life)
         weight = np.maximum(1.0 / np.maximum(self._count, 1.0), drift)
         self._bias = np.where(healthy, self._bias - weight * lack, self._bias)
         slow = self._mean + TUNING.slow_weight * (lack - self._mean)

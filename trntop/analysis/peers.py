@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from trntop.core.model import NO_VALUE, Column
 from trntop.pipeline.axis import Along, Places
@@ -69,6 +68,13 @@ class PeerTuning:
 
 
 TUNING = PeerTuning()
+_REST = (1.0 - TUNING.slow_weight) ** np.arange(1.0, 400.0)
+"""By rounds since a member was first judged: what is left in its slow mean of the 0 where it began.
+"""
+_BEGUN = np.sqrt(1.0 - _REST**2)
+"""The deviation of that mean as a share of its last one, where rounds are independent; where load
+wanders, 1 less `_REST`.
+"""
 
 
 @dataclass(slots=True)
@@ -79,9 +85,9 @@ class _Spread:
     _rounds: int = 0
 
     def learn(self, values: Column) -> None:
+        """Takes the values of some members."""
         if len(values) < 3:
             return
-        values = sampled(values)
         spread = deviation(values)
         self._rounds = min(self._rounds + 1, TUNING.noise_rounds)
         self.spread += (spread - self.spread) / self._rounds
@@ -190,16 +196,15 @@ class Peers(Members):
         residual = off - self.bias
         judged = known & (self.count >= TUNING.learning)
         # A member's first deviation is its bias, not noise.
-        usable = judged if judged.sum() >= 3 else known & (self.count > 0)
-        usable = usable & ~self._together()
-        self._noise[population].learn(residual[usable])
+        usable = judged if np.count_nonzero(judged) >= 3 else known & (self.count > 0)
+        telling = sampled(np.flatnonzero(usable & ~self._together()))
+        self._noise[population].learn(residual[telling])
         slow = self._slow + TUNING.slow_weight * (residual - self._slow)
         self._slow = np.where(judged, slow, self._slow)
-        # In a member's first rounds the mean is still near 0, where it began: that of independent
-        # rounds by the root of what it has taken in, and that of wandering load by all of it.
-        rest = (1.0 - TUNING.slow_weight) ** np.maximum(self.count - TUNING.learning + 1.0, 1.0)
-        begun = np.sqrt(1.0 - rest**2)
-        self._wander[population].learn((self._slow / begun)[judged & usable])
+        rounds = np.clip(self.count - TUNING.learning, 0, len(_REST) - 1).astype(np.int64)
+        rest, begun = _REST[rounds], _BEGUN[rounds]
+        taught = telling[judged[telling]]
+        self._wander[population].learn(self._slow[taught] / begun[taught])
         clip = TUNING.clip if pace < TUNING.slow_rounds else TUNING.clip_slow
         scale = max(self.noise(population), self.wander(population) / TUNING.slow_noise)
         standard = np.clip(residual / scale, -clip, clip)
@@ -207,24 +212,23 @@ class Peers(Members):
         # The first rounds of an effect count equally: their mean is not that of the time before.
         wander = TUNING.wander_factor * self.wander(population) * begun / (1.0 - rest)
         least: Column = TUNING.doubts * self._doubt + np.fmax(self._least, wander)
-        off_now = residual > TUNING.ongoing * least
-        self._streak = np.where(judged, np.where(off_now, self._streak + 1, 0), self._streak)
-        fresh = (self._streak > 0) & ~(self.value > 1.0)
-        weight = np.where(
-            fresh,
-            np.fmax(TUNING.effect_weight, 1.0 / np.fmax(self._streak, 1.0)),
-            TUNING.effect_weight,
-        )
-        self.effect = np.where(judged, self.effect + weight * (residual - self.effect), self.effect)
+        off_now = judged & (residual > TUNING.ongoing * least)
+        self._streak[judged & ~off_now] = 0.0
+        self._streak += off_now
+        effect = self.effect + TUNING.effect_weight * (residual - self.effect)
+        fresh = np.flatnonzero((self._streak > 0) & ~(self.value > 1.0))
+        weight = np.fmax(TUNING.effect_weight, 1.0 / self._streak[fresh])
+        effect[fresh] = self.effect[fresh] + weight * (residual[fresh] - self.effect[fresh])
+        np.copyto(self.effect, effect, where=judged)
         enough = 3 if pace < TUNING.slow_rounds else 2
-        self._judge(time, judged, residual, score, least, enough, pace)
+        self._judge(time, judged, off_now, residual, score, least, enough, pace)
         calm = known & (score < TUNING.cusum_limit / 3) & ~(self.value > 1.0)
         learning = np.flatnonzero(known & (self.count < TUNING.learning))
         self.count = self.count + known
-        weight = 1.0 / np.clip(self.count, 1.0, TUNING.bias_rounds)
+        weight = np.where(calm, 1.0 / np.clip(self.count, 1.0, TUNING.bias_rounds), 0.0)
         odd = TUNING.outlier * self.noise(population)
-        self.bias = np.where(calm, self.bias + weight * np.clip(residual, -odd, odd), self.bias)
-        self._doubt = np.where(calm, self._doubt * (1.0 - weight), self._doubt)
+        self.bias = self.bias + weight * np.nan_to_num(np.clip(residual, -odd, odd))
+        self._doubt = self._doubt * (1.0 - weight)
         if len(learning):  # the median: a hiccup, or a round that began late, is no bias
             self._first[self.count[learning].astype(int) - 1, learning] = off[learning]
             first = self._first[:, learning]
@@ -235,13 +239,16 @@ class Peers(Members):
     def _together(self) -> Mask:
         """Members that began to deviate in one round: one cause, which is not noise."""
         times, counts = np.unique(self.since[self.since > 0], return_counts=True)
-        together: Mask = np.isin(self.since, times[counts >= TUNING.together])
+        together = np.zeros(len(self.since), bool)
+        for since in times[counts >= TUNING.together]:
+            together |= self.since == since
         return together
 
     def _judge(
         self,
         time: float,
-        judged: npt.NDArray[np.bool_],
+        judged: Mask,
+        off: Mask,
         residual: Column,
         score: Column,
         least: Column,
@@ -249,10 +256,12 @@ class Peers(Members):
         pace: float,
     ) -> None:
         """Members stand out until `enough` rounds without an effect."""
-        off = residual > TUNING.ongoing * least
-        begins = judged & off & (self.since == 0)
-        self.since = np.where(begins, time, np.where(judged & ~off, 0.0, self.since))
-        self._peak = np.where(self.since > 0, np.fmax(self._peak, np.nan_to_num(residual)), 0.0)
+        np.copyto(self.since, time, where=off & (self.since == 0))
+        self.since[judged & ~off] = 0.0
+        lasting = np.flatnonzero(self.since > 0)
+        peak = np.fmax(self._peak[lasting], np.nan_to_num(residual[lasting]))
+        self._peak = np.zeros(len(residual))
+        self._peak[lasting] = peak
         found = self.value > 1.0
         size = self.effect / least
         near = residual < TUNING.cleared * least
@@ -261,12 +270,13 @@ class Peers(Members):
         sure = np.where(
             residual >= TUNING.min_of_peak * self._peak, score / TUNING.cusum_limit, 1.0
         )
+        fresh = np.minimum(np.minimum(sure, size), 1.0)
         # Its first round, too, was slow from its begin to its end.
-        lasted = np.where(self.since > 0, time - self.since + pace, 0.0)
-        long = lasted >= np.where(size >= TUNING.large, TUNING.min_large, TUNING.min_duration)
-        lasting = np.where(long, np.inf, 1.0)
+        lasted = time - self.since[lasting] + pace
+        large = size[lasting] >= TUNING.large
+        lasting = lasting[lasted >= np.where(large, TUNING.min_large, TUNING.min_duration)]
+        fresh[lasting] = np.minimum(sure[lasting], size[lasting])
         # Once found, a member stays so until its effect is gone.
-        fresh = np.minimum(np.minimum(sure, size), lasting)
         value = np.where(found & ~over, np.fmax(size, 1.0 + 1e-9), fresh)
         value = np.where(over, 0.0, value)
         self.value = np.where(judged, value, self.value)

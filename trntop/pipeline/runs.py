@@ -135,7 +135,6 @@ class Runs:
         usual = usual + TUNING.rate_weight * (rates - usual)
         nodes.usual_rate = np.where(works, usual, nodes.usual_rate)
         nodes.cooperates |= tick.column("node_efa_tx_bytes_per_second") > PHASE.min_traffic
-        nodes.cooperates[[tick.nodes.place[node] for node in self.job_of]] = True
         utilization = tick.column("node_neuroncore_utilization_mean_ratio")
         since = np.where(utilization > PHASE.busy, NO_VALUE, np.fmin(nodes.idle_since, tick.time))
         nodes.idle_since = np.where(np.isnan(utilization), nodes.idle_since, since)
@@ -175,6 +174,8 @@ class Runs:
         for job in self.by_job.keys() | members.keys():
             run = self.by_job.setdefault(job, Run(job))
             run.places = np.array(members.get(job, ()), np.int64)
+            if job is not None:
+                self.nodes.cooperates[run.places] = True
         self.by_job = {
             job: run
             for job, run in self.by_job.items()

@@ -4,6 +4,7 @@ import statistics
 from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import cast
 
 import numpy as np
@@ -85,6 +86,9 @@ class CommBound:
         self._job: Places = np.empty(0, np.int64)
         """Place of the job of each part of a job on a node."""
         self._steps: dict[str, _Steps] = {}
+        self._columns: list[Column] = []
+        self._shares: list[tuple[Column, Column]] = []
+        """Mean and least of these columns, `[job]`."""
         self._subjects = Axis()
         """The jobs, and None for the nodes without one."""
         self._floors: dict[Hashable, float] = {}
@@ -95,7 +99,10 @@ class CommBound:
         axis = tick.parts(Entity.JOB)
         if axis is not self._axis:
             self._follow(axis)
-        shares: list[tuple[Column, Column]] = []
+        columns = tick.columns(self._judged)
+        if not (self._columns and all(map(is_, columns, self._columns))):
+            self._shares = [self._of_jobs(column) for column in columns]
+            self._columns = columns
         awake = np.bincount(self._job, ~tick.quiet[axis.owner], len(self._jobs))
         excess = np.full(len(self._jobs), np.nan)
         for place, job in enumerate(map(str, self._jobs.keys)):
@@ -103,9 +110,8 @@ class CommBound:
             if not awake[place] or run is None or not run.usual:
                 continue
             steps = self._steps.setdefault(job, _Steps())
-            shares = shares or [self._of_jobs(column) for column in tick.columns(self._judged)]
-            means = [float(mean[place]) for mean, _ in shares]
-            least = [float(least[place]) for _, least in shares]
+            means = [float(mean[place]) for mean, _ in self._shares]
+            least = [float(least[place]) for _, least in self._shares]
             steps.update(tick.time, run.step, means, least)
             steps.drop(tick.time - max(self._settings.window, TUNING.least_steps * run.usual))
             excess[place] = steps.excess(tick.time, self._limits)
@@ -148,7 +154,7 @@ class CommBound:
             self._jobs = jobs
             self._steps = {job: one for job, one in self._steps.items() if job in jobs.place}
         self._job = np.array([self._jobs.place[name] for name in names], np.int64)
-        self._axis = axis
+        self._axis, self._columns = axis, []
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         if key in self._floors:

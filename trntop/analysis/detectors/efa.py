@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from trntop.analysis.detector import Signal, Verdict
+from trntop.analysis.efa_bursts import TUNING as BURSTS
 from trntop.analysis.efa_bursts import Bursts
 from trntop.analysis.efa_devices import RETRANSMITTED, SENT, EfaDevices, EfaPeers
 from trntop.analysis.efa_shares import Shares
@@ -149,8 +150,8 @@ class EfaDegraded(_EfaDetector):
         self._retransmitting = Onset()
         self._bursts = Bursts()
         self._onset = Onset()
-        self._newest: Column = np.zeros(0)
-        """Retransmits in the newest reading as a share of the packets: a window lags behind."""
+        self._share: Column = np.zeros(0)
+        """Retransmits as a share of the packets in the window."""
         self._retransmits: Column = np.zeros(0)
         self._errors: Column = np.zeros(0)
         """Retransmits and errors as multiples of their limits."""
@@ -192,19 +193,23 @@ class EfaDegraded(_EfaDetector):
         telling = np.where(allowed >= TUNING.min_expected, again - allowed, NO_VALUE)
         self._retransmitting.step(devices.middle, devices.axis, telling)
         np.copyto(new, 0.0, where=np.isnan(new))
-        self._bursts.update(devices.middle, devices.axis, (again, sent), seconds, telling)
+        kept = devices.decay(BURSTS.half_life)
+        self._bursts.update(devices.middle, devices.axis, (again, sent), kept, telling)
         self._in_bursts = self._judge_bursts()
         again, sent, failed, failing, seen = self._sums.push(tick.time, devices.axis, new)
-        share = _over(again, sent)
-        ratio, per_second = tick.columns(_NEWEST)
-        packets = per_second * devices.interval
-        self._newest = np.where(packets >= TUNING.min_retransmits, ratio, share)
+        share = self._share = _over(again, sent)
         self._error_rate = _over(failed, seen)
         sure = again >= TUNING.min_retransmits
         sure &= self._retransmitting.lasted >= TUNING.min_duration
         self._retransmits = stands_out(share, self._limit, sure, devices.peers)
         sure = (failed >= TUNING.min_errors) & (failing >= TUNING.min_duration)
         self._errors = stands_out(self._error_rate, TUNING.errors_per_second, sure, devices.peers)
+
+    def _newest(self, tick: Tick) -> Column:
+        """Retransmits in the newest reading as a share of the packets: a window lags behind."""
+        ratio, per_second = tick.columns(_NEWEST)
+        packets = per_second * self._devices.interval
+        return np.where(packets >= TUNING.min_retransmits, ratio, self._share)
 
     def _judge_bursts(self) -> Column:
         lasting = self._bursts.lasting
@@ -230,14 +235,15 @@ class EfaDegraded(_EfaDetector):
         place, places = self._faulty(key)
         node = self._devices.axis.key(place)[0]
         # Retransmits are the strongest sign; then lost traffic.
+        newest = self._newest(tick)
         signs = [
-            *self._by_retransmits(node, place, places),
+            *self._by_retransmits(newest, node, place, places),
             *self._by_bursts(tick.time, node, place, places),
             *self._by_loss(node, places),
             *self._by_errors(node, places),
         ]
         retransmits = self._retransmits[places] > 1.0
-        retransmits &= self._newest[places] >= TUNING.critical_retransmits
+        retransmits &= newest[places] >= TUNING.critical_retransmits
         bursts = self._in_bursts[places] > 1.0
         bursts &= self._bursts.share[places] >= TUNING.critical_retransmits
         loss = self._shares.value[places] > 1.0
@@ -251,12 +257,14 @@ class EfaDegraded(_EfaDetector):
             Severity.CRITICAL if critical else Severity.WARNING,
         )  # fmt: skip
 
-    def _by_retransmits(self, node: str, place: int, places: Places) -> list[tuple[str, Evidence]]:
+    def _by_retransmits(
+        self, newest: Column, node: str, place: int, places: Places
+    ) -> list[tuple[str, Evidence]]:
         """A phrase and its evidence, if this is a sign; so below."""
         if not (self._retransmits[places] > 1.0).any():
             return []
-        ratio = float(np.nanmean(self._newest[places]))
-        limits = self._limits(self._newest, place, places)
+        ratio = float(np.nanmean(newest[places]))
+        limits = self._limits(newest, place, places)
         text = f"{units.percent(ratio)} retransmits {limits}"
         return [(text, Evidence(text, node, "efa_retransmit_ratio", ratio, self._limit))]
 

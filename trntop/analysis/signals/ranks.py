@@ -268,14 +268,13 @@ class Ranks(Members):
         """
         peers = self._single
         # Of all stages of a pipeline: one of them may slow down as a whole.
-        off, outside, whole = (
-            peers.deviation(values, layout.job) for values in (compute, own, step)
-        )
+        off, outside = (peers.deviation(values, layout.job) for values in (compute, own))
         off = np.where(np.isnan(off), outside, off)
-        off = np.where(np.isnan(off), whole, off)
+        if np.isnan(off).any():
+            off = np.where(np.isnan(off), peers.deviation(step, layout.job), off)
         half = 0.5 * self._least
-        odd = np.unique(layout.pair[outside - off > half])
-        known = np.unique(layout.pair[~np.isnan(off)])
+        odd = np.flatnonzero(np.bincount(layout.pair[outside - off > half]))
+        known = np.flatnonzero(np.bincount(layout.pair[~np.isnan(off)]))
         if len(odd) == 1 and len(known) > 2 and not (off - peers.bias > half).any():
             off = np.where(layout.pair == odd[0], np.fmax(off, outside), off)
         return off
