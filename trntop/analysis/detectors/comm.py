@@ -4,7 +4,6 @@ import statistics
 from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from operator import is_
 from typing import cast
 
 import numpy as np
@@ -86,9 +85,10 @@ class CommBound:
         self._job: Places = np.empty(0, np.int64)
         """Place of the job of each part of a job on a node."""
         self._steps: dict[str, _Steps] = {}
-        self._columns: list[Column] = []
+        self._job_steps: Column = np.empty(0)
+        """The newest step of each part when the shares were last read."""
         self._shares: list[tuple[Column, Column]] = []
-        """Mean and least of these columns, `[job]`."""
+        """Mean and least of each judged quantity, `[job]`."""
         self._subjects = Axis()
         """The jobs, and None for the nodes without one."""
         self._floors: dict[Hashable, float] = {}
@@ -99,10 +99,11 @@ class CommBound:
         axis = tick.parts(Entity.JOB)
         if axis is not self._axis:
             self._follow(axis)
-        columns = tick.columns(self._judged)
-        if not (self._columns and all(map(is_, columns, self._columns))):
-            self._shares = [self._of_jobs(column) for column in columns]
-            self._columns = columns
+        job_steps = tick.column("job_step")
+        # Shares come with their steps; where steps have no numbers, every tick may bring one.
+        if not np.array_equal(job_steps, self._job_steps):
+            self._shares = [self._of_jobs(column) for column in tick.columns(self._judged)]
+            self._job_steps = job_steps
         awake = np.bincount(self._job, ~tick.quiet[axis.owner], len(self._jobs))
         excess = np.full(len(self._jobs), np.nan)
         for place, job in enumerate(map(str, self._jobs.keys)):
@@ -124,20 +125,22 @@ class CommBound:
         if keys != self._subjects.keys:
             self._subjects = Axis(keys)
         values = np.append(excess, np.full(len(keys) - len(excess), np.nan))
-        self._floors = {job: floor for job, floor in self._floors.items() if job in runs}
-        if self._judged[0] != _EXPOSED:
+        without = {job: run for job, run in runs.items() if not self._has_shares(job)}
+        self._floors = {job: floor for job, floor in self._floors.items() if job in without}
+        if without and self._judged[0] != _EXPOSED:
             takes_part = tick.runs.nodes.cooperates & ~tick.quiet
             floors = np.where(takes_part, tick.column(_FLOOR), np.nan)
             limit = max(self._settings.comm_share, TUNING.least_limit)
-            for job, run in runs.items():
-                steps = self._steps.get(job or "")
+            for job, run in without.items():
                 known = floors[run.places][~np.isnan(floors[run.places])]
-                if steps is not None and steps.known:
-                    self._floors.pop(job, None)
-                elif len(known):
+                if len(known):
                     floor = self._floors[job] = float(known.mean())
                     values[self._subjects.place[job]] = floor / limit
         return Signal(self._subjects, values, 1.0, self._settings.clear_ratio, TUNING.far)
+
+    def _has_shares(self, job: str | None) -> bool:
+        steps = self._steps.get(job or "")
+        return steps is not None and steps.known
 
     def _of_jobs(self, values: Column) -> tuple[Column, Column]:
         """Mean and least over the nodes of each job, `[job]`; a single node is no least."""
@@ -154,7 +157,7 @@ class CommBound:
             self._jobs = jobs
             self._steps = {job: one for job, one in self._steps.items() if job in jobs.place}
         self._job = np.array([self._jobs.place[name] for name in names], np.int64)
-        self._axis, self._columns = axis, []
+        self._axis, self._job_steps = axis, np.full(1, np.nan)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         if key in self._floors:
@@ -294,7 +297,7 @@ class _Steps:
     @property
     def known(self) -> bool:
         """Whether any share is reported."""
-        return any(mean == mean for row in self._rows for mean in row.means)
+        return any(mean == mean for row in reversed(self._rows) for mean in row.means)
 
     def drop(self, before: float) -> None:
         """Drops what is older, but for the least number of steps."""
