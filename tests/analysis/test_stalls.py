@@ -153,6 +153,11 @@ def test_no_telemetry_and_regular_checkpoints() -> None:
     assert paused(*pauses, seconds=300, reporting=0) == ()
 
 
+def test_a_lost_report_of_executions_in_a_long_step() -> None:
+    usual = tuple(Pause(t, 18, SPINS) for t in range(10, 200, 21))
+    assert paused(*usual, Pause(220, 36, SPINS), seconds=300, reporting=0) == ()
+
+
 # Hangs.
 
 

@@ -73,6 +73,12 @@ def test_a_hiccup_is_none() -> None:
     assert stragglers(Job(slow=slow).clusters(200)) == ()
 
 
+def test_two_long_hiccups_are_none() -> None:
+    """All ranks wait for each, so that its step is as long as two usual ones."""
+    slow = (Slow(1, 1.2, 78, 80), Slow(1, 1.6, 94, 96))
+    assert stragglers(Job(step=5.0, noise=0.001, slow=slow).clusters(180)) == ()
+
+
 def test_all_nodes_at_once_are_nobody() -> None:
     slow = tuple(Slow(node, 0.5, BEGIN) for node in range(4))
     assert stragglers(Job(slow=slow).clusters(160)) == ()

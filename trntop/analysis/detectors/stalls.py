@@ -48,6 +48,10 @@ class StallTuning:
     """Times its usual pause that a pause must last."""
     busy_factor: float = 1.5
     """Times its usual step, and its longest pause with busy cores, that such a pause must last."""
+    lost_factor: float = 2.0
+    """The same, and a period of the reports more, for a run that reports no steps: with a report,
+    the only execution of a long step may be lost.
+    """
     min_checkpoint: float = 20.0
     """Seconds; a shorter checkpoint has not stalled, whatever is usual."""
     min_lead: float = 0.7
@@ -149,14 +153,17 @@ class Hang(_Stalls):
     def _limit(self, run: Run, tick: Tick) -> float | None:
         hang = self._settings.hang
         if run.stage is Stage.STALLED:
+            period = _period(run.places, tick)
             least = max(
                 TUNING.spin_limit if run.all_busy else TUNING.wait_limit,
-                TUNING.min_reports * _period(run.places, tick),
+                TUNING.min_reports * period,
             )
             if _is_silent(run.places, tick):
                 least = hang  # its silence may be the cause
-            factor = TUNING.busy_factor
-            return max(min(hang, least), factor * run.usual, factor * run.longest_spin)
+            longest = TUNING.busy_factor * max(run.usual, run.longest_spin)
+            if run.step != run.step and run.longest_spin:
+                longest = TUNING.lost_factor * run.longest_spin + period
+            return max(min(hang, least), longest)
         if run.stage is Stage.IDLE and run.cooperates:
             longest, factor = run.longest_pause, TUNING.pause_factor
             if run.hosts_idle and run.usual_pause is not None:

@@ -250,6 +250,9 @@ class Ranks(Members):
         off = self._deviation(layout, compute, own, step)
         self._reported = np.where(chosen, np.stack(tick.columns(tuple(_REPORTED))), self._reported)
         interval = float(np.median(step[chosen]))
+        run = tick.runs.by_job.get(job)
+        if run is not None and run.usual:
+            interval = min(interval, run.usual)  # all ranks wait for a hiccup of one
         self._single.round(tick.time, layout.axis, off, interval, job)
         whole = self._of_nodes(layout, compute, own, off)
         self._whole.round(tick.time, layout.pairs, whole, interval, job)
