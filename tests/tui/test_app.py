@@ -520,6 +520,19 @@ async def test_an_unknown_theme_is_no_disaster() -> None:
         assert app.theme == "trntop-dark"
 
 
+@pytest.mark.parametrize(("key", "rows"), [("1", 3), ("4", 3), ("5", 1)])
+async def test_on_a_tiny_terminal_the_table_has_the_rows(key: str, rows: int) -> None:
+    app = make_app(trouble=True)
+    async with running(app, (40, 10)) as pilot:
+        await press(pilot, key)
+        await pilot.pause()
+        lines = picture(app).splitlines()
+        assert "1 2 3 4 5 6" in lines[-1]
+        assert "trn-007" in lines[1], "the alert stays"
+        first = next(place for place, line in enumerate(lines) if line.startswith("▸ ●"))
+        assert sum("trn-" in line for line in lines[first:]) >= rows
+
+
 async def test_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     app = make_app(trouble=True)

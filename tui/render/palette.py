@@ -188,7 +188,11 @@ def _palette(items: tuple[tuple[str, str], ...]) -> Palette:
         warning=front(warning, bold=True),
         critical=front(error, bold=True),
         aside=front(secondary, bold=True),
-        badge=Style(color=on(secondary).rich_color, bgcolor=secondary.rich_color, bold=True),
+        badge=Style(
+            color=on(secondary).rich_color,
+            bgcolor=secondary.rich_color,
+            bold=secondary.ansi is None,
+        ),
         key=front(accent, bold=True),
         cursor=Style(bgcolor=None if own else toward(0.13).rich_color, bold=True),
         rule=front(toward(0.18)),
@@ -201,7 +205,12 @@ def _palette(items: tuple[tuple[str, str], ...]) -> Palette:
         },
         levels=tuple(front(color) for color in steps),
         fills={
-            severity: Style(color=on(color).rich_color, bgcolor=color.rich_color, bold=True)
+            # Bold black of the terminal may be gray.
+            severity: Style(
+                color=on(color).rich_color,
+                bgcolor=color.rich_color,
+                bold=color.ansi is None,
+            )
             for severity, color in (
                 (Severity.INFO, accent),
                 (Severity.WARNING, warning),

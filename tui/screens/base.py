@@ -57,7 +57,8 @@ class BaseScreen(Screen[None]):
         (160, "-wall"),
     ]
     VERTICAL_BREAKPOINTS = [  # noqa: RUF012
-        (0, "-short"),
+        (0, "-tiny"),
+        (16, "-short"),
         (32, "-tall"),
         (48, "-high"),
     ]

@@ -1,7 +1,7 @@
 """The keys at the foot of a screen, as many as there is room for."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from textual.events import Click, MouseMove
 from textual.screen import Screen
@@ -34,7 +34,7 @@ class Key:
 
     @property
     def cells(self) -> int:
-        return len(self.shown) + len(self.word) + 2
+        return len(self.shown) + len(self.word) + 1 + bool(self.word)
 
 
 class KeysBar(Drawn):
@@ -76,7 +76,10 @@ class KeysBar(Drawn):
                 shown = self.app.get_key_display(binding)
                 text = tooltip or binding.description
                 found[binding.action] = Key(binding.key, shown, word, binding.action, enabled, text)
-        return fitting(list(found.values()), width)
+        keys = list(found.values())
+        if sum(key.cells for key in keys if key.action in LAST[:-1]) > width:
+            keys = [replace(key, word="" if key.action in SCREENS else key.word) for key in keys]
+        return fitting(keys, width)
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:
         palette = self.context.palette
@@ -84,7 +87,8 @@ class KeysBar(Drawn):
         for start, key in self._placed(width):
             parts.append((" " * (start - length(parts)), palette.muted))
             parts.append((key.shown, palette.key if key.enabled else palette.faint))
-            parts.append((f" {key.word} ", palette.muted if key.enabled else palette.faint))
+            word = f" {key.word} " if key.word else " "
+            parts.append((word, palette.muted if key.enabled else palette.faint))
         return [line(parts, width)]
 
     def _placed(self, width: int) -> list[tuple[int, Key]]:
