@@ -114,6 +114,7 @@ def day(
     nodes: int,
     now: float | None,
     since: float | None,
+    judged_from: float | None,
     behind: float,
     simulated: bool,
     problems: Iterable[str],
@@ -126,6 +127,7 @@ def day(
         nodes: how many it watches.
         now: the time; None before the first tick.
         since: the start of the watch; earlier incidents are those of earlier runs.
+        judged_from: from when on its rules had enough data; None before that.
         behind: seconds by which it is behind; 0 if it is not.
         simulated: whether any values are.
         problems: why it has no live values; empty if it has.
@@ -135,6 +137,7 @@ def day(
         "judge": judge,
         "time": _number(now),
         "since": _number(since),
+        "judged_from": _number(judged_from),
         "behind_seconds": _number(behind) if behind else None,
         "simulated": simulated,
         "nodes": nodes,

@@ -29,6 +29,7 @@ class Day(msgspec.Struct, frozen=True):
     """Open ones first."""
     time: float | None = None
     since: float | None = None
+    judged_from: float | None = None
     behind_seconds: float | None = None
     simulated: bool = False
     problems: tuple[str, ...] = ()

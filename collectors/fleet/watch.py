@@ -27,7 +27,7 @@ JOIN_SECONDS = 0.002
 MAX_LATE = 0.05
 """Seconds whose nodes may join at once."""
 MANY = 2000
-"""Nodes above which a Prometheus backend is recommended."""
+"""Nodes above which aggregators are recommended."""
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class Watch:
         self._problem = problem
 
     def _allow_descriptors(self, nodes: int, sink: Sink) -> None:
-        """Raises the limit of open files, and recommends a backend for many nodes."""
+        """Raises the limit of open files, and recommends aggregators for many nodes."""
         before, self._descriptors = self._descriptors, nodes
         if nodes <= before:
             descriptors.give_back(before - nodes)
@@ -167,8 +167,8 @@ class Watch:
             sink.warn(problem)
         if nodes > MANY >= before:
             sink.warn(
-                f"{nodes:,} nodes: above {MANY:,} use a Prometheus server that scrapes them "
-                "(prometheus+http://HOST)"
+                f"{nodes:,} nodes: above {MANY:,}, connect to aggregators of some nodes each "
+                "(trntop export SOURCE), or to a Prometheus server (prometheus+http://HOST)"
             )
 
     def _add(self, session: aiohttp.ClientSession, target: Target, sink: Sink, peers: int) -> None:

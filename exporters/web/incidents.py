@@ -49,6 +49,7 @@ class Incidents:
             nodes=0 if view is None else len(view.cluster.nodes),
             now=None if view is None else view.time,
             since=log.since,
+            judged_from=None if view is None else view.judged_from,
             behind=log.behind,
             simulated=view is not None and view.cluster.simulated,
             problems=[why] if (why := why_not_ready(view)) else [],

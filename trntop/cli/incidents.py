@@ -77,12 +77,14 @@ def _day(sources: list[Source], settings: Settings) -> tuple[str, "Day"]:
             every.setdefault(incident.id, incident)
     times = [day.time for _, day in days if day.time is not None]
     begun = [day.since for _, day in days if day.since is not None]
+    judged = [day.judged_from for _, day in days if day.judged_from is not None]
     return f"{len(days)} addresses", Day(
         days[0][1].judge,
         sum(day.nodes for _, day in days),
         tuple(sorted(every.values(), key=_order)),
         max(times, default=None),
         max(begun, default=None),
+        max(judged) if len(judged) == len(days) else None,
         max((day.behind_seconds or 0.0 for _, day in days), default=0.0) or None,
         any(day.simulated for _, day in days),
         tuple(f"{name}: {problem}" for name, day in days for problem in day.problems),
@@ -103,6 +105,7 @@ def _document(day: "Day") -> bytes:
             nodes=day.nodes,
             now=day.time,
             since=day.since,
+            judged_from=day.judged_from,
             behind=day.behind_seconds or 0.0,
             simulated=day.simulated,
             problems=day.problems,
@@ -119,6 +122,8 @@ def _table(name: str, day: "Day") -> str:
         facts.append(f"{day.judge} of {day.nodes} node{'s' * (day.nodes != 1)}")
     if day.since is not None:
         facts.append(f"watching for {units.span(now - day.since)}")
+        judged = day.judged_from
+        facts.append("not judging yet" if judged is None else f"judging since {_stamp(judged)} UTC")
     if day.behind_seconds:
         facts.append(f"behind by {units.span(day.behind_seconds)}")
     lines = [" · ".join(facts)]

@@ -803,5 +803,11 @@ class View:
     coverage: Coverage = Coverage()
 
     @property
+    def judged_from(self) -> float | None:
+        """From when on rules have had enough data; None before that, or if it is unknown."""
+        since = self.coverage.since
+        return since if since is not None and since <= self.time else None
+
+    @property
     def open_incidents(self) -> tuple[Incident, ...]:
         return tuple(incident for incident in self.incidents if incident.open)

@@ -260,7 +260,7 @@ async def test_very_many_are_told_of_a_better_way(monkeypatch: pytest.MonkeyPatc
     targets = [Target(f"n{n}", "http://127.0.0.1:9") for n in range(4)]
     async with running(Watch(Listed("list", targets), SETTINGS), sink):
         await sink.until(lambda: sink.warnings)
-    assert "use a Prometheus server that scrapes them" in sink.warnings[0]
+    assert "connect to aggregators" in sink.warnings[0]
 
 
 async def test_what_is_not_watched_any_more_needs_no_open_files() -> None:

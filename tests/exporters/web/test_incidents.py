@@ -4,7 +4,7 @@ import dataclasses
 
 from tests.builders import make_view
 from tests.serving import serving
-from trntop.core.model import Incident, Severity, View
+from trntop.core.model import Coverage, Incident, Severity, View
 from trntop.exporters import document
 from trntop.exporters.metrics.pages import Exposition
 from trntop.exporters.web.incidents import Incidents
@@ -26,6 +26,7 @@ async def day(view: View | None, log: IncidentLog) -> dict[str, object]:
 
 async def test_the_day_has_the_members_of_a_report() -> None:
     log, view = IncidentLog(1.0), make_view(2)
+    view = dataclasses.replace(view, coverage=Coverage(view.time - 30, view.time - 10))
     over = dataclasses.replace(OPEN, id="b", closed_at=view.time - 60)
     log(dataclasses.replace(view, incidents=(OPEN, over), lag=4.0))
     # The analyzer no longer has the closed one.
@@ -33,7 +34,7 @@ async def test_the_day_has_the_members_of_a_report() -> None:
     log(view)
     assert await day(view, log) == {
         "schema": 1, "judge": "aggregator", "time": view.time, "since": view.time - 1,
-        "behind_seconds": 4, "simulated": view.cluster.simulated, "nodes": 2, "problems": [],
+        "judged_from": view.time - 11, "behind_seconds": 4, "simulated": view.cluster.simulated, "nodes": 2, "problems": [],
         "incidents": [document.incident(OPEN), document.incident(over)],
     }  # fmt: skip
 
