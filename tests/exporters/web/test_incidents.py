@@ -34,7 +34,8 @@ async def test_the_day_has_the_members_of_a_report() -> None:
     log(view)
     assert await day(view, log) == {
         "schema": 1, "judge": "aggregator", "time": view.time, "since": view.time - 1,
-        "judged_from": view.time - 11, "behind_seconds": 4, "simulated": view.cluster.simulated, "nodes": 2, "problems": [],
+        "judged_from": view.time - 11, "behind_seconds": 4, "simulated": view.cluster.simulated,
+        "nodes": 2, "problems": [],
         "incidents": [document.incident(OPEN), document.incident(over)],
     }  # fmt: skip
 
