@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from aiohttp import ClientSession, ClientTimeout, WSMsgType, WSServerHandshakeError
+from aiohttp import ClientSession, ClientTimeout, CookieJar, WSMsgType, WSServerHandshakeError
 from aiohttp.test_utils import TestClient, TestServer, unused_port
 from textual_serve import server
 
@@ -42,7 +42,8 @@ FLAGS = (
 
 @asynccontextmanager
 async def client(pages: Pages) -> AsyncIterator[TestClient[Any, Any]]:
-    async with TestClient(TestServer(await pages._make_app())) as made:
+    cookies = {pages._cookie: pages._token}
+    async with TestClient(TestServer(await pages._make_app()), cookies=cookies) as made:
         yield made
 
 
@@ -116,6 +117,34 @@ async def test_only_its_own_pages_may_open_the_dashboard(
             assert (await browser.get("/", headers=headers)).status == 403
 
 
+async def test_without_the_token_nothing_is_shown() -> None:
+    pages = pages_of()
+    headers = {"Host": "localhost:1", "Origin": "http://localhost:1"}
+    async with TestClient(TestServer(await pages._make_app())) as stranger:
+        for path in ("/", "/?token=guess", "/?token="):
+            answer = await stranger.get(path, headers=headers)
+            assert (answer.status, "token" in await answer.text()) == (403, True)
+        with pytest.raises(WSServerHandshakeError, match="403"):
+            await stranger.ws_connect("/ws", headers=headers)
+        answer = await stranger.get(
+            f"/?token={pages._token}", headers=headers, allow_redirects=False
+        )
+        assert (answer.status, answer.headers["Location"]) == (303, "/")
+        cookie = answer.headers["Set-Cookie"]
+        assert f"{pages._cookie}={pages._token}" in cookie
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+
+
+async def test_the_font_is_served_here() -> None:
+    async with client(pages_of()) as browser:
+        page = await (await browser.get("/", headers={"Host": "localhost:1"})).text()
+        (path,) = re.findall(r'src: url\("([^"]+\.ttf)"\)', page)
+        font = await browser.get(path)
+        assert font.status == 200
+        assert (await font.read())[:4] == b"\0\1\0\0"
+
+
 async def test_another_interface_has_names_that_nobody_here_knows() -> None:
     async with client(pages_of("0.0.0.0")) as browser:
         assert (await browser.get("/", headers={"Host": "head-node:1"})).status == 200
@@ -172,7 +201,7 @@ def served() -> Iterator[str]:
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
-        assert line == f"trntop: dashboard on http://127.0.0.1:{port}\n"
+        assert line.startswith(f"trntop: dashboard on http://127.0.0.1:{port}/?token=")
         yield line.split()[-1]
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
@@ -185,9 +214,14 @@ def served() -> Iterator[str]:
 
 async def test_the_dashboard_comes_over_the_socket() -> None:
     with served() as address:
+        # The cookie of an address is kept only on request.
         async with (
-            ClientSession(timeout=ClientTimeout(30)) as session,
-            session.ws_connect(f"{address}/ws?width=100&height=30", origin=address) as socket,
+            ClientSession(timeout=ClientTimeout(30), cookie_jar=CookieJar(unsafe=True)) as session,
+            session.get(address) as page,
+            session.ws_connect(
+                page.url.with_path("/ws").with_query(width=100, height=30),
+                origin=str(page.url.origin()),
+            ) as socket,
         ):
             got = b""
             async with asyncio.timeout(30):

@@ -1,12 +1,14 @@
 """The dashboard in a browser: textual-serve starts the same command for each open page.
 
-There is no password, so it binds to loopback by default and accepts only pages that it has served
-itself: any other page in the browser could reach it too.
+It binds to loopback by default. The address that it prints has a token, which becomes a cookie:
+other users of the machine, and other pages in the browser, can reach the port too.
 """
 
+import hmac
 import ipaddress
 import os
 import re
+import secrets
 import shlex
 import sys
 from collections.abc import Sequence
@@ -21,6 +23,11 @@ import trntop
 MAX_PAGES = 8
 """Limit of dashboards at the same time: each is a process."""
 _FOREIGN_LINK = re.compile(r"<link\b[^>]*\bhref=\"https?://fonts\.[^>]*>")
+_OWN_FONT = """<style>
+      @font-face { font-family: "Roboto Mono"; font-weight: 100 700;
+        src: url("/static/fonts/RobotoMono-VariableFont_wght.ttf"); }
+    </style>"""
+"""The font of textual-serve's template, from its own files instead of a third party's."""
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -41,7 +48,7 @@ def serve(arguments: Sequence[str], host: str, port: int) -> int:
     command = shlex.join([sys.executable, "-P", "-m", "trntop", *arguments])
     if not _is_local(host):
         print(
-            f"trntop: warning: no password; anyone who can connect to {host} can use the dashboard",
+            f"trntop: warning: not encrypted: who reads the traffic to {host} has the token",
             file=sys.stderr,
         )
     Pages(command, host, port).serve()
@@ -63,6 +70,8 @@ class Pages(Server):
         self._local = _is_local(host)
         self._names = LOCAL_NAMES | {host}
         self._open = 0
+        self._token = secrets.token_urlsafe(16)
+        self._cookie = f"trntop-{port}"
 
     def serve(self, debug: bool = False) -> None:
         """Announces the address once the port is bound; textual-serve does before."""
@@ -72,15 +81,19 @@ class Pages(Server):
         """Without the banner of textual-serve."""
 
     def _announce(self, _: str) -> None:
-        print(f"trntop: dashboard on {self.public_url}", file=sys.stderr, flush=True)
+        address = f"{self.public_url}/?token={self._token}"
+        print(f"trntop: dashboard on {address}", file=sys.stderr, flush=True)
 
     async def handle_index(self, request: web.Request) -> web.Response:
         """The page; its links use the address in the browser, so that tunnels work."""
+        if self._is_token(request.query.get("token", "")):
+            found = web.HTTPSeeOther("/")  # without the token, which would stay in the history
+            found.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict")
+            raise found
         self._refuse_strangers(request)
         self.public_url = f"http://{request.host}"
         response: web.Response = await super().handle_index(request)  # type: ignore[assignment]
-        # textual-serve's template loads a font from a third party; the browser has its own.
-        response.text = _FOREIGN_LINK.sub("", response.text or "")
+        response.text = _FOREIGN_LINK.sub(_OWN_FONT, response.text or "")
         return response
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
@@ -97,7 +110,12 @@ class Pages(Server):
         finally:
             self._open -= 1
 
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode(), self._token.encode())
+
     def _refuse_strangers(self, request: web.Request) -> None:
-        """Rejects names that another site resolves to this machine."""
+        """Rejects requests without the cookie, and names that others resolve to this machine."""
+        if not self._is_token(request.cookies.get(self._cookie, "")):
+            raise web.HTTPForbidden(text="open the address that trntop printed: it has a token\n")
         if self._local and urlsplit(f"//{request.host}").hostname not in self._names:
             raise web.HTTPForbidden(text=f"use http://{self.host}:{self.port}\n")
