@@ -346,9 +346,20 @@ def test_limits_are_the_rulebooks() -> None:
         assert over["value"] == limit
 
 
-def test_what_is_simulated_says_so(board: dict[str, Any]) -> None:
+def test_open_incidents_are_first(board: dict[str, Any]) -> None:
     first = next(panels(board))
-    assert (first["title"], first["gridPos"]["x"], first["gridPos"]["y"]) == ("Data source", 0, 0)
+    place = first["gridPos"]["x"], first["gridPos"]["y"]
+    assert (first["title"], first["type"], place) == ("Open incidents", "table", (0, 0))
+
+
+def test_no_two_panels_of_one_type_have_the_same_title(board: dict[str, Any]) -> None:
+    titles = [(one["title"], one["type"]) for one in panels(board) if one["type"] != "row"]
+    assert len(titles) == len(set(titles))
+
+
+def test_what_is_simulated_says_so(board: dict[str, Any]) -> None:
+    (first,) = [one for one in panels(board) if one["title"] == "Data source"]
+    assert first["gridPos"]["y"] < 9, "it is visible at once"
     assert first["fieldConfig"]["defaults"]["mappings"][0]["options"]["1"]["text"] == "SIMULATED"
 
 

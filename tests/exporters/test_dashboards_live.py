@@ -212,7 +212,7 @@ def test_the_incidents_are_those_of_the_view(server: PrometheusServer) -> None:
 
 def test_health_and_ignorance_are_told_apart(server: PrometheusServer) -> None:
     board = json.loads((FOLDER / "cluster.json").read_text("utf-8"))
-    (panel,) = [one for one in panels(board) if one["title"] == "Rules"]
+    (panel,) = [one for one in panels(board) if one["title"] == "Rules and their open incidents"]
     (target,) = panel["targets"]
     found = {one.labels["kind"]: one.value for one in server.query(asked(target["expr"]))}
     assert found.keys() == {rule.kind for rule in RULEBOOK} | {"efa_own_rule"}

@@ -48,7 +48,7 @@ def board() -> Board:
             how_many(),
         ],
         [
-            Section("", [data(height=8), found(_INCIDENTS, width=13), judged(), *_run()]),
+            Section("", [found(_INCIDENTS, width=13), judged(), data(height=8), *_run()]),
             Section("Jobs and nodes, worst first", [_jobs(), _allocations(), _fleet()]),
             Section("Worst nodes over time", _heat()),
             Section("Evidence", [*_step(), *_evidence()]),

@@ -84,8 +84,8 @@ def counts(narrow: Narrow, width: int = 4) -> dashboard.Panel:
         return narrow(lambda *matchers: incidents(f'severity="{severity}"', *matchers))
 
     return one(
-        "Open incidents",
-        "By severity. 0 only if at least one rule can be evaluated, else no value.",
+        "Open incidents by severity",
+        "0 only if at least one rule can be evaluated, else no value.",
         *(
             Query(
                 count_or_none(of(severity)),
@@ -105,8 +105,8 @@ def judged(width: int = 8, height: int = 8) -> dashboard.Panel:
     )
     counted = f"count by (kind) ({incidents()})"
     return one(
-        "Rules",
-        "Open incidents of each kind. *ok*: the rule is evaluated and finds nothing. *no data*: "
+        "Rules and their open incidents",
+        "*ok*: the rule is evaluated and finds nothing. *no data*: "
         "the rule cannot be evaluated because no node has its input data.",
         Query(f"{counted} or {most('kind', series('trn_incidents'))} * 0 or {silent}", "{{kind}}"),
         steps=[(None, UNKNOWN), (0, WELL), (1, WARNING)],

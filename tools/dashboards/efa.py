@@ -23,9 +23,9 @@ def board() -> Board:
         "EFA devices of all nodes: which are degraded or down, and their traffic.",
         [choice("node", "Node", "trn_instance_info", "node"), how_many()],
         [
-            Section("", [*_head(), found(_INCIDENTS, height=6)]),
+            Section("", [found(_INCIDENTS, width=21, height=6), data(NODE, height=6), *_head()]),
             Section("EFA devices, worst first", [cards(NODE, height=11)]),
-            Section("Worst over time", _heat()),
+            Section("Worst EFA devices over time", _heat()),
             Section("Traffic", _traffic()),
             Section("Errors and drops", _events()),
             Section("Links (active probes)", _links()),
@@ -49,23 +49,22 @@ def _head() -> list[dashboard.Panel]:
     retransmits = most(BY, series("trn_efa_retransmit_ratio", NODE))
     sent, capacity = (_sum(f"trn_node_efa_{of}_bytes_per_second") for of in ("tx", "link"))
     return [
-        data(NODE),
-        one("EFA devices", "Devices that can be read, and devices that the instance types have.",
+        one("EFA devices up", "Devices that can be read, and devices that the instance types have.",
             Query(_sum("trn_node_efa_cards"), "up"),
             Query(_sum("trn_node_efa_cards_expected"), "expected"), width=4),
-        one("Over the limit", f"Devices with retransmits above {LIMITS.retransmits:.1%}.",
+        one("Devices over the limit", f"Devices with retransmits above {LIMITS.retransmits:.1%}.",
             Query(f"count({retransmits} > {LIMITS.retransmits}) or count({retransmits}) * 0"),
-            steps=above(1)),
+            steps=above(1), width=4),
         one("Worst retransmit rate", "Share of packets.", Query(f"max({retransmits})"),
-            unit=share, steps=above(LIMITS.retransmits)),
-        one("Transmitted", "All EFA devices.", Query(f"{sent} * 8"), unit=GIGABITS),
-        one("Of line rate", "All EFA devices.", Query(f"{sent} / {capacity}"), unit=share),
+            unit=share, steps=above(LIMITS.retransmits), width=4),
+        one("EFA tx", "All EFA devices.", Query(f"{sent} * 8"), unit=GIGABITS),
+        one("EFA tx of line rate", "All EFA devices.", Query(f"{sent} / {capacity}"), unit=share),
         one("Timeouts/s", "Timeouts that led to a change of path, all EFA devices.",
             Query(_count("trn_efa_retrans_timeout_events_total")), unit="cps",
             steps=above(0.0001)),
         one("Driver errors/s", "Errors of the EFA driver in the kernel log.",
             Query(f"sum({most('node', rate('trn_node_kernel_efa_errors_total', NODE))})"),
-            unit="cps", steps=above(0.0001), width=2),
+            unit="cps", steps=above(0.0001)),
     ]  # fmt: skip
 
 
@@ -90,14 +89,14 @@ def _heat() -> list[dashboard.Panel]:
 def _traffic() -> list[dashboard.Panel]:
     sent = f"{most(BY, rate('trn_efa_tx_bytes_total', NODE))} * 8"
     return [
-        lines("All EFA devices", "Traffic and line rate, RDMA included.",
+        lines("Traffic of all EFA devices", "Traffic and line rate, RDMA included.",
               Query(f"{_sum('trn_node_efa_tx_bytes_per_second')} * 8", "transmitted"),
               Query(f"{_sum('trn_node_efa_rx_bytes_per_second')} * 8", "received"),
               Query(f"{_sum('trn_node_efa_link_bytes_per_second')} * 8", "line rate"),
               unit=GIGABITS),
-        lines("Top retransmitting EFA devices", "Their transmitted traffic.",
+        lines("Traffic of the top retransmitting EFA devices", "What they transmit.",
               Query(f"{sent} and on ({BY}) {worst(NODE)}", _CARD), unit=GIGABITS),
-        lines("By verb", "Bytes of all EFA devices by verb.",
+        lines("Traffic by verb", "Bytes of all EFA devices by verb.",
               *(Query(f"{_count(f'trn_efa_{verb}_bytes_total')} * 8", name)
                 for verb, name in (("send", "sent"), ("recv", "received"),
                                    ("rdma_read", "RDMA read"),

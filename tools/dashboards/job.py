@@ -25,7 +25,7 @@ def board() -> Board:
             how_many(),
         ],
         [
-            Section("", [*_head(), found(at_job, height=6)]),
+            Section("", [found(at_job, width=21, height=6), _data(), *_head()]),
             Section("Nodes, least waiting first", [_nodes()]),
             Section("Step time breakdown", _step()),
             Section("Worst nodes over time", _heat()),
@@ -40,24 +40,29 @@ def _job(metric: str) -> str:
     return mean("training_job", series(metric, RUN))
 
 
-def _head() -> list[dashboard.Panel]:
+def _data() -> dashboard.Panel:
     simulated, real = (
         of_job(series("trn_instance_info", f'simulated="{value}"')) for value in ("true", "false")
     )
+    return one(
+        "Data source", "SIMULATED if at least one node of the job is simulated.",
+        Query(f"max({simulated}) or max({real}) * 0"),
+        mapped={"1": ("SIMULATED", "purple"), "0": ("live", UNKNOWN)}, filled=True, height=6,
+    )  # fmt: skip
+
+
+def _head() -> list[dashboard.Panel]:
     nodes = most("training_job, node", series("trn_job_info", RUN))
     return [
-        one("Data source", "SIMULATED if at least one node of the job is simulated.",
-            Query(f"max({simulated}) or max({real}) * 0"),
-            mapped={"1": ("SIMULATED", "purple"), "0": ("live", UNKNOWN)}, filled=True),
         one("Nodes and ranks", "Nodes and ranks that report steps.",
             Query(f"count({nodes})", "nodes"),
             Query(f"sum({most('training_job, node', series('trn_job_ranks', RUN))})", "ranks")),
         counts(at_job, width=3),
-        one("Step", "Newest step.", Query(most("training_job", series("trn_job_step", RUN))),
-            unit="locale", width=2),
+        one("Newest step", "The newest step of any rank.",
+            Query(most("training_job", series("trn_job_step", RUN))), unit="locale"),
         one("Step time", "Mean over the nodes that report it.",
-            Query(_job("trn_job_step_seconds")), unit="s", width=2),
-        one("Tokens/s", "Of the whole job.", Query(_job("trn_job_tokens_per_second")), width=2),
+            Query(_job("trn_job_step_seconds")), unit="s"),
+        one("Tokens/s", "Of the whole job.", Query(_job("trn_job_tokens_per_second"))),
         one("MFU", "As the job reports it.", Query(_job("trn_job_mfu_ratio")), unit=_SHARE,
             width=2),
         one("Comm share of step", "Mean over the nodes that report it.",
@@ -185,7 +190,7 @@ def _hardware() -> list[dashboard.Panel]:
         lines("EFA traffic", "Sum over the job's nodes.",
               Query("sum(" + of_job(most("node", series("trn_node_efa_tx_bytes_per_second")))
                     + ") * 8", "transmitted"), unit=GIGABITS),
-        lines("Phases", "Nodes of the job in each phase.",
+        lines("Nodes by phase", "Nodes of the job in each phase.",
               Query("count by (phase) ("
                     + of_job(most("node, phase", series("trn_node_phase"))) + ")", "{{phase}}"),
               unit="short", stacked=True),

@@ -36,7 +36,7 @@ def board() -> Board:
         "One node: open incidents, devices and NeuronCores, EFA devices, host.",
         [choice("node", "Node", "trn_instance_info", "node", several=False), how_many()],
         [
-            Section("", [*_head(), _identity(), found(at_node, width=14), _jobs()]),
+            Section("", [found(at_node, width=14), _jobs(), *_head(), _identity()]),
             Section("Devices and cores", [_devices(), *_cores()]),
             Section("EFA devices", [cards(HERE, height=8), *_traffic()]),
             Section("Compute", _work()),
@@ -56,14 +56,14 @@ def _head() -> list[dashboard.Panel]:
     share = "percentunit"
     return [
         data(HERE),
-        one("Sources", "Up if at least one source reports.", Query(_value("trntop_source_up")),
+        one("Sources up", "Up if at least one source reports.", Query(_value("trntop_source_up")),
             mapped={"0": ("down", CRITICAL), "1": ("up", WELL)}, width=2),
         one("Phase", "Phase of the run on the node.",
             Query(most("phase", series("trn_node_phase", HERE)), "{{phase}}"), name_only=True,
             width=3),
         one("Utilization", "A core that waits in a collective counts as utilized.",
             Query(_value("trn_node_neuroncore_utilization_mean_ratio")), unit=share, width=2),
-        one("TE", "Share of time in which the tensor engines are busy.",
+        one("TE busy", "Share of time in which the tensor engines are busy.",
             Query(_value("trn_node_tensor_engine_busy_mean_ratio")), unit=share, width=2),
         one("HBM, fullest", "The fullest device.",
             Query(_value("trn_node_device_memory_used_max_ratio")), unit=share,
@@ -92,7 +92,7 @@ def _identity() -> dashboard.Panel:
         "neuroncore_version": "cores", "lnc": "LNC", "instance": "scraped from",
     }  # fmt: skip
     return rows(
-        "Identity",
+        "Instance",
         "As reported by the node's sources.",
         shown,
         Column("info", series("trn_instance_info", HERE), shown=False),
