@@ -14,7 +14,7 @@ from trntop.core.model import Reading, State, Status
 from trntop.core.text import clean
 from trntop.session.collector import Examination, Sink
 from trntop.sources.log import FIELDS, MAX_TIMEOUTS, number, plain, recognize
-from trntop.sources.log_events import Compilations, collective_timeout
+from trntop.sources.log_events import SIGNS, Compilations, collective_timeout, interruption
 
 from .local_source import Context, LocalSource
 from .tail import MAX_CHUNK, Tail
@@ -176,6 +176,8 @@ class _Reader:
             found["compilations"] = compilations.take()
         if timeouts := [text for text in texts if collective_timeout(text)]:
             found["timeouts"] = {"count": len(timeouts), "lines": timeouts[:MAX_TIMEOUTS]}
+        if interruptions := [text for text in texts if interruption(text)]:
+            found["interruptions"] = interruptions[-MAX_TIMEOUTS:]
         return found
 
     def _newest(self, lines: Sequence[bytes]) -> list[dict[str, object]]:
@@ -209,7 +211,7 @@ class _Reader:
 
 
 def _is_event(line: bytes) -> bool:
-    return b"C_WRAPPER||" in line or b"atchdog" in line
+    return any(sign in line for sign in SIGNS)
 
 
 def _following(files: int) -> str:

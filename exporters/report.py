@@ -103,11 +103,23 @@ def _verdict(last: View, incidents: Sequence[Incident], chosen: str) -> str:
 def _job(cluster: Cluster, job: str, names: Sequence[str]) -> str:
     newest = newest_step(cluster, job)
     step = "" if newest is None else f", step {units.count(newest)}"
-    return f"{plain(job)}, {plural(len(names), 'node')}{step}{_compiled(cluster, names)}"
+    return f"{plain(job)}, {plural(len(names), 'node')}{step}{_start(cluster, job, names)}"
 
 
-def _compiled(cluster: Cluster, names: Sequence[str]) -> str:
-    """The compile time and the cache lookups that the training logs of a job's nodes report."""
+COMPILED = frozenset(
+    (
+        "node_compile_seconds_total",
+        "node_compile_cache_hits_total",
+        "node_compile_cache_misses_total",
+    )
+)
+"""Quantities that the report reads, in addition to those of the rules."""
+
+
+def _start(cluster: Cluster, job: str, names: Sequence[str]) -> str:
+    """What the start of a job took: compilations and cache lookups, as the training logs of its
+    nodes report them, and its first step.
+    """
 
     def known(quantity: str) -> list[float]:
         found = (cluster.nodes[name].frame.value(quantity) for name in names)
@@ -115,12 +127,15 @@ def _compiled(cluster: Cluster, names: Sequence[str]) -> str:
 
     seconds = known("node_compile_seconds_total")
     hits, misses = (sum(known(f"node_compile_cache_{kind}_total")) for kind in ("hits", "misses"))
-    if not seconds and not hits and not misses:
-        return ""
-    return (
-        f"; compiled for {units.span(max(seconds, default=0.0))} on the longest node, "
-        f"{units.count(hits)} cache hits, {units.count(misses)} misses"
-    )
+    text = ""
+    if seconds or hits or misses:
+        text = (
+            f"; compiled for {units.span(max(seconds, default=0.0))} on the longest node, "
+            f"{units.count(hits)} cache hits, {units.count(misses)} misses"
+        )
+    if (first := cluster.first_steps.get(job)) is not None:
+        text += f"; first step {units.seconds(first)}"
+    return text
 
 
 # Incidents

@@ -95,6 +95,19 @@ def test_collectives_that_timed_out_are_evidence_of_a_hang() -> None:
     assert "training log: rank 3: allreduce 7 timed out after 60 s" in texts
 
 
+def test_a_restart_by_hyperpod_is_evidence_of_a_hang() -> None:
+    job = Job(pauses=(Pause(100, 1000, SPINS),))
+    readings = job.readings(240)
+    payload = {"file": "train.log", "interruptions": [
+        "[Auto Resume] Info: JobID: 82 StepID: 0 Job failed - replacing nodes"
+    ]}  # fmt: skip
+    line = Reading(job.names()[0], LOG, readings[0].time + 170, msgspec.json.encode(payload))
+    found = [one for one in incidents([*readings, line]) if one.kind == "hang"]
+    texts = [evidence.text for evidence in found[0].evidence]
+    expected = "HyperPod auto-resume of Slurm job 82: Job failed - replacing nodes"
+    assert f"training log: {expected}" in texts
+
+
 def test_a_short_compilation_in_the_middle() -> None:
     assert paused(Pause(100, 6, compilers=2, vcpu=COMPILING), host=True) == ()
 

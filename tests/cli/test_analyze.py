@@ -3,12 +3,16 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.builders import make_incident
+from trntop.catalog import LOG
 from trntop.cli import main
 from trntop.cli.choice import Choice, since
 from trntop.core.errors import UsageError
+from trntop.core.model import Reading
+from trntop.recording.writer import Recorder
 
 FIXTURE = str(Path(__file__).parents[2] / "fixtures" / "efa-degraded-2-nodes.jsonl.zst")
 END = 1_763_640_319.0
@@ -113,3 +117,20 @@ def test_bad_use(arguments: list[str], says: str, capsys: pytest.CaptureFixture[
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert says in err
+
+
+def test_the_report_has_what_the_start_of_a_run_took(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.jsonl"
+    with Recorder(path, created=NOON) as recorder:
+        for step in range(1, 9):
+            seconds = 61.5 if step == 1 else 1.5
+            text = f"step {step} step_time {seconds}s throughput 9.5 seq/s loss 2.5 grad norm 1.0"
+            record: dict[str, object] = {"file": "train.log", "job": "j", "lines": [{"text": text}]}
+            if step == 1:
+                record["compilations"] = {"hits": 5, "misses": 2, "seconds": 90.0}
+            recorder.write(Reading("n0", LOG, NOON + 10 * step, msgspec.json.encode(record)))
+    assert main(["analyze", str(path), "--markdown"]) == 0
+    start = "compiled for 1 min 30 s on the longest node, 5 cache hits, 2 misses; first step 61.5 s"
+    assert start in capsys.readouterr().out

@@ -250,3 +250,13 @@ async def test_compilations_and_timeouts_are_counted(sink: Notebook, file: Path)
     assert sample.deltas["node_compile_seconds_total"] == pytest.approx(60.0)
     assert sample.deltas["node_collective_timeouts_total"] == 1
     assert sample.problems == ("rank 3: allreduce 7 timed out after 600 s",)
+
+
+async def test_interruptions_by_hyperpod_are_reported(sink: Notebook, file: Path) -> None:
+    file.write_text("")
+    async with running(collector(file), sink):
+        await sink.until(lambda: sink.statuses)
+        append(file, "[Auto Resume] Info: JobID: 82 StepID: 0 Retrying step. Attempt number: 1\n")
+        await sink.until(lambda: sink.readings)
+    problems = decode(sink.readings[0].data).problems
+    assert problems == ("HyperPod auto-resume of Slurm job 82: Retrying step. Attempt number: 1",)

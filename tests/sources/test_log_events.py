@@ -5,7 +5,7 @@ import json
 import pytest
 
 from trntop.sources.log import decode
-from trntop.sources.log_events import Compilations, collective_timeout
+from trntop.sources.log_events import SIGNS, Compilations, collective_timeout, interruption
 
 WRAPPER = "INFO ||NEURON_CC_WRAPPER||:"
 HIT = (
@@ -101,3 +101,52 @@ def test_they_are_counted_and_listed() -> None:
     }
     assert sample.problems == ("rank 0: allreduce 1580 timed out after 600 s",)
     assert sample.keys == {}
+
+
+AGENT = "[HyperPodElasticAgent] 2025-09-01 10:00:00,000 [INFO] [rank3-restart1] /opt/agent.py:391: "
+RESUME = "[Auto Resume] Info: JobID: 82 StepID: 0"
+DETECTION = (
+    '{"level":"info","ts":"2024-08-21T18:35:35Z","msg":"NPD caught event: %v","details: ":{'
+    '"severity":"warn","timestamp":"2024-08-22T20:59:29Z","reason":"XidHardwareFailure","message":'
+    '"Node condition NvidiaErrorReboot is now: True, reason: XidHardwareFailure"},'
+    '"HealthMonitoringAgentDetectionEvent":"HealthEvent"}'
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (
+            "[Auto Resume] Error: JobID: 5 StepID: 0 TaskID: 0 Task failed on node ip-10-1-184-86",
+            "HyperPod auto-resume of Slurm job 5: Task failed on node ip-10-1-184-86",
+        ),
+        (
+            f"{RESUME} Job failed - replacing nodes",
+            "HyperPod auto-resume of Slurm job 82: Job failed - replacing nodes",
+        ),
+        (
+            f"{RESUME} Retrying step. Attempt number: 1",
+            "HyperPod auto-resume of Slurm job 82: Retrying step. Attempt number: 1",
+        ),
+        (f"{RESUME} Response from cluster agent: JobId=82, ResumeAction=RETRYSTEP", ""),
+        (
+            f"{AGENT}Transitioned from AgentState.RUNNING to AgentState.FAULTED",
+            "HyperPod agent of rank 3 has detected a fault, restarts 1",
+        ),
+        (f"{AGENT}Transitioned from AgentState.READY to AgentState.RUNNING", ""),
+        (DETECTION, "HyperPod health monitoring agent: XidHardwareFailure"),
+        ("[Auto Resume] found checkpoint at /checkpoints/main.pt", ""),
+    ],
+)
+def test_interruptions_by_hyperpod(line: str, found: str) -> None:
+    assert interruption(line) == found
+    assert any(sign in line.encode() for sign in SIGNS)
+
+
+def test_the_newest_interruption_comes_first() -> None:
+    lines = [f"{RESUME} Job failed - replacing nodes", f"{RESUME} Retrying step. Attempt number: 1"]
+    sample = decode(json.dumps({"file": "train.log", "interruptions": lines}).encode())
+    assert [text.rpartition(": ")[2] for text in sample.problems] == [
+        "1",
+        "Job failed - replacing nodes",
+    ]

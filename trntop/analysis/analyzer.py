@@ -55,6 +55,11 @@ class JobPhases:
         return self._runs.phases(cluster.time)
 
     @property
+    def first_steps(self) -> Mapping[str, float]:
+        """Job → seconds of its first step, where that was seen."""
+        return self._runs.first_steps()
+
+    @property
     def job_of(self) -> Mapping[str, str]:
         """Node → its job, as of the newest tick."""
         return self._runs.job_of
@@ -137,6 +142,11 @@ class Analyzer:
     def phases(self) -> Mapping[str, Phase]:
         """Job → what its run is doing, as of the newest tick."""
         return {} if self._time is None else self._runs.phases(self._time)
+
+    @property
+    def first_steps(self) -> Mapping[str, float]:
+        """Job → seconds of its first step, where that was seen."""
+        return self._runs.first_steps()
 
     @property
     def job_of(self) -> Mapping[str, str]:

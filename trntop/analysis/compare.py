@@ -290,8 +290,6 @@ class _Sums:
         self._most: dict[str, int] = {}
         """Job → on how many nodes it was at most."""
         self._incidents: dict[str, Incident] = {}
-        self._first_steps: dict[str, float | None] = {}
-        """Job → the time of its first step, None if the run began before."""
         self._epochs: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {}
         """Job → time and epoch, first and newest."""
 
@@ -320,11 +318,6 @@ class _Sums:
         kept = self._jobs.setdefault(job, {})
         step = newest_step(cluster, job)
         self._append_epoch(cluster, job)
-        if step is not None and job not in self._first_steps:
-            times = (job_mean(cluster, job, name) for name in _STEP)
-            first = next((seconds for seconds in times if seconds is not None), None)
-            if first is not None or step > 1:
-                self._first_steps[job] = first if step <= 1 else None
         new = step is None or step != self._steps.get(job)
         if step is not None:
             self._steps[job] = step
@@ -372,7 +365,7 @@ class _Sums:
             figures[COST] = Figure(cost, Provenance.DERIVED)
         if price is not None and (seconds := self._seconds_per_epoch(job)) is not None:
             figures[EPOCH_COST] = Figure(nodes * price / HOUR * seconds, Provenance.DERIVED)
-        if (first := self._first_steps.get(job)) is not None:
+        if (first := cluster.first_steps.get(job)) is not None:
             figures[FIRST_STEP] = Figure(first, Provenance.REPORTED)
         begun = self._first.time
         return Side(

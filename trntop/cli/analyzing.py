@@ -39,7 +39,12 @@ def analyze(args: Namespace) -> int:
     sources = parse_all(args.sources)
     settings = settings_of(args)
     choice = choice_of(args, settings)
-    first, last, seconds = _watch(sources, settings, args.seconds)
+    inputs = rule_inputs(settings.rules)
+    if args.markdown:
+        from trntop.exporters.report import COMPILED
+
+        inputs |= COMPILED
+    first, last, seconds = _watch(sources, settings, args.seconds, inputs)
     if args.json:
         _report_json(last, seconds, choice)
     elif args.markdown:
@@ -62,12 +67,21 @@ def _warn_if_too_short(last: View, seconds: float) -> None:
         print(f"trntop: {seconds:.3g} s are too short: {texts}", file=sys.stderr)
 
 
-def _watch(sources: list[Source], settings: Settings, seconds: float) -> tuple[View, View, float]:
-    """The first and the last view, and the seconds seen between them."""
+def _watch(
+    sources: list[Source], settings: Settings, seconds: float, inputs: frozenset[str]
+) -> tuple[View, View, float]:
+    """The first and the last view, and the seconds seen between them.
+
+    Args:
+        sources: of the user.
+        settings: of the user.
+        seconds: for which live sources are watched.
+        inputs: the quantities that are needed of recordings and simulations.
+    """
     if sources[0].stream:
         if opening.endless(sources):
             raise UsageError(f"{sources[0].text} never ends; add minutes, e.g. sim:demo?minutes=10")
-        return opening.played(sources, settings, rule_inputs(settings.rules))
+        return opening.played(sources, settings, inputs)
     session = opening.session(sources, settings)
     first = session.view
     session.start()

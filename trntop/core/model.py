@@ -551,6 +551,8 @@ class Cluster:
     """Totals of all nodes from a Prometheus backend, if any."""
     phases: Mapping[str, Phase] = field(default_factory=dict)
     """Job → what its run is doing, as the rules read it; empty for a cluster not yet judged."""
+    first_steps: Mapping[str, float] = field(default_factory=dict)
+    """Job → seconds of its first step, where the rules saw it begin."""
     judges: tuple[Judge, ...] = ()
     """Aggregators whose incidents are shown; nodes without one are judged here."""
     aggregated: bool | None = None

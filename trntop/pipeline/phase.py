@@ -190,6 +190,8 @@ class Run:
     why: str = ""
     announced: bool = False
     """Whether a training process reported the stage."""
+    first_step: float | None = None
+    """Seconds of step 0 or 1, with what compiles in it; None if the run began before."""
     ended: bool = False
     """Whether its processes have ended in this tick."""
     moved: float | None = None
@@ -349,11 +351,14 @@ class Run:
             return bool(np.isnan(self.step)) and works
         self.seen = seen.time
         before, self.newest = self.newest, newest
+        seconds = median(seen.column("job_step_seconds")[self.reports])
+        starts = newest <= 1.0 and (self.first_step is None or newest < self.step)
+        if starts and seconds is not None:
+            self.first_step = seconds
         if newest <= before:
             return False  # lower: the rank that was ahead is silent, or the job started over
         if newest <= self.step:
             self.steps, self.began, self._warm = 0, seen.time, False  # from a checkpoint
-        seconds = median(seen.column("job_step_seconds")[self.reports])
         apart = seen.time - self.moved if self.moved is not None else 0.0
         if np.isnan(self.step):
             apart = 0.0

@@ -127,6 +127,14 @@ class Runs:
         found = {job or "": run.phase(now) for job, run in self.by_job.items()}
         return {job: phase for job, phase in found.items() if phase is not None}
 
+    def first_steps(self) -> dict[str, float]:
+        """Job → seconds of its first step, where that was seen."""
+        return {
+            job: run.first_step
+            for job, run in self.by_job.items()
+            if job is not None and run.first_step is not None
+        }
+
     def _note_activity(self, tick: Tick, seen: Observation) -> None:
         nodes, works, rates = self.nodes, seen.works, seen.rates
         nodes.active[works] = tick.time

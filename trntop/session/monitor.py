@@ -293,7 +293,12 @@ class Monitor:
             self._incidents = self._analyzer.tick(cluster)
             self._coverage = self._analyzer.coverage
             aggregated = None if self._judges is None else self._judges.aggregated
-            cluster = replace(cluster, phases=self._analyzer.phases, aggregated=aggregated)
+            cluster = replace(
+                cluster,
+                phases=self._analyzer.phases,
+                first_steps=self._analyzer.first_steps,
+                aggregated=aggregated,
+            )
             return with_stalled(cluster, self._incidents, self._analyzer.job_of)
         rest = {name: view for name, view in cluster.nodes.items() if name not in judge_of}
         newest: dict[str, float] = {}
@@ -307,7 +312,8 @@ class Monitor:
         coverages = self._judges.coverages(set(judge_of.values()))
         self._coverage = joined([*coverages, *([self._analyzer.coverage] if rest else [])])
         phases, judges = self._phases.tick(cluster), self._judges.of(Counter(judge_of.values()))
-        cluster = replace(cluster, phases=phases, judges=judges)
+        first_steps = self._phases.first_steps
+        cluster = replace(cluster, phases=phases, first_steps=first_steps, judges=judges)
         return with_stalled(cluster, self._incidents, self._phases.job_of)
 
     def _record(self, cluster: Cluster, means: dict[str, float]) -> None:

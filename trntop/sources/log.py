@@ -1,7 +1,8 @@
 """Lines of training logs: `{"file", "job", "lines": [{"text", "values"?}, …]}`.
 
 `"timeouts": {"count", "lines"}` and `"compilations": {"hits", "misses", "seconds"}` count what the
-log has reported since the payload before; see `trntop.sources.log_events`.
+log has reported since the payload before, `"interruptions": [text]` are its lines on restarts; see
+`trntop.sources.log_events`.
 
 The forms are those that the training libraries for Trainium print: TorchTitan
 (`MetricsProcessor.log`), the pretraining examples of NeuronX Distributed, the progress bar of
@@ -173,6 +174,7 @@ class _Lines(msgspec.Struct):
     job: str = ""
     lines: list[_Line] = []
     timeouts: _Timeouts | None = None
+    interruptions: list[str] = []
     compilations: dict[str, float] | None = None
 
 
@@ -245,7 +247,8 @@ def decode(data: bytes) -> Sample:
             newest.pop(form, None)
             newest[form] = found
     deltas = _deltas(record)
-    if not newest and not deltas:
+    events = _events(record)
+    if not newest and not deltas and not events:
         raise DecodeError("no line of a known form")
     values = {name: value for found in newest.values() for name, value in found.items()}
     columns = {
@@ -260,14 +263,18 @@ def decode(data: bytes) -> Sample:
         keys={Entity.JOB: (job,)} if newest else {},
         columns=columns,
         deltas=deltas,
-        problems=(*_timeouts(record), *problems),
+        problems=(*events, *problems),
         part=f"{job}/{clean(record.file)}",
     )
 
 
-def _timeouts(record: _Lines) -> list[str]:
+def _events(record: _Lines) -> list[str]:
+    """What the log reports that explains why a run stands still."""
     lines = record.timeouts.lines[:MAX_TIMEOUTS] if record.timeouts else []
-    return [found for line in lines if (found := log_events.collective_timeout(line[:MAX_TEXT]))]
+    found = [log_events.collective_timeout(line[:MAX_TEXT]) for line in lines]
+    newest = reversed(record.interruptions[-MAX_TIMEOUTS:])
+    found += [log_events.interruption(line[:MAX_TEXT]) for line in newest]
+    return [*filter(None, found)]
 
 
 def _deltas(record: _Lines) -> dict[str, float]:
@@ -290,7 +297,7 @@ SOURCE = Source(
     collector="trntop.collectors.training_log",
     stale_after=60.0,  # a log may print each tenth step only
     gives="step, loss, tokens/s, MFU and step time from the lines a training run prints; compile "
-    "time, lookups in the compile cache, collectives that timed out",
+    "time, lookups in the compile cache, collectives that timed out, restarts by HyperPod",
     origin="the files named in the setting `collect.logs`",
     needs="a log of TorchTitan, NxD, NeMo, optimum-neuron, or a pattern in `collect.log_patterns`",
     without="these values, unless step telemetry reports them",

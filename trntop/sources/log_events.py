@@ -1,4 +1,4 @@
-"""Lines of training logs that report an event: compilations, cache lookups, collective time-outs.
+"""Lines of logs that report an event: compilations, cache lookups, time-outs, interruptions.
 
 Forms, as public logs have them:
 
@@ -14,6 +14,17 @@ Forms, as public logs have them:
   `[PG 1 Rank 0] Exception (either an error or timeout) detected by watchdog at work: 1580, last
   enqueued NCCL work: 1582, last completed NCCL work: 1579.`
   Before PyTorch 2.2 the sizes are missing.
+- SageMaker HyperPod: `srun --auto-resume=1` on Slurm (AWS's walk-throughs of auto-resume, for GPUs
+  and for NeuronX Distributed), the agent of the training operator on EKS (package
+  `hyperpod-elastic-agent`: `logging.py`, `set_agent_state`), and detections of the health
+  monitoring agent (SageMaker developer guide, "Health Monitoring System"; CloudWatch keeps them in
+  the streams `SagemakerHealthMonitoringAgent`):
+  `[Auto Resume] Error: JobID: 5 StepID: 0 TaskID: 0 Task failed on node ip-10-1-184-86`
+  `[Auto Resume] Info: JobID: 82 StepID: 0 Retrying step. Attempt number: 1`
+  `[HyperPodElasticAgent] 2025-09-01 10:00:00,000 [INFO] [rank3-restart0] …: Transitioned from
+  AgentState.RUNNING to AgentState.FAULTED`
+  `{"level":"info", …, "details: ":{"severity":"warn", …, "reason":"XidHardwareFailure", …},
+  "HealthMonitoringAgentDetectionEvent":"HealthEvent"}`
 """
 
 import re
@@ -25,6 +36,12 @@ MODULES = 4096
 SPANS = 256
 """Times of compilations that are kept apart, to count overlaps once."""
 MAX_SECONDS = 24 * 3600.0
+
+SIGNS = (
+    b"C_WRAPPER||", b"atchdog", b"[Auto Resume]", b"[HyperPodElasticAgent]",
+    b"HealthMonitoringAgentDetectionEvent",
+)  # fmt: skip
+"""One of them is in each line that reports an event."""
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6}):")
 _MODULE = re.compile(r"\bMODULE_\w{1,64}(?:\+\w{1,64})?")
@@ -39,6 +56,30 @@ _COMPLETED = re.compile(
     r"last enqueued \w{1,16} work: (?P<enqueued>\d{1,15}), "
     r"last completed \w{1,16} work: (?P<completed>\d{1,15})"
 )
+# The messages that change what a run does; those in between are left out. "Droping" is AWS's.
+_RESUME = re.compile(
+    r"\[Auto Resume\] \w{1,16}: JobID: (?P<job>\d{1,15}) (?:\w{1,16}: \d{1,15} ){0,2}"
+    r"(?P<text>Task failed on node |Job failed - replacing nodes|Droping unhealthy nodes"
+    r"|Job Expansion complete|Retrying step\. Attempt number: )(?P<rest>[\w.-]{0,64})"
+)
+_AGENT = re.compile(
+    r"\[HyperPodElasticAgent\] .{0,200}\[rank(?P<rank>-?\d{1,9})-restart(?P<restart>\d{1,9})\] "
+    r".{1,400}: Transitioned from AgentState\.\w{1,16} to AgentState\.(?P<state>FAULTED|STOPPING)"
+)
+_DETECTION = '"HealthMonitoringAgentDetectionEvent"'
+_REASON = re.compile(r'"reason": ?"(?P<reason>\w{1,128})"')
+
+
+def interruption(text: str) -> str:
+    """What a line of HyperPod reports of a run that fails or restarts; empty for any other line."""
+    if match := _RESUME.search(text):
+        return f"HyperPod auto-resume of Slurm job {match['job']}: {match['text']}{match['rest']}"
+    if match := _AGENT.search(text):
+        done = "stops its training" if match["state"] == "STOPPING" else "has detected a fault"
+        return f"HyperPod agent of rank {match['rank']} {done}, restarts {match['restart']}"
+    if _DETECTION in text and (match := _REASON.search(text)):
+        return f"HyperPod health monitoring agent: {match['reason']}"
+    return ""
 
 
 def collective_timeout(text: str) -> str:

@@ -23,7 +23,7 @@ from trntop.pipeline.tick import Tick
 class StallTuning:
     """How long a job may pause before it has stalled."""
 
-    max_timeouts: int = 4
+    max_events: int = 4
     """Lines of training logs that are listed as evidence."""
 
     spin_limit: float = 8.0
@@ -185,7 +185,7 @@ class Hang(_Stalls):
         reasons = reason.replace("is ", "are ", 1) if len(names) > 1 else reason
         culprit = f"; {_listed(names)} {reasons}" if names else NO_CULPRIT
         evidence = [Evidence(f"{name} {reason}", name) for name in names]
-        evidence += islice(_timeouts(run, tick), TUNING.max_timeouts)
+        evidence += islice(_log_events(run, tick), TUNING.max_events)
         node = names[0] if len(names) == 1 else None
         return self._verdict(key, tick, node=node, culprit=culprit, evidence=evidence)
 
@@ -211,12 +211,12 @@ class CheckpointStall(_Stalls):
         return max(TUNING.min_checkpoint, TUNING.pause_factor * usual)
 
 
-def _timeouts(run: Run, tick: Tick) -> Iterator[Evidence]:
-    """The collectives that timed out, as the training logs of the run's nodes report them."""
+def _log_events(run: Run, tick: Tick) -> Iterator[Evidence]:
+    """Collectives that timed out, and restarts, as the logs of the run's nodes report them."""
     for place in run.places.tolist():
         view = tick.views[place]
         for source in view.frame.sources:
-            if source.name == LOG and "timed out" in source.reason:
+            if source.name == LOG and ("timed out" in source.reason or "HyperPod" in source.reason):
                 yield Evidence(f"training log: {source.reason}", view.name)
 
 
