@@ -6,9 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import captures
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
+from tests.captures import needs_captures
 from trntop.analysis.rulebook import NEXT_STEPS
 from trntop.catalog import CATALOG, NEURON_MONITOR, PROFILES, Entity
+from trntop.cli import main
 from trntop.core.model import (
     Allocation,
     ClusterTotals,
@@ -346,3 +349,59 @@ def test_pretty_is_the_same_document() -> None:
     pretty = document.encode(found, pretty=True)
     assert pretty.count(b"\n") > 100
     assert strict(pretty) == strict(document.encode(found))
+
+
+@needs_captures
+def test_the_public_report_is_shown_exactly(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every number of a real report, worked out here from its raw JSON."""
+    assert main(["snapshot", "--json", str(captures.NEURON_MONITOR)]) == 0
+    node = json.loads(capsys.readouterr().out)["nodes"][0]
+    raw = json.loads(captures.NEURON_MONITOR.read_bytes())
+    runtime = raw["neuron_runtime_data"][0]
+    report = runtime["report"]
+    stats, memory = report["execution_stats"], report["memory_used"]["neuron_runtime_used_bytes"]
+    shown = node["runtimes"][0]
+    assert (shown["pid"], shown["tag"]) == (runtime["pid"], runtime["neuron_runtime_tag"])
+    expected = {
+        "host_memory_used_bytes": memory["host"],
+        "device_memory_used_bytes": memory["neuron_device"],
+        "loaded_models": 0,
+        "execution_period_seconds": stats["period"],
+    }
+    for name, value in report["neuron_runtime_vcpu_usage"]["vcpu_usage"].items():
+        expected[f"vcpu_{name}_ratio"] = value / 100
+    for name, value in stats["execution_summary"].items():
+        expected[f"executions_{name}_per_second"] = value / stats["period"]
+    for name, value in stats["error_summary"].items():
+        expected[f"errors_{name}_per_second"] = value / stats["period"]
+    for name, percentiles in stats["latency_stats"].items():
+        for percentile, value in percentiles.items():
+            expected[f"{name}_{percentile}_seconds"] = value
+    found = {name.removeprefix("runtime_"): value for name, value in shown.items()}
+    assert found == {
+        **{name: pytest.approx(value, rel=1e-12) for name, value in expected.items()},
+        "pid": 7685, "tag": "7685", "error": None, "models": [], "cores": [0, 1],
+    }  # fmt: skip
+    counters = report["neuroncore_counters"]["neuroncores_in_use"]
+    for core in node["cores"]:
+        counter = counters[str(core["core"])]
+        assert core["neuroncore_utilization_ratio"] == counter["neuroncore_utilization"] / 100
+        assert core["neuroncore_flops_per_second"] == counter["effective_flops"]
+        parts = memory["usage_breakdown"]["neuroncore_memory_usage"][str(core["core"])]
+        assert {name: core[f"neuroncore_memory_{name}_bytes"] for name in parts} == parts
+        assert core["neuroncore_memory_used_bytes"] == sum(parts.values())
+    device = node["devices"][0]
+    hardware = raw["neuron_hardware_info"]
+    ecc = raw["system_data"]["neuron_hw_counters"]["neuron_devices"][0]
+    assert device["device_memory_total_bytes"] == hardware["neuron_device_memory_size"]
+    assert device["device_memory_used_bytes"] == memory["neuron_device"]
+    for name, value in ecc.items():
+        if name != "neuron_device_index":
+            assert device[f"device_{name}_events"] == value
+    facts = {name.removeprefix("instance_"): value for name, value in raw["instance_info"].items()}
+    assert node["facts"].items() >= {
+        "instance_id": facts["id"], "instance_type": facts["type"], "ami_id": facts["ami_id"],
+        "availability_zone": facts["availability_zone"], "region": facts["region"],
+        "neuron_device_type": hardware["neuron_device_type"],
+        "neuroncore_version": hardware["neuroncore_version"],
+    }.items()  # fmt: skip
