@@ -26,6 +26,10 @@ from .address import Address
 
 MAX_BYTES = 64 << 20
 """Longest response, some 300,000 series."""
+MAX_ITEMS = 1_200_000
+"""Most objects and arrays of a response: a series has three. An empty one takes 3 bytes on the wire
+and a hundred in memory.
+"""
 SECONDS = 10.0
 """Timeout of a query."""
 SLACK = 2.0
@@ -276,6 +280,8 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _decoded(body: bytes) -> _Response:
+    if body.count(b"{") + body.count(b"[") > MAX_ITEMS:
+        raise BackendError("a response with too many series: narrow it with match=")
     try:
         response = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

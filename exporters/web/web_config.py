@@ -18,6 +18,9 @@ from trntop.core.errors import SettingsError
 from trntop.core.text import clean
 
 MAX_BYTES = 256 << 10
+"""Limit of a certificate or a key."""
+MAX_YAML = 64 << 10
+"""Limit of the file, some 700 users: PyYAML needs half a second, in the loop of the scrapes."""
 MAX_COST = 16
 """Limit of a bcrypt hash's cost: 16 takes seconds, and a first scrape would time out above."""
 _HASH = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}", re.ASCII)
@@ -97,7 +100,7 @@ def tls_context(config: TlsServer, folder: Path) -> ssl.SSLContext:
     return context
 
 
-def read_file(path: Path) -> bytes:
+def read_file(path: Path, most: int = MAX_BYTES) -> bytes:
     """The content of a file.
 
     Raises:
@@ -108,18 +111,18 @@ def read_file(path: Path) -> bytes:
         if not stat.S_ISREG(path.stat().st_mode):
             raise SettingsError(f"{path}: not a regular file")
         with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(most + 1)
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise SettingsError(f"{path}: longer than {MAX_BYTES >> 10} KiB")
+    if len(data) > most:
+        raise SettingsError(f"{path}: longer than {most >> 10} KiB")
     return data
 
 
 def _parse(path: Path) -> Any:
     try:
         # All scalars are strings: no user is named False.
-        return yaml.load(read_file(path), yaml.BaseLoader)
+        return yaml.load(read_file(path, MAX_YAML), yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         reason = clean(error.problem or error.context or "damaged")

@@ -193,13 +193,23 @@ class TestPatterns:
         assert pattern.search("a step 5")
 
     @pytest.mark.parametrize(
+        "text", [r"(?P<step>(a+)+)$", r"(?P<step>(a|a)*)b", "(?P<step>.*.*.*.*)x"]
+    )
+    def test_fault_60_an_expression_takes_linear_time(self, text: str) -> None:
+        """With `re`, each of these needs more steps than the machine has left to live."""
+        (pattern,) = compile_patterns([text])
+        assert pattern.search("a" * 4095 + "!") is None
+
+    @pytest.mark.parametrize(
         ("text", "complaint"),
         [
-            ("(", r"collect.log_patterns: '\(' is not a regular expression: missing \), unter"),
+            ("(", r"collect.log_patterns: '\(' is not a regular expression of RE2: missing \): "),
             ("a+", r"'a\+' has no named group; known are step, step_seconds, loss, grad_norm, mf"),
             (r"(?P<lr>\d)(?P<loss>x)", "has unknown groups: lr; known are step, "),
-            ("(?P<step>x){999999999999}", "is not a regular expression: the repetition number"),
+            ("(?P<step>x){1001}", "is not a regular expression of RE2: invalid rep"),
             ("(" * 9999, "is not a regular expression"),
+            (r"(?P<step>\d+)(?=x)", r"is not a regular expression of RE2: invalid perl operator"),
+            (r"(?P<step>\d+)\1", "is not a regular expression of RE2: invalid escape sequence"),
         ],
     )
     def test_what_cannot_be_used_is_named(self, text: str, complaint: str) -> None:

@@ -271,3 +271,22 @@ def test_importing_settings_is_cheap() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True
     )
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" + ".a" * 100_000 + " = 1",
+        "[collect]\n" + '"a" . ' * 100_000 + "a = 1",
+        "[" + ".".join("a" * 50_000) + "]",
+        "x = {" + "'a'." * 100_000 + "a = 1}",
+    ],
+)
+def test_fault_60_a_key_of_many_parts_is_refused_before_it_is_parsed(
+    tmp_path: Path, text: str
+) -> None:
+    """tomllib needs the square of its parts: minutes, and gigabytes."""
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    with pytest.raises(SettingsError, match="a key has more than 32 parts"):
+        load(path, {})

@@ -231,6 +231,28 @@ def test_a_bomb_is_cut_at_the_limit(tmp_path: Path, pack: Pack) -> None:
     assert recording.damage.note().endswith("reading stopped after 1 MiB")
 
 
+def test_fault_28_newlines_without_a_reading_end_the_pass(tmp_path: Path) -> None:
+    """10 KB expand to 320 MB of newlines; 20 GiB of them kept `analyze` busy for minutes."""
+    encoder = zstandard.ZstdCompressor().compressobj()
+    bomb = encoder.compress(envelope(0))
+    bomb += b"".join(encoder.compress(b"\n" * (1 << 20)) for _ in range(320)) + encoder.flush()
+    recording = write(tmp_path / "run", bomb)
+    assert [each.time for each in recording] == [1000.0]
+    assert recording.damage.note() == "reading stopped: no reading in 32 MiB"
+    assert recording.damage.read < 34 << 20
+
+
+@PACKS
+def test_fault_28_readings_that_are_all_the_same_end_the_pass(tmp_path: Path, pack: Pack) -> None:
+    recording = write(tmp_path / "run", pack(envelope(0) * 200_000))
+    found = sum(1 for _ in recording)
+    if recording.path.stat().st_size < 200_000:
+        assert found < 100_000
+        assert "more readings than a file of its size can have" in recording.damage.note()
+    else:
+        assert found == 200_000, "it is not compressed"
+
+
 def test_what_is_written_after_the_opening_is_not_read(tmp_path: Path) -> None:
     recording = write(tmp_path / "run", [envelope(0), envelope(1)])
     with recording.path.open("ab") as file:

@@ -26,6 +26,12 @@ from trntop.core.suggest import unknown
 
 MAX_FILE_BYTES = 1 << 20
 """Size limit of the settings file."""
+MAX_KEY_PARTS = 32
+"""Parts of a dotted key; settings have two. tomllib needs their square in time and memory."""
+_DEEP_KEY = re.compile(
+    r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
+    rf"{{{MAX_KEY_PARTS}}}"
+)
 
 _PREFIX = "TRNTOP_"
 _PORT = r"(\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
@@ -70,7 +76,8 @@ class Collect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     logs: tuple[Text, ...] = ()
     """Training logs to follow, such as `/var/log/train/*.log`."""
     log_patterns: tuple[Text, ...] = ()
-    """Additional log line patterns: regular expressions with named groups `step`, `step_seconds`,
+    """Additional log line patterns: regular expressions of RE2 (no look-around, no references to
+    groups; any line takes linear time) with named groups `step`, `step_seconds`,
     `loss`, `tokens_per_second`, `tokens_per_second_per_device`, `samples_per_second`, `mfu`
     (percent), `epoch` or `grad_norm`.
     """
@@ -384,6 +391,9 @@ def _from_file(
 ) -> tuple[dict[str, Any], tuple[CustomRule, ...]]:
     """Values by dotted key, and rules, from a TOML file."""
     text = _read(path)
+    if deep := _DEEP_KEY.search(text):
+        row = text.count("\n", 0, deep.start()) + 1
+        raise SettingsError(f"{path}, line {row}: a key has more than {MAX_KEY_PARTS} parts")
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

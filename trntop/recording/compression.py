@@ -16,6 +16,8 @@ BLOCK = 256 << 10
 """Bytes read from a file at once."""
 
 _ZSTD_WINDOW = 128 << 20
+_PIECE = 1 << 20
+"""Bytes of content delivered at once: a reader may stop after each."""
 
 
 class BrokenStreamError(Exception):
@@ -115,8 +117,8 @@ def blocks(file: BinaryIO, codec: Codec | None, size: int | None = None) -> Iter
                 content = decoder.decompress(block)
             except failure as error:
                 raise BrokenStreamError(f"damaged {codec.name} file") from error
-            if content:
-                yield content
+            for start in range(0, len(content), _PIECE):
+                yield content[start : start + _PIECE]
             block = decoder.unused_data
     if not decoder.eof:
         raise BrokenStreamError(f"truncated {codec.name} file: cut off, or still being written")

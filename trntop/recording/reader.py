@@ -7,6 +7,7 @@ is rejected before the first reading.
 
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,6 +41,15 @@ class Limits:
     decoded: int = 16 << 30
     """Bytes read in total, decompressed."""
     nodes: int = 4096
+    barren: int = 32 << 20
+    """Bytes without a reading after which reading stops: newlines expand 30,000 times."""
+    spare_objects: int = 10_000
+    """Objects read in addition to one for each byte of the file: a reading with its own time takes
+    more than that, however it is compressed.
+    """
+    spare_bytes: int = 1 << 30
+    ratio: int = 1000
+    """Bytes read from a compressed file: `spare_bytes`, and `ratio` for each of its bytes."""
 
 
 DEFAULT_LIMITS = Limits()
@@ -55,11 +65,15 @@ class Damage:
         """Objects that are not readings."""
         self.surplus = 0
         """Readings dropped because of `Limits.nodes`."""
-        self.is_cut = False
-        """Whether `Limits.decoded` ended the pass."""
+        self.read = 0
+        """Bytes read so far."""
+        self.fruitful = 0
+        """Bytes read when the newest reading was found."""
+        self.cut_after = 0
+        """Bytes after which a limit ended the pass; 0 if none did."""
         self.error = ""
         """Another reason that ended the pass early."""
-        self._limits = limits
+        self.limits = limits
 
     @property
     def skipped(self) -> int:
@@ -68,7 +82,7 @@ class Damage:
 
     def note(self) -> str:
         """One line for the user, empty without losses."""
-        limits = self._limits
+        limits = self.limits
         parts = []
         if self.framer.partial:
             lost = _count(self.framer.partial, "byte")
@@ -80,8 +94,8 @@ class Damage:
         if self.surplus:
             dropped = _count(self.surplus, "reading")
             parts.append(f"{dropped} dropped: more than {limits.nodes:,} nodes")
-        if self.is_cut:
-            parts.append(f"reading stopped after {_size(limits.decoded)}")
+        if self.cut_after:
+            parts.append(f"reading stopped after {_size(self.cut_after)}")
         if self.error:
             parts.append(self.error)
         return "; ".join(parts)
@@ -188,9 +202,12 @@ class Recording:
     def _read(self, offset: int, damage: Damage) -> Iterator[Reading]:
         with _open(self.path) as file:
             file.seek(offset)
-            frames = _frames(
-                blocks(file, self._codec, self._size - offset), self._limits.decoded, damage
-            )
+            limits = self._limits
+            most = limits.decoded
+            if self._codec is not None:
+                most = min(most, limits.spare_bytes + limits.ratio * self._size)
+            content = blocks(file, self._codec, self._size - offset)
+            frames = _frames(content, most, damage, limits.spare_objects + self._size)
             if self.plain:
                 yield from self._of_reports(frames, os.fstat(file.fileno()).st_mtime, damage)
             else:
@@ -205,8 +222,10 @@ class Recording:
                 damage.rejected += envelope is None or envelope.recording is None
             elif reading.node not in nodes and len(nodes) >= self._limits.nodes:
                 damage.surplus += 1
+                damage.fruitful = damage.read
             else:
                 nodes.add(reading.node)
+                damage.fruitful = damage.read
                 yield reading
 
     def _of_reports(
@@ -221,6 +240,7 @@ class Recording:
                 if not first:
                     time += longest_period(report)
                 first = False
+                damage.fruitful = damage.read
                 yield Reading(node, "neuron-monitor", time, report)
 
     def _last(self) -> Reading | None:
@@ -316,23 +336,32 @@ def _introduction(
         return header, False
     if objects:
         reason = "it contains neither readings nor neuron-monitor reports"
-    elif damage.is_cut:
+    elif damage.cut_after:
         reason = f"no JSON object in the first {_size(limits.line)}"
     else:
         reason = damage.error or "it contains no JSON object"
     raise RecordingError(f"{path} is not a recording: {reason}")
 
 
-def _frames(content: Iterator[bytes], limit: int, damage: Damage) -> Iterator[bytes]:
-    """The objects in the first `limit` bytes; errors are noted in `damage`, not raised."""
-    framer = damage.framer
-    total = 0
+def _frames(
+    content: Iterator[bytes], limit: int, damage: Damage, objects: int = sys.maxsize
+) -> Iterator[bytes]:
+    """The objects in the first `limit` bytes, at most so many; errors are noted, not raised."""
+    framer, limits = damage.framer, damage.limits
     try:
         for block in content:
-            yield from framer.feed(block[: limit - total])
-            total += len(block)
-            if total > limit:
-                damage.is_cut = True
+            frames = framer.feed(block[: limit - damage.read])
+            damage.read += len(block)
+            objects -= len(frames)
+            yield from frames
+            if damage.read > limit:
+                damage.cut_after = limit
+                return
+            if objects < 0:
+                damage.error = "reading stopped: more readings than a file of its size can have"
+                return
+            if damage.read - damage.fruitful > limits.barren:
+                damage.error = f"reading stopped: no reading in {_size(limits.barren)}"
                 return
     except BrokenStreamError as error:
         damage.error = str(error)

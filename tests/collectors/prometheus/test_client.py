@@ -126,6 +126,17 @@ def test_an_endless_matrix_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
         assert server.dropped.wait(5)
 
 
+def test_fault_28_empty_series_are_counted_before_they_take_memory() -> None:
+    """16 MB of `{}` would take 640 MB as series."""
+    rows = b"{}," * (client_module.MAX_ITEMS + 1) + b"{}"
+    body = b'{"status":"success","data":{"resultType":"vector","result":[' + rows + b"]}}"
+    with (
+        engine(lambda _: Answer(pieces=iter([body]))) as server,
+        pytest.raises(BackendError, match="too many series: narrow it with match="),
+    ):
+        ask(server)
+
+
 def test_numbers_that_are_none_are_absent_and_warnings_are_told() -> None:
     answer = vector(
         [({"n": "1"}, "NaN"), ({"n": "2"}, "+Inf"), ({"n": "3"}, "x"), ({"n": "4"}, "2.5")],

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from trntop.core.errors import SettingsError
-from trntop.exporters.web.web_config import MAX_BYTES, TlsServer, WebConfig, read
+from trntop.exporters.web.web_config import MAX_YAML, TlsServer, WebConfig, read
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
 
@@ -94,7 +94,7 @@ def test_an_empty_file_is_the_defaults(file: Path, text: str) -> None:
         ("[" * 2000, ": not YAML"),
         (b"\xff\xfe\xff", ": not YAML"),
         (b"a: \x00", ": not YAML"),
-        ("#" * (MAX_BYTES + 1), ": longer than 256 KiB"),
+        ("#" * (MAX_YAML + 1), ": longer than 64 KiB"),
     ],
 )
 def test_a_mistake_is_named(file: Path, text: str | bytes, said: str) -> None:
@@ -114,3 +114,13 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     ):
         with pytest.raises(SettingsError, match=said):
             read(tmp_path / name)
+
+
+def test_fault_60_aliases_that_expand_to_millions_cost_nothing(file: Path) -> None:
+    """Ten levels of ten aliases each: 10^10 users, if anything expanded them."""
+    first = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]"
+    levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 11)]
+    users = "basic_auth_users: *a10"
+    assert error_in(file, "\n".join([first, *levels, users])).startswith(": unknown key `a0`")
+    nested = "basic_auth_users: &a0 {x: y}\ntls_server_config: {cert_file: *a0, key_file: *a0}"
+    assert ": Expected `str`, got `object`" in error_in(file, nested)
