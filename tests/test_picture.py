@@ -15,7 +15,7 @@ RED, GREY = Style(color="#ff0000"), Style(color="#777777", bgcolor="#111111")
 
 def drawn(*rows: list[Segment], ground: str = "#000000") -> ElementTree.Element:
     width = max(sum(segment.cell_length for segment in row) for row in rows)
-    return ElementTree.fromstring(svg([[Strip(row)] for row in rows], width, ground, "a <title>"))
+    return ElementTree.fromstring(svg([[[Strip(row)] for row in rows]], width, ground, "a <title>"))
 
 
 def texts(picture: ElementTree.Element) -> list[tuple[str | None, str | None, str | None]]:
@@ -75,3 +75,19 @@ async def test_a_screen_asks_no_other_machine_for_anything() -> None:
     assert "http" not in picture.replace("http://www.w3.org/2000/svg", "")
     assert ElementTree.fromstring(picture).get("viewBox") == "0 0 820 476"
     assert "trn-000" in picture
+
+
+def test_an_animation_shows_one_frame_at_a_time() -> None:
+    rows = [[Strip([Segment(text, RED)])] for text in ("one", "two", "three")]
+    text = svg([[row] for row in rows], 5, "#000000", "x", still=1)
+    groups = [
+        group
+        for group in ElementTree.fromstring(text).iter(f"{SVG}g")
+        if group.get("class", "").startswith("s ")
+    ]
+    assert ["".join(group.itertext()).strip() for group in groups] == ["one", "two", "three"]
+    assert [group.get("class") for group in groups] == ["s s0", "s s1", "s s2"]
+    assert text.count("fill:#ff0000") == 1, "frames share their styles"
+    assert ".s{visibility:hidden;animation:s 12s step-end infinite}" in text
+    assert ".s2{animation-delay:-4s}" in text
+    assert ".s1{visibility:visible}" in text

@@ -6,7 +6,7 @@ A cell is 10 × 19 units, which is what a character takes in the usual fonts at 
 Blocks are drawn as rectangles, since fonts leave gaps between them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from html import escape
 from itertools import chain
@@ -30,46 +30,85 @@ FONT = "16.6px ui-monospace,Menlo,'DejaVu Sans Mono',monospace"
 BLOCKS = "▁▂▃▄▅▆▇█"
 """From an eighth of a cell to a whole one, from below."""
 LINE = "text-decoration"
+SECONDS = 4
+"""Of each frame of an animation."""
 DIM = 0.4
 """How much of its background a dimmed character takes on."""
 
 
-def screenshot(app: App[Any], title: str = "trntop") -> str:
+Lines = Iterable[Iterable[Strip]]
+"""Strips of each row, side by side."""
+
+
+def painted(app: App[Any]) -> Lines:
     """The screen of an app, as painted."""
     update = app.screen._compositor.render_update(
         full=True, screen_stack=app._background_screens, simplify=True
     )
     assert isinstance(update, LayoutUpdate)
-    return svg(update.strips, app.size.width, app.theme_variables["background"], title)
+    return update.strips
 
 
-def svg(lines: Iterable[Iterable[Strip]], width: int, ground: str, title: str) -> str:
-    """Draws a screen.
+def screenshot(app: App[Any], title: str = "trntop") -> str:
+    """The screen of an app as a picture."""
+    return svg([painted(app)], app.size.width, app.theme_variables["background"], title)
+
+
+def svg(frames: Sequence[Lines], width: int, ground: str, title: str, still: int = 0) -> str:
+    """Draws a screen; several are an animation without an end.
 
     Args:
-        lines: strips of each row, side by side.
+        frames: the screens.
         width: cells of a row.
         ground: the colour behind everything, as hexadecimals; any other word is the terminal's own.
         title: what the picture is called, for those who do not see it.
+        still: the frame that is shown where nothing may move.
     """
-    page = _Page(
-        ground.lower() if ground.startswith("#") else SVG_EXPORT_THEME.background_color.hex
+    ground = ground.lower() if ground.startswith("#") else SVG_EXPORT_THEME.background_color.hex
+    classes: dict[str, str] = {}
+    bodies, height = [], 0
+    for lines in frames:
+        page, count = _Page(ground, classes), 0
+        for count, strips in enumerate(lines, 1):
+            page.row(count - 1, strips)
+        bodies.append(page.body())
+        height = max(height, HEIGHT * count)
+    rules = "".join(f".{name}{{{rule}}}\n" for rule, name in classes.items())
+    if len(bodies) > 1:
+        rules += _steps(len(bodies), still)
+        bodies = [f'<g class="s s{n}">\n{body}</g>\n' for n, body in enumerate(bodies)]
+    wide, high = WIDTH * width + 2 * MARGIN, height + 2 * MARGIN
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}">\n'
+        f"<title>{escape(title, quote=False)}</title>\n"
+        f"<style>\ntext{{font:{FONT};white-space:pre}}\n{rules}</style>\n"
+        f'<rect width="{wide}" height="{high}" rx="{MARGIN}" fill="{ground}"/>\n'
+        f'<g transform="translate({MARGIN},{MARGIN})" xml:space="preserve">\n'
+        f"{''.join(bodies)}</g>\n</svg>\n"
     )
-    count = 0
-    for count, strips in enumerate(lines, 1):
-        page.row(count - 1, strips)
-    return page.svg(WIDTH * width, HEIGHT * count, title)
+
+
+def _steps(count: int, still: int) -> str:
+    """The rules that show one frame after the other."""
+    length = SECONDS * count
+    delays = "".join(f".s{n}{{animation-delay:{SECONDS * n - length}s}}\n" for n in range(count))
+    return (
+        f"@keyframes s{{0%{{visibility:visible}}{100 / count:g}%{{visibility:hidden}}}}\n"
+        f".s{{visibility:hidden;animation:s {length}s step-end infinite}}\n{delays}"
+        f".s{still}{{visibility:visible}}\n"
+        "@media(prefers-reduced-motion:reduce){.s{animation:none}}\n"
+    )
 
 
 class _Page:
     """What has been drawn so far: areas by colour, and texts."""
 
-    def __init__(self, ground: str) -> None:
+    def __init__(self, ground: str, classes: dict[str, str]) -> None:
         self._ground = ground
+        self._classes = classes
         self._behind: dict[str, list[str]] = {}
         self._blocks: dict[str, list[str]] = {}
         self._texts: list[str] = []
-        self._classes: dict[str, str] = {}
 
     def row(self, row: int, strips: Iterable[Strip]) -> None:
         """Draws a row."""
@@ -114,19 +153,12 @@ class _Page:
             f"{escape(drawn, quote=False)}</text>"
         )
 
-    def svg(self, width: int, height: int, title: str) -> str:
-        """The whole picture."""
-        rules = "".join(f".{name}{{{rule}}}\n" for rule, name in self._classes.items())
+    def body(self) -> str:
+        """The elements of the picture."""
         texts = "".join(f"{text}\n" for text in self._texts)
-        wide, high = width + 2 * MARGIN, height + 2 * MARGIN
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}">\n'
-            f"<title>{escape(title, quote=False)}</title>\n"
-            f"<style>\ntext{{font:{FONT};white-space:pre}}\n{rules}</style>\n"
-            f'<rect width="{wide}" height="{high}" rx="{MARGIN}" fill="{self._ground}"/>\n'
-            f'<g transform="translate({MARGIN},{MARGIN})" xml:space="preserve">\n'
             f'<g shape-rendering="crispEdges">\n{_areas(self._behind)}</g>\n'
-            f"{_areas(self._blocks)}{texts}</g>\n</svg>\n"
+            f"{_areas(self._blocks)}{texts}"
         )
 
 

@@ -7,14 +7,17 @@ theme, and in all themes in the first size. The page with the shots is written t
 import argparse
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
 from textual.widgets import Input
 
-from tools.picture import screenshot
+from tools.picture import painted, screenshot, svg
 from trntop.collectors.simulator import parse, simulate
 from trntop.core.model import View
 from trntop.core.settings import Settings
@@ -85,6 +88,17 @@ SHOTS = {
     "help": Shot(SICK, ("question_mark",), "Help", "`?`: how to read the screen, and every key."),
 }  # fmt: skip
 
+STORY = (
+    ("healthy: every cell is as its peers", 72, ()),
+    ("an EFA device of one node degrades: the step takes longer, for all nodes", 84, ()),
+    ("the culprit is named, with what it costs", 120, ()),
+    ("g: the device among its peers", 120, ("g",)),
+    ("5: evidence and next step", 120, ("5",)),
+)
+"""The frames of `story.svg`: caption, seconds of the demo, keys."""
+NAMED = 2
+"""The frame that is shown where nothing may move."""
+
 
 class Still(Session):
     """Shows the history up to a moment, then stops."""
@@ -114,6 +128,23 @@ def played(moment: Moment) -> tuple[tuple[View, ...], History]:
         if view.time >= START + moment.seconds:
             break
     return tuple(views), monitor.history
+
+
+async def story() -> str:
+    """A fault from its start to its evidence, as an animation."""
+    frames: list[list[Iterable[Strip]]] = []
+    size, ground = SIZES[0], ""
+    for number, (caption, seconds, keys) in enumerate(STORY, 1):
+        app = TrntopApp(Still(Moment(SICK.source, seconds)), settings=Settings(), utc=True)
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            await pilot.press(*keys)
+            await pilot.pause(0.1)
+            ground = app.theme_variables["background"]
+            style = Style(color=app.theme_variables["accent"], bold=True)
+            head = Strip([Segment(f" {number}/{len(STORY)}  {caption}", style)])
+            frames.append([[head], [], *painted(app)])
+    return svg(frames, size[0], ground, "From a healthy run to the evidence of a fault", NAMED)
 
 
 async def draw(shot: Shot, size: tuple[int, int]) -> Iterator[tuple[str, str]]:
@@ -168,8 +199,11 @@ def page() -> str:
 def main() -> None:
     """Draws what is asked for, else everything."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("shots", nargs="*", metavar="SHOT", help=f"of {', '.join(SHOTS)}")
-    wanted = parser.parse_args().shots or list(SHOTS)
+    parser.add_argument("shots", nargs="*", metavar="SHOT", help=f"of story, {', '.join(SHOTS)}")
+    wanted = parser.parse_args().shots or ["story", *SHOTS]
+    if "story" in wanted:
+        wanted.remove("story")
+        (HERE / "story.svg").write_text(asyncio.run(story()), encoding="utf-8", newline="\n")
     for name in wanted:
         for size in SIZES:
             for theme, picture in asyncio.run(draw(SHOTS[name], size)):
