@@ -1,5 +1,6 @@
 """Streams of several sources: one after the other by time, from any time on."""
 
+import json
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from tests.reports import monitor_reading, report, runtime
 from trntop.catalog import EFA_SOURCE, NEURON_MONITOR
-from trntop.cli import opening
+from trntop.cli import main, opening
 from trntop.collectors.simulator import parse, truth
 from trntop.core.model import Reading, State
 from trntop.core.settings import Settings
@@ -17,6 +18,7 @@ from trntop.core.source_spec import parse_all
 from trntop.recording.writer import Recorder
 from trntop.session.monitor import Monitor, play
 
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 BOUNDED = "sim:healthy?nodes=1&minutes=0.2&seed=3"
 
 
@@ -97,3 +99,21 @@ def test_the_demo_names_its_first_incident_after_few_ticks() -> None:
 def test_only_a_simulation_without_end_begins_sparse(tmp_path: Path) -> None:
     assert streams(BOUNDED).sparse is None
     assert streams(recording(tmp_path / "a.jsonl", "a", 1000)).sparse is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\x00\xff", b"[]"])
+def test_fault_34_damaged_profiles_are_reported_and_ignored(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    content: bytes,
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    file = tmp_path / "trntop" / "profiles.json"
+    file.parent.mkdir()
+    file.write_bytes(content)
+    assert main(["snapshot", "--json", str(FIXTURES / "neuron-monitor-trn1.2xlarge.jsonl")]) == 0
+    shown, said = capsys.readouterr()
+    assert json.loads(shown)["nodes"]
+    assert said.startswith(f"trntop: {file}: ")
+    assert said.endswith("; going on without profiles\n")

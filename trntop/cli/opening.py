@@ -183,12 +183,15 @@ def collectors(
 def known_profiles(settings: Settings) -> tuple[NeffProfile, ...]:
     """NEFF profiles saved on this machine, for recordings without profiles.
 
-    Raises:
-        SettingsError: the file cannot be read.
+    None are there if their file is damaged, which is reported.
     """
     from trntop.pipeline import profiles
 
-    return profiles.load(profiles.path_of(settings.collect, os.environ))
+    try:
+        return profiles.load(profiles.path_of(settings.collect, os.environ))
+    except SettingsError as error:
+        print_notes([f"{error}; going on without profiles"])
+        return ()
 
 
 def session(

@@ -83,6 +83,8 @@ def _fast(settings: Settings) -> Settings:
 
 
 def _settled(cluster: Cluster) -> bool:
+    if cluster.whole is not None and cluster.whole.problem and not cluster.nodes:
+        return True  # the Prometheus backend fails
     sources = [source for view in cluster.nodes.values() for source in view.frame.sources]
     return bool(sources) and all(map(_complete, sources))
 

@@ -589,9 +589,11 @@ class Cluster:
     @property
     def problems(self) -> list[str]:
         """Why sources have no data, one sentence per node and reason."""
+        backend = self.whole.problem if self.whole is not None else ""
         if not self.nodes:
-            return ["no data: no source has reported yet"]
-        found = [
+            return [f"no data: {backend or 'no source has reported yet'}"]
+        found = [f"no newer data: {backend}"] if backend else []
+        found += [
             f"no data from {view.name}: {source.reason or f'{source.name} {source.state}'}"
             for view in self.nodes.values()
             for source in view.frame.sources
