@@ -3,7 +3,7 @@
 Records are messages on a Unix socket with connections (SOCK_SEQPACKET), so that each rank has a
 buffer: the queue of a datagram socket has ten messages in a container, and all ranks of a job end
 their steps at once. Training jobs run as other users and in containers: the socket has mode 0666,
-its directory 0755. A record only has numbers of a job, and a flood is throttled.
+its directory 0755. A record holds nothing but the numbers of a job, and reading is throttled.
 
 The socket belongs to the agent. A dashboard (an observer) has a socket next to it, and only while
 there is no agent; training processes prefer the agent's.
@@ -30,26 +30,26 @@ from .throttle import rest
 
 MAX_BYTES = 4096
 """Longest record."""
-BEAT = 0.2
+READ_INTERVAL = 0.2
 """Seconds between two reads. A wakeup per record would cost the training loop some 30 µs a step,
 three times the rest.
 """
 BATCH = 64
-"""Records read of a rank at a time."""
+"""Records read from a rank at a time."""
 BURST = 0.05
-"""Seconds of work at a time."""
+"""Seconds of reading without a pause."""
 MAX_SENDERS = 512
 """Connections, far more than a node has ranks."""
 RETRY_INTERVAL = 30.0
 """Seconds between two checks of the socket."""
 OBSERVER_RETRY = 1.0
-"""The same of an observer, which must not delay an agent."""
+"""The same for an observer, which must not delay an agent."""
 
 SOCKET_REMEDY = "set collect.steps_socket to a path that can be written"
-TAKEN_REMEDY = "end it, or set collect.steps_socket here and TRNTOP_STEPS in the training job"
+IN_USE_REMEDY = "end it, or set collect.steps_socket here and TRNTOP_STEPS in the training job"
 
 
-class NoPlaceError(Exception):
+class SocketUnavailableError(Exception):
     """The socket cannot be created.
 
     Args:
@@ -63,16 +63,16 @@ class NoPlaceError(Exception):
         self.remedy = remedy
 
 
-class Mailbox:
-    """A Unix socket that every user on the machine can write to.
+class StepsSocket:
+    """The Unix socket for step telemetry, which every user on the machine can write to.
 
     Args:
-        path: of the socket. A missing directory is created, and the socket of an agent that has
-            ended is replaced.
+        path: path of the socket. A missing directory is created, and the socket of an agent that
+            has ended is replaced.
 
     Raises:
-        NoPlaceError: the path is not a socket.
-        OSError: it cannot be created; EADDRINUSE if another process listens.
+        SocketUnavailableError: the path is not a socket.
+        OSError: the socket cannot be created; EADDRINUSE if another process listens on it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -95,45 +95,50 @@ class Mailbox:
 
     @property
     def is_current(self) -> bool:
-        """Whether its path still leads to it."""
+        """Whether the path still refers to this socket."""
         return _identity(self.path) == self._identity
 
     def close(self) -> None:
-        """Removes it."""
+        """Closes the socket and removes its path."""
         self.socket.close()
         if self.is_current:
             with contextlib.suppress(OSError):
                 self.path.unlink()
 
 
-def open_mailbox(path: Path | None, *, observer: bool = False) -> Mailbox:
-    """The mailbox at `path`, or at the first default path that works.
+def open_steps_socket(path: Path | None, *, observer: bool = False) -> StepsSocket:
+    """The socket at `path`, or at the first default path that works.
 
     Args:
-        path: of the agent's socket; None is the default paths.
-        observer: open the one next to it, if there is no agent.
+        path: path of the agent's socket; None for the default paths.
+        observer: create a socket next to it instead, if there is no agent.
 
     Raises:
-        NoPlaceError: there is none.
+        SocketUnavailableError: no socket can be created.
     """
     paths = _paths(path)
     if observer:
         if agent := _agent(path):
-            found = f"an agent receives it at {clean(str(agent))}; see its page or recording"
-            raise NoPlaceError(found, "")
+            found = (
+                f"an agent receives step telemetry at {clean(str(agent))}; "
+                "see its page or recording"
+            )
+            raise SocketUnavailableError(found, "")
         paths = [agent_path.parent / OBSERVER for agent_path in paths]
     failures = []
     for candidate in paths:
         shown = clean(str(candidate))
         try:
-            return Mailbox(candidate)
+            return StepsSocket(candidate)
         except OSError as error:
             if error.errno == errno.EADDRINUSE and observer:
-                raise NoPlaceError(f"another dashboard receives it at {shown}", "") from None
+                found = f"another dashboard receives step telemetry at {shown}"
+                raise SocketUnavailableError(found, "") from None
             if error.errno == errno.EADDRINUSE:
-                raise NoPlaceError(f"another agent listens on {shown}", TAKEN_REMEDY) from None
+                found = f"another agent listens on {shown}"
+                raise SocketUnavailableError(found, IN_USE_REMEDY) from None
             failures.append(f"{shown} ({error.strerror or error})")
-    raise NoPlaceError(f"cannot listen on {', '.join(failures)}")
+    raise SocketUnavailableError(f"cannot listen on {', '.join(failures)}")
 
 
 def _paths(path: Path | None) -> list[Path]:
@@ -141,10 +146,10 @@ def _paths(path: Path | None) -> list[Path]:
 
 
 def _agent(path: Path | None) -> Path | None:
-    """The path on which an agent listens.
+    """The path on which an agent listens; None without an agent.
 
     Raises:
-        NoPlaceError: a path is not a socket.
+        SocketUnavailableError: a path is not a socket.
     """
     for candidate in _paths(path):
         with contextlib.suppress(OSError):
@@ -166,14 +171,14 @@ def _make_directory(path: Path) -> None:
 
 def _has_listener(path: Path) -> bool:
     if not stat.S_ISSOCK(path.lstat().st_mode):
-        raise NoPlaceError(f"{clean(str(path))} is not a socket")
+        raise SocketUnavailableError(f"{clean(str(path))} is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         probe.setblocking(False)
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
             return False
-        except BlockingIOError:  # its queue of connections is full
+        except BlockingIOError:  # its connection queue is full
             return True
     return True
 
@@ -191,8 +196,8 @@ class StepsCollector:
 
     Args:
         node: name of this machine.
-        path: of the socket; None is the first of `trntop.steps.sockets` that works.
-        observer: listen next to the socket of an agent, while there is none.
+        path: path of the socket; None for the first of `trntop.steps.sockets` that works.
+        observer: listen next to the socket of an agent, while there is no agent.
         retry_interval: seconds between two checks of the socket.
     """
 
@@ -218,34 +223,33 @@ class StepsCollector:
         while True:
             try:
                 # On the loop: a socket is not on a network file system.
-                box = open_mailbox(self._path, observer=self._observer)
-            except NoPlaceError as error:
+                steps_socket = open_steps_socket(self._path, observer=self._observer)
+            except SocketUnavailableError as error:
                 self._report(sink, State.DOWN, str(error))
                 await asyncio.sleep(self._retry_interval)
                 continue
-            receiver = _Receiver(box.socket)
+            receiver = _Receiver(steps_socket.socket)
             receiving = asyncio.create_task(self._receive(receiver, sink))
             try:
-                while box.is_current and not (self._observer and _agent(self._path)):
+                while steps_socket.is_current and not (self._observer and _agent(self._path)):
                     state = State.FRESH if self._received else State.STARTING
-                    waiting = (
-                        f"listening on {clean(str(box.path))}; no training process reports yet"
-                    )
+                    waiting = f"listening on {clean(str(steps_socket.path))}; "
+                    waiting += "no training process reports yet"
                     reason = receiver.problem or ("" if self._received else waiting)
                     self._report(sink, state, reason)
                     await asyncio.wait([receiving], timeout=self._retry_interval)
                     if receiving.done():
                         receiving.result()
-            except NoPlaceError:
-                pass  # reported by the next round
+            except SocketUnavailableError:
+                pass  # reported by the next iteration
             finally:
                 receiving.cancel()
                 await asyncio.wait([receiving])
                 receiver.close()
-                box.close()
+                steps_socket.close()
 
     async def _receive(self, receiver: "_Receiver", sink: Sink) -> None:
-        """Reads on a beat, and never for more than a fifth of the time."""
+        """Reads at an interval, and for a fifth of the time at most."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
@@ -257,8 +261,8 @@ class StepsCollector:
                     self._received = True
                     sink.reading(Reading(self.node, STEPS, sink.now(), record))
             pause = rest(loop.time() - started)
-            self._counts["pauses"] += pause > BEAT
-            await asyncio.sleep(max(BEAT, pause))
+            self._counts["pauses"] += pause > READ_INTERVAL
+            await asyncio.sleep(max(READ_INTERVAL, pause))
 
     def _report(self, sink: Sink, state: State, reason: str) -> None:
         sink.status(Status(self.node, STEPS, state, reason, dict(self._counts)))
@@ -285,8 +289,8 @@ class _Receiver:
                 sender, _ = self._listener.accept()
             except BlockingIOError:
                 return
-            except OSError as error:  # no descriptor is left
-                self.problem = f"no connection is accepted: {error.strerror}"
+            except OSError as error:  # no file descriptor is left
+                self.problem = f"cannot accept connections: {error.strerror}"
                 return
             if len(self._senders) >= MAX_SENDERS:
                 counts["turned_away"] += 1
@@ -297,7 +301,7 @@ class _Receiver:
             self._senders[sender.fileno()] = sender
 
     def read(self, counts: dict[str, int]) -> tuple[list[bytes], bool]:
-        """A few records of some senders, and whether there may be more."""
+        """Some records of some senders, and whether there may be more."""
         records: list[bytes] = []
         ready = self._ready.poll(0, 16)
         for descriptor, _ in ready:
@@ -323,15 +327,16 @@ def examine(path: Path | None = None) -> Examination:
     """Whether training processes can report here.
 
     Args:
-        path: of the agent's socket; None is the default paths.
+        path: path of the agent's socket; None for the default paths.
     """
     try:
         # As an observer: an agent that starts now must find its path free.
-        box = open_mailbox(path, observer=True)
-    except NoPlaceError as error:
+        steps_socket = open_steps_socket(path, observer=True)
+    except SocketUnavailableError as error:
         return Examination(STEPS, not error.remedy, error.found, error.remedy)
-    box.close()
-    agent = next(candidate for candidate in _paths(path) if candidate.parent == box.path.parent)
+    steps_socket.close()
+    directory = steps_socket.path.parent
+    agent = next(candidate for candidate in _paths(path) if candidate.parent == directory)
     found = f"training processes that use trntop.steps can report to {clean(str(agent))}"
     return Examination(STEPS, True, found)
 

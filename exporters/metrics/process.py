@@ -1,4 +1,4 @@
-"""CPU time, memory, start time and descriptors of the exporter's own process."""
+"""CPU time, memory, start time and file descriptors of the exporter's own process."""
 
 from functools import cache
 
@@ -19,7 +19,7 @@ def families() -> list[Block]:
 
 @cache
 def _collector():  # type: ignore[no-untyped-def]
-    # Imported with the first page: commands that serve none do not pay for it.
+    # Imported with the first page: other commands start faster without it.
     from prometheus_client import ProcessCollector
 
     return ProcessCollector(registry=None)

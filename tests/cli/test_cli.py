@@ -288,7 +288,7 @@ def test_who_looks_leaves_the_steps_to_the_agent(tmp_path: Path) -> None:
             deadline = time.monotonic() + 15
             while time.monotonic() < deadline and not socket.exists():
                 time.sleep(0.05)
-            assert reason().startswith(f"an agent receives it at {socket}")
+            assert reason().startswith(f"an agent receives step telemetry at {socket}")
             process.send_signal(signal.SIGINT)
             process.wait(10)
         finally:

@@ -20,11 +20,11 @@ from tests.collectors.notebook import Notebook, running
 from trntop.catalog import STEPS
 from trntop.collectors import steps as module
 from trntop.collectors.steps import (
-    Mailbox,
-    NoPlaceError,
+    SocketUnavailableError,
     StepsCollector,
+    StepsSocket,
     examine,
-    open_mailbox,
+    open_steps_socket,
 )
 from trntop.core.model import State
 from trntop.sources.steps import decode
@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BEAT", 0.01)
+    monkeypatch.setattr(module, "READ_INTERVAL", 0.01)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ async def test_everybody_on_the_machine_may_send(sink: Notebook, path: Path) -> 
 
 
 async def test_what_a_dead_agent_left_is_replaced(sink: Notebook, path: Path) -> None:
-    dead = Mailbox(path)
+    dead = StepsSocket(path)
     dead.socket.close()
     assert path.exists()
     async with running(StepsCollector("n", path), sink):
@@ -103,7 +103,7 @@ async def test_what_a_dead_agent_left_is_replaced(sink: Notebook, path: Path) ->
 
 
 async def test_a_second_agent_says_so_and_takes_over_later(sink: Notebook, path: Path) -> None:
-    first = Mailbox(path)
+    first = StepsSocket(path)
     async with running(StepsCollector("n", path, retry_interval=0.01), sink):
         await sink.until(lambda: sink.reasons(State.DOWN))
         assert sink.reasons(State.DOWN)[0] == (
@@ -137,7 +137,7 @@ class TestGuest:
             async with running(StepsCollector("n", path), agents):
                 await sink.until(lambda: sink.reasons(State.DOWN))
                 assert sink.reasons(State.DOWN)[0] == (
-                    f"an agent receives it at {path}; see its page or recording"
+                    f"an agent receives step telemetry at {path}; see its page or recording"
                 )
                 assert not beside.exists()
                 await train(agents)
@@ -153,7 +153,7 @@ class TestGuest:
     ) -> None:
         places = [tmp_path / "run" / "steps.sock", tmp_path / "tmp" / "steps.sock"]
         monkeypatch.setattr(module, "sockets", lambda: list(map(str, places)))
-        agent = Mailbox(places[1])
+        agent = StepsSocket(places[1])
         async with running(StepsCollector("n", observer=True), sink):
             await sink.until(lambda: sink.reasons(State.DOWN))
             assert str(places[1]) in sink.statuses[-1].reason
@@ -161,11 +161,13 @@ class TestGuest:
 
     async def test_the_second_says_so(self, sink: Notebook, path: Path) -> None:
         beside = path.with_name("observer.sock")
-        first = open_mailbox(path, observer=True)
+        first = open_steps_socket(path, observer=True)
         assert first.path == beside
         async with running(StepsCollector("n", path, observer=True, retry_interval=0.01), sink):
             await sink.until(lambda: sink.reasons(State.DOWN))
-            assert sink.statuses[-1].reason == f"another dashboard receives it at {beside}"
+            assert (
+                sink.statuses[-1].reason == f"another dashboard receives step telemetry at {beside}"
+            )
             first.close()
             await sink.until(lambda: sink.reasons(State.STARTING))
 
@@ -179,12 +181,12 @@ class TestGuest:
             await sink.until(lambda: sink.statuses[-1].state is State.STARTING)
 
     def test_an_agent_that_is_behind_is_one(self, path: Path) -> None:
-        agent = Mailbox(path)
+        agent = StepsSocket(path)
         agent.socket.listen(0)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as waiting:
             waiting.connect(str(path))
-            with pytest.raises(NoPlaceError, match="an agent receives it"):
-                open_mailbox(path, observer=True)
+            with pytest.raises(SocketUnavailableError, match="an agent receives step telemetry"):
+                open_steps_socket(path, observer=True)
         agent.close()
 
 
@@ -214,8 +216,8 @@ class TestPlaces:
     def test_a_file_is_not_removed(self, path: Path) -> None:
         path.parent.mkdir()
         path.write_text("precious")
-        with pytest.raises(NoPlaceError, match="is not a socket; set collect"):
-            open_mailbox(path)
+        with pytest.raises(SocketUnavailableError, match="is not a socket; set collect"):
+            open_steps_socket(path)
         assert path.read_text() == "precious"
 
     def test_a_socket_of_another_kind_is_not_removed(self, path: Path) -> None:
@@ -223,26 +225,28 @@ class TestPlaces:
         with socket.socket(socket.AF_UNIX) as other:
             other.bind(str(path))
             other.listen()
-            with pytest.raises(NoPlaceError, match="cannot listen on "):
-                open_mailbox(path)
+            with pytest.raises(SocketUnavailableError, match="cannot listen on "):
+                open_steps_socket(path)
         assert path.exists()
 
     def test_a_place_that_cannot_be_is_named(self, tmp_path: Path) -> None:
-        with pytest.raises(NoPlaceError, match=r"No such file or directory\); set collect"):
-            open_mailbox(tmp_path / "a" / "b" / "steps.sock")
-        with pytest.raises(NoPlaceError, match=r"path too long\); set collect"):
-            open_mailbox(tmp_path / (120 * "x"))
+        with pytest.raises(
+            SocketUnavailableError, match=r"No such file or directory\); set collect"
+        ):
+            open_steps_socket(tmp_path / "a" / "b" / "steps.sock")
+        with pytest.raises(SocketUnavailableError, match=r"path too long\); set collect"):
+            open_steps_socket(tmp_path / (120 * "x"))
 
     def test_the_first_candidate_that_can_be_had(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         places = [tmp_path / "none" / "deep" / "steps.sock", tmp_path / "steps.sock"]
         monkeypatch.setattr(module, "sockets", lambda: list(map(str, places)))
-        box = open_mailbox(None)
+        box = open_steps_socket(None)
         assert box.path == places[1]
         # A live agent at a candidate is where the training processes send: not the next one.
-        with pytest.raises(NoPlaceError, match="another agent"):
-            open_mailbox(None)
+        with pytest.raises(SocketUnavailableError, match="another agent"):
+            open_steps_socket(None)
         box.close()
 
     def test_a_folder_of_another_user_is_no_place(
@@ -258,8 +262,8 @@ class TestPlaces:
         monkeypatch.setattr(os, "getuid", lambda: stranger)
         if stranger - 1 == 0:  # root's folders are trusted
             os.chown(folder, 4711, 4711)
-        with pytest.raises(NoPlaceError, match="its directory belongs to another user"):
-            open_mailbox(folder / "steps.sock")
+        with pytest.raises(SocketUnavailableError, match="its directory belongs to another user"):
+            open_steps_socket(folder / "steps.sock")
 
 
 async def test_long_and_broken_messages(sink: Notebook, path: Path, sender: socket.socket) -> None:
@@ -287,9 +291,9 @@ async def test_descriptors_that_run_out_are_waited_for(
         with monkeypatch.context() as context:
             context.setattr(socket.socket, "accept", full)
             sender.connect(str(path))
-            await sink.until(lambda: len(tries) > 1 and "accepted" in sink.statuses[-1].reason)
+            await sink.until(lambda: len(tries) > 1 and "cannot accept" in sink.statuses[-1].reason)
             said = sink.statuses[-1].reason
-        assert said == "no connection is accepted: Too many open files"
+        assert said == "cannot accept connections: Too many open files"
         sender.send(b"{}")
         await heard(sink, 1)
 
@@ -320,7 +324,7 @@ async def test_a_flood_is_throttled(
 ) -> None:
     """It keeps sending for ever; the collector rests, hears others meanwhile, and ends at once."""
     monkeypatch.setattr(module, "BURST", 0.0005)
-    monkeypatch.setattr(module, "BEAT", 0.001)
+    monkeypatch.setattr(module, "READ_INTERVAL", 0.001)
     over = threading.Event()
 
     def flood() -> None:
@@ -410,19 +414,19 @@ class TestExamine:
         assert not path.exists()
 
     def test_an_agent_has_it(self, path: Path) -> None:
-        box = Mailbox(path)
+        box = StepsSocket(path)
         finding = examine(path)
         assert box.is_current
         box.close()
         assert finding.ok
-        assert finding.found.startswith(f"an agent receives it at {path}")
+        assert finding.found.startswith(f"an agent receives step telemetry at {path}")
 
     def test_a_dashboard_has_it(self, path: Path) -> None:
-        box = open_mailbox(path, observer=True)
+        box = open_steps_socket(path, observer=True)
         finding = examine(path)
         box.close()
         assert finding.ok
-        assert finding.found == f"another dashboard receives it at {box.path}"
+        assert finding.found == f"another dashboard receives step telemetry at {box.path}"
 
     def test_there_is_no_place(self, path: Path) -> None:
         path.parent.mkdir()

@@ -93,15 +93,15 @@ RULEBOOK: tuple[Rule, ...] = (
     ),
     Rule(
         "slowdown", Severity.WARNING,
-        "the steps of a job take {slowdown:.0%} longer than in its past, 1 to 10 minutes, and "
-        "nothing else explains it",
+        "the steps of a job take {slowdown:.0%} longer than in the 1 to 10 minutes before, "
+        "and no other incident explains it",
         Slowdown, hold=20.0, clear_hold=0.0,
         summary="{job} is {slower} slower than before: {now} per step, before {before}",
         advice="Compare storage, host CPU, network and clocks of all nodes before and after.",
         warm_up=lambda _: WarmUp(
-            SLOWDOWN.past_seconds + SLOWDOWN.recent,
-            SLOWDOWN.past_steps + SLOWDOWN.recent_steps,
-            SLOWDOWN.past_seconds + SLOWDOWN.recent,
+            SLOWDOWN.min_baseline_seconds + SLOWDOWN.recent,
+            SLOWDOWN.min_baseline_steps + SLOWDOWN.recent_steps,
+            SLOWDOWN.min_baseline_seconds + SLOWDOWN.recent,
         ),
         needs=("job_step_seconds",),
         ends_with_job=True,

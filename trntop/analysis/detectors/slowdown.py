@@ -19,30 +19,29 @@ from trntop.pipeline.tick import Tick
 
 @dataclass(frozen=True, slots=True)
 class SlowdownTuning:
-    """What a job's past is, and how far from it is another time.
+    """Which steps are the baseline of a job, and how far above it the newest ones must be.
 
-    Tuned on the tuning seeds of `benchmarks.hardening`.
+    Set on the tuning seeds of `benchmarks.hardening`.
     """
 
     recent: float = 25.0
-    """Seconds of the newest steps that are compared with those before."""
+    """Seconds of the newest steps, which are compared with the baseline."""
     recent_steps: int = 4
-    counted: float = 8.0
-    counted_ticks: float = 6.0
-    """Seconds and ticks over which steps are counted where their times are not reported, as in a
-    log: a step is seen up to a tick late.
+    counting_seconds: float = 8.0
+    counting_ticks: float = 6.0
+    """Minimum time over which steps are counted if their times are not reported, as in a log: a
+    step is seen up to a tick late.
     """
-    past: float = 600.0
-    """Seconds of the past before those."""
-    past_steps: int = 8
-    past_seconds: float = 60.0
-    """The past must have so many steps and seconds at least."""
+    baseline: float = 600.0
+    """Seconds of the baseline, which ends where the newest steps begin."""
+    min_baseline_steps: int = 8
+    min_baseline_seconds: float = 60.0
     noise: float = 6.0
-    """Standard deviations of a step that the newest ones must be above the past."""
-    most: float = 0.25
-    """Share of the newest steps that may be as quick as before."""
-    accepted: float = 1800.0
-    """Seconds after which the new step time is the usual one."""
+    """Minimum distance of the newest steps from the baseline, in standard deviations of a step."""
+    max_fast_share: float = 0.25
+    """Share of the newest steps that may be as fast as before."""
+    accept_after: float = 1800.0
+    """Seconds after which the new step time becomes the baseline."""
 
 
 TUNING = SlowdownTuning()
@@ -51,13 +50,13 @@ _PAUSES = Stage.COMPILING, Stage.WARMING_UP, Stage.CHECKPOINTING, Stage.EVALUATI
 
 
 class Slowdown:
-    """The median time of a job's newest steps, against the median of its past."""
+    """The median time of a job's newest steps, compared with the median of its baseline."""
 
     inputs = Runs.inputs | {_SHARE}
 
     def __init__(self, settings: Settings, period: float) -> None:
         self._limit = settings.slowdown
-        self._counted = max(TUNING.counted, TUNING.counted_ticks * period)
+        self._min_counting = max(TUNING.counting_seconds, TUNING.counting_ticks * period)
         self.reset()
 
     def reset(self) -> None:
@@ -70,15 +69,15 @@ class Slowdown:
             self._axis = Axis(tuple(runs))
             self._jobs = {job: self._jobs.get(job) or _Steps() for job in runs}
         values = np.full(len(runs), np.nan)
-        for place, (job, run) in enumerate(runs.items()):
+        for index, (job, run) in enumerate(runs.items()):
             steps = self._jobs[job]
             if run.stage in _PAUSES or run.step != run.step:
-                steps.counted = None
+                steps.counted_from = None
                 continue
             if run.step != steps.newest:
-                steps.append(run, tick, self._counted)
+                steps.append(run, tick, self._min_counting)
                 steps.value = steps.excess(tick.time, self._limit)
-            values[place] = steps.value
+            values[index] = steps.value
         return Signal(self._axis, values, 1.0, 0.5)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
@@ -113,55 +112,60 @@ class _Steps:
 
     rows: deque[tuple[float, float, float]] = field(default_factory=deque)
     newest: float = float("nan")
-    counted: tuple[float, float] | None = None
+    counted_from: tuple[float, float] | None = None
     """Time and step from which steps are counted; None in a pause."""
     value: float = float("nan")
     before: tuple[float, float] = (float("nan"), float("nan"))
-    """Median seconds and comm share of its past."""
+    """Median seconds and comm share of the baseline."""
     now: tuple[float, float] = (float("nan"), float("nan"))
+    """The same of the newest steps."""
     since: float | None = None
     """When the slow steps began; None while there are none."""
 
-    def append(self, run: Run, tick: Tick, counted: float) -> None:
-        """Takes the newest step of a job; `counted` seconds of steps without a reported time."""
-        if run.step < self.newest:  # it has started again
+    def append(self, run: Run, tick: Tick, min_counting: float) -> None:
+        """Adds the newest step; without reported times, the mean of `min_counting` seconds."""
+        if run.step < self.newest:  # the job has restarted
             self.rows.clear()
-            self.since = self.counted = None
+            self.since = self.counted_from = None
         self.newest = run.step
         if (seconds := median(tick.column("job_step_seconds")[run.reports])) is None:
-            begin, first = self.counted = self.counted or (tick.time, run.step)
-            if tick.time - begin < counted:
+            begin, first = self.counted_from = self.counted_from or (tick.time, run.step)
+            if tick.time - begin < min_counting:
                 return
             seconds = (tick.time - begin) / (run.step - first)
-            self.counted = tick.time, run.step
+            self.counted_from = tick.time, run.step
         share = median(tick.column(_SHARE)[run.reports])
         self.rows.append((tick.time, seconds, np.nan if share is None else share))
-        while self.rows[0][0] < min(tick.time, self.since or tick.time) - TUNING.past:
+        while self.rows[0][0] < min(tick.time, self.since or tick.time) - TUNING.baseline:
             self.rows.popleft()
 
     def excess(self, now: float, limit: float) -> float:
-        """The slowdown as a multiple of the limit; NaN before there is a past."""
+        """The slowdown as a multiple of the limit; NaN without a baseline."""
         if len(self.rows) < TUNING.recent_steps:
             return float("nan")
         begin = min(now - TUNING.recent, self.rows[-TUNING.recent_steps][0])
-        past_end = begin if self.since is None else min(self.since, begin)
+        baseline_end = begin if self.since is None else min(self.since, begin)
         recent = np.array([row for row in self.rows if row[0] >= begin])
-        past = np.array([row for row in self.rows if row[0] < past_end])
-        if len(past) < TUNING.past_steps or past_end - past[0, 0] < TUNING.past_seconds:
+        baseline = np.array([row for row in self.rows if row[0] < baseline_end])
+        if len(baseline) < TUNING.min_baseline_steps:
             return float("nan")
-        usual = float(np.median(past[:, 1]))
-        spread = deviation(past[:, 1])
-        bar = max(limit * usual, TUNING.noise * spread / len(recent) ** 0.5)
-        low, middle = np.quantile(recent[:, 1], (TUNING.most, 0.5)) - usual
+        if baseline_end - baseline[0, 0] < TUNING.min_baseline_seconds:
+            return float("nan")
+        usual = float(np.median(baseline[:, 1]))
+        spread = deviation(baseline[:, 1])
+        threshold = max(limit * usual, TUNING.noise * spread / len(recent) ** 0.5)
+        low, middle = np.quantile(recent[:, 1], (TUNING.max_fast_share, 0.5)) - usual
         slow = float(min(2.0 * low, middle))
-        if slow > bar and self.since is None:
-            self.since = float(recent[recent[:, 1] > usual + bar][0, 0])
-        if self.since is not None and (slow < 0.5 * bar or now - self.since > TUNING.accepted):
+        if slow > threshold and self.since is None:
+            self.since = float(recent[recent[:, 1] > usual + threshold][0, 0])
+        if self.since is not None and (
+            slow < 0.5 * threshold or now - self.since > TUNING.accept_after
+        ):
             self.since = None
             self.rows = deque(row for row in self.rows if row[0] >= begin)
             return 0.0
-        self.before, self.now = _medians(past), _medians(recent)
-        return float(slow / bar)
+        self.before, self.now = _medians(baseline), _medians(recent)
+        return float(slow / threshold)
 
 
 def _medians(rows: Column) -> tuple[float, float]:
