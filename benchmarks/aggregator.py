@@ -181,7 +181,7 @@ def _templates(fleet: Fleet, start: float) -> list[Template]:
             encoder, template = made.setdefault(
                 name,
                 (
-                    wire.FrameEncoder(name, fleet.period, relay=fleet.each > 1, judge=""),
+                    wire.FrameEncoder(name, fleet.period, aggregator=fleet.each > 1, judge=""),
                     Template([], [], []),
                 ),
             )

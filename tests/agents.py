@@ -23,17 +23,17 @@ class FakeAgent:
 
     Args:
         view: the first.
-        relay: whether it stands in for other machines.
+        aggregator: whether the nodes are other machines.
         log: the incidents of its day.
     """
 
     def __init__(
-        self, view: View | None = None, *, relay: bool = False, log: IncidentLog | None = None
+        self, view: View | None = None, *, aggregator: bool = False, log: IncidentLog | None = None
     ) -> None:
         self.view: View | None = make_view(1) if view is None else view
         self.log = log
-        self.streams = Streams(lambda: self.view, 1.0, relay=relay, log=log)
-        self.past = Past(1.0, relay=relay)
+        self.streams = Streams(lambda: self.view, 1.0, aggregator=aggregator, log=log)
+        self.past = Past(1.0, aggregator=aggregator)
         self.app = build_app(lambda: self.view, Exposition(20_000), self.streams, past=self.past)
         self.port = 0
 
@@ -72,11 +72,11 @@ async def agent(
     view: View | None = None,
     access: Access | None = None,
     *,
-    relay: bool = False,
+    aggregator: bool = False,
     log: IncidentLog | None = None,
 ) -> AsyncIterator[FakeAgent]:
     """A real agent on loopback."""
-    one = FakeAgent(view, relay=relay, log=log)
+    one = FakeAgent(view, aggregator=aggregator, log=log)
     async with served(one.app, access, one.streams.stop) as port:
         one.port = port
         yield one

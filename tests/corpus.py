@@ -60,7 +60,7 @@ def played(name: str) -> Played:
     simulation = parse(f"sim:{name}?{SCENARIOS.get(name, 'nodes=3&minutes=3')}&{SMALL}")
     monitor = Monitor(Settings(), wanted=rule_inputs(), sparse=CALM)
     kept: list[View] = []
-    past = Past(1.0, relay=True)
+    past = Past(1.0, aggregator=True)
     for view in play(simulate(simulation, START, CALM), monitor):
         if not kept or view.time >= kept[-1].time + SPACING:
             kept.append(view)

@@ -268,7 +268,7 @@ class Agent:
         self._silence = max(SILENCE_PERIODS * period, SILENCE_SECONDS)
         self._idle = False
         self._nodes = head.nodes
-        own_names = head.relay or head.nodes != 1
+        own_names = head.aggregator or head.nodes != 1
         if own_names is not self._own_names or (not own_names and head.node not in self._names):
             self._drop_names()
             self._own_names = own_names

@@ -45,14 +45,16 @@ class _Track:
         name: the node.
         period: seconds between frames.
         left: frames until the first block is closed.
-        relay: whether the node is another machine than this one.
-        judge: as of `FrameEncoder`.
+        aggregator: whether the node is another machine than this one.
+        judge: the run that judges the node for others; empty if there is none.
     """
 
-    def __init__(self, name: str, period: float, left: int, *, relay: bool, judge: str) -> None:
+    def __init__(
+        self, name: str, period: float, left: int, *, aggregator: bool, judge: str
+    ) -> None:
         self._name = name
         self.period = min(period, wire.MAX_PERIOD)
-        self._encoder = wire.FrameEncoder(name, self.period, relay=relay, judge=judge)
+        self._encoder = wire.FrameEncoder(name, self.period, aggregator=aggregator, judge=judge)
         self._blocks: deque[tuple[float, bytes]] = deque()
         """Time of the last frame, and the block; the oldest first."""
         self._pending: list[bytes] = []
@@ -94,23 +96,23 @@ class Past:
 
     Args:
         period: seconds between views.
-        relay: whether the views are of other machines than this one.
+        aggregator: whether the views are of other machines than this one.
         judge: this run, if it judges the nodes for others.
-        own: custom rules.
+        custom_rules: custom rules.
     """
 
     def __init__(
         self,
         period: float,
         *,
-        relay: bool = False,
+        aggregator: bool = False,
         judge: str = "",
-        own: Iterable[CustomRule] = (),
+        custom_rules: Iterable[CustomRule] = (),
     ) -> None:
         self._period = period
-        self._relay = relay
+        self._aggregator = aggregator
         self._judge = judge
-        self._columns = rule_columns(own)
+        self._columns = rule_columns(custom_rules)
         self._fleet_columns = frozenset(
             name for name in self._columns if CATALOG[name].entity not in _CORES
         )
@@ -180,7 +182,7 @@ class Past:
                 # Blocks of many nodes are not all compressed in the same tick.
                 left = BLOCK - len(tracks) % BLOCK
                 track = tracks[name] = _Track(
-                    name, period, left, relay=self._relay, judge=self._judge
+                    name, period, left, aggregator=self._aggregator, judge=self._judge
                 )
             track.append(wire.only(view, wanted), len(nodes), seconds)
 

@@ -1,8 +1,8 @@
 """The agent's data for dashboards: `/v1/inventory`, `/v1/frame` and `/v1/stream`.
 
 A view is encoded (`trntop.remote.wire`) once for all clients, and only while there are clients. A
-client has no queue: when it is ready for more it gets the newest frames, and before them the
-messages that they depend on. A slow client loses frames, and nothing else.
+client has no queue: when it is ready for more, it gets the newest frames, preceded by the messages
+that they depend on. A slow client misses frames but nothing else.
 """
 
 import asyncio
@@ -29,22 +29,22 @@ from .. import document
 from .negotiation import prefers_json
 
 MAX_STREAMS = 64
-REST_SECONDS = 2.0
-"""A stream without a new view for so long gets an empty message, as a sign of life."""
+KEEPALIVE_SECONDS = 2.0
+"""Seconds without a new view after which a stream gets an empty message."""
 LOADING_CHECKS, LOADING_CHECK = 80, 0.05
-"""How often, and after how many seconds each, a request checks that the past is loaded."""
+"""How often a request checks whether the history is loaded, and the seconds between checks."""
 EMPTY = wire.framed(b"")
-EARLY = 0.25
-"""Seconds by which a frame may be early where not each view is sent: ticks jitter."""
+JITTER = 0.25
+"""Seconds by which a frame may be early if not every view is sent: ticks jitter."""
 AGGREGATOR_GRACE = 60.0
-"""Seconds for which an aggregator that restarts still counts."""
+"""Seconds for which an aggregator that has disconnected still counts: it may restart."""
 
 JSON = "application/json"
 ABOUT = {
     "/v1/inventory": "nodes and their parts, in JSON",
     "/v1/frame": "the newest values, in JSON if Accept asks for it",
-    "/v1/stream": "the same each tick, for trntop and other programs",
-    "/v1/history": "the last 15 minutes of it, compressed",
+    "/v1/stream": "the same at each tick, for trntop and other programs",
+    "/v1/history": "the last 15 minutes of the stream, compressed",
 }
 
 Latest = Callable[[], View | None]
@@ -54,28 +54,28 @@ Latest = Callable[[], View | None]
 class _Messages:
     """The newest messages of one node."""
 
-    announcement: bytes
+    schema: bytes
     keyframe: bytes
     frame: bytes
-    """With its length: all clients get it."""
+    """With its length prefix, added once for all clients."""
 
 
 class _Feed:
-    """The newest messages of all nodes, encoded once for all clients that want the same.
+    """The newest messages of all nodes, encoded once for all clients with the same options.
 
     Args:
         period: seconds between frames.
         columns: the columns of frames; None for all.
-        relay: as of `wire.FrameEncoder`, like `judge`.
-        judge: see there.
+        aggregator: whether the nodes are other machines than this one.
+        judge: the run that judges the nodes for others; empty if there is none.
     """
 
     def __init__(
-        self, period: float, columns: frozenset[str] | None, *, relay: bool, judge: str
+        self, period: float, columns: frozenset[str] | None, *, aggregator: bool, judge: str
     ) -> None:
         self.period = period
         self._columns = columns
-        self._relay = relay
+        self._aggregator = aggregator
         self._judge = judge
         self._encoders: dict[str, wire.FrameEncoder] = {}
         self.messages: dict[str, _Messages] = {}
@@ -93,7 +93,7 @@ class _Feed:
             if encoder is None:
                 period = min(self.period, wire.MAX_PERIOD)
                 encoder = self._encoders[name] = wire.FrameEncoder(
-                    name, period, relay=self._relay, judge=self._judge
+                    name, period, aggregator=self._aggregator, judge=self._judge
                 )
             shown = node if self._columns is None else wire.only(node, self._columns)
             _, frame = encoder.messages(shown, len(nodes))
@@ -103,49 +103,48 @@ class _Feed:
 @dataclass(slots=True)
 class _Client:
     nodes: Collection[str] | None
-    """The nodes it asked for; None for all."""
+    """The nodes that it requested; None for all."""
     feed: _Feed
     due: float = -math.inf
-    """Time of the view that it gets next, at the earliest."""
+    """Earliest time of the view that it gets next."""
     sent: dict[str, _Messages] = field(default_factory=dict)
     generation: int | None = None
-    """Of the newest view that was sent."""
+    """Generation of the newest view that was sent."""
     incidents: dict[str, bytes] = field(default_factory=dict)
-    """Those that it has, by their ids."""
-    standing: tuple[object, ...] | None = None
-    """The rest of the judgment that it has; None before the first."""
+    """The incidents that were sent, by id."""
+    log_state: tuple[object, ...] | None = None
+    """What else was sent about the incidents; None before the first message."""
 
 
 class _Stream(StreamingResponse):
-    """A stream to one client; `at_end` is called when it is over, even before its first byte."""
+    """A stream to one client; calls `on_close` when it ends, even before its first byte."""
 
     media_type = wire.CONTENT_TYPE
 
-    def __init__(self, content: AsyncIterator[bytes], at_end: Callable[[], None]) -> None:
-        # Proxies are not to cache or buffer it.
+    def __init__(self, content: AsyncIterator[bytes], on_close: Callable[[], None]) -> None:
+        # Proxies must not cache or buffer it.
         super().__init__(content, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
-        self._at_end = at_end
+        self._on_close = on_close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._at_end()
+            self._on_close()
 
 
 class Streams:
-    """Views as messages for all clients.
+    """Sends views to all clients.
 
-    Its methods except `publish` run on the server's loop.
+    All methods except `publish` run on the server's loop.
 
     Args:
-        latest: returns the newest view, or None without one.
+        latest: returns the newest view, or None if there is none.
         period: seconds between views.
-        loading: returns whether views are of the past and catch up with the present.
-        relay: whether the views are of other machines than this one.
-        log: the incidents of the day; those of an aggregator are sent. By default, no messages are
-            sent about them.
-        own: custom rules.
+        loading: returns whether views are still of the backfill.
+        aggregator: whether the views are of other machines than this one.
+        log: the incidents of the day; an aggregator sends its incidents to clients.
+        custom_rules: custom rules.
     """
 
     def __init__(
@@ -154,24 +153,24 @@ class Streams:
         period: float,
         loading: Callable[[], bool] = lambda: False,
         *,
-        relay: bool = False,
+        aggregator: bool = False,
         log: IncidentLog | None = None,
-        own: Iterable[CustomRule] = (),
+        custom_rules: Iterable[CustomRule] = (),
     ) -> None:
         self._latest = latest
         self._loading = loading
         self._period = period
-        self._relay = relay
+        self._aggregator = aggregator
         self._log = log
-        self.judge = secrets.token_hex(4) if relay and log is not None else ""
+        self.judge = secrets.token_hex(4) if aggregator and log is not None else ""
         """Identifies this run as the judge of its nodes."""
         self._incidents: dict[str, tuple[Incident, bytes]] = {}
         self._logged: tuple[Incident, ...] = ()
-        self._aggregators = 0
-        self._aggregator_left = -AGGREGATOR_GRACE
-        self._rule_columns = rule_columns(own)
+        self._aggregator_clients = 0
+        self._aggregator_left_at = -AGGREGATOR_GRACE
+        self._rule_columns = rule_columns(custom_rules)
         self._feeds: dict[tuple[bool, float], _Feed] = {}
-        """By whether it has only the columns of rules, and its period."""
+        """By whether a feed has only the columns of rules, and by its period."""
         self.clients = 0
         self._skipped = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -187,15 +186,15 @@ class Streams:
         ]
 
     def publish(self, view: View) -> None:
-        """Wakes the streams for a new view; from any thread."""
+        """Wakes the streams for a new view; callable from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
 
     @property
     def aggregated(self) -> bool:
         """Whether an aggregator reads the stream."""
-        left = time.monotonic() - self._aggregator_left
-        return self._aggregators > 0 or left < AGGREGATOR_GRACE
+        gone = time.monotonic() - self._aggregator_left_at
+        return self._aggregator_clients > 0 or gone < AGGREGATOR_GRACE
 
     def stop(self) -> None:
         """Ends the streams."""
@@ -218,7 +217,7 @@ class Streams:
         return Response(document.encode(inventory), media_type=JSON)
 
     async def _frame(self, request: Request) -> Response:
-        if (view := await self._present()) is None:
+        if (view := await self._loaded_view()) is None:
             return _unavailable("not collecting")
         vary = {"Vary": "Accept"}
         nodes = requested_nodes(request)
@@ -229,34 +228,34 @@ class Streams:
         return Response(body, media_type=wire.CONTENT_TYPE, headers=vary)
 
     async def _stream(self, request: Request) -> Response:
-        if await self._present() is None:
+        if await self._loaded_view() is None:
             return _unavailable("not collecting")
         if self.clients >= MAX_STREAMS:
             return _unavailable(f"{MAX_STREAMS} streams are open already")
-        # Counted before the response begins: many requests may come at once.
+        # Counted before the response begins: many requests may arrive at once.
         self.clients += 1
         self._loop = asyncio.get_running_loop()
         aggregator = request.query_params.get("role") == "aggregator"
-        self._aggregators += aggregator
+        self._aggregator_clients += aggregator
         client = _Client(requested_nodes(request), self._feed(request))
         client.feed.clients += 1
         return _Stream(self._follow(client), lambda: self._release(client, aggregator=aggregator))
 
     def _feed(self, request: Request) -> _Feed:
-        """The messages that a request asks for: `?columns=rules`, `?period=SECONDS`."""
-        lean = request.query_params.get("columns") == "rules"
-        asked = request.query_params.get("period", "")
-        whole = int(asked) if asked.isdecimal() else 0
-        period = max(self._period, min(whole, wire.MAX_PERIOD))
-        feed = self._feeds.get((lean, period))
+        """The feed that a request selects with `?columns=rules` and `?period=SECONDS`."""
+        rules_only = request.query_params.get("columns") == "rules"
+        requested = request.query_params.get("period", "")
+        seconds = int(requested) if requested.isdecimal() else 0
+        period = max(self._period, min(seconds, wire.MAX_PERIOD))
+        feed = self._feeds.get((rules_only, period))
         if feed is None:
-            columns = self._rule_columns if lean else None
-            feed = _Feed(period, columns, relay=self._relay, judge=self.judge)
-            self._feeds[lean, period] = feed
+            columns = self._rule_columns if rules_only else None
+            feed = _Feed(period, columns, aggregator=self._aggregator, judge=self.judge)
+            self._feeds[rules_only, period] = feed
         return feed
 
-    async def _present(self) -> View | None:
-        """The newest view; waits for it while the past is loaded."""
+    async def _loaded_view(self) -> View | None:
+        """The newest view; waits while the backfill is loaded."""
         for _ in range(LOADING_CHECKS):
             if not self._loading() or self._stopping:
                 break
@@ -269,8 +268,8 @@ class Streams:
         if not client.feed.clients:
             self._feeds = {key: feed for key, feed in self._feeds.items() if feed.clients}
         if aggregator:
-            self._aggregators -= 1
-            self._aggregator_left = time.monotonic()
+            self._aggregator_clients -= 1
+            self._aggregator_left_at = time.monotonic()
 
     async def _follow(self, client: _Client) -> AsyncIterator[bytes]:
         """The messages for one client, until there are no more views."""
@@ -279,11 +278,11 @@ class Streams:
             if view.ended or not 0 <= client.due - view.time <= client.feed.period:
                 yield self._chunk(view, client) or EMPTY
                 if client.feed.period > self._period:
-                    client.due = view.time + client.feed.period - EARLY
+                    client.due = view.time + client.feed.period - JITTER
             # A view that has ended is repeated, so that it does not turn stale.
-            rest = min(REST_SECONDS, self._period) if view.ended else REST_SECONDS
+            timeout = min(KEEPALIVE_SECONDS, self._period) if view.ended else KEEPALIVE_SECONDS
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(rest):
+                async with asyncio.timeout(timeout):
                     await changed.wait()
 
     def _encode_incidents(self) -> None:
@@ -302,15 +301,15 @@ class Streams:
         if (log := self._log) is None:
             return []
         coverage = view.coverage if self.judge else Coverage()
-        standing = (log.since, round(log.behind), self.aggregated, coverage)
-        sent, current = client.incidents, self._incidents
-        changed = [one for name, (_, one) in current.items() if sent.get(name) is not one]
-        gone = sent.keys() - current.keys()
-        if not changed and not gone and standing == client.standing:
+        current = (log.since, round(log.behind), self.aggregated, coverage)
+        sent, incidents = client.incidents, self._incidents
+        changed = [data for key, (_, data) in incidents.items() if sent.get(key) is not data]
+        gone = sent.keys() - incidents.keys()
+        if not changed and not gone and current == client.log_state:
             return []
-        first, client.standing = client.standing is None, standing
-        client.incidents = {name: one for name, (_, one) in current.items()}
-        since, behind, aggregated, _ = standing
+        first, client.log_state = client.log_state is None, current
+        client.incidents = {key: data for key, (_, data) in incidents.items()}
+        since, behind, aggregated, _ = current
         found = judges.messages(
             self.judge, view.time, since, behind, aggregated=aggregated, first=first,
             changed=changed, gone=gone, coverage=coverage,
@@ -334,8 +333,8 @@ class Streams:
                 continue
             sent = client.sent.get(name)
             # By identity: a message that was encoded again is sent again.
-            if sent is None or sent.announcement is not messages.announcement:
-                parts += (wire.framed(messages.announcement), wire.framed(messages.keyframe))
+            if sent is None or sent.schema is not messages.schema:
+                parts += (wire.framed(messages.schema), wire.framed(messages.keyframe))
             elif sent.keyframe is not messages.keyframe:
                 parts.append(wire.framed(messages.keyframe))
             parts.append(messages.frame)

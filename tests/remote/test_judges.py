@@ -146,7 +146,7 @@ class Fleet:
     def __init__(self, monitor: Monitor, **judge_of: str) -> None:
         self.monitor = monitor
         self._encoders = {
-            name: FrameEncoder(name, 1.0, relay=bool(judge), judge=judge)
+            name: FrameEncoder(name, 1.0, aggregator=bool(judge), judge=judge)
             for name, judge in judge_of.items()
         }
         self.now = NOON
@@ -195,7 +195,7 @@ def test_what_was_judged_here_ends_with_the_first_message_of_a_judge() -> None:
     fleet = Fleet(Monitor(Settings(), observer=True), node="")
     fleet.play(5)
     assert kinds(fleet.play(40, "node")) == [("node_silent", "node")]
-    fleet._encoders["node"] = FrameEncoder("node", 1.0, relay=True, judge="run")
+    fleet._encoders["node"] = FrameEncoder("node", 1.0, aggregator=True, judge="run")
     fleet.monitor.feed(judgment(at=fleet.now))
     assert fleet.play(2).incidents == ()
 
@@ -220,7 +220,7 @@ async def test_the_stream_of_an_aggregator_has_its_incidents() -> None:
     early = incident("early", NOON - 90, NOON - 60)
     first = make_view(2, incidents=[incident("a"), early])
     log(first)
-    async with agent(first, relay=True, log=log) as one:
+    async with agent(first, aggregator=True, log=log) as one:
         targets = [Target("head", one.address)]
         watch = Watch(Listed("head", targets), Settings())
         async with running(watch, sink):

@@ -76,7 +76,7 @@ def test_sparse_frames_show_the_same_within_five_seconds(name: str) -> None:
 def test_at_any_time_it_has_what_one_has_that_was_open_from_the_start(name: str) -> None:
     """What has just been found may wait for a frame each; what is over or lasts is the same."""
     simulation = parse(f"sim:{name}?{SCENARIOS[name]}&{SMALL}")
-    past = Past(1.0, relay=True)
+    past = Past(1.0, aggregator=True)
     compared = 0
     for view in play(simulate(simulation, START), Monitor(Settings(), wanted=rule_inputs())):
         past.append(view)

@@ -144,13 +144,15 @@ def _serve(args: Namespace, sources: list[Source], settings: Settings) -> int:
         lambda: latest(session),
         session.period,
         lambda: session.loading,
-        relay=aggregator,
+        aggregator=aggregator,
         log=log,
-        own=settings.rules,
+        custom_rules=settings.rules,
     )
     session.subscribe(streams.publish)
     incidents = Incidents(log, lambda: latest(session), aggregator=aggregator)
-    past = Past(session.period, relay=aggregator, judge=streams.judge, own=settings.rules)
+    past = Past(
+        session.period, aggregator=aggregator, judge=streams.judge, custom_rules=settings.rules
+    )
     session.subscribe(past.append)
     session.start()
     try:

@@ -150,7 +150,7 @@ class RemoteNode:
         reported = next((source for source in sources if source.name == AGENT), None)
         if reported is not None:
             sources = tuple(source for source in sources if source is not reported)
-        elif self._decoder.relay:
+        elif self._decoder.aggregator:
             # The aggregator is up; whether the node is, its own sources show.
             newest_time = max((source.time for source in sources if source.time), default=None)
             reported = dataclasses.replace(agent, time=newest_time)

@@ -95,7 +95,7 @@ class Schema(msgspec.Struct, tag=SCHEMA_TAG, frozen=True):
     """An `Inventory`."""
     nodes: int = 1
     """Number of nodes of the agent."""
-    relay: bool = False
+    aggregator: bool = msgspec.field(default=False, name="relay")
     """Whether they are other machines than the agent's own, so that these names are used."""
     judge: str = ""
     """The run of the aggregator that judges the node, see `trntop.remote.judges`; empty for an
@@ -178,9 +178,9 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     v: int
     node: str
     period: float = 0.0
-    """Of a schema, as `nodes` and `relay`."""
+    """Of a schema, as `nodes` and `aggregator`."""
     nodes: int = 0
-    relay: bool = False
+    aggregator: bool = msgspec.field(default=False, name="relay")
     time: _Time = 0.0
     """Of a frame, as `simulated`."""
     simulated: bool = False
@@ -252,14 +252,16 @@ class FrameEncoder:
     Args:
         node: its name.
         period: seconds between its frames.
-        relay: whether the node is another machine than the sender.
+        aggregator: whether the sender is another machine than the node.
         judge: the run of the sender, if it judges the node as an aggregator.
     """
 
-    def __init__(self, node: str, period: float, *, relay: bool = False, judge: str = "") -> None:
+    def __init__(
+        self, node: str, period: float, *, aggregator: bool = False, judge: str = ""
+    ) -> None:
         self._node = node
         self._period = period
-        self._relay = relay
+        self._aggregator = aggregator
         self._judge = judge
         self._names: dict[str, None] = {}
         self._sizes: tuple[int, ...] = ()
@@ -349,7 +351,7 @@ class FrameEncoder:
             wide=tuple(map(_is_wide, self._names)),
             inventory=inventory,
             nodes=self._nodes,
-            relay=self._relay,
+            aggregator=self._aggregator,
             judge=self._judge,
         )
         return msgspec.msgpack.encode(schema, enc_hook=_plain)
@@ -569,7 +571,7 @@ class FrameDecoder:
         """Seconds between frames, by the schema."""
         self.judge = ""
         """The aggregator's run that judges the node, by the schema."""
-        self.relay = False
+        self.aggregator = False
         """Whether the sender is another machine than the node, by the schema."""
         self._digest = b""
         """Of the newest schema."""
@@ -614,7 +616,7 @@ class FrameDecoder:
         self._inventory = _inventory(message, self.node, self._inventory.version + 1)
         self._layout = _layout_of(message.columns, message.sizes, message.wide)
         self._number = message.layout
-        self.judge, self.relay = message.judge, message.relay
+        self.judge, self.aggregator = message.judge, message.aggregator
         self.period = message.period if 0 < message.period < math.inf else None
         self._digest = digest
 

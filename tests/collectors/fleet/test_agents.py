@@ -188,8 +188,8 @@ class TestStream:
     async def test_a_relay_whose_nodes_another_speaks_for_is_shown(self) -> None:
         sink = Notebook()
         async with (
-            agent(make_view(2), relay=True) as first,
-            agent(make_view(3), relay=True) as second,
+            agent(make_view(2), aggregator=True) as first,
+            agent(make_view(3), aggregator=True) as second,
             running(watch(f"a={first.address}"), sink),
         ):
             await sink.until(lambda: len(sink.readings) == 6)
@@ -207,7 +207,7 @@ class TestStream:
 
     async def test_a_relay_gives_the_name_of_its_only_node(self) -> None:
         sink = Notebook()
-        async with agent(relay=True) as one, running(watch(f"relay={one.address}"), sink):
+        async with agent(aggregator=True) as one, running(watch(f"relay={one.address}"), sink):
             await sink.until(lambda: len(sink.readings) == 3)
             assert {one.node for one in sink.readings} == {"trn-000"}
             assert sink.forgotten == ["relay"]
@@ -217,7 +217,7 @@ class TestStream:
     async def test_what_a_relay_speaks_for_no_more_after_a_restart_is_gone(self) -> None:
         sink = Notebook()
         async with (
-            agent(make_view(3), relay=True) as one,
+            agent(make_view(3), aggregator=True) as one,
             running(watch(f"relay={one.address}"), sink),
         ):
             await sink.until(lambda: len(sink.readings) == 9)

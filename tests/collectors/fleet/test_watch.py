@@ -127,7 +127,7 @@ async def test_what_the_list_tells_of_a_node() -> None:
 async def test_what_the_list_tells_is_of_its_own_machine() -> None:
     sink = Notebook()
     sink.register("a", "http://other")
-    async with agent() as one, agent(relay=True) as other:
+    async with agent() as one, agent(aggregator=True) as other:
         listed = [
             Target("a", one.address, {"zone": "x"}),
             Target("relay", other.address, {"zone": "y"}),

@@ -77,7 +77,7 @@ def test_it_has_what_rules_and_charts_read() -> None:
 
 
 def test_many_nodes_are_recorded_at_steps_without_their_cores() -> None:
-    recorded = Past(1.0, relay=True)
+    recorded = Past(1.0, aggregator=True)
     record(recorded, make_view(past.DENSE_NODES + 1), 20)
     found = taken(recorded)
     assert {block.period for block in found} == {past.STEP}

@@ -208,7 +208,7 @@ class TestStream:
     async def test_it_lives_while_there_is_nothing_new(
         self, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(stream, "REST_SECONDS", 0.02)
+        monkeypatch.setattr(stream, "KEEPALIVE_SECONDS", 0.02)
         async with agent() as one, client.stream("GET", f"{one.address}/v1/stream") as response:
             ear = Ear(response)
             await ear.views(1)
