@@ -1,7 +1,7 @@
-"""The queries: of a refresh, of one node, and of the past.
+"""The queries for a refresh, for one node and for history.
 
-Up to `MAX_ALL` nodes, all of them are queried; above it the values of recording rules and the worst
-nodes, so that the cost does not grow with the cluster.
+Up to `MAX_ALL` nodes, all of them are queried; with more, the values of recording rules and the
+worst nodes, so that the cost does not grow with the cluster.
 """
 
 import re
@@ -22,13 +22,13 @@ MAX_ALL = 1000
 MAX_EFA_NODES = 256
 """Nodes up to which all EFA devices are queried."""
 SOME_EFA_NODES = 64
-"""Above it, those of the nodes with the most retransmits."""
+"""With more nodes, the EFA devices of this many are queried: those with the most retransmits."""
 MAX_SHOWN = 200
-"""Nodes shown of a larger cluster."""
+"""Nodes shown of a cluster with more than `MAX_ALL`."""
 MIN_WINDOW = 60.0
-"""Seconds; the least window for the two newest samples of a counter."""
-SAMPLES = 4
-"""The same in scrape intervals."""
+"""Minimum window, in seconds, for the two newest samples of a counter."""
+MIN_WINDOW_INTERVALS = 4
+"""The same, in scrape intervals."""
 DEFAULT_INTERVAL = 15.0
 """Scrape interval in seconds if it cannot be measured."""
 PROBE_SECONDS = 20.0
@@ -48,27 +48,27 @@ OVER_NODES: Mapping[str, str] = {
     "node_hbm_bandwidth_ratio": "mean",
     "node_efa_tx_bytes_per_second": "sum",
 }
-"""Quantities of the whole cluster, and how they are combined."""
+"""Quantities of the whole cluster → how the values of nodes are combined."""
 _OF_JOBS = (
     "job_step", "job_ranks", "job_step_seconds", "job_comm_share_ratio",
     "job_exposed_comm_share_ratio", "job_tokens_per_second", "job_loss", "job_mfu_ratio",
 )  # fmt: skip
 LEAST, MOST = "bottomk", "topk"
-ENDS = {
+WORST = {
     f"node:{METRIC_PREFIX}{RETRANSMIT}:{MOST}": MOST,
     f"node:{METRIC_PREFIX}job_compute_seconds:ratio_to_median_{MOST}": MOST,
     f"node:{METRIC_PREFIX}{UTILIZATION}:{LEAST}": LEAST,
     f"node:{METRIC_PREFIX}{_MEMORY}:{MOST}": MOST,
 }
-"""Recorded worst nodes by each measure → which end is bad."""
+"""Recorded worst nodes by each quantity → which values are the worst."""
 _COUNT = f"{CLUSTER}instance_info:count"
-RECORDED = frozenset((_COUNT, *ENDS))
+RECORDED = frozenset((_COUNT, *WORST))
 _OPENED = f"{METRIC_PREFIX}incident_opened_timestamp_seconds"
-_TALLY = f"{METRIC_PREFIX}incidents"
-_HELD = f"incident:{_OPENED}:held"
+_INCIDENT_COUNT = f"{METRIC_PREFIX}incidents"
+_RECORDED_INCIDENTS = f"incident:{_OPENED}:held"
 _INCIDENT = "kind, severity, training_job, node, component, provenance"
 _TX, _RETRANSMITTED = f"{METRIC_PREFIX}efa_tx_bytes_total", f"{METRIC_PREFIX}efa_retransmit_ratio"
-_ABOUT = (nodes.PHASE, nodes.JOB, nodes.ALLOCATION)
+_NODE_FACTS = (nodes.PHASE, nodes.JOB, nodes.ALLOCATION)
 _COMPARED = (
     *OVER_NODES,
     "node_efa_rx_bytes_per_second",
@@ -84,9 +84,9 @@ _COMPARED = (
     "node_ecc_uncorrected_events",
     "node_unhealthy_components",
 )
-"""Node quantities queried of all nodes; the others only of one."""
-_PAST = tuple(f"{METRIC_PREFIX}{name}" for name in KEPT if CATALOG[name].kind is Kind.GAUGE)
-NAMES = RECORDED | {nodes.INSTANCE, _TALLY, _OPENED}
+"""Quantities queried for all nodes; the others only for a selected node."""
+_HISTORY = tuple(f"{METRIC_PREFIX}{name}" for name in KEPT if CATALOG[name].kind is Kind.GAUGE)
+NAMES = RECORDED | {nodes.INSTANCE, _INCIDENT_COUNT, _OPENED}
 """The metrics whose presence changes the queries."""
 
 # Escapes only what is special in a regular expression: with more, Prometheus does not recognize a
@@ -95,16 +95,16 @@ _SPECIAL = re.compile(r"([.+*?()|\[\]{}^$\\])")
 
 
 def quoted(text: str) -> str:
-    """A literal of PromQL."""
+    """A PromQL string literal."""
     inside = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{inside}"'
 
 
 def one_of(label: str, values: Iterable[str]) -> str:
-    """The matcher of a label with one of these values.
+    """The matcher for a label with one of these values.
 
     Raises:
-        ValueError: there is no value; in PromQL that matches all series without the label.
+        ValueError: there is no value; in PromQL that would match all series without the label.
     """
     words = [_SPECIAL.sub(r"\\\1", value) for value in values]
     if not any(words):
@@ -121,8 +121,8 @@ class Queries:
     """The queries to one backend.
 
     Args:
-        match: label matchers of the user, joined by commas.
-        names: the metrics of `NAMES` that it has.
+        match: the user's label matchers, joined by commas.
+        names: the metrics of `NAMES` that the backend has.
         interval: seconds between the samples of a node.
         jobs: the scrape jobs of trntop's pages.
     """
@@ -135,12 +135,12 @@ class Queries:
     @property
     def recorded(self) -> bool:
         """Whether the recording rules are loaded."""
-        return _COUNT in self.names and not self.names.isdisjoint(ENDS)
+        return _COUNT in self.names and not self.names.isdisjoint(WORST)
 
     @property
     def window(self) -> str:
-        """The range that has the newest samples of a counter."""
-        return f"{max(MIN_WINDOW, SAMPLES * self.interval):.0f}s"
+        """The range that includes the two newest samples of a counter."""
+        return f"{max(MIN_WINDOW, MIN_WINDOW_INTERVALS * self.interval):.0f}s"
 
     def select(self, name: str, *matchers: str) -> str:
         """The selector of one metric."""
@@ -168,11 +168,11 @@ class Queries:
         """All nodes.
 
         Args:
-            efa_nodes: the nodes whose EFA devices are queried; None is all, with all silent
-            sources.
+            efa_nodes: the nodes whose EFA devices are queried; None for all, and for all sources
+            that are down.
         """
         queries = {
-            "about": self._named(_ABOUT),
+            "about": self._named(_NODE_FACTS),
             "nodes": self._named(_metrics(_COMPARED)),
             "jobs": self._named(_metrics(_OF_JOBS)),
             "times": self._times(),
@@ -190,16 +190,16 @@ class Queries:
         """A large cluster: its totals and its worst nodes."""
         return {
             "recorded": self._like(f"({CLUSTER}|{TRAINING}).+"),
-            "worst": self._named(ENDS),
+            "worst": self._named(WORST),
             **self._problems(),
         }
 
     def some_nodes(self, labels: Sequence[str]) -> dict[str, str]:
-        """These nodes of a large cluster."""
+        """Some nodes of a large cluster."""
         if not labels:
             return {}
         which = one_of("node", labels)
-        names = [*_ABOUT, *_metrics((*_COMPARED, *_OF_JOBS)), _RETRANSMITTED, nodes.SOURCE_UP]
+        names = [*_NODE_FACTS, *_metrics((*_COMPARED, *_OF_JOBS)), _RETRANSMITTED, nodes.SOURCE_UP]
         return {
             "nodes": self._named(names, which),
             "times": self._times(which),
@@ -208,11 +208,13 @@ class Queries:
 
     def incidents(self) -> str:
         """The starts of open incidents; empty if there are none to query."""
-        if not self.names.intersection((_TALLY, _OPENED)):
+        if not self.names.intersection((_INCIDENT_COUNT, _OPENED)):
             return ""
-        # The recorded ones last longer than the agents that reported them.
+        # Recorded incidents outlive the agents that reported them.
         aggregated = f"on (job, instance) ({self.select('trntop_aggregated')} == 1)"
-        found = f"{self.select(_HELD)} or ({self.select(_OPENED)} unless {aggregated})"
+        found = (
+            f"{self.select(_RECORDED_INCIDENTS)} or ({self.select(_OPENED)} unless {aggregated})"
+        )
         return f"min by ({_INCIDENT}) ({found})"
 
     def _problems(self) -> dict[str, str]:
@@ -234,11 +236,11 @@ class Queries:
             "times": self._times(which),
         }
 
-    def past_nodes(self, labels: Iterable[str]) -> dict[str, str]:
+    def node_history(self, labels: Iterable[str]) -> dict[str, str]:
         """Series of these nodes over time."""
-        return {"nodes": self._named(_PAST, one_of("node", labels))}
+        return {"nodes": self._named(_HISTORY, one_of("node", labels))}
 
-    def past_totals(self) -> dict[str, str]:
+    def total_history(self) -> dict[str, str]:
         """Series of the cluster and its jobs over time."""
         return {"recorded": self._like(f"({CLUSTER}|{TRAINING}).+")} if self.recorded else {}
 
@@ -258,11 +260,12 @@ async def probe(client: Client, match: str, now: float) -> Queries:
     Raises:
         BackendError: it does not respond, or has no series of trntop.
     """
-    every = await client.names(now - 3600.0, now, PROBE_SECONDS)
-    queries = Queries(match, every & NAMES)
+    all_names = await client.names(now - 3600.0, now, PROBE_SECONDS)
+    queries = Queries(match, all_names & NAMES)
     if nodes.INSTANCE not in queries.names:
         raise BackendError(
-            f"it has {len(every):,} metrics, but none of trntop within the last hour", other=True
+            f"it has {len(all_names):,} metrics, but none of trntop within the last hour",
+            other=True,
         )
     jobs = (await client.instant(queries.scrape_jobs(), now, PROBE_SECONDS)).series
     if not jobs and queries.recorded:

@@ -16,7 +16,6 @@ from .nodes import OF_EFA, OF_PARTS, Drafts, Node
 from .publisher import Publisher
 from .queries import (
     COMPLETED,
-    ENDS,
     MAX_ALL,
     MAX_EFA_NODES,
     MAX_SHOWN,
@@ -24,6 +23,7 @@ from .queries import (
     RETRANSMIT,
     RULES,
     SOME_EFA_NODES,
+    WORST,
     Queries,
 )
 from .sums import Sums, past
@@ -58,7 +58,7 @@ class Refresher:
         """Whether there are too many nodes to show all; None before they are counted."""
         self._efa_nodes: list[str] | None = []
         """The nodes whose EFA devices are queried; None is all."""
-        self._with_past: set[str] = set()
+        self._with_history: set[str] = set()
 
     def supports(self, queries: Queries) -> bool:
         """Whether it can go on with these queries, which may have another interval."""
@@ -137,12 +137,12 @@ class Refresher:
         if focus is not None and (node := self._publisher.nodes.get(focus)) is not None:
             chosen[node.label] = None
         chosen |= dict.fromkeys(labels.get("node", "") for labels, _ in incidents[: MAX_SHOWN // 2])
-        measures: dict[str, list[tuple[float, str]]] = {name: [] for name in ENDS}
+        measures: dict[str, list[tuple[float, str]]] = {name: [] for name in WORST}
         for labels, value in _rows(found, "worst"):
             if (name := labels.get("__name__", "")) in measures:
                 measures[name].append((value, labels.get("node", "")))
         for name, rows in measures.items():
-            rows.sort(reverse=ENDS[name] == MOST)
+            rows.sort(reverse=WORST[name] == MOST)
         for turn in zip_longest(*measures.values()):
             chosen |= dict.fromkeys(row[1] for row in turn if row is not None)
         chosen.pop("", None)
@@ -184,20 +184,20 @@ class Refresher:
                 drafts.add_values(rate[0], [(row.metric, rate[1])])
         self._publisher.full = node.name
         self._publisher.send(node, draft, draft.time, OF_PARTS)
-        if node.name not in self._with_past:
-            self._with_past.add(node.name)
-            await self._query_past(self._queries.past_nodes((node.label,)), at)
+        if node.name not in self._with_history:
+            self._with_history.add(node.name)
+            await self._query_history(self._queries.node_history((node.label,)), at)
 
     async def _backfill(self, at: float) -> None:
         """Publishes the history of the cluster, and of the nodes if they are few."""
-        queries = self._queries.past_totals()
+        queries = self._queries.total_history()
         nodes = self._publisher.nodes.values()
         if nodes and len(nodes) <= PAST_NODES:
-            self._with_past.update(self._publisher.nodes)
-            queries |= self._queries.past_nodes(node.label for node in nodes)
-        await self._query_past(queries, at)
+            self._with_history.update(self._publisher.nodes)
+            queries |= self._queries.node_history(node.label for node in nodes)
+        await self._query_history(queries, at)
 
-    async def _query_past(self, queries: Mapping[str, str], at: float) -> None:
+    async def _query_history(self, queries: Mapping[str, str], at: float) -> None:
         step = max(self._queries.interval, PAST_STEP)
         totals: dict[float, list[tuple[Labels, float]]] = {}
         tables: dict[str, dict[str, dict[float, float]]] = {}

@@ -15,9 +15,9 @@ from .simulated import Simulated, World
 from .template import Template, dumps
 
 FIRST_PERIOD = 0.00047258
-"""Seconds; from a public capture."""
+"""Seconds, from a public capture."""
 VCPUS_PERIOD = 30
-"""Reports with the same values of single vCPUs."""
+"""Number of consecutive reports with the same values of single vCPUs."""
 
 LATENCY_FACTORS = {
     "p0": 0.968, "p1": 0.974, "p25": 0.992, "p50": 1.0, "p75": 1.009, "p99": 1.031, "p100": 1.044,
@@ -25,10 +25,9 @@ LATENCY_FACTORS = {
 SLOWEST = ("p99", "p100")
 """Percentiles that include the last execution of a step, with its collective."""
 LAUNCH_SECONDS = 0.0004
-"""Latency of the runtime on top of that of the device."""
+"""Latency that the runtime adds to that of the device."""
 
-CONTEXT_SWITCHES = 170_000
-"""Per second."""
+CONTEXT_SWITCHES_PER_SECOND = 170_000
 
 
 class NeuronMonitors(Simulated):
@@ -44,14 +43,13 @@ class NeuronMonitors(Simulated):
         self._system = Template(report.system(fleet))
         self._first_system = Template(report.first_system(fleet))
         self._devices: dict[int | None, Template] = {}
-        """By lost device."""
+        """By the lost device; None if there is none."""
         self._instances = [dumps(instance) for instance in fleet.instances(seed)]
         self._count = 0
         self._cores: npt.NDArray[np.float64]
         self._noise: list[list[float]]
 
     def observe(self, time: float) -> None:
-        """Advances by one second."""
         self._count += 1
         self._cores = self._counters()
         self._noise = self._rng.random((self._fleet.nodes, 3)).tolist()
@@ -92,7 +90,7 @@ class NeuronMonitors(Simulated):
                 period,
                 *machines.vcpus.average[node],
                 machines.vcpus.table(node, node + self._count // VCPUS_PERIOD),
-                int(CONTEXT_SWITCHES * (0.95 + 0.1 * noise[1]) * period),
+                int(CONTEXT_SWITCHES_PER_SECOND * (0.95 + 0.1 * noise[1]) * period),
                 period,
                 memory,
             )
@@ -110,7 +108,7 @@ class NeuronMonitors(Simulated):
         return template.fill(counts.ravel().tolist())
 
     def _counters(self) -> npt.NDArray[np.float64]:
-        """The values of the entries of cores, `[node, logical core, value]`."""
+        """The values of each core, `[node, logical core, value]`."""
         fleet, machines = self._fleet, self._machines
         if self._count < 2:
             return np.zeros((fleet.nodes, fleet.cores, 2 + (fleet.lnc if fleet.lnc > 1 else 0)))
@@ -125,17 +123,18 @@ class NeuronMonitors(Simulated):
         if not completed:
             return "null", "null"
         activity = self._machines.activity
-        each = self._fleet.cores_per_device
-        mine = slice(owned.start // each, (owned.stop - 1) // each + 1)
-        computes = sorted(activity.compute_seconds[node, mine].tolist())
+        cores = self._fleet.cores_per_device
+        devices = slice(owned.start // cores, (owned.stop - 1) // cores + 1)
+        computes = sorted(activity.compute_seconds[node, devices].tolist())
         typical = computes[len(computes) // 2] / MICROBATCHES
         typical *= 0.998 + 0.004 * self._noise[node][2]
         seconds = {name: typical * factor for name, factor in LATENCY_FACTORS.items()}
         # The slowest device waits least.
         late = max(computes[-1] / MICROBATCHES - typical, 0.0)
         if activity.steps[node].any():
-            late += float(activity.exposed_seconds[node, mine].min())
+            late += float(activity.exposed_seconds[node, devices].min())
         for name in SLOWEST:
             seconds[name] += late
-        seen = {name: round(value + LAUNCH_SECONDS, 6) for name, value in seconds.items()}
-        return dumps(seen), dumps({name: round(value, 6) for name, value in seconds.items()})
+        total = {name: round(value + LAUNCH_SECONDS, 6) for name, value in seconds.items()}
+        device = {name: round(value, 6) for name, value in seconds.items()}
+        return dumps(total), dumps(device)

@@ -11,17 +11,17 @@ from ..neuron_config import configuration
 from ..neuron_tree import CORE_NODES, DEVICE_NODES
 
 TIMEOUT = 60
-"""Seconds without a request, at least four periods, after which the script ends on the node."""
+"""Seconds without a request after which the script ends on the node; at least four periods."""
 SHELL = "exec sh -s"
-"""For any login shell; the script follows on standard input."""
+"""The command for any login shell; the script follows on standard input."""
 
 
 def text(tag: str, settings: Collect) -> str:
     """The script, for a POSIX shell's standard input.
 
     Args:
-        tag: begins each line of its answers.
-        settings: sources and periods.
+        tag: prefix of each line of its output.
+        settings: the sources and periods.
     """
     names = sorted({name for _, name in (*DEVICE_NODES, *CORE_NODES)} | {"total"})
     parameters = {

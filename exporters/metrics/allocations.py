@@ -1,7 +1,7 @@
-"""Allocations by schedulers, as series of value 1 to be joined in queries.
+"""Allocations by schedulers, as series of value 1 to join in queries.
 
 A job that has the whole node has one series without a device, so that `metric * on (node)
-group_left (hpc_job) trn_allocation_info{neuron_device=""}` adds the job to a value; any other job
+group_left (hpc_job) trn_allocation_info{neuron_device=""}` adds the job to a value. Any other job
 has one series for each device of which it has all or a part.
 """
 

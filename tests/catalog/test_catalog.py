@@ -11,7 +11,7 @@ from trntop.catalog import (
     Page,
     page_of,
 )
-from trntop.pipeline.derive import FORMULAS, LATE_FORMULAS, RATES, ROLLUPS
+from trntop.pipeline.derive import FORMULAS, RATES, ROLLUP_FORMULAS, ROLLUPS
 from trntop.pipeline.smooth import BOUNDS
 from trntop.sources import BY_NAME
 
@@ -40,7 +40,7 @@ def test_every_quantity_comes_from_somewhere() -> None:
         for other in (quantity.rate_of, quantity.rollup_of):
             assert not other or other in CATALOG
     computed = {name for name, quantity in CATALOG.items() if quantity.formula}
-    assert computed == {*FORMULAS, *LATE_FORMULAS, *BOUNDS}
+    assert computed == {*FORMULAS, *ROLLUP_FORMULAS, *BOUNDS}
     assert {name for name, _, _ in ROLLUPS} == {
         name for name, quantity in CATALOG.items() if quantity.rollup_of
     }

@@ -1,4 +1,4 @@
-"""Computed columns: rates, shares and roll-ups, by the formulas the catalog states."""
+"""Computed columns: rates, shares and roll-ups, by the formulas in the catalog."""
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
@@ -26,13 +26,13 @@ Columns = Mapping[str, Column]
 Formula = Callable[[Columns, Inventory], Column | None]
 
 MIN_TRAFFIC = 10.0
-"""Packets per second below which a retransmit ratio means nothing."""
+"""Packets per second below which a retransmit ratio is not meaningful."""
 MIN_PEER_TRAFFIC = 1e6
 """Bytes per second that the median device must send before devices are compared."""
 
 FORMULAS: dict[str, Formula] = {}
 """The catalog's formulas over parts, in an order in which inputs come first."""
-LATE_FORMULAS: dict[str, Formula] = {}
+ROLLUP_FORMULAS: dict[str, Formula] = {}
 """Formulas over roll-ups."""
 _INPUTS: dict[str, tuple[str, ...]] = {}
 
@@ -53,8 +53,8 @@ def formula(
     return register
 
 
-def formula_of_some(name: str, *inputs: str) -> Callable[[Formula], Formula]:
-    """The same for a quantity that needs not all of its inputs: those that are there are given."""
+def optional_input_formula(name: str, *inputs: str) -> Callable[[Formula], Formula]:
+    """Registers a formula that needs only some of its inputs; it gets those that are present."""
 
     def register(function: Formula) -> Formula:
         def compute(columns: Columns, inventory: Inventory) -> Column | None:
@@ -70,8 +70,8 @@ def formula_of_some(name: str, *inputs: str) -> Callable[[Formula], Formula]:
 def rate(before: Column, after: Column, seconds: float, limit: float | Column = np.inf) -> Column:
     """Change of cumulative counters per second, in their shape.
 
-    A counter that went back was reset and one that jumps beyond `limit` per second is damaged:
-    absent for this interval, never negative, never a spike.
+    The rate is absent for an interval in which a counter decreased (a reset) or grew faster than
+    `limit` (a damaged value).
     """
     if seconds <= 0:
         return np.full(after.shape, np.nan)
@@ -81,18 +81,18 @@ def rate(before: Column, after: Column, seconds: float, limit: float | Column = 
 
 
 def ratio(part: Column, whole: Column) -> Column:
-    """`part ÷ whole`, absent where the whole is 0 or unknown."""
+    """`part ÷ whole`; absent where `whole` is 0 or unknown."""
     result: Column = part / _positive(whole)
     return result
 
 
-def _over(name: str, part: str, whole: str, table: dict[str, Formula] = FORMULAS) -> None:
+def _ratio_formula(name: str, part: str, whole: str, table: dict[str, Formula] = FORMULAS) -> None:
     formula(name, part, whole, table=table)(
         lambda _, part_values, whole_values: ratio(part_values, whole_values)
     )
 
 
-@formula_of_some(
+@optional_input_formula(
     "physical_core_failures_total", *(f"physical_core_{status}_total" for status in CORE_FAILURES)
 )
 def _core_failures(known: Columns, inventory: Inventory) -> Column | None:
@@ -120,7 +120,7 @@ def _engine_busy_of_cores(inventory: Inventory, busy: Column) -> Column | None:
     if np.array_equal(np.repeat(device_of, lnc), owner):
         whole: Column = np.add.reduce(busy.reshape(-1, lnc), axis=1) / lnc
         return whole
-    # By device: one that is missing moves no other.
+    # By device, so that a missing one does not shift the others.
     result = np.full(len(device_of), np.nan)
     for device in np.unique(device_of):
         logical, physical = device_of == device, busy[owner == device]
@@ -139,15 +139,15 @@ def _engine_busy_of_devices(inventory: Inventory, busy: Column) -> Column | None
 
 
 _HBM = "neuroncore_hbm_bytes_per_second"
-formula_of_some(hbm.READ, hbm.EXECUTIONS, hbm.PERIOD)(hbm.read_rate)
-formula_of_some(hbm.WRITE, hbm.EXECUTIONS, hbm.PERIOD)(hbm.write_rate)
-formula_of_some(_HBM, hbm.READ, hbm.WRITE, hbm.UTILIZATION, hbm.MEMORY)(hbm.of_cores)
+optional_input_formula(hbm.READ, hbm.EXECUTIONS, hbm.PERIOD)(hbm.read_rate)
+optional_input_formula(hbm.WRITE, hbm.EXECUTIONS, hbm.PERIOD)(hbm.write_rate)
+optional_input_formula(_HBM, hbm.READ, hbm.WRITE, hbm.UTILIZATION, hbm.MEMORY)(hbm.of_cores)
 formula("neuroncore_hbm_bandwidth_ratio", _HBM)(hbm.share_of_cores)
 _FLOOR = "neuroncore_hbm_floor_bytes_per_second"
-formula_of_some(_FLOOR, hbm.EXECUTIONS, hbm.UTILIZATION, *hbm.WEIGHTS)(hbm.floor_of_cores)
+optional_input_formula(_FLOOR, hbm.EXECUTIONS, hbm.UTILIZATION, *hbm.WEIGHTS)(hbm.floor_of_cores)
 formula("device_hbm_peak_bytes_per_second", "device_memory_total_bytes")(hbm.peak_of_devices)
 formula("device_hbm_bytes_per_second", _HBM)(hbm.of_devices)
-_over(
+_ratio_formula(
     "device_hbm_bandwidth_ratio", "device_hbm_bytes_per_second", "device_hbm_peak_bytes_per_second"
 )
 formula("device_hbm_bandwidth_floor_ratio", _FLOOR, "device_hbm_peak_bytes_per_second")(
@@ -162,9 +162,9 @@ LINE_RATE = "efa_stated_link_bytes_per_second"
 """The line rate, which limits how fast an EFA device's byte counters can move."""
 
 
-@formula_of_some("efa_link_bytes_per_second", LINE_RATE, "efa_tx_bytes_total")
+@optional_input_formula("efa_link_bytes_per_second", LINE_RATE, "efa_tx_bytes_total")
 def _link(known: Columns, inventory: Inventory) -> Column | None:
-    """As the driver states it, else of the instance type: old drivers always state 100 Gb/s."""
+    """As the driver reports it, else of the instance type: old drivers always report 100 Gb/s."""
     sent = known.get("efa_tx_bytes_total")
     rates = known.get(LINE_RATE, np.full(len(inventory.of(Entity.EFA)), np.nan))
     row = find_instance_type(inventory.instance_type)
@@ -172,7 +172,7 @@ def _link(known: Columns, inventory: Inventory) -> Column | None:
         return rates
     if row is not None and row.efa_gbps:
         rates = np.where(np.isnan(rates), row.efa_gbps * 1e9 / 8, rates)
-    # A device that cannot be read is no capacity either.
+    # A device that cannot be read does not count as capacity.
     return np.where(np.isnan(sent), np.nan, rates)
 
 
@@ -195,7 +195,7 @@ def _imbalance(inventory: Inventory, ratios: Column) -> Column:
     return np.array([max(0.0, 1.0 - float(np.nanmin(ratios)))])
 
 
-@formula_of_some(
+@optional_input_formula(
     "device_memory_used_bytes", "neuroncore_memory_used_bytes", "physical_core_memory_used_bytes"
 )
 def _device_memory_used(known: Columns, inventory: Inventory) -> Column | None:
@@ -208,12 +208,12 @@ def _device_memory_used(known: Columns, inventory: Inventory) -> Column | None:
 
 
 formula("node_device_memory_used_bytes", "device_memory_used_bytes")(hbm.whole_sum)
-_over("device_memory_used_ratio", "device_memory_used_bytes", "device_memory_total_bytes")
+_ratio_formula("device_memory_used_ratio", "device_memory_used_bytes", "device_memory_total_bytes")
 
 
 @formula("efa_retransmit_ratio", "efa_retrans_pkts_per_second", "efa_tx_pkts_per_second")
-def _retransmit_ratio(inventory: Inventory, again: Column, sent: Column) -> Column:
-    return np.minimum(ratio(again, np.where(sent >= MIN_TRAFFIC, sent, np.nan)), 1.0)
+def _retransmit_ratio(inventory: Inventory, retransmitted: Column, sent: Column) -> Column:
+    return np.minimum(ratio(retransmitted, np.where(sent >= MIN_TRAFFIC, sent, np.nan)), 1.0)
 
 
 @formula("job_step_pace_seconds", "job_logged_steps_per_second")
@@ -221,14 +221,14 @@ def _step_interval(inventory: Inventory, steps_per_second: Column) -> Column:
     return 1.0 / _positive(steps_per_second)
 
 
-_over("job_comm_share_ratio", "job_comm_seconds", "job_step_seconds")
-_over("job_exposed_comm_share_ratio", "job_exposed_comm_seconds", "job_step_seconds")
-_over("job_comm_compute_ratio", "job_comm_seconds", "job_compute_seconds")
-_over("job_reduction_share_ratio", "job_reduction_seconds", "job_step_seconds")
+_ratio_formula("job_comm_share_ratio", "job_comm_seconds", "job_step_seconds")
+_ratio_formula("job_exposed_comm_share_ratio", "job_exposed_comm_seconds", "job_step_seconds")
+_ratio_formula("job_comm_compute_ratio", "job_comm_seconds", "job_compute_seconds")
+_ratio_formula("job_reduction_share_ratio", "job_reduction_seconds", "job_step_seconds")
 for _kind in COLLECTIVES:
-    _over(f"job_{_kind}_share_ratio", f"job_{_kind}_seconds", "job_step_seconds")
+    _ratio_formula(f"job_{_kind}_share_ratio", f"job_{_kind}_seconds", "job_step_seconds")
     for _bandwidth, _size in (("algbw", "bytes"), ("busbw", "bus_bytes")):
-        _over(
+        _ratio_formula(
             f"job_{_kind}_{_bandwidth}_bytes_per_second",
             f"job_{_kind}_{_size}",
             f"job_{_kind}_seconds",
@@ -240,19 +240,19 @@ def _cores_busy(inventory: Inventory, utilization: Column) -> Column | None:
     return np.array([float((utilization > 0).sum())]) if any_known(utilization) else None
 
 
-@formula_of_some("node_ecc_uncorrected_events", *UNCORRECTED_ECC[1])
+@optional_input_formula("node_ecc_uncorrected_events", *UNCORRECTED_ECC[1])
 def _ecc_uncorrected(known: Columns, inventory: Inventory) -> Column:
     # A device that is missing makes the sum unknown: a smaller one would look like a reset.
     return np.array([sum(float(count.sum()) for count in known.values())])
 
 
-_over(
+_ratio_formula(
     "node_efa_tx_share_ratio", "node_efa_tx_bytes_per_second", "node_efa_link_bytes_per_second",
-    LATE_FORMULAS,
+    ROLLUP_FORMULAS,
 )  # fmt: skip
-_over(
+_ratio_formula(
     "node_hbm_bandwidth_ratio", "node_hbm_bytes_per_second", "node_hbm_peak_bytes_per_second",
-    LATE_FORMULAS,
+    ROLLUP_FORMULAS,
 )  # fmt: skip
 
 ROLLUPS = tuple(
@@ -273,7 +273,7 @@ _INPUTS |= {
     CEILING: ("job_comm_share_ratio", *BUSY_AND_WORKS),
 } | {RATES[name]: (LINE_RATE,) for name in LINE_LIMITED}
 _COUNTERS_ONLY = (TENSOR_ENGINE,)
-"""Sources without facts."""
+"""Sources that report counters and no facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,12 +283,12 @@ class ComputePlan:
     wanted: frozenset[str] | None
     """The quantities that are read; None for all."""
     needed: frozenset[str]
-    """These, and all that they are computed from."""
+    """These, and everything that they are computed from."""
     formulas: Mapping[str, Formula]
     rollups: tuple[tuple[str, str, Combine], ...]
-    late: Mapping[str, Formula]
+    rollup_formulas: Mapping[str, Formula]
     skippable: frozenset[str]
-    """Sources of which nothing is needed."""
+    """Sources that are not needed."""
 
     def wants(self, names: Iterable[str]) -> bool:
         """Whether any of these is wanted."""
@@ -302,7 +302,7 @@ class ComputePlan:
         return {name: values for name, values in columns.items() if name in needed}
 
     def pick(self, columns: dict[str, Column]) -> dict[str, Column]:
-        """The wanted ones of all columns."""
+        """The wanted columns."""
         wanted = self.wanted
         if wanted is None:
             return columns
@@ -312,24 +312,26 @@ class ComputePlan:
 def compute_plan(wanted: Iterable[str] | None = None) -> ComputePlan:
     """How to compute these quantities, or all."""
     needed: set[str] = set()
-    ahead = list(CATALOG if wanted is None else wanted)
-    while ahead:
-        name = ahead.pop()
+    pending = list(CATALOG if wanted is None else wanted)
+    while pending:
+        name = pending.pop()
         if name not in needed:
             needed.add(name)
-            ahead += [*inputs(name), *_INPUTS.get(name, ())]
+            pending += [*inputs(name), *_INPUTS.get(name, ())]
     return ComputePlan(
         wanted=None if wanted is None else frozenset(wanted),
         needed=frozenset(needed),
         formulas={name: formula for name, formula in FORMULAS.items() if name in needed},
         rollups=tuple(row for row in ROLLUPS if row[0] in needed),
-        late={name: formula for name, formula in LATE_FORMULAS.items() if name in needed},
+        rollup_formulas={
+            name: formula for name, formula in ROLLUP_FORMULAS.items() if name in needed
+        },
         skippable=frozenset(_COUNTERS_ONLY) - {CATALOG[name].source for name in needed},
     )
 
 
-WHOLE = compute_plan()
-"""Computes all that can be."""
+FULL_PLAN = compute_plan()
+"""Computes all quantities."""
 
 # The ufuncs' own reductions: np.max and np.mean cost twice as much on short columns.
 _REDUCE: dict[Combine, Callable[[Column], float]] = {
@@ -341,7 +343,7 @@ _REDUCE: dict[Combine, Callable[[Column], float]] = {
 
 
 def rollup(values: Column, combine: Combine) -> float:
-    """One value for many; absent ones are left out, none at all is absent."""
+    """One value from many; absent ones are ignored, and without any the result is absent."""
     reduce = _REDUCE[combine]
     value = float(reduce(values)) if len(values) else float("nan")
     if value == value:
@@ -351,7 +353,7 @@ def rollup(values: Column, combine: Combine) -> float:
 
 
 def combine_rows(rows: Column, combine: Combine) -> Column:
-    """`[part, n]` to `[n]`, absent values left out."""
+    """`[part, n]` to `[n]`; absent values are ignored."""
     if combine is Combine.MAX:
         merged = np.fmax.reduce(rows, axis=0)
     elif combine is Combine.MIN:
@@ -371,11 +373,11 @@ def combine_rows(rows: Column, combine: Combine) -> Column:
 
 
 def _step_time_of_log(columns: MutableMapping[str, Column]) -> None:
-    """Where no rank reports its step time, what the log states."""
-    stated = columns.get("job_logged_step_seconds")
-    if stated is not None:
-        step = columns.get("job_step_seconds", np.full(len(stated), np.nan))
-        columns["job_step_seconds"] = np.where(np.isnan(step), stated, step)
+    """The step time from the log, where no rank reports it."""
+    logged = columns.get("job_logged_step_seconds")
+    if logged is not None:
+        step = columns.get("job_step_seconds", np.full(len(logged), np.nan))
+        columns["job_step_seconds"] = np.where(np.isnan(step), logged, step)
 
 
 def _hbm_size(columns: MutableMapping[str, Column], inventory: Inventory) -> None:
@@ -391,23 +393,23 @@ def _positive(values: Column) -> Column:
 
 
 def derive(
-    columns: MutableMapping[str, Column], inventory: Inventory, what: ComputePlan = WHOLE
+    columns: MutableMapping[str, Column], inventory: Inventory, plan: ComputePlan = FULL_PLAN
 ) -> None:
-    """Adds every requested computed column whose inputs are present."""
+    """Adds every column of the plan whose inputs are present."""
     _step_time_of_log(columns)
     _hbm_size(columns, inventory)
-    _apply(what.formulas, columns, inventory)
-    for name, of, combine in what.rollups:
-        values = columns.get(of)
-        if values is not None and len(values) and not _interrupted(of, values, columns):
+    _apply(plan.formulas, columns, inventory)
+    for name, part, combine in plan.rollups:
+        values = columns.get(part)
+        if values is not None and len(values) and not _interrupted(part, values, columns):
             value = rollup(values, combine)
             if value == value:
                 columns[name] = np.array([value])
-    _apply(what.late, columns, inventory)
+    _apply(plan.rollup_formulas, columns, inventory)
 
 
 def _interrupted(name: str, values: Column, columns: Columns) -> bool:
-    """Whether a sum of these rates would dip for one tick only: a counter was reset."""
+    """Whether a sum of these rates would dip for one tick because a counter was reset."""
     counter = columns.get(CATALOG[name].rate_of)
     if counter is None or len(counter) != len(values):
         return False

@@ -24,7 +24,7 @@ from trntop.core.model import (
     Status,
 )
 from trntop.pipeline import hbm
-from trntop.pipeline.derive import WHOLE, ComputePlan, derive
+from trntop.pipeline.derive import FULL_PLAN, ComputePlan, derive
 from trntop.pipeline.phase import NodePhase
 from trntop.pipeline.smooth import BOUNDS, Smoother
 from trntop.pipeline.source_buffer import Layer, SourceBuffer, aligned
@@ -56,7 +56,10 @@ class NodeState:
     """
 
     def __init__(
-        self, node: str, profiles: tuple[NeffProfile, ...] = (), compute_plan: ComputePlan = WHOLE
+        self,
+        node: str,
+        profiles: tuple[NeffProfile, ...] = (),
+        compute_plan: ComputePlan = FULL_PLAN,
     ) -> None:
         self.node = node
         self._compute_plan = compute_plan

@@ -1,7 +1,7 @@
 """The host: `{"period", "cpu", "memory", "network", "disk", "lustre", "nfs", "processes", …}`.
 
-Bytes are cumulative: since boot, or since a file system was mounted. A count of which the
-reader saw only a part is absent with the reason.
+Bytes are cumulative: since boot, or since a file system was mounted. A count that the
+reader could not complete is absent, with the reason.
 """
 
 from collections.abc import Iterable
@@ -17,10 +17,10 @@ from trntop.sources.columns import COUNTER, SIZE, Layout, Range
 from trntop.sources.source import Source
 
 PERIOD = 10.0
-"""Seconds, where the payload does not state it."""
+"""Seconds, if the payload does not have it."""
 MAX_ERRORS = 16
 EC2 = "Amazon EC2"
-"""The firmware's vendor on Nitro instances."""
+"""System vendor in the firmware of Nitro instances."""
 
 _VOLUMES = ("disk", "lustre", "nfs")
 _BYTES = (
@@ -28,7 +28,7 @@ _BYTES = (
     *(f"{name}_{way}" for name in _VOLUMES for way in ("read", "written")),
 )
 REMOTE = "://"
-"""Part of the place of a compile cache that is not a directory."""
+"""Part of the location of a compile cache that is not a directory."""
 _LAYOUT = Layout(
     (("node_cpu_busy_ratio",), Range(limit=1.0)),
     (("node_load1",), Range(limit=1e6)),
@@ -97,7 +97,7 @@ _decoder = msgspec.json.Decoder(_Host)
 
 
 def decode(data: bytes) -> Sample:
-    """One reading of the host.
+    """The sample of one reading.
 
     Raises:
         DecodeError: the payload is not a JSON object of this kind.
@@ -141,7 +141,7 @@ def decode(data: bytes) -> Sample:
 
 
 def _instance(dmi: _Dmi) -> dict[str, str]:
-    """Type and id of an EC2 instance, from its firmware; elsewhere nothing."""
+    """Type and id of an EC2 instance, from its firmware; empty on other machines."""
     if dmi.sys_vendor != EC2:
         return {}
     facts = {"instance_type": dmi.product_name, "instance_id": dmi.board_asset_tag}
@@ -149,14 +149,18 @@ def _instance(dmi: _Dmi) -> dict[str, str]:
 
 
 def _total(values: Iterable[float | None]) -> float | None:
-    """The sum of those that are counters; absent when none is."""
+    """The sum of the valid values; None without any."""
     known = [value for value in values if value is not None and 0 <= value < COUNTER.limit]
     return sum(known) if known else None
 
 
 def _compilation(compilers: list[_Compiler]) -> Compilation | None:
     """The compilers whose start is known."""
-    starts = [each.since for each in compilers if each.since is not None and each.since > 0]
+    starts = [
+        compiler.since
+        for compiler in compilers
+        if compiler.since is not None and compiler.since > 0
+    ]
     return Compilation(min(starts), len(starts)) if starts else None
 
 

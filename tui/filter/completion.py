@@ -7,8 +7,8 @@ from trntop.catalog import CATALOG
 
 from . import fields
 
-CATALOG_FROM = 3
-"""Characters after which the catalog's long names are offered too."""
+MIN_CATALOG_PREFIX = 3
+"""Characters from which the long names of the catalog are offered too."""
 
 _VALUE = re.compile(r"(\w+)\s*!?=\s*([\w-]*)$")
 _NAME = re.compile(r"(?:^|[\s&|!])([\w]*)$")
@@ -19,14 +19,14 @@ def candidates(text: str) -> tuple[str, Sequence[str]]:
     value = _VALUE.search(text)
     if value is not None:
         field = fields.TEXTS.get(value[1])
-        texts = (field.choices or field.suggestions) if field else ()
-        return value[2], _starting([text.replace(" ", "-") for text in texts], value[2])
+        choices = (field.choices or field.suggestions) if field else ()
+        return value[2], _starting([choice.replace(" ", "-") for choice in choices], value[2])
     name = _NAME.search(text)
     if name is None:
         return "", ()
     typed = name[1]
     found = _starting(fields.NAMES, typed)
-    if len(typed) >= CATALOG_FROM:
+    if len(typed) >= MIN_CATALOG_PREFIX:
         found += _starting(CATALOG, typed)
     return typed, found
 

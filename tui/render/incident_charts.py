@@ -22,7 +22,7 @@ GROWTH = 60.0
 
 
 def charts(view_model: ViewModel, incident: Incident, seconds: float) -> list[Trend]:
-    """The quantities of its evidence in its color, then those of its job; as far as recorded."""
+    """Charts of the evidence in the color of the incident, then of its job, if they have values."""
     found: dict[str, Trend] = {}
     for evidence in incident.evidence:
         trend = _of_evidence(view_model, incident, evidence, seconds)
@@ -37,7 +37,7 @@ def charts(view_model: ViewModel, incident: Incident, seconds: float) -> list[Tr
 def _of_evidence(
     view_model: ViewModel, incident: Incident, evidence: Evidence, seconds: float
 ) -> Trend | None:
-    """The quantity of a node, which is named unless the incident names it, or of the job."""
+    """The chart of a node, titled with it unless it is the node of the incident; or of the job."""
     quantity = evidence.quantity or ""
     if evidence.node is None:
         return _of_job(view_model, incident, quantity, seconds)
@@ -68,7 +68,7 @@ def span(view_model: ViewModel, incident: Incident) -> float | None:
 def draw(
     view_model: ViewModel, incident: Incident, width: int, height: int, context: RenderContext
 ) -> list[Strip]:
-    """The charts with its time marked, as many as fit."""
+    """As many charts as fit, with the time of the incident marked."""
     seconds = span(view_model, incident)
     if seconds is None:
         return []

@@ -13,7 +13,7 @@ from trntop.pipeline.jobs import STAGE, STAGES, job_phase
 
 from ..view_model import JobFigures, ViewModel
 from . import glyphs, run
-from .axes import slots, time_axis
+from .axes import slot_seconds, time_axis
 from .context import RenderContext
 from .graph import Values, runs
 from .line import Part, flow, line
@@ -104,7 +104,7 @@ def draw(
 def strip(view_model: ViewModel, job: str, width: int, context: RenderContext) -> list[Strip]:
     """A cell per time slot: a line for training, else the letter of the stage."""
     times, places = stages(view_model, job)
-    seconds = slots(width, SECONDS)
+    seconds = slot_seconds(width, SECONDS)
     # Slots are whole seconds; the title of the panel has their number.
     count = min(width, int(SECONDS // seconds))
     now = view_model.view.time

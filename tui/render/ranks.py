@@ -17,7 +17,7 @@ from trntop.core.model import Column, Key, Severity
 
 from ..view_model import ViewModel, worst
 from . import table
-from .axes import nice
+from .axes import round_up
 from .context import RenderContext
 from .graph import runs
 from .line import Part, fit
@@ -155,7 +155,7 @@ class JobRanks:
     def scale(self) -> float:
         """Seconds of the full width of a bar."""
         known = self.seconds[~np.isnan(self.seconds)]
-        return nice(float(known.max())) if len(known) else 1.0
+        return round_up(float(known.max())) if len(known) else 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from ..measures import (
 )
 from ..view_model import JobFigures, ViewModel
 from . import marks
-from .axes import Form, Mark, bounds, framed, nice, places, series
+from .axes import Formatter, Mark, bounds, mark_cells, round_up, series, with_axes
 from .context import RenderContext
 from .graph import Values, chart
 from .line import Part, flow, length, line, short, side_by_side
@@ -51,7 +51,7 @@ class Kind:
     """How a quantity is drawn."""
 
     title: str
-    form: Form
+    form: Formatter
     top: float | None = None
     """Fixed end of the axis; None follows the limit and the values."""
     limit: Callable[[Analysis], float] | None = None
@@ -285,7 +285,7 @@ def _range(trend: Trend) -> tuple[float, float]:
     if not trend.kind.grounded:
         return bounds(trend.values)
     largest = float(np.nanmax(trend.values))
-    return 0.0, nice(max(2 * (trend.limit or 0.0), 1.15 * largest))
+    return 0.0, round_up(max(2 * (trend.limit or 0.0), 1.15 * largest))
 
 
 def _chart(
@@ -317,9 +317,9 @@ def _chart(
     gutter = max((len(text) for _, text in labels), default=0) + 2
     values, slot = series(trend.times, trend.values, now, width - gutter, seconds)
     over = palette.over[trend.severity]
-    lasting = (places(mark, len(values), slot, now) for mark in marks if mark.end is not None)
+    lasting = (mark_cells(mark, len(values), slot, now) for mark in marks if mark.end is not None)
     body = chart(
         values, room, context,
         low=low, top=top, limit=trend.limit, over=over, shown=next(lasting, None),
     )  # fmt: skip
-    return [head, *framed(body, labels, slot, now, gutter, context, marks)]
+    return [head, *with_axes(body, labels, slot, now, gutter, context, marks)]

@@ -3,8 +3,8 @@
 Source: `4.validation_and_observability/3.efa-node-exporter/amazon_efa_linux.go` in
 https://github.com/aws-samples/awsome-distributed-training. Counters without `_total`, with the
 labels `device` and `port`, and one `node_amazonefa_info` per device. AWS's exporter publishes the
-counters of the admin queue only where the driver keeps them with those of the port (before 1.14.0);
-this page always has them. `node_amazonefa_lifespan` is a setting of the kernel and left out.
+counters of the admin queue only if the driver has them among those of the port (before 1.14.0);
+this page always has them. `node_amazonefa_lifespan` is a kernel setting and is omitted.
 """
 
 import math
@@ -14,12 +14,12 @@ from trntop.catalog import CATALOG, EFA_DEVICE_COUNTERS, EFA_PORT_COUNTERS, Enti
 from trntop.core.model import Cluster, NodeView
 
 from ..exposition import Block, Family, labels, number
-from .places import Pairs, placed
+from .node_labels import LabelPairs, labeled_nodes
 
 PORT = "1"
 """An EFA device has one port."""
 
-_UNKNOWN_THERE = ("alloc_mr_err", "get_dma_mr_err")
+_NOT_IN_AWS_EXPORTER = ("alloc_mr_err", "get_dma_mr_err")
 
 _INFO = Family(
     "node_amazonefa_info", Kind.GAUGE, "EFA devices whose counters can be read; always 1"
@@ -29,7 +29,7 @@ _COUNTERS = {
         f"node_amazonefa_{name}", Kind.COUNTER, CATALOG[f"efa_{name}_total"].help
     )
     for name in EFA_PORT_COUNTERS | EFA_DEVICE_COUNTERS
-    if name not in _UNKNOWN_THERE
+    if name not in _NOT_IN_AWS_EXPORTER
 }
 
 
@@ -37,10 +37,10 @@ def families(cluster: Cluster) -> Iterator[Block]:
     """The EFA devices of all nodes."""
     info: list[str] = []
     counters: dict[str, list[str]] = {name: [] for name in _COUNTERS}
-    for view, place in placed(cluster, lambda _: ()):
-        info += [f"{_INFO.name}{labels(pairs)} 1\n" for pairs in _present(view, place)]
+    for view, node_labels in labeled_nodes(cluster, lambda _: ()):
+        info += [f"{_INFO.name}{labels(pairs)} 1\n" for pairs in _readable(view, node_labels)]
         ports = [
-            labels([("device", str(device)), ("port", PORT), *place])
+            labels([("device", str(device)), ("port", PORT), *node_labels])
             for device in view.inventory.of(Entity.EFA)
         ]
         for name, family in _COUNTERS.items():
@@ -58,11 +58,11 @@ def families(cluster: Cluster) -> Iterator[Block]:
             yield family, counters[name]
 
 
-def _present(view: NodeView, place: Pairs) -> Iterator[Pairs]:
-    """The devices with counters: without silent ones, and none while EFA is not read."""
+def _readable(view: NodeView, node_labels: LabelPairs) -> Iterator[LabelPairs]:
+    """Labels of the devices whose counters can be read; none while EFA is not read."""
     sent = view.frame.columns.get("efa_tx_bytes_total")
     if sent is None:
         return
     for device, value in zip(view.inventory.of(Entity.EFA), sent.tolist(), strict=True):
         if math.isfinite(value):
-            yield (("device", str(device)), *place)
+            yield (("device", str(device)), *node_labels)

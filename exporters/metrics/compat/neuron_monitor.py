@@ -1,17 +1,17 @@
 """The names of AWS's `neuron-monitor-prometheus.py`.
 
-Source: `/opt/aws/neuron/bin/neuron-monitor-prometheus.py` of aws-neuronx-tools, and the board made
-for it, `src/examples/neuron-monitor/neuron-monitor-grafana.json` in
+Source: `/opt/aws/neuron/bin/neuron-monitor-prometheus.py` of aws-neuronx-tools, and its dashboard,
+`src/examples/neuron-monitor/neuron-monitor-grafana.json` in
 https://github.com/aws-neuron/aws-neuron-sdk. Every series has the labels of the EC2 instance,
-those of a process also `runtime_tag`. Different here, because every runtime reports every core
-and the script keeps them all:
+those of a process also `runtime_tag`. The differences, because every runtime reports every
+core and the script keeps them all:
 
-- a core has one series, with the `runtime_tag` of the process that holds memory on it, if it is
-  one; processes with the same tag are one: memory and CPU are summed, of latencies the longest
-  counts
+- a core has one series, with the `runtime_tag` of the process that has memory on it, if there is
+  only one; processes with the same tag are combined: the sums of memory and CPU, the longest
+  latency
 - executions and errors are counted per node, without `runtime_tag`
-- ECC events are the driver's counts where they are read: the script adds up neuron-monitor's,
-  of which it is not documented whether they are sums already
+- ECC events are the driver's counts where they are read: the script adds up neuron-monitor's
+  counts, and it is not documented whether those are sums already
 - no `…_created` series
 """
 
@@ -32,7 +32,7 @@ from trntop.catalog import (
 from trntop.core.model import Cluster, Column, Frame, Inventory, NodeView
 
 from ..exposition import Block, Family, labels, number
-from .places import Pairs, placed
+from .node_labels import LabelPairs, labeled_nodes
 
 Series = tuple[str, str, float]
 """Name, labels in braces, value."""
@@ -58,7 +58,7 @@ _HOST = {
     "node_swap_total_bytes": "system_swap_total_bytes",
     "node_swap_used_bytes": "system_swap_used_bytes",
 }
-_PLACES = {
+_MEMORY_LOCATIONS = {
     "host": "runtime_host_memory_used_bytes",
     "neuron_device": "runtime_device_memory_used_bytes",
 }
@@ -93,11 +93,11 @@ _FAMILIES = tuple(
 
 
 def families(cluster: Cluster) -> Iterator[Block]:
-    """What the script publishes, of all nodes."""
+    """What the script publishes, for all nodes."""
     lines: dict[str, list[str]] = {family.name: [] for family in _FAMILIES}
-    for view, place in placed(cluster, _instance):
+    for view, node_labels in labeled_nodes(cluster, _instance):
         for part in (_infos, _host, _executions, _runtimes, _devices, _cores):
-            for name, text, value in part(view, place):
+            for name, text, value in part(view, node_labels):
                 if math.isfinite(value):
                     lines[name].append(f"{name}{text} {number(value)}\n")
     for family in _FAMILIES:
@@ -105,13 +105,13 @@ def families(cluster: Cluster) -> Iterator[Block]:
             yield family, lines[family.name]
 
 
-def _instance(inventory: Inventory) -> Pairs:
+def _instance(inventory: Inventory) -> LabelPairs:
     return tuple((name, inventory.facts.get(name, "")) for name in _INSTANCE)
 
 
-def _infos(view: NodeView, place: Pairs) -> Iterator[Series]:
+def _infos(view: NodeView, node_labels: LabelPairs) -> Iterator[Series]:
     if view.inventory.facts.get("instance_type"):
-        yield "instance_info", labels(place), 1.0
+        yield "instance_info", labels(node_labels), 1.0
     inventory, frame = view.inventory, view.frame
     count, devices = frame.value("node_devices"), inventory.of(Entity.DEVICE)
     if count is not None and devices:
@@ -121,51 +121,51 @@ def _infos(view: NodeView, place: Pairs) -> Iterator[Series]:
             ("neuroncore_per_device_count", len(inventory.of(Entity.CORE)) // len(devices)),
             ("neuron_device_memory_size", "" if memory is None else number(memory)),
         )
-        yield "neuron_hardware_info", labels([*pairs, *place]), 1.0
+        yield "neuron_hardware_info", labels([*pairs, *node_labels]), 1.0
 
 
-def _host(view: NodeView, place: Pairs) -> Iterator[Series]:
+def _host(view: NodeView, node_labels: LabelPairs) -> Iterator[Series]:
     frame = view.frame
-    text = labels(place)
+    text = labels(node_labels)
     for quantity, name in _HOST.items():
         yield name, text, _of(frame, quantity)
     for usage, modes in _VCPU.items():
         share = sum(_of(frame, f"node_vcpu_{mode}_ratio") for mode in modes)
         if share > 1:
-            share = 1.0  # modes are rounded apart
-        yield "system_vcpu_usage_ratio", labels([("usage_type", usage), *place]), share
+            share = 1.0  # each mode is rounded
+        yield "system_vcpu_usage_ratio", labels([("usage_type", usage), *node_labels]), share
 
 
-def _executions(view: NodeView, place: Pairs) -> Iterator[Series]:
+def _executions(view: NodeView, node_labels: LabelPairs) -> Iterator[Series]:
     for label, name, outcomes, quantity in (
         ("status_type", "execution_status_total", EXECUTION_STATUSES, "node_executions"),
         ("error_type", "execution_errors_total", EXECUTION_ERRORS, "node_execution_errors"),
     ):
         for outcome in outcomes:
-            text = labels([(label, outcome), *place])
+            text = labels([(label, outcome), *node_labels])
             yield name, text, _of(view.frame, f"{quantity}_{outcome}_total")
 
 
-def _runtimes(view: NodeView, place: Pairs) -> Iterator[Series]:
+def _runtimes(view: NodeView, node_labels: LabelPairs) -> Iterator[Series]:
     tags = {runtime.pid: runtime.tag for runtime in view.inventory.runtimes}
-    places: dict[str, list[int]] = {}
-    """Tag → its processes, by their place."""
+    by_tag: dict[str, list[int]] = {}
+    """Tag → indices of its processes."""
     for index, pid in enumerate(view.inventory.of(Entity.RUNTIME)):
-        places.setdefault(tags.get(int(pid), str(pid)), []).append(index)
+        by_tag.setdefault(tags.get(int(pid), str(pid)), []).append(index)
 
-    for tag, indices in places.items():
-        own: Pairs = (("runtime_tag", tag), *place)
-        for location, quantity in _PLACES.items():
-            text = labels([("memory_location", location), *own])
+    for tag, indices in by_tag.items():
+        process_labels: LabelPairs = (("runtime_tag", tag), *node_labels)
+        for location, quantity in _MEMORY_LOCATIONS.items():
+            text = labels([("memory_location", location), *process_labels])
             used = _at(view.frame, indices, quantity)
             yield "neuron_runtime_memory_used_bytes", text, float(used.sum())
         for usage in _VCPU:
-            text = labels([("usage_type", usage), *own])
+            text = labels([("usage_type", usage), *process_labels])
             used = _at(view.frame, indices, f"runtime_vcpu_{usage}_ratio")
             yield "neuron_runtime_vcpu_usage_ratio", text, float(used.sum())
         for percentile in LATENCY_PERCENTILES:
-            text = labels([("percentile", percentile), *own])
-            # One that executed nothing has no latency, and does not hide the others'.
+            text = labels([("percentile", percentile), *process_labels])
+            # A process that executed nothing has no latency and does not hide those of others.
             quantity = f"runtime_total_latency_{percentile}_seconds"
             longest = np.fmax.reduce(_at(view.frame, indices, quantity))
             yield "execution_latency_seconds", text, float(longest)
@@ -175,7 +175,7 @@ def _at(frame: Frame, indices: list[int], quantity: str) -> Column:
     return np.array([frame.at(quantity, index) for index in indices], np.float64)
 
 
-def _devices(view: NodeView, place: Pairs) -> Iterator[Series]:
+def _devices(view: NodeView, node_labels: LabelPairs) -> Iterator[Series]:
     frame = view.frame
     for index, device in enumerate(view.inventory.of(Entity.DEVICE)):
         for event in ECC_EVENTS:
@@ -183,11 +183,11 @@ def _devices(view: NodeView, place: Pairs) -> Iterator[Series]:
             if count is None:
                 count = frame.at(f"device_{event}_events", index)
             if count is not None:
-                pairs = (("event_type", event), ("neuron_device_index", str(device)), *place)
+                pairs = (("event_type", event), ("neuron_device_index", str(device)), *node_labels)
                 yield "hardware_ecc_events_total", labels(pairs), count
 
 
-def _cores(view: NodeView, place: Pairs) -> Iterator[Series]:
+def _cores(view: NodeView, node_labels: LabelPairs) -> Iterator[Series]:
     owners: dict[int, set[str]] = {}
     for runtime in view.inventory.runtimes:
         for core in runtime.cores:
@@ -198,7 +198,7 @@ def _cores(view: NodeView, place: Pairs) -> Iterator[Series]:
     for key in view.inventory.of(Entity.CORE):
         tags = owners.get(int(key), ())
         tag = "".join(tags) if len(tags) == 1 else ""
-        pairs = (("neuroncore", str(key)), ("runtime_tag", tag), *place)
+        pairs = (("neuroncore", str(key)), ("runtime_tag", tag), *node_labels)
         used.append(labels(pairs))
         # The script's own word: it names the label and never fills it.
         kept.append(labels([("memory_location", "None"), *pairs]))

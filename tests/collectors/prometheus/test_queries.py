@@ -26,7 +26,7 @@ def asked(names: frozenset[str], scope: str = "") -> list[dict[str, str]]:
         made.all_nodes(nodes),
         large,
         made.node(nodes[0]),
-        {**made.past_totals(), **made.past_nodes(nodes)},
+        {**made.total_history(), **made.node_history(nodes)},
         {"count": made.count(), "jobs": made.scrape_jobs(), "samples": made.samples(nodes[0])},
     ]
 
@@ -39,7 +39,7 @@ def test_what_rules_record_no_refresh_computes() -> None:
     """The cost of a large cluster with the rules does not depend on its size."""
     made = Queries("", RECORDED & queries.NAMES, 15.0)
     assert made.recorded
-    assert queries.ENDS.keys() <= RECORDED
+    assert queries.WORST.keys() <= RECORDED
     for text in made.totals().values():
         assert "topk(" not in text
         assert "bottomk(" not in text

@@ -23,7 +23,7 @@ from trntop.tui.render.graph import chart
     ],
 )
 def test_round_numbers(value: float, top: float) -> None:
-    assert axes.nice(value) == pytest.approx(top)
+    assert axes.round_up(value) == pytest.approx(top)
 
 
 def test_a_range_around_values() -> None:
@@ -37,7 +37,7 @@ def test_a_range_around_values() -> None:
 
 def test_values_stand_beside_their_heights() -> None:
     body = chart(np.full(30, 1.0), 4, PEN, top=2.0)
-    drawn = axes.framed(body, [(0.5, "25 %"), (1.0, "50 %"), (0.0, "0 %")], 10, NOON, 6, PEN)
+    drawn = axes.with_axes(body, [(0.5, "25 %"), (1.0, "50 %"), (0.0, "0 %")], 10, NOON, 6, PEN)
     rows = text(drawn).splitlines()
     assert [row[:6] for row in rows] == [" 50 %┤", " 25 %┤", "     │", "  0 %┤", "      "]
     assert rows[-1].endswith("now")
@@ -67,6 +67,6 @@ def test_an_axis_may_be_too_short_for_words(width: int) -> None:
 
 
 def test_slots_are_whole_seconds() -> None:
-    assert axes.slots(100, 300) == 3
-    assert axes.slots(110, 300) == 3
-    assert axes.slots(1000, 300) == 1
+    assert axes.slot_seconds(100, 300) == 3
+    assert axes.slot_seconds(110, 300) == 3
+    assert axes.slot_seconds(1000, 300) == 1
