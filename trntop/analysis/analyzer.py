@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trntop.analysis.coverage import CoverageTracker
 from trntop.analysis.debouncer import Debouncer, value_of
 from trntop.analysis.detector import Detector, Signal, Verdict
 from trntop.analysis.incident_groups import Detection, IncidentGroup, IncidentGroups
+from trntop.analysis.outliers import Outliers
 from trntop.analysis.rule import Rule
 from trntop.analysis.rulebook import rules
 from trntop.core.custom_rule import CustomRule
@@ -91,6 +92,7 @@ class Analyzer:
         self._axes = Axes()
         self._runs = Runs()
         self._groups = IncidentGroups(settings.reopen, settings.together)
+        self._outliers = Outliers()
         self._reopen = settings.reopen
         self._time: float | None = None
         self._recovered: tuple[float, Sequence[Incident]] | None = None
@@ -206,7 +208,7 @@ class Analyzer:
         fresh = []
         for change in running.hold.step(tick.time, signal):
             if change.opened:
-                verdict = running.detector.verdict(change.key, tick)
+                verdict = self._verdict(running, change.key, tick)
                 since = change.time if verdict.since is None else verdict.since
                 detection = Detection(running.rule, change.key, since, verdict)
                 running.open[change.key] = detection
@@ -229,10 +231,15 @@ class Analyzer:
             ):
                 continue
             detection.worst = max(value, detection.worst)
-            detection.verdict = running.detector.verdict(key, tick)
+            detection.verdict = self._verdict(running, key, tick)
             worse[detection.group.id] = detection.group
         for group in worse.values():
             self._groups.describe(group)
+
+    def _verdict(self, running: _Running, key: Hashable, tick: Tick) -> Verdict:
+        verdict = running.detector.verdict(key, tick)
+        more = self._outliers.evidence(tick, verdict)
+        return replace(verdict, evidence=(*verdict.evidence, *more)) if more else verdict
 
     def _sizes(self, tick: Tick) -> dict[str | None, int]:
         sizes: dict[str | None, int] = {

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from trntop.analysis.custom import rule_of
+from trntop.analysis.outliers import Outliers
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import CATALOG, Entity
 from trntop.core.custom_rule import CustomRule
@@ -14,7 +15,7 @@ def rule_inputs(custom: Iterable[CustomRule] = ()) -> frozenset[str]:
     """The quantities that the rulebook and the custom rules read: an analysis needs no others."""
     rules = (*RULEBOOK, *map(rule_of, custom))
     detectors = (rule.detector(Analysis(), 1.0) for rule in rules)
-    return Runs.inputs.union(*(detector.inputs for detector in detectors))
+    return Runs.inputs.union(Outliers.inputs, *(detector.inputs for detector in detectors))
 
 
 def rule_columns(custom: Iterable[CustomRule] = ()) -> frozenset[str]:
