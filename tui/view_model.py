@@ -119,9 +119,17 @@ class ViewModel:
 
     @cached_property
     def jobs(self) -> tuple[JobFigures, ...]:
-        """All jobs, worst first: those with an incident, then by comm share."""
-        figures = [job_figures(self.cluster, job) for job in self.cluster.jobs]
-        troubled = {incident.job: incident.severity.rank for incident in reversed(self.incidents)}
+        """All jobs, worst first: those with an incident, then by comm share.
+
+        A job that has stalled for so long that its last report is stale is one of them.
+        """
+        troubled = {
+            incident.job: incident.severity.rank
+            for incident in reversed(self.incidents)
+            if incident.job
+        }
+        names = dict.fromkeys([*self.cluster.jobs, *troubled])
+        figures = [job_figures(self.cluster, job) for job in names]
 
         def key(job: JobFigures) -> tuple[int, float, int]:
             return troubled.get(job.job, -1), job.value(COMM) or 0.0, job.nodes

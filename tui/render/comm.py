@@ -63,11 +63,10 @@ def unknown(
 ) -> Sequence[Strip]:
     """Why no share is known, and how to report it."""
     palette = context.palette
-    gone = sorted({i.job for i in view_model.incidents if i.job} - set(view_model.cluster.jobs))
-    if job is not None:
+    if job is not None and job.job in view_model.cluster.jobs:
         why = f"{job.job} reports its steps, but not what part of them is communication."
-    elif gone:
-        why = f"{gone[0]} no longer reports its steps."
+    elif job is not None:
+        why = f"{job.job} no longer reports its steps."
     else:
         why = "No job reports its steps, so the communication share of a step is unknown."
     rows = wrapped(why, width, palette.text)

@@ -193,8 +193,8 @@ def _cells(
             style = fill or context.palette.cells[level_of(abs(value - peers) / FAR_OFF)]
             parts.append((fit(f"{100 * value:3.0f}", cell), style))
         else:
-            style = fill or context.palette.level(abs(value - peers) / FAR_OFF)
-            parts.append((glyphs.CELL, style))
+            style = context.palette.level(abs(value - peers) / FAR_OFF)
+            parts.append((" ", fill) if fill else (glyphs.CELL, style))
     parts.append((" " * (cell * (most - len(places))), context.palette.text))
     return parts
 

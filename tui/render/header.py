@@ -86,7 +86,7 @@ def first_line(
     groups: list[tuple[int, list[Part]]] = [(100, _breadcrumb(crumbs, width, context))]
     job = view_model.job
     if job is not None:
-        others = len(view_model.cluster.jobs) - 1
+        others = len(view_model.jobs) - 1
         more = f" +{others} job{'s' * (others > 1)}" if others else ""
         groups.append(
             (80, [(short(job.job, max(12, width // 3)), palette.strong), (more, palette.muted)])

@@ -79,9 +79,8 @@ def consequence(view_model: ViewModel, incident: Incident) -> str:
     job = next((job for job in view_model.jobs if job.job in jobs), None)
     if job is None or not incident.open:
         return ""
-    phases = (
-        view_model.cluster.nodes[n].frame.phase for n in view_model.cluster.jobs.get(job.job, ())
-    )
+    names = view_model.cluster.jobs.get(job.job) or ([node.name] if node else [])
+    phases = (view_model.cluster.nodes[name].frame.phase for name in names)
     stalled = next((p for p in phases if p is not None and p.stage is Stage.STALLED), None)
     if stalled is not None:
         since = "" if stalled.since is None else units.age(view_model.view.time - stalled.since)

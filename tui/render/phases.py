@@ -54,16 +54,16 @@ def stages(view_model: ViewModel, job: str) -> tuple[Values, Values]:
     times, places = view_model.history.scalar(f"{job}/{STAGE}", count)
     if job and len(view_model.cluster.jobs) > 1:
         return times, places
-    # Before its first step, the only job has the stages of the nodes.
-    before, nodes = view_model.history.scalar(f"/{STAGE}", count)
-    if not len(times):
-        return before, nodes
-    known = np.flatnonzero(~np.isnan(places))
-    first = times[known[0]] if len(known) else np.inf
-    early, late = before < first, times >= first
+    # Before its first step and after its last one, the only job has the stages of the nodes.
+    others, nodes = view_model.history.scalar(f"/{STAGE}", count)
+    known = times[~np.isnan(places)]
+    if not len(known):
+        return others, nodes
+    early, late = others < known[0], others > known[-1]
+    within = (times >= known[0]) & (times <= known[-1])
     return (
-        np.concatenate([before[early], times[late]]),
-        np.concatenate([nodes[early], places[late]]),
+        np.concatenate([others[early], times[within], others[late]]),
+        np.concatenate([nodes[early], places[within], nodes[late]]),
     )
 
 

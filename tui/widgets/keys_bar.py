@@ -77,8 +77,10 @@ class KeysBar(Drawn):
                 text = tooltip or binding.description
                 found[binding.action] = Key(binding.key, shown, word, binding.action, enabled, text)
         keys = list(found.values())
-        if sum(key.cells for key in keys if key.action in LAST[:-1]) > width:
-            keys = [replace(key, word="" if key.action in SCREENS else key.word) for key in keys]
+        fit = fitting(keys, width)
+        if all(key in fit for key in keys if key.action in SCREENS):
+            return fit
+        keys = [replace(key, word="" if key.action in SCREENS else key.word) for key in keys]
         return fitting(keys, width)
 
     def draw(self, width: int, height: int) -> Sequence[Strip]:

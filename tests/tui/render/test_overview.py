@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.style import Style
 
-from tests.builders import NOON, make_node, make_view, view_of
+from tests.builders import NOON, make_incident, make_node, make_view, view_of
 from tests.tui.render.pens import PEN, text
 from tests.tui.scenes import CARD, EFA_INCIDENT, JOB, VICTIM, view_model
 from trntop.core.model import (
@@ -168,6 +168,23 @@ class TestHeader:
         columns["job_comm_share_ratio"] = columns["job_comm_share_ratio"] + 0.2
         worse = dataclasses.replace(worse, frame=dataclasses.replace(worse.frame, columns=columns))
         assert "worse +1 job" in text(header.draw(of(view_of(calm, worse)), 120, PEN))
+
+    def test_a_stalled_job_is_named_after_its_last_report_is_stale(self) -> None:
+        made, phase = make_node(0, jobs=()), Phase(Stage.STALLED, NOON - 100, "no step")
+        node = dataclasses.replace(made, frame=dataclasses.replace(made.frame, phase=phase))
+        hang = make_incident("hang", job="pretrain-13b", node=node.name)
+        shown = of(view_of(node, incidents=[hang]))
+        assert "pretrain-13b" not in shown.cluster.jobs
+        first, second = (strip.text for strip in header.draw(shown, 120, PEN))
+        assert "  pretrain-13b  1 × trn2.48xlarge" in first
+        assert "job" not in first.replace("pretrain-13b", "")
+        assert "step time –" in second
+        assert "reports steps" not in second
+        lost = make_incident("device_lost", job="pretrain-13b", node=node.name)
+        assert (
+            incidents.consequence(of(view_of(node, incidents=[lost])), lost)
+            == "training stalled 1 min"
+        )
 
     def test_several_types(self) -> None:
         nodes = [make_node(0), make_node(1, facts={"instance_type": "trn1.32xlarge"})]

@@ -66,6 +66,17 @@ class TestPhases:
         assert [span.stage for span in found] == [Stage.COMPILING, Stage.TRAINING]
         assert found[0].seconds == 5
 
+    def test_what_the_nodes_do_after_the_last_report(self) -> None:
+        past = History(1000)
+        cluster = make_view().cluster
+        for second in range(-9, 1):
+            object.__setattr__(cluster, "time", NOON + second)
+            stalled = float(list(Stage).index(Stage.STALLED))
+            job = {f"{JOB}/stage": 2.0} if second < -4 else {}
+            past.append(cluster, {"/stage": stalled if second >= -5 else 2.0, **job})
+        found = phases.spans(*phases.stages(of(make_view(), past), JOB))
+        assert [span.stage for span in found] == [Stage.TRAINING, Stage.STALLED]
+
     def test_a_strip(self) -> None:
         shown = self.shown(*TRAINED)
         cells, axis = phases.strip(shown, JOB, 90, PEN)
