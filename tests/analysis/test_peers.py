@@ -327,3 +327,11 @@ def test_half_of_the_members_may_do_twice_the_work() -> None:
         peers.round(2.0 * number, axis, off, 2.0)
         if number > TUNING.learning:
             assert np.abs(np.delete(peers.deviation(values, groups) - peers.bias, 1)).max() < 0.01
+
+
+def test_a_member_that_becomes_like_its_peers_is_not_slower_than_they_are() -> None:
+    rounds = Rounds(5.0, 0.005)
+    rounds.bias[2], rounds.bias[5] = -0.12, -0.02
+    rounds.run(60)
+    assert rounds.run(12, lambda _: one(0.15, 2) + one(0.15, 5)).keys() == {"n2", "n5"}
+    assert rounds.peers.slower[2] <= 1.0 < rounds.peers.slower[5]

@@ -172,6 +172,14 @@ class Peers(Members):
         """
         return self._wander[population].spread
 
+    @property
+    def slower(self) -> Column:
+        """Above 1 where a member stands out and is slower than its peers, too, not only than it was
+        itself: load that moves makes light work usual.
+        """
+        as_such = self.effect + self.bias > TUNING.ongoing * self._least
+        return np.where(as_such, self.value, np.fmin(self.value, 1.0))
+
     def interrupt(self, members: Mask) -> None:
         """Starts the effects of members over that are not found yet."""
         members = members & ~(self.value > 1.0)

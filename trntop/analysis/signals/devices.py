@@ -80,7 +80,7 @@ class Devices:
             self._flops.clear()
             self._end = tick.time + TUNING.block
             self.worst = np.full(len(tick.nodes), np.nan)
-            values = np.fmax(self._by_use.value, self._by_flops.value)
+            values = np.fmax(self._by_use.slower, self._by_flops.slower)
             np.fmax.at(self.worst, devices.owner, values)
 
     def verdict(self, node: str, place: int, tick: Tick) -> Verdict:
@@ -89,8 +89,8 @@ class Devices:
         assert axis is not None
         mine = np.flatnonzero(axis.owner == place)
         use, flops = self._by_use, self._by_flops
-        peers = use if use.value[mine].max() >= flops.value[mine].max() else flops
-        worst = int(mine[np.argmax(peers.value[mine])])
+        peers = use if use.slower[mine].max() >= flops.slower[mine].max() else flops
+        worst = int(mine[np.argmax(peers.slower[mine])])
         device = axis.key(worst)[1]
         means, quantity = (self._means, _UTILIZATION) if peers is use else (self._rates, _FLOPS)
         own, usual = float(means[worst]), float(np.nanmedian(means[mine]))

@@ -99,13 +99,13 @@ class Nodes:
             steps = [run.usual for run in tick.runs.by_job.values() if len(run.places)]
             self._begin = tick.time
             self._end = tick.time + max(TUNING.block, TUNING.min_steps * max(steps, default=0.0))
-        self.worst = np.fmax.reduce([peers.value for peers in self._peers])
+        self.worst = np.fmax.reduce([peers.slower for peers in self._peers])
         self.worst[reporting] = np.nan
         if not self._grouped:
             self.worst[:] = np.nan  # the groups are not known yet
 
     def verdict(self, node: str, place: int, tick: Tick) -> Verdict:
-        worst = int(np.argmax([peers.value[place] for peers in self._peers]))
+        worst = int(np.argmax([peers.slower[place] for peers in self._peers]))
         effect = float(self._peers[worst].effect[place])
         evidence = []
         for column in _SIGNS[worst]:
