@@ -107,7 +107,7 @@ def _coverage(coverage: Coverage, now: float) -> Document:
     }
 
 
-def day(
+def incident_report(
     incidents: Iterable[Incident],
     *,
     judge: str,
@@ -124,7 +124,7 @@ def day(
     Args:
         incidents: open ones first.
         judge: what evaluated the rules: `agent`, `aggregator` or `prometheus`.
-        nodes: how many it watches.
+        nodes: the number of nodes that it evaluates.
         now: the time; None before the first tick.
         since: the start of the watch; earlier incidents are those of earlier runs.
         judged_from: from when on its rules had enough data; None before that.

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 _PAGE = re.compile(r"//[^/]*/(.*/)?metrics$")
 """Addresses of a metrics page, not of an agent."""
 _STATUSES = {
-    401: "it wants a name and password, or a token (401): fleet.user, fleet.token_file",
+    401: "user name and password, or a token, required (401): fleet.user, fleet.token_file",
     403: "access denied (403)",
     407: "a proxy wants a password (407)",
     429: "too many requests (429)",

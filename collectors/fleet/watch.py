@@ -161,9 +161,9 @@ class Watch:
         """Raises the limit of open files, and recommends aggregators for many nodes."""
         before, self._descriptors = self._descriptors, nodes
         if nodes <= before:
-            descriptors.give_back(before - nodes)
+            descriptors.release(before - nodes)
             return
-        if problem := descriptors.allow(nodes - before):
+        if problem := descriptors.reserve(nodes - before):
             sink.warn(problem)
         if nodes > MANY >= before:
             sink.warn(

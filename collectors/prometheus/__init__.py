@@ -5,7 +5,7 @@ client     HTTP requests, their limits and errors
 queries    PromQL
 refresh    the queries of a refresh and of one node
 nodes      inventories and frames from series
-sums       totals of the cluster
+totals     totals of the cluster
 publisher  readings for the session
 collector  the loop
 """

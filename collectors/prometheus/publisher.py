@@ -12,7 +12,7 @@ from trntop.session.collector import Sink
 
 from .client import Client, Labels, Rows
 from .nodes import Draft, Drafts, Node
-from .sums import Sums
+from .totals import Totals
 
 CHUNK = 20
 """Nodes encoded before other tasks run."""
@@ -131,7 +131,7 @@ class Publisher:
 
     def publish_summary(
         self,
-        total: Sums,
+        total: Totals,
         roster: list[str],
         down: int,
         incidents: Rows | None,

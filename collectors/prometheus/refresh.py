@@ -26,7 +26,7 @@ from .queries import (
     WORST,
     Queries,
 )
-from .sums import Sums, past
+from .totals import Totals, recorded_history
 
 NODE_SECONDS = 5.0
 """Timeout of the queries of one node."""
@@ -95,7 +95,7 @@ class Refresher:
         drafts.add_instances(_rows(found, "times"))
         drafts.add_values(COMPLETED, _rows(found, "completed"))
         drafts.add_values("efa_tx_bytes_per_second", _rows(found, "tx"))
-        total = Sums()
+        total = Totals()
         total.add_nodes(drafts.nodes.values(), at - self._publisher.stale_after)
         self._large = len(drafts.nodes) > MAX_ALL
         self._efa_nodes = _worst_efa_nodes(drafts, focus)
@@ -108,7 +108,7 @@ class Refresher:
         if not self._queries.recorded:
             raise BackendError(f"more than {MAX_ALL:,} nodes need {RULES}, or a narrower match=")
         found = await self._client.refresh(self._queries.totals(), at, ("recorded", "worst"))
-        total = Sums()
+        total = Totals()
         total.add_recorded(_rows(found, "recorded"))
         unreached = list(_rows(found, "down"))
         total.nodes += len(unreached)
@@ -218,7 +218,7 @@ class Refresher:
                     tables.setdefault(clean(row.metric.get("node", "")), {})[name] = values
         scalars: dict[str, dict[float, float]] = {}
         for time, rows in totals.items():
-            for where, value in past(rows):
+            for where, value in recorded_history(rows):
                 scalars.setdefault(where, {})[time] = value
         self._publisher.publish_history(scalars, tables)
 

@@ -43,7 +43,7 @@ class Incidents:
 
     async def _incidents(self, _: Request) -> Response:
         view, log = self._latest(), self._log
-        found = document.day(
+        found = document.incident_report(
             log.incidents,
             judge=self._judge,
             nodes=0 if view is None else len(view.cluster.nodes),

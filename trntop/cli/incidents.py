@@ -1,4 +1,4 @@
-"""`trntop incidents`: the incidents of the last day, as those who judge have kept them."""
+"""`trntop incidents`: the incidents of the last day, from agents, aggregators or Prometheus."""
 
 import argparse
 import asyncio
@@ -16,7 +16,7 @@ from trntop.core.settings import Settings
 from trntop.core.source_spec import Origin, Source, parse_all
 
 if TYPE_CHECKING:
-    from trntop.collectors.fleet.day import Day
+    from trntop.collectors.fleet.incident_report import IncidentReport
 
 FOLLOW_SECONDS = 2.0
 """Seconds between two requests of `--follow`."""
@@ -43,51 +43,51 @@ def incidents(args: Namespace) -> int:
             )
     if args.follow:
         return _follow(sources, settings, as_json=args.json)
-    name, day = _day(sources, settings)
-    for problem in day.problems:
+    name, report = _fetch_report(sources, settings)
+    for problem in report.problems:
         print(f"trntop: {name}: {problem}", file=sys.stderr)
     if args.json:
-        write(_document(day))
+        write(_document(report))
     else:
-        print(_table(name, day))
+        print(_table(name, report))
     return 0
 
 
-def _day(sources: list[Source], settings: Settings) -> tuple[str, "Day"]:
-    """The day of all sources as one, and its name; an aggregator precedes its agents."""
-    from trntop.collectors.fleet.day import Day, fetch
+def _fetch_report(sources: list[Source], settings: Settings) -> tuple[str, "IncidentReport"]:
+    """The combined report of all sources, and its name; an aggregator precedes its agents."""
+    from trntop.collectors.fleet.incident_report import IncidentReport, fetch
     from trntop.collectors.prometheus import address
-    from trntop.collectors.prometheus import day as backend
+    from trntop.collectors.prometheus import incident_report as backend
 
     if sources[0].origin is Origin.PROMETHEUS:
-        place = address.parse(sources[0].text)
-        found, now = asyncio.run(backend.fetch(place, settings.fleet))
-        return place.name, Day("prometheus", 0, tuple(found), now)
+        backend_address = address.parse(sources[0].text)
+        found, now = asyncio.run(backend.fetch(backend_address, settings.fleet))
+        return backend_address.name, IncidentReport("prometheus", 0, tuple(found), now)
 
-    async def gather() -> list[tuple[str, Day]]:
+    async def gather() -> list[tuple[str, IncidentReport]]:
         return [pair for source in sources for pair in await fetch(source, settings)]
 
-    days = asyncio.run(gather())
-    if len(days) == 1:
-        return days[0]
-    days.sort(key=lambda pair: pair[1].judge == "agent")
-    every: dict[str, Incident] = {}
-    for _, day in days:
-        for incident in day.incidents:
-            every.setdefault(incident.id, incident)
-    times = [day.time for _, day in days if day.time is not None]
-    begun = [day.since for _, day in days if day.since is not None]
-    judged = [day.judged_from for _, day in days if day.judged_from is not None]
-    return f"{len(days)} addresses", Day(
-        days[0][1].judge,
-        sum(day.nodes for _, day in days),
-        tuple(sorted(every.values(), key=_order)),
+    reports = asyncio.run(gather())
+    if len(reports) == 1:
+        return reports[0]
+    reports.sort(key=lambda pair: pair[1].judge == "agent")
+    by_id: dict[str, Incident] = {}
+    for _, report in reports:
+        for incident in report.incidents:
+            by_id.setdefault(incident.id, incident)
+    times = [report.time for _, report in reports if report.time is not None]
+    begun = [report.since for _, report in reports if report.since is not None]
+    judged = [report.judged_from for _, report in reports if report.judged_from is not None]
+    return f"{len(reports)} addresses", IncidentReport(
+        reports[0][1].judge,
+        sum(report.nodes for _, report in reports),
+        tuple(sorted(by_id.values(), key=_order)),
         max(times, default=None),
         max(begun, default=None),
-        max(judged) if len(judged) == len(days) else None,
-        max((day.behind_seconds or 0.0 for _, day in days), default=0.0) or None,
-        any(day.simulated for _, day in days),
-        tuple(f"{name}: {problem}" for name, day in days for problem in day.problems),
+        max(judged) if len(judged) == len(reports) else None,
+        max((report.behind_seconds or 0.0 for _, report in reports), default=0.0) or None,
+        any(report.simulated for _, report in reports),
+        tuple(f"{name}: {problem}" for name, report in reports for problem in report.problems),
     )
 
 
@@ -95,46 +95,46 @@ def _order(incident: Incident) -> tuple[bool, float]:
     return not incident.open, -(incident.closed_at or incident.opened_at)
 
 
-def _document(day: "Day") -> bytes:
+def _document(report: "IncidentReport") -> bytes:
     from trntop.exporters import document
 
     return document.encode(
-        document.day(
-            day.incidents,
-            judge=day.judge,
-            nodes=day.nodes,
-            now=day.time,
-            since=day.since,
-            judged_from=day.judged_from,
-            behind=day.behind_seconds or 0.0,
-            simulated=day.simulated,
-            problems=day.problems,
+        document.incident_report(
+            report.incidents,
+            judge=report.judge,
+            nodes=report.nodes,
+            now=report.time,
+            since=report.since,
+            judged_from=report.judged_from,
+            behind=report.behind_seconds or 0.0,
+            simulated=report.simulated,
+            problems=report.problems,
         )
     )
 
 
-def _table(name: str, day: "Day") -> str:
-    now = day.time or time.time()
-    facts = [name, *(["SIMULATED"] if day.simulated else [])]
-    if day.judge == "prometheus":
+def _table(name: str, report: "IncidentReport") -> str:
+    now = report.time or time.time()
+    facts = [name, *(["SIMULATED"] if report.simulated else [])]
+    if report.judge == "prometheus":
         facts.append("Prometheus, to the minute")
     else:
-        facts.append(f"{day.judge} of {day.nodes} node{'s' * (day.nodes != 1)}")
-    if day.since is not None:
-        facts.append(f"watching for {units.span(now - day.since)}")
-        judged = day.judged_from
+        facts.append(f"{report.judge} of {report.nodes} node{'s' * (report.nodes != 1)}")
+    if report.since is not None:
+        facts.append(f"watching for {units.span(now - report.since)}")
+        judged = report.judged_from
         facts.append("not judging yet" if judged is None else f"judging since {_stamp(judged)} UTC")
-    if day.behind_seconds:
-        facts.append(f"behind by {units.span(day.behind_seconds)}")
+    if report.behind_seconds:
+        facts.append(f"behind by {units.span(report.behind_seconds)}")
     lines = [" · ".join(facts)]
-    if not day.incidents:
+    if not report.incidents:
         return f"{lines[0]}\nno incidents in the last 24 h"
     rows = [("OPENED (UTC)", "LASTED", "SEVERITY", "KIND", "INCIDENT")]
-    for one in day.incidents:
-        lasted = units.span((one.closed_at or now) - one.opened_at)
+    for incident in report.incidents:
+        lasted = units.span((incident.closed_at or now) - incident.opened_at)
         rows.append(
-            (_stamp(one.opened_at), f"{'open ' * one.open}{lasted}", one.severity, one.kind,
-             one.summary)
+            (_stamp(incident.opened_at), f"{'open ' * incident.open}{lasted}", incident.severity,
+             incident.kind, incident.summary)
         )  # fmt: skip
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
@@ -153,7 +153,7 @@ def _follow(sources: list[Source], settings: Settings, *, as_json: bool) -> int:
     failed = ""
     while True:
         try:
-            _, day = _day(sources, settings)
+            _, report = _fetch_report(sources, settings)
             failed = ""
         except TrntopError as error:
             if known is None:
@@ -162,11 +162,11 @@ def _follow(sources: list[Source], settings: Settings, *, as_json: bool) -> int:
                 print(f"trntop: {error}; trying again", file=sys.stderr, flush=True)
             failed = str(error)
         else:
-            current = {one.id: one for one in day.incidents}
-            for one in reversed(day.incidents):
-                before = None if known is None else known.get(one.id)
-                if event := _event(before, one, first=known is None):
-                    _print_event(event, one, as_json=as_json)
+            current = {incident.id: incident for incident in report.incidents}
+            for incident in reversed(report.incidents):
+                before = None if known is None else known.get(incident.id)
+                if event := _event(before, incident, first=known is None):
+                    _print_event(event, incident, as_json=as_json)
             known = current
         time.sleep(FOLLOW_SECONDS)
 

@@ -440,7 +440,9 @@ async def test_a_thousand_nodes_and_few_descriptors(monkeypatch: pytest.MonkeyPa
     async with agent() as one:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
-            monkeypatch.setattr("trntop.core.descriptors.allow", lambda _: "not enough open files")
+            monkeypatch.setattr(
+                "trntop.core.descriptors.reserve", lambda _: "not enough open files"
+            )
             targets = [f"n{n}={one.address}" for n in range(60)]
             async with running(watch(*targets), sink):
                 await sink.until(lambda: sink.reasons(State.DOWN) and sink.readings)

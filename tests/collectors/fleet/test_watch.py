@@ -264,14 +264,14 @@ async def test_very_many_are_told_of_a_better_way(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_what_is_not_watched_any_more_needs_no_open_files() -> None:
-    before = descriptors._asked_for
+    before = descriptors._reserved
     finder = Changing(*(Target(f"n{n}", "http://127.0.0.1:9") for n in range(4)))
     sink = Notebook()
     async with running(Watch(finder, SETTINGS), sink):
-        await until(lambda: descriptors._asked_for == before + 4)
+        await until(lambda: descriptors._reserved == before + 4)
         del finder.targets[1:]
-        await until(lambda: descriptors._asked_for == before + 1)
-    assert descriptors._asked_for == before
+        await until(lambda: descriptors._reserved == before + 1)
+    assert descriptors._reserved == before
 
 
 def test_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,12 +282,12 @@ def test_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(limits))
     monkeypatch.setattr(resource, "setrlimit", raised)
-    monkeypatch.setattr(descriptors, "_asked_for", 0)
-    assert descriptors.allow(100) == ""
+    monkeypatch.setattr(descriptors, "_reserved", 0)
+    assert descriptors.reserve(100) == ""
     assert limits == [1024, 4096]
-    assert descriptors.allow(1900) == ""
+    assert descriptors.reserve(1900) == ""
     assert limits == [2256, 4096]
-    assert descriptors.allow(3000) == (
+    assert descriptors.reserve(3000) == (
         "5,000 connections need 5,256 open files, and 4,096 are allowed: "
         "raise the limit (ulimit -Hn, LimitNOFILE=)"
     )

@@ -380,7 +380,7 @@ def test_foreign_names_cannot_harm() -> None:
     run(cluster, use)
 
 
-def test_the_node_that_is_looked_at_is_asked_for_whole_and_no_longer() -> None:
+def test_the_node_that_is_looked_at_is_reserved_whole_and_no_longer() -> None:
     cluster = Cluster(["trn-001", "trn-002"])
     cluster.age = 0.0
     all_of = 'trn_.+|trntop_source_up"'

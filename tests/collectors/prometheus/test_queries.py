@@ -7,7 +7,7 @@ from trntop.collectors.prometheus.client import Labels
 from trntop.collectors.prometheus.nodes import Drafts
 from trntop.collectors.prometheus.queries import Queries, one_of
 from trntop.collectors.prometheus.refresh import _worst_efa_nodes
-from trntop.collectors.prometheus.sums import Sums, past
+from trntop.collectors.prometheus.totals import Totals, recorded_history
 from trntop.exporters.rules.recording import recording_groups
 
 NAMES = frozenset(("trn_instance_info", "trn_incidents", "trntop_source_up"))
@@ -85,14 +85,14 @@ def test_the_history_knows_the_past_by_our_names() -> None:
         ({"__name__": "training_job:trn_job_info:count", "training_job": "run7"}, 16),
         ({"__name__": "node_load1"}, 1.0),
     ]
-    assert dict(past(rows)) == {
+    assert dict(recorded_history(rows)) == {
         "/node_efa_tx_bytes_per_second": 7.0,
         "run7/job_comm_share_ratio": 0.3,
     }
 
 
 def test_a_job_in_two_clusters_is_one_weighed_by_its_nodes() -> None:
-    total = Sums()
+    total = Totals()
     total.add_recorded([
         ({"__name__": f"training_job:trn_{name}", "training_job": "run7", "job": cluster}, value)
         for name, values in (
@@ -119,13 +119,13 @@ def test_sums_are_of_nodes_that_are_heard() -> None:
         labels = {"node": node, "__name__": "trn_node_efa_tx_bytes_per_second"}
         drafts.add([(labels, 5.0)])
         drafts.add_instances([(labels, time)])
-    total = Sums()
+    total = Totals()
     total.add_nodes(iter(drafts.nodes.values()), 950.0)
     assert (total.nodes, total.values) == (2, {"node_efa_tx_bytes_per_second": 5.0})
 
 
 def test_sums_of_two_clusters_are_weighed() -> None:
-    total = Sums()
+    total = Totals()
     total.add_recorded([
         ({"__name__": "cluster:trn_instance_info:count", "job": "a", "simulated": "false"}, 10),
         ({"__name__": "cluster:trn_instance_info:count", "job": "b", "simulated": "true"}, 30),

@@ -1,4 +1,4 @@
-"""The incidents of the last day, as `/v1/incidents` of an agent or an aggregator has them."""
+"""The incidents of the last day, from `/v1/incidents` of an agent or an aggregator."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from .target import FindError, Target
 
 MAX_BYTES = 32 << 20
 PATH = "/v1/incidents"
-_STATUSES = {401: "it wants a name and password, or a token (401)", 403: "access denied (403)"}
+_STATUSES = {401: "user name and password, or a token, required (401)", 403: "access denied (403)"}
 
 
-class Day(msgspec.Struct, frozen=True):
-    """One answer; the members are those of the document."""
+class IncidentReport(msgspec.Struct, frozen=True):
+    """One response; the members are those of the document."""
 
     judge: str
     nodes: int
@@ -35,14 +35,14 @@ class Day(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-_decoder = msgspec.json.Decoder(Day)
+_decoder = msgspec.json.Decoder(IncidentReport)
 
 
-async def fetch(source: Source, settings: Settings) -> list[tuple[str, Day]]:
-    """The days of all addresses of a source, each with its name.
+async def fetch(source: Source, settings: Settings) -> list[tuple[str, IncidentReport]]:
+    """The reports of all addresses of a source, each with the name of the address.
 
     Raises:
-        FindError: one cannot be read; the reason.
+        FindError: an address cannot be read.
         TrntopError: the source is not valid.
     """
     fleet = settings.fleet
@@ -52,14 +52,14 @@ async def fetch(source: Source, settings: Settings) -> list[tuple[str, Day]]:
     else:
         targets = await finder(source, settings).find()
     async with connection.session(fleet) as session:
-        days = [_get(session, target, fleet.connect) for target in targets]
-        found = await asyncio.gather(*days)
-    return [(target.name, day) for target, day in zip(targets, found, strict=True)]
+        reports = [_get(session, target, fleet.connect) for target in targets]
+        found = await asyncio.gather(*reports)
+    return [(target.name, report) for target, report in zip(targets, found, strict=True)]
 
 
-async def _get(session: aiohttp.ClientSession, target: Target, seconds: float) -> Day:
+async def _get(session: aiohttp.ClientSession, target: Target, seconds: float) -> IncidentReport:
     if target.address.startswith("ssh:"):
-        raise FindError(f"{clean(target.address)}: ssh has no incidents of the past; use an agent")
+        raise FindError(f"{clean(target.address)}: ssh has no past incidents; use an agent")
     url = f"{target.address}{PATH}"
     try:
         async with (
@@ -67,20 +67,22 @@ async def _get(session: aiohttp.ClientSession, target: Target, seconds: float) -
             session.get(url, allow_redirects=False) as response,
         ):
             if response.status != 200:
-                why = _STATUSES.get(response.status, f"no {PATH} here ({response.status})")
+                why = _STATUSES.get(
+                    response.status, f"it does not serve {PATH} ({response.status})"
+                )
                 raise FindError(f"{clean(target.address)}: {why}")
             body = await response.content.read(MAX_BYTES)
             while not response.content.at_eof() and len(body) < MAX_BYTES:
                 body += await response.content.read(MAX_BYTES - len(body))
-        day = _decoder.decode(body)
+        report = _decoder.decode(body)
     except TimeoutError:
-        why = f"no answer within {seconds:g} s"
+        why = f"no response within {seconds:g} s"
     except (aiohttp.ClientError, OSError) as error:
         why = connection.reason(error)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        why = f"its {PATH} is not that of trntop"
+        why = f"its {PATH} is not from trntop"
     else:
-        problems = tuple(map(clean, day.problems))
-        incidents = tuple(one.cleaned() for one in day.incidents)
-        return msgspec.structs.replace(day, incidents=incidents, problems=problems)
+        problems = tuple(map(clean, report.problems))
+        incidents = tuple(incident.cleaned() for incident in report.incidents)
+        return msgspec.structs.replace(report, incidents=incidents, problems=problems)
     raise FindError(f"{clean(target.address)}: {why}")

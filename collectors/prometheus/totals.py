@@ -14,7 +14,7 @@ from .nodes import Draft
 from .queries import CLUSTER, OVER_NODES, TRAINING, UTILIZATION
 
 Weighted = tuple[float, float]
-"""A value, and the number of nodes or cores it is of."""
+"""A value, and its weight: a number of nodes or cores."""
 
 _CORES = f"{CLUSTER}node_neuroncores:sum"
 _SHARE = f"{CLUSTER}neuroncore_utilization:ratio"
@@ -25,15 +25,15 @@ _JOB_SHARES = {
     f"{TRAINING}job_exposed_comm_share:ratio": "job_exposed_comm_share_ratio",
 }
 _NODES = "nodes"
-_COMBINED: Mapping[str, Callable[[float, float], float]] = {
+_COMBINE: Mapping[str, Callable[[float, float], float]] = {
     "sum": operator.add,
     "max": max,
     "min": min,
 }
 
 
-class Sums:
-    """Totals; each method adds to them."""
+class Totals:
+    """Totals; the methods add values to them."""
 
     def __init__(self) -> None:
         self.nodes = 0
@@ -42,7 +42,7 @@ class Sums:
         self.jobs: dict[str, dict[str, float]] = {}
 
     def add_recorded(self, rows: Iterable[tuple[Labels, float]]) -> None:
-        """Values of recording rules; several rows of one are several scrape jobs."""
+        """Adds values of recording rules; several rows of a rule are from several scrape jobs."""
         rows = list(rows)
         cores = {_origin(labels): value for labels, value in rows if _name(labels) == _CORES}
         sizes = {_origin(labels): value for labels, value in rows if _name(labels) == _JOB_COUNT}
@@ -64,19 +64,19 @@ class Sums:
             self.values[UTILIZATION] = _mean(shares)
         for (job, quantity), parts in of_jobs.items():
             if job:
-                combine = _OF_JOB.get(quantity, _mean)
+                combine = _COMBINE_JOB.get(quantity, _mean)
                 self.jobs.setdefault(job, {})[quantity] = combine(parts)
 
     def _add_total(self, name: str, value: float) -> None:
-        """`trn_node_devices:sum` and the like."""
+        """Adds a recorded total such as `trn_node_devices:sum`."""
         metric, _, how = name.rpartition(":")
         quantity = metric.removeprefix(METRIC_PREFIX)
-        if quantity in CATALOG and how in _COMBINED:
+        if quantity in CATALOG and how in _COMBINE:
             before = self.values.get(quantity)
-            self.values[quantity] = value if before is None else _COMBINED[how](before, value)
+            self.values[quantity] = value if before is None else _COMBINE[how](before, value)
 
     def add_nodes(self, drafts: Iterable[Draft], since: float) -> None:
-        """All nodes, with the values of those that have samples since then."""
+        """Adds all nodes, and the values of those with samples since a time."""
         drafts = tuple(drafts)
         self.nodes += len(drafts)
         self.simulated |= any(draft.simulated for draft in drafts)
@@ -89,9 +89,9 @@ class Sums:
                 self.values[quantity] = float(getattr(np, how)(values))
 
 
-def past(rows: Sequence[tuple[Labels, float]]) -> Iterator[tuple[str, float]]:
-    """Recorded values of one past moment, by the keys of the history."""
-    total = Sums()
+def recorded_history(rows: Sequence[tuple[Labels, float]]) -> Iterator[tuple[str, float]]:
+    """Recorded values at one time, by the keys of the history."""
+    total = Totals()
     total.add_recorded(rows)
     for job, values in (("", total.values), *total.jobs.items()):
         yield from ((f"{job}/{name}", value) for name, value in values.items() if name in CATALOG)
@@ -112,11 +112,11 @@ def _mean(parts: Sequence[Weighted]) -> float:
     return sum(value * weight for value, weight in parts) / total if total else math.nan
 
 
-_OF_JOB: Mapping[str, Callable[[Sequence[Weighted]], float]] = {
+_COMBINE_JOB: Mapping[str, Callable[[Sequence[Weighted]], float]] = {
     _NODES: lambda parts: sum(value for value, _ in parts),
     "job_step": lambda parts: max(value for value, _ in parts),
 }
-"""How the values of one job in several scrape jobs are combined, if not to their mean."""
+"""How the values of one job from several scrape jobs are combined, if not by their mean."""
 
 
 def _name(labels: Labels) -> str:
