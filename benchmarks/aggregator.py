@@ -272,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     if args.serve:
         streams, each, period, port = map(int, args.serve[:4])
-        descriptors.allow(2 * streams)
+        descriptors.reserve(2 * streams)
         asyncio.run(serve(Fleet(streams, each, period), port, float(args.serve[4])))
         return 0
     for figure in measure(Fleet(args.streams, args.each, args.period), args.seconds):

@@ -322,7 +322,7 @@ def main() -> int:
     parser.add_argument("--notes", type=Path)
     args = parser.parse_args()
     if args.serve:
-        descriptors.allow(2 * args.nodes)
+        descriptors.reserve(2 * args.nodes)
         asyncio.run(serve(args.serve, args.nodes))
     if args.watch:
         return watch(args.watch, args.notes, args.nodes)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 class Backoff:
     """Waits that double with each failure, with jitter so that the nodes of a fleet spread out.
 
-    A wait is in the upper half of its range: 0.5 s at first is at most ten attempts a minute.
+    A wait is drawn from the upper half of its range.
 
     Args:
-        first: the longest first wait, seconds.
-        longest: the longest wait, seconds.
-        healthy: seconds after which a success resets the waits.
-        draw: a random number from 0 to 1.
+        first: the longest first wait, in seconds.
+        longest: the longest wait, in seconds.
+        healthy: seconds of success that reset the waits.
+        draw: returns a random number from 0 to 1.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ class AbsentError(Exception):
 class Polled:
     """A collector that calls `read` every `period` seconds and passes on its payload.
 
-    Intervals that pass during a read are skipped.
+    Reads that are due during another read are skipped.
 
     Args:
         node: name of this machine.
@@ -42,8 +42,8 @@ class Polled:
         period: seconds between reads.
         deadline: seconds after which a read counts as stuck.
         retry_interval: seconds between reads of an absent source.
-        worker: calls `read`; None is a thread of this machine.
-        events: announces changes that are read at once.
+        worker: calls `read`; None for a thread of this process.
+        events: files whose changes cause a read at once.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Polled:
         due = loop.time()
         try:
             while True:
-                step = await self._read_once(sink)
+                interval = await self._read_once(sink)
                 late = loop.time() - due
-                beats = max(1, math.ceil(late / step))
-                self._counts["skipped"] += beats - 1
-                due += beats * step
+                intervals = max(1, math.ceil(late / interval))
+                self._counts["skipped"] += intervals - 1
+                due += intervals * interval
                 if self._events is None:
                     await asyncio.sleep(due - loop.time())
                 elif await self._events.wait(due - loop.time()):
@@ -90,7 +90,7 @@ class Polled:
                 self._events.close()
 
     async def _read_once(self, sink: Sink) -> float:
-        """One read; seconds from its start to the next read."""
+        """Reads once; returns the seconds from its start to the next read."""
         loop = asyncio.get_running_loop()
         started, began = loop.time(), sink.now()
         try:
@@ -99,18 +99,18 @@ class Polled:
             if self._stuck_since is None:
                 self._stuck_since = started
                 self._counts["stuck"] += 1
-            silence = loop.time() - self._stuck_since
+            stuck = loop.time() - self._stuck_since
             self._report(
                 sink,
                 State.DOWN,
-                f"{self.source}: no response for {silence:.0f} s (a read blocks in the kernel)",
+                f"{self.source}: no response for {stuck:.0f} s (a read blocks in the kernel)",
             )
             return self._period
         except (AbsentError, OSError) as error:
             self._stuck_since = None
             self._report(sink, State.DOWN, getattr(error, "strerror", None) or str(error))
             return self._retry_interval
-        except Exception as error:  # a defect of a reader must not end it
+        except Exception as error:  # a bug in a reader must not end the collector
             log.exception("reading %s", self.source)
             self._stuck_since = None
             self._report(sink, State.DOWN, f"internal error: {type(error).__name__}")

@@ -19,9 +19,9 @@ from .markdown import moment, plain, table
 from .silence import down_sources, is_down, sources_of
 
 MAX_DETAILED = 20
-"""Closed incidents with their evidence."""
+"""Closed incidents that are listed with their evidence."""
 MAX_EVIDENCE = 3
-"""Pieces of evidence of each."""
+"""Pieces of evidence of each of them."""
 MAX_ROWS = 200
 """Closed incidents, and nodes, that are listed; the others are counted."""
 MAX_NAMES = 6
@@ -36,13 +36,13 @@ def report(
     chosen: str = "",
     acknowledged: Mapping[str, float] | None = None,
 ) -> str:
-    """One Markdown page, its worst first.
+    """One Markdown page, the worst first.
 
     Args:
         first: the first view.
-        last: the newest view: what it shows is *now*.
-        seconds: of data.
-        incidents: those to report.
+        last: the newest view, which is the present of the report.
+        seconds: seconds of data.
+        incidents: the incidents to report.
         chosen: the filter of the incidents, in words; empty for all.
         acknowledged: id → unix seconds of incidents that the user acknowledged.
     """
@@ -82,9 +82,9 @@ def _verdict(last: View, incidents: Sequence[Incident], chosen: str) -> str:
     clock = f"At {units.clock(last.time, utc=True)} UTC"
     if not last.cluster.has_parts:
         return f"{clock}: INCONCLUSIVE, no data."
-    lasting = [incident for incident in incidents if incident.open]
+    ongoing = [incident for incident in incidents if incident.open]
     selected = "selected " if chosen else ""
-    if not lasting:
+    if not ongoing:
         healthy = f"{clock}: HEALTHY: no {selected}open incidents"
         if beginning(last.coverage, last.time, utc=True):
             return f"{clock}: INCONCLUSIVE, too little data for the rules."
@@ -93,11 +93,11 @@ def _verdict(last: View, incidents: Sequence[Incident], chosen: str) -> str:
             for _, source in sources_of(last.cluster.nodes.values())
         )
         return f"{healthy}, but some sources are down." if lost else f"{healthy}."
-    critical = sum(incident.severity is Severity.CRITICAL for incident in lasting)
-    if all(incident.severity is Severity.INFO for incident in lasting):
-        return f"{clock}: HEALTHY: {plural(len(lasting), f'{selected}open incident')} (info)."
+    critical = sum(incident.severity is Severity.CRITICAL for incident in ongoing)
+    if all(incident.severity is Severity.INFO for incident in ongoing):
+        return f"{clock}: HEALTHY: {plural(len(ongoing), f'{selected}open incident')} (info)."
     worst = f" ({critical} critical)" if critical else ""
-    return f"{clock}: DEGRADED: {plural(len(lasting), f'{selected}open incident')}{worst}."
+    return f"{clock}: DEGRADED: {plural(len(ongoing), f'{selected}open incident')}{worst}."
 
 
 def _job(cluster: Cluster, job: str, names: Sequence[str]) -> str:
@@ -144,13 +144,13 @@ def _start(cluster: Cluster, job: str, names: Sequence[str]) -> str:
 def _open(
     last: View, incidents: Sequence[Incident], acknowledged: Mapping[str, float]
 ) -> Iterator[str]:
-    lasting = sorted(
+    ongoing = sorted(
         (incident for incident in incidents if incident.open),
         key=lambda incident: (-incident.severity.rank, incident.opened_at),
     )
-    if lasting:
+    if ongoing:
         yield "## Open"
-    for number, incident in enumerate(lasting, 1):
+    for number, incident in enumerate(ongoing, 1):
         age = units.span(last.time - incident.opened_at)
         yield f"### {number}. {plain(kind_name(incident.kind))}, {incident.severity}, for {age}"
         yield plain(incident.summary)
@@ -158,7 +158,7 @@ def _open(
         lines = [f"- Since {moment(incident.opened_at)}{detection}"]
         if (seen := acknowledged.get(incident.id)) is not None:
             lines.append(f"- Acknowledged {moment(seen)}")
-        if where := _where(incident):
+        if where := _location(incident):
             lines.append(f"- Location: {where}")
         lines += [f"- {plain(evidence.located)}" for evidence in incident.evidence]
         if step := NEXT_STEPS.get(incident.kind):
@@ -167,20 +167,20 @@ def _open(
         yield "\n".join(lines)
 
 
-def _where(incident: Incident) -> str:
+def _location(incident: Incident) -> str:
     job = f"job {incident.job}" if incident.job else ""
     return ", ".join(plain(part) for part in (incident.node, incident.component, job) if part)
 
 
 def _closed(incidents: Sequence[Incident]) -> Iterator[str]:
-    over = sorted(
+    closed = sorted(
         (incident for incident in incidents if incident.closed_at is not None),
         key=lambda incident: incident.opened_at,
         reverse=True,
     )
-    if not over:
+    if not closed:
         return
-    yield f"## Closed ({len(over)})"
+    yield f"## Closed ({len(closed)})"
     rows = [("from, UTC", "duration", "kind", "severity", "location", "summary")]
     rows += [
         (
@@ -189,15 +189,16 @@ def _closed(incidents: Sequence[Incident]) -> Iterator[str]:
             + (f", recurred {incident.returns} ×" if incident.returns else ""),
             plain(kind_name(incident.kind)),
             str(incident.severity),
-            _where(incident),
+            _location(incident),
             plain(incident.summary),
         )
-        for incident in over[:MAX_ROWS]
+        for incident in closed[:MAX_ROWS]
     ]
     yield table(rows)
-    if len(over) > MAX_ROWS:
-        yield f"and {len(over) - MAX_ROWS:,} earlier ones (`trntop analyze --json` lists all)"
-    detailed = [incident for incident in over[:MAX_DETAILED] if incident.evidence]
+    if len(closed) > MAX_ROWS:
+        more = len(closed) - MAX_ROWS
+        yield f"and {more:,} earlier incidents (`trntop analyze --json` lists all)"
+    detailed = [incident for incident in closed[:MAX_DETAILED] if incident.evidence]
     if detailed:
         yield "### Evidence"
         yield "\n".join(

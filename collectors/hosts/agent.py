@@ -19,9 +19,9 @@ from trntop.check.model import (
     Inspection,
     ProbeError,
     ProbeResult,
+    ProbeServer,
     ProbeSpec,
     RefusedError,
-    Served,
     UnreachableError,
 )
 from trntop.core.errors import SettingsError
@@ -83,7 +83,7 @@ class AgentHost:
         self._address = target.address
         self._client = client
         self._servers: set[str] = set()
-        self._starting: set[asyncio.Task[Served]] = set()
+        self._starting: set[asyncio.Task[ProbeServer]] = set()
         """Server sides that are being started."""
         self._closed = False
         client.acquire()
@@ -98,7 +98,7 @@ class AgentHost:
         """
         return await self._request("GET", "/v1/inspection", INSPECTION_SECONDS, Inspection)
 
-    async def serve(self, spec: ProbeSpec) -> Served:
+    async def serve(self, spec: ProbeSpec) -> ProbeServer:
         """Starts the server side of a probe.
 
         Raises:
@@ -106,7 +106,7 @@ class AgentHost:
             ProbeError: it does not start.
         """
         starting = asyncio.create_task(
-            self._request("POST", "/v1/probe/server", SERVER_SECONDS, Served, spec)
+            self._request("POST", "/v1/probe/server", SERVER_SECONDS, ProbeServer, spec)
         )
         self._starting.add(starting)
         # If this is cancelled, `close` waits for the server side and ends it.
@@ -120,7 +120,7 @@ class AgentHost:
         host = urlsplit(self._address).hostname or ""
         return structs.replace(served, address=served.address or host)
 
-    async def probe(self, spec: ProbeSpec, peer: str, server: Served) -> list[ProbeResult]:
+    async def probe(self, spec: ProbeSpec, peer: str, server: ProbeServer) -> list[ProbeResult]:
         """Runs the client side.
 
         Raises:
@@ -131,7 +131,7 @@ class AgentHost:
         seconds = spec.seconds + SLACK_SECONDS
         return await self._request("POST", "/v1/probe/client", seconds, list[ProbeResult], body)
 
-    async def end(self, server: Served) -> str:
+    async def end(self, server: ProbeServer) -> str:
         """Ends a server side.
 
         Raises:
@@ -152,7 +152,7 @@ class AgentHost:
                     self._servers.add((await starting).id)
             for name in list(self._servers):
                 with contextlib.suppress(ProbeError):
-                    await self.end(Served(id=name, port=0))
+                    await self.end(ProbeServer(id=name, port=0))
         finally:
             await self._client.release()
 

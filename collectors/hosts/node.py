@@ -12,9 +12,9 @@ from msgspec import structs
 
 from trntop.check.model import (
     Inspection,
+    ProbeServer,
     ProbeSpec,
     RefusedError,
-    Served,
     UnreachableError,
 )
 from trntop.core.settings import Settings
@@ -118,11 +118,11 @@ class SshHost(Prober):
         try:
             return await inspection.inspect(self.name, self._shell, self._settings.collect)
         except IncompleteError as error:
-            failure = command.why(error.errors, error.ended.code or 0, self._address)
-            kind = RefusedError if failure.lasting else UnreachableError
+            failure = command.diagnose(error.errors, error.ended.code or 0, self._address)
+            kind = RefusedError if failure.permanent else UnreachableError
             raise kind(clean(failure.reason, MAX_SENTENCE)) from error
 
-    async def serve(self, spec: ProbeSpec) -> Served:
+    async def serve(self, spec: ProbeSpec) -> ProbeServer:
         """Starts the server side of a probe, see `Prober.serve`."""
         address = await self._host_name()
         return structs.replace(await super().serve(spec), address=address)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from msgspec import structs
 
 from trntop.check import load as loads
-from trntop.check.model import ProbeError, ProbeResult, ProbeSpec, Served
+from trntop.check.model import ProbeError, ProbeResult, ProbeServer, ProbeSpec
 from trntop.core.text import clean
 
 from . import fi_pingpong
@@ -81,7 +81,7 @@ class Prober:
         self._clients: set[asyncio.Task[list[ProbeResult]]] = set()
         self._turns = turns or Turns()
 
-    async def serve(self, spec: ProbeSpec) -> Served:
+    async def serve(self, spec: ProbeSpec) -> ProbeServer:
         """Starts the server side of a probe; returns once it listens.
 
         It ends by itself after its runs, or `LEAD_SECONDS` after `spec.seconds`.
@@ -104,9 +104,9 @@ class Prober:
         server.task.add_done_callback(lambda _: self._turns.release(name))
         self._evict_ended()
         self._servers[name] = server
-        return Served(id=name, port=port, load=self._load)
+        return ProbeServer(id=name, port=port, load=self._load)
 
-    async def probe(self, spec: ProbeSpec, peer: str, server: Served) -> list[ProbeResult]:
+    async def probe(self, spec: ProbeSpec, peer: str, server: ProbeServer) -> list[ProbeResult]:
         """Runs the client side; if one run fails, the only result is an error.
 
         If the link is too slow for all runs, the results are those of the runs that fit into the
@@ -137,7 +137,7 @@ class Prober:
             self._clients.discard(task)
             self._turns.release(name)
 
-    async def end(self, server: Served) -> str:
+    async def end(self, server: ProbeServer) -> str:
         """Ends a server side with all its processes; returns its error, if any."""
         known = self._servers.pop(server.id, None)
         return "" if known is None else await _stop(known, LAST_WORDS_SECONDS)

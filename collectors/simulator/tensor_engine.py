@@ -1,7 +1,7 @@
-"""The tensor engines' cycle counters, as the driver's `pe_cntrs` files hold them.
+"""The tensor engines' cycle counters, as in the driver's `pe_cntrs` files.
 
-Since boot, for each of the engine's row groups: cycles in which it multiplied matrices, loaded
-weights, did nothing. What the multiplications yield is what neuron-monitor reports as flops.
+The cycles since boot in which each row group of an engine multiplied matrices, loaded weights or
+was idle. neuron-monitor reports the result of the multiplications as flops.
 """
 
 from typing import Any
@@ -19,14 +19,15 @@ CLOCK = 1.4e9
 """Cycles per second."""
 ROW_GROUPS = 4
 WEIGHT_LOAD = 0.1
-"""Cycles of loading weights for each of multiplying."""
+"""Cycles of loading weights per cycle of multiplying."""
 MAX_UPTIME = 12 * 86_400.0
-"""Seconds for which a node had been up, at most."""
+"""Maximum seconds for which a node was up before the simulation."""
 BUSY_BEFORE = 0.5
+"""Mean busy share in that time."""
 
 
 class TensorEngines(Simulated):
-    """All engines of all nodes. `observe` takes one second of all, `payload` writes one node."""
+    """All engines of all nodes."""
 
     def __init__(self, world: World) -> None:
         fleet = world.fleet
@@ -38,14 +39,13 @@ class TensorEngines(Simulated):
         # one, and the row groups of a core, share their numbers.
         self._copies = fleet.lnc * ROW_GROUPS
         self._templates: dict[int | None, Template] = {}
-        """By the device that is lost."""
+        """By the lost device; None if there is none."""
         self._rows = "\n".join(["%d,%d,%d"] * fleet.cores)
         cycles = CLOCK * rng.uniform(0.1, 1.0, (fleet.nodes, 1)) * MAX_UPTIME
         self._cycles = np.zeros((fleet.nodes, fleet.cores, 3), np.int64)
         self._run(BUSY_BEFORE * rng.uniform(0.9, 1.1, (fleet.nodes, fleet.cores)), cycles)
 
     def observe(self, time: float) -> None:
-        """Advances by one second."""
         machines = self._machines
         cycles = CLOCK * machines.activity.elapsed[:, None]
         self._run(machines.flops / self._core_flops, cycles)

@@ -1,8 +1,8 @@
 """The system's OpenSSH: its command line for a node, and its errors.
 
-The user's configuration, keys, agent and known hosts apply. Nothing here can ask a question, and no
-check of a host key is disabled. A shared connection of the user (ControlPath) is used; trntop does
-not become the master of one, because what others run over it would end with trntop.
+The user's configuration, keys, agent and known hosts apply. ssh never prompts, and host
+keys are always checked. A shared connection of the user (ControlPath) is used. trntop does not
+become the master of one, because sessions that share it would end with trntop.
 """
 
 import re
@@ -31,7 +31,7 @@ _OPTIONS = (
     "RemoteCommand=none",
     "LogLevel=INFO",
 )
-"""No questions, forwarding or command of the user's configuration; and readable errors."""
+"""No prompts, no forwarding or command from the user's configuration, and readable errors."""
 
 
 def arguments(address: Address, fleet: Fleet, command: str) -> list[str]:
@@ -39,9 +39,9 @@ def arguments(address: Address, fleet: Fleet, command: str) -> list[str]:
 
     Args:
         address: the node.
-        fleet: settings: the command of ssh, and the time for a connection.
-        command: for the user's login shell there; it may be any shell, so all but plain words goes
-            to the standard input of a POSIX shell instead.
+        fleet: the settings with the ssh command and the connection timeout.
+        command: the command for the user's login shell there. That may be any shell, so everything
+            but plain words goes to the standard input of a POSIX shell instead.
 
     Raises:
         SettingsError: `fleet.ssh` is not a command.
@@ -51,7 +51,7 @@ def arguments(address: Address, fleet: Fleet, command: str) -> list[str]:
     except ValueError as error:
         raise SettingsError(f"fleet.ssh: {clean(fleet.ssh, 80)}: {error}") from None
     if not ssh:
-        raise SettingsError("fleet.ssh: no program is given")
+        raise SettingsError("fleet.ssh: the command is empty")
     options = (*_OPTIONS, f"ConnectTimeout={max(1, round(fleet.connect))}")
     return [
         *ssh,
@@ -66,8 +66,8 @@ def arguments(address: Address, fleet: Fleet, command: str) -> list[str]:
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of ssh: the user's, with messages in English and without askpass.
 
-    Start it in its own session as well: a jump host's ssh, to which BatchMode does not apply, would
-    ask on the terminal.
+    Start ssh in its own session as well: BatchMode does not apply to the ssh of a jump host, which
+    would prompt on the terminal.
     """
     return {**environ, "LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"}
 
@@ -76,23 +76,23 @@ class Failure(NamedTuple):
     """Why ssh ended."""
 
     reason: str
-    lasting: bool = False
-    """Whether the user must act before it can work."""
-    lasted: float = 0.0
+    permanent: bool = False
+    """Whether it fails until the user acts."""
+    seconds_up: float = 0.0
     """Seconds for which the node responded."""
 
 
 _FAILURES = tuple(
-    (re.compile(pattern, re.IGNORECASE), Failure(reason, *lasting))
-    for pattern, reason, *lasting in (
+    (re.compile(pattern, re.IGNORECASE), Failure(reason, *permanent))
+    for pattern, reason, *permanent in (
         (
             r"REMOTE HOST IDENTIFICATION HAS CHANGED",
-            "its host key has changed: if another machine has this name now, ssh-keygen -R {host}",
+            "its host key has changed: if you replaced the machine, run ssh-keygen -R {host}",
             True,
         ),
         (
             r"Host key verification failed|host key is known for .* requested strict checking",
-            "its host key is not known: connect once by hand (ssh {host}), or add it to"
+            "its host key is not known: connect once manually (ssh {host}), or add it to"
             " known_hosts",
             True,
         ),
@@ -109,10 +109,14 @@ _FAILURES = tuple(
         (r"open failed: (?P<what>.*)", "the jump host cannot reach it: {what}"),
         (
             r"kex_exchange_identification: .*(closed|reset)",
-            "it closed the connection at once: too many connections, or denied",
+            "it closed the connection immediately: too many connections, or access denied",
         ),
         (r"Unable to negotiate .*: (?P<what>no matching .*?)(\. Their|$)", "{what}", True),
-        (r"(?P<what>.*Bad configuration option.*)", "the ssh configuration is wrong: {what}", True),
+        (
+            r"(?P<what>.*Bad configuration option.*)",
+            "the ssh configuration is invalid: {what}",
+            True,
+        ),
         (r"Timeout, server .* not responding", "it stopped responding"),
         (r"(?P<what>.*\bsh: .*not found.*)", "it has no POSIX shell: {what}", True),
         (
@@ -124,7 +128,7 @@ _FAILURES = tuple(
 """Errors of ssh, the causes before their consequences."""
 
 
-def why(lines: Iterable[str], code: int, address: Address) -> Failure:
+def diagnose(lines: Iterable[str], code: int, address: Address) -> Failure:
     """Why ssh ended.
 
     Args:
@@ -138,7 +142,7 @@ def why(lines: Iterable[str], code: int, address: Address) -> Failure:
             if match := pattern.search(line):
                 what = match.groupdict().get("what", "")
                 reason = failure.reason.format(host=address.host, what=what)
-                return Failure(reason, failure.lasting)
+                return Failure(reason, failure.permanent)
     last = f": {errors[-1]}" if errors else ""
     if code == FAILED:
         return Failure(f"ssh failed{last}")

@@ -22,33 +22,36 @@ from .address import Address
 from .command import Failure
 from .connection import Connection
 
-AT_ONCE = 16
-"""Connections that start at a time: more would overload a bastion, or this machine."""
-LOGIN = 3.0
-"""Multiple of the time for a connection in which the script must start: keys and the login shell
-take more time.
+MAX_STARTING = 16
+"""Connections that start at a time: more would overload a bastion host or this machine."""
+LOGIN_FACTOR = 3.0
+"""Multiple of the connection timeout within which the script must start: authentication and the
+login shell take time too.
 """
 MIN_SILENCE = 15.0
 SILENT_PERIODS = 3
-"""No answer for the longer of these: the node hangs."""
+"""Seconds and periods; without a response for the longer of the two, the node hangs."""
 RETRY_SECONDS = 60.0
-"""To the next attempt if the user must act first: servers count failed attempts."""
+"""Seconds to the next attempt if the user must act first: servers count failed attempts."""
 END_SECONDS = 0.1
-"""For ssh to end by itself."""
+"""Seconds for ssh to end by itself."""
 DESCRIPTORS = 4
 """Open files of a connection: three pipes, and the process."""
 
-_gates: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = WeakKeyDictionary()
+_start_limits: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = (
+    WeakKeyDictionary()
+)
 
 
 class SshNode:
     """The collector of all sources of a node, over one connection.
 
-    While another source owns its name (see `trntop.remote.names`), it is named by its address.
+    While another source owns its name (see `trntop.remote.names`), the node has the name of its
+    address.
 
     Args:
         node: its name.
-        address: where ssh goes.
+        address: the address that ssh connects to.
         settings: the settings in force.
         silence: seconds without an answer after which the connection is closed.
         backoff: the waits between attempts.
@@ -86,17 +89,17 @@ class SshNode:
         return {self.node}
 
     async def run(self, sink: Sink) -> None:
-        """Keeps a connection until cancelled, then ends it and all it ran on the node."""
+        """Keeps a connection until cancelled, then ends it and all that it runs on the node."""
         await self._register(sink)
-        if warning := descriptors.allow(DESCRIPTORS):
+        if warning := descriptors.reserve(DESCRIPTORS):
             sink.warn(warning)
         try:
-            await self._keep(sink)
+            await self._keep_connected(sink)
         finally:
-            descriptors.give_back(DESCRIPTORS)
+            descriptors.release(DESCRIPTORS)
 
     async def _register(self, sink: Sink) -> None:
-        """Waits for the node's name to be free."""
+        """Waits until no other source owns the node's name."""
         address = str(self._address)
         while (owner := sink.register(self._name, address, SSH, *sources.SOURCES)) != address:
             self.node = clean(address)
@@ -106,51 +109,51 @@ class SshNode:
             sink.remove(self.node, address)
             self.node = self._name
 
-    async def _keep(self, sink: Sink) -> None:
+    async def _keep_connected(self, sink: Sink) -> None:
         self._report(sink, State.STARTING, f"connecting to {self._address}")
         while True:
             lost = await self._connect(sink)
             self._counts["failures"] += 1
-            wait = self._retry_interval if lost.lasting else self._backoff.wait(lost.lasted)
+            wait = self._retry_interval if lost.permanent else self._backoff.wait(lost.seconds_up)
             self._report(sink, State.DOWN, f"{lost.reason}; next attempt in {wait:.0f} s")
             await asyncio.sleep(wait)
 
     async def _connect(self, sink: Sink) -> Failure:
-        """One connection, to its end."""
+        """Opens a connection and reads from it until it ends."""
         environ = command.environment(os.environ)
-        async with _gate():
+        async with _start_limit():
             try:
                 connection = await Connection.open(self._argv, environ, self._settings.collect)
             except OSError as error:
-                return Failure(f"cannot run ssh: {error.strerror or error}", lasting=True)
+                return Failure(f"cannot run ssh: {error.strerror or error}", permanent=True)
             try:
                 lost = await self._wait_ready(connection)
             except BaseException:
-                await self._leave(connection)
+                await self._disconnect(connection)
                 raise
         try:
-            return lost or await self._stay(connection, sink)
+            return lost or await self._read_sources(connection, sink)
         finally:
-            await self._leave(connection)
+            await self._disconnect(connection)
 
     async def _wait_ready(self, connection: Connection) -> Failure | None:
-        """Waits for the script to start; why it does not."""
-        limit = LOGIN * self._settings.fleet.connect
-        either: list[asyncio.Future[Any]] = [connection.ready, connection.ended]
-        await asyncio.wait(either, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        """Waits for the script to start; returns the failure if it does not."""
+        limit = LOGIN_FACTOR * self._settings.fleet.connect
+        events: list[asyncio.Future[Any]] = [connection.ready, connection.ended]
+        await asyncio.wait(events, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         if connection.ready.done():
             self._counts["connections"] += 1
-            # Text of a login shell is not the reason of a later end.
+            # Output of the login shell is not the reason of a later failure.
             connection.answers.noise.clear()
             return None
         if connection.ended.done():
             return self._ended(connection)
         return Failure(f"no shell responded within {limit:g} s")
 
-    async def _stay(self, connection: Connection, sink: Sink) -> Failure:
+    async def _read_sources(self, connection: Connection, sink: Sink) -> Failure:
         """Reads the sources until the connection is lost."""
         loop = asyncio.get_running_loop()
-        began = connection.last_seen = loop.time()
+        start = connection.last_seen = loop.time()
         self._report(sink, State.STARTING, "connected")
         tasks = [
             asyncio.create_task(source.run(sink), name=f"{self.node} {source.source}")
@@ -160,19 +163,21 @@ class SshNode:
         try:
             while True:
                 if connection.answers.broken:
-                    return Failure(connection.answers.broken, lasted=connection.last_seen - began)
+                    return Failure(
+                        connection.answers.broken, seconds_up=connection.last_seen - start
+                    )
                 left = connection.last_seen + self._silence - loop.time()
                 if left <= 0:
                     reason = f"no response for {self._silence:.0f} s: the node hangs"
-                    return Failure(reason, lasted=connection.last_seen - began)
+                    return Failure(reason, seconds_up=connection.last_seen - start)
                 awaited: list[asyncio.Future[Any]] = [connection.ended, *tasks]
                 await asyncio.wait(awaited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 for task in tasks:
                     if task.done():
-                        task.result()  # they end only by a defect
+                        task.result()  # ends only because of a bug
                 if connection.ended.done():
                     lost = self._ended(connection)
-                    return lost._replace(lasted=connection.last_seen - began)
+                    return lost._replace(seconds_up=connection.last_seen - start)
         finally:
             connection.close()
             for task in tasks:
@@ -192,19 +197,19 @@ class SshNode:
             self._report(sink, State.FRESH)
             await asyncio.sleep(self._period)
 
-    async def _leave(self, connection: Connection) -> None:
+    async def _disconnect(self, connection: Connection) -> None:
         connection.close()
         await connection.end(END_SECONDS)
 
     def _ended(self, connection: Connection) -> Failure:
         if connection.failure:
-            return Failure(f"the script could not start: {connection.failure}", lasting=True)
-        return command.why(connection.answers.noise, connection.ended.result(), self._address)
+            return Failure(f"the script could not start: {connection.failure}", permanent=True)
+        return command.diagnose(connection.answers.noise, connection.ended.result(), self._address)
 
     def _report(self, sink: Sink, state: State, reason: str = "") -> None:
         sink.status(Status(self.node, SSH, state, reason, dict(self._counts)))
 
 
-def _gate() -> asyncio.Semaphore:
-    """Limits the connections of this loop that start at a time."""
-    return _gates.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
+def _start_limit() -> asyncio.Semaphore:
+    """Limits the number of connections of this loop that start at a time."""
+    return _start_limits.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(MAX_STARTING))

@@ -1,7 +1,7 @@
 """The endpoints with which a check inspects this node, and probes to and from it.
 
     GET    /v1/inspection        → Inspection
-    POST   /v1/probe/server      ProbeSpec → Served
+    POST   /v1/probe/server      ProbeSpec → ProbeServer
     POST   /v1/probe/client      {"spec", "peer", "server"} → [ProbeResult]
     DELETE /v1/probe/server/ID   → the error of the server side
 
@@ -32,8 +32,8 @@ from trntop.check.model import (
     Inspection,
     ProbeError,
     ProbeResult,
+    ProbeServer,
     ProbeSpec,
-    Served,
 )
 from trntop.core.errors import SettingsError
 from trntop.core.text import clean
@@ -61,7 +61,7 @@ class _ClientSide(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     spec: ProbeSpec
     peer: str
-    server: Served
+    server: ProbeServer
 
 
 class _RefusalError(Exception):
@@ -167,7 +167,7 @@ class Probes:
     async def _inspect(self, request: Request, host: Host) -> Inspection:
         return await _while_connected(request, host.inspect())
 
-    async def _serve(self, request: Request, host: Host) -> Served:
+    async def _serve(self, request: Request, host: Host) -> ProbeServer:
         spec = await _body(request, ProbeSpec)
         served = await _while_connected(request, host.serve(spec))
         # A client that disconnected meanwhile has no id to end it.
@@ -191,7 +191,7 @@ class Probes:
         return await _while_connected(request, host.probe(side.spec, peer, server))
 
     async def _end(self, request: Request, host: Host) -> str:
-        return await host.end(Served(id=request.path_params["id"], port=0))
+        return await host.end(ProbeServer(id=request.path_params["id"], port=0))
 
 
 def is_locked(path: str) -> bool:

@@ -237,7 +237,7 @@ def serve(
         on_stop: called on the loop when the server is stopped.
         at_end: awaited after the last response.
     """
-    descriptors.allow(MAX_CONNECTIONS)
+    descriptors.reserve(MAX_CONNECTIONS)
     secure = access is not None and access.context is not None
 
     async def run() -> None:

@@ -100,7 +100,7 @@ class _Watched(dict[str, Column]):
         return super().__contains__(name)
 
 
-def test_nothing_else_is_asked_for() -> None:
+def test_nothing_else_is_reserved() -> None:
     analyzer = Analyzer(Settings().analysis)
     incidents: tuple[Incident, ...] = ()
     readings = stream("execution-errors?nodes=2&onset=60&minutes=2&type=trn1.32xlarge")

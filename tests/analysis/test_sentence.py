@@ -20,7 +20,7 @@ def test_a_sentence_is_filled() -> None:
     assert text == "n1 x: down since 12:00:00 UTC"
 
 
-def test_what_is_missing_is_empty_and_what_is_not_asked_for_is_left_out() -> None:
+def test_what_is_missing_is_empty_and_what_is_not_reserved_is_left_out() -> None:
     assert compose("{job} stalled{step}", {"job": "a", "node": "b"}, NOON) == "a stalled"
 
 

@@ -10,9 +10,9 @@ from trntop.check.model import (
     Inspection,
     ProbeError,
     ProbeResult,
+    ProbeServer,
     ProbeSpec,
     RefusedError,
-    Served,
 )
 from trntop.check.plan import Plan
 from trntop.check.result import Check
@@ -120,12 +120,12 @@ class FakeHost:
         look = self._fleet.looks.get(self.name)
         return look(self._seen) if look else inspection(self.name)
 
-    async def serve(self, spec: ProbeSpec) -> Served:
+    async def serve(self, spec: ProbeSpec) -> ProbeServer:
         await self._answer()
         self._begin()
-        return Served(id="1", port=47592, load=self._fleet.loads.get(self.name, ""))
+        return ProbeServer(id="1", port=47592, load=self._fleet.loads.get(self.name, ""))
 
-    async def probe(self, spec: ProbeSpec, peer: str, server: Served) -> list[ProbeResult]:
+    async def probe(self, spec: ProbeSpec, peer: str, server: ProbeServer) -> list[ProbeResult]:
         await self._answer()
         if peer != self.name:
             self._begin()
@@ -153,7 +153,7 @@ class FakeHost:
             for statistic, seconds in (("mean", answer), ("max", 3 * answer))
         ]
 
-    async def end(self, server: Served) -> str:
+    async def end(self, server: ProbeServer) -> str:
         self._fleet.running.discard(self.name)
         return ""
 

@@ -96,7 +96,7 @@ def test_the_report_of_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Nodes: 2, 2 × trn1.32xlarge (trn-000, trn-001)" in out
 
 
-def test_custom_rules_can_be_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_custom_rules_can_be_reserved(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('[[rules]]\nname = "own"\nwhen = "node_load1 > 1e5"\n')
     out = said(capsys, "--markdown", "--rule", "own", "--config", str(config))

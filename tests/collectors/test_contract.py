@@ -37,7 +37,7 @@ from trntop.catalog import (
     STEPS,
     TENSOR_ENGINE,
 )
-from trntop.check.model import ProbeResult, ProbeSpec, Served
+from trntop.check.model import ProbeResult, ProbeServer, ProbeSpec
 from trntop.collectors import aws, checks, local, stdin, tail
 from trntop.collectors.checks import SavedCheck
 from trntop.collectors.cloudwatch import ContainerInsights
@@ -428,13 +428,13 @@ class Here:
     async def inspect(self) -> Any:
         raise NotImplementedError
 
-    async def serve(self, spec: ProbeSpec) -> Served:
+    async def serve(self, spec: ProbeSpec) -> ProbeServer:
         raise NotImplementedError
 
-    async def probe(self, spec: ProbeSpec, peer: str, server: Served) -> list[ProbeResult]:
+    async def probe(self, spec: ProbeSpec, peer: str, server: ProbeServer) -> list[ProbeResult]:
         return [ProbeResult(tool=spec.tool, peer=peer, error="not today")]
 
-    async def end(self, server: Served) -> str:
+    async def end(self, server: ProbeServer) -> str:
         return ""
 
     async def close(self) -> None:

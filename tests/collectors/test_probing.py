@@ -13,8 +13,8 @@ from trntop.check.model import (
     Inspection,
     ProbeError,
     ProbeResult,
+    ProbeServer,
     ProbeSpec,
-    Served,
 )
 from trntop.collectors import probing
 from trntop.collectors.fleet import agents
@@ -40,20 +40,20 @@ class Fake:
     async def inspect(self) -> Inspection:
         raise NotImplementedError
 
-    async def serve(self, spec: ProbeSpec) -> Served:
+    async def serve(self, spec: ProbeSpec) -> ProbeServer:
         self.asked.append("serve")
         if self.error is not None:
             raise self.error
-        return Served(id=self.name, port=7)
+        return ProbeServer(id=self.name, port=7)
 
-    async def probe(self, spec: ProbeSpec, peer: str, server: Served) -> list[ProbeResult]:
+    async def probe(self, spec: ProbeSpec, peer: str, server: ProbeServer) -> list[ProbeResult]:
         self.asked.append(f"probe {peer} {server.id}")
         if self.error is not None:
             raise self.error
         result = ProbeResult(tool=spec.tool, peer=peer, size_bytes=64, seconds=2e-5)
         return [result]
 
-    async def end(self, server: Served) -> str:
+    async def end(self, server: ProbeServer) -> str:
         self.asked.append(f"end {server.id}")
         return ""
 

@@ -162,7 +162,7 @@ def test_every_metric_is_on_the_page_that_is_scraped_for_alerts(
     assert set().union(*map(names_in, expressions(printed(capsys)))) <= shown
 
 
-def test_counters_are_only_asked_for_their_rates(capsys: pytest.CaptureFixture[str]) -> None:
+def test_counters_are_only_reserved_their_rates(capsys: pytest.CaptureFixture[str]) -> None:
     counters = {one.metric for one in CATALOG.values() if one.kind is Kind.COUNTER}
     found = [
         (expr, name) for expr in expressions(printed(capsys)) for name in counters & names_in(expr)

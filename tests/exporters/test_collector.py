@@ -34,7 +34,7 @@ def test_the_registry_has_the_series_of_the_pages() -> None:
     assert samples(openmetrics.generate_latest(registry), Format.OPENMETRICS) == expected
 
 
-def test_only_the_pages_asked_for() -> None:
+def test_only_the_pages_reserved() -> None:
     found = samples(generate_latest(registry_of(VIEW, (Page.CORES,))))
     assert found == samples(body_of(VIEW, Page.CORES))
 

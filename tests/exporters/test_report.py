@@ -115,7 +115,7 @@ def test_sources_that_are_down_are_listed() -> None:
     assert "- steps of 1 node (trn-000), starting" in text
 
 
-def test_what_was_asked_for_is_said() -> None:
+def test_what_was_reserved_is_said() -> None:
     text = page(chosen="of the kind hang")
     assert "- Only incidents of the kind hang\n" in text
     assert "HEALTHY: no selected open incidents." in text
@@ -184,7 +184,7 @@ def test_a_long_list_is_cut() -> None:
         for number in range(MAX_ROWS + 7)
     ]
     text = page(*closed)
-    assert "and 7 earlier ones (`trntop analyze --json` lists all)" in text
+    assert "and 7 earlier incidents (`trntop analyze --json` lists all)" in text
     assert "and 7 more nodes" in text
 
 

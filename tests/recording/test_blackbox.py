@@ -20,7 +20,7 @@ from trntop.core.model import Incident, Reading, Severity, View
 from trntop.core.settings import Blackbox, Settings
 from trntop.core.source_spec import parse_all
 from trntop.recording import blackbox
-from trntop.recording.blackbox import MAX_FILES, BlackBox, OnCritical, save, stamp
+from trntop.recording.blackbox import MAX_FILES, BlackBox, CriticalSaver, save, stamp
 from trntop.recording.reader import open_recording
 from trntop.session.collector import Sink
 from trntop.session.monitor import Monitor
@@ -163,7 +163,7 @@ class Run:
         self.folder = folder
         self.box = BlackBox(900, LARGE)
         self.said: list[str] = []
-        self.watch = OnCritical(self.box, folder, self.said.append)
+        self.watch = CriticalSaver(self.box, folder, self.said.append)
 
     def tick(self, second: float, *incidents: Incident) -> None:
         self.box.append(reading(second))

@@ -21,7 +21,7 @@ class UnreachableError(ProbeError):
 
 
 class BusyError(ProbeError):
-    """The node is in another probe; it never runs two at once."""
+    """The node runs another probe; it never runs two at a time."""
 
 
 class RefusedError(ProbeError):
@@ -75,13 +75,13 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The side that caused `error`."""
 
 
-class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """A server side that waits for its client."""
+class ProbeServer(msgspec.Struct, frozen=True, kw_only=True):
+    """The server side of a probe, which waits for its client."""
 
     id: str
     port: int
     address: str = ""
-    """Where it listens, if the node knows better than the caller."""
+    """The address it listens on, if that is not the one the caller uses."""
     load: str = ""
 
 
@@ -103,7 +103,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     node: str
     time: float
-    """By the node's own clock, unix seconds."""
+    """Unix seconds, by the node's own clock."""
     simulated: bool = False
     instance_type: str = ""
     efa_devices: list[EfaDevice] | None = None
@@ -119,7 +119,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     huge_pages: int | None = None
     """Reserved pages of 2 MiB."""
     uverbs: bool | None = None
-    """Whether /dev/infiniband has its devices."""
+    """Whether the uverbs devices exist in /dev/infiniband."""
     busy: list[str] | None = None
     """Jobs and processes that use the devices."""
     tools: list[str] | None = None
@@ -134,7 +134,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Host(Protocol):
-    """One node under check: its agent, its ssh, or this machine."""
+    """A node under check, reached through its agent or ssh, or this machine."""
 
     name: str
 
@@ -146,7 +146,7 @@ class Host(Protocol):
         """
         ...
 
-    async def serve(self, spec: ProbeSpec) -> Served:
+    async def serve(self, spec: ProbeSpec) -> ProbeServer:
         """Starts the server side of a probe; it ends by itself after `spec.seconds`.
 
         Raises:
@@ -154,7 +154,7 @@ class Host(Protocol):
         """
         ...
 
-    async def probe(self, spec: ProbeSpec, peer: str, server: Served) -> list[ProbeResult]:
+    async def probe(self, spec: ProbeSpec, peer: str, server: ProbeServer) -> list[ProbeResult]:
         """Runs the client side against the server on `peer`; a failure is a result with an error.
 
         Raises:
@@ -162,12 +162,12 @@ class Host(Protocol):
         """
         ...
 
-    async def end(self, server: Served) -> str:
+    async def end(self, server: ProbeServer) -> str:
         """Ends a server side; returns its error, if any."""
         ...
 
     async def close(self) -> None:
-        """Ends everything that still runs there for this check."""
+        """Ends everything that still runs on the node for this check."""
         ...
 
 
@@ -199,7 +199,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Id of the test: `EFA devices`, `versions`, `memlock`, `latency`, `retransmits`, …"""
     outcome: Outcome
     fault: str = ""
-    """As it follows a node's name: `unreachable`, `memlock too low`; empty for a remark."""
+    """As written after a node's name: `unreachable`, `memlock too low`; empty for a remark."""
     node: str = ""
     """Empty if it concerns all nodes."""
     component: str = ""
@@ -208,7 +208,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The cause, with its numbers and units."""
     action: Action = Action.NONE
     next_step: str = ""
-    """Imperative sentences with the commands, which are never run."""
+    """Imperative sentences with commands for the user; a check never runs them."""
 
     def sentence(self, where: str) -> str:
         """`trn-003 unreachable: host name does not resolve. Check DNS or /etc/hosts`."""

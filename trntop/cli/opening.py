@@ -261,7 +261,7 @@ def _keep_critical(session: Session, settings: Settings) -> None:
     state = state_folder(os.environ)
     if session.black_box is not None and settings.blackbox.on_critical and state is not None:
         session.subscribe(
-            blackbox.OnCritical(
+            blackbox.CriticalSaver(
                 session.black_box,
                 state / "blackbox",
                 lambda text: session.warn(text),

@@ -1,27 +1,27 @@
-"""Open files: as many as are needed, where the system allows it."""
+"""The limit of open files of this process."""
 
 import resource
 
 OWN = 256
-"""Files that are open besides connections, at most."""
+"""Maximum number of open files other than connections."""
 
 
-_asked_for = 0
-"""Connections that may be open now; the limit is the process's."""
+_reserved = 0
+"""Number of connections that may be open."""
 
 
-def allow(connections: int) -> str:
-    """Raises the soft limit of open files for so many more connections; the usual one is 1024.
+def reserve(connections: int) -> str:
+    """Raises the soft limit of open files, usually 1024, for a number of additional connections.
 
-    Whoever asked gives them back when they are closed for good.
+    Call `release` when they are no longer needed.
 
     Returns:
-        One sentence where the hard limit does not allow it, else nothing.
+        A warning if the hard limit does not allow it; empty otherwise.
     """
-    global _asked_for
-    _asked_for += connections
+    global _reserved
+    _reserved += connections
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _asked_for + OWN
+    wanted = _reserved + OWN
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return ""
     possible = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -30,12 +30,12 @@ def allow(connections: int) -> str:
     if possible == wanted:
         return ""
     return (
-        f"{_asked_for:,} connections need {wanted:,} open files, and {possible:,} are allowed:"
+        f"{_reserved:,} connections need {wanted:,} open files, and {possible:,} are allowed:"
         " raise the limit (ulimit -Hn, LimitNOFILE=)"
     )
 
 
-def give_back(connections: int) -> None:
-    """So many connections are not needed any more; the limit stays as it was raised."""
-    global _asked_for
-    _asked_for -= connections
+def release(connections: int) -> None:
+    """Releases a number of connections; the limit is not lowered."""
+    global _reserved
+    _reserved -= connections

@@ -1,6 +1,6 @@
 """Statistics of the members of an axis: one value per node, device, core or rank and tick.
 
-Absent values are NaN everywhere: they take no part, and what is unknown of a member is NaN.
+Absent values are NaN and are ignored; a result that is unknown is NaN too.
 """
 
 from collections import deque
@@ -24,12 +24,12 @@ MIN_WEIGHT = 2.0**-40
 TICK_JITTER = 0.1
 """Seconds by which a row of `Sums` may be younger than the span."""
 SAMPLED = 2048
-"""Members from which the median of one large group is taken."""
+"""Number of members whose median represents a large group."""
 
 
 class Members:
-    """Columns, `[…, member]`, that follow an axis: members that stay keep their values, new ones
-    start blank.
+    """Columns, `[…, member]`, that are realigned when the axis changes: members that stay keep
+    their values, new ones start blank.
     """
 
     BLANK: ClassVar[Mapping[str, float]]
@@ -44,7 +44,7 @@ class Members:
             setattr(self, name, np.full(0, blank))
 
     def follow(self, axis: Along) -> bool:
-        """Moves to another axis; whether it is another one."""
+        """Realigns the columns with an axis; returns whether it is a new one."""
         if axis is self.axis:
             return False
         old = np.full(len(axis), -1) if self.axis is None else axis.places_in(self.axis)
@@ -58,16 +58,16 @@ class Members:
         return True
 
     def reset(self, chosen: Mask) -> None:
-        """Makes the chosen members blank again."""
+        """Resets the chosen members to blank."""
         for name, blank in self.BLANK.items():
             setattr(self, name, np.where(chosen, blank, getattr(self, name)))
 
 
 class Ewma(Members):
-    """Mean of each member's values, where a value's weight halves every `half_life_seconds`.
+    """Mean of each member's values; the weight of a value halves every `half_life_seconds`.
 
-    Weights depend on age alone, so ticks may be any time apart. A member that leaves the axis and
-    returns starts over, and all do when time goes back.
+    Weights depend only on age, so the interval between ticks may vary. A member that leaves the
+    axis and returns starts over, and so do all members when time goes back.
     """
 
     BLANK: ClassVar = {"_mean": 0.0, "_weight": 0.0, "age": 0.0}
@@ -108,13 +108,13 @@ class Cusum(Members):
     """One-sided CUSUM of standardized values (E. S. Page, Continuous Inspection Schemes, 1954).
 
     The score grows by what a value exceeds the allowance and shrinks by what it falls short of
-    it, never below 0. It finds a shift of the mean by twice the allowance soonest; a single odd
-    value raises it by no more than that value.
+    it, never below 0. It detects a shift of the mean by twice the allowance fastest; a single
+    outlier raises it by no more than its own value.
 
     Args:
-        allowance: what a value may exceed 0 by without raising the score, in the values' own
-            unit: half of the shift to be found.
-        ceiling: highest score, which bounds the time that a score takes to come down again.
+        allowance: limit up to which a value does not raise the score, in the unit of the values:
+            half of the shift to detect.
+        ceiling: highest score, which limits the time until a score returns to 0.
     """
 
     BLANK: ClassVar = {"score": 0.0, "since": NO_VALUE}
@@ -139,11 +139,11 @@ class Cusum(Members):
 
 
 class Onset(Members):
-    """Since when values have been above 0; NaN where they are not."""
+    """The time since which values have been above 0; NaN where they are not."""
 
-    BLANK: ClassVar = {"since": NO_VALUE, "lasted": 0.0}
+    BLANK: ClassVar = {"since": NO_VALUE, "duration": 0.0}
     since: Column
-    lasted: Column
+    duration: Column
     """Seconds from then to the newest value above 0."""
 
     def step(self, time: float, axis: Along, values: Column) -> None:
@@ -151,11 +151,11 @@ class Onset(Members):
         begun = np.where(np.isnan(self.since), time, self.since)
         holds, unknown = values > 0, np.isnan(values)
         self.since = np.where(holds, begun, np.where(unknown, self.since, NO_VALUE))
-        self.lasted = np.where(holds, time - begun, np.where(unknown, self.lasted, 0.0))
+        self.duration = np.where(holds, time - begun, np.where(unknown, self.duration, 0.0))
 
 
-def grown(before: Column, now: Column) -> Column:
-    """By how much counts are larger than before; one that went back was reset to 0."""
+def increase(before: Column, now: Column) -> Column:
+    """The increase of counts; a count that is lower than before was reset to 0."""
     growth = now - before
     reset = now < before
     growth[reset] = now[reset]
@@ -163,9 +163,9 @@ def grown(before: Column, now: Column) -> Column:
 
 
 class Growth:
-    """How much counts have grown since the tick before.
+    """The growth of counts since the previous tick.
 
-    The first value of a count is no growth, and an absent one keeps the one before.
+    The growth of a first value is 0. An absent value does not replace the previous one.
     """
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ class Growth:
             self._before = carried(self._before, self._axis, axis)
         self._axis = axis
         present = ~np.isnan(totals)
-        growth = grown(self._before, totals)
+        growth = increase(self._before, totals)
         growth[np.isnan(growth) & present] = 0.0
         np.copyto(self._before, totals, where=present)
         return growth
@@ -192,7 +192,8 @@ class Growth:
 class Sums:
     """Sums of several quantities of each member over the newest `span` seconds.
 
-    A row costs three passes, whatever the span: the total now less the total then.
+    A row costs three passes, whatever the span: the total now minus the total at the start of the
+    span.
     """
 
     def __init__(self, span: float) -> None:
@@ -201,29 +202,29 @@ class Sums:
 
     def clear(self) -> None:
         self._axis: Axis | PartAxis | None = None
-        self._past: deque[tuple[float, Table]] = deque()
-        """Times, and the totals by then; the oldest is as old as the span."""
+        self._totals: deque[tuple[float, Table]] = deque()
+        """Times and the totals at them; the oldest is as old as the span."""
 
     def push(self, time: float, axis: Axis | PartAxis, values: Table) -> Table:
-        """Adds values, `[quantity, member]`, absent ones as 0; the sums, in the same shape."""
-        if self._past and time < self._past[-1][0]:
+        """Adds values, `[quantity, member]`, absent ones as 0; returns the sums, same shape."""
+        if self._totals and time < self._totals[-1][0]:
             self.clear()
         if self._axis is None:
-            self._past.append((-np.inf, np.zeros(values.shape)))
+            self._totals.append((-np.inf, np.zeros(values.shape)))
         elif axis is not self._axis:
-            for place, (when, total) in enumerate(self._past):
-                self._past[place] = when, np.nan_to_num(carried(total, self._axis, axis))
+            for index, (time_then, total) in enumerate(self._totals):
+                self._totals[index] = time_then, np.nan_to_num(carried(total, self._axis, axis))
         self._axis = axis
-        total = self._past[-1][1] + values
-        self._past.append((time, total))
-        while self._past[1][0] <= time - self._span + TICK_JITTER:
-            self._past.popleft()
-        sums: Table = total - self._past[0][1]
+        total = self._totals[-1][1] + values
+        self._totals.append((time, total))
+        while self._totals[1][0] <= time - self._span + TICK_JITTER:
+            self._totals.popleft()
+        sums: Table = total - self._totals[0][1]
         return sums
 
 
 class Mean:
-    """The mean of some ticks, member by member; two passes a tick while all values are known."""
+    """The mean of each member over some ticks; two passes per tick while all values are known."""
 
     def __init__(self, shape: int | tuple[int, ...] = 0) -> None:
         self.total: Column = np.zeros(shape)
@@ -246,7 +247,7 @@ class Mean:
 
     @property
     def counts(self) -> Column:
-        """How many values each is the sum of."""
+        """The number of values in each sum."""
         counts = np.full(self.total.shape, float(self._ticks))
         return counts if self._missed is None else counts - self._missed
 
@@ -266,8 +267,8 @@ class Mean:
 class RollingMean:
     """The mean of each member over the newest `span` seconds.
 
-    Sums are of few rows each and never subtracted from, so that nothing remains of a row that is
-    over: a row is added three times at most, whatever the span.
+    Each sum has few rows, and nothing is ever subtracted from it, so that no rounding error of an
+    expired row remains. A row is added three times at most, whatever the span.
     """
 
     def __init__(self, span: float) -> None:
@@ -283,11 +284,11 @@ class RollingMean:
         self._newer: list[tuple[float, Table]] = []
         """Rows after these, in the order of time."""
         self._total: Table = np.zeros((2, size))
-        """Of the newer rows."""
+        """Sum of the newer rows."""
         self._time = -np.inf
 
     def push(self, time: float, values: Column, axis: Axis | PartAxis | None = None) -> Column:
-        """The means with `values`. Without an axis, other members start over."""
+        """Adds values; returns the means. Without an axis, a change of the members starts over."""
         if axis is not None and self._axis is not None and axis is not self._axis:
             self._follow(self._axis, axis)
         self._axis = axis
@@ -336,9 +337,9 @@ class RollingMean:
 
 
 def excess(values: Column, groups: Places) -> Column:
-    """By which share each value is above the median of its group.
+    """The share by which each value exceeds the median of its group.
 
-    NaN also in groups whose median is 0: they do nothing.
+    NaN also in groups whose median is 0, which do nothing.
     """
     median = group_median(values, groups)
     return values / np.where(median > 0, median, NO_VALUE) - 1.0
@@ -397,13 +398,13 @@ def group_mean(values: Column, groups: Places, size: int) -> Column:
 
 
 def deviation(values: npt.ArrayLike) -> float:
-    """Standard deviation of normal values by their median deviation: outliers do not move it."""
+    """Standard deviation, estimated from the median absolute deviation: robust to outliers."""
     known = np.asarray(values)
     return 1.4826 * float(np.median(np.abs(known - np.median(known))))
 
 
 def lower_median(values: Column) -> float:
-    """The median, the lower one of two, so that half of all being odd does not move it."""
+    """The median, or the lower middle value, so that half of the values can be outliers."""
     known = values[~np.isnan(values)]
     if not len(known):
         return NO_VALUE
@@ -412,6 +413,6 @@ def lower_median(values: Column) -> float:
 
 
 def sampled(values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    """About `SAMPLED` of the values, if they are more."""
-    # An odd step: nodes have even numbers of parts, and each place on a node shall be in it.
+    """At most about `SAMPLED` of the values."""
+    # An odd step: nodes have even numbers of parts, and parts at all positions must be included.
     return values[:: len(values) // SAMPLED | 1]

@@ -1,8 +1,8 @@
 """The black box: the newest readings of live sources, kept in memory to be written on demand.
 
-They are in segments of about a minute, each a complete Zstandard frame of envelopes. A recording of
-them is a header and the segments in a row, in the format of `trntop.recording.writer`: nothing is
-compressed again.
+They are kept in segments of about a minute, each a complete Zstandard frame of envelopes. A
+recording is a header followed by the segments, in the format of `trntop.recording.writer`, so that
+nothing is compressed twice.
 """
 
 import contextlib
@@ -25,16 +25,16 @@ from trntop.recording.writer import create, reason_of
 
 SUFFIX = ".jsonl.zst"
 SEGMENT_SECONDS = 60.0
-SEGMENTS = 8
-"""A segment has at most this part of the size limit."""
-APART = 900.0
+MIN_SEGMENTS = 8
+"""A segment is at most the size limit divided by this."""
+MIN_INTERVAL = 900.0
 """Minimum seconds between two recordings written for incidents."""
 MAX_FILES = 5
-"""Recordings of incidents; the oldest is deleted."""
+"""Limit of recordings of incidents; the oldest is deleted."""
 MAX_NAMES = 99
 MAX_STREAMED = 128
-"""Limit of streaming nodes whose readings are kept. A minute of more would exceed the size limit
-and cost more than decoding it; their agents can keep black boxes (`blackbox.agent`).
+"""Limit of streaming nodes whose readings are kept. With more, a minute would exceed the size limit
+and cost more than decoding does; the agents can keep black boxes (`blackbox.agent`).
 """
 
 _CODEC = next(codec for codec in CODECS if SUFFIX.endswith(codec.suffix))
@@ -55,7 +55,7 @@ class Segment:
 
 
 class BlackBox:
-    """The newest readings; filled by one thread, read by any.
+    """The newest readings; one thread adds them, any thread reads them.
 
     Args:
         seconds: time span to keep, approximately.
@@ -70,7 +70,7 @@ class BlackBox:
         self._bytes = 0
         self._open: _Open | None = None
         self._streamed: set[str] = set()
-        """The first nodes whose agents stream."""
+        """Nodes whose agents stream, up to one more than the limit."""
 
     @property
     def bytes(self) -> int:
@@ -79,7 +79,7 @@ class BlackBox:
 
     @property
     def drops_streams(self) -> bool:
-        """Whether too many agents stream to keep their readings."""
+        """Whether so many agents stream that their readings are not kept."""
         return len(self._streamed) > MAX_STREAMED
 
     def append(self, reading: Reading) -> None:
@@ -90,7 +90,7 @@ class BlackBox:
             current = self._open
             if current is not None and (
                 not 0 <= reading.time - current.start < SEGMENT_SECONDS
-                or current.bytes > self._max_bytes // SEGMENTS
+                or current.bytes > self._max_bytes // MIN_SEGMENTS
             ):
                 self._seal()
                 current = None
@@ -99,7 +99,7 @@ class BlackBox:
             current.add(reading, line)
 
     def _has_room(self, node: str) -> bool:
-        """Whether a streaming node is kept; with too many of them, older readings are dropped."""
+        """Whether a streaming node is kept; older readings are dropped once there are too many."""
         streamed = self._streamed
         if node not in streamed and len(streamed) <= MAX_STREAMED:
             streamed.add(node)
@@ -169,18 +169,18 @@ class Saved:
 
 
 def save(box: BlackBox, folder: Path, *, note: str = "", created: float | None = None) -> Saved:
-    """Writes the box as `trntop-NODE-TIME.jsonl.zst`, readable by its owner only.
+    """Writes the black box as `trntop-NODE-TIME.jsonl.zst`, readable by its owner only.
 
     A file that cannot be written completely is removed.
 
     Args:
-        box: the box.
+        box: the black box.
         folder: an existing directory.
-        note: for the header.
-        created: unix seconds, for the header; now by default.
+        note: text for the header.
+        created: unix seconds for the header; now by default.
 
     Raises:
-        RecordingError: the box is empty, or the file cannot be written.
+        RecordingError: the black box is empty, or the file cannot be written.
     """
     segments = box.segments()
     if not segments and box.drops_streams:
@@ -246,20 +246,20 @@ def _write(descriptor: int, content: Sequence[bytes]) -> None:
 
 def _stem(segments: Sequence[Segment]) -> str:
     nodes = frozenset[str]().union(*(segment.nodes for segment in segments))
-    who = next(iter(nodes)) if len(nodes) == 1 else f"{len(nodes)}-nodes"
-    return f"trntop-{_UNSAFE.sub('_', who)[:64]}-{stamp(segments[-1].end)}"
+    name = next(iter(nodes)) if len(nodes) == 1 else f"{len(nodes)}-nodes"
+    return f"trntop-{_UNSAFE.sub('_', name)[:64]}-{stamp(segments[-1].end)}"
 
 
-class OnCritical:
-    """Writes the box when a critical incident opens; subscribe it.
+class CriticalSaver:
+    """Writes the black box when a critical incident opens; a subscriber of a session.
 
-    It is written at once, as a node that breaks may be gone a minute later.
+    It writes at once, because a broken node may be gone a minute later.
 
     Args:
-        box: the box.
+        box: the black box.
         folder: the directory; created if missing.
         report: receives the file written, or the error, on another thread.
-        loading: whether a view is of a past that the box does not have.
+        loading: whether a view is of the backfill, whose readings the black box does not have.
     """
 
     def __init__(
@@ -281,7 +281,7 @@ class OnCritical:
         self._writing: threading.Thread | None = None
 
     def __call__(self, view: View) -> None:
-        """Checks a view; returns at once."""
+        """Checks a view; does not block."""
         if self._writing is not None and self._writing.is_alive():
             return
         critical = [
@@ -289,8 +289,8 @@ class OnCritical:
         ]
         opened = next((incident for incident in critical if incident.id not in self._known), None)
         self._known = frozenset(incident.id for incident in critical)
-        late = view.time >= self._written_at + APART
-        if opened is not None and late and not self._loading():
+        due = view.time >= self._written_at + MIN_INTERVAL
+        if opened is not None and due and not self._loading():
             self._written_at = view.time
             self._writing = threading.Thread(
                 target=self._save, args=(opened,), name="black-box", daemon=True

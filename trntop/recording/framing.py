@@ -1,8 +1,8 @@
 """Cuts a byte stream into JSON objects, usually one per line.
 
 Objects printed over several lines are accepted if they end with a `}` at the start of a line, as
-`json.dumps` and `jq` print them. Frames look like objects; the decoder decides whether they are
-valid.
+`json.dumps` and `jq` print them. The result only looks like objects; the decoder decides whether
+they are valid.
 """
 
 MAX_BYTES = 8 << 20
@@ -12,7 +12,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Framer:
-    """Finds the JSON objects of a byte stream, whatever its chunks are.
+    """Finds the JSON objects in a byte stream that arrives in any chunks.
 
     Args:
         max_bytes: limit of an object and of a line. Longer ones are dropped while they arrive, so
@@ -30,25 +30,25 @@ class Framer:
         self._tail = bytearray()
         self._overflowing = False
         self._open = bytearray()
-        """The lines so far of an object over several lines."""
+        """The first lines of an object that is not complete yet."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Adds bytes; returns the objects that they complete, without newlines around them."""
-        frames: list[bytes] = []
+        objects: list[bytes] = []
         *lines, rest = chunk.split(b"\n")
         for line in lines:
-            self._end_line(line, frames)
+            self._end_line(line, objects)
         self._keep(rest)
-        return frames
+        return objects
 
     def close(self) -> list[bytes]:
         """Ends the stream; returns the object that its last line completes without a newline."""
-        frames: list[bytes] = []
+        objects: list[bytes] = []
         if self._tail or self._overflowing:
-            self._end_line(b"", frames)
+            self._end_line(b"", objects)
         self.partial = len(self._open)
         self._open.clear()
-        return frames
+        return objects
 
     def _keep(self, piece: bytes) -> None:
         """Keeps the beginning of a line until its newline arrives."""
@@ -60,7 +60,7 @@ class Framer:
             self.oversize += 1
             self._tail.clear()
 
-    def _end_line(self, piece: bytes, frames: list[bytes]) -> None:
+    def _end_line(self, piece: bytes, objects: list[bytes]) -> None:
         line = piece
         if self._tail or self._overflowing or len(piece) > self.max_bytes:
             self._keep(piece)
@@ -75,19 +75,19 @@ class Framer:
             self.skipped += 1
             self._open.clear()
         if self._open:
-            self._continue(line, frames)
+            self._continue(line, objects)
         elif not text.startswith(b"{"):
             self.skipped += 1
         elif text.endswith(b"}"):
-            frames.append(text)
+            objects.append(text)
         else:
             self._open += line
 
-    def _continue(self, line: bytes, frames: list[bytes]) -> None:
+    def _continue(self, line: bytes, objects: list[bytes]) -> None:
         self._open += b"\n" + line
         if len(self._open) > self.max_bytes:
             self.oversize += 1
             self._open.clear()
         elif line.startswith(b"}"):
-            frames.append(bytes(self._open).strip())
+            objects.append(bytes(self._open).strip())
             self._open.clear()

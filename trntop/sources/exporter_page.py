@@ -1,9 +1,9 @@
 """Pages of metrics in the text format of Prometheus, as other exporters write them.
 
-Format: https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4: a series a
+Format: https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4: one series per
 line, `name{label="value",…} number [timestamp]`. prometheus_client's parser needs 15 ms for the
-1,700 series of a node; this one reads only the requested families, and each set of labels
-once.
+1,700 series of a node; this one parses only the requested families, and each set of
+labels once.
 """
 
 import re
@@ -18,15 +18,15 @@ from trntop.core.text import clean
 from trntop.sources.columns import Layout, Range, Values
 
 MAX_BYTES = 16 << 20
-"""Longest page that is read."""
+"""Maximum size of a page."""
 MAX_PROBLEMS = 16
 MAX_INDEX = 4097
 
 _INDICES = {str(index): index for index in range(MAX_INDEX)}
 
 _LABEL = r'([A-Za-z_][A-Za-z0-9_]*+)="((?:[^"\\]++|\\.)*+)"(?:,|\Z)'
-_ONE = re.compile(_LABEL, re.DOTALL)
-_ALL = re.compile(f"(?:{_LABEL})*+", re.DOTALL)
+_LABEL_PAIR = re.compile(_LABEL, re.DOTALL)
+_LABEL_SET = re.compile(f"(?:{_LABEL})*+", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -45,12 +45,12 @@ class Page:
     problems: tuple[str, ...]
 
     def of(self, name: str) -> list[Series]:
-        """The series of a family; none if it is not there."""
+        """The series of a family; empty if the page does not have it."""
         return self.families.get(name, [])
 
 
 def read(data: bytes, names: Collection[str]) -> Page:
-    """The families of these names.
+    """The families with these names.
 
     Raises:
         DecodeError: the page is longer than `MAX_BYTES`.
@@ -83,10 +83,10 @@ def read(data: bytes, names: Collection[str]) -> Page:
 
 
 def _labels(text: str) -> dict[str, str] | None:
-    """The labels between the braces; None if that is not what is there."""
-    if not _ALL.fullmatch(text):
+    """The labels between the braces; None if they are not valid."""
+    if not _LABEL_SET.fullmatch(text):
         return None
-    pairs = _ONE.findall(text)
+    pairs = _LABEL_PAIR.findall(text)
     if "\\" in text:
         return {name: _ESCAPE.sub(_unescaped, value) for name, value in pairs}
     return dict(pairs)
@@ -97,9 +97,9 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _number(text: str) -> float | None:
-    """The first number of the rest of a line, which a timestamp may follow."""
+    """The value at the end of a line; a timestamp may follow it."""
     words = text.split(None, 2)
-    if not words or "_" in words[0]:  # Python reads 1_000, the format does not know it
+    if not words or "_" in words[0]:  # float() accepts 1_000, the format does not
         return None
     try:
         return float(words[0])
@@ -114,7 +114,7 @@ def index_of(labels: dict[str, str], label: str, limit: int) -> int | None:
 
 
 def indexed(series: list[Series], label: str, limit: int) -> Iterator[tuple[int, Series]]:
-    """The series that have an index below `limit` in a label, and which."""
+    """The series with an index below `limit` in a label, each after its index."""
     for row in series:
         index = _INDICES.get(row.labels.get(label, ""), limit)
         if index < limit:
@@ -122,5 +122,5 @@ def indexed(series: list[Series], label: str, limit: int) -> Iterator[tuple[int,
 
 
 def within(values: Values, bounds: Range) -> Values:
-    """Values, with NaN in place of those that are damaged."""
+    """Values, with NaN for those out of range."""
     return Layout((("value",), bounds)).within(np.asarray(values, np.float64)[:, None])[:, 0]

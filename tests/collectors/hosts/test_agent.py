@@ -16,9 +16,9 @@ from trntop.check.model import (
     Inspection,
     ProbeError,
     ProbeResult,
+    ProbeServer,
     ProbeSpec,
     RefusedError,
-    Served,
     UnreachableError,
 )
 from trntop.collectors.fleet.target import Target
@@ -69,14 +69,14 @@ class Stub:
 
     async def _serve(self, request: Request) -> Response:
         msgspec.json.decode(await request.body(), type=ProbeSpec)
-        return await self._given(request, Served(id="a1", port=21001))
+        return await self._given(request, ProbeServer(id="a1", port=21001))
 
     async def _probe(self, request: Request) -> Response:
         order = msgspec.json.decode(await request.body())
         peer = order["peer"]
         assert order["spec"]["provider"] == "tcp"
-        server = msgspec.convert(order["server"], Served)
-        assert server == Served(id="a1", port=21001, address="127.0.0.1")
+        server = msgspec.convert(order["server"], ProbeServer)
+        assert server == ProbeServer(id="a1", port=21001, address="127.0.0.1")
         return await self._given(request, [msgspec.structs.replace(RESULT, peer=peer)])
 
     async def _end(self, request: Request) -> Response:
@@ -103,7 +103,7 @@ async def test_a_node_is_looked_at_and_probed(tmp_path: Path) -> None:
         seen = await host.inspect()
         assert seen.node == "ip-10-42-0-1"
         served_side = await host.serve(SPEC)
-        assert served_side == Served(id="a1", port=21001, address="127.0.0.1")
+        assert served_side == ProbeServer(id="a1", port=21001, address="127.0.0.1")
         assert await host.probe(SPEC, "trn-002", served_side) == [RESULT]
         assert await host.end(served_side) == "a1 has no error"
     assert stub.asked == [

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import psutil
 import pytest
 
-from trntop.check.model import ProbeError, ProbeResult, ProbeSpec, Served
+from trntop.check.model import ProbeError, ProbeResult, ProbeServer, ProbeSpec
 from trntop.collectors.probes import fi_pingpong, prober
 from trntop.collectors.probes.fi_pingpong import row
 from trntop.collectors.probes.prober import Prober
@@ -144,7 +144,7 @@ async def probe(
 @contextlib.asynccontextmanager
 async def under_way(
     node: Prober, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[tuple["asyncio.Task[list[ProbeResult]]", Served, psutil.Process]]:
+) -> AsyncIterator[tuple["asyncio.Task[list[ProbeResult]]", ProbeServer, psutil.Process]]:
     """A probe whose messages go to and fro until its deadline; with its server side's process."""
     monkeypatch.setattr(prober, "WARM_UP", ENDLESS.iterations)
     served = await node.serve(ENDLESS)
@@ -172,14 +172,14 @@ async def test_a_probe(node: Prober) -> None:
 
 @needs_tool
 async def test_nobody_listens(node: Prober) -> None:
-    (result,) = await node.probe(BRIEF, LOOPBACK, Served(id="x", port=21999))
+    (result,) = await node.probe(BRIEF, LOOPBACK, ProbeServer(id="x", port=21999))
     assert result.error == "no probe server listens on 127.0.0.1 port 21999"
     assert (result.faulty_side, result.seconds) == ("server", None)
 
 
 @needs_tool
 async def test_a_name_that_is_not_known(node: Prober) -> None:
-    (result,) = await node.probe(BRIEF, "nosuch.invalid", Served(id="x", port=21999))
+    (result,) = await node.probe(BRIEF, "nosuch.invalid", ProbeServer(id="x", port=21999))
     assert result.error.startswith("nosuch.invalid port 21999: the host name does not resolve (")
     assert result.faulty_side == "client"
 
@@ -212,7 +212,7 @@ def full() -> Iterator[int]:
 
 @needs_tool
 async def test_connections_are_dropped_on_the_way(node: Prober, full: int) -> None:
-    (result,) = await node.probe(BRIEF, LOOPBACK, Served(id="x", port=full))
+    (result,) = await node.probe(BRIEF, LOOPBACK, ProbeServer(id="x", port=full))
     assert result.error.startswith(f"after 2 s: 127.0.0.1 port {full} does not respond: packets")
     assert "security group" in result.error
     assert result.faulty_side == "path"
@@ -222,7 +222,7 @@ async def test_connections_are_dropped_on_the_way(node: Prober, full: int) -> No
 async def test_a_listener_that_says_nothing(node: Prober) -> None:
     with listener() as silent:
         port = silent.getsockname()[1]
-        (result,) = await node.probe(BRIEF, LOOPBACK, Served(id="x", port=port))
+        (result,) = await node.probe(BRIEF, LOOPBACK, ProbeServer(id="x", port=port))
     assert result.error.endswith(f"{LOOPBACK} port {port} accepts a connection, but sends nothing")
     assert result.faulty_side == "server"
 
@@ -331,7 +331,7 @@ async def test_an_endpoint_that_it_does_not_know(
     sentence = "fi_pingpong has no endpoint foo"
     with pytest.raises(ProbeError, match=f"the server side does not start: {sentence}"):
         await node.serve(BRIEF)
-    (result,) = await node.probe(BRIEF, LOOPBACK, Served(id="x", port=21999))
+    (result,) = await node.probe(BRIEF, LOOPBACK, ProbeServer(id="x", port=21999))
     assert (result.error, result.faulty_side) == (sentence, "client")
 
 

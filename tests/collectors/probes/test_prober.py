@@ -8,7 +8,7 @@ import psutil
 import pytest
 from msgspec import structs
 
-from trntop.check.model import BusyError, ProbeError, ProbeSpec, Served
+from trntop.check.model import BusyError, ProbeError, ProbeServer, ProbeSpec
 from trntop.collectors.probes import fi_pingpong, prober
 from trntop.collectors.probes.prober import Prober
 from trntop.collectors.probes.run import Failure, Run, check_spec
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("machine")
 
 LOOPBACK = "127.0.0.1"
 SPEC = ProbeSpec(provider="tcp", iterations=100, repeats=2, seconds=15)
-SOMEWHERE = Served(id="x", port=21999)
+SOMEWHERE = ProbeServer(id="x", port=21999)
 NAN = float("nan")
 
 needs_tool = pytest.mark.skipif(not shutil.which("fi_pingpong"), reason="needs libfabric-bin")
@@ -69,7 +69,7 @@ async def test_addresses_that_are_none(node: Prober, address: str) -> None:
 @pytest.mark.parametrize("port", [0, 22, 443, 10042, 47592, 70000])
 async def test_ports_that_are_no_server_side_s(node: Prober, port: int) -> None:
     with pytest.raises(ProbeError, match=f"port {port} is not between 21000 and 31999"):
-        await node.probe(SPEC, LOOPBACK, Served(id="x", port=port))
+        await node.probe(SPEC, LOOPBACK, ProbeServer(id="x", port=port))
 
 
 @needs_tool

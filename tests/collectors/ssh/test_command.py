@@ -3,7 +3,7 @@
 import pytest
 
 from trntop.collectors.ssh.address import Address
-from trntop.collectors.ssh.command import arguments, environment, why
+from trntop.collectors.ssh.command import arguments, diagnose, environment
 from trntop.core.errors import SettingsError
 from trntop.core.settings import Fleet
 
@@ -51,13 +51,14 @@ def test_no_window_asks_and_messages_are_english() -> None:
         (
             "No ED25519 host key is known for trn-1 and you have requested strict checking.\n"
             "Host key verification failed.",
-            "its host key is not known: connect once by hand (ssh trn-1), or add it to known_hosts",
+            "its host key is not known: connect once manually (ssh trn-1), or add it to"
+            " known_hosts",
             True,
         ),
         (
             "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\n"
             "Host key verification failed.",
-            "its host key has changed: if another machine has this name now, ssh-keygen -R trn-1",
+            "its host key has changed: if you replaced the machine, run ssh-keygen -R trn-1",
             True,
         ),
         (
@@ -85,7 +86,7 @@ def test_no_window_asks_and_messages_are_english() -> None:
         (
             "kex_exchange_identification: read: Connection reset by peer\n"
             "Connection reset by 127.0.0.1 port 22",
-            "it closed the connection at once: too many connections, or denied",
+            "it closed the connection immediately: too many connections, or access denied",
             False,
         ),
         (
@@ -104,8 +105,8 @@ def test_no_window_asks_and_messages_are_english() -> None:
         (
             "/etc/ssh/ssh_config: line 3: Bad configuration option: foo\n"
             "/etc/ssh/ssh_config: terminating, 1 bad configuration options",
-            "the ssh configuration is wrong: /etc/ssh/ssh_config: line 3: Bad configuration option:"
-            " foo",
+            "the ssh configuration is invalid: /etc/ssh/ssh_config: line 3: Bad configuration"
+            " option: foo",
             True,
         ),
         ("Timeout, server 10.0.0.1 not responding.", "it stopped responding", False),
@@ -115,10 +116,13 @@ def test_no_window_asks_and_messages_are_english() -> None:
     ],
 )
 def test_complaints_in_words(said: str, reason: str, lasting: bool) -> None:
-    assert why(said.split("\n"), 255, NODE)[:2] == (reason, lasting)
+    assert diagnose(said.split("\n"), 255, NODE)[:2] == (reason, lasting)
 
 
 def test_ends_of_others() -> None:
-    assert why(["sh: not found"], 127, NODE)[:2] == ("it has no POSIX shell: sh: not found", True)
-    assert why(["bye"], 3, NODE).reason == "the shell there exited with code 3: bye"
-    assert why([], -9, NODE).reason == "ssh ended by signal 9"
+    assert diagnose(["sh: not found"], 127, NODE)[:2] == (
+        "it has no POSIX shell: sh: not found",
+        True,
+    )
+    assert diagnose(["bye"], 3, NODE).reason == "the shell there exited with code 3: bye"
+    assert diagnose([], -9, NODE).reason == "ssh ended by signal 9"

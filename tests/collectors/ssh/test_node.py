@@ -211,7 +211,7 @@ async def test_two_machines_that_are_called_the_same_stay_apart(
     server: Sshd, tmp_path: Path, sink: Notebook
 ) -> None:
     one = settings(tmp_path, server.ssh())
-    before = descriptors._asked_for
+    before = descriptors._reserved
     sink.register("trn-1", "ssh://trn-1.elsewhere", SSH)
     async with running(node(one), sink):
         await sink.until(lambda: sink.statuses)
@@ -222,9 +222,9 @@ async def test_two_machines_that_are_called_the_same_stay_apart(
         sink.remove("trn-1", "ssh://trn-1.elsewhere")
         await sink.until(lambda: ("trn-1", SSH) in heard(sink), 10)
         assert sink.forgotten == ["trn-1", "ssh://trn-1"]
-        assert descriptors._asked_for > before
+        assert descriptors._reserved > before
     assert {name for name, _ in heard(sink)} == {"trn-1"}
-    assert descriptors._asked_for == before
+    assert descriptors._reserved == before
 
 
 async def test_a_list_loses_the_name_that_its_node_goes_by(

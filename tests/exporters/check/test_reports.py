@@ -46,7 +46,7 @@ def test_text_keeps_to_its_width(check: Check) -> None:
     assert lines[lines.index("") + 2].split()[:2] == ["trn-006", "fail"]
 
 
-def test_colour_is_only_where_it_is_asked_for(check: Check) -> None:
+def test_colour_is_only_where_it_is_reserved(check: Check) -> None:
     assert "\x1b[31mSLOW NETWORK\x1b[0m  trn-006: with trn-002" in text(check, 100, color=True)
     assert "\x1b" not in text(check, 100)
 

@@ -534,7 +534,7 @@ class TestKeptLines:
         ):
             assert text in one.render(view_of(node)).body(Page.METRICS, Format.TEXT)
 
-    def test_a_page_asked_for_late_is_that_of_its_view(self) -> None:
+    def test_a_page_reserved_late_is_that_of_its_view(self) -> None:
         one = exposition()
         early = one.render(make_view(2))
         one.render(make_view(0))

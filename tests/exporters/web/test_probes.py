@@ -27,8 +27,8 @@ from trntop.check.model import (
     Inspection,
     ProbeError,
     ProbeResult,
+    ProbeServer,
     ProbeSpec,
-    Served,
 )
 from trntop.collectors.hosts.node import LocalHost
 from trntop.core.errors import SettingsError
@@ -80,15 +80,15 @@ class Scripted:
         await self._do("inspect")
         return Inspection(node="trn-001", time=5.0, memlock_bytes=float("inf"))
 
-    async def serve(self, spec: ProbeSpec) -> Served:
+    async def serve(self, spec: ProbeSpec) -> ProbeServer:
         await self._do("serve", spec)
-        return Served(id="s1", port=21001)
+        return ProbeServer(id="s1", port=21001)
 
-    async def probe(self, spec: ProbeSpec, peer: str, server: Served) -> list[ProbeResult]:
+    async def probe(self, spec: ProbeSpec, peer: str, server: ProbeServer) -> list[ProbeResult]:
         await self._do("probe", peer, server)
         return [ProbeResult(tool=spec.tool, peer=peer, seconds=2e-5)]
 
-    async def end(self, server: Served) -> str:
+    async def end(self, server: ProbeServer) -> str:
         await self._do("end", server.id)
         return "nobody connected"
 
@@ -161,7 +161,7 @@ async def test_what_is_done(token: Path) -> None:
     assert scripted.orders == [
         ("inspect",),
         ("serve", spec),
-        ("probe", "127.0.0.1", Served(id="s1", port=21001, address="127.0.0.1")),
+        ("probe", "127.0.0.1", ProbeServer(id="s1", port=21001, address="127.0.0.1")),
         ("end", "s1"),
     ]
 

@@ -135,7 +135,7 @@ class TestColumns:
         assert not {one.id for one in shown} & set(fleet.OPTIONAL)
         assert [one.id for one in shown][:3] == ["node", "util", "te"]
 
-    def test_those_asked_for_stand_in_the_usual_order_beside_the_name(self) -> None:
+    def test_those_reserved_stand_in_the_usual_order_beside_the_name(self) -> None:
         shown = fleet.selected(fleet.columns(8), ("state", "cpu", "util"))
         assert [one.id for one in shown] == ["node", "util", "cpu", "state"]
         usual = {one.id: one.rank for one in fleet.columns(8)}

@@ -200,7 +200,7 @@ class EfaDegraded(_EfaDetector):
         share = self._share = _over(again, sent)
         self._error_rate = _over(failed, seen)
         sure = again >= TUNING.min_retransmits
-        sure &= self._retransmitting.lasted >= TUNING.min_duration
+        sure &= self._retransmitting.duration >= TUNING.min_duration
         self._retransmits = stands_out(share, self._limit, sure, devices.peers)
         sure = (failed >= TUNING.min_errors) & (failing >= TUNING.min_duration)
         self._errors = stands_out(self._error_rate, TUNING.errors_per_second, sure, devices.peers)

@@ -17,7 +17,7 @@ from trntop.catalog import (
 from trntop.core.model import Column, Evidence, Key, NodeView, Severity
 from trntop.core.settings import Analysis as Settings
 from trntop.pipeline.axis import Axis
-from trntop.pipeline.statistics import Growth, grown
+from trntop.pipeline.statistics import Growth, increase
 from trntop.pipeline.tick import Tick
 
 
@@ -179,7 +179,7 @@ class ExecutionErrors:
             before = known.counts.get(status, now_counted)
             if before is now_counted:
                 continue
-            new = np.nan_to_num(grown(before, now_counted))
+            new = np.nan_to_num(increase(before, now_counted))
             if (total := float(new.sum())) > 0:
                 kinds[status] = total
                 devices.update(view.inventory.physical_device[new > 0].tolist())

@@ -15,25 +15,25 @@ from trntop.pipeline.axis import Axis, PartAxis
 from trntop.pipeline.tick import Tick
 
 HBM, HOST = "hbm", "host"
-"""What of a node may be full."""
+"""The kinds of memory of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryTuning:
-    """What nearly full means, and when growth is a trend."""
+    """When memory counts as nearly full, and its growth as a trend."""
 
     host_limit: float = 0.96
     """Used share of the host's memory."""
     clear: float = 0.97
-    """Of its limit, at which memory counts as well again."""
+    """Multiple of the limit below which the incident closes."""
     filling: float = 0.9
-    """Used share of the HBM from which its growth is judged."""
+    """Used share of the HBM above which its growth is evaluated."""
     horizon: float = 300.0
-    """Seconds within which growing memory must be full."""
+    """The incident opens if growing memory is full within so many seconds."""
     window: float = 60.0
-    """Seconds of which the growth is taken."""
+    """Seconds over which the growth is measured."""
     min_span: float = 30.0
-    """Seconds for which it must have grown; what a model takes when it loads comes faster."""
+    """Minimum seconds of growth; loading a model takes less."""
     min_r_squared: float = 0.9
     """Share of the variance that a straight line must explain."""
     as_full: float = 0.02
@@ -50,7 +50,7 @@ Track = deque[tuple[float, float]]
 class MemoryPressure:
     """The fullest HBM and the host memory of each node, as shares of their limits.
 
-    Many full devices of one node are one matter: a model takes about the same of each.
+    Several full devices of a node are one incident: a model uses about the same share of each.
     """
 
     inputs = frozenset(
@@ -72,14 +72,14 @@ class MemoryPressure:
         """Nodes whose HBM is nearly full."""
 
     def signal(self, tick: Tick) -> Signal:
-        """Two values per node; growing memory counts by how soon it is full."""
+        """Two values per node; the value of growing memory depends on how soon it is full."""
         if tick.nodes is not self._nodes:
             self._nodes = tick.nodes
             self._axis = PartAxis(tick.nodes, [(HBM, HOST)] * len(tick.nodes))
         used = tick.column("node_device_memory_used_max_ratio")
         hbm = used / self._limit
-        for place, left in self._full_within(tick, used).items():
-            hbm[place] = max(hbm[place], TUNING.horizon / max(left, 1.0))
+        for index, left in self._full_within(tick, used).items():
+            hbm[index] = max(hbm[index], TUNING.horizon / max(left, 1.0))
         available = tick.column("node_memory_available_bytes")
         total = tick.column("node_memory_total_bytes")
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -90,16 +90,16 @@ class MemoryPressure:
         """Seconds until the HBM is full, of the nodes where it grows steadily."""
         before, self._tracks = self._tracks, {}
         found = {}
-        # What a run that warms up or compiles takes is not for ever.
-        for place in np.flatnonzero((used > TUNING.filling) & ~tick.quiet).tolist():
-            name = str(tick.nodes.keys[place])
+        # Growth while a run warms up or compiles is temporary.
+        for index in np.flatnonzero((used > TUNING.filling) & ~tick.quiet).tolist():
+            name = str(tick.nodes.keys[index])
             track = self._tracks[name] = before.get(name) or deque()
-            track.append((tick.time, float(used[place])))
+            track.append((tick.time, float(used[index])))
             while track[0][0] < tick.time - TUNING.window:
                 track.popleft()
             left = _full_within(track)
             if left is not None:
-                found[place] = left
+                found[index] = left
         return found
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
@@ -114,9 +114,9 @@ class MemoryPressure:
         if used is None:
             fields = {"what": "HBM", "how": "is nearly full", "basis": "last reading"}
             return Verdict.at(tick, node, fields)
-        place = int(np.nanargmax(used))
-        share, device = float(used[place]), devices[place]
-        # Above the limit, or filling like the fullest.
+        fullest = int(np.nanargmax(used))
+        share, device = float(used[fullest]), devices[fullest]
+        # Above the limit, or about as full as the fullest.
         full = int((used > min(self._limit, share - TUNING.as_full)).sum())
         left = _full_within(self._tracks.get(node, deque()))
         evidence = [
@@ -131,7 +131,7 @@ class MemoryPressure:
             rate = (1.0 - share) / max(left, 1.0) * 60.0
             how += f", full in {units.span(left)}"
             evidence.append(Evidence(f"it grows by {units.percent(rate)} a minute", node))
-        if total := view.frame.at("device_memory_total_bytes", place):
+        if total := view.frame.at("device_memory_total_bytes", fullest):
             evidence.append(Evidence(f"{units.bytes_iec((1.0 - share) * total)} free", node))
         others = f" and {full - 1} more" if full > 1 else ""
         monitored = "neuroncore_memory_used_bytes" in view.frame.columns
@@ -158,7 +158,7 @@ class MemoryPressure:
 
 
 def _full_within(track: Track) -> float | None:
-    """Seconds until a share that grows steadily is 1; None when it does not."""
+    """Seconds until a share that grows steadily is 1; None if it does not grow steadily."""
     if not track or track[-1][0] - track[0][0] < TUNING.min_span:
         return None
     times, shares = np.array(track).T
@@ -166,7 +166,7 @@ def _full_within(track: Track) -> float | None:
     slope = float(times @ shares / (times @ times))
     if slope <= 0:
         return None
-    rest = shares - shares.mean() - slope * times
-    if rest @ rest > (1.0 - TUNING.min_r_squared) * shares.var() * len(shares):
+    residuals = shares - shares.mean() - slope * times
+    if residuals @ residuals > (1.0 - TUNING.min_r_squared) * shares.var() * len(shares):
         return None
     return max(0.0, 1.0 - float(shares[-1])) / slope

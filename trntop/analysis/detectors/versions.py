@@ -15,14 +15,14 @@ from trntop.pipeline.tick import Tick
 
 @dataclass(frozen=True, slots=True)
 class VersionTuning:
-    """How much a version skew names, and how long it is remembered."""
+    """How many nodes a version skew lists, and how long it is kept."""
 
-    named: int = 3
+    max_summary_nodes: int = 3
     """Nodes in a summary: more do not fit in a line."""
-    listed: int = 8
+    max_evidence_nodes: int = 8
     """Nodes of each version in the evidence."""
-    remembered: float = 600.0
-    """Seconds for which a skew that is over stays a subject, so that it can close."""
+    keep_closed: float = 600.0
+    """Seconds for which a skew is kept after it has ended, so that its incident can close."""
 
 
 TUNING = VersionTuning()
@@ -30,26 +30,26 @@ NEURON_DRIVER, EFA_DRIVER, RUNTIME = "Neuron driver", "EFA driver", "Neuron runt
 IMAGE = "machine image"
 
 Versions = Mapping[str, str]
-"""Software → its version on a node, where that is known."""
+"""Software → its version on a node, if known."""
 _Subject = str | tuple[str, ...]
-"""The node that differs; the nodes, where there are several or it is not known which."""
+"""The node that differs; all nodes if several differ or neither side is a majority."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Skew:
-    """One software of which some nodes have another version."""
+    """A software of which some nodes have a different version."""
 
     software: str
     versions: tuple[tuple[str, tuple[str, ...]], ...]
-    """Each version and its nodes, the commonest first."""
-    odd: bool
-    """Whether the subject is a minority, not both sides."""
+    """Each version and its nodes, the most common first."""
+    has_majority: bool
+    """Whether most nodes have the same version."""
 
 
 class VersionSkew:
     """1 for nodes that differ from most nodes of their job, or of their instance type.
 
-    Nodes of other instance types are not peers, and an unknown version differs from none.
+    Nodes of other instance types are not peers, and an unknown version is not compared.
     """
 
     inputs = frozenset[str]()
@@ -58,36 +58,37 @@ class VersionSkew:
         self.reset()
 
     def reset(self) -> None:
-        """Drops all versions."""
         self._inventories: list[Inventory] = []
         self._versions: dict[str, tuple[str, Versions]] = {}
         """Node → its instance type and versions."""
         self._jobs: Mapping[str, str] = {}
         self._skews: dict[_Subject, list[_Skew]] = {}
-        self._over: dict[_Subject, float] = {}
-        """Subjects that no longer differ, and since when."""
+        self._ended: dict[_Subject, float] = {}
+        """Subjects that no longer differ → since when."""
         self._signal = Signal(Axis(), np.empty(0), 0.5, 0.5)
 
     def signal(self, tick: Tick) -> Signal:
         """Versions are compared only when one of them, or the job of a node, has changed."""
         expired = [
-            subject for subject, time in self._over.items() if tick.time - time > TUNING.remembered
+            subject
+            for subject, time in self._ended.items()
+            if tick.time - time > TUNING.keep_closed
         ]
-        if not self._learn(tick) and not expired:
+        if not self._update(tick) and not expired:
             return self._signal
         for subject in expired:
-            del self._over[subject]
+            del self._ended[subject]
         skews = _skews(self._versions, self._jobs)
         for subject in self._skews.keys() - skews.keys():
-            self._over[subject] = tick.time
+            self._ended[subject] = tick.time
         self._skews = skews
         for subject in skews:
-            self._over.pop(subject, None)
-        values = np.array([1.0] * len(skews) + [0.0] * len(self._over))
-        self._signal = Signal(Axis((*skews, *self._over)), values, 0.5, 0.5)
+            self._ended.pop(subject, None)
+        values = np.array([1.0] * len(skews) + [0.0] * len(self._ended))
+        self._signal = Signal(Axis((*skews, *self._ended)), values, 0.5, 0.5)
         return self._signal
 
-    def _learn(self, tick: Tick) -> bool:
+    def _update(self, tick: Tick) -> bool:
         """Updates what has changed since the previous tick; returns whether anything has."""
         before, self._inventories = self._inventories, [view.inventory for view in tick.views]
         if len(before) != len(self._inventories):
@@ -103,7 +104,6 @@ class VersionSkew:
         return changed
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
-        """Lists the versions and their nodes."""
         assert isinstance(key, str | tuple)
         skews = self._skews[key]
         nodes = (key,) if isinstance(key, str) else key
@@ -111,13 +111,13 @@ class VersionSkew:
         jobs = {tick.job_of.get(node) for node in nodes}
         return Verdict(
             fields={
-                "where": _names(nodes, TUNING.named),
+                "where": _names(nodes, TUNING.max_summary_nodes),
                 "what": texts[0] + (f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""),
             },
             job=jobs.pop() if len(jobs) == 1 else None,
             node=key if isinstance(key, str) else None,
             evidence=tuple(
-                Evidence(f"{skew.software} {version}: {_names(members, TUNING.listed)}")
+                Evidence(f"{skew.software} {version}: {_names(members, TUNING.max_evidence_nodes)}")
                 for skew in skews
                 for version, members in skew.versions
             ),
@@ -125,18 +125,19 @@ class VersionSkew:
 
 
 def _versions(inventory: Inventory) -> Versions:
-    """What is known of a node's software."""
+    """The known versions of a node's software."""
     runtimes = {process.runtime_version for process in inventory.processes} - {""}
     drivers = Counter(link["driver"] for link in inventory.efa_links.values() if "driver" in link)
     found = {
         NEURON_DRIVER: inventory.facts.get("neuron_driver", ""),
-        # A lost device may be remembered with the driver it had.
+        # A lost device may still be listed with its previous driver.
         EFA_DRIVER: drivers.most_common(1)[0][0] if drivers else "",
-        # Where processes have runtimes of their own there is no version of the node.
+        # If processes have different runtimes, the node has no single version.
         RUNTIME: runtimes.pop() if len(runtimes) == 1 else "",
     }
     if not found[NEURON_DRIVER]:
-        # neuron-monitor alone reports no versions; another image most likely has other ones.
+        # neuron-monitor alone reports no versions; a different image most likely has different
+        # versions.
         found[IMAGE] = inventory.facts.get("ami_id", "")
     return {software: version for software, version in found.items() if version}
 
@@ -173,7 +174,7 @@ def _skews(
 def _text(skew: _Skew, nodes: Iterable[str]) -> str:
     """`EFA driver 2.16.0, 15 others have 2.17.3g`."""
     (common, members), *others = skew.versions
-    if not skew.odd:
+    if not skew.has_majority:
         shares = (f"{version} on {len(members)}" for version, members in skew.versions[:2])
         if all(len(members) == 1 for _, members in skew.versions):
             shares = (f"{version} on {members[0]}" for version, members in skew.versions[:2])
@@ -182,7 +183,7 @@ def _text(skew: _Skew, nodes: Iterable[str]) -> str:
     return f"{skew.software} {', '.join(versions[:2])}, {len(members)} others have {common}"
 
 
-def _names(nodes: tuple[str, ...], most: int) -> str:
+def _names(nodes: tuple[str, ...], limit: int) -> str:
     """`trn-001, trn-002 and 3 more`."""
-    more = len(nodes) - most
-    return ", ".join(nodes[:most]) + (f" and {more} more" if more > 0 else "")
+    more = len(nodes) - limit
+    return ", ".join(nodes[:limit]) + (f" and {more} more" if more > 0 else "")
