@@ -38,6 +38,8 @@ class SlowdownTuning:
     min_baseline_seconds: float = 60.0
     noise: float = 6.0
     """Minimum distance of the newest steps from the baseline, in standard deviations of a step."""
+    one_deviation: float = 0.84
+    """Share of normal values below their mean and one standard deviation."""
     max_fast_share: float = 0.25
     """Share of the newest steps that may be as fast as before."""
     accept_after: float = 1800.0
@@ -152,7 +154,9 @@ class _Steps:
         if baseline_end - baseline[0, 0] < TUNING.min_baseline_seconds:
             return float("nan")
         usual = float(np.median(baseline[:, 1]))
-        spread = deviation(baseline[:, 1])
+        # Hidden pauses make few steps longer, and none shorter.
+        longer = float(np.quantile(baseline[:, 1], TUNING.one_deviation)) - usual
+        spread = max(deviation(baseline[:, 1]), longer)
         threshold = max(limit * usual, TUNING.noise * spread / len(recent) ** 0.5)
         low, middle = np.quantile(recent[:, 1], (TUNING.max_fast_share, 0.5)) - usual
         slow = float(min(2.0 * low, middle))
