@@ -62,7 +62,7 @@ class TestComm:
             assert isinstance(pilot.app.screen, CommScreen)
             assert pilot.app.screen.subject == "trn-001"
             drawn = picture(pilot)
-            assert "slowest rank" in drawn
+            assert "blocking the job" in drawn
             assert "rank 6 on trn-001" in drawn
             await press(pilot, "enter")
             assert isinstance(pilot.app.screen, NodeScreen)

@@ -127,21 +127,10 @@ def _right(
 def _traffic(
     fabric: Fabric, node: NodeView, place: int, name: str, width: int, context: RenderContext
 ) -> list[Strip]:
-    """Both directions next to the node's busiest device; peers, retransmits, latency."""
+    """The share of its peers, retransmits; both directions; latency."""
     palette, frame, limits = context.palette, node.frame, fabric.view_model.limits
     rate, gap = frame.at(efa.LINE_RATE, place), ("  ", palette.faint)
     lines = []
-    for label, quantity in (("tx", efa.TX), ("rx", efa.RX)):
-        value = frame.at(quantity, place)
-        share = None if value is None or not rate else value / rate
-        text = "" if share is None else f"{units.percent(share)} of {units.gigabits(rate)}"
-        busiest = bar(_of_busiest(node, quantity, value), BAR, palette.graph, palette.rule)
-        groups: list[tuple[int, Sequence[Part]]] = [
-            (100, [_label(label, context), *_right(units.gigabits(value), quantity, 11, context)]),
-            (80, [*busiest, (" of the busiest", palette.muted)]),
-            (60, [(text, palette.muted)] if text else []),
-        ]
-        lines.append(flow(groups, width, gap))
     severity = efa.severities(fabric.view_model, node).get(place)
     share = frame.at(efa.PEERS, place)
     # Low traffic alone is normal: many jobs use the devices unevenly.
@@ -156,6 +145,17 @@ def _traffic(
     number = context.number(units.percent(retransmits), efa.RETRANSMIT, style=style)
     limit = (f" limit {units.percent(limits.retransmits)}", palette.faint)
     lines.append(line([_label("retx", context), *number, limit], width))
+    for label, quantity in (("tx", efa.TX), ("rx", efa.RX)):
+        value = frame.at(quantity, place)
+        share = None if value is None or not rate else value / rate
+        text = "" if share is None else f"{units.percent(share)} of {units.gigabits(rate)}"
+        busiest = bar(_of_busiest(node, quantity, value), BAR, palette.graph, palette.rule)
+        groups: list[tuple[int, Sequence[Part]]] = [
+            (100, [_label(label, context), *_right(units.gigabits(value), quantity, 11, context)]),
+            (80, [*busiest, (" of the busiest", palette.muted)]),
+            (60, [(text, palette.muted)] if text else []),
+        ]
+        lines.append(flow(groups, width, gap))
     if found := fabric.links.of_device(node.name, name):
         lines.append(flow(_latency(fabric, node, found, context), width, gap))
     return lines

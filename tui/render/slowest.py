@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from textual.strip import Strip
 
+from trntop.analysis.rulebook import NEXT_STEPS
 from trntop.analysis.runbook import kind_name
 from trntop.catalog import Provenance
 from trntop.core import units
@@ -15,37 +16,39 @@ from . import glyphs
 from .context import RenderContext, mark
 from .incidents import location, seconds_open
 from .jobs import comm_bound, comm_causes
-from .line import Part, fit, length, line, wrapped
+from .line import Part, length, line, wrapped
 from .ranks import COMPUTE, JobRanks, median
-
-LABEL = 11
 
 
 def draw(
     view_model: ViewModel, job: str, ranks: JobRanks, width: int, height: int,
     context: RenderContext,
 ) -> Sequence[Strip]:  # fmt: skip
-    """The causes with their evidence, then the ranks; without evidence if `height` is too small."""
+    """The causes, as much of their evidence as fits, and the ranks."""
     palette = context.palette
     causes, bound = comm_causes(view_model, job), comm_bound(view_model, job)
     ranked = _ranks(view_model, ranks, width, context)
-    brief: list[Strip] = []
+    heads: list[Strip] = []
     full: list[Strip] = []
+    evidence: list[Strip] = []
     for incident in causes or ([bound] if bound else []):
-        head = _head(view_model, incident, width, context)
-        brief.append(head)
+        heads.append(_head(view_model, incident, width, context))
         sentence = wrapped(incident.summary, width, palette.text, [("  ", palette.text)])
-        full += [head, *sentence]
-        for evidence in incident.evidence if causes else ():
-            full += wrapped(evidence.text, width, palette.muted, [("  · ", palette.faint)])
+        full += [heads[-1], *sentence]
+        for item in incident.evidence if causes else ():
+            evidence += wrapped(item.text, width, palette.muted, [("  · ", palette.faint)])
     if not causes:
         text = "no single rank or device stands out" if bound else "no incident names a cause"
         sign = "" if bound else f"{glyphs.CALM} "
-        brief.append(line([(sign, palette.ok), (text, palette.text)], width))
-        full.append(brief[-1])
-    if ranked:
-        full += [line([], width), *ranked]
-    return full if len(full) <= height else [*brief, *ranked][:height]
+        heads.append(line([(sign, palette.ok), (text, palette.text)], width))
+        full.append(heads[-1])
+    step = NEXT_STEPS.get(causes[0].kind) if causes else None
+    advice = wrapped(step, width, palette.text, [(f"  {'next':<9}", palette.muted)]) if step else []
+    rest = [*advice, *ranked]
+    room = height - len(full) - len(rest) - 1
+    if room < 0:
+        return [*heads, *ranked][:height]
+    return [*full, *evidence[:room], *([line([], width)] if rest else []), *rest]
 
 
 def _head(view_model: ViewModel, incident: Incident, width: int, context: RenderContext) -> Strip:
@@ -72,8 +75,7 @@ def _ranks(
 
     def fact(label: str, text: str, *, warning: bool = False) -> None:
         style = context.palette.warning if warning else context.palette.text
-        parts: list[Part] = [(f"  {label:<9}", context.palette.muted)]
-        found.append(line([*parts, (fit(text, max(0, width - LABEL)), style)], width))
+        found.extend(wrapped(text, width, style, [(f"  {label:<9}", context.palette.muted)]))
 
     limit = view_model.limits.straggler
     reported, derived = mark(COMPUTE), units.mark(Provenance.DERIVED)
@@ -83,9 +85,9 @@ def _ranks(
         text = f"compute times within {units.percent(lead)} {derived} of the median"
         if lead > limit:
             took = units.seconds(float(ranks.compute[first]))
-            text = f"{ranks.named(first)} computes {took} {reported}, "
-            text += (
-                f"{units.percent(lead)} {derived} above its peers (limit {units.percent(limit)})"
+            text = (
+                f"{ranks.named(first)} computes {took} {reported}, "
+                f"{units.percent(lead)} {derived} above its peers"
             )
         fact("slowest", text, warning=lead > limit)
     if (waits := median(ranks.exposed)) is not None:

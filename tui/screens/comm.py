@@ -72,7 +72,7 @@ class CommScreen(NodeListScreen):
             return slowest.draw(view_model, job, ranks, width, height, panel.context)
 
         shares = Panel(of_job(comm.shares), "comm share of step", id="shares")
-        cause = Panel(draw_slowest, "slowest rank", id="slowest")
+        cause = Panel(draw_slowest, "blocking the job", id="slowest")
         kinds = Panel(
             of_job(comm.kinds), "collectives of a step, reported by the ranks, mean", id="kinds"
         )
